@@ -1,0 +1,56 @@
+# Everything a developer types. `make demo` and `make test` need nothing beforehand
+# but python3, make and the package registries.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed-
+PYTEST := $(BIN)/python -m pytest
+RUNTIME ?= embedded
+
+.PHONY: help demo test unit integration lint format bench fuzz proto clean
+.DELETE_ON_ERROR:
+
+help: ## Show what there is.
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+demo: $(STAMP)demo ## Run a batch pod through proxy and koordlet, and tell what happens. RUNTIME=containerd: for real.
+	@$(BIN)/python -m koord_demo --runtime $(RUNTIME)
+
+test: $(STAMP)test ## Check style and layers, then run every test (as root also on a real containerd).
+	@tools/system_packages test
+	@$(MAKE) --no-print-directory lint
+	@$(PYTEST)
+
+unit: $(STAMP)test ## Run only the tests that need no root and no containerd.
+	@$(PYTEST) -m "not containerd"
+
+integration: $(STAMP)test ## Run only the tests on a real containerd (root).
+	@tools/system_packages test
+	@$(PYTEST) -m containerd
+
+lint: $(STAMP)lint ## Check style, types and layers.
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(STAMP)lint ## Put the code into the house style.
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(STAMP)test $(STAMP)bench ## Measure against peers, in turns; results in bench/results/.
+	@tools/system_packages bench
+	@$(BIN)/python -m bench
+
+fuzz: $(STAMP)test $(STAMP)fuzz ## Fuzz the frame and header path (SECONDS=60).
+	@$(BIN)/python -m tests.fuzz.relay -max_total_time=$(or $(SECONDS),60)
+
+proto: $(STAMP)dev ## Write the protobuf modules from the .proto files.
+	@tools/generate_protos
+
+clean: ## Remove what the targets above made.
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(STAMP)%: pyproject.toml tools/virtualenv
+	@tools/virtualenv $(VENV) $*
+	@touch $@

@@ -1,0 +1,1 @@
+"""pykoord's own hook plugins: one file each, found by file name."""

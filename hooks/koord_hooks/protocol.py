@@ -1,0 +1,145 @@
+"""The hook protocol's messages to and from the model.
+
+Responses are written in the Go koordlet's way: everything asked is echoed, with
+the changes laid over it. The Go proxy needs that, because it takes an empty
+cpuset or a zero ``oom_score_adj`` in a response for a wish.
+"""
+
+from __future__ import annotations
+
+from koord_model.node import NodeView
+from koord_model.pod import Container, Pod
+from koord_model.resources import LinuxResources
+from koord_proto import hook_pb2 as pb
+
+from koord_hooks.runner import HookRunner, Outcome
+from koord_hooks.stages import POD_STAGES, Stage
+
+HookRequest = pb.PodSandboxHookRequest | pb.ContainerResourceHookRequest
+HookResponse = pb.PodSandboxHookResponse | pb.ContainerResourceHookResponse
+
+# Model name → wire name, for the fields that hold one value.
+_SCALARS = {
+    "cpu_period": "cpu_period",
+    "cpu_quota": "cpu_quota",
+    "cpu_shares": "cpu_shares",
+    "memory_limit": "memory_limit_in_bytes",
+    "memory_swap_limit": "memory_swap_limit_in_bytes",
+    "oom_score_adj": "oom_score_adj",
+    "cpuset_cpus": "cpuset_cpus",
+    "cpuset_mems": "cpuset_mems",
+}
+
+
+def request_type(stage: Stage) -> type[HookRequest]:
+    """The message a hook server is asked with."""
+    return pb.PodSandboxHookRequest if stage in POD_STAGES else pb.ContainerResourceHookRequest
+
+
+def response_type(stage: Stage) -> type[HookResponse]:
+    """The message a hook server answers with."""
+    return pb.PodSandboxHookResponse if stage in POD_STAGES else pb.ContainerResourceHookResponse
+
+
+def to_resources(message: pb.LinuxContainerResources) -> LinuxResources:
+    """The limits of a message; a field at its protobuf default counts as unset."""
+    return LinuxResources(
+        **{name: getattr(message, wire) or None for name, wire in _SCALARS.items()},
+        hugepage_limits={limit.page_size: limit.limit for limit in message.hugepage_limits},
+        unified=dict(message.unified),
+    )
+
+
+def lay_over(message: pb.LinuxContainerResources, wanted: LinuxResources) -> None:
+    """Write the fields that are set into the message and leave the others."""
+    for name, wire in _SCALARS.items():
+        value = getattr(wanted, name)
+        if value is not None:
+            setattr(message, wire, value)
+    message.unified.update(wanted.unified)
+    for page_size, limit in wanted.hugepage_limits.items():
+        same = [known for known in message.hugepage_limits if known.page_size == page_size]
+        (same[0] if same else message.hugepage_limits.add(page_size=page_size)).limit = limit
+
+
+def to_pod(request: pb.PodSandboxHookRequest) -> Pod:
+    """The pod of a pod stage."""
+    return Pod(
+        name=request.pod_meta.name,
+        namespace=request.pod_meta.namespace,
+        uid=request.pod_meta.uid,
+        labels=dict(request.labels),
+        annotations=dict(request.annotations),
+        cgroup_parent=request.cgroup_parent,
+        runtime_handler=request.runtime_handler,
+        resources=to_resources(request.resources),
+        overhead=to_resources(request.overhead),
+    )
+
+
+def to_container(request: pb.ContainerResourceHookRequest) -> Container:
+    """The container of a container stage, with its pod."""
+    pod = Pod(
+        name=request.pod_meta.name,
+        namespace=request.pod_meta.namespace,
+        uid=request.pod_meta.uid,
+        labels=dict(request.pod_labels),
+        annotations=dict(request.pod_annotations),
+        cgroup_parent=request.pod_cgroup_parent,
+        resources=to_resources(request.pod_resources),
+    )
+    return Container(
+        pod=pod,
+        name=request.container_meta.name,
+        id=request.container_meta.id,
+        annotations=dict(request.container_annotations),
+        resources=to_resources(request.container_resources),
+        env=dict(request.container_envs),
+    )
+
+
+def answer(
+    runner: HookRunner, stage: Stage, request: HookRequest, view: NodeView
+) -> tuple[HookResponse, Outcome]:
+    """Run the plugins on a hook request and write the response to it."""
+    if isinstance(request, pb.PodSandboxHookRequest):
+        outcome = runner.run(stage, to_pod(request), view)
+        return _pod_response(request, outcome), outcome
+    outcome = runner.run(stage, to_container(request), view)
+    return _container_response(request, outcome), outcome
+
+
+def _pod_response(request: pb.PodSandboxHookRequest, outcome: Outcome) -> pb.PodSandboxHookResponse:
+    patch = outcome.patch
+    response = pb.PodSandboxHookResponse(
+        labels=request.labels, annotations=request.annotations, cgroup_parent=request.cgroup_parent
+    )
+    if request.HasField("resources"):
+        response.resources.CopyFrom(request.resources)
+    response.labels.update(patch.labels)
+    response.annotations.update(patch.annotations)
+    if patch.cgroup_parent is not None:
+        response.cgroup_parent = patch.cgroup_parent
+    if patch.resources != LinuxResources():
+        lay_over(response.resources, patch.resources)
+    return response
+
+
+def _container_response(
+    request: pb.ContainerResourceHookRequest, outcome: Outcome
+) -> pb.ContainerResourceHookResponse:
+    patch = outcome.patch
+    response = pb.ContainerResourceHookResponse(
+        container_annotations=request.container_annotations,
+        pod_cgroup_parent=request.pod_cgroup_parent,
+        container_envs=request.container_envs,
+    )
+    if request.HasField("container_resources"):
+        response.container_resources.CopyFrom(request.container_resources)
+    response.container_annotations.update(patch.annotations)
+    response.container_envs.update(patch.env)
+    if patch.cgroup_parent is not None:
+        response.pod_cgroup_parent = patch.cgroup_parent
+    if patch.resources != LinuxResources():
+        lay_over(response.container_resources, patch.resources)
+    return response

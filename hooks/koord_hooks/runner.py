@@ -1,0 +1,143 @@
+"""Finding plugins, and asking them all about one stage."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import ModuleType
+
+import pluggy
+from koord_model.node import NodeView
+from koord_model.patch import Conflict, Patch, merge
+from koord_model.pod import Container, Pod
+
+from koord_hooks import builtin
+from koord_hooks.specs import PROJECT, HookSpecs
+from koord_hooks.stages import POD_STAGES, Stage
+
+_FUNCTIONS = {
+    Stage.PRE_RUN_POD_SANDBOX: "pre_run_pod_sandbox",
+    Stage.POST_STOP_POD_SANDBOX: "post_stop_pod_sandbox",
+    Stage.PRE_REMOVE_POD_SANDBOX: "pre_remove_pod_sandbox",
+    Stage.PRE_CREATE_CONTAINER: "pre_create_container",
+    Stage.PRE_START_CONTAINER: "pre_start_container",
+    Stage.POST_START_CONTAINER: "post_start_container",
+    Stage.PRE_UPDATE_CONTAINER_RESOURCES: "pre_update_container_resources",
+    Stage.POST_STOP_CONTAINER: "post_stop_container",
+}
+
+Hook = Callable[..., Patch | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the plugins made of one stage.
+
+    ``failures`` are the plugins that raised, with what they raised; the wishes
+    of the others are in ``patch`` all the same.
+    """
+
+    patch: Patch
+    conflicts: tuple[Conflict, ...] = ()
+    failures: tuple[tuple[str, Exception], ...] = ()
+
+
+class UnknownPluginError(ValueError):
+    """A plugin was asked for by a name that none has."""
+
+
+class HookRunner:
+    """The plugins in use, by name, and what they say about a stage."""
+
+    def __init__(self, plugins: Iterable[tuple[str, object]]) -> None:
+        manager = pluggy.PluginManager(PROJECT)
+        manager.add_hookspecs(HookSpecs)
+        for name, plugin in plugins:
+            manager.register(plugin, name)
+        manager.check_pending()
+        self.names = tuple(sorted(name for name, _ in manager.list_name_plugin()))
+        self._hooks = {
+            stage: _implementations(manager, function) for stage, function in _FUNCTIONS.items()
+        }
+
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages at least one plugin has a hook for, in the order of ``Stage``."""
+        return tuple(stage for stage in Stage if self._hooks[stage])
+
+    def run(self, stage: Stage, subject: Pod | Container, view: NodeView) -> Outcome:
+        """Ask every plugin about a pod (pod stages) or a container (the others)."""
+        argument = "pod" if stage in POD_STAGES else "container"
+        wishes: list[tuple[str, Patch]] = []
+        failures: list[tuple[str, Exception]] = []
+        for name, hook in self._hooks[stage]:
+            try:
+                patch = hook(**{argument: subject, "view": view})
+            except Exception as error:
+                failures.append((name, error))
+                continue
+            if patch is not None:
+                wishes.append((name, patch))
+        patch, conflicts = merge(wishes)
+        return Outcome(patch, conflicts, tuple(failures))
+
+
+def _implementations(manager: pluggy.PluginManager, function: str) -> tuple[tuple[str, Hook], ...]:
+    """Each plugin's own function, so that one that raises does not end the round.
+
+    pluggy's combined call stops at the first exception; it still does the work
+    of validating signatures against the specification.
+    """
+    implementations = getattr(manager.hook, function).get_hookimpls()
+    found = [(impl.plugin_name, _with_accepted(impl)) for impl in implementations]
+    return tuple(sorted(found, key=lambda pair: pair[0]))
+
+
+def _with_accepted(implementation: pluggy.HookImpl) -> Hook:
+    """The function, called with the arguments it declares: it may leave some out."""
+    function, accepted = implementation.function, implementation.argnames
+
+    def hook(**arguments: object) -> Patch | None:
+        patch: Patch | None = function(*(arguments[name] for name in accepted))
+        return patch
+
+    return hook
+
+
+def builtin_plugins() -> dict[str, ModuleType]:
+    """Our own plugins by name: every module in ``koord_hooks.builtin``."""
+    names = sorted(module.name for module in pkgutil.iter_modules(builtin.__path__))
+    return {name: importlib.import_module(f"{builtin.__name__}.{name}") for name in names}
+
+
+def available_plugins() -> dict[str, object]:
+    """Built-in plugins and those of other distributions, by name; ours win a name.
+
+    Raises:
+        UnknownPluginError: a distribution names a plugin that cannot be loaded.
+    """
+    third_party = pluggy.PluginManager(PROJECT)
+    try:
+        third_party.load_setuptools_entrypoints(PROJECT)
+    except Exception as error:
+        raise UnknownPluginError(f"a plugin of entry-point group {PROJECT}: {error}") from error
+    found = {name: plugin for name, plugin in third_party.list_name_plugin() if plugin}
+    return {**found, **builtin_plugins()}
+
+
+def load(names: Iterable[str]) -> HookRunner:
+    """A runner with the named plugins; "all" stands for all there are.
+
+    Raises:
+        UnknownPluginError: a name nobody has; the message lists those there are.
+    """
+    there = available_plugins()
+    wanted = list(dict.fromkeys(names))
+    if "all" in wanted:
+        wanted = list(there)
+    for name in wanted:
+        if name not in there:
+            listed = ", ".join(sorted(there))
+            raise UnknownPluginError(f'hook plugin "{name}" does not exist; there are: {listed}')
+    return HookRunner((name, there[name]) for name in wanted)

@@ -1,0 +1,44 @@
+"""Quality classes: how Koordinator names them and how a pod's is found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from koord_model.keys import LABEL_QOS
+
+
+class QoSClass(StrEnum):
+    """Koordinator's quality classes; ``NONE`` where the pod says nothing."""
+
+    LSE = "LSE"
+    LSR = "LSR"
+    LS = "LS"
+    BE = "BE"
+    SYSTEM = "SYSTEM"
+    NONE = ""
+
+
+def qos_class(labels: Mapping[str, str]) -> QoSClass:
+    """The class a pod's labels ask for; an unknown word counts as none."""
+    try:
+        return QoSClass(labels.get(LABEL_QOS, ""))
+    except ValueError:
+        return QoSClass.NONE
+
+
+class KubeQoS(StrEnum):
+    """Kubernetes' own class, as the kubelet shows it in the pod's cgroup."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+def kube_qos(cgroup_parent: str) -> KubeQoS:
+    """Kubernetes' class read off the pod's cgroup, for both cgroup drivers."""
+    if "besteffort" in cgroup_parent:
+        return KubeQoS.BEST_EFFORT
+    if "burstable" in cgroup_parent:
+        return KubeQoS.BURSTABLE
+    return KubeQoS.GUARANTEED
