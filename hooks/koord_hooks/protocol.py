@@ -8,6 +8,7 @@ cpuset or a zero ``oom_score_adj`` in a response for a wish.
 from __future__ import annotations
 
 from koord_model.node import NodeView
+from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
 from koord_model.resources import LinuxResources
 from koord_proto import hook_pb2 as pb
@@ -104,13 +105,36 @@ def answer(
     """Run the plugins on a hook request and write the response to it."""
     if isinstance(request, pb.PodSandboxHookRequest):
         outcome = runner.run(stage, to_pod(request), view)
-        return _pod_response(request, outcome), outcome
-    outcome = runner.run(stage, to_container(request), view)
-    return _container_response(request, outcome), outcome
+    else:
+        outcome = runner.run(stage, to_container(request), view)
+    return respond(request, outcome.patch), outcome
 
 
-def _pod_response(request: pb.PodSandboxHookRequest, outcome: Outcome) -> pb.PodSandboxHookResponse:
-    patch = outcome.patch
+def respond(request: HookRequest, patch: Patch) -> HookResponse:
+    """The echo of a request with a patch laid over it."""
+    if isinstance(request, pb.PodSandboxHookRequest):
+        return _pod_response(request, patch)
+    return _container_response(request, patch)
+
+
+def changes(request: HookRequest, response: HookResponse) -> bool:
+    """Whether a response is more than the echo of its request."""
+    pod = isinstance(request, pb.PodSandboxHookRequest)
+    names = _POD_ECHO if pod else _CONTAINER_ECHO
+    return any(getattr(request, name) != getattr(response, name) for name in names)
+
+
+_POD_ECHO = ("resources", "labels", "annotations", "cgroup_parent")
+_CONTAINER_ECHO = (
+    "container_resources",
+    "container_annotations",
+    "container_envs",
+    "pod_cgroup_parent",
+)
+_NO_LIMITS = LinuxResources()
+
+
+def _pod_response(request: pb.PodSandboxHookRequest, patch: Patch) -> pb.PodSandboxHookResponse:
     response = pb.PodSandboxHookResponse(
         labels=request.labels, annotations=request.annotations, cgroup_parent=request.cgroup_parent
     )
@@ -120,15 +144,14 @@ def _pod_response(request: pb.PodSandboxHookRequest, outcome: Outcome) -> pb.Pod
     response.annotations.update(patch.annotations)
     if patch.cgroup_parent is not None:
         response.cgroup_parent = patch.cgroup_parent
-    if patch.resources != LinuxResources():
+    if patch.resources != _NO_LIMITS:
         lay_over(response.resources, patch.resources)
     return response
 
 
 def _container_response(
-    request: pb.ContainerResourceHookRequest, outcome: Outcome
+    request: pb.ContainerResourceHookRequest, patch: Patch
 ) -> pb.ContainerResourceHookResponse:
-    patch = outcome.patch
     response = pb.ContainerResourceHookResponse(
         container_annotations=request.container_annotations,
         pod_cgroup_parent=request.pod_cgroup_parent,
@@ -140,6 +163,6 @@ def _container_response(
     response.container_envs.update(patch.env)
     if patch.cgroup_parent is not None:
         response.pod_cgroup_parent = patch.cgroup_parent
-    if patch.resources != LinuxResources():
+    if patch.resources != _NO_LIMITS:
         lay_over(response.container_resources, patch.resources)
     return response

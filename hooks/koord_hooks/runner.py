@@ -6,11 +6,12 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import ModuleType
+from functools import partial
+from importlib.metadata import entry_points
 
 import pluggy
 from koord_model.node import NodeView
-from koord_model.patch import Conflict, Patch, merge
+from koord_model.patch import Conflict, Patch, checked, merge
 from koord_model.pod import Container, Pod
 
 from koord_hooks import builtin
@@ -28,35 +29,48 @@ _FUNCTIONS = {
     Stage.POST_STOP_CONTAINER: "post_stop_container",
 }
 
-Hook = Callable[..., Patch | None]
+Hook = Callable[..., object]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What the plugins made of one stage.
 
-    ``failures`` are the plugins that raised, with what they raised; the wishes
-    of the others are in ``patch`` all the same.
+    ``wished`` are the plugins that wanted something. ``failures`` are those that
+    raised or returned what is no patch, with the reason; the wishes of the
+    others are in ``patch`` all the same.
     """
 
     patch: Patch
+    wished: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     failures: tuple[tuple[str, Exception], ...] = ()
 
 
-class UnknownPluginError(ValueError):
+class PluginError(ValueError):
+    """A plugin cannot be used; the message is one line for people."""
+
+
+class UnknownPluginError(PluginError):
     """A plugin was asked for by a name that none has."""
 
 
 class HookRunner:
-    """The plugins in use, by name, and what they say about a stage."""
+    """The plugins in use, by name, and what they say about a stage.
+
+    Raises:
+        PluginError: a hook that no stage has, or with arguments that do not exist.
+    """
 
     def __init__(self, plugins: Iterable[tuple[str, object]]) -> None:
         manager = pluggy.PluginManager(PROJECT)
         manager.add_hookspecs(HookSpecs)
-        for name, plugin in plugins:
-            manager.register(plugin, name)
-        manager.check_pending()
+        try:
+            for name, plugin in plugins:
+                manager.register(plugin, name)
+            manager.check_pending()
+        except pluggy.PluginValidationError as error:
+            raise PluginError(" ".join(str(error).split())) from error
         self.names = tuple(sorted(name for name, _ in manager.list_name_plugin()))
         self._hooks = {
             stage: _implementations(manager, function) for stage, function in _FUNCTIONS.items()
@@ -73,14 +87,13 @@ class HookRunner:
         failures: list[tuple[str, Exception]] = []
         for name, hook in self._hooks[stage]:
             try:
-                patch = hook(**{argument: subject, "view": view})
+                wish = hook(**{argument: subject, "view": view})
+                if wish is not None:
+                    wishes.append((name, checked(wish)))
             except Exception as error:
                 failures.append((name, error))
-                continue
-            if patch is not None:
-                wishes.append((name, patch))
         patch, conflicts = merge(wishes)
-        return Outcome(patch, conflicts, tuple(failures))
+        return Outcome(patch, tuple(name for name, _ in wishes), conflicts, tuple(failures))
 
 
 def _implementations(manager: pluggy.PluginManager, function: str) -> tuple[tuple[str, Hook], ...]:
@@ -98,32 +111,25 @@ def _with_accepted(implementation: pluggy.HookImpl) -> Hook:
     """The function, called with the arguments it declares: it may leave some out."""
     function, accepted = implementation.function, implementation.argnames
 
-    def hook(**arguments: object) -> Patch | None:
-        patch: Patch | None = function(*(arguments[name] for name in accepted))
-        return patch
+    def hook(**arguments: object) -> object:
+        return function(*[arguments[name] for name in accepted])
 
     return hook
 
 
-def builtin_plugins() -> dict[str, ModuleType]:
-    """Our own plugins by name: every module in ``koord_hooks.builtin``."""
-    names = sorted(module.name for module in pkgutil.iter_modules(builtin.__path__))
-    return {name: importlib.import_module(f"{builtin.__name__}.{name}") for name in names}
+def available_plugins() -> dict[str, Callable[[], object]]:
+    """How to load each plugin there is, by name.
 
-
-def available_plugins() -> dict[str, object]:
-    """Built-in plugins and those of other distributions, by name; ours win a name.
-
-    Raises:
-        UnknownPluginError: a distribution names a plugin that cannot be loaded.
+    Our own are the modules in ``koord_hooks.builtin``; other distributions name
+    theirs as entry points. Ours win a name. None is loaded before it is asked
+    for: a broken one disturbs only those who want it.
     """
-    third_party = pluggy.PluginManager(PROJECT)
-    try:
-        third_party.load_setuptools_entrypoints(PROJECT)
-    except Exception as error:
-        raise UnknownPluginError(f"a plugin of entry-point group {PROJECT}: {error}") from error
-    found = {name: plugin for name, plugin in third_party.list_name_plugin() if plugin}
-    return {**found, **builtin_plugins()}
+    others = {point.name: point.load for point in entry_points(group=PROJECT)}
+    ours = {
+        module.name: partial(importlib.import_module, f"{builtin.__name__}.{module.name}")
+        for module in pkgutil.iter_modules(builtin.__path__)
+    }
+    return {**others, **ours}
 
 
 def load(names: Iterable[str]) -> HookRunner:
@@ -131,6 +137,7 @@ def load(names: Iterable[str]) -> HookRunner:
 
     Raises:
         UnknownPluginError: a name nobody has; the message lists those there are.
+        PluginError: a plugin that cannot be loaded, or has hooks that do not fit.
     """
     there = available_plugins()
     wanted = list(dict.fromkeys(names))
@@ -140,4 +147,12 @@ def load(names: Iterable[str]) -> HookRunner:
         if name not in there:
             listed = ", ".join(sorted(there))
             raise UnknownPluginError(f'hook plugin "{name}" does not exist; there are: {listed}')
-    return HookRunner((name, there[name]) for name in wanted)
+    return HookRunner((name, _loaded(name, there[name])) for name in wanted)
+
+
+def _loaded(name: str, loader: Callable[[], object]) -> object:
+    try:
+        return loader()
+    except Exception as error:
+        shown = f"{type(error).__name__}: {error}"
+        raise PluginError(f'hook plugin "{name}" cannot be loaded: {shown}') from error

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+
+from koord_model.excerpt import excerpt
 
 MAX_CPU = 1 << 16
 """Larger numbers are typing errors: no kernel is built for so many CPUs."""
+
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 def parse(text: str) -> frozenset[int]:
@@ -15,13 +20,17 @@ def parse(text: str) -> frozenset[int]:
         ValueError: the text is no CPU list; the message shows it.
     """
     cpus: set[int] = set()
+    listed = 0
     for part in text.strip().split(",") if text.strip() else ():
-        first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise ValueError(f'{text!r} is no CPU list; expected one like "0-3,8"')
-        low, high = int(first), int(last or first)
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            raise ValueError(f'{excerpt(text)} is no CPU list; expected one like "0-3,8"')
+        low, high = int(match[1]), int(match[2] or match[1])
+        listed += high - low + 1
         if low > high or high >= MAX_CPU:
-            raise ValueError(f"{text!r}: {part!r} is no range of CPUs")
+            raise ValueError(f"{excerpt(text)}: {part} is no range of CPUs")
+        if listed > MAX_CPU:
+            raise ValueError(f"{excerpt(text)} names the same CPUs over and over")
         cpus.update(range(low, high + 1))
     return frozenset(cpus)
 

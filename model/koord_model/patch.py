@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from koord_model.resources import SCALARS, LinuxResources
+from koord_model.resources import SCALARS, TEXTS, LinuxResources
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,45 @@ def merge(wishes: Iterable[tuple[str, Patch]]) -> tuple[Patch, tuple[Conflict, .
         if all(value == wanted[0][1] for _, value in wanted):
             agreed.setdefault(group, {})[name] = wanted[0][1]
         else:
-            shown = f"{group}[{name}]" if name else group
-            conflicts.append(Conflict(shown, tuple(sorted(wanted, key=lambda wish: wish[0]))))
+            ordered = tuple(sorted(wanted, key=lambda wish: wish[0]))
+            conflicts.append(Conflict(_shown(group, name), ordered))
+    conflicts.sort(key=lambda conflict: conflict.field)
     return _patch(agreed, "; ".join(sorted(reasons))), tuple(conflicts)
 
 
+def checked(wish: object) -> Patch:
+    """The wish, if it is a patch that every transport can carry.
+
+    Raises:
+        TypeError: it is no patch, or a value in it is not of its field's type.
+        ValueError: a number does not fit its field, or a text is no Unicode.
+    """
+    if not isinstance(wish, Patch):
+        raise TypeError(f"returned {type(wish).__name__}; expected a Patch or None")
+    for (group, name), value in _claims(wish):
+        kind = _kind(group, name)
+        if not isinstance(value, kind) or isinstance(value, bool) or not isinstance(name, str):
+            raise TypeError(f"{_shown(group, name)} is {value!r}; expected {kind.__name__}")
+        least = 0 if group == "hugepage_limits" else -_INT64
+        if isinstance(value, int) and not least <= value < _INT64:
+            raise ValueError(f"{_shown(group, name)} is {value}; expected a 64-bit number")
+        for text in (name, value):
+            if isinstance(text, str):
+                text.encode()
+    return wish
+
+
+_INT64 = 1 << 63
 _MAPS = ("labels", "annotations", "env")
+
+
+def _kind(group: str, name: str) -> type:
+    number = group == "hugepage_limits" or (group == "resources" and name not in TEXTS)
+    return int if number else str
+
+
+def _shown(group: str, name: str) -> str:
+    return f"{group}[{name}]" if name else group
 
 
 def _claims(patch: Patch) -> Iterator[tuple[tuple[str, str], object]]:

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
+import re
+from decimal import ROUND_CEILING, Context, Decimal
+
+from koord_model.excerpt import excerpt
+
+_LONGEST = 64
+"""Characters; exact arithmetic on more is work a pod's author could make us do."""
+
+_EXACT = Context(prec=2 * _LONGEST)
+
+# A sign, digits with or without a point, then an exponent or a suffix.
+_QUANTITY = re.compile(
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?)([numkMGTPE]|[KMGTPE]i)?"
+)
 
 _SUFFIXES = {
     "n": Decimal("1e-9"),
@@ -35,11 +48,8 @@ def whole(quantity: str | int | float) -> int:
 
 def _exact(quantity: str | int | float) -> Decimal:
     text = str(quantity).strip()
-    digits = text.rstrip("numkMGTPEi")
-    try:
-        number = Decimal(digits) * _SUFFIXES[text[len(digits) :]]
-    except (InvalidOperation, KeyError):
-        number = Decimal("NaN")
-    if not number.is_finite():
-        raise ValueError(f"{quantity!r} is no quantity; expected one like 500m, 2 or 1Gi")
-    return number
+    match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
+        raise ValueError(f"{excerpt(text)} is no quantity; expected one like 500m, 2 or 1Gi")
+    digits, suffix = match.groups(default="")
+    return _EXACT.multiply(Decimal(digits), _SUFFIXES[suffix])

@@ -38,3 +38,6 @@ SCALARS = (
     "cpuset_mems",
 )
 """The names of the fields that hold one value each."""
+
+TEXTS = frozenset({"cpuset_cpus", "cpuset_mems"})
+"""Those among them that hold text; the others hold whole numbers."""

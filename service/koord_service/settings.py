@@ -8,6 +8,7 @@ its flag, environment variable, YAML key and help line follow from it.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import sys
 import typing
@@ -18,7 +19,15 @@ import configargparse
 import msgspec
 from koord_model.version import VERSION
 
+from koord_service.settings_file import YamlSettings
+
 S = TypeVar("S")
+
+# What YAML and Go programs take for booleans.
+_BOOLEANS = {
+    **dict.fromkeys(("true", "yes", "on", "1", "t", "y"), True),
+    **dict.fromkeys(("false", "no", "off", "0", "f", "n"), False),
+}
 
 
 def option(default: Any, help: str, *, flag: str = "", choices: Sequence[str] = ()) -> Any:  # noqa: A002
@@ -36,8 +45,22 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]
     """Says what is wrong in one line, and exits with 2."""
 
     def error(self, message: str) -> NoReturn:
-        line = " ".join(message.split())
-        self.exit(2, f"{self.prog}: {line} (see {self.prog} --help)\n")
+        sys.stderr.write(f"{self.prog}: {_one_line(message)} (see {self.prog} --help)\n")
+        raise SystemExit(2)
+
+    def get_command_line_key_for_unknown_config_file_setting(self, key: str) -> NoReturn:
+        self.error(f'the --config file sets "{key}", which is no setting')
+
+
+class _Collect(configargparse.Action):  # type: ignore[misc]
+    """Adds up the values of a repeated flag, as Go's string slices do."""
+
+    def __call__(
+        self, parser: object, namespace: object, values: list[str], option_string: str | None = None
+    ) -> None:
+        before = getattr(namespace, self.dest)
+        # The default is a tuple; the first use of the flag replaces it.
+        setattr(namespace, self.dest, [*(before if isinstance(before, list) else ()), *values])
 
 
 def parse_or_exit(
@@ -52,7 +75,7 @@ def parse_or_exit(
     try:
         return parse(settings, prog=prog, description=description, argv=argv, environ=environ)
     except SettingsError as error:
-        sys.stderr.write(f"{prog}: {error}\n")
+        sys.stderr.write(f"{prog}: {_one_line(str(error))}\n")
         raise SystemExit(2) from None
 
 
@@ -72,8 +95,7 @@ def parse(
     parser = _Parser(
         prog=prog,
         description=description,
-        config_file_parser_class=configargparse.YAMLConfigFileParser,
-        formatter_class=configargparse.ArgumentDefaultsHelpFormatter,
+        config_file_parser_class=YamlSettings,
         add_env_var_help=False,
         add_config_file_help=False,
         allow_abbrev=False,
@@ -112,19 +134,31 @@ def _add(parser: _Parser, field: dataclasses.Field[Any], kind: Any, prefix: str)
         "dest": field.name,
         "env_var": f"{prefix}_{field.name.upper()}",
         "default": field.default,
-        "help": help_line.replace("%", "%%"),
+        "help": f"{help_line}{_default_note(field.default)}".replace("%", "%%"),
     }
     if field.metadata["choices"]:
         parser.add_argument(flag, choices=field.metadata["choices"], **common)
         return
     metavar = "true|false" if kind is bool else field.name.rsplit("_", 1)[-1].upper()
     if typing.get_origin(kind) is tuple:
-        parser.add_argument(flag, nargs="*", metavar=metavar, **common)
+        parser.add_argument(flag, nargs="*", action=_Collect, metavar=metavar, **common)
         return
     if kind is bool:
         # "--flag" alone means true, as in Go's flag package.
         common |= {"nargs": "?", "const": True}
     parser.add_argument(flag, type=_converter(kind), metavar=metavar, **common)
+
+
+def _default_note(default: Any) -> str:
+    if default in ("", ()):
+        return ""
+    if isinstance(default, tuple):
+        return f" (default: {','.join(default)})"
+    return f" (default: {str(default).lower() if isinstance(default, bool) else default})"
+
+
+def _one_line(message: str) -> str:
+    return " ".join(message.split())
 
 
 def _double_dashes(argv: Sequence[str], parser: _Parser) -> list[str]:
@@ -145,10 +179,13 @@ def _converter(kind: Any) -> Callable[[str], Any]:
     expected = {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, "text")
 
     def convert(text: str) -> Any:
-        value = text.lower() if kind is bool else text
+        value = _BOOLEANS.get(text.lower(), text) if kind is bool else text
         try:
-            return msgspec.convert(value, kind, strict=False)
+            converted = msgspec.convert(value, kind, strict=False)
+            if kind is float and not math.isfinite(converted):
+                raise msgspec.ValidationError
         except msgspec.ValidationError:
             raise configargparse.ArgumentTypeError(f'is "{text}"; expected {expected}') from None
+        return converted
 
     return convert

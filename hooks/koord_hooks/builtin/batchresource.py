@@ -1,0 +1,118 @@
+"""Batch pods get the CPU weight, CPU quota and memory limit they asked for.
+
+The kubelet does not know ``batch-cpu`` and ``batch-memory``, so that without
+this plugin a batch pod runs with the least weight and without any limit.
+Quotas are reckoned at the kernel's default period of 100 ms; where the
+container has another period, the quota is scaled to it, so that the share of
+CPU time stays what was asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from koord_model.extended_resources import Amount, BatchResources, batch_resources
+from koord_model.node import NodeView
+from koord_model.patch import Patch
+from koord_model.pod import Container, Pod
+from koord_model.qos import QoSClass, qos_class
+from koord_model.resources import LinuxResources
+
+from koord_hooks.specs import hookimpl
+
+_LEAST_SHARES, _MOST_SHARES = 2, 262144
+_PERIOD = 100_000
+_LEAST_QUOTA = 1000  # µs; the kernel refuses less, whatever the period
+_NO_LIMIT = -1
+
+
+@hookimpl
+def pre_run_pod_sandbox(pod: Pod, view: NodeView) -> Patch | None:
+    containers = _of_batch_pod(pod)
+    if containers is None:
+        return None
+    whole_pod = BatchResources(
+        cpu_request=_sum(container.cpu_request for container in containers.values()),
+        cpu_limit=_sum_if_all(container.cpu_limit for container in containers.values()),
+        memory_limit=_sum_if_all(container.memory_limit for container in containers.values()),
+    )
+    return _patch(whole_pod, pod.resources.cpu_period, view)
+
+
+@hookimpl
+def pre_create_container(container: Container, view: NodeView) -> Patch | None:
+    return _container(container, view)
+
+
+@hookimpl
+def pre_update_container_resources(container: Container, view: NodeView) -> Patch | None:
+    return _container(container, view)
+
+
+def _container(container: Container, view: NodeView) -> Patch | None:
+    containers = _of_batch_pod(container.pod)
+    if containers is None or container.name not in containers:
+        return None
+    return _patch(containers[container.name], container.resources.cpu_period, view)
+
+
+def _of_batch_pod(pod: Pod) -> Mapping[str, BatchResources] | None:
+    if qos_class(pod.labels) is not QoSClass.BE:
+        return None
+    return batch_resources(pod)
+
+
+def _patch(asked: BatchResources, period: int | None, view: NodeView) -> Patch:
+    shares, why_shares = _shares(asked.cpu_request)
+    quota, why_quota = _quota(asked.cpu_limit, period or _PERIOD, view)
+    memory, why_memory = _memory(asked.memory_limit)
+    resources = LinuxResources(cpu_shares=shares, cpu_quota=quota, memory_limit=memory)
+    return Patch(resources=resources, why=f"{why_shares}; {why_quota}; {why_memory}")
+
+
+def _shares(request: Amount | None) -> tuple[int, str]:
+    if request is None:
+        return _LEAST_SHARES, f"no batch-cpu request → cpu.shares {_LEAST_SHARES}"
+    shares = min(max(request.value * 1024 // 1000, _LEAST_SHARES), _MOST_SHARES)
+    return shares, f"batch-cpu request {request.text} → cpu.shares {shares}"
+
+
+def _quota(limit: Amount | None, period: int, view: NodeView) -> tuple[int, str]:
+    if not view.be_cfs_quota:
+        return _NO_LIMIT, "best-effort pods are limited as one group → quota -1"
+    if limit is None or limit.value <= 0:
+        return _NO_LIMIT, "no limit → quota -1"
+    quota = max(limit.value * _PERIOD // 1000, _LEAST_QUOTA)
+    steps = [f"limit {limit.text} → quota {quota}"]
+    if view.cpu_normalization_ratio > 1:
+        quota = math.ceil(quota / view.cpu_normalization_ratio)
+        steps.append(f"divided by CPU speed {view.cpu_normalization_ratio:g} → {quota}")
+    if period != _PERIOD:
+        quota = -(-quota * period // _PERIOD)
+        steps.append(f"for period {period} → {quota}")
+    if quota < _LEAST_QUOTA:
+        quota = _LEAST_QUOTA
+        steps.append(f"at least {quota}")
+    return quota, ", ".join(steps)
+
+
+def _memory(limit: Amount | None) -> tuple[int, str]:
+    if limit is None or limit.value <= 0:
+        return _NO_LIMIT, "no batch-memory limit → -1"
+    return limit.value, f"batch-memory limit {limit.text} → {limit.value}"
+
+
+def _sum(amounts: Iterable[Amount | None]) -> Amount | None:
+    known = [amount for amount in amounts if amount is not None]
+    if not known:
+        return None
+    return Amount(sum(amount.value for amount in known), " + ".join(a.text for a in known))
+
+
+def _sum_if_all(amounts: Iterable[Amount | None]) -> Amount | None:
+    """The sum, or ``None`` as soon as one container has no limit: then the pod has none."""
+    listed = list(amounts)
+    if any(amount is None or amount.value <= 0 for amount in listed):
+        return None
+    return _sum(listed)

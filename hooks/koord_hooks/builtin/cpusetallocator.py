@@ -1,0 +1,105 @@
+"""Containers run on the CPUs that the scheduler, or the node's pools, give them.
+
+The first rule that fits decides:
+
+1. CPUs of its own, from the pod's resource-status annotation.
+2. The shared pools of the NUMA nodes the scheduler chose (not for BE pods).
+3. SYSTEM pods: the node's CPUs for the system, where it has some set apart.
+4. LS pods: all shared pools.
+5. Pods in the best-effort cgroup: no cpuset of their own; the agent confines
+   that cgroup as a whole.
+6. The kubelet assigns CPUs itself (static policy): nothing is changed.
+7. Everything else: all shared pools.
+
+Rules 2 to 7 need the node's topology. A pod with CPUs of its own also loses its
+CPU quota, which could only throttle it; a BE pod keeps it, as it is its limit.
+"""
+
+from __future__ import annotations
+
+from koord_model.node import NodeView, Topology
+from koord_model.patch import Patch
+from koord_model.pod import Container, Pod
+from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class
+from koord_model.resource_status import ResourceStatus, resource_status
+from koord_model.resources import LinuxResources
+
+from koord_hooks.specs import hookimpl
+
+_NO_QUOTA = -1
+
+
+@hookimpl
+def pre_run_pod_sandbox(pod: Pod) -> Patch | None:
+    status = resource_status(pod)
+    if not _loses_quota(pod, status):
+        return None
+    return Patch(
+        resources=LinuxResources(cpu_quota=_NO_QUOTA),
+        why=f"resource-status gives CPUs {status.cpuset} → quota -1",
+    )
+
+
+@hookimpl
+def pre_create_container(container: Container, view: NodeView) -> Patch | None:
+    return _container(container, view)
+
+
+@hookimpl
+def pre_update_container_resources(container: Container, view: NodeView) -> Patch | None:
+    return _container(container, view)
+
+
+def _container(container: Container, view: NodeView) -> Patch | None:
+    status = resource_status(container.pod)
+    if status.cpuset:
+        return _own_cpus(container.pod, status)
+    if view.topology is None:
+        return None
+    found = _by_rule(container.pod, status, view.topology)
+    if found is None:
+        return None
+    cpus, why = found
+    shown = cpus or "(none of its own)"
+    return Patch(resources=LinuxResources(cpuset_cpus=cpus), why=f"{why} → cpuset {shown}")
+
+
+def _own_cpus(pod: Pod, status: ResourceStatus) -> Patch:
+    why = f"resource-status gives CPUs {status.cpuset} → cpuset {status.cpuset}"
+    if not _loses_quota(pod, status):
+        return Patch(resources=LinuxResources(cpuset_cpus=status.cpuset), why=why)
+    resources = LinuxResources(cpuset_cpus=status.cpuset, cpu_quota=_NO_QUOTA)
+    return Patch(resources=resources, why=f"{why}, quota -1")
+
+
+def _loses_quota(pod: Pod, status: ResourceStatus) -> bool:
+    return bool(status.cpuset) and qos_class(pod.labels) is not QoSClass.BE
+
+
+def _by_rule(pod: Pod, status: ResourceStatus, topology: Topology) -> tuple[str, str] | None:
+    """Rules 2 to 7: the CPU list and why, or ``None`` for "leave it"."""
+    qos = qos_class(pod.labels)
+    if status.numa_nodes and qos is not QoSClass.BE:
+        nodes = ", ".join(str(node) for node in sorted(status.numa_nodes))
+        return _pools(topology, f"shared pools of NUMA nodes {nodes}", status.numa_nodes)
+    if qos is QoSClass.SYSTEM and topology.system_cpuset:
+        return topology.system_cpuset, "SYSTEM pod"
+    if qos is QoSClass.LS:
+        return _pools(topology, "LS pod, all shared pools")
+    if kube_qos(pod.cgroup_parent) is KubeQoS.BEST_EFFORT:
+        return "", "best-effort pod"
+    if topology.kubelet_policy == "static":
+        return None
+    return _pools(topology, "all shared pools")
+
+
+def _pools(
+    topology: Topology, why: str, nodes: frozenset[int] | None = None
+) -> tuple[str, str] | None:
+    """The pools' CPUs; ``None`` where they have none: an empty list would lift every bound."""
+    pools = [
+        pool.cpuset
+        for pool in topology.shared_pools
+        if pool.cpuset and (nodes is None or pool.numa_node in nodes)
+    ]
+    return (",".join(pools), why) if pools else None

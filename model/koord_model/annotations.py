@@ -1,0 +1,39 @@
+"""Koordinator's JSON annotations, read with errors that say which pod, key and value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from koord_model.pod import Pod
+
+T = TypeVar("T")
+
+
+def read(pod: Pod, key: str, parse: Callable[[str], T]) -> T | None:
+    """What ``parse`` makes of an annotation, or ``None`` where the pod has none.
+
+    Raises:
+        ValueError: ``parse`` did not accept the text; one line names pod and key.
+    """
+    text = pod.annotations.get(key)
+    if text is None:
+        return None
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ValueError(f"pod {pod.namespace}/{pod.name}: annotation {key}: {error}") from None
+
+
+def decode(decoder: msgspec.json.Decoder[T], text: str) -> T:
+    """The JSON text as the decoder's type.
+
+    Raises:
+        ValueError: it is no JSON, or JSON of another shape.
+    """
+    try:
+        return decoder.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,89 @@
+"""What the scheduler gave a pod: CPUs of its own, or NUMA nodes to stay on.
+
+It says so in the annotation ``scheduling.koordinator.sh/resource-status``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated
+
+import msgspec
+
+from koord_model import cpuset
+from koord_model.annotations import decode, read
+from koord_model.keys import ANNOTATION_RESOURCE_STATUS, BATCH_CPU, CPU
+from koord_model.pod import Pod
+from koord_model.quantity import whole
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceStatus:
+    """The scheduler's decision.
+
+    ``cpuset`` is a kernel CPU list, "" where the pod has no CPUs of its own.
+    ``numa_nodes`` are the nodes whose shared CPUs it may use; empty where it was
+    not placed by NUMA node, or where that placement is not about CPU.
+    """
+
+    cpuset: str = ""
+    numa_nodes: frozenset[int] = frozenset()
+
+
+_NONE = ResourceStatus()
+
+
+def resource_status(pod: Pod) -> ResourceStatus:
+    """The scheduler's decision about a pod.
+
+    Raises:
+        ValueError: the annotation is malformed; one line says how.
+    """
+    return read(pod, ANNOTATION_RESOURCE_STATUS, parse) or _NONE
+
+
+_Quantity = str | int | float | None
+
+
+class _Resources(msgspec.Struct, frozen=True):
+    cpu: _Quantity = msgspec.field(default=None, name=CPU)
+    batch_cpu: _Quantity = msgspec.field(default=None, name=BATCH_CPU)
+
+
+class _NumaNode(msgspec.Struct, frozen=True):
+    node: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)] = 0
+    resources: _Resources | None = None
+
+
+class _Status(msgspec.Struct, frozen=True):
+    cpuset: str | None = None
+    numa: list[_NumaNode] | None = msgspec.field(default=None, name="numaNodeResources")
+
+
+_DECODER = msgspec.json.Decoder(_Status | None)
+
+
+@lru_cache(maxsize=256)
+def parse(text: str) -> ResourceStatus:
+    """The annotation's text as a decision.
+
+    Raises:
+        ValueError: no JSON, JSON of another shape, no CPU list, no quantity.
+    """
+    status = decode(_DECODER, text) or _Status()
+    nodes = status.numa or []
+    # Koordinator's rule: CPU on one of the nodes makes all of them count.
+    about_cpu = any([_has_cpu(node) for node in nodes])  # noqa: C419 - check every quantity
+    return ResourceStatus(
+        cpuset=cpuset.render(cpuset.parse(status.cpuset or "")),
+        numa_nodes=frozenset(node.node for node in nodes) if about_cpu else frozenset(),
+    )
+
+
+def _has_cpu(node: _NumaNode) -> bool:
+    resources = node.resources or _Resources()
+    amounts = [whole(quantity or 0) for quantity in (resources.cpu, resources.batch_cpu)]
+    if min(amounts) < 0:
+        raise ValueError(f"NUMA node {node.node}: less than no CPU")
+    return max(amounts) > 0

@@ -1,0 +1,213 @@
+"""Status pages over HTTP on a loopback port or a unix socket.
+
+A page is a function that is called for each request, in a thread of its own, so it
+must only read. Who asks, asks locally: nothing here is secret, but nothing here is
+meant for the network either, so other addresses are refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from koord_service.sockets import listen_unix
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+_SILENCE_SECONDS = 10.0
+_CONNECTIONS = 32
+_PAUSE_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One answer."""
+
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    status: int = 200
+
+
+def json_page(value: object, status: int = 200) -> Page:
+    """``value`` as JSON; NaN and infinities raise ValueError, since JSON has none."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    return Page(f"{text}\n".encode(), "application/json", status)
+
+
+def metrics_page(registry: CollectorRegistry) -> Page:
+    """The metrics in Prometheus' text format."""
+    # Here, so that programs without metrics need not have the client installed.
+    from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+    return Page(generate_latest(registry), CONTENT_TYPE_LATEST)
+
+
+class StatusServer:
+    """Serves GET and HEAD of ``pages``, by path.
+
+    ``address`` is "127.0.0.1:9317", "[::1]:9317" (port 0 picks one), "unix:///path" or
+    "/path". Construction raises ValueError for any other; ``start`` raises OSError
+    (SocketInUseError for a unix socket with a live server) when it cannot listen.
+    """
+
+    def __init__(self, address: str, pages: Mapping[str, Callable[[], Page]]) -> None:
+        self._address = address
+        self._target = _target(address)
+        self._pages = pages
+        self._listener: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it listens; with port 0 the port picked, once started."""
+        return self._address
+
+    def start(self) -> None:
+        if self._listener is not None:
+            return
+        if isinstance(self._target, str):
+            listener = listen_unix(self._target)
+        else:
+            listener = _listen_tcp(*self._target)
+            host, port = listener.getsockname()[:2]
+            self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        listener.setblocking(True)
+        self._listener = listener
+        self._thread = threading.Thread(
+            target=self._accept, args=(listener,), name="status", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop listening; requests under way are answered."""
+        listener, self._listener = self._listener, None
+        if listener is None or self._thread is None:
+            return
+        if isinstance(self._target, str):
+            Path(self._target).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            # Closing alone would leave the thread inside accept().
+            listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        listener.close()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with _Connections(self._pages) as connections:
+            while True:
+                try:
+                    connection, peer = listener.accept()
+                except OSError:
+                    if self._listener is not listener:
+                        return
+                    # Out of descriptors: asking again at once would burn a CPU.
+                    time.sleep(_PAUSE_SECONDS)
+                    continue
+                connections.process_request(connection, peer)
+
+
+class _Connections(ThreadingHTTPServer):
+    """A thread a connection, but not more than a few: more are hung up on."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, pages: Mapping[str, Callable[[], Page]]) -> None:
+        super().__init__(("", 0), _Handler, bind_and_activate=False)
+        self.pages = pages
+        self._free = threading.BoundedSemaphore(_CONNECTIONS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:
+            # The system has no thread for us.
+            self._free.release()
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Keep quiet: a client that hangs up halfway is its own business."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Connections
+    timeout = _SILENCE_SECONDS
+    server_version = "pykoord"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        pages = self.server.pages
+        if path not in pages:
+            known = "".join(f"  {name}\n" for name in sorted(pages))
+            self._answer(Page(f"404 no such page; there are:\n{known}".encode(), status=404))
+            return
+        try:
+            page = pages[path]()
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            page = Page(f"500 {path} failed: {reason}\n".encode(errors="replace"), status=500)
+        self._answer(page)
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """A line of text in place of the library's HTML."""
+        self.close_connection = True
+        self._answer(Page(f"{code} {message or explain or ''}\n".encode(), status=code))
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Nothing: scrapes every few seconds are no events."""
+
+    def _answer(self, page: Page) -> None:
+        self.send_response(page.status)
+        self.send_header("Content-Type", page.content_type)
+        self.send_header("Content-Length", str(len(page.body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(page.body)
+
+
+def _target(address: str) -> str | tuple[str, int]:
+    """A unix socket's path, or a loopback host and port."""
+    path = address.removeprefix("unix://")
+    if path.startswith("/"):
+        return path
+    host, _, port = address.rpartition(":")
+    host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
+    if not (port.isascii() and port.isdigit() and int(port) < 2**16):
+        raise ValueError(f'status address is "{address}"; expected 127.0.0.1:PORT or unix:///PATH')
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise ValueError(f'status address is "{address}"; only loopback and unix:// are served')
+    return host, int(port)
+
+
+def _listen_tcp(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot listen: {error.strerror}", f"{host}:{port}") from None

@@ -1,0 +1,226 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_hooks import protocol
+from koord_hooks.runner import HookRunner
+from koord_hooks.specs import hookimpl
+from koord_hooks.stages import POD_STAGES, Stage
+from koord_model.node import NodeView
+from koord_model.patch import Patch
+from koord_model.resources import SCALARS, LinuxResources
+from koord_proto import hook_pb2 as pb
+
+VIEW = NodeView()
+NOBODY = HookRunner([])
+
+_NUMBERS = st.integers(-(1 << 63), (1 << 63) - 1)
+_WORDS = st.text(st.characters(codec="utf-8"), max_size=5)
+_MAPS = st.dictionaries(_WORDS, _WORDS, max_size=3)
+_LIMITS = st.builds(
+    pb.LinuxContainerResources,
+    cpu_period=_NUMBERS,
+    cpu_quota=_NUMBERS,
+    cpu_shares=_NUMBERS,
+    memory_limit_in_bytes=_NUMBERS,
+    oom_score_adj=_NUMBERS,
+    cpuset_cpus=_WORDS,
+    cpuset_mems=_WORDS,
+    unified=_MAPS,
+    hugepage_limits=st.lists(st.builds(pb.HugepageLimit, page_size=_WORDS, limit=st.just(7))),
+)
+_POD_REQUESTS = st.builds(
+    pb.PodSandboxHookRequest,
+    labels=_MAPS,
+    annotations=_MAPS,
+    cgroup_parent=_WORDS,
+    resources=st.none() | _LIMITS,
+)
+_CONTAINER_REQUESTS = st.builds(
+    pb.ContainerResourceHookRequest,
+    container_annotations=_MAPS,
+    container_envs=_MAPS,
+    pod_cgroup_parent=_WORDS,
+    container_resources=st.none() | _LIMITS,
+)
+
+
+class Gives:
+    """A plugin that wants the same patch at every pod and container it is asked about."""
+
+    def __init__(self, patch: Patch) -> None:
+        self.patch = patch
+
+    @hookimpl
+    def pre_run_pod_sandbox(self) -> Patch:
+        return self.patch
+
+    @hookimpl
+    def pre_create_container(self) -> Patch:
+        return self.patch
+
+
+@pytest.mark.parametrize("stage", list(Stage))
+def test_message_types_are_the_services(stage: Stage) -> None:
+    method = pb.DESCRIPTOR.services_by_name["RuntimeHookService"].methods_by_name[f"{stage}Hook"]
+    assert protocol.request_type(stage).DESCRIPTOR is method.input_type
+    assert protocol.response_type(stage).DESCRIPTOR is method.output_type
+
+
+@given(_POD_REQUESTS)
+def test_a_pod_nobody_changes_is_echoed(request: pb.PodSandboxHookRequest) -> None:
+    response, outcome = protocol.answer(NOBODY, Stage.PRE_RUN_POD_SANDBOX, request, VIEW)
+    assert outcome.patch == Patch()
+    assert not protocol.changes(request, response)
+    assert response == pb.PodSandboxHookResponse(
+        labels=request.labels,
+        annotations=request.annotations,
+        cgroup_parent=request.cgroup_parent,
+        resources=request.resources if request.HasField("resources") else None,
+    )
+
+
+@given(_CONTAINER_REQUESTS)
+def test_a_container_nobody_changes_is_echoed(request: pb.ContainerResourceHookRequest) -> None:
+    response, _ = protocol.answer(NOBODY, Stage.POST_STOP_CONTAINER, request, VIEW)
+    assert not protocol.changes(request, response)
+    assert response == pb.ContainerResourceHookResponse(
+        container_annotations=request.container_annotations,
+        container_envs=request.container_envs,
+        pod_cgroup_parent=request.pod_cgroup_parent,
+        container_resources=(
+            request.container_resources if request.HasField("container_resources") else None
+        ),
+    )
+
+
+@given(_CONTAINER_REQUESTS, st.integers(2, 262144))
+def test_a_change_leaves_the_rest_of_the_echo(
+    request: pb.ContainerResourceHookRequest, shares: int
+) -> None:
+    gives = Gives(Patch(resources=LinuxResources(cpu_shares=shares, cpuset_cpus="")))
+    asked = HookRunner([("a", gives)])
+    response, _ = protocol.answer(asked, Stage.PRE_CREATE_CONTAINER, request, VIEW)
+    assert isinstance(response, pb.ContainerResourceHookResponse)
+    assert response.container_resources.cpu_shares == shares
+    assert response.container_resources.cpuset_cpus == ""
+    response.container_resources.cpu_shares = request.container_resources.cpu_shares
+    response.container_resources.cpuset_cpus = request.container_resources.cpuset_cpus
+    assert not protocol.changes(request, response)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({"cpu_period": 1}, {"cpu_period": 1}),
+        ({"cpu_quota": -1}, {"cpu_quota": -1}),
+        ({"cpu_shares": 2}, {"cpu_shares": 2}),
+        ({"memory_limit": 3}, {"memory_limit_in_bytes": 3}),
+        ({"memory_swap_limit": 4}, {"memory_swap_limit_in_bytes": 4}),
+        ({"oom_score_adj": -998}, {"oom_score_adj": -998}),
+        ({"cpuset_cpus": "0-3"}, {"cpuset_cpus": "0-3"}),
+        ({"cpuset_mems": "0"}, {"cpuset_mems": "0"}),
+        ({"unified": {"memory.high": "5"}}, {"unified": {"memory.high": "5"}}),
+    ],
+)
+def test_limits_go_to_the_wire_and_back(wanted: dict[str, Any], expected: dict[str, Any]) -> None:
+    message = pb.LinuxContainerResources()
+    limits = LinuxResources(**wanted)
+    protocol.lay_over(message, limits)
+    assert message == pb.LinuxContainerResources(**expected)
+    assert protocol.to_resources(message) == limits
+
+
+def test_every_scalar_has_a_place_on_the_wire() -> None:
+    assert set(protocol._SCALARS) == set(SCALARS)
+
+
+def test_what_the_message_leaves_at_its_default_is_unset() -> None:
+    assert protocol.to_resources(pb.LinuxContainerResources()) == LinuxResources()
+
+
+def test_a_hugepage_limit_replaces_the_one_of_its_size() -> None:
+    message = pb.LinuxContainerResources(hugepage_limits=[pb.HugepageLimit(page_size="2MB")])
+    protocol.lay_over(message, LinuxResources(hugepage_limits={"2MB": 4, "1GB": 1}))
+    assert [(limit.page_size, limit.limit) for limit in message.hugepage_limits] == [
+        ("2MB", 4),
+        ("1GB", 1),
+    ]
+
+
+def test_a_pod_is_read_whole() -> None:
+    pod = protocol.to_pod(
+        pb.PodSandboxHookRequest(
+            pod_meta=pb.PodSandboxMetadata(name="web", namespace="shop", uid="u"),
+            runtime_handler="runc",
+            labels={"l": "1"},
+            annotations={"a": "2"},
+            cgroup_parent="/kubepods",
+            overhead=pb.LinuxContainerResources(cpu_shares=3),
+            resources=pb.LinuxContainerResources(cpu_shares=4),
+        )
+    )
+    assert (pod.name, pod.namespace, pod.uid, pod.runtime_handler) == ("web", "shop", "u", "runc")
+    assert (pod.labels, pod.annotations, pod.cgroup_parent) == ({"l": "1"}, {"a": "2"}, "/kubepods")
+    assert (pod.overhead.cpu_shares, pod.resources.cpu_shares) == (3, 4)
+
+
+def test_a_container_is_read_with_its_pod() -> None:
+    container = protocol.to_container(
+        pb.ContainerResourceHookRequest(
+            pod_meta=pb.PodSandboxMetadata(name="web", namespace="shop", uid="u"),
+            container_meta=pb.ContainerMetadata(name="main", id="c1"),
+            container_annotations={"a": "1"},
+            container_resources=pb.LinuxContainerResources(cpu_shares=3),
+            pod_resources=pb.LinuxContainerResources(cpu_shares=4),
+            pod_annotations={"b": "2"},
+            pod_labels={"c": "3"},
+            pod_cgroup_parent="/kubepods",
+            container_envs={"E": "1"},
+        )
+    )
+    assert (container.name, container.id, container.env) == ("main", "c1", {"E": "1"})
+    assert (container.annotations, container.pod.annotations) == ({"a": "1"}, {"b": "2"})
+    assert (container.pod.name, container.pod.labels) == ("web", {"c": "3"})
+    assert (container.resources.cpu_shares, container.pod.resources.cpu_shares) == (3, 4)
+
+
+def test_everything_a_pod_patch_holds_is_answered() -> None:
+    patch = Patch(
+        labels={"l": "2"},
+        annotations={"a": "1"},
+        cgroup_parent="/new",
+        resources=LinuxResources(cpu_shares=9),
+    )
+    request = pb.PodSandboxHookRequest(labels={"l": "1", "k": "1"}, cgroup_parent="/old")
+    response = protocol.respond(request, patch)
+    assert response == pb.PodSandboxHookResponse(
+        labels={"l": "2", "k": "1"},
+        annotations={"a": "1"},
+        cgroup_parent="/new",
+        resources=pb.LinuxContainerResources(cpu_shares=9),
+    )
+    assert protocol.changes(request, response)
+
+
+def test_everything_a_container_patch_holds_is_answered() -> None:
+    patch = Patch(annotations={"a": "1"}, env={"E": "2"}, cgroup_parent="/new")
+    request = pb.ContainerResourceHookRequest(container_envs={"E": "1", "F": "1"})
+    response = protocol.respond(request, patch)
+    assert response == pb.ContainerResourceHookResponse(
+        container_annotations={"a": "1"},
+        container_envs={"E": "2", "F": "1"},
+        pod_cgroup_parent="/new",
+    )
+    assert protocol.changes(request, response)
+
+
+def test_pod_stages_ask_about_pods() -> None:
+    asked = HookRunner([("a", Gives(Patch(labels={"l": "1"})))])
+    assert Stage.PRE_RUN_POD_SANDBOX in POD_STAGES
+    response, outcome = protocol.answer(
+        asked, Stage.PRE_RUN_POD_SANDBOX, pb.PodSandboxHookRequest(), VIEW
+    )
+    assert response == pb.PodSandboxHookResponse(labels={"l": "1"})
+    assert outcome.wished == ("a",)

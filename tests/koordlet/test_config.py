@@ -1,0 +1,47 @@
+from typing import Any
+
+import pytest
+from koord_service.settings import SettingsError, parse
+from koordlet.config import Settings
+
+
+def settings(*argv: str) -> Settings:
+    return parse(Settings, prog="koordlet", description="", argv=argv, environ={})
+
+
+def test_defaults_are_koordinators_on_a_host() -> None:
+    default = settings()
+    assert default.runtime_hooks_addr == default.runtime_hooks_host_endpoint
+    assert default.runtime_hooks_config_path == "/etc/runtime/hookserver.d"
+    assert default.runtime_hooks_failure_policy == "Ignore"
+    assert default.runtime_hooks_plugin_failure_policy == "Ignore"
+    assert default.hook_plugins == ("batchresource", "cpusetallocator")
+    assert default.hook_timeout == 0
+
+
+def test_lists_are_taken_with_commas() -> None:
+    given = settings("--runtime-hooks-disable-stages=PreRunPodSandbox,PreCreateContainer")
+    assert given.runtime_hooks_disable_stages == ("PreRunPodSandbox", "PreCreateContainer")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"runtime_hooks_addr": "k.sock"}, '--runtime-hooks-addr is "k.sock"; expected an abs'),
+        ({"runtime_hooks_host_endpoint": ""}, '--runtime-hooks-host-endpoint is ""; expected'),
+        ({"runtime_hooks_config_path": "hooks"}, "--runtime-hooks-config-path is"),
+        (
+            {"runtime_hooks_disable_stages": ("PreLunch",)},
+            '--runtime-hooks-disable-stages: "PreLunch" is no hook type; there are: PreRun',
+        ),
+        ({"hook_timeout": -1.0}, "--hook-timeout is -1; expected 0 or more seconds"),
+    ],
+)
+def test_values_that_cannot_be_are_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Settings(**values)
+
+
+def test_an_error_names_the_flag() -> None:
+    with pytest.raises(SettingsError, match="--hook-timeout"):
+        settings("--hook-timeout=-0.5")

@@ -1,0 +1,128 @@
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_model.patch import Conflict, Patch, checked, merge
+from koord_model.resources import LinuxResources
+
+# Few names and values, so that owners agree and disagree often.
+_WORDS = st.sampled_from(["a", "b"])
+_MAPS = st.dictionaries(_WORDS, _WORDS, max_size=2)
+_NUMBERS = st.none() | st.integers(1, 2)
+_RESOURCES = st.builds(
+    LinuxResources,
+    cpu_quota=_NUMBERS,
+    cpu_shares=_NUMBERS,
+    cpuset_cpus=st.none() | st.sampled_from(["", "0-3"]),
+    hugepage_limits=st.dictionaries(_WORDS, st.integers(0, 1)),
+    unified=_MAPS,
+)
+_PATCHES = st.builds(
+    Patch,
+    labels=_MAPS,
+    annotations=_MAPS,
+    env=_MAPS,
+    cgroup_parent=st.none() | _WORDS,
+    resources=_RESOURCES,
+    why=st.sampled_from(["", "because"]),
+)
+_WISHES = st.dictionaries(st.sampled_from("pqrst"), _PATCHES).map(lambda wishes: [*wishes.items()])
+
+
+@given(_WISHES, st.randoms())
+def test_order_never_matters(wishes: list[tuple[str, Patch]], dice: random.Random) -> None:
+    shuffled = list(wishes)
+    dice.shuffle(shuffled)
+    assert merge(shuffled) == merge(wishes)
+
+
+@given(_PATCHES, _PATCHES)
+def test_conflicts_are_symmetrical(mine: Patch, yours: Patch) -> None:
+    _, one = merge([("me", mine), ("you", yours)])
+    _, other = merge([("me", yours), ("you", mine)])
+    mirrored = [Conflict(c.field, _swapped(c.wishes)) for c in other]
+    assert list(one) == mirrored
+
+
+def _swapped(wishes: tuple[tuple[str, object], ...]) -> tuple[tuple[str, object], ...]:
+    (first, mine), (second, yours) = wishes
+    return ((first, yours), (second, mine))
+
+
+@given(_PATCHES)
+def test_one_wish_is_granted_whole(patch: Patch) -> None:
+    merged, conflicts = merge([("me", patch)])
+    assert not conflicts
+    assert merged.resources == patch.resources
+    assert (merged.labels, merged.env, merged.cgroup_parent) == (
+        patch.labels,
+        patch.env,
+        patch.cgroup_parent,
+    )
+
+
+@given(_PATCHES)
+def test_wishing_the_same_is_no_conflict(patch: Patch) -> None:
+    assert merge([("me", patch), ("you", patch)])[1] == ()
+
+
+def test_a_disputed_field_is_left_alone_and_the_others_are_granted() -> None:
+    merged, conflicts = merge(
+        [
+            ("b", Patch(env={"A": "2"}, resources=LinuxResources(cpu_quota=-1, cpu_shares=2))),
+            ("a", Patch(env={"A": "1"}, resources=LinuxResources(cpu_quota=5))),
+        ]
+    )
+    assert merged.env == {}
+    assert merged.resources == LinuxResources(cpu_shares=2)
+    assert [str(conflict) for conflict in conflicts] == [
+        "env[A]: a wants '1', b wants '2'",
+        "resources[cpu_quota]: a wants 5, b wants -1",
+    ]
+
+
+def test_reasons_name_their_owner() -> None:
+    assert merge([("b", Patch(why="two")), ("a", Patch(why="one"))])[0].why == "a: one; b: two"
+
+
+def test_nothing_wished_is_nothing_changed() -> None:
+    assert merge([]) == (Patch(), ())
+
+
+@given(_PATCHES)
+def test_a_proper_patch_passes_the_check(patch: Patch) -> None:
+    assert checked(patch) is patch
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        ({"cpu": 1}, "returned dict; expected a Patch or None"),
+        (Patch(env={"A": 1}), r"env\[A\] is 1; expected str"),  # type: ignore[dict-item]
+        (Patch(labels={1: "a"}), r"labels\[1\] is 'a'; expected str"),  # type: ignore[dict-item]
+        (Patch(cgroup_parent=b"x"), "cgroup_parent is b'x'; expected str"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_patch_is_refused(wish: object, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        checked(wish)
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        ({"cpu_shares": 1.5}, r"resources\[cpu_shares\] is 1.5; expected int"),
+        ({"cpu_shares": True}, r"resources\[cpu_shares\] is True; expected int"),
+        ({"cpuset_cpus": 3}, r"resources\[cpuset_cpus\] is 3; expected str"),
+        ({"cpu_quota": 1 << 63}, "expected a 64-bit number"),
+        ({"hugepage_limits": {"2MB": -1}}, "expected a 64-bit number"),
+        ({"unified": {"memory.high": "\ud800"}}, "surrogates not allowed"),
+    ],
+)
+def test_limits_that_no_message_can_carry_are_refused(
+    resources: dict[str, Any], message: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        checked(Patch(resources=LinuxResources(**resources)))

@@ -1,0 +1,26 @@
+import pytest
+from koord_model.keys import LABEL_QOS
+from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class
+
+
+@pytest.mark.parametrize("word", ["LSE", "LSR", "LS", "BE", "SYSTEM"])
+def test_label_names_the_class(word: str) -> None:
+    assert qos_class({LABEL_QOS: word}) == QoSClass(word)
+
+
+@pytest.mark.parametrize("labels", [{}, {LABEL_QOS: ""}, {LABEL_QOS: "be"}, {LABEL_QOS: "GOLD"}])
+def test_anything_else_is_no_class(labels: dict[str, str]) -> None:
+    assert qos_class(labels) is QoSClass.NONE
+
+
+@pytest.mark.parametrize(
+    ("parent", "expected"),
+    [
+        ("/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice", "BestEffort"),
+        ("/kubepods/burstable/pod1", "Burstable"),
+        ("/kubepods.slice/kubepods-pod1.slice", "Guaranteed"),
+        ("", "Guaranteed"),
+    ],
+)
+def test_kubernetes_class_is_read_off_the_cgroup(parent: str, expected: str) -> None:
+    assert kube_qos(parent) == KubeQoS(expected)

@@ -1,0 +1,98 @@
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_model.quantity import whole
+
+_FACTORS = {
+    "m": Fraction(1, 1000),
+    "": Fraction(1),
+    "k": Fraction(1000),
+    "M": Fraction(10**6),
+    "Ki": Fraction(2**10),
+    "Mi": Fraction(2**20),
+    "Gi": Fraction(2**30),
+}
+
+
+@pytest.mark.parametrize(
+    ("quantity", "expected"),
+    [
+        ("500", 500),
+        (500, 500),
+        ("1Gi", 2**30),
+        ("1500m", 2),
+        ("0.1", 1),
+        (0.1, 1),
+        ("1e3", 1000),
+        ("1E3", 1000),
+        ("1E", 10**18),
+        ("2.5k", 2500),
+        (".5Ki", 512),
+        ("5.", 5),
+        ("-1500m", -1),
+        ("+3", 3),
+        ("1n", 1),
+        ("0", 0),
+        (1e22, 10**22),
+        (" 7 ", 7),
+        ("9" * 30, int("9" * 30)),
+        ("1" + "0" * 30 + ".000000000000000000000000000001", 10**30 + 1),
+    ],
+)
+def test_quantities_round_up_exactly(quantity: str | int | float, expected: int) -> None:
+    assert whole(quantity) == expected
+
+
+@pytest.mark.parametrize(
+    "quantity",
+    [
+        "",
+        "abc",
+        "1Q",
+        "1ki",
+        "1_000",
+        "٣",
+        "NaN",
+        "inf",
+        "1 Gi",
+        "--1",
+        "1e999999999",
+        "1" * 65,
+        "1e3Ki5",
+        True,
+        math.nan,
+        math.inf,
+    ],
+)
+def test_other_text_is_refused_and_shown(quantity: str | float) -> None:
+    with pytest.raises(ValueError, match="is no quantity; expected one like 500m, 2 or 1Gi"):
+        whole(quantity)
+
+
+def test_a_long_text_is_not_shown_whole() -> None:
+    with pytest.raises(ValueError, match="no quantity") as caught:
+        whole("9" * 100_000)
+    assert len(str(caught.value)) < 120
+
+
+@given(
+    st.integers(0, 10**18), st.integers(0, 999), st.sampled_from(sorted(_FACTORS)), st.booleans()
+)
+def test_rounding_agrees_with_fractions(number: int, part: int, suffix: str, minus: bool) -> None:
+    sign = "-" if minus else ""
+    exact = (Fraction(number) + Fraction(part, 1000)) * _FACTORS[suffix]
+    expected = math.ceil(-exact if minus else exact)
+    assert whole(f"{sign}{number}.{part:03}{suffix}") == expected
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_a_number_or_a_clear_error(text: str) -> None:
+    problem = ""
+    try:
+        whole(text)
+    except ValueError as error:
+        problem = str(error)
+    assert "\n" not in problem

@@ -1,0 +1,339 @@
+"""Settings from flags, environment and YAML, and what is said when they are wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from koord_model.version import VERSION
+from koord_service.settings import SettingsError, flag_of, option, parse, parse_or_exit
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    cri_socket: str = option("/run/proxy.sock", "where the kubelet connects; 100% of the calls")
+    workers: int = option(4, "how many at once", flag="--worker-count")
+    timeout: float = option(2.0, "seconds to wait")
+    managed: bool = option(True, "whether to act")
+    plugins: tuple[str, ...] = option(("batch", "cpuset"), "which hooks to load")
+    extra: tuple[str, ...] = option((), "more of them")
+    log_level: str = option("info", "how much to log", choices=("debug", "info"))
+    note: str = option("", "free text")
+
+    def __post_init__(self) -> None:
+        if self.workers > 100:
+            raise ValueError(f"--worker-count is {self.workers};\nat most 100")
+
+
+Write = Callable[[str], str]
+
+
+@pytest.fixture
+def yaml_file(tmp_path: Path) -> Write:
+    def write(text: str) -> str:
+        path = tmp_path / "settings.yaml"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def read(*argv: str, **environ: str) -> Example:
+    return parse(
+        Example, prog="koord-example", description="An example.", argv=argv, environ=environ
+    )
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str, **environ: str) -> str:
+    """The one line on stderr of a run that exits with 2."""
+    with pytest.raises(SystemExit) as stop:
+        parse_or_exit(
+            Example, prog="koord-example", description="An example.", argv=argv, environ=environ
+        )
+    out, err = capsys.readouterr()
+    assert stop.value.code == 2
+    assert out == ""
+    assert err.endswith("\n")
+    assert len(err.splitlines()) == 1
+    assert err.startswith("koord-example: ")
+    return err.removeprefix("koord-example: ").rstrip("\n")
+
+
+def test_defaults() -> None:
+    assert read() == Example()
+
+
+def test_flag_names_follow_the_field_unless_given() -> None:
+    flags = [flag_of(field) for field in dataclasses.fields(Example)]
+    assert flags[:3] == ["--cri-socket", "--worker-count", "--timeout"]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--worker-count", "7"),
+        ("--worker-count=7",),
+        ("-worker-count", "7"),
+        ("-worker-count=7",),
+    ],
+)
+def test_flags_with_one_or_two_dashes(argv: tuple[str, ...]) -> None:
+    assert read(*argv).workers == 7
+
+
+def test_a_value_that_looks_like_no_known_flag_keeps_its_dash() -> None:
+    assert read("--note=-x").note == "-x"
+    assert read("--note=--cri-socket").note == "--cri-socket"
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (("--managed",), True),
+        (("-managed",), True),
+        (("--managed=false",), False),
+        (("--managed", "False"), False),
+        (("-managed=0",), False),
+        (("--managed=off",), False),
+        (("--managed=f",), False),
+        (("--managed=YES",), True),
+    ],
+)
+def test_booleans(argv: tuple[str, ...], expected: bool) -> None:
+    assert read(*argv).managed is expected
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (("--plugins", "a", "b"), ("a", "b")),
+        (("--plugins", "a,b"), ("a", "b")),
+        (("--plugins=a, b,",), ("a", "b")),
+        (("--plugins=a", "--plugins=b,c"), ("a", "b", "c")),
+        (("--plugins",), ()),
+        (("--plugins=",), ()),
+        ((), ("batch", "cpuset")),
+    ],
+)
+def test_lists(argv: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    assert read(*argv).plugins == expected
+
+
+def test_a_repeated_list_leaves_no_trace_in_the_next_run() -> None:
+    read("--plugins=a", "--extra=x")
+    assert read("--plugins=b").plugins == ("b",)
+    assert read().extra == ()
+
+
+def test_numbers() -> None:
+    assert read("--timeout", "3").timeout == 3.0
+    assert read("--timeout=0.25").timeout == 0.25
+    assert read("--worker-count=-1").workers == -1
+
+
+def test_environment() -> None:
+    settings = read(
+        KOORD_EXAMPLE_CRI_SOCKET="/run/env.sock",
+        KOORD_EXAMPLE_WORKERS="9",
+        KOORD_EXAMPLE_MANAGED="no",
+        KOORD_EXAMPLE_PLUGINS="a,b",
+    )
+    assert settings.cri_socket == "/run/env.sock"
+    assert settings.workers == 9
+    assert settings.managed is False
+    assert settings.plugins == ("a", "b")
+
+
+def test_the_process_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KOORD_EXAMPLE_WORKERS", "11")
+    settings = parse(Example, prog="koord-example", description="", argv=())
+    assert settings.workers == 11
+
+
+def test_the_process_arguments_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["koord-example", "-worker-count=12"])
+    settings = parse(Example, prog="koord-example", description="", environ={})
+    assert settings.workers == 12
+
+
+def test_yaml(yaml_file: Write) -> None:
+    path = yaml_file(
+        "# a comment\n"
+        "cri-socket: /run/yaml.sock\n"
+        "worker-count: 5\n"
+        "timeout: 1.5\n"
+        "managed: no\n"
+        "plugins:\n  - a\n  - b\n"
+        "log-level: debug\n"
+    )
+    assert read("--config", path) == Example(
+        "/run/yaml.sock", 5, 1.5, False, ("a", "b"), (), "debug"
+    )
+
+
+@pytest.mark.parametrize("spelling", ["--config={}", "-config={}"])
+def test_the_config_flag_like_the_others(yaml_file: Write, spelling: str) -> None:
+    assert read(spelling.format(yaml_file("worker-count: 5\n"))).workers == 5
+
+
+@pytest.mark.parametrize("text", ["", "# nothing set yet\n", "---\n", "cri-socket:\nnote: ~\n"])
+def test_yaml_that_sets_nothing(yaml_file: Write, text: str) -> None:
+    assert read("--config", yaml_file(text)) == Example()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("note: 0660", "0660"),
+        ("note: 1:30", "1:30"),
+        ("note: 1.10", "1.10"),
+        ("note: 2024-01-01", "2024-01-01"),
+        ("note: yes", "yes"),
+        ("note: -x", "-x"),
+        ('note: "null"', "null"),
+        ("note: nullable", "nullable"),
+        ("note: !!python/name:os.system", ""),
+    ],
+)
+def test_yaml_values_stay_as_written(yaml_file: Write, text: str, expected: str) -> None:
+    assert read("--config", yaml_file(text)).note == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plugins: a,b", ("a", "b")),
+        ("plugins: [a, b]", ("a", "b")),
+        ("plugins: []", ()),
+        ('plugins: ["--note", -x]', ("--note", "-x")),
+        ("plugins: [a, --]", ("a", "--")),
+    ],
+)
+def test_yaml_lists(yaml_file: Write, text: str, expected: tuple[str, ...]) -> None:
+    assert read("--config", yaml_file(text)).plugins == expected
+
+
+def test_flags_win_over_environment_over_yaml(yaml_file: Write) -> None:
+    path = yaml_file("worker-count: 1\ntimeout: 1\nnote: yaml\nplugins: [yaml]\nmanaged: true\n")
+    settings = read(
+        "-worker-count=3",
+        "--config",
+        path,
+        KOORD_EXAMPLE_WORKERS="2",
+        KOORD_EXAMPLE_TIMEOUT="2",
+        KOORD_EXAMPLE_PLUGINS="env",
+        KOORD_EXAMPLE_MANAGED="false",
+    )
+    assert settings.workers == 3
+    assert settings.timeout == 2.0
+    assert settings.note == "yaml"
+    assert settings.plugins == ("env",)
+    assert settings.managed is False
+
+
+def test_lists_are_replaced_across_sources_not_added(yaml_file: Write) -> None:
+    path = yaml_file("plugins: [yaml]\n")
+    assert read("--plugins=flag", "--config", path).plugins == ("flag",)
+    environ = {"KOORD_EXAMPLE_PLUGINS": "env"}
+    assert read("--plugins=flag", "--config", path, **environ).plugins == ("flag",)
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (("--worker-count", "lots"), 'argument --worker-count: is "lots"; expected a whole number'),
+        (("-worker-count=1.5",), 'argument --worker-count: is "1.5"; expected a whole number'),
+        (("--timeout=soon",), 'argument --timeout: is "soon"; expected a number'),
+        (("--timeout=nan",), 'argument --timeout: is "nan"; expected a number'),
+        (("--timeout=inf",), 'argument --timeout: is "inf"; expected a number'),
+        (("--managed=maybe",), 'argument --managed: is "maybe"; expected true or false'),
+        (("--log-level=loud",), "argument --log-level: invalid choice: 'loud'"),
+        (("--worker-count",), "argument --worker-count: expected one argument"),
+        (("--bogus",), "unrecognized arguments: --bogus"),
+        (("-bogus=1",), "unrecognized arguments: -bogus=1"),
+        (("stray",), "unrecognized arguments: stray"),
+        (("two\nlines",), "unrecognized arguments: two lines"),
+        (("--worker-c=3",), "unrecognized arguments: --worker-c=3"),
+    ],
+)
+def test_bad_flags(capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], line: str) -> None:
+    said = refused(capsys, *argv)
+    assert said.startswith(line)
+    assert said.endswith("(see koord-example --help)")
+
+
+def test_bad_environment(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 'is "x"; expected a whole number' in refused(capsys, KOORD_EXAMPLE_WORKERS="x")
+    assert "invalid choice: 'loud'" in refused(capsys, KOORD_EXAMPLE_LOG_LEVEL="loud")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("nope: 3", 'the --config file sets "nope", which is no setting'),
+        ("workers: 3", 'the --config file sets "workers", which is no setting'),
+        ("3: 3", 'the --config file sets "3", which is no setting'),
+        ("nope: [1, 2]", 'the --config file sets "nope", which is no setting'),
+        ("worker-count: lots", 'argument --worker-count: is "lots"; expected a whole number'),
+        ("worker-count: [1, 2]", 'argument --worker-count: is "1,2"; expected a whole number'),
+        ("plugins: {a: 1}", 'settings.yaml: "plugins" holds a nested value'),
+        ("plugins: [[a]]", 'settings.yaml: "plugins" holds a nested value'),
+        ("plugins: [a, b", "settings.yaml: line 1, column 15: expected ',' or ']'"),
+        ("note: a\nnote: b", 'settings.yaml: line 1, column 1: "note" is set twice'),
+        ("only text", 'settings.yaml: expected "setting: value" lines'),
+        ("- a\n- b", 'settings.yaml: expected "setting: value" lines'),
+        ("version: 1", 'settings.yaml: "version" cannot be set in a file'),
+        ("--help: 1", 'settings.yaml: "--help" cannot be set in a file'),
+        ("config: other.yaml", 'settings.yaml: "config" cannot be set in a file'),
+        ("? [a]\n: b", "settings.yaml: line 1"),
+        ("note: \x01", "settings.yaml: not YAML text"),
+    ],
+)
+def test_bad_yaml(
+    capsys: pytest.CaptureFixture[str], yaml_file: Write, text: str, reason: str
+) -> None:
+    assert reason in refused(capsys, "--config", yaml_file(text))
+
+
+def test_yaml_that_is_not_utf8(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "latin.yaml"
+    path.write_bytes(b"note: \xe9\n")
+    assert "latin.yaml: not YAML text" in refused(capsys, "--config", str(path))
+
+
+def test_missing_config_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing.yaml")
+    said = refused(capsys, "--config", missing)
+    assert missing in said
+    assert "No such file" in said
+    assert "Is a directory" in refused(capsys, "--config", str(tmp_path))
+
+
+def test_settings_that_contradict(capsys: pytest.CaptureFixture[str]) -> None:
+    assert refused(capsys, "--worker-count=101") == "--worker-count is 101; at most 100"
+    with pytest.raises(SettingsError, match="at most 100"):
+        read("--worker-count=101")
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        read("--version")
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"koord-example {VERSION}\n"
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h", "-help"])
+def test_help(capsys: pytest.CaptureFixture[str], flag: str) -> None:
+    with pytest.raises(SystemExit) as stop:
+        read(flag, "--config", "/missing.yaml")
+    text = " ".join(capsys.readouterr().out.split())
+    assert stop.value.code == 0
+    assert "An example." in text
+    assert "100% of the calls (default: /run/proxy.sock)" in text
+    assert "which hooks to load (default: batch,cpuset)" in text
+    assert "whether to act (default: true)" in text
+    assert "free text" in text
+    assert "(default: )" not in text
+    assert "(default: ())" not in text

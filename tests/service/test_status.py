@@ -1,0 +1,275 @@
+"""The status server, asked over real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from koord_service import status
+from koord_service.sockets import SocketInUseError
+from koord_service.status import Page, StatusServer, json_page, metrics_page
+from prometheus_client import CollectorRegistry, Counter
+
+Pages = Mapping[str, Callable[[], Page]]
+
+
+def broken() -> Page:
+    raise RuntimeError("no\nluck \udc80")
+
+
+PAGES: Pages = {
+    "/healthz": lambda: Page(b"ok\n"),
+    "/sick": lambda: json_page({"relay": "away"}, status=503),
+    "/broken": broken,
+    "/thread": lambda: Page(str(threading.current_thread().daemon).encode()),
+}
+
+
+@contextlib.contextmanager
+def serving(address: str = "127.0.0.1:0", pages: Pages = PAGES) -> Iterator[StatusServer]:
+    server = StatusServer(address, pages)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def connect(server: StatusServer) -> socket.socket:
+    if server.address.startswith("127.") or server.address.startswith("["):
+        host, _, port = server.address.rpartition(":")
+        return socket.create_connection((host.strip("[]"), int(port)), timeout=5)
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(5)
+    connection.connect(server.address.removeprefix("unix://"))
+    return connection
+
+
+def ask(server: StatusServer, path: str, method: str = "GET") -> tuple[int, str, bytes]:
+    """Status, content type and body of one answer."""
+    with connect(server) as connection:
+        connection.sendall(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        answer = http.client.HTTPResponse(connection, method=method)
+        try:
+            answer.begin()
+            return answer.status, answer.getheader("Content-Type", ""), answer.read()
+        finally:
+            answer.close()
+
+
+def hung_up_on(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_page() -> None:
+    with serving() as server:
+        assert ask(server, "/healthz") == (200, "text/plain; charset=utf-8", b"ok\n")
+        assert ask(server, "/healthz?verbose=1")[0] == 200
+        assert ask(server, "/thread")[2] == b"True"
+
+
+def test_status_of_the_page() -> None:
+    with serving() as server:
+        code, kind, body = ask(server, "/sick")
+    assert (code, kind, json.loads(body)) == (503, "application/json", {"relay": "away"})
+
+
+def test_head_has_the_length_and_no_body() -> None:
+    with serving() as server, connect(server) as connection:
+        connection.sendall(b"HEAD /healthz HTTP/1.0\r\n\r\n")
+        answer = b"".join(iter(lambda: connection.recv(1000), b""))
+    assert answer.startswith(b"HTTP/1.0 200 OK\r\n")
+    assert b"Content-Length: 3\r\n" in answer
+    assert answer.endswith(b"\r\n\r\n")
+
+
+def test_unknown_pages_list_the_known() -> None:
+    with serving() as server:
+        for path in ("/", "/nope"):
+            code, _, body = ask(server, path)
+            assert code == 404
+            assert body == (
+                b"404 no such page; there are:\n  /broken\n  /healthz\n  /sick\n  /thread\n"
+            )
+
+
+def test_a_page_that_raises(capfd: pytest.CaptureFixture[str]) -> None:
+    with serving() as server:
+        code, _, body = ask(server, "/broken")
+        assert code == 500
+        assert body == b"500 /broken failed: RuntimeError: no luck ?\n"
+        assert ask(server, "/healthz")[0] == 200
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("request_line", ["POST /healthz HTTP/1.1", "nonsense", "GET / HTTP/9.9"])
+def test_other_requests_are_refused_in_one_line(
+    capfd: pytest.CaptureFixture[str], request_line: str
+) -> None:
+    with serving() as server:
+        with connect(server) as connection:
+            connection.sendall(f"{request_line}\r\n\r\n".encode())
+            answer = b"".join(iter(lambda: connection.recv(1000), b""))
+        assert b"<" not in answer
+        assert len(answer.rpartition(b"\r\n")[2].splitlines()) == 1
+        assert ask(server, "/healthz")[0] == 200
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_client_that_hangs_up_early_disturbs_nobody(capfd: pytest.CaptureFixture[str]) -> None:
+    pages: Pages = {"/big": lambda: Page(b"x" * 20_000_000), **PAGES}
+    with serving(pages=pages) as server:
+        with connect(server) as connection:
+            connection.sendall(b"GET /big HTTP/1.0\r\n\r\n")
+            connection.recv(1)
+        assert ask(server, "/healthz")[0] == 200
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_silent_client_blocks_nobody_and_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert status._Handler.timeout == 10.0
+    monkeypatch.setattr(status._Handler, "timeout", 0.3)
+    with serving() as server, connect(server) as silent:
+        assert ask(server, "/healthz")[0] == 200
+        assert hung_up_on(silent)
+
+
+def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "_CONNECTIONS", 3)
+    with serving() as server, contextlib.ExitStack() as stack:
+        threads = threading.active_count()
+        silent = [stack.enter_context(connect(server)) for _ in range(6)]
+        assert all(hung_up_on(connection) for connection in silent[3:])
+        assert threading.active_count() <= threads + 3
+        for connection in silent:
+            connection.close()
+        deadline = time.monotonic() + 5
+        while threading.active_count() > threads and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert ask(server, "/healthz")[0] == 200
+
+
+def test_many_at_once() -> None:
+    answers: list[int] = []
+    with serving() as server:
+        clients = [
+            threading.Thread(target=lambda: answers.append(ask(server, "/healthz")[0]))
+            for _ in range(20)
+        ]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+    assert answers == [200] * 20
+
+
+def test_ipv6() -> None:
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("no IPv6 loopback here")
+    with serving("[::1]:0") as server:
+        assert server.address.startswith("[::1]:")
+        assert ask(server, "/healthz")[0] == 200
+
+
+@pytest.mark.parametrize("prefix", ["unix://", ""])
+def test_unix_socket(tmp_path: Path, prefix: str) -> None:
+    path = tmp_path / "run" / "status.sock"
+    with serving(f"{prefix}{path}") as server:
+        assert server.address == f"{prefix}{path}"
+        assert ask(server, "/healthz")[0] == 200
+        assert path.stat().st_mode & 0o777 == 0o660
+        with pytest.raises(SocketInUseError, match="a running server answers"):
+            StatusServer(str(path), PAGES).start()
+    assert not path.exists()
+
+
+def test_localhost_is_loopback() -> None:
+    with serving("localhost:0") as server:
+        assert server.address.startswith("127.0.0.1:")
+
+
+def test_the_port_is_picked_at_start() -> None:
+    server = StatusServer("127.0.0.1:0", PAGES)
+    assert server.address == "127.0.0.1:0"
+    server.start()
+    assert server.address != "127.0.0.1:0"
+    server.stop()
+
+
+@pytest.mark.parametrize(
+    "address", ["0.0.0.0:9317", ":9317", "[::]:9317", "10.0.0.1:80", "example.com:80", "*:80"]
+)
+def test_only_loopback(address: str) -> None:
+    with pytest.raises(ValueError, match="only loopback and unix:// are served"):
+        StatusServer(address, PAGES)
+
+
+@pytest.mark.parametrize("address", ["", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "[::1]:70000"])
+def test_no_address(address: str) -> None:
+    with pytest.raises(ValueError, match=r"expected 127\.0\.0\.1:PORT or unix:///PATH"):
+        StatusServer(address, PAGES)
+
+
+def test_a_port_in_use_is_one_clear_error() -> None:
+    with serving() as server:
+        second = StatusServer(server.address, PAGES)
+        with pytest.raises(
+            OSError, match=f"cannot listen: Address already in use.*{server.address}"
+        ):
+            second.start()
+        second.stop()
+
+
+def test_start_and_stop_twice() -> None:
+    server = StatusServer("127.0.0.1:0", PAGES)
+    server.stop()
+    server.start()
+    server.start()
+    assert ask(server, "/healthz")[0] == 200
+    server.stop()
+    server.stop()
+    with pytest.raises(ConnectionRefusedError):
+        ask(server, "/healthz")
+    server.start()
+    assert ask(server, "/healthz")[0] == 200
+    server.stop()
+
+
+def test_stop_is_prompt() -> None:
+    server = StatusServer("127.0.0.1:0", PAGES)
+    server.start()
+    with connect(server):
+        began = time.monotonic()
+        server.stop()
+        assert time.monotonic() - began < 5
+
+
+def test_json_page() -> None:
+    page = json_page({"größe": [1, None]})
+    assert json.loads(page.body) == {"größe": [1, None]}
+    assert page.status == 200
+    assert page.body.endswith(b"\n")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        json_page(float("nan"))
+
+
+def test_metrics_page() -> None:
+    registry = CollectorRegistry()
+    Counter("relayed_calls", "Calls relayed.", registry=registry).inc(3)
+    page = metrics_page(registry)
+    assert b"relayed_calls_total 3.0\n" in page.body
+    assert page.content_type.startswith("text/plain; version=")
