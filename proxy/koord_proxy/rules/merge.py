@@ -1,0 +1,181 @@
+"""Hook responses laid over the facts, field by field, and who wanted what.
+
+The rules are Koordinator's, with the differences that docs/compatibility.md
+lists. The one that needs care: in protobuf, a response with an empty cpuset or a
+zero ``oom_score_adj`` may mean "clear it" or "I said nothing about it". A server
+that echoes the request (as the Go koordlet does) means the first, one that sends
+only its wishes means the second. ``echoes`` tells which it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from koord_proto import hook_pb2 as pb
+
+PodFacts = pb.PodSandboxHookRequest
+ContainerFacts = pb.ContainerResourceHookRequest
+Facts = PodFacts | ContainerFacts
+Response = pb.PodSandboxHookResponse | pb.ContainerResourceHookResponse
+Value = str | int
+
+
+class Field(NamedTuple):
+    """One thing that can be changed: a scalar of a group, or a key of a map."""
+
+    group: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.group}[{self.name}]" if self.name else self.group
+
+
+# Groups of fields.
+LABELS, ANNOTATIONS, ENV = "labels", "annotations", "env"
+CGROUP_PARENT, RESOURCES, UNIFIED = "cgroup_parent", "resources", "unified"
+
+_POSITIVE = ("cpu_period", "cpu_shares", "memory_limit_in_bytes", "memory_swap_limit_in_bytes")
+_CLEARABLE = ("oom_score_adj", "cpuset_cpus", "cpuset_mems")
+SCALARS = (*_POSITIVE, "cpu_quota", *_CLEARABLE)
+
+# Where a group of fields is found in the facts of a pod and of a container.
+_POD_MAPS = {LABELS: "labels", ANNOTATIONS: "annotations"}
+_CONTAINER_MAPS = {ANNOTATIONS: "container_annotations", ENV: "container_envs"}
+
+
+class Conflict(NamedTuple):
+    """A field that a second server wanted different; the first one's value stands."""
+
+    field: Field
+    kept: str
+    overruled: str
+
+
+class Merge:
+    """Facts, as all servers asked so far want them.
+
+    ``claims`` has who wanted which field, and what. The facts given are changed
+    in place, so that the next server sees what the ones before it want.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.claims: dict[Field, str] = {}
+        self.conflicts: list[Conflict] = []
+
+    def add(self, server: str, response: Response) -> bool:
+        """Lay a server's response over the facts; True if it changed anything."""
+        changed = False
+        for field, value in list(wishes(self.facts, response)):
+            first = self.claims.setdefault(field, server)
+            if first != server:
+                self.conflicts.append(Conflict(field, first, server))
+                continue
+            write(self.facts, field, value)
+            changed = True
+        return changed
+
+
+def wishes(facts: Facts, response: Response) -> Iterator[tuple[Field, Value]]:
+    """The fields a response wants to be different from the facts."""
+    if isinstance(facts, PodFacts):
+        yield from _map_wishes(LABELS, facts.labels, response.labels)  # type: ignore[union-attr]
+        yield from _map_wishes(ANNOTATIONS, facts.annotations, response.annotations)  # type: ignore[union-attr]
+        parent, wanted = facts.cgroup_parent, response.cgroup_parent  # type: ignore[union-attr]
+    else:
+        assert isinstance(response, pb.ContainerResourceHookResponse)
+        yield from _map_wishes(
+            ANNOTATIONS, facts.container_annotations, response.container_annotations
+        )
+        yield from _map_wishes(ENV, facts.container_envs, response.container_envs)
+        if response.HasField("container_resources"):
+            yield from _resource_wishes(facts, response)
+        parent, wanted = facts.pod_cgroup_parent, response.pod_cgroup_parent
+    if wanted and wanted != parent:
+        yield Field(CGROUP_PARENT), wanted
+
+
+def _map_wishes(
+    group: str, known: Mapping[str, str], wanted: Mapping[str, str]
+) -> Iterator[tuple[Field, Value]]:
+    for name, value in wanted.items():
+        if known.get(name) != value:
+            yield Field(group, name), value
+
+
+def _resource_wishes(
+    facts: ContainerFacts, response: pb.ContainerResourceHookResponse
+) -> Iterator[tuple[Field, Value]]:
+    known, wanted = facts.container_resources, response.container_resources
+    for name in _POSITIVE:
+        value = getattr(wanted, name)
+        if value > 0 and value != getattr(known, name):
+            yield Field(RESOURCES, name), value
+    if wanted.cpu_quota not in (0, known.cpu_quota):
+        yield Field(RESOURCES, "cpu_quota"), wanted.cpu_quota
+    for name in _CLEARABLE:
+        value = getattr(wanted, name)
+        if value == getattr(known, name) or (not value and not echoes(facts, response)):
+            continue
+        if name == "oom_score_adj" and not -1000 <= value <= 1000:
+            continue
+        yield Field(RESOURCES, name), value
+    yield from _map_wishes(UNIFIED, known.unified, wanted.unified)
+
+
+def echoes(facts: ContainerFacts, response: pb.ContainerResourceHookResponse) -> bool:
+    """Whether a server answers with the request, its wishes laid over it.
+
+    It does if everything the request had comes back set: every annotation and
+    environment key, the pod's cgroup parent, every resource number and every
+    ``unified`` key, whatever their values; the fields in question (cpuset and
+    ``oom_score_adj``) are not counted. A request without any of these cannot be
+    echoed, and nothing is cleared then.
+    """
+    known, wanted = facts.container_resources, response.container_resources
+    numbers = [name for name in (*_POSITIVE, "cpu_quota") if getattr(known, name)]
+    has_something = bool(
+        numbers
+        or known.unified
+        or facts.container_annotations
+        or facts.container_envs
+        or facts.pod_cgroup_parent
+    )
+    return (
+        has_something
+        and all(getattr(wanted, name) for name in numbers)
+        and all(name in wanted.unified for name in known.unified)
+        and all(name in response.container_annotations for name in facts.container_annotations)
+        and all(name in response.container_envs for name in facts.container_envs)
+        and bool(response.pod_cgroup_parent) == bool(facts.pod_cgroup_parent)
+    )
+
+
+def write(facts: Facts, field: Field, value: Value) -> None:
+    """Set one field of the facts."""
+    pod = isinstance(facts, PodFacts)
+    if field.group == CGROUP_PARENT:
+        setattr(facts, "cgroup_parent" if pod else "pod_cgroup_parent", value)
+    elif field.group == RESOURCES:
+        setattr(facts.container_resources, field.name, value)  # type: ignore[union-attr]
+    elif field.group == UNIFIED:
+        facts.container_resources.unified[field.name] = str(value)  # type: ignore[union-attr]
+    else:
+        maps = _POD_MAPS if pod else _CONTAINER_MAPS
+        getattr(facts, maps[field.group])[field.name] = value
+
+
+def read(facts: Facts, field: Field) -> Value:
+    """One field of the facts, as it stands."""
+    pod = isinstance(facts, PodFacts)
+    if field.group == CGROUP_PARENT:
+        value: Value = getattr(facts, "cgroup_parent" if pod else "pod_cgroup_parent")
+    elif field.group == RESOURCES:
+        value = getattr(facts.container_resources, field.name)  # type: ignore[union-attr]
+    elif field.group == UNIFIED:
+        value = facts.container_resources.unified[field.name]  # type: ignore[union-attr]
+    else:
+        maps = _POD_MAPS if pod else _CONTAINER_MAPS
+        value = getattr(facts, maps[field.group])[field.name]
+    return value

@@ -1,0 +1,66 @@
+"""What is remembered of pods and containers between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from koord_proxy.rules.merge import ContainerFacts, Facts, PodFacts
+
+
+class Kind(StrEnum):
+    """What a record is about."""
+
+    POD = "pod"
+    CONTAINER = "container"
+
+
+class Missed(NamedTuple):
+    """A hook that was due and did not happen: the pod went on without it.
+
+    ``at`` is seconds since the epoch.
+    """
+
+    stage: str
+    server: str
+    reason: str
+    at: float
+
+
+@dataclass(slots=True)
+class Record:
+    """One pod sandbox or container, under the runtime's id.
+
+    ``facts`` are those of the last successful call, hooks merged in; ``sandbox``
+    is the id of a container's pod. Facts are never changed in place.
+    """
+
+    kind: Kind
+    id: str
+    facts: Facts
+    sandbox: str = ""
+    missed: list[Missed] = field(default_factory=list)
+
+
+def identity(kind: Kind, facts: Facts, sandbox: str = "") -> str:
+    """What the runtime's lists know a new pod or container by, before it has an id."""
+    if isinstance(facts, PodFacts):
+        return f"{kind}/{facts.pod_meta.uid}/{facts.pod_meta.attempt}"
+    meta = facts.container_meta
+    return f"{kind}/{sandbox}/{meta.name}/{meta.attempt}"
+
+
+def labels_of(facts: Facts) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Labels and annotations of the pod."""
+    if isinstance(facts, PodFacts):
+        return facts.labels, facts.annotations
+    return facts.pod_labels, facts.pod_annotations
+
+
+def names_of(facts: Facts) -> dict[str, str | None]:
+    """Pod and container for a log line."""
+    pod = f"{facts.pod_meta.namespace}/{facts.pod_meta.name}"
+    container = facts.container_meta.name if isinstance(facts, ContainerFacts) else None
+    return {"pod": pod, "container": container}
