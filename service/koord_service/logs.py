@@ -13,6 +13,9 @@ import sys
 
 from koord_service.log_lines import HumanFormatter, JsonFormatter
 
+_OURS = "pykoord"
+"""The logger above all of ours; libraries have others."""
+
 _LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -47,14 +50,15 @@ class EventLog:
 
     def _write(self, level: int, message: str, fields: dict[str, object]) -> None:
         # Not Logger.log: looking up the caller's line costs more than all the rest.
-        record = logging.LogRecord(self._logger.name, level, "", 0, message, None, None)
+        name = self._logger.name.removeprefix(f"{_OURS}.")
+        record = logging.LogRecord(name, level, "", 0, message, None, None)
         record.fields = fields
         self._logger.handle(record)
 
 
 def get_log(name: str) -> EventLog:
     """The event log of one module or component."""
-    return EventLog(logging.getLogger(name))
+    return EventLog(logging.getLogger(f"{_OURS}.{name}"))
 
 
 def configure(format: str, level: str) -> None:  # noqa: A002
@@ -71,7 +75,9 @@ def configure(format: str, level: str) -> None:  # noqa: A002
     handler.setFormatter(JsonFormatter() if format == "json" else HumanFormatter(_in_journal()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(_LEVELS[level])
+    # What libraries say for their own developers would drown our events.
+    root.setLevel(max(logging.WARNING, _LEVELS[level]))
+    logging.getLogger(_OURS).setLevel(_LEVELS[level])
 
 
 class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]

@@ -10,7 +10,7 @@ only its wishes means the second. ``echoes`` tells which it is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from koord_proto import hook_pb2 as pb
 
@@ -78,13 +78,17 @@ class Merge:
 
 
 def wishes(facts: Facts, response: Response) -> Iterator[tuple[Field, Value]]:
-    """The fields a response wants to be different from the facts."""
-    if isinstance(facts, PodFacts):
-        yield from _map_wishes(LABELS, facts.labels, response.labels)  # type: ignore[union-attr]
-        yield from _map_wishes(ANNOTATIONS, facts.annotations, response.annotations)  # type: ignore[union-attr]
-        parent, wanted = facts.cgroup_parent, response.cgroup_parent  # type: ignore[union-attr]
+    """The fields a response wants to be different from the facts.
+
+    Facts and response are both of a pod or both of a container.
+    """
+    if isinstance(response, pb.PodSandboxHookResponse):
+        pod = cast("PodFacts", facts)
+        yield from _map_wishes(LABELS, pod.labels, response.labels)
+        yield from _map_wishes(ANNOTATIONS, pod.annotations, response.annotations)
+        parent, wanted = pod.cgroup_parent, response.cgroup_parent
     else:
-        assert isinstance(response, pb.ContainerResourceHookResponse)
+        facts = cast("ContainerFacts", facts)
         yield from _map_wishes(
             ANNOTATIONS, facts.container_annotations, response.container_annotations
         )

@@ -1,0 +1,213 @@
+"""Asking every subscribed hook target about one stage, within the failure contract.
+
+Targets are asked in order, each seeing what the ones before it changed. What
+becomes of each is counted and, unless all is well, logged and noted in the
+record of the pod. A target that is away or silent costs one deadline; then its
+breaker opens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from koord_hooks.stages import Stage
+from koord_service.logs import get_log
+
+from koord_proxy.hook_targets import HookError, HookTarget, NotSubscribedError
+from koord_proxy.metrics import Metrics
+from koord_proxy.rules.breaker import Breaker
+from koord_proxy.rules.merge import Facts, Merge, Response
+from koord_proxy.rules.records import Missed, names_of
+from koord_proxy.rules.registration import Policy
+
+log = get_log("koord_proxy.hooks")
+
+PROBE_SECONDS = 0.25
+"""How often it is looked whether a probe is due."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What came of asking everybody.
+
+    ``refusal`` is set if the call must fail; ``missed`` are the hooks that were
+    due and did not happen.
+    """
+
+    merge: Merge
+    refusal: str = ""
+    missed: list[Missed] = field(default_factory=list)
+    asked: int = 0
+
+
+class Dispatcher:
+    """The targets in use, in the order they are asked."""
+
+    def __init__(self, metrics: Metrics, tasks: asyncio.TaskGroup) -> None:
+        self._metrics = metrics
+        self._tasks = tasks
+        self._targets: tuple[HookTarget, ...] = ()
+        self.subscribed: dict[Stage, tuple[HookTarget, ...]] = {}
+        self._set(())
+
+    @property
+    def targets(self) -> tuple[HookTarget, ...]:
+        """All targets, in order."""
+        return self._targets
+
+    def replace(self, targets: Iterable[HookTarget]) -> None:
+        """Use these targets from now on; calls under way end with the ones they began with."""
+        before = self._targets
+        self._set(tuple(targets))
+        for target in before:
+            if target not in self._targets:
+                self._tasks.create_task(self._retire(target))
+
+    def _set(self, targets: tuple[HookTarget, ...]) -> None:
+        self._targets = targets
+        self.subscribed = {
+            stage: tuple(target for target in targets if stage in target.stages) for stage in Stage
+        }
+
+    async def _retire(self, target: HookTarget) -> None:
+        await asyncio.sleep(target.timeout or 0)
+        await target.close()
+
+    def breakers(self) -> dict[str, int]:
+        """Breaker states by target, as the metric shows them."""
+        return {target.name: target.breaker.state.value for target in self._targets}
+
+    async def ask(self, stage: Stage, facts: Facts) -> Verdict:
+        """Ask every target that is subscribed to the stage."""
+        verdict = Verdict(Merge(facts))
+        for target in self.subscribed[stage]:
+            await self._ask_one(target, stage, verdict)
+            if verdict.refusal:
+                break
+        for conflict in verdict.merge.conflicts:
+            log.warning(
+                "hook servers disagree, the first one's value stands",
+                stage=stage,
+                field=str(conflict.field),
+                kept=conflict.kept,
+                overruled=conflict.overruled,
+                **names_of(facts),
+            )
+        return verdict
+
+    async def _ask_one(self, target: HookTarget, stage: Stage, verdict: Verdict) -> None:
+        breaker = target.breaker
+        if not breaker.admit():
+            self._missed(target, stage, verdict, HookError("skipped", "away", reached=False))
+            return
+        started = time.perf_counter()
+        try:
+            response = await self._within_deadline(target, stage, verdict.merge.facts)
+        except NotSubscribedError:
+            breaker.answered()
+            self._count(target, stage, "not_subscribed")
+            return
+        except HookError as error:
+            self._learn(target, error)
+            self._missed(target, stage, verdict, error)
+            return
+        except asyncio.CancelledError:
+            breaker.withdrawn()
+            self._count(target, stage, "cancelled")
+            raise
+        breaker.answered()
+        self._metrics.hook_seconds.labels(target.name, stage.value).observe(
+            time.perf_counter() - started
+        )
+        changed = verdict.merge.add(target.name, response)
+        verdict.asked += 1
+        self._count(target, stage, "applied" if changed else "unchanged")
+
+    async def _within_deadline(self, target: HookTarget, stage: Stage, facts: Facts) -> Response:
+        if target.timeout is None:
+            return await target.ask(stage, facts)
+        answer = self._tasks.create_task(_collected(target, stage, facts))
+        try:
+            done, _ = await asyncio.wait((answer,), timeout=target.timeout)
+        except asyncio.CancelledError:
+            answer.cancel()
+            raise
+        if not done:
+            self._tasks.create_task(self._late(target, stage, answer))
+            raise HookError("timeout", f"no answer within {target.timeout:g} s", reached=False)
+        result = answer.result()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def _late(
+        self, target: HookTarget, stage: Stage, answer: asyncio.Task[Response | Exception]
+    ) -> None:
+        """An answer after its deadline is dropped and counted; it shows that the server lives."""
+        result = await answer
+        if isinstance(result, HookError) and not result.reached:
+            return
+        self._count(target, stage, "late")
+        log.warning("hook answer came late and was dropped", server=target.name, stage=stage)
+        target.breaker.probe_answered()
+
+    def _learn(self, target: HookTarget, error: HookError) -> None:
+        if error.reached:
+            target.breaker.answered()
+        elif target.breaker.failed(time.monotonic()):
+            log.warning(
+                "hook server is not asked until it answers again",
+                server=target.name,
+                error=str(error),
+            )
+
+    def _missed(self, target: HookTarget, stage: Stage, verdict: Verdict, error: HookError) -> None:
+        self._count(target, stage, error.outcome)
+        refused = target.policy is Policy.FAIL
+        say = log.debug if error.outcome == "skipped" else log.warning
+        say(
+            "hook did not happen",
+            server=target.name,
+            stage=stage,
+            outcome=error.outcome,
+            error=str(error),
+            policy=target.policy.value,
+            **names_of(verdict.merge.facts),
+        )
+        if refused:
+            verdict.refusal = (
+                f"koord-runtime-proxy: hook server {target.name} at {stage.value}: {error} "
+                "(its failure policy is Fail)"
+            )
+        else:
+            verdict.missed.append(Missed(stage.value, target.name, str(error), time.time()))
+
+    def _count(self, target: HookTarget, stage: Stage, outcome: str) -> None:
+        self._metrics.hook_outcomes.labels(target.name, stage.value, outcome).inc()
+
+    async def probe_forever(self) -> None:
+        """Find out when servers that were given up answer again."""
+        while True:
+            await asyncio.sleep(PROBE_SECONDS)
+            now = time.monotonic()
+            due = [target for target in self._targets if target.breaker.probe_due(now)]
+            for target in due:
+                await self._probe(target, target.breaker)
+
+    async def _probe(self, target: HookTarget, breaker: Breaker) -> None:
+        if await target.probe():
+            breaker.probe_answered()
+            log.info("hook server answers again", server=target.name)
+        else:
+            breaker.probe_failed(time.monotonic())
+
+
+async def _collected(target: HookTarget, stage: Stage, facts: Facts) -> Response | Exception:
+    """The answer or what went wrong, as a value: nobody may be left to raise it to."""
+    try:
+        return await target.ask(stage, facts)
+    except (HookError, NotSubscribedError) as error:
+        return error

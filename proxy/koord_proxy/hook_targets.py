@@ -1,0 +1,179 @@
+"""Who can be asked about a stage: hook servers over gRPC, and plugins in here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Protocol, cast
+
+import grpc
+import grpc.aio
+from koord_hooks.protocol import answer, response_type
+from koord_hooks.runner import HookRunner
+from koord_hooks.stages import SERVICE, Stage, rpc_path
+from koord_model.node import NodeView
+from koord_service.logs import get_log
+
+from koord_proxy.rules.breaker import Breaker
+from koord_proxy.rules.merge import Facts, Response
+from koord_proxy.rules.records import names_of
+from koord_proxy.rules.registration import Policy, Registration
+from koord_proxy.wire.messages import MAX_MESSAGE
+
+log = get_log("koord_proxy.hooks")
+
+LATE_SECONDS = 30.0
+"""How long after its deadline an answer is still waited for, to know that it comes."""
+
+_CHANNEL_OPTIONS = (
+    # After a restart the server is found again within a second, not minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_send_message_length", MAX_MESSAGE),
+    ("grpc.enable_http_proxy", 0),
+    # Channels to one address would otherwise share one connection.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class HookError(Exception):
+    """A hook that did not work out; ``outcome`` names how, for the metric."""
+
+    def __init__(self, outcome: str, message: str, *, reached: bool) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+        self.reached = reached
+        """The server answered, if not as hoped."""
+
+
+class NotSubscribedError(Exception):
+    """The server does not know this stage."""
+
+
+class HookTarget(Protocol):
+    """Somebody who is asked about stages."""
+
+    name: str
+    policy: Policy
+    stages: frozenset[Stage]
+    timeout: float | None
+    breaker: Breaker
+
+    async def ask(self, stage: Stage, facts: Facts) -> Response:
+        """The answer to one stage.
+
+        Raises:
+            HookError, NotSubscribedError: there is none.
+        """
+
+    async def probe(self) -> bool:
+        """Whether the target answers anything at all."""
+
+    async def close(self) -> None:
+        """Give up its connections."""
+
+
+class HookServer:
+    """A registered hook server. Each connection is a gRPC channel, used in turn."""
+
+    def __init__(self, registration: Registration) -> None:
+        self.registration = registration
+        self.name = registration.name
+        self.policy = registration.policy
+        self.stages = registration.stages
+        self.timeout: float | None = registration.timeout
+        self.breaker = Breaker()
+        address = f"unix:{registration.endpoint}"
+        self._channels = [
+            grpc.aio.insecure_channel(address, options=_CHANNEL_OPTIONS)
+            for _ in range(registration.connections)
+        ]
+        self._calls = [
+            {stage: _stub(channel, stage) for stage in self.stages} for channel in self._channels
+        ]
+        self._turn = 0
+
+    async def ask(self, stage: Stage, facts: Facts) -> Response:
+        self._turn = (self._turn + 1) % len(self._calls)
+        deadline = self.registration.timeout + LATE_SECONDS
+        try:
+            response = await self._calls[self._turn][stage](facts, timeout=deadline)
+        except grpc.aio.AioRpcError as error:
+            raise _translated(error) from None
+        return cast("Response", response)
+
+    async def probe(self) -> bool:
+        # A method no server has: whoever answers that it has none is alive.
+        probe: Callable[..., Awaitable[object]] = self._channels[0].unary_unary(f"/{SERVICE}/Probe")
+        try:
+            await probe(b"", timeout=min(1.0, self.registration.timeout))
+        except grpc.aio.AioRpcError as error:
+            return error.code() not in (
+                grpc.StatusCode.UNAVAILABLE,
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+            )
+        return True
+
+    async def close(self) -> None:
+        for channel in self._channels:
+            with contextlib.suppress(Exception):
+                await channel.close()
+
+
+def _stub(channel: grpc.aio.Channel, stage: Stage) -> Callable[..., Awaitable[object]]:
+    return cast(
+        "Callable[..., Awaitable[object]]",
+        channel.unary_unary(
+            rpc_path(stage),
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=response_type(stage).FromString,
+        ),
+    )
+
+
+def _translated(error: grpc.aio.AioRpcError) -> Exception:
+    code, details = error.code(), error.details() or ""
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return NotSubscribedError()
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return HookError("unavailable", f"away ({details})", reached=False)
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return HookError("timeout", "no answer", reached=False)
+    if code is grpc.StatusCode.INTERNAL and "deserializ" in details.lower():
+        return HookError("garbage", "answered what is no hook response", reached=True)
+    return HookError("refused", f"{code.name}: {details}", reached=True)
+
+
+class InProcess:
+    """Hook plugins loaded into the proxy itself: no server, no deadline."""
+
+    def __init__(self, runner: HookRunner, view: NodeView) -> None:
+        self.policy = Policy.IGNORE
+        self.timeout: float | None = None
+        self.name = "in-process"
+        self.stages = frozenset(runner.stages())
+        self.breaker = Breaker()
+        self._runner = runner
+        self._view = view
+
+    async def ask(self, stage: Stage, facts: Facts) -> Response:
+        response, outcome = answer(self._runner, stage, facts, self._view)
+        for name, error in outcome.failures:
+            log.error(
+                "plugin failed", plugin=name, stage=stage, error=str(error), **names_of(facts)
+            )
+        for conflict in outcome.conflicts:
+            log.warning("plugins disagree", stage=stage, conflict=str(conflict), **names_of(facts))
+        if outcome.patch.why:
+            log.info("changed", stage=stage, why=outcome.patch.why, **names_of(facts))
+        return response
+
+    async def probe(self) -> bool:
+        await asyncio.sleep(0)
+        return True
+
+    async def close(self) -> None:
+        pass

@@ -1,0 +1,124 @@
+"""Records of pods and containers the proxy did not see made, from what the runtime says.
+
+The status messages have names, labels and annotations. What hooks also want to
+know (cgroup parent, limits, environment) is in the verbose info, a JSON text
+whose shape is the runtime's own: containerd's and cri-o's are read, and where
+one has less, the record has less.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from koord_proto import cri_pb2 as cri
+
+from koord_proxy.rules.facts import pod_facts
+from koord_proxy.rules.merge import ContainerFacts, PodFacts
+from koord_proxy.rules.records import Kind, Record
+
+# OCI runtime-spec names of what hooks know under CRI names.
+_CPU = {"shares": "cpu_shares", "quota": "cpu_quota", "period": "cpu_period"}
+_CPUSET = {"cpus": "cpuset_cpus", "mems": "cpuset_mems"}
+_MEMORY = {"limit": "memory_limit_in_bytes", "swap": "memory_swap_limit_in_bytes"}
+
+
+def pod_record(id: str, response: cri.PodSandboxStatusResponse) -> Record:  # noqa: A002
+    """The record of a pod sandbox the runtime describes."""
+    status, info = response.status, _info(response.info)
+    config = cri.PodSandboxConfig(labels=status.labels, annotations=status.annotations)
+    config.metadata.CopyFrom(status.metadata)
+    linux = _at(info, "config", "linux")
+    config.linux.cgroup_parent = str(linux.get("cgroup_parent") or _parent_of(info))
+    facts = pod_facts(config, status.runtime_handler)
+    return Record(Kind.POD, id, facts)
+
+
+def container_record(
+    id: str,  # noqa: A002
+    response: cri.ContainerStatusResponse,
+    sandbox: str,
+    pod: Record | None,
+) -> Record:
+    """The record of a container the runtime describes, in a pod that may be known."""
+    status, info = response.status, _info(response.info)
+    facts = ContainerFacts(container_annotations=status.annotations)
+    facts.container_meta.name = status.metadata.name
+    facts.container_meta.attempt = status.metadata.attempt
+    facts.container_meta.id = id
+    if pod is not None and isinstance(pod.facts, PodFacts):
+        facts.pod_meta.CopyFrom(pod.facts.pod_meta)
+        facts.pod_labels.update(pod.facts.labels)
+        facts.pod_annotations.update(pod.facts.annotations)
+        facts.pod_cgroup_parent = pod.facts.cgroup_parent
+    else:
+        # The kubelet labels each container with its pod.
+        facts.pod_meta.name = status.labels.get("io.kubernetes.pod.name", "")
+        facts.pod_meta.namespace = status.labels.get("io.kubernetes.pod.namespace", "")
+        facts.pod_meta.uid = status.labels.get("io.kubernetes.pod.uid", "")
+        facts.pod_cgroup_parent = _parent_of(info)
+    _limits(facts, status, info)
+    _environment(facts, info)
+    return Record(Kind.CONTAINER, id, facts, sandbox)
+
+
+def sandbox_of(response: cri.ContainerStatusResponse) -> str:
+    """The pod sandbox of a container, where the runtime tells."""
+    return str(_info(response.info).get("sandboxID", ""))
+
+
+def _info(info: Mapping[str, str]) -> dict[str, Any]:
+    """The verbose info; whatever cannot be read of it is as if it were not there."""
+    try:
+        value = json.loads(info.get("info", "{}"))
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _at(value: Any, *path: str) -> dict[str, Any]:
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _parent_of(info: dict[str, Any]) -> str:
+    """The pod's cgroup, from that of its sandbox or container, in either driver's form."""
+    path = str(_at(info, "runtimeSpec", "linux").get("cgroupsPath", ""))
+    if ":" in path:
+        return path.split(":")[0]
+    return str(PurePosixPath(path).parent) if path.startswith("/") else ""
+
+
+def _limits(facts: ContainerFacts, status: cri.ContainerStatus, info: dict[str, Any]) -> None:
+    target = facts.container_resources
+    if status.resources.HasField("linux"):
+        target.MergeFromString(status.resources.linux.SerializeToString())
+    spec = _at(info, "runtimeSpec", "linux", "resources")
+    for section, names in (("cpu", _CPU | _CPUSET), ("memory", _MEMORY)):
+        values = _at(spec, section)
+        for name, wire in names.items():
+            value = values.get(name)
+            if isinstance(value, str if wire.startswith("cpuset") else int):
+                setattr(target, wire, value)
+    adjust = _at(info, "runtimeSpec", "process").get("oomScoreAdj")
+    if isinstance(adjust, int):
+        target.oom_score_adj = adjust
+    for name, value in _at(spec, "unified").items():
+        target.unified[name] = str(value)
+
+
+def _environment(facts: ContainerFacts, info: dict[str, Any]) -> None:
+    """The variables the kubelet gave: by name from the config, by value from the spec.
+
+    The spec has the image's as well, and runtimes differ in how they write the
+    config's values.
+    """
+    config = _at(info, "config").get("envs")
+    given = {entry.get("key") for entry in config or () if isinstance(entry, dict)}
+    for entry in _at(info, "runtimeSpec", "process").get("env") or ():
+        name, _, value = str(entry).partition("=")
+        if name in given:
+            facts.container_envs[name] = value

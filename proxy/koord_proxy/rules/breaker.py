@@ -1,0 +1,83 @@
+"""When a hook server is not asked: a circuit breaker, told the time.
+
+1. Closed: every call is let through.
+2. A call that timed out or found nobody opens it. Nobody is let through.
+3. Every so often a probe (no pod depends on it) asks whether the server answers
+   at all. If it does, the breaker is half open: one call is let through.
+4. That call decides: answered, it closes; else it opens, and waits twice as long
+   before the next probe, up to a bound.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 15.0
+"""Seconds between probes of a server that does not answer."""
+
+
+class State(Enum):
+    """Values are what the metric shows."""
+
+    CLOSED = 0
+    HALF_OPEN = 1
+    OPEN = 2
+
+
+class Breaker:
+    """The state of one hook server; times are seconds of a monotonic clock."""
+
+    def __init__(self) -> None:
+        self.state = State.CLOSED
+        self._pause = FIRST_PAUSE
+        self._probe_at = 0.0
+        self._trying = False
+
+    def admit(self) -> bool:
+        """Whether a call may be made now; if so, ``answered`` or ``failed`` must follow."""
+        if self.state is State.CLOSED:
+            return True
+        if self.state is State.HALF_OPEN and not self._trying:
+            self._trying = True
+            return True
+        return False
+
+    def answered(self) -> None:
+        """A call was answered, whatever the answer."""
+        self.state = State.CLOSED
+        self._pause = FIRST_PAUSE
+        self._trying = False
+
+    def failed(self, now: float) -> bool:
+        """A call was not answered; True if that opened the breaker."""
+        was = self.state
+        if was is State.HALF_OPEN:
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        self._open(now)
+        return was is not State.OPEN
+
+    def withdrawn(self) -> None:
+        """The call was given up by the client before anything was learnt."""
+        self._trying = False
+
+    def probe_due(self, now: float) -> bool:
+        """Whether it is time to ask the server if it answers at all."""
+        return self.state is State.OPEN and now >= self._probe_at
+
+    def probe_failed(self, now: float) -> None:
+        """The server did not answer a probe."""
+        if self.state is State.OPEN:
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            self._open(now)
+
+    def probe_answered(self) -> None:
+        """The server answers again, or a late answer came from it."""
+        if self.state is State.OPEN:
+            self.state = State.HALF_OPEN
+            self._trying = False
+
+    def _open(self, now: float) -> None:
+        self.state = State.OPEN
+        self._probe_at = now + self._pause
+        self._trying = False

@@ -1,0 +1,244 @@
+"""The sockets: a client connection each with its own to the backend, joined by a session.
+
+Bytes are written as soon as a session yields them. A side that reads slowly
+stops the other from being read, so that nothing piles up here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import cast
+
+from koord_service.logs import get_log
+
+from koord_proxy.intercept import Call, Interceptor
+from koord_proxy.session import Session
+
+log = get_log("koord_proxy.server")
+
+WRITE_AHEAD = 1 << 20
+"""Bytes that may wait to be written to one side before the other is not read."""
+
+
+class _Side(asyncio.Protocol):
+    """One of the two sockets of a connection."""
+
+    def __init__(
+        self,
+        receive: Callable[[bytes], None],
+        lost: Callable[[], None],
+        may_write: Callable[[], None],
+    ) -> None:
+        # Called for every chunk: given as they are, without a method in between.
+        self.data_received = receive  # type: ignore[method-assign,assignment]
+        self._lost = lost
+        self._may_write = may_write
+        self.transport: asyncio.Transport | None = None
+        self.full = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=WRITE_AHEAD)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost()
+
+    def pause_writing(self) -> None:
+        self.full = True
+        self._may_write()
+
+    def resume_writing(self) -> None:
+        self.full = False
+        self._may_write()
+
+
+class Connection:
+    """A client, its connection to the backend, and the session between them."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._session = Session(relay.interceptor.route)
+        self._calls: dict[int, Call] = {}
+        self._closed = False
+        self._draining = False
+        self.client = _Side(self._from_client, self._client_lost, self._throttle)
+        self.backend = _Side(self._from_backend, self._backend_lost, self._throttle)
+
+    # ---- bytes
+
+    def _from_client(self, data: bytes) -> None:
+        self._session.receive_from_client(data)
+        self._pump()
+
+    def _from_backend(self, data: bytes) -> None:
+        self._session.receive_from_backend(data)
+        self._pump()
+
+    def _pump(self) -> None:
+        """Do what the session wants: notes first, then bytes, so that none is sent unnoted."""
+        session = self._session
+        if session.requests:
+            requests = session.requests.copy()
+            session.requests.clear()
+            self._relay.interceptor.handle(self, self._calls, requests)
+        if session.to_backend:
+            self._write(self.backend, session.to_backend)
+        if session.to_client:
+            self._write(self.client, session.to_client)
+        if session.stalled or self.backend.transport is None:
+            self._throttle()
+        if session.failed or (self._draining and not session.busy):
+            if session.failed:
+                log.warning("connection closed", error=str(session.failed))
+            self.close()
+
+    @staticmethod
+    def _write(side: _Side, data: list[bytes]) -> None:
+        if side.transport is not None:
+            side.transport.write(data[0] if len(data) == 1 else b"".join(data))
+            data.clear()
+
+    def _throttle(self) -> None:
+        """Read from a side only while the other takes what comes of it."""
+        for side, ready in (
+            (self.client, self._may_read_client()),
+            (self.backend, not self.client.full),
+        ):
+            transport = side.transport
+            if transport is None or transport.is_closing() or transport.is_reading() == ready:
+                continue
+            if ready:
+                transport.resume_reading()
+            else:
+                transport.pause_reading()
+
+    def _may_read_client(self) -> bool:
+        backend = self.backend
+        return backend.transport is not None and not backend.full and not self._session.stalled
+
+    # ---- decisions
+
+    def release(self, stream: int, message: bytes | None = None) -> None:
+        """Send a held request on."""
+        self._session.release(stream, message)
+        self._pump()
+        self._throttle()
+
+    def refuse(self, stream: int, status: int, message: str) -> None:
+        """Answer a held request with an error."""
+        self._session.refuse(stream, status, message)
+        self._pump()
+        self._throttle()
+
+    # ---- life
+
+    async def open(self) -> None:
+        """Connect to the backend; a client whose backend is away is hung up on."""
+        if self.client.transport is None:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_unix_connection(lambda: self.backend, self._relay.backend_path)
+        except OSError as error:
+            self._relay.backend_away(error)
+            self.close()
+            return
+        self._relay.backend_there()
+        if self._closed:
+            self.close()
+        else:
+            # What the client has sent meanwhile.
+            self._pump()
+            self._throttle()
+
+    def drain(self) -> None:
+        """Ask the client to go elsewhere, and close once its calls have ended."""
+        self._draining = True
+        self._session.drain()
+        self._pump()
+
+    def _client_lost(self) -> None:
+        self.close()
+
+    def _backend_lost(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End both sides once what is written has gone out; every call is over."""
+        self._closed = True
+        self._session.abandon()
+        requests = self._session.requests.copy()
+        self._session.requests.clear()
+        self._relay.interceptor.handle(self, self._calls, requests)
+        for side in (self.client, self.backend):
+            if side.transport is not None:
+                side.transport.close()
+        self._relay.closed(self)
+
+
+class Relay:
+    """Accepts clients and keeps their connections."""
+
+    def __init__(
+        self, *, backend_path: str, interceptor: Interceptor, tasks: asyncio.TaskGroup
+    ) -> None:
+        self.backend_path = backend_path
+        self.interceptor = interceptor
+        self.connections: set[Connection] = set()
+        self.backend_trouble = "not tried yet"
+        self._tasks = tasks
+        self._servers: list[asyncio.Server] = []
+        self._all_closed = asyncio.Event()
+
+    async def listen(self, sockets: list[socket.socket]) -> None:
+        """Accept clients on these listening sockets."""
+        loop = asyncio.get_running_loop()
+        for one in sockets:
+            self._servers.append(await loop.create_unix_server(self._accept, sock=one))
+
+    def _accept(self) -> _Side:
+        connection = Connection(self)
+        self.connections.add(connection)
+        made = connection.client.connection_made
+
+        def accepted(transport: asyncio.BaseTransport) -> None:
+            made(transport)
+            self._tasks.create_task(connection.open())
+
+        connection.client.connection_made = accepted  # type: ignore[method-assign]
+        return connection.client
+
+    def closed(self, connection: Connection) -> None:
+        """A connection has ended."""
+        self.connections.discard(connection)
+        if not self.connections:
+            self._all_closed.set()
+
+    def backend_away(self, error: OSError) -> None:
+        """A connection to the backend could not be made."""
+        trouble = f"{self.backend_path}: {error.strerror or error}"
+        if trouble != self.backend_trouble:
+            log.warning("backend is away, clients are hung up on", backend=trouble)
+        self.backend_trouble = trouble
+
+    def backend_there(self) -> None:
+        """A connection to the backend was made."""
+        if self.backend_trouble:
+            log.info("backend is there", backend=self.backend_path)
+        self.backend_trouble = ""
+
+    async def drain(self, seconds: float) -> None:
+        """Take no more clients, and let calls under way end, for so long."""
+        for server in self._servers:
+            server.close()
+        for connection in list(self.connections):
+            connection.drain()
+        self._all_closed.clear()
+        if self.connections:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_closed.wait(), seconds)
+        for connection in list(self.connections):
+            connection.close()
