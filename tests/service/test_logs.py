@@ -195,7 +195,7 @@ def test_json_fields_never_replace_the_events_own(capsys: Capture) -> None:
 def test_events_of_libraries_are_one_line_too(capsys: Capture, format_: str) -> None:
     logs.configure(format_, "info")
     logger = logging.getLogger("library")
-    logger.info("value %s\nof %d", "a", 3)
+    logger.warning("value %s\nof %d", "a", 3)
     line = line_of(capsys)
     assert r"value a\nof 3" in line
     try:

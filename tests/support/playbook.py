@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 import hpack
-
 from koord_proxy.events import CallAbandoned, CallEnded, RequestArrived, Route, Tally, Treatment
 from koord_proxy.session import Session
+
 from tests.support import frames
 from tests.support.frames import ClientFrames, Frame, ServerFrames
 
@@ -114,7 +114,8 @@ class Side:
     def take(self, expected: bytes) -> None:
         wanted, rest = frames.read_frames(expected)
         assert not rest, "the expectation is no whole frames"
-        assert self.frames[: len(wanted)] == wanted
+        got = self.frames[: len(wanted)]
+        assert got == wanted, f"wanted {wanted}\n   got {got}"
         del self.frames[: len(wanted)]
 
     def _follow(self, frame: Frame) -> None:
@@ -181,7 +182,8 @@ class Playbook:
         elif isinstance(expected, Failed):
             self._take_failure(expected)
         else:
-            assert self.requests[:1] == [expected]
+            got = self.requests[:1]
+            assert got == [expected], f"wanted {expected}\n   got {got}"
             del self.requests[0]
         return self
 
@@ -239,7 +241,7 @@ class Playbook:
             "requests": self.requests,
         }
         untold = {name: things for name, things in left.items() if things}
-        assert not untold
+        assert not untold, f"not told: {untold}"
 
 
 def arrived(stream: int, content: bytes, *, method: str = "hold") -> RequestArrived:
