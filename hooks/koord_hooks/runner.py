@@ -7,7 +7,6 @@ import pkgutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import entry_points
 
 import pluggy
 from koord_model.node import NodeView
@@ -124,6 +123,9 @@ def available_plugins() -> dict[str, Callable[[], object]]:
     theirs as entry points. Ours win a name. None is loaded before it is asked
     for: a broken one disturbs only those who want it.
     """
+    # Here, because it costs megabytes, and whoever loads no plugins needs none of them.
+    from importlib.metadata import entry_points
+
     others = {point.name: point.load for point in entry_points(group=PROJECT)}
     ours = {
         module.name: partial(importlib.import_module, f"{builtin.__name__}.{module.name}")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from koord_service.logs import get_log
-from watchfiles import awatch
 
 from koord_proxy.rules.registration import Registration, Registrations
 
 log = get_log("koord_proxy.hookservers")
 
-RESCAN_SECONDS = 10
-"""How often the directory is read even if nothing was noticed."""
+LOOK_SECONDS = 0.5
+"""How often it is looked whether anything in the directory has changed."""
 MAX_FILE = 1 << 20
 """Bytes of a registration file; real ones have some hundred."""
 
@@ -28,10 +28,12 @@ class HookDirectory:
         self._registrations = Registrations()
         self._trouble = ""
         self._in_use: list[Registration] | None = None
+        self._seen: object = None
 
     def read(self) -> None:
         """Read the directory now, report what changed, and use it."""
         try:
+            self._path.mkdir(mode=0o755, parents=True, exist_ok=True)
             files = _files(self._path)
             self._trouble = ""
         except OSError as error:
@@ -51,25 +53,32 @@ class HookDirectory:
             self._use(servers)
 
     async def watch(self) -> None:
-        """Read the directory whenever something in it changes, and now and then."""
+        """Read the directory whenever something in it has changed.
+
+        It is looked at twice a second rather than watched: that works on every
+        file system, also when the directory is removed and made again, and
+        costs less than a thread and a library would.
+        """
         while True:
-            self._path.mkdir(mode=0o755, parents=True, exist_ok=True)
+            await asyncio.sleep(LOOK_SECONDS)
+            self.look()
+
+    def look(self) -> None:
+        """Read the directory if it is not as it was."""
+        seen = _signature(self._path)
+        if seen != self._seen:
+            self._seen = seen
             self.read()
-            watched = _identity(self._path)
-            async for _ in awatch(
-                self._path,
-                watch_filter=None,
-                debounce=100,
-                step=20,
-                rust_timeout=RESCAN_SECONDS * 1000,
-                yield_on_timeout=True,
-                recursive=False,
-                raise_interrupt=False,
-            ):
-                self.read()
-                if _identity(self._path) != watched:
-                    # Somebody removed the directory; watch the one there is now.
-                    break
+
+
+def _signature(directory: Path) -> object:
+    """What changes when a file in the directory does; never equal while it cannot be read."""
+    try:
+        with os.scandir(directory) as entries:
+            status = {entry.name: entry.stat() for entry in entries}
+    except OSError:
+        return object()
+    return {name: (one.st_ino, one.st_mtime_ns, one.st_size) for name, one in status.items()}
 
 
 def _files(directory: Path) -> dict[str, bytes]:
@@ -80,14 +89,10 @@ def _files(directory: Path) -> dict[str, bytes]:
                 try:
                     with open(entry.path, "rb") as file:  # noqa: PTH123
                         found[entry.name.removesuffix(".json")] = file.read(MAX_FILE)
+                except FileNotFoundError:
+                    continue
                 except OSError as error:
+                    # Not gone: reported as a file that makes no sense.
                     log.debug("cannot read", path=entry.path, error=str(error))
+                    found[entry.name.removesuffix(".json")] = b""
     return found
-
-
-def _identity(directory: Path) -> tuple[int, int]:
-    try:
-        status = directory.stat()
-    except OSError:
-        return (0, 0)
-    return (status.st_dev, status.st_ino)

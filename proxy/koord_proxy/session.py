@@ -38,7 +38,7 @@ MAX_HEADER_BLOCK = 1 << 18
 MAX_RESPONSE = 1 << 20
 """Bytes of a response that are read; those of intercepted calls are tiny."""
 MAX_HELD = 4 * messages.MAX_MESSAGE
-"""Bytes of requests held at a time on one connection."""
+"""Bytes of requests held or watched at a time on one connection."""
 CLIENT_SETTINGS = 0
 """In the row of SETTINGS awaiting the backend's acknowledgement: the client's own."""
 
@@ -231,18 +231,19 @@ class Session:
         stream.phase = Phase.RELEASED
         self._window.put(len(data))
         self._queue[stream_id] = Outgoing(data, end_stream=stream.client_done)
-        self._after()
+        self._after_decision()
 
     def refuse(self, stream_id: int, status: int, message: str) -> None:
         """Answer a held request with a gRPC error; nothing happens if the call is over."""
         stream = self._decided(stream_id)
         if stream is not None:
             self._send_to_backend(self._refuse(stream_id, stream, status, message))
-            self._after()
+            self._after_decision()
 
     def drain(self) -> None:
         """Tell the client to make its next calls on another connection."""
-        self._send_to_client(frames.goaway(frames.STREAM_MASK, frames.NO_ERROR))
+        if not self.failed:
+            self._send_to_client(frames.goaway(frames.STREAM_MASK, frames.NO_ERROR))
 
     def abandon(self) -> None:
         """One side is gone: every call on the connection is over."""
@@ -332,6 +333,13 @@ class Session:
             if self._window.debt < 0:
                 self._send_to_client(frames.window_update(0, self._window.owed()))
 
+    def _after_decision(self) -> None:
+        """The same; a client that goes on where it stalled may turn out to be wrong."""
+        try:
+            self._after()
+        except ProtocolError as error:
+            self._fail(error)
+
     def _send_to_client(self, data: bytes) -> None:
         """Put a frame of ours between the backend's, but never inside a header block."""
         (self._later_to_client if self._backend_in_block else self.to_client).append(data)
@@ -376,14 +384,18 @@ class Session:
         self._window.queue(len(data))
         if waiting is None:
             waiting = self._queue[stream_id] = Outgoing(bytearray(), end_stream=False)
+        del waiting.data[: waiting.position]
+        waiting.position = 0
         waiting.data += data
         waiting.end_stream = bool(flags & frames.END_STREAM)
 
     def _watch_request(
         self, stream_id: int, stream: Stream, buffer: bytes, position: int, end: int, flags: int
     ) -> None:
-        if len(stream.body) <= messages.MAX_MESSAGE:
-            stream.body += frames.content(buffer, position, end, flags)
+        if len(stream.body) <= messages.MAX_MESSAGE and self._held_bytes <= MAX_HELD:
+            data = frames.content(buffer, position, end, flags)
+            stream.body += data
+            self._held_bytes += len(data)
         if flags & frames.END_STREAM:
             self._request_complete(stream_id, stream, held=False)
 
@@ -393,7 +405,8 @@ class Session:
         """DATA of a stream of ours: collected, or dropped where the call is decided."""
         length = end - position - HEADER_SIZE
         self._window.taken(length)
-        done = stream.client_done = bool(flags & frames.END_STREAM)
+        done = bool(flags & frames.END_STREAM)
+        stream.client_done |= done
         if stream.phase is not Phase.COLLECTING:
             if done and stream.phase is Phase.OVER:
                 del self._streams[stream_id]
@@ -430,7 +443,7 @@ class Session:
         if held:
             stream.phase = Phase.DECIDING
         else:
-            stream.body = bytearray()
+            self._forget_body(stream)
         self.requests.append(RequestArrived(stream_id, stream.method, message, held, problem))
 
     def _client_headers(
@@ -476,11 +489,13 @@ class Session:
 
     def _headers_complete(self, stream_id: int, flags: int, block: bytes) -> None:
         request = self._headers.read(block)
-        if not request.path:
+        trailed = self._streams.get(stream_id)
+        if trailed is not None or not request.path:
             # Trailers. gRPC clients send none, but HTTP/2 has them.
-            trailed = self._streams.get(stream_id)
             if trailed is not None and trailed.phase is not Phase.RELAYED:
                 trailed.client_done = True
+                if trailed.phase is Phase.OVER:
+                    del self._streams[stream_id]
             return
         treatment, tally, method = self._route(request.path)
         tally.calls += 1
@@ -495,6 +510,8 @@ class Session:
     def _client_rst_stream(
         self, buffer: bytes, position: int, end: int, flags: int, stream_id: int
     ) -> bytes | None:
+        if self._client_block is not None:
+            raise ProtocolError(frames.PROTOCOL_ERROR, "RST_STREAM inside a header block")
         stream = self._streams.pop(stream_id, None)
         self._drop_queued(stream_id)
         if stream is None:
@@ -508,6 +525,8 @@ class Session:
     def _client_settings(
         self, buffer: bytes, position: int, end: int, flags: int, stream_id: int
     ) -> bytes | None:
+        if self._client_block is not None:
+            raise ProtocolError(frames.PROTOCOL_ERROR, "SETTINGS inside a header block")
         if flags & frames.ACK:
             waiting = next((number for number in self._queue if not self._released(number)), None)
             if waiting is not None:
@@ -621,7 +640,8 @@ class Session:
                 return self._reset_confirmed(refused)
             if table is not None:
                 if table < self._client_table:
-                    self._table_due = min(table, self._table_due or table)
+                    due = self._table_due
+                    self._table_due = table if due is None else min(table, due)
                 self._client_table = table
             return None
         wanted = frames.settings(buffer[position + HEADER_SIZE : end])
@@ -696,6 +716,7 @@ class Session:
             if stream.phase is Phase.DECIDING:
                 self.requests.append(CallAbandoned(stream_id))
         elif stream.phase in (Phase.WATCHED, Phase.RELEASED):
+            self._forget_body(stream)
             self.requests.append(CallEnded(stream_id, _response(stream)))
 
     def _released(self, stream_id: int) -> Stream | None:

@@ -12,14 +12,12 @@ import math
 import os
 import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import configargparse
 import msgspec
 from koord_model.version import VERSION
-
-from koord_service.settings_file import YamlSettings
 
 S = TypeVar("S")
 
@@ -39,6 +37,15 @@ def option(default: Any, help: str, *, flag: str = "", choices: Sequence[str] = 
 
 class SettingsError(ValueError):
     """A setting that cannot be used; the message is one line for people."""
+
+
+class _SettingsFile(configargparse.ConfigFileParser):  # type: ignore[misc]
+    """Reads YAML; the library for it costs a megabyte, so it is loaded only for a file."""
+
+    def parse(self, stream: Iterable[str]) -> dict[str, str | list[str]]:
+        from koord_service.settings_file import YamlSettings
+
+        return YamlSettings().parse(stream)
 
 
 class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]
@@ -95,7 +102,7 @@ def parse(
     parser = _Parser(
         prog=prog,
         description=description,
-        config_file_parser_class=YamlSettings,
+        config_file_parser_class=_SettingsFile,
         add_env_var_help=False,
         add_config_file_help=False,
         allow_abbrev=False,

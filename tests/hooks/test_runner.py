@@ -172,5 +172,5 @@ class TestLoading:
                 raise plugins[name]  # type: ignore[misc]
             return plugins[name]
 
-        monkeypatch.setattr(runner_module, "entry_points", entry_points)
+        monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
         return plugins

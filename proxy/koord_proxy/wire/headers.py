@@ -12,6 +12,12 @@ from koord_proxy.wire.frames import COMPRESSION_ERROR, ProtocolError
 
 MAX_HEADER_LIST = 1 << 20
 """Bytes of headers, decoded, that one block may come to. gRPC's own limits are far lower."""
+MAX_SEEN = 256
+"""Header blocks remembered at a time."""
+MAX_SEEN_BLOCK = 4096
+"""Bytes of a header block that is remembered."""
+MAX_REFUSAL = 1024
+"""Characters of a refusal's message: percent-encoded, they still fit into one frame."""
 
 
 class RequestHeaders(NamedTuple):
@@ -50,18 +56,29 @@ class HeaderReader:
         known = self._seen.get(block)
         if known is not None:
             return known
-        entries = self._decoder.header_table.dynamic_entries
-        before = (len(entries), entries[0] if entries else None)
+        before = self._table()
         try:
             headers = self._decoder.decode(block, raw=True)
         except (HPACKError, IndexError, ValueError) as error:
             raise ProtocolError(COMPRESSION_ERROR, f"header block: {error}") from error
         result = _request(headers)
-        if before == (len(entries), entries[0] if entries else None):
-            self._seen[block] = result
-        else:
+        size, count, newest = self._table()
+        if (size, count) != before[:2] or newest is not before[2]:
             self._seen.clear()
+        elif len(block) <= MAX_SEEN_BLOCK:
+            if len(self._seen) >= MAX_SEEN:
+                self._seen.clear()
+            self._seen[block] = result
         return result
+
+    def _table(self) -> tuple[int, int, object]:
+        """What tells whether the table changed.
+
+        The newest entry may be put in once more, so it is to be compared by identity.
+        """
+        table = self._decoder.header_table
+        entries = table.dynamic_entries
+        return table.maxsize, len(entries), entries[0] if entries else None
 
 
 def _request(headers: Iterable[tuple[bytes, bytes]]) -> RequestHeaders:
@@ -83,7 +100,8 @@ def refusal(status: int, message: str, *, trailers: bool) -> bytes:
     fields = [] if trailers else [(b":status", b"200"), (b"content-type", b"application/grpc")]
     fields.append((b"grpc-status", str(status).encode()))
     # Percent-encoding as the gRPC protocol asks for grpc-message.
-    fields.append((b"grpc-message", quote(message, safe=_PLAIN).encode()))
+    text = quote(message[:MAX_REFUSAL], safe=_PLAIN, errors="replace")
+    fields.append((b"grpc-message", text.encode()))
     return b"".join(_literal(name, value) for name, value in fields)
 
 
