@@ -149,6 +149,8 @@ class Session:
         self._preface_due = True
         self._client_block: tuple[int, int, bytearray] | None = None
         self._backend_in_block = False
+        # A client takes no frame before the backend's first SETTINGS.
+        self._backend_silent = True
         # Frames of ours that would have come between the parts of a header block.
         self._later_to_client: list[bytes] = []
         self._later_to_backend: list[bytes] = []
@@ -341,8 +343,9 @@ class Session:
             self._fail(error)
 
     def _send_to_client(self, data: bytes) -> None:
-        """Put a frame of ours between the backend's, but never inside a header block."""
-        (self._later_to_client if self._backend_in_block else self.to_client).append(data)
+        """Put a frame of ours between the backend's, where one may stand."""
+        wait = self._backend_in_block or self._backend_silent
+        (self._later_to_client if wait else self.to_client).append(data)
 
     def _send_to_backend(self, data: bytes) -> None:
         """The same towards the backend."""
@@ -351,6 +354,8 @@ class Session:
 
     def _fail(self, error: ProtocolError) -> None:
         self.failed = error
+        if self._backend_silent:
+            self.to_client.append(frames.EMPTY_SETTINGS)
         self.to_client.append(frames.goaway(0, error.code, str(error)))
         self.abandon()
 
@@ -650,6 +655,9 @@ class Session:
         self._max_frame_to_backend = max(
             self._max_frame_to_backend, wanted.get(frames.MAX_FRAME_SIZE, 0)
         )
+        if self._backend_silent:
+            self._backend_silent = False
+            return _followed_by(self._later_to_client, buffer[position:end])
         return None
 
     def _backend_window_update(
@@ -766,7 +774,7 @@ def _response(stream: Stream) -> bytes | None:
 
 
 def _followed_by(later: list[bytes], frame: bytes) -> bytes | None:
-    """The last frame of a header block, with what had to wait for it."""
+    """A frame, with what had to wait for it."""
     if not later:
         return None
     together = b"".join((frame, *later))

@@ -152,7 +152,7 @@ def echoes(facts: ContainerFacts, response: pb.ContainerResourceHookResponse) ->
         and all(name in wanted.unified for name in known.unified)
         and all(name in response.container_annotations for name in facts.container_annotations)
         and all(name in response.container_envs for name in facts.container_envs)
-        and bool(response.pod_cgroup_parent) == bool(facts.pod_cgroup_parent)
+        and bool(response.pod_cgroup_parent or not facts.pod_cgroup_parent)
     )
 
 

@@ -1,0 +1,22 @@
+"""`make bench`: run every benchmark, print the table, write bench/results/."""
+
+from __future__ import annotations
+
+import argparse
+
+from bench import proxy, report
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9, help="turns of every path")
+    arguments = parser.parse_args()
+    measures, added, settings = proxy.measure(arguments.rounds)
+    print(report.table(measures))
+    report.write(measures, "proxy", settings)
+    report.plot(measures, added, "proxy")
+    print(f"\nwritten to {report.RESULTS.relative_to(report.RESULTS.parent.parent)}/")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Results as a table, as JSON and as a picture."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One figure of ours beside a peer's or a bound.
+
+    ``ratio`` is ours over the peer's; ``target`` bounds the ratio if there is a
+    peer, else our figure itself. ``why`` says what holds a missed one back.
+    """
+
+    name: str
+    unit: str
+    ours: float
+    peer_name: str
+    peer: float | None
+    target: float | None
+    why: str = ""
+    ratio: float | None = field(init=False)
+    met: bool | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        ratio = self.ours / self.peer if self.peer else None
+        judged = self.ours if self.peer is None else ratio
+        met = None if self.target is None or judged is None else judged <= self.target
+        object.__setattr__(self, "ratio", ratio)
+        object.__setattr__(self, "met", met)
+
+
+def table(measures: list[Measure]) -> str:
+    head = ("measure", "ours", "peer", "", "ratio", "target", "")
+    rows = [head, *(_row(measure) for measure in measures)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _row(measure: Measure) -> tuple[str, ...]:
+    bound = "" if measure.target is None else f"≤ {measure.target:g}"
+    if measure.target is not None:
+        bound += "×" if measure.peer is not None else f" {measure.unit}"
+    return (
+        measure.name,
+        f"{measure.ours:.4g} {measure.unit}",
+        "" if measure.peer is None else f"{measure.peer:.4g} {measure.unit}",
+        measure.peer_name,
+        "" if measure.ratio is None else f"{measure.ratio:.2f}×",
+        bound,
+        {True: "met", False: "MISSED", None: ""}[measure.met],
+    )
+
+
+def write(measures: list[Measure], name: str, settings: dict[str, object]) -> None:
+    """Put the results beside earlier ones; those of other benches in latest.json stay."""
+    RESULTS.mkdir(exist_ok=True)
+    text = table(measures)
+    missed = [f"{m.name}: missed. {m.why}" for m in measures if m.met is False]
+    page = [f"# {name}", "", "```", text, "```", ""]
+    page += [f"{key}: {value}  " for key, value in settings.items()]
+    page += [f"machine: {platform.machine()}, kernel {platform.release()}  "]
+    page += ["", *missed] if missed else []
+    (RESULTS / f"{name}.md").write_text("\n".join(page).rstrip() + "\n")
+    latest = RESULTS / "latest.json"
+    kept = json.loads(latest.read_text()) if latest.exists() else {}
+    kept[name] = [asdict(measure) for measure in measures]
+    latest.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
+
+
+def plot(measures: list[Measure], added: dict[str, dict[str, float]], name: str) -> None:
+    """What each path adds, and how each ratio stands to its target."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.5), layout="constrained")
+    paths = list(added)
+    for offset, which in enumerate(("p50", "p99")):
+        places = [index + 0.38 * offset for index in range(len(paths))]
+        bars = left.bar(places, [added[path][which] for path in paths], 0.36, label=which)
+        left.bar_label(bars, fmt="%.0f", fontsize=8)
+    left.set_xticks([index + 0.19 for index in range(len(paths))], paths)
+    left.set_ylabel("added to a direct call, µs")
+    left.set_title("Version, one caller")
+    left.legend(frameon=False)
+    judged = [measure for measure in measures if measure.target is not None]
+    shares = [
+        (measure.ratio if measure.peer is not None else measure.ours) / measure.target
+        for measure in judged
+    ]
+    colours = ["tab:green" if measure.met else "tab:red" for measure in judged]
+    bars = right.barh([measure.name for measure in judged], shares, color=colours)
+    right.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
+    right.axvline(1, color="black", linewidth=1)
+    right.set_xlim(0, max([1.3, *(share * 1.15 for share in shares)]))
+    right.set_xlabel("share of the target (left of the line: met)")
+    right.invert_yaxis()
+    right.tick_params(axis="y", labelsize=8)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(RESULTS / f"{name}.png", dpi=110)
+    plt.close(figure)
