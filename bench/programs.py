@@ -35,7 +35,8 @@ events {{}}
 http {{
   access_log off;
   keepalive_requests 100000000;
-  client_body_temp_path {directory}/b; proxy_temp_path {directory}/p; fastcgi_temp_path {directory}/f;
+  client_body_temp_path {directory}/b; proxy_temp_path {directory}/p;
+  fastcgi_temp_path {directory}/f;
   uwsgi_temp_path {directory}/u; scgi_temp_path {directory}/s;
   server {{
     listen unix:{listen} http2;

@@ -17,7 +17,7 @@ from pathlib import Path
 from koord_demo import cri_client_pb2 as pb
 from koord_demo.containerd import Containerd
 from koord_demo.cri_client import Cri
-from koord_demo.pods import batch_pod_config, remove_pod, run_pod
+from koord_demo.pods import PodPlan, batch_pod_config, remove_pod, run_pod
 
 from bench import load, programs
 from bench.report import Measure
@@ -26,6 +26,7 @@ VERSION = "/runtime.v1.RuntimeService/Version"
 LIST = "/runtime.v1.RuntimeService/ListContainers"
 UPDATE = "/runtime.v1.RuntimeService/UpdateContainerResources"
 LARGE = 400_000
+BATCH_MEMORY = 1 << 27
 CALLS, BUSY_CALLS, LARGE_CALLS, UPDATE_CALLS = 2000, 8000, 300, 60
 
 Added = dict[str, dict[str, float]]
@@ -190,14 +191,12 @@ def _intercepted(containerd: Containerd, scratch: Path, rounds: int) -> list[Mea
         }
         idle = programs.rss_megabytes(pids["koordlet"])
         plan = batch_pod_config(
-            "bench", cgroup_root=containerd.cgroup_root, batch_cpu=500, batch_memory=1 << 27
+            "bench", cgroup_root=containerd.cgroup_root, batch_cpu=500, batch_memory=BATCH_MEMORY
         )
         with Cri(sockets["koordlet"]) as cri:
             cri.wait_until_ready()
             pod = run_pod(cri, plan)
-            request = pb.UpdateContainerResourcesRequest(container_id=pod.container_id)
-            request.linux.cpu_shares = 2
-            body = load.message(scratch, "update", request.SerializeToString())
+            body = load.message(scratch, "update", _update(pod.container_id, plan))
             for _ in range(rounds):
                 for path, socket in _in_turn({"direct": backend, **sockets}):
                     one = load.calls(socket, UPDATE, count=UPDATE_CALLS, body=body, scratch=scratch)
@@ -247,6 +246,17 @@ def _intercepted(containerd: Containerd, scratch: Path, rounds: int) -> list[Mea
     ]
 
 
+def _update(container: str, plan: PodPlan) -> bytes:
+    """An update that sets all the kernel values that hooks set, so that runc writes as
+    many files on every path; the hooks still have cpu.shares to change.
+    """
+    request = pb.UpdateContainerResourcesRequest(container_id=container)
+    request.linux.CopyFrom(plan.container.linux.resources)
+    request.linux.cpu_period, request.linux.cpu_quota = 100_000, 50_000
+    request.linux.memory_limit_in_bytes = BATCH_MEMORY
+    return request.SerializeToString()
+
+
 def _soak(socket: Path, scratch: Path) -> None:
     body = load.message(scratch, "empty", b"")
     for _ in range(10):
@@ -272,7 +282,7 @@ def _pods(containerd: Containerd, scratch: Path, count: int) -> list[Measure]:
                     f"bench-{path}-{number}",
                     cgroup_root=containerd.cgroup_root,
                     batch_cpu=500,
-                    batch_memory=1 << 27,
+                    batch_memory=BATCH_MEMORY,
                 )
                 started = time.perf_counter()
                 pod = run_pod(clients[path], plan)

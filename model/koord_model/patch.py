@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from koord_model.resources import SCALARS, TEXTS, LinuxResources
 
@@ -42,6 +42,11 @@ def merge(wishes: Iterable[tuple[str, Patch]]) -> tuple[Patch, tuple[Conflict, .
     A field that two owners want set to different values is left as it was and
     returned as a conflict: the order of plugins never decides.
     """
+    wishes = list(wishes)
+    if len(wishes) == 1:
+        # Nobody to disagree with: the usual case, on the path of a call.
+        [(owner, patch)] = wishes
+        return (replace(patch, why=f"{owner}: {patch.why}") if patch.why else patch), ()
     claims: dict[tuple[str, str], list[tuple[str, object]]] = {}
     reasons: list[str] = []
     for owner, patch in wishes:
