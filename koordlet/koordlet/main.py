@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from contextlib import AsyncExitStack
@@ -33,6 +34,8 @@ def main() -> None:
         description="Koordinator's node agent: answers the CRI proxy's hooks.",
     )
     logs.configure(settings.log_format, settings.log_level)
+    # gRPC would put lines of its own between ours.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         agent = Agent(settings)
         uvloop.run(agent.serve())

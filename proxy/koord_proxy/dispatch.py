@@ -100,7 +100,8 @@ class Dispatcher:
 
     async def _ask_one(self, target: HookTarget, stage: Stage, verdict: Verdict) -> None:
         breaker = target.breaker
-        if not breaker.admit():
+        ticket = breaker.admit()
+        if not ticket:
             self._missed(target, stage, verdict, HookError("skipped", "away", reached=False))
             return
         started = time.perf_counter()
@@ -115,7 +116,7 @@ class Dispatcher:
             self._missed(target, stage, verdict, error)
             return
         except asyncio.CancelledError:
-            breaker.withdrawn()
+            breaker.withdrawn(ticket)
             self._count(target, stage, "cancelled")
             raise
         breaker.answered()
@@ -138,6 +139,9 @@ class Dispatcher:
         if not done:
             self._tasks.create_task(self._late(target, stage, answer))
             raise HookError("timeout", f"no answer within {target.timeout:g} s", reached=False)
+        if answer.cancelled():
+            # Its connections were closed, since it is not registered any more.
+            raise HookError("unavailable", "is registered no more", reached=False)
         result = answer.result()
         if isinstance(result, Exception):
             raise result
@@ -209,5 +213,5 @@ async def _collected(target: HookTarget, stage: Stage, facts: Facts) -> Response
     """The answer or what went wrong, as a value: nobody may be left to raise it to."""
     try:
         return await target.ask(stage, facts)
-    except (HookError, NotSubscribedError) as error:
+    except Exception as error:
         return error

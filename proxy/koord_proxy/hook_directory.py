@@ -87,6 +87,9 @@ def _files(directory: Path) -> dict[str, bytes]:
         for entry in entries:
             if entry.name.endswith(".json") and not entry.name.startswith("."):
                 try:
+                    # What is no file, a FIFO say, could be read for ever.
+                    if not entry.is_file():
+                        continue
                     with open(entry.path, "rb") as file:  # noqa: PTH123
                         found[entry.name.removesuffix(".json")] = file.read(MAX_FILE)
                 except FileNotFoundError:

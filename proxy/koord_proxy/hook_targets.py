@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Protocol, cast
+from urllib.parse import quote
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 from koord_hooks.protocol import answer, response_type
 from koord_hooks.runner import HookRunner
 from koord_hooks.stages import SERVICE, Stage, rpc_path
@@ -29,7 +31,8 @@ LATE_SECONDS = 30.0
 _CHANNEL_OPTIONS = (
     # After a restart the server is found again within a second, not minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # In spite of its name: how long a connection may take to come up. A busy server needs time.
+    ("grpc.min_reconnect_backoff_ms", 2000),
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.max_receive_message_length", MAX_MESSAGE),
     ("grpc.max_send_message_length", MAX_MESSAGE),
@@ -86,7 +89,7 @@ class HookServer:
         self.stages = registration.stages
         self.timeout: float | None = registration.timeout
         self.breaker = Breaker()
-        address = f"unix:{registration.endpoint}"
+        address = f"unix:{quote(registration.endpoint)}"
         self._channels = [
             grpc.aio.insecure_channel(address, options=_CHANNEL_OPTIONS)
             for _ in range(registration.connections)
@@ -100,10 +103,17 @@ class HookServer:
         self._turn = (self._turn + 1) % len(self._calls)
         deadline = self.registration.timeout + LATE_SECONDS
         try:
-            response = await self._calls[self._turn][stage](facts, timeout=deadline)
+            answered = await self._calls[self._turn][stage](facts, timeout=deadline)
         except grpc.aio.AioRpcError as error:
             raise _translated(error) from None
-        return cast("Response", response)
+        except grpc.aio.UsageError:
+            # Closed, since it is not registered any more.
+            raise HookError("unavailable", "is registered no more", reached=False) from None
+        try:
+            return response_type(stage).FromString(answered)
+        except DecodeError:
+            message = "answered what is no hook response"
+            raise HookError("garbage", message, reached=True) from None
 
     async def probe(self) -> bool:
         # A method no server has: whoever answers that it has none is alive.
@@ -115,6 +125,8 @@ class HookServer:
                 grpc.StatusCode.UNAVAILABLE,
                 grpc.StatusCode.DEADLINE_EXCEEDED,
             )
+        except grpc.aio.UsageError:
+            return False
         return True
 
     async def close(self) -> None:
@@ -123,13 +135,12 @@ class HookServer:
                 await channel.close()
 
 
-def _stub(channel: grpc.aio.Channel, stage: Stage) -> Callable[..., Awaitable[object]]:
+def _stub(channel: grpc.aio.Channel, stage: Stage) -> Callable[..., Awaitable[bytes]]:
+    # gRPC would turn an answer that it cannot parse into None.
     return cast(
-        "Callable[..., Awaitable[object]]",
+        "Callable[..., Awaitable[bytes]]",
         channel.unary_unary(
-            rpc_path(stage),
-            request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=response_type(stage).FromString,
+            rpc_path(stage), request_serializer=lambda message: message.SerializeToString()
         ),
     )
 
@@ -142,8 +153,6 @@ def _translated(error: grpc.aio.AioRpcError) -> Exception:
         return HookError("unavailable", f"away ({details})", reached=False)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return HookError("timeout", "no answer", reached=False)
-    if code is grpc.StatusCode.INTERNAL and "deserializ" in details.lower():
-        return HookError("garbage", "answered what is no hook response", reached=True)
     return HookError("refused", f"{code.name}: {details}", reached=True)
 
 

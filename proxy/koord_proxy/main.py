@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -208,6 +209,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     except PluginError as error:
         _exit(2, error)
     logs.configure(settings.log_format, settings.log_level)
+    # gRPC would put lines of its own between ours.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         uvloop.run(_run(settings, plugins))
     except ExceptionGroup as group:

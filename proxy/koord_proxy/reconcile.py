@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from koord_service.logs import get_log
 
 from koord_proxy.rules.adoption import container_record, pod_record, sandbox_of
-from koord_proxy.rules.records import Kind, Record
+from koord_proxy.rules.records import Kind, Record, identity
 from koord_proxy.runtime_client import RuntimeCallError, RuntimeClient
 from koord_proxy.store import Store
 
 log = get_log("koord_proxy.reconcile")
 
 RETRY_SECONDS = 1.0
+LEFT_OVER_SECONDS = 240.0
+"""How long the runtime may go on making what it was asked for before a crash: twice what the
+kubelet waits for a call."""
+LOOK_SECONDS = 2.0
+"""How often it is looked whether that has come."""
 ADOPT_SECONDS = 2.0
 """How long a call waits for its pod or container to be looked up."""
 
@@ -32,9 +38,11 @@ class Reconciler:
         self.done = False
 
     async def run(self) -> None:
-        """Reconcile, as soon as the runtime answers."""
-        said = ""
-        while not self.done:
+        """Reconcile, as soon as the runtime answers, and until nothing more is to come."""
+        said, end = "", time.monotonic() + LEFT_OVER_SECONDS
+        while not self.done or (self._store.left_over and time.monotonic() < end):
+            if self.done:
+                await asyncio.sleep(LOOK_SECONDS)
             try:
                 async with self._connect() as runtime:
                     await self._reconcile(runtime)
@@ -44,6 +52,7 @@ class Reconciler:
                     log.info("waits for the runtime's lists", error=str(error))
                     said = str(error)
                 await asyncio.sleep(RETRY_SECONDS)
+        self._store.forget_left_over()
 
     async def adopt(self, kind: Kind, id: str) -> Record | None:  # noqa: A002
         """Look up one pod or container a call is about; None if the runtime cannot tell."""
@@ -68,7 +77,6 @@ class Reconciler:
                 f"{Kind.CONTAINER}/{one.pod_sandbox_id}/{one.metadata.name}/{one.metadata.attempt}"
             )
             store.came(key, one.id)
-        store.forget_left_over()
         gone = known[Kind.CONTAINER] - {one.id for one in containers}
         for id in gone:  # noqa: A001
             store.drop(Kind.CONTAINER, id)
@@ -113,7 +121,9 @@ class Reconciler:
 
     def _keep(self, record: Record) -> Record:
         """Add the record, unless a call has made a better one meanwhile."""
-        known = self._store.get(record.kind, record.id)
+        store = self._store
+        store.came(identity(record.kind, record.facts, record.sandbox), record.id)
+        known = store.get(record.kind, record.id)
         if known is None:
-            self._store.put(record)
+            store.put(record)
         return known or record

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import grpc
 import grpc.aio
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from koord_proto import cri_pb2 as cri
 
 from koord_proxy.rules.methods import SERVICES
@@ -30,7 +31,7 @@ class RuntimeClient:
     """CRI v1, or v1alpha2 where the runtime has no v1. Use with ``async with``."""
 
     def __init__(self, path: str) -> None:
-        self._channel = grpc.aio.insecure_channel(f"unix:{path}", options=_UNLIMITED)
+        self._channel = grpc.aio.insecure_channel(f"unix:{quote(path)}", options=_UNLIMITED)
         self._service = ""
 
     async def __aenter__(self) -> RuntimeClient:
@@ -69,16 +70,17 @@ class RuntimeClient:
             call: Any = self._channel.unary_unary(
                 f"/{service}/{method}",
                 request_serializer=lambda message: message.SerializeToString(),
-                response_deserializer=response.FromString,
             )
             try:
-                answer: M = await call(request, timeout=TIMEOUT)
+                answer = response.FromString(await call(request, timeout=TIMEOUT))
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.UNIMPLEMENTED and not self._service:
                     continue
                 raise RuntimeCallError(
                     f"{method}: {error.code().name}: {error.details()}"
                 ) from None
+            except DecodeError:
+                raise RuntimeCallError(f"{method}: the answer cannot be read") from None
             self._service = service
             return answer
         raise RuntimeCallError(f"{method}: the runtime speaks none of {', '.join(SERVICES)}")

@@ -663,6 +663,8 @@ class Session:
     def _backend_window_update(
         self, buffer: bytes, position: int, end: int, flags: int, stream_id: int
     ) -> bytes | None:
+        if end - position != HEADER_SIZE + 4:
+            raise ProtocolError(frames.FRAME_SIZE_ERROR, "a WINDOW_UPDATE that is not of 4 bytes")
         increment = frames.number(buffer, position + HEADER_SIZE)
         if stream_id == 0:
             if self._window.debt == 0:
@@ -680,6 +682,8 @@ class Session:
     def _backend_goaway(
         self, buffer: bytes, position: int, end: int, flags: int, stream_id: int
     ) -> bytes | None:
+        if end - position < HEADER_SIZE + 8:
+            raise ProtocolError(frames.FRAME_SIZE_ERROR, "a GOAWAY of fewer than 8 bytes")
         last = frames.number(buffer, position + HEADER_SIZE)
         for ignored in [number for number in self._streams if number > last]:
             self._drop_queued(ignored)

@@ -39,6 +39,10 @@ CREATE TABLE IF NOT EXISTS records (
 """
 
 
+_CORRUPT = (DecodeError, ValueError, TypeError)
+"""What reading a row that was not written here raises."""
+
+
 class Store:
     """Records by kind and id. ``trouble`` says what is wrong with the database, if anything.
 
@@ -53,6 +57,7 @@ class Store:
         self._left_over: dict[str, Record] = {}
         self._database: sqlite3.Connection | None = None
         self._retry_at = 0.0
+        self._loaded = False
         self.trouble = "" if path else "no database is configured: records do not survive a crash"
         if path:
             self._open()
@@ -77,6 +82,7 @@ class Store:
         """What was expected is there, under this id."""
         key = identity(record.kind, record.facts, record.sandbox)
         self._expected.pop(key, None)
+        self._left_over.pop(key, None)
         record.id = id
         if isinstance(record.facts, ContainerFacts):
             record.facts.container_meta.id = id
@@ -88,6 +94,11 @@ class Store:
         key = identity(record.kind, record.facts, record.sandbox)
         if self._expected.pop(key, None) is not None:
             self._write([], [(record.kind, key, 1)])
+
+    @property
+    def left_over(self) -> bool:
+        """Whether something expected before a crash has not come yet."""
+        return bool(self._left_over)
 
     def came(self, key: str, id: str) -> bool:  # noqa: A002
         """The runtime has something with the identity of what was expected before a crash."""
@@ -139,10 +150,9 @@ class Store:
     def _open(self) -> None:
         """Open and read the database; a corrupt one is set aside and a new one made."""
         try:
-            Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
                 self._load()
-            except (sqlite3.DatabaseError, DecodeError, ValueError, TypeError) as error:
+            except (sqlite3.DatabaseError, *_CORRUPT) as error:
                 if isinstance(error, sqlite3.OperationalError):
                     raise
                 self._set_aside(error)
@@ -150,23 +160,30 @@ class Store:
         except (sqlite3.Error, OSError) as error:
             self._give_up(error)
 
-    def _load(self) -> None:
+    def _make(self) -> sqlite3.Connection:
+        """Open the database; make it if it is not there."""
+        Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Made here, so that it is never anybody else's to read; SQLite gives
         # its other files the same mode.
         os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
         Path(self._path).chmod(0o600)
         self._database = _connect(self._path)
         self._database.executescript(_SCHEMA)
-        rows = self._database.execute(
-            "SELECT kind, id, sandbox, facts, missed, expected FROM records"
-        )
+        return self._database
+
+    def _load(self) -> sqlite3.Connection:
+        """Read the database; where something is known already, that stands."""
+        database = self._make()
+        rows = database.execute("SELECT kind, id, sandbox, facts, missed, expected FROM records")
         for *row, expected in rows:
             record = _record(*row)
             if expected:
                 record.id = ""
-                self._left_over[row[1]] = record
+                self._left_over.setdefault(row[1], record)
             else:
-                self._records[record.kind][record.id] = record
+                self._records[record.kind].setdefault(record.id, record)
+        self._loaded = True
+        return database
 
     def _set_aside(self, error: Exception) -> None:
         if self._database is not None:
@@ -207,12 +224,11 @@ class Store:
 
     def _write_everything(self) -> None:
         try:
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-            self._database = _connect(self._path)
-            self._database.executescript(_SCHEMA)
-            self._database.execute("DELETE FROM records")
-            _apply(self._database, self._all_rows(), [])
-        except (sqlite3.Error, OSError) as error:
+            # What could not be read at the start may be readable now.
+            database = self._make() if self._loaded else self._load()
+            old = database.execute("SELECT kind, id, expected FROM records").fetchall()
+            _apply(database, self._all_rows(), old)
+        except (sqlite3.Error, OSError, *_CORRUPT) as error:
             self._give_up(error)
             return
         log.info("state database can be used again", path=self._path)
@@ -228,11 +244,15 @@ class Store:
 
 def _connect(path: str) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=1.0, isolation_level=None, check_same_thread=False)
-    # NORMAL: commits reach the kernel, checkpoints the disk. A crash of the
-    # machine may lose the last records, never the database.
-    database.execute("PRAGMA journal_mode=WAL")
-    database.execute("PRAGMA synchronous=NORMAL")
-    database.execute("PRAGMA wal_autocheckpoint=0")
+    try:
+        # NORMAL: commits reach the kernel, checkpoints the disk. A crash of the
+        # machine may lose the last records, never the database.
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=NORMAL")
+        database.execute("PRAGMA wal_autocheckpoint=0")
+    except sqlite3.Error:
+        database.close()
+        raise
     return database
 
 
@@ -243,12 +263,12 @@ def _apply(
 ) -> None:
     database.execute("BEGIN IMMEDIATE")
     try:
+        database.executemany("DELETE FROM records WHERE kind = ? AND id = ? AND expected = ?", gone)
         database.executemany(
             "INSERT OR REPLACE INTO records (kind, id, sandbox, facts, missed, expected)"
             " VALUES (?, ?, ?, ?, ?, ?)",
             changed,
         )
-        database.executemany("DELETE FROM records WHERE kind = ? AND id = ? AND expected = ?", gone)
         database.execute("COMMIT")
     except sqlite3.Error:
         with contextlib.suppress(sqlite3.Error):

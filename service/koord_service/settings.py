@@ -49,11 +49,10 @@ class _SettingsFile(configargparse.ConfigFileParser):  # type: ignore[misc]
 
 
 class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]
-    """Says what is wrong in one line, and exits with 2."""
+    """Says what is wrong in one line, to whoever asked: a running program does not exit."""
 
     def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{self.prog}: {_one_line(message)} (see {self.prog} --help)\n")
-        raise SystemExit(2)
+        raise SettingsError(f"{_one_line(message)} (see {self.prog} --help)")
 
     def get_command_line_key_for_unknown_config_file_setting(self, key: str) -> NoReturn:
         self.error(f'the --config file sets "{key}", which is no setting')

@@ -8,11 +8,12 @@ one has less, the record has less.
 
 from __future__ import annotations
 
-import json
+import contextlib
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+import msgspec
 from koord_proto import cri_pb2 as cri
 
 from koord_proxy.rules.facts import pod_facts
@@ -66,14 +67,14 @@ def container_record(
 
 def sandbox_of(response: cri.ContainerStatusResponse) -> str:
     """The pod sandbox of a container, where the runtime tells."""
-    return str(_info(response.info).get("sandboxID", ""))
+    return str(_info(response.info).get("sandboxID") or "")
 
 
 def _info(info: Mapping[str, str]) -> dict[str, Any]:
     """The verbose info; whatever cannot be read of it is as if it were not there."""
     try:
-        value = json.loads(info.get("info", "{}"))
-    except ValueError:
+        value = msgspec.json.decode(info.get("info", "{}"))
+    except (msgspec.DecodeError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -84,11 +85,18 @@ def _at(value: Any, *path: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _parent_of(info: dict[str, Any]) -> str:
-    """The pod's cgroup, from that of its sandbox or container, in either driver's form."""
+    """The pod's cgroup, from that of its sandbox or container, as the kubelet would say it."""
     path = str(_at(info, "runtimeSpec", "linux").get("cgroupsPath", ""))
     if ":" in path:
-        return path.split(":")[0]
+        # systemd's: slice, prefix, name; the slice a-b.slice lies in a.slice.
+        parts = path.split(":")[0].removesuffix(".slice").split("-")
+        slices = ("-".join(parts[:count]) for count in range(1, len(parts) + 1))
+        return "".join(f"/{name}.slice" for name in slices)
     return str(PurePosixPath(path).parent) if path.startswith("/") else ""
 
 
@@ -100,14 +108,17 @@ def _limits(facts: ContainerFacts, status: cri.ContainerStatus, info: dict[str, 
     for section, names in (("cpu", _CPU | _CPUSET), ("memory", _MEMORY)):
         values = _at(spec, section)
         for name, wire in names.items():
-            value = values.get(name)
-            if isinstance(value, str if wire.startswith("cpuset") else int):
-                setattr(target, wire, value)
-    adjust = _at(info, "runtimeSpec", "process").get("oomScoreAdj")
-    if isinstance(adjust, int):
-        target.oom_score_adj = adjust
+            _put(target, wire, values.get(name))
+    _put(target, "oom_score_adj", _at(info, "runtimeSpec", "process").get("oomScoreAdj"))
     for name, value in _at(spec, "unified").items():
         target.unified[name] = str(value)
+
+
+def _put(target: object, name: str, value: Any) -> None:
+    """Set a field to what a runtime says, if the field can hold it."""
+    with contextlib.suppress(TypeError, ValueError):
+        if value is not None:
+            setattr(target, name, value)
 
 
 def _environment(facts: ContainerFacts, info: dict[str, Any]) -> None:
@@ -116,9 +127,9 @@ def _environment(facts: ContainerFacts, info: dict[str, Any]) -> None:
     The spec has the image's as well, and runtimes differ in how they write the
     config's values.
     """
-    config = _at(info, "config").get("envs")
-    given = {entry.get("key") for entry in config or () if isinstance(entry, dict)}
-    for entry in _at(info, "runtimeSpec", "process").get("env") or ():
+    config = _list(_at(info, "config").get("envs"))
+    given = {str(entry.get("key")) for entry in config if isinstance(entry, dict)}
+    for entry in _list(_at(info, "runtimeSpec", "process").get("env")):
         name, _, value = str(entry).partition("=")
         if name in given:
             facts.container_envs[name] = value

@@ -32,22 +32,27 @@ class Breaker:
         self.state = State.CLOSED
         self._pause = FIRST_PAUSE
         self._probe_at = 0.0
-        self._trying = False
+        self._tickets = 0
+        # The ticket of the one call let through when half open.
+        self._trial = 0
 
-    def admit(self) -> bool:
-        """Whether a call may be made now; if so, ``answered`` or ``failed`` must follow."""
-        if self.state is State.CLOSED:
-            return True
-        if self.state is State.HALF_OPEN and not self._trying:
-            self._trying = True
-            return True
-        return False
+    def admit(self) -> int:
+        """A ticket if a call may be made now, else 0.
+
+        With a ticket, ``answered``, ``failed`` or ``withdrawn`` must follow.
+        """
+        if self.state is State.OPEN or self._trial:
+            return 0
+        self._tickets += 1
+        if self.state is State.HALF_OPEN:
+            self._trial = self._tickets
+        return self._tickets
 
     def answered(self) -> None:
         """A call was answered, whatever the answer."""
         self.state = State.CLOSED
         self._pause = FIRST_PAUSE
-        self._trying = False
+        self._trial = 0
 
     def failed(self, now: float) -> bool:
         """A call was not answered; True if that opened the breaker."""
@@ -57,9 +62,10 @@ class Breaker:
         self._open(now)
         return was is not State.OPEN
 
-    def withdrawn(self) -> None:
-        """The call was given up by the client before anything was learnt."""
-        self._trying = False
+    def withdrawn(self, ticket: int) -> None:
+        """The call with this ticket was given up by the client before anything was learnt."""
+        if ticket == self._trial:
+            self._trial = 0
 
     def probe_due(self, now: float) -> bool:
         """Whether it is time to ask the server if it answers at all."""
@@ -75,9 +81,8 @@ class Breaker:
         """The server answers again, or a late answer came from it."""
         if self.state is State.OPEN:
             self.state = State.HALF_OPEN
-            self._trying = False
 
     def _open(self, now: float) -> None:
         self.state = State.OPEN
         self._probe_at = now + self._pause
-        self._trying = False
+        self._trial = 0

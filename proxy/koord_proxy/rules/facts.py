@@ -117,10 +117,13 @@ def write_container(
             setattr(config.linux.resources, field.name, value)
         else:
             config.linux.resources.unified[field.name] = str(value)
+    there = set()
     for variable in config.envs:
+        # One given twice is changed twice: runtimes let the last one count.
         if variable.key in added:
-            variable.value = added.pop(variable.key)
-    for name in sorted(added):
+            variable.value = added[variable.key]
+            there.add(variable.key)
+    for name in sorted(added.keys() - there):
         config.envs.add(key=name, value=added[name])
 
 

@@ -59,7 +59,7 @@ def parse(name: str, text: bytes) -> Registration:
     """
     try:
         file = msgspec.json.decode(text, type=_File)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RegistrationError(_one_line(f"is no registration: {error}")) from None
     endpoint = file.remote_endpoint.removeprefix("unix://")
     if not endpoint.startswith("/"):
