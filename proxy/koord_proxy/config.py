@@ -19,7 +19,7 @@ class Settings:
         "/var/run/containerd/containerd.sock", "unix socket of the container runtime"
     )
     backend_runtime_mode: str = option(
-        "Containerd", "what the runtime speaks: CRI", choices=("Containerd",)
+        "Containerd", "kind of the runtime; Docker is not supported yet", choices=("Containerd",)
     )
     runtime_hook_server_key: str = option(
         "runtimeproxy.koordinator.sh/skip-hookserver",

@@ -28,6 +28,8 @@ class Health:
     def healthz(self) -> Page:
         """Always 200 while calls are relayed; "degraded" says that not all is well."""
         backend, database = self._relay.backend_trouble, self._store.trouble
+        if not backend and not self._reconciler.done:
+            backend = "waited for: its lists have not been read yet"
         servers = [
             {
                 "name": target.name,
@@ -57,12 +59,14 @@ class Health:
         containers: dict[str, list[dict[str, Any]]] = {}
         for record in self._store.records(Kind.CONTAINER):
             containers.setdefault(record.sandbox, []).append(_shown(record))
-        return json_page(
-            [
-                {**_shown(record), "containers": containers.get(record.id, [])}
-                for record in self._store.records(Kind.POD)
-            ]
-        )
+        pods = [
+            {**_shown(record), "containers": containers.pop(record.id, [])}
+            for record in self._store.records(Kind.POD)
+        ]
+        # Containers adopted alone, because their pod could not be looked up.
+        unknown = {"name": "(unknown pod)", "managed": True, "missed": []}
+        pods += [{"id": one, **unknown, "containers": c} for one, c in containers.items()]
+        return json_page(pods)
 
     def records(self) -> dict[str, int]:
         """How many records there are, by kind."""

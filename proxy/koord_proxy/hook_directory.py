@@ -33,7 +33,10 @@ class HookDirectory:
     def read(self) -> None:
         """Read the directory now, report what changed, and use it."""
         try:
-            self._path.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if not self._path.is_dir():
+                self._path.mkdir(parents=True)
+                # Whatever the umask: hook servers need not be root's to look into it.
+                self._path.chmod(0o755)
             files = _files(self._path)
             self._trouble = ""
         except OSError as error:

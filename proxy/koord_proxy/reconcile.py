@@ -89,7 +89,8 @@ class Reconciler:
                 adopted += await self._try(self._adopt_pod(runtime, pod.id))
         for one in containers:
             if one.state in _LIVE and store.get(Kind.CONTAINER, one.id) is None:
-                adopted += await self._try(self._adopt_container(runtime, one.id))
+                adoption = self._adopt_container(runtime, one.id, one.pod_sandbox_id)
+                adopted += await self._try(adoption)
         log.info(
             "records are in line with the runtime",
             pods=len(pods),
@@ -111,9 +112,14 @@ class Reconciler:
         record = pod_record(id, await runtime.pod(id))
         return self._keep(record)
 
-    async def _adopt_container(self, runtime: RuntimeClient, id: str) -> Record:  # noqa: A002
+    async def _adopt_container(
+        self,
+        runtime: RuntimeClient,
+        id: str,  # noqa: A002
+        sandbox: str = "",
+    ) -> Record:
         response = await runtime.container(id)
-        sandbox = sandbox_of(response)
+        sandbox = sandbox or sandbox_of(response)
         pod = self._store.get(Kind.POD, sandbox) if sandbox else None
         if sandbox and pod is None:
             pod = await self._adopt_pod(runtime, sandbox)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import sys
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from koord_service.logs import get_log
 
@@ -21,6 +22,10 @@ log = get_log("koord_proxy.server")
 
 WRITE_AHEAD = 1 << 20
 """Bytes that may wait to be written to one side before the other is not read."""
+
+
+# The socket file may be systemd's, and the next process goes on with it.
+_KEEP_SOCKET: Any = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 
 
 class _Side(asyncio.Protocol):
@@ -97,8 +102,12 @@ class Connection:
 
     @staticmethod
     def _write(side: _Side, data: list[bytes]) -> None:
-        if side.transport is not None:
-            side.transport.write(data[0] if len(data) == 1 else b"".join(data))
+        transport = side.transport
+        if transport is not None and transport.is_closing():
+            # Whoever is leaving needs nothing any more.
+            data.clear()
+        elif transport is not None:
+            transport.write(data[0] if len(data) == 1 else b"".join(data))
             data.clear()
 
     def _throttle(self) -> None:
@@ -188,7 +197,7 @@ class Relay:
         self.backend_path = backend_path
         self.interceptor = interceptor
         self.connections: set[Connection] = set()
-        self.backend_trouble = "not tried yet"
+        self.backend_trouble = ""
         self._tasks = tasks
         self._servers: list[asyncio.Server] = []
         self._all_closed = asyncio.Event()
@@ -197,7 +206,8 @@ class Relay:
         """Accept clients on these listening sockets."""
         loop = asyncio.get_running_loop()
         for one in sockets:
-            self._servers.append(await loop.create_unix_server(self._accept, sock=one))
+            server = await loop.create_unix_server(self._accept, sock=one, **_KEEP_SOCKET)
+            self._servers.append(server)
 
     def _accept(self) -> _Side:
         connection = Connection(self)

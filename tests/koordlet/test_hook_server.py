@@ -63,7 +63,7 @@ def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, str]]]
 
 @pytest.fixture(autouse=True)
 def log_level(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "koordlet")
+    caplog.set_level(logging.INFO, "pykoord")
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
@@ -97,7 +96,7 @@ def _parent_of(info: dict[str, Any]) -> str:
         parts = path.split(":")[0].removesuffix(".slice").split("-")
         slices = ("-".join(parts[:count]) for count in range(1, len(parts) + 1))
         return "".join(f"/{name}.slice" for name in slices)
-    return str(PurePosixPath(path).parent) if path.startswith("/") else ""
+    return path.rpartition("/")[0] if path.startswith("/") else ""
 
 
 def _limits(facts: ContainerFacts, status: cri.ContainerStatus, info: dict[str, Any]) -> None:

@@ -1,0 +1,58 @@
+"""Documents point at what is there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SKIPPED = {".venv", ".pytest_cache", "node_modules", ".cache"}
+
+
+def documents() -> Iterator[Path]:
+    for path in sorted(ROOT.rglob("*.md")):
+        if not SKIPPED & set(path.relative_to(ROOT).parts):
+            yield path
+
+
+def anchors(page: Path) -> set[str]:
+    """As they are made of headings on the usual hosts."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
+
+
+@pytest.mark.parametrize("page", list(documents()), ids=lambda page: str(page.relative_to(ROOT)))
+def test_links(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), f"{target} is not there"
+        if anchor:
+            assert anchor in anchors(linked), f"{target}: no such heading"
+
+
+def test_make_targets_are_those_of_the_makefile() -> None:
+    there = set(re.findall(r"^([a-z]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    table = (ROOT / "README.md").read_text().partition("## Make targets")[2]
+    written = set(re.findall(r"^\| `make (\w+)`", table, re.MULTILINE))
+    assert written == there - {"help"}
+
+
+def test_the_readme_names_every_folder() -> None:
+    table = (ROOT / "README.md").read_text().partition("## Folders")[2].partition("\n## ")[0]
+    written = set(re.findall(r"^\| \[(\w+)\]", table, re.MULTILINE))
+    with_readme = {path.parent.name for path in ROOT.glob("[a-z]*/README.md")}
+    assert with_readme <= written
+
+
+def test_commands_in_the_first_screen() -> None:
+    first_screen = (ROOT / "README.md").read_text().splitlines()[:24]
+    assert any(line.startswith("make demo") for line in first_screen)
+    assert any(line.startswith("make test") for line in first_screen)

@@ -1,0 +1,81 @@
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from koord_service.status import Page, StatusServer, json_page
+
+HEALTH: dict[str, Any] = {
+    "status": "degraded",
+    "backend": "ok",
+    "database": "ok",
+    "reconciled": True,
+    "connections": 3,
+    "pods": 2,
+    "containers": 3,
+    "unmanaged": 1,
+    "hook_servers": [
+        {
+            "name": "koordlet",
+            "stages": ["PreCreateContainer", "PreRunPodSandbox"],
+            "policy": "Ignore",
+            "breaker": "open",
+        }
+    ],
+}
+MISSED = {
+    "stage": "PreCreateContainer",
+    "server": "koordlet",
+    "reason": "no answer within 2 s",
+    "at": 1_700_000_000.5,
+}
+
+
+def container(name: str, *missed: dict[str, Any]) -> dict[str, Any]:
+    return {"id": f"c-{name}", "name": name, "managed": not missed, "missed": list(missed)}
+
+
+PODS: list[dict[str, Any]] = [
+    {**container("shop/web"), "containers": [container("app")]},
+    {
+        **container("batch/job-1"),
+        "containers": [container("main", MISSED), container("sidecar")],
+    },
+]
+
+Serve = Callable[..., StatusServer]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """A real status server with the given pages; started, stopped at the end."""
+    servers: list[StatusServer] = []
+
+    def start(address: str = "127.0.0.1:0", **pages: Page) -> StatusServer:
+        by_path = {f"/{name}": lambda page=page: page for name, page in pages.items()}
+        server = StatusServer(address, by_path)
+        server.start()
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture(params=["tcp", "unix"])
+def proxy(request: pytest.FixtureRequest, serve: Serve, tmp_path: Path) -> str:
+    """The address of one that answers as the proxy does."""
+    address = "127.0.0.1:0" if request.param == "tcp" else f"unix://{tmp_path}/s"
+    return serve(address, healthz=json_page(HEALTH), pods=json_page(PODS)).address
+
+
+@pytest.fixture
+def health() -> bytes:
+    return json.dumps(HEALTH).encode()
+
+
+@pytest.fixture
+def pods() -> bytes:
+    return json.dumps(PODS).encode()

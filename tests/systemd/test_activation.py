@@ -1,0 +1,178 @@
+"""What systemd does with the real proxy: hands over a socket, listens to it, restarts it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from koord_demo.programs import console_script
+
+from tests.support.cri import Cri, method_path, pb
+from tests.support.embedded import EmbeddedRuntime
+from tests.support.processes import PATIENCE, until
+
+PR_SET_MDWE, PR_GET_MDWE, REFUSE_EXEC_GAIN = 65, 66, 1
+
+# A connection of its own, and gRPC's usual patience with it: 20 seconds.
+LIKE_A_KUBELET = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
+
+# As systemd starts a service: descriptor 3 is the socket, and the variables name the process.
+EXEC = f"""
+import ctypes, os, sys
+descriptor, mdwe, *command = sys.argv[1:]
+os.dup2(int(descriptor), 3)
+os.set_inheritable(3, True)
+os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()))
+if mdwe == "mdwe":
+    assert ctypes.CDLL(None).prctl({PR_SET_MDWE}, {REFUSE_EXEC_GAIN}, 0, 0, 0) == 0
+os.execv(command[0], command)
+"""
+
+
+class Manager:
+    """systemd's part: it holds the socket, and hears what the service tells."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.path = directory / "cri.sock"
+        self.listening = socket.socket(socket.AF_UNIX)
+        self.listening.bind(str(self.path))
+        self.listening.listen(128)
+        self.notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notified.bind(str(directory / "notify"))
+        self.notified.settimeout(PATIENCE)
+        self.heard: list[str] = []
+        self.service: subprocess.Popen[bytes] | None = None
+
+    def start(self, *, mdwe: bool = False) -> None:
+        """Start the proxy, and wait until it says that it is ready."""
+        keep = self.listening.fileno()
+        flags = [
+            "--koord-runtimeproxy-endpoint=/nowhere/unused.sock",
+            f"--remote-runtime-service-endpoint={self.directory}/runtime.sock",
+            f"--hook-config-path={self.directory}/hookserver.d",
+            f"--state-path={self.directory}/state/state.db",
+            "--metrics-address=",
+        ]
+        wrapper = [sys.executable, "-c", EXEC, str(keep), "mdwe" if mdwe else "-"]
+        with (self.directory / "log").open("ab") as log:
+            self.service = subprocess.Popen(
+                [*wrapper, console_script("koord-runtime-proxy"), *flags],
+                pass_fds=[keep],
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+                env={
+                    **os.environ,
+                    "NOTIFY_SOCKET": str(self.directory / "notify"),
+                    "WATCHDOG_USEC": "200000",
+                },
+            )
+        self.hear("READY=1")
+
+    def hear(self, word: str) -> None:
+        """Wait until the service says something."""
+
+        def said() -> bool:
+            self.heard.append(self.notified.recv(4096).decode())
+            return self.heard[-1] == word
+
+        until(said, f"{word}; heard {self.heard[-5:]}")
+
+    def stop(self) -> int:
+        assert self.service is not None
+        self.service.terminate()
+        return self.service.wait(PATIENCE)
+
+    def close(self) -> None:
+        if self.service is not None and self.service.poll() is None:
+            self.service.kill()
+            self.service.wait()
+        self.listening.close()
+        self.notified.close()
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    one = Manager(tmp_path)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[EmbeddedRuntime]:
+    with EmbeddedRuntime(tmp_path) as running:
+        yield running
+
+
+def connect(path: Path) -> socket.socket:
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(str(path))
+    return client
+
+
+@pytest.mark.usefixtures("runtime")
+def test_a_restart_refuses_no_connection(manager: Manager) -> None:
+    manager.start()
+    with Cri(manager.path) as cri:
+        assert cri.version().runtime_name
+    assert manager.stop() == 0
+    # Nobody serves now; who connects waits, and is served by the next.
+    assert manager.path.exists()
+    with (
+        connect(manager.path),
+        grpc.insecure_channel(f"unix:{manager.path}", LIKE_A_KUBELET) as channel,
+    ):
+        version = channel.unary_unary(
+            method_path("Version"), response_deserializer=pb.VersionResponse.FromString
+        )
+        call = version.future(b"", timeout=PATIENCE)
+        manager.start()
+        assert call.result().runtime_name
+    assert manager.stop() == 0
+    assert manager.path.exists()
+    connect(manager.path).close()
+
+
+@pytest.mark.usefixtures("runtime")
+def test_a_crash_refuses_no_connection(manager: Manager) -> None:
+    manager.start()
+    assert manager.service is not None
+    manager.service.kill()
+    manager.service.wait(PATIENCE)
+    with connect(manager.path):
+        manager.start()
+        with Cri(manager.path) as cri:
+            assert cri.version().runtime_name
+
+
+def test_what_systemd_hears(manager: Manager) -> None:
+    # No runtime is needed to be ready: the proxy waits for it.
+    manager.start()
+    manager.hear("WATCHDOG=1")
+    manager.hear("WATCHDOG=1")
+    assert manager.service is not None
+    manager.service.terminate()
+    manager.hear("STOPPING=1")
+    assert manager.service.wait(PATIENCE) == 0
+    assert set(manager.heard) == {"READY=1", "WATCHDOG=1", "STOPPING=1"}
+
+
+def _has_mdwe() -> bool:
+    # PR_GET_MDWE: setting it here would last.
+    return ctypes.CDLL(None).prctl(PR_GET_MDWE, 0, 0, 0, 0) >= 0
+
+
+@pytest.mark.skipif(not _has_mdwe(), reason="the kernel has no PR_SET_MDWE (Linux 6.3)")
+@pytest.mark.usefixtures("runtime")
+def test_it_runs_where_no_memory_becomes_executable(manager: Manager) -> None:
+    manager.start(mdwe=True)
+    with Cri(manager.path) as cri:
+        assert cri.version().runtime_name
+    assert manager.stop() == 0

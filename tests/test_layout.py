@@ -1,0 +1,79 @@
+"""The layout: what components there are, and what the tools know of them."""
+
+from __future__ import annotations
+
+import configparser
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BANNED = {"util", "utils", "common", "helper", "helpers", "misc"}
+# One import package each; the other folders hold no product code.
+COMPONENTS = sorted(path.parent.parent for path in ROOT.glob("[a-z]*/*/py.typed"))
+PACKAGES = {next(component.glob("*/py.typed")).parent.name for component in COMPONENTS}
+PROTOS = sorted(path for component in COMPONENTS for path in component.glob("*/*.proto"))
+
+
+def ini() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / ".importlinter")
+    return parser
+
+
+def test_every_package_is_known_to_import_linter() -> None:
+    assert set(ini()["importlinter"]["root_packages"].split()) == PACKAGES
+
+
+def test_every_package_is_in_a_layer() -> None:
+    layers = ini()["importlinter:contract:layers"]["layers"]
+    assert set(re.findall(r"\w+", layers)) == PACKAGES
+
+
+def test_every_component_is_packaged_and_typed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    names = {component.name for component in COMPONENTS}
+    assert set(project["tool"]["setuptools"]["packages"]["find"]["where"]) == names
+    assert set(project["tool"]["mypy"]["mypy_path"]) == names
+    assert names - set(project["tool"]["mypy"]["files"]) <= {"proto"}
+
+
+@pytest.mark.parametrize(
+    "folder", ["manager", "systemd", "tests", *(one.name for one in COMPONENTS)]
+)
+def test_every_component_says_what_lives_there(folder: str) -> None:
+    lines = (ROOT / folder / "README.md").read_text().splitlines()
+    assert lines[0].startswith("# ")
+    assert 5 <= len(lines) <= 15, "about ten lines"
+
+
+def test_no_module_is_a_drawer() -> None:
+    modules = [path for component in COMPONENTS for path in component.rglob("*.py")]
+    assert [path for path in modules if path.stem in BANNED or path.parent.name in BANNED] == []
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("grpc_tools") is None, reason="needs grpcio-tools (extra dev)"
+)
+@pytest.mark.parametrize("proto", PROTOS, ids=lambda proto: proto.name)
+def test_generated_modules_are_up_to_date(proto: Path, tmp_path: Path) -> None:
+    component = proto.parent.parent
+    name = str(proto.relative_to(component))
+    command = [sys.executable, "-m", "grpc_tools.protoc", "-I.", f"--python_out={tmp_path}"]
+    subprocess.run([*command, f"--pyi_out={tmp_path}", name], cwd=component, check=True)
+    for made in (tmp_path / name).parent.iterdir():
+        if made.suffix == ".py" and "Protobuf Python Version" in made.read_text():
+            assert _descriptor(made) == _descriptor(proto.parent / made.name), "run: make proto"
+        else:
+            assert made.read_text() == (proto.parent / made.name).read_text(), "run: make proto"
+
+
+def _descriptor(module: Path) -> str:
+    """What is in the module; which release of protoc wrote it does not matter."""
+    [line] = re.findall(r"AddSerializedFile\((.*)\)", module.read_text())
+    return str(line)

@@ -1,0 +1,52 @@
+"""Write the tables of flags into docs/operations.md: ``python tools/flag_tables.py``.
+
+What is between ``<!-- flags: PROGRAM -->`` and the next ``<!-- end -->`` is replaced.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import koord_proxy.config
+import koordlet.config
+from koord_service.settings import flag_of
+
+PAGE = Path(__file__).parents[1] / "docs" / "operations.md"
+PROGRAMS: dict[str, Any] = {
+    "koord-runtime-proxy": koord_proxy.config.Settings,
+    "koordlet": koordlet.config.Settings,
+}
+_PLACE = re.compile(r"(<!-- flags: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def with_tables(page: str) -> str:
+    """The page with its tables as the programs have them now."""
+    return _PLACE.sub(lambda place: place[1] + table(place[2]) + place[3], page)
+
+
+def table(program: str) -> str:
+    """One program's flags."""
+    return "".join(f"{line}\n" for line in _lines(program))
+
+
+def _lines(program: str) -> Iterator[str]:
+    yield "| flag | default | what it is |"
+    yield "|---|---|---|"
+    for field in dataclasses.fields(PROGRAMS[program]):
+        words = field.metadata["help"].replace("|", "\\|")
+        if field.metadata["choices"]:
+            words += ": " + ", ".join(f"`{choice}`" for choice in field.metadata["choices"])
+        yield f"| `{flag_of(field)}` | {_default(field.default)} | {words} |"
+
+
+def _default(value: Any) -> str:
+    text = ",".join(value) if isinstance(value, tuple) else str(value)
+    return f"`{text}`" if text else "–"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text()))
