@@ -170,7 +170,8 @@ class Dispatcher:
 
     def _missed(self, target: HookTarget, stage: Stage, verdict: Verdict, error: HookError) -> None:
         self._count(target, stage, error.outcome)
-        refused = target.policy is Policy.FAIL
+        # After a call there is nothing left to refuse.
+        refused = target.policy is Policy.FAIL and not stage.startswith("Post")
         say = log.debug if error.outcome == "skipped" else log.warning
         say(
             "hook did not happen",

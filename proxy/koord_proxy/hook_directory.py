@@ -94,11 +94,16 @@ def _files(directory: Path) -> dict[str, bytes]:
                     if not entry.is_file():
                         continue
                     with open(entry.path, "rb") as file:  # noqa: PTH123
-                        found[entry.name.removesuffix(".json")] = file.read(MAX_FILE)
+                        found[_name(entry)] = file.read(MAX_FILE)
                 except FileNotFoundError:
                     continue
                 except OSError as error:
                     # Not gone: reported as a file that makes no sense.
                     log.debug("cannot read", path=entry.path, error=str(error))
-                    found[entry.name.removesuffix(".json")] = b""
+                    found[_name(entry)] = b""
     return found
+
+
+def _name(entry: os.DirEntry[str]) -> str:
+    """The server's name, as text that metrics and pages can show."""
+    return os.fsencode(entry.name.removesuffix(".json")).decode(errors="replace")

@@ -248,14 +248,17 @@ class Interceptor:
             record.facts = call.before
             self._store.put(record)
         if method.post is not None and self._dispatcher.subscribed[method.post]:
-            self._tasks.create_task(self._after(method.post, facts))
+            self._tasks.create_task(self._after(method.post, record, facts))
 
-    async def _after(self, stage: Stage, facts: Facts) -> None:
+    async def _after(self, stage: Stage, record: Record, facts: Facts) -> None:
         """Hooks that come after change nothing, so nobody waits for them."""
         if self.skip.matches(facts):
             return
         try:
-            await self._dispatcher.ask(stage, deepcopy(facts))
+            verdict = await self._dispatcher.ask(stage, deepcopy(facts))
+            if verdict.missed and self._store.get(record.kind, record.id) is record:
+                record.missed = [*record.missed, *verdict.missed][-KEPT_MISSED:]
+                self._store.put(record)
         except Exception as error:
             log.error("defect in a hook that comes after", stage=stage, error=repr(error))
 

@@ -456,6 +456,8 @@ class Session:
     ) -> bytes | None:
         if self._client_block is not None:
             raise ProtocolError(frames.PROTOCOL_ERROR, "HEADERS inside a header block")
+        if stream_id == 0:
+            raise ProtocolError(frames.PROTOCOL_ERROR, "HEADERS on no stream")
         if self._must_stall(stream_id):
             # Trailers behind DATA that waits here. They cannot overtake it, and
             # no other header block may overtake them: the client has to wait.

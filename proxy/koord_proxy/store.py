@@ -93,7 +93,10 @@ class Store:
         """What was expected will not come."""
         key = identity(record.kind, record.facts, record.sandbox)
         if self._expected.pop(key, None) is not None:
-            self._write([], [(record.kind, key, 1)])
+            # One of the same name may have been expected before a crash.
+            before = self._left_over.get(key)
+            kept = [(*_row(before), 1)] if before else []
+            self._write(kept, [(record.kind, key, 1)])
 
     @property
     def left_over(self) -> bool:

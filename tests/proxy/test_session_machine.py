@@ -22,7 +22,6 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-
 from koord_proxy.events import CallAbandoned, CallEnded, RequestArrived, Route, Tally, Treatment
 from koord_proxy.session import Session
 from koord_proxy.wire import messages

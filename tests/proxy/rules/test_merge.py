@@ -1,0 +1,397 @@
+"""What a hook response changes: Koordinator's rules, and where ours differ on purpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from koord_hooks.protocol import respond
+from koord_model.patch import Patch
+from koord_model.resources import SCALARS as MODEL_SCALARS
+from koord_model.resources import LinuxResources
+from koord_proto import hook_pb2 as pb
+from koord_proxy.rules import merge
+from koord_proxy.rules.merge import Conflict, Field, Merge, echoes, read, wishes, write
+
+FULL = {
+    "cpu_period": 100_000,
+    "cpu_quota": 50_000,
+    "cpu_shares": 512,
+    "memory_limit_in_bytes": 1 << 30,
+    "memory_swap_limit_in_bytes": 2 << 30,
+    "oom_score_adj": 999,
+    "cpuset_cpus": "0-3",
+    "cpuset_mems": "0",
+}
+
+
+def container(**resources: Any) -> pb.ContainerResourceHookRequest:
+    """A container as a kubelet asks for it, with all limits set unless told."""
+    return pb.ContainerResourceHookRequest(
+        pod_meta=pb.PodSandboxMetadata(name="job", namespace="batch", uid="u"),
+        container_annotations={"kept": "1"},
+        container_envs={"HOME": "/", "EMPTY": ""},
+        container_resources=pb.LinuxContainerResources(**{**FULL, **resources}),
+        pod_cgroup_parent="/kubepods/pod1",
+    )
+
+
+def echo(facts: pb.ContainerResourceHookRequest, **changes: Any) -> Any:
+    """The answer of a server in the Go koordlet's way: all that was asked, wishes laid over it."""
+    response = respond(facts, Patch())
+    for name, value in changes.items():
+        setattr(response.container_resources, name, value)
+    return response
+
+
+def partial(**resources: Any) -> pb.ContainerResourceHookResponse:
+    """The answer of a server that sends its wishes only."""
+    return pb.ContainerResourceHookResponse(
+        container_resources=pb.LinuxContainerResources(**resources)
+    )
+
+
+def wished(facts: Any, response: Any) -> dict[str, Any]:
+    return {str(field): value for field, value in wishes(facts, response)}
+
+
+class TestScalars:
+    @pytest.mark.parametrize(
+        ("name", "value", "taken"),
+        [
+            *[
+                (name, value, value > 0)
+                for name in (
+                    "cpu_period",
+                    "cpu_shares",
+                    "memory_limit_in_bytes",
+                    "memory_swap_limit_in_bytes",
+                )
+                for value in (-1, 0, 7)
+            ],
+            ("cpu_quota", -1, True),
+            ("cpu_quota", 0, False),
+            ("cpu_quota", 25_000, True),
+            ("oom_score_adj", -1001, False),
+            ("oom_score_adj", -1000, True),
+            ("oom_score_adj", 1000, True),
+            ("oom_score_adj", 1001, False),
+            ("cpuset_cpus", "4-7", True),
+            ("cpuset_mems", "0-1", True),
+        ],
+        ids=str,
+    )
+    @pytest.mark.parametrize("style", ["echo", "partial"])
+    def test_what_is_taken_from_a_response(self, style, name, value, taken):
+        facts = container()
+        response = echo(facts, **{name: value}) if style == "echo" else partial(**{name: value})
+        assert wished(facts, response) == ({f"resources[{name}]": value} if taken else {})
+
+    @pytest.mark.parametrize("name", merge.SCALARS)
+    def test_the_value_asked_with_is_no_wish(self, name):
+        assert wished(container(), partial(**{name: FULL[name]})) == {}
+
+    @pytest.mark.parametrize(
+        ("name", "nothing"), [("oom_score_adj", 0), ("cpuset_cpus", ""), ("cpuset_mems", "")]
+    )
+    def test_only_a_server_that_echoes_can_clear(self, name, nothing):
+        facts = container()
+        assert wished(facts, partial(cpu_shares=2)) == {"resources[cpu_shares]": 2}
+        assert wished(facts, echo(facts, **{name: nothing})) == {f"resources[{name}]": nothing}
+
+    def test_a_response_without_resources_wants_none(self):
+        facts = container()
+        response = echo(facts)
+        response.ClearField("container_resources")
+        assert wished(facts, response) == {}
+
+    def test_hugepages_are_the_requests(self):
+        response = partial(hugepage_limits=[pb.HugepageLimit(page_size="2Mi", limit=1)])
+        assert wished(container(), response) == {}
+
+    def test_a_request_without_resources_can_be_given_some(self):
+        facts = pb.ContainerResourceHookRequest()
+        response = partial(cpu_shares=2, cpuset_cpus="1", oom_score_adj=5, unified={"a": "1"})
+        assert Merge(facts).add("s", response)
+        assert facts.container_resources == response.container_resources
+
+
+class TestEchoes:
+    def test_all_that_was_asked_came_back(self):
+        facts = container(unified={"memory.high": "1"})
+        response = echo(facts)
+        for name in ("oom_score_adj", "cpuset_cpus", "cpuset_mems"):
+            response.container_resources.ClearField(name)
+        assert echoes(facts, response)
+
+    def test_with_every_value_changed(self):
+        facts = container(unified={"memory.high": "1"})
+        response = echo(facts, cpu_shares=9, cpu_quota=-1)
+        response.container_annotations["kept"] = ""
+        response.container_envs["HOME"] = "/root"
+        response.container_resources.unified["memory.high"] = "max"
+        response.pod_cgroup_parent = "/elsewhere"
+        assert echoes(facts, response)
+
+    @pytest.mark.parametrize(
+        "missing",
+        [
+            lambda response: response.container_annotations.clear(),
+            lambda response: response.container_envs.pop("EMPTY"),
+            lambda response: response.ClearField("pod_cgroup_parent"),
+            lambda response: response.container_resources.unified.clear(),
+            *[
+                lambda response, name=name: response.container_resources.ClearField(name)
+                for name in (
+                    "cpu_period",
+                    "cpu_quota",
+                    "cpu_shares",
+                    "memory_limit_in_bytes",
+                    "memory_swap_limit_in_bytes",
+                )
+            ],
+        ],
+        ids=["annotations", "one env", "parent", "unified", *list(FULL)[:5]],
+    )
+    def test_not_if_anything_is_missing(self, missing):
+        facts = container(unified={"memory.high": "1"})
+        response = echo(facts)
+        missing(response)
+        assert not echoes(facts, response)
+        response.container_resources.cpuset_cpus = ""
+        assert "resources[cpuset_cpus]" not in wished(facts, response)
+
+    @pytest.mark.parametrize(
+        "facts",
+        [
+            pb.ContainerResourceHookRequest(),
+            pb.ContainerResourceHookRequest(
+                container_resources=pb.LinuxContainerResources(cpuset_cpus="0-3", oom_score_adj=1)
+            ),
+        ],
+        ids=["nothing", "only what may be cleared"],
+    )
+    def test_nothing_to_echo(self, facts):
+        assert not echoes(facts, respond(facts, Patch()))
+        assert wished(facts, partial()) == {}
+
+    def test_a_parent_where_there_was_none_is_still_an_echo(self):
+        facts = container()
+        facts.pod_cgroup_parent = ""
+        response = respond(
+            facts, Patch(cgroup_parent="/p", resources=LinuxResources(cpuset_cpus=""))
+        )
+        assert wished(facts, response) == {"resources[cpuset_cpus]": "", "cgroup_parent": "/p"}
+
+
+class TestMaps:
+    def test_unified_by_key(self):
+        facts = container(unified={"a": "1", "b": "2"})
+        assert wished(facts, partial(unified={"b": "3", "c": ""})) == {
+            "unified[b]": "3",
+            "unified[c]": "",
+        }
+
+    @pytest.mark.parametrize(
+        ("group", "name"), [("annotations", "container_annotations"), ("env", "container_envs")]
+    )
+    def test_a_containers_maps_by_key(self, group, name):
+        facts = pb.ContainerResourceHookRequest(**{name: {"HOME": "/", "kept": "1", "out": "1"}})
+        wanted = {"new": "", "kept": "1", "HOME": "/root"}
+        response = pb.ContainerResourceHookResponse(**{name: wanted})
+        assert wished(facts, response) == {f"{group}[new]": "", f"{group}[HOME]": "/root"}
+
+    def test_a_pods_maps_by_key(self):
+        facts = pb.PodSandboxHookRequest(labels={"a": "1", "b": "1"}, annotations={"a": "1"})
+        response = pb.PodSandboxHookResponse(labels={"b": "2"}, annotations={"a": "1", "c": "3"})
+        assert wished(facts, response) == {"labels[b]": "2", "annotations[c]": "3"}
+
+    def test_a_pods_resources_are_not_for_the_runtime(self):
+        response = pb.PodSandboxHookResponse(resources=pb.LinuxContainerResources(cpu_shares=9))
+        assert wished(pb.PodSandboxHookRequest(), response) == {}
+
+
+@pytest.mark.parametrize(("wanted", "taken"), [("", False), ("/p", False), ("/q", True)])
+def test_cgroup_parent(wanted, taken):
+    expected = {"cgroup_parent": wanted} if taken else {}
+    pod = pb.PodSandboxHookRequest(cgroup_parent="/p")
+    assert wished(pod, pb.PodSandboxHookResponse(cgroup_parent=wanted)) == expected
+    one = pb.ContainerResourceHookRequest(pod_cgroup_parent="/p")
+    assert wished(one, pb.ContainerResourceHookResponse(pod_cgroup_parent=wanted)) == expected
+
+
+class TestSeveralServers:
+    def test_each_sees_what_the_ones_before_it_want(self):
+        facts = container()
+        merged = Merge(facts)
+        assert merged.add("a", echo(facts, cpu_shares=7))
+        assert facts.container_resources.cpu_shares == 7
+        # Asked with 7, it echoes 7.
+        assert merged.add("b", echo(facts, cpu_quota=-1))
+        assert not merged.add("c", echo(facts))
+        assert merged.claims == {
+            Field("resources", "cpu_shares"): "a",
+            Field("resources", "cpu_quota"): "b",
+        }
+        assert merged.conflicts == []
+
+    def test_the_first_wins_and_the_other_is_named(self):
+        facts = container()
+        merged = Merge(facts)
+        merged.add("a", partial(cpu_shares=7))
+        assert merged.add("b", partial(cpu_shares=8, cpu_quota=-1))
+        assert merged.conflicts == [Conflict(Field("resources", "cpu_shares"), "a", "b")]
+        assert facts.container_resources.cpu_shares == 7
+        assert facts.container_resources.cpu_quota == -1
+        # Nothing but what somebody else has is no change.
+        assert not merged.add("c", partial(cpu_shares=9))
+
+    def test_the_same_value_is_no_conflict(self):
+        merged = Merge(container())
+        assert merged.add("a", partial(cpuset_cpus="7"))
+        assert not merged.add("b", partial(cpuset_cpus="7"))
+        assert merged.conflicts == []
+
+    def test_back_to_what_it_was_is_a_conflict(self):
+        facts = container()
+        merged = Merge(facts)
+        merged.add("a", echo(facts, cpuset_cpus=""))
+        merged.add("b", partial(cpuset_cpus="0-3"))
+        assert facts.container_resources.cpuset_cpus == ""
+        assert merged.conflicts == [Conflict(Field("resources", "cpuset_cpus"), "a", "b")]
+
+    def test_conflicts_are_by_key(self):
+        facts = pb.PodSandboxHookRequest()
+        merged = Merge(facts)
+        merged.add("a", pb.PodSandboxHookResponse(labels={"x": "1", "y": "1"}, cgroup_parent="/a"))
+        merged.add("b", pb.PodSandboxHookResponse(labels={"x": "2", "z": "2"}, cgroup_parent="/b"))
+        assert dict(facts.labels) == {"x": "1", "y": "1", "z": "2"}
+        assert [str(conflict.field) for conflict in merged.conflicts] == [
+            "labels[x]",
+            "cgroup_parent",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("facts", "field", "value"),
+    [
+        (pb.PodSandboxHookRequest, Field("labels", "l"), "1"),
+        (pb.PodSandboxHookRequest, Field("annotations", "a"), "1"),
+        (pb.PodSandboxHookRequest, Field("cgroup_parent"), "/p"),
+        (pb.ContainerResourceHookRequest, Field("annotations", "a"), "1"),
+        (pb.ContainerResourceHookRequest, Field("env", "E"), "1"),
+        (pb.ContainerResourceHookRequest, Field("cgroup_parent"), "/p"),
+        (pb.ContainerResourceHookRequest, Field("resources", "cpu_quota"), -1),
+        (pb.ContainerResourceHookRequest, Field("resources", "cpuset_mems"), "1"),
+        (pb.ContainerResourceHookRequest, Field("unified", "memory.high"), "max"),
+    ],
+    ids=str,
+)
+def test_a_field_written_is_read(facts, field, value):
+    written = facts()
+    write(written, field, value)
+    assert read(written, field) == value
+    assert len(written.ListFields()) == 1
+
+
+# ---- with our own hook servers, whatever they want
+
+_FEWER = settings(max_examples=300)
+_NUMBERS = st.sampled_from([-(1 << 63), -1, 0, 1, 2, 1000, (1 << 63) - 1])
+_WORDS = st.sampled_from(["", "a", "ä", "0-3"])
+_MAPS = st.dictionaries(_WORDS, _WORDS, max_size=2)
+_LIMITS = st.builds(
+    pb.LinuxContainerResources,
+    cpu_period=_NUMBERS,
+    cpu_quota=_NUMBERS,
+    cpu_shares=_NUMBERS,
+    memory_limit_in_bytes=_NUMBERS,
+    memory_swap_limit_in_bytes=_NUMBERS,
+    oom_score_adj=_NUMBERS,
+    cpuset_cpus=_WORDS,
+    cpuset_mems=_WORDS,
+    unified=_MAPS,
+    hugepage_limits=st.sampled_from([[], [pb.HugepageLimit(page_size="2Mi", limit=7)]]),
+)
+_PODS = st.builds(
+    pb.PodSandboxHookRequest,
+    labels=_MAPS,
+    annotations=_MAPS,
+    cgroup_parent=_WORDS,
+    resources=st.none() | _LIMITS,
+)
+_CONTAINERS = st.builds(
+    pb.ContainerResourceHookRequest,
+    container_annotations=_MAPS,
+    container_envs=_MAPS,
+    pod_annotations=_MAPS,
+    pod_cgroup_parent=_WORDS,
+    container_resources=st.none() | _LIMITS,
+)
+_positive = st.none() | _NUMBERS.filter(lambda number: number > 0)
+_PATCHES = st.builds(
+    Patch,
+    labels=_MAPS,
+    annotations=_MAPS,
+    env=_MAPS,
+    # To have no parent is nothing a hook can want.
+    cgroup_parent=st.none() | _WORDS.filter(bool),
+    resources=st.builds(
+        LinuxResources,
+        cpu_period=_positive,
+        cpu_quota=st.none() | _NUMBERS.filter(bool),
+        cpu_shares=_positive,
+        memory_limit=_positive,
+        memory_swap_limit=_positive,
+        oom_score_adj=st.none() | st.sampled_from([-1000, -1, 0, 1, 1000]),
+        cpuset_cpus=st.none() | _WORDS,
+        cpuset_mems=st.none() | _WORDS,
+        unified=_MAPS,
+    ),
+)
+_WIRE = {"memory_limit": "memory_limit_in_bytes", "memory_swap_limit": "memory_swap_limit_in_bytes"}
+
+
+@_FEWER
+@given(_PODS | _CONTAINERS)
+def test_an_exact_echo_wants_nothing(facts: Any) -> None:
+    assert wished(facts, respond(facts, Patch())) == {}
+
+
+@_FEWER
+@given(_PODS, _PATCHES)
+def test_a_pods_patch_arrives_as_it_is(facts: Any, patch: Patch) -> None:
+    expected = type(facts).FromString(facts.SerializeToString())
+    expected.labels.update(patch.labels)
+    expected.annotations.update(patch.annotations)
+    expected.cgroup_parent = patch.cgroup_parent or expected.cgroup_parent
+    Merge(facts).add("s", respond(facts, patch))
+    assert facts == expected
+
+
+@_FEWER
+@given(_CONTAINERS, _PATCHES)
+def test_a_containers_patch_arrives_as_it_is(facts: Any, patch: Patch) -> None:
+    known = facts.container_resources
+    # A request that has nothing which comes back cannot be seen to be echoed,
+    # and then only what is not at its default can be wanted.
+    echoed = echoes(facts, respond(facts, Patch()))
+    expected = type(facts).FromString(facts.SerializeToString())
+    expected.container_annotations.update(patch.annotations)
+    expected.container_envs.update(patch.env)
+    expected.pod_cgroup_parent = patch.cgroup_parent or expected.pod_cgroup_parent
+    for name in MODEL_SCALARS:
+        value = getattr(patch.resources, name)
+        wire = _WIRE.get(name, name)
+        if value is not None and value != getattr(known, wire) and (value or echoed):
+            setattr(expected.container_resources, wire, value)
+    if patch.resources.unified:
+        expected.container_resources.unified.update(patch.resources.unified)
+    Merge(facts).add("s", respond(facts, patch))
+    # Whether an empty message is there says nothing.
+    if not expected.HasField("container_resources"):
+        expected.container_resources.SetInParent()
+    facts.container_resources.SetInParent()
+    assert facts == expected

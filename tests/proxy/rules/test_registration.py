@@ -1,0 +1,256 @@
+"""Registration files: what they say, what is wrong with them, and what changed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_hooks.stages import Stage
+from koord_proxy.rules.registration import (
+    MAX_TIMEOUT,
+    Policy,
+    Registration,
+    RegistrationError,
+    Registrations,
+    parse,
+)
+
+GOOD = {
+    "remote-endpoint": "/run/koordlet.sock",
+    "failure-policy": "Ignore",
+    "runtime-hooks": ["PreRunPodSandbox", "PreCreateContainer"],
+}
+
+
+def text(**changes: Any) -> bytes:
+    """A good file with some values changed (names with _ for -); None removes one."""
+    merged = {**GOOD, **{name.replace("_", "-"): value for name, value in changes.items()}}
+    return json.dumps({name: value for name, value in merged.items() if value is not None}).encode()
+
+
+class TestParse:
+    def test_a_file_as_koordlet_writes_it(self):
+        assert parse("koordlet", text()) == Registration(
+            name="koordlet",
+            endpoint="/run/koordlet.sock",
+            policy=Policy.IGNORE,
+            stages=frozenset({Stage.PRE_RUN_POD_SANDBOX, Stage.PRE_CREATE_CONTAINER}),
+            timeout=2.0,
+            priority=0,
+            connections=1,
+        )
+
+    @pytest.mark.parametrize(
+        ("changes", "expected"),
+        [
+            ({"failure_policy": "Fail"}, {"policy": Policy.FAIL}),
+            ({"failure_policy": ""}, {"policy": Policy.IGNORE}),
+            ({"failure_policy": None}, {"policy": Policy.IGNORE}),
+            ({"remote_endpoint": "unix:///run/x.sock"}, {"endpoint": "/run/x.sock"}),
+            ({"timeout": 0.001}, {"timeout": 0.001}),
+            ({"timeout": 120}, {"timeout": MAX_TIMEOUT}),
+            ({"priority": -5}, {"priority": -5}),
+            ({"connections": 16}, {"connections": 16}),
+            ({"runtime_hooks": None}, {"stages": frozenset()}),
+            ({"runtime_hooks": []}, {"stages": frozenset()}),
+            ({"runtime_hooks": ["NoneRuntimeHookType"]}, {"stages": frozenset(), "notes": ()}),
+            ({"runtime_hooks": list(Stage)}, {"stages": frozenset(Stage)}),
+            (
+                {"runtime_hooks": ["PostStopContainer", "PostStopContainer"]},
+                {"stages": frozenset({Stage.POST_STOP_CONTAINER})},
+            ),
+            ({"from_the_future": {"deep": [1]}}, {"endpoint": "/run/koordlet.sock"}),
+        ],
+        ids=str,
+    )
+    def test_good_values(self, changes, expected):
+        found = parse("x", text(**changes))
+        assert {name: getattr(found, name) for name in expected} == expected
+
+    def test_unknown_stages_are_passed_over_with_a_note_each(self):
+        hooks = ["PreFlight", "PreCreateContainer", "Pre\nFlight", "PreFlight"]
+        found = parse("x", text(runtime_hooks=hooks))
+        assert found.stages == {Stage.PRE_CREATE_CONTAINER}
+        assert found.notes == (
+            '"runtime-hooks" has "PreFlight", not known here',
+            r'"runtime-hooks" has "Pre\nFlight", not known here',
+        )
+
+    @pytest.mark.parametrize(
+        ("content", "line"),
+        [
+            (b"", "is no registration: Input data was truncated"),
+            (b'{"remote-endpoint": "/x', "is no registration: Input data was truncated"),
+            (
+                b"\x00\x00\x00",
+                "is no registration: JSON is malformed: invalid character (byte 0)",
+            ),
+            (b"[]", "is no registration: Expected `object`, got `array`"),
+            (b"null", "is no registration: Expected `object`, got `null`"),
+            (
+                b"{} {}",
+                "is no registration: JSON is malformed: trailing characters (byte 4)",
+            ),
+            (
+                text(timeout="2s"),
+                "is no registration: Expected `float`, got `str` - at `$.timeout`",
+            ),
+            (
+                text(runtime_hooks="PreCreateContainer"),
+                "is no registration: Expected `array | null`, got `str` - at `$.runtime-hooks`",
+            ),
+            (
+                text(priority=0.5),
+                "is no registration: Expected `int`, got `float` - at `$.priority`",
+            ),
+            (
+                text(remote_endpoint=None),
+                '"remote-endpoint" is ""; expected the absolute path of a unix socket',
+            ),
+            (
+                text(remote_endpoint="127.0.0.1:80"),
+                '"remote-endpoint" is "127.0.0.1:80"; expected the absolute path of a unix socket',
+            ),
+            (
+                text(remote_endpoint="a\nb"),
+                r'"remote-endpoint" is "a\nb"; expected the absolute path of a unix socket',
+            ),
+            (
+                text(failure_policy="Abort"),
+                '"failure-policy" is "Abort"; expected "Fail" or "Ignore"',
+            ),
+            (
+                text(failure_policy="fail" * 50),
+                f'"failure-policy" is "{"fail" * 15}"; expected "Fail" or "Ignore"',
+            ),
+            (text(timeout=0), '"timeout" is 0; expected seconds, more than 0 and at most 120'),
+            (text(timeout=-1), '"timeout" is -1; expected seconds, more than 0 and at most 120'),
+            (
+                text(timeout=120.5),
+                '"timeout" is 120.5; expected seconds, more than 0 and at most 120',
+            ),
+            (text(connections=0), '"connections" is 0; expected 1 to 16'),
+            (text(connections=17), '"connections" is 17; expected 1 to 16'),
+        ],
+    )
+    def test_bad_files(self, content, line):
+        with pytest.raises(RegistrationError) as caught:
+            parse("x", content)
+        assert str(caught.value) == line
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b'{"remote-endpoint": "/x", "deep": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+            b'{"remote-endpoint": "/\xff"}',
+            b'{"timeout": 1e999}',
+        ],
+        ids=["nested too deep", "not UTF-8", "no number"],
+    )
+    def test_hostile_files_are_one_line(self, content):
+        with pytest.raises(RegistrationError) as caught:
+            parse("x", content)
+        assert str(caught.value).isprintable()
+
+    @given(
+        st.binary(max_size=40)
+        | st.dictionaries(
+            st.sampled_from([*GOOD, "timeout", "priority", "connections"]),
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just([None]),
+        ).map(lambda value: json.dumps(value).encode())
+    )
+    def test_anything_is_a_registration_or_one_line(self, content):
+        try:
+            found = parse("x", content)
+        except RegistrationError as error:
+            line = str(error)
+            assert "\n" not in line
+            return
+        assert found.endpoint.startswith("/")
+        assert 0 < found.timeout <= MAX_TIMEOUT
+
+
+class TestUpdate:
+    NEWS = "a.json: /run/koordlet.sock is asked about PreCreateContainer, PreRunPodSandbox"
+
+    def test_everything_is_said_once(self):
+        registrations = Registrations()
+        servers, problems, news = registrations.update({"a": text()})
+        assert [server.name for server in servers] == ["a"]
+        assert (problems, news) == ([], [self.NEWS])
+        assert registrations.update({"a": text()}) == (servers, [], [])
+
+    def test_a_file_without_stages(self):
+        _, problems, news = Registrations().update({"a": text(runtime_hooks=[])})
+        assert (problems, news) == ([], ["a.json: /run/koordlet.sock is asked about nothing"])
+
+    def test_half_written_then_good(self):
+        registrations = Registrations()
+        whole = text()
+        expected = [
+            "a.json: is no registration: Input data was truncated (file ignored, 0 others in use)"
+        ]
+        assert registrations.update({"a": b""}) == ([], expected, [])
+        assert registrations.update({"a": b""}) == ([], [], [])
+        assert registrations.update({"a": whole[:50]}) == ([], expected, [])
+        servers, problems, news = registrations.update({"a": whole})
+        assert len(servers) == 1
+        assert (problems, news) == ([], [self.NEWS])
+
+    def test_the_last_good_version_stays(self):
+        registrations = Registrations()
+        first, *_ = registrations.update({"a": text(), "b": text()})
+        servers, problems, news = registrations.update({"a": b"{", "b": text()})
+        assert servers == first
+        truncated = "a.json: is no registration: Input data was truncated"
+        assert problems == [f"{truncated} (its last good version stays in use)"]
+        assert news == []
+        # Right again, as it was.
+        assert registrations.update({"a": text(), "b": text()}) == (first, [], [self.NEWS])
+
+    def test_a_bad_file_disturbs_no_other(self):
+        servers, problems, _ = Registrations().update(
+            {"a": text(), "b": text(failure_policy="Abort"), "c": text()}
+        )
+        assert [server.name for server in servers] == ["a", "c"]
+        wrong = 'b.json: "failure-policy" is "Abort"; expected "Fail" or "Ignore"'
+        assert problems == [f"{wrong} (file ignored, 1 others in use)"]
+
+    def test_one_that_is_gone(self):
+        registrations = Registrations()
+        registrations.update({"a": text(), "b": b"bad"})
+        gone = ["a.json: gone, its server is not asked any more"]
+        # The bad one was not asked before either.
+        assert registrations.update({}) == ([], [], gone)
+        assert registrations.update({}) == ([], [], [])
+        _, _, news = registrations.update({"a": text()})
+        assert news == [self.NEWS]
+
+    def test_one_whose_last_version_was_bad_is_gone_too(self):
+        registrations = Registrations()
+        registrations.update({"a": text()})
+        registrations.update({"a": b"bad"})
+        gone = ["a.json: gone, its server is not asked any more"]
+        assert registrations.update({}) == ([], [], gone)
+
+    def test_order_is_by_priority_then_name(self):
+        servers, *_ = Registrations().update(
+            {
+                "z": text(priority=-1),
+                "b": text(),
+                "a": text(priority=2),
+                "c": text(),
+            }
+        )
+        assert [server.name for server in servers] == ["z", "b", "c", "a"]
+
+    def test_unknown_stages_are_reported_once(self):
+        registrations = Registrations()
+        files = {"a": text(runtime_hooks=["PreFlight", "NoneRuntimeHookType"])}
+        servers, problems, _ = registrations.update(files)
+        assert len(servers) == 1
+        assert problems == ['a.json: "runtime-hooks" has "PreFlight", not known here']
+        assert registrations.update(files) == (servers, [], [])
