@@ -113,6 +113,9 @@ class Dispatcher:
             return
         except HookError as error:
             self._learn(target, error)
+            if error.partial is not None:
+                verdict.merge.add(target.name, error.partial)
+                verdict.asked += 1
             self._missed(target, stage, verdict, error)
             return
         except asyncio.CancelledError:

@@ -43,11 +43,17 @@ _CHANNEL_OPTIONS = (
 
 
 class HookError(Exception):
-    """A hook that did not work out; ``outcome`` names how, for the metric."""
+    """A hook that did not work out; ``outcome`` names how, for the metric.
 
-    def __init__(self, outcome: str, message: str, *, reached: bool) -> None:
+    ``partial`` is what came of it all the same.
+    """
+
+    def __init__(
+        self, outcome: str, message: str, *, reached: bool, partial: Response | None = None
+    ) -> None:
         super().__init__(message)
         self.outcome = outcome
+        self.partial = partial
         self.reached = reached
         """The server answered, if not as hoped."""
 
@@ -178,6 +184,9 @@ class InProcess:
             log.warning("plugins disagree", stage=stage, conflict=str(conflict), **names_of(facts))
         if outcome.patch.why:
             log.info("changed", stage=stage, why=outcome.patch.why, **names_of(facts))
+        if outcome.failures:
+            names = ", ".join(name for name, _ in outcome.failures)
+            raise HookError("failed", f"plugin {names} failed", reached=True, partial=response)
         return response
 
     async def probe(self) -> bool:

@@ -244,7 +244,8 @@ class Interceptor:
         if method.ends:
             if response is not None:
                 self._store.drop(method.kind, _id(call))
-        elif response is None and call.before is not None and call.before != record.facts:
+        elif response is None and call.before is not None and record.facts is call.facts:
+            # Unless a later call has written its own facts meanwhile.
             record.facts = call.before
             self._store.put(record)
         if method.post is not None and self._dispatcher.subscribed[method.post]:

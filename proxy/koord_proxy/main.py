@@ -78,12 +78,13 @@ class Proxy:
         )
         self._plugins: list[HookTarget] = [InProcess(plugins, NodeView())] if plugins else []
         self.dispatcher.replace(self._plugins)
+        self._status = self._make_status()
         self.metrics.gauges = Gauges(
             connections=lambda: len(self.relay.connections),
             records=self.health.records,
             unmanaged=self.health.unmanaged,
             breakers=self.dispatcher.breakers,
-            database=lambda: not self.store.trouble,
+            database=lambda: self.store.durable,
         )
 
     async def run(self) -> None:
@@ -106,7 +107,7 @@ class Proxy:
         ]
         self.directory.read()
         await self.relay.listen(sockets)
-        status = self._serve_status()
+        self._serve_status()
         for forever in (
             self.directory.watch(),
             self.dispatcher.probe_forever(),
@@ -122,8 +123,8 @@ class Proxy:
         systemd.notify("STOPPING=1")
         log.info("draining", connections=len(self.relay.connections))
         await self.relay.drain(settings.drain_timeout)
-        if status is not None:
-            status.stop()
+        if self._status is not None:
+            self._status.stop()
         self.store.close()
 
     def reread(self) -> None:
@@ -150,8 +151,12 @@ class Proxy:
         servers: list[HookTarget] = [known.get(one) or HookServer(one) for one in registrations]
         self.dispatcher.replace([*self._plugins, *servers])
 
-    def _serve_status(self) -> StatusServer | None:
-        """The status pages. Without them calls are relayed all the same."""
+    def _make_status(self) -> StatusServer | None:
+        """The status pages.
+
+        Raises:
+            ValueError: the address is none they may be served on.
+        """
         if not self.settings.metrics_address:
             return None
         pages = {
@@ -159,13 +164,16 @@ class Proxy:
             "/healthz": self.health.healthz,
             "/pods": self.health.pods,
         }
+        return StatusServer(self.settings.metrics_address, pages)
+
+    def _serve_status(self) -> None:
+        """Without status pages calls are relayed all the same."""
         try:
-            status = StatusServer(self.settings.metrics_address, pages)
-            status.start()
-        except (OSError, ValueError) as error:
+            if self._status is not None:
+                self._status.start()
+        except OSError as error:
             log.error("no status pages", address=self.settings.metrics_address, error=str(error))
-            return None
-        return status
+            self._status = None
 
     async def _checkpoint_forever(self) -> None:
         while True:

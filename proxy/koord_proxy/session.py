@@ -16,7 +16,6 @@ closed, and could not be left out either: the next ones may refer to it.
 
 from __future__ import annotations
 
-import enum
 from collections import deque
 from collections.abc import Callable
 
@@ -26,9 +25,9 @@ from koord_proxy.events import (
     Request,
     RequestArrived,
     Route,
-    Tally,
     Treatment,
 )
+from koord_proxy.streams import HELD, OURS, PHASES, Outgoing, Phase, Stream
 from koord_proxy.wire import frames, headers, messages
 from koord_proxy.wire.frames import HEADER_SIZE, ProtocolError
 from koord_proxy.wire.windows import ConnectionWindow
@@ -45,80 +44,6 @@ CLIENT_SETTINGS = 0
 RESOURCE_EXHAUSTED = 8
 """gRPC status: the call is larger than what is allowed."""
 
-
-class Phase(enum.Enum):
-    """Where a stream stands."""
-
-    RELAYED = enum.auto()
-    """Passes by; only its bytes are counted."""
-    WATCHED = enum.auto()
-    """Passes by, and is read."""
-    COLLECTING = enum.auto()
-    """Held, its request still arriving."""
-    DECIDING = enum.auto()
-    """Held, its request with the shell."""
-    RELEASED = enum.auto()
-    """Its request goes to the backend; what answers it is read."""
-    REFUSED = enum.auto()
-    """Reset at the backend, which has yet to confirm it."""
-    OVER = enum.auto()
-    """Answered; what the client still sends on it is dropped."""
-
-
-_HELD = (Phase.COLLECTING, Phase.DECIDING)
-_OURS = (Phase.COLLECTING, Phase.DECIDING, Phase.RELEASED)
-
-
-class Stream:
-    """One call on the connection."""
-
-    __slots__ = (
-        "body",
-        "client_done",
-        "encoding",
-        "method",
-        "phase",
-        "refusal",
-        "response",
-        "response_started",
-        "tally",
-        "window",
-    )
-
-    def __init__(self, phase: Phase, tally: Tally, method: str = "", encoding: str = "") -> None:
-        self.phase = phase
-        self.tally = tally
-        self.method = method
-        self.encoding = encoding
-        if phase is not Phase.RELAYED:
-            self.body = bytearray()
-            self.response: bytearray | None = bytearray()
-            self.client_done = False
-            self.response_started = False
-            self.refusal: tuple[int, str] = (0, "")
-            # What the backend lets us send on the stream.
-            self.window = 0
-
-
-class Outgoing:
-    """Bytes of one stream that wait for the backend's windows."""
-
-    __slots__ = ("data", "end_stream", "position")
-
-    def __init__(self, data: bytearray, *, end_stream: bool) -> None:
-        self.data = data
-        self.position = 0
-        self.end_stream = end_stream
-
-    def __len__(self) -> int:
-        return len(self.data) - self.position
-
-
-_PHASES = {
-    Treatment.RELAY: Phase.RELAYED,
-    Treatment.WATCH: Phase.WATCHED,
-    Treatment.HOLD: Phase.COLLECTING,
-}
 
 # A handler gets the bytes, where its frame begins and ends, flags and stream. It
 # returns None to let the frame go on as it is, or what goes on in its place.
@@ -475,7 +400,7 @@ class Session:
 
     def _must_stall(self, stream_id: int) -> bool:
         stream = self._streams.get(stream_id)
-        return stream_id in self._queue or (stream is not None and stream.phase in _HELD)
+        return stream_id in self._queue or (stream is not None and stream.phase in HELD)
 
     def _client_continuation(
         self, buffer: bytes, position: int, end: int, flags: int, stream_id: int
@@ -509,7 +434,7 @@ class Session:
         if flags & frames.END_STREAM and treatment is not Treatment.RELAY:
             # A request without a message is the backend's to complain about.
             treatment = Treatment.RELAY
-        stream = Stream(_PHASES[treatment], tally, method, request.encoding)
+        stream = Stream(PHASES[treatment], tally, method, request.encoding)
         if treatment is Treatment.HOLD:
             stream.window = self._initial_window
         self._streams[stream_id] = stream
@@ -561,7 +486,7 @@ class Session:
         change = size - self._initial_window
         self._initial_window = size
         for stream in self._streams.values():
-            if stream.phase in _OURS:
+            if stream.phase in OURS:
                 stream.window += change
 
     # ---- frames from the backend
@@ -619,7 +544,7 @@ class Session:
         self._end_call(stream_id, stream)
         unsent = stream_id in self._queue
         self._drop_queued(stream_id)
-        if phase in _HELD or unsent:
+        if phase in HELD or unsent:
             # It answered without the request. It will not get one any more.
             self._send_to_backend(frames.rst_stream(stream_id, frames.CANCEL))
         stream.phase = Phase.OVER
@@ -675,7 +600,7 @@ class Session:
             self._window.credited(increment)
             return b""
         stream = self._streams.get(stream_id)
-        if stream is None or stream.phase not in _OURS:
+        if stream is None or stream.phase not in OURS:
             return None
         stream.window += increment
         # A client that is still sending may use it; later it could only overflow.
@@ -725,7 +650,7 @@ class Session:
 
     def _end_call(self, stream_id: int, stream: Stream) -> None:
         """Tell the shell what became of a call it knows of."""
-        if stream.phase in _HELD:
+        if stream.phase in HELD:
             self._forget_body(stream)
             if stream.phase is Phase.DECIDING:
                 self.requests.append(CallAbandoned(stream_id))

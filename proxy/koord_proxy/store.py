@@ -99,6 +99,11 @@ class Store:
             self._write(kept, [(record.kind, key, 1)])
 
     @property
+    def durable(self) -> bool:
+        """Whether records are being written to the database."""
+        return self._database is not None
+
+    @property
     def left_over(self) -> bool:
         """Whether something expected before a crash has not come yet."""
         return bool(self._left_over)

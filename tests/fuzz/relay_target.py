@@ -13,7 +13,8 @@ from unittest import mock
 
 from koord_proxy import session as session_module
 from koord_proxy.events import CallAbandoned, RequestArrived, Route, Tally, Treatment
-from koord_proxy.session import Phase, Session
+from koord_proxy.session import Session
+from koord_proxy.streams import Phase
 from koord_proxy.wire import frames, headers, messages
 
 from tests.support import frames as rfc

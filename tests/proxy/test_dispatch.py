@@ -216,12 +216,6 @@ def hanging(served: peer.HookServer) -> threading.Event:
     return event
 
 
-@contextlib.contextmanager
-def dead(served: peer.HookServer) -> Iterator[None]:
-    served.die()
-    yield
-
-
 TROUBLES = {
     # What the server does; the outcome; what is said; whether it answered at all.
     "hung": (hanging, "timeout", "no answer within 0.3 s", False),

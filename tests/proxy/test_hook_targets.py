@@ -252,8 +252,10 @@ class TestInProcess:
                 ("c", plugin(Patch(env={"C": "2"}))),
             ]
         )
-        response = await InProcess(runner, NodeView()).ask(CREATE, CONTAINER)
-        assert dict(response.container_envs) == {"A": "1", "B": "2"}
+        with pytest.raises(HookError, match="plugin a failed") as caught:
+            await InProcess(runner, NodeView()).ask(CREATE, CONTAINER)
+        assert (caught.value.outcome, caught.value.reached) == ("failed", True)
+        assert dict(caught.value.partial.container_envs) == {"A": "1", "B": "2"}
         failed, disagree = caplog.records
         assert failed.getMessage() == "plugin failed"
         assert failed.fields["plugin"] == "a"

@@ -53,6 +53,13 @@ def exits(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str
 
 
 class TestWords:
+    def test_status_pages_for_the_network_are_refused(self, capsys, tmp_path):
+        settings = (f"--koord-runtimeproxy-endpoint={tmp_path}/p.sock", "--state-path=")
+        code, out, err = exits(capsys, *settings, "--metrics-address=192.0.2.1:80")
+        assert (code, out) == (2, "")
+        assert "192.0.2.1:80" in err
+        assert len(err.splitlines()) == 1
+
     def test_version(self, capsys):
         assert exits(capsys, "--version") == (0, f"koord-runtime-proxy {VERSION}\n", "")
 
@@ -277,14 +284,14 @@ class TestLife:
             assert pod["containers"][0]["id"] == container
 
     async def test_no_status_pages_stop_no_calls(self, tmp_path, caplog):
-        for address in ("", "192.0.2.1:80", f"unix://{tmp_path}/cgroup"):
+        for address in ("", f"unix://{tmp_path}/cgroup"):
             proxy = Running(tmp_path, metrics_address=address)
             async with running(proxy):
                 async with AsyncCri(proxy.address) as cri:
                     await cri.call("Version", pb.VersionRequest(), pb.VersionResponse)
                 assert not proxy.status.exists()
         messages = [record.getMessage() for record in caplog.records]
-        assert messages.count("no status pages") == 2
+        assert messages.count("no status pages") == 1
 
     async def test_sighup_rereads(self, tmp_path, monkeypatch, caplog):
         # pytest's own handlers are to stay.
