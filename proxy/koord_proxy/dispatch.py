@@ -80,6 +80,10 @@ class Dispatcher:
         """Breaker states by target, as the metric shows them."""
         return {target.name: target.breaker.state.value for target in self._targets}
 
+    def immediate(self, stage: Stage | None) -> bool:
+        """Whether asking about a stage waits for nobody: all are in this process."""
+        return stage is not None and not any(one.waits for one in self.subscribed[stage])
+
     async def ask(self, stage: Stage, facts: Facts) -> Verdict:
         """Ask every target that is subscribed to the stage."""
         verdict = Verdict(Merge(facts))

@@ -69,6 +69,8 @@ class HookTarget(Protocol):
     policy: Policy
     stages: frozenset[Stage]
     timeout: float | None
+    waits: bool
+    """Whether asking it takes more than computing."""
     breaker: Breaker
 
     async def ask(self, stage: Stage, facts: Facts) -> Response:
@@ -94,6 +96,7 @@ class HookServer:
         self.policy = registration.policy
         self.stages = registration.stages
         self.timeout: float | None = registration.timeout
+        self.waits = True
         self.breaker = Breaker()
         address = f"unix:{quote(registration.endpoint)}"
         self._channels = [
@@ -168,6 +171,7 @@ class InProcess:
     def __init__(self, runner: HookRunner, view: NodeView) -> None:
         self.policy = Policy.IGNORE
         self.timeout: float | None = None
+        self.waits = False
         self.name = "in-process"
         self.stages = frozenset(runner.stages())
         self.breaker = Breaker()

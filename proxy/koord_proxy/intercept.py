@@ -8,7 +8,7 @@ keep the record or let it go, and ask the hooks that come after.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -133,16 +133,29 @@ class Interceptor:
         method = METHODS[arrived.method]
         call = Call(method, None)
         calls[arrived.stream] = call
-        problem = arrived.problem or _parse(call, arrived.message)
+        problem = arrived.problem or self._read(call, arrived.message)
         if problem:
             self._unreadable(connection, arrived, call, problem)
             return
-        if arrived.held:
-            decide = self._decide(connection, arrived.stream, call)
-            call.task = self._tasks.create_task(decide)
+        if not arrived.held:
+            self._note(call, missed=())
             return
-        self._find(call)
-        self._note(call, missed=())
+        decide = self._decide(connection, arrived.stream, call)
+        if call.facts is not None and self._dispatcher.immediate(method.pre):
+            # Nothing to wait for: its headers and its message go out in one write.
+            _run_through(decide)
+        else:
+            call.task = self._tasks.create_task(decide)
+
+    def _read(self, call: Call, message: bytes | None) -> str:
+        """Parse a request and find what it is about; what is wrong with it, if anything."""
+        try:
+            call.request = call.method.request()
+            call.request.ParseFromString(message)
+            self._find(call)
+        except (DecodeError, ValueError) as error:
+            return f"{call.method.name} is no {call.method.request.DESCRIPTOR.name}: {error}"
+        return ""
 
     def _unreadable(
         self, connection: Decidable, arrived: RequestArrived, call: Call, problem: str
@@ -176,7 +189,6 @@ class Interceptor:
 
     async def _ask(self, call: Call) -> tuple[bytes | None, str, str]:
         """The message to send on (None: as it came), or a refusal; and a word for the metric."""
-        self._find(call)
         if call.facts is None and call.method.makes is None:
             call.record = await self._adopt(call.method.kind, _id(call))
             self._find(call)
@@ -285,14 +297,14 @@ class Interceptor:
         )
 
 
-def _parse(call: Call, message: bytes | None) -> str:
-    """Parse a request into its call; what is wrong with it, if anything."""
+def _run_through(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that never waits."""
     try:
-        call.request = call.method.request()
-        call.request.ParseFromString(message)
-    except (DecodeError, ValueError) as error:
-        return f"{call.method.name} is no {call.method.request.DESCRIPTOR.name}: {error}"
-    return ""
+        coroutine.send(None)
+    except StopIteration:
+        return
+    coroutine.close()
+    raise RuntimeError("a coroutine that was not to wait waits")
 
 
 def _id(call: Call) -> str:

@@ -127,6 +127,7 @@ class Scripted:
     policy: Policy = Policy.IGNORE
     stages: frozenset[Stage] = frozenset(Stage)
     timeout: float | None = None
+    waits: bool = True
     breaker: Breaker = field(default_factory=Breaker)
     alive: bool = True
     closed: bool = False

@@ -44,6 +44,7 @@ class Hooks:
     policy: Policy = Policy.IGNORE
     stages: frozenset[Stage] = frozenset(Stage)
     timeout: float | None = None
+    waits: bool = True
     breaker: Breaker = field(default_factory=Breaker)
     asked: list[tuple[Stage, Any]] = field(default_factory=list)
     hold: asyncio.Event | None = None
