@@ -21,12 +21,12 @@ test: $(STAMP)test ## Check style and layers, then run every test (as root also 
 	@$(MAKE) --no-print-directory lint
 	@$(PYTEST)
 
-unit: $(STAMP)test ## Run only the tests that need no root and no containerd.
-	@$(PYTEST) -m "not containerd"
+unit: $(STAMP)test ## Run only the tests of parts: no root, no containerd, under a minute.
+	@$(PYTEST) --ignore=tests/integration -m "not containerd"
 
-integration: $(STAMP)test ## Run only the tests on a real containerd (root).
+integration: $(STAMP)test ## Run only the tests of the whole, as root also on a real containerd.
 	@tools/system_packages test
-	@$(PYTEST) -m containerd
+	@$(PYTEST) tests/integration tests/support_selftest
 
 lint: $(STAMP)lint ## Check style, types and layers.
 	@$(BIN)/ruff check .
@@ -42,7 +42,8 @@ bench: $(STAMP)test $(STAMP)bench ## Measure against peers, in turns; results in
 	@tools/system_packages bench
 	@$(BIN)/python -m bench
 
-fuzz: $(STAMP)test $(STAMP)fuzz ## Fuzz the frame and header path (SECONDS=60).
+fuzz: $(STAMP)test $(STAMP)fuzz ## Fuzz the frame and header path (SECONDS=60), and the session between two peers.
+	@MACHINE_EXAMPLES=1000 $(PYTEST) -q tests/proxy/test_session_machine.py
 	@$(BIN)/python -m tests.fuzz.relay -max_total_time=$(or $(SECONDS),60)
 
 proto: $(STAMP)dev ## Write the protobuf modules from the .proto files.

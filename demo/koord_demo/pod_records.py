@@ -161,11 +161,16 @@ class Container:
                 "pid": self.pid,
                 "config": go_json(self.config),
                 "runtimeSpec": {
-                    "process": {"oomScoreAdj": self.oom_score_adj},
+                    "process": {"oomScoreAdj": self.oom_score_adj, "env": _variables(self.config)},
                     "linux": {"resources": self.limits.spec(), "cgroupsPath": self.cgroup},
                 },
             }
         )
+
+
+def _variables(config: pb.ContainerConfig) -> list[str]:
+    """The environment as the OCI spec has it; this runtime's images have none of their own."""
+    return [f"{one.key}={go_json(one.value)}" for one in config.envs]
 
 
 def go_json(value: Any) -> Any:

@@ -8,6 +8,8 @@ byte for byte and in order.
 
 from __future__ import annotations
 
+import os
+
 import h2.config
 import h2.connection
 import h2.events
@@ -460,7 +462,7 @@ class Relay(RuleBasedStateMachine):
 
 
 Relay.TestCase.settings = settings(
-    max_examples=150,
+    max_examples=int(os.environ.get("MACHINE_EXAMPLES", "80")),
     stateful_step_count=60,
     deadline=None,
     report_multiple_bugs=False,

@@ -1,0 +1,151 @@
+"""Programs of the project as real processes, their logs, and waiting for them."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+PATIENCE = 30.0
+"""Seconds that anything may take before a test gives up: the machine is shared."""
+
+
+def until(condition: Callable[[], T], what: str = "", *, seconds: float = PATIENCE) -> T:
+    """Wait for a condition to become true, and return what it says."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what or condition}"
+        time.sleep(0.01)
+
+
+class Program:
+    """A program that can be started, stopped, killed, and started again.
+
+    Its output is added to one log file over all its runs.
+    """
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.name = name
+        self.directory = directory
+        self.log = directory / f"{name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} was not started"
+        return self._process.pid
+
+    @property
+    def said(self) -> str:
+        """Everything it wrote so far."""
+        return self.log.read_text() if self.log.exists() else ""
+
+    def events(self, message: str = "") -> list[dict[str, Any]]:
+        """The log lines that are JSON, those with a message only if one is given."""
+        found = []
+        for line in self.said.splitlines():
+            with contextlib.suppress(ValueError):
+                event = json.loads(line)
+                if message in ("", event["message"]):
+                    found.append(event)
+        return found
+
+    def spawn(self, command: Sequence[str]) -> None:
+        """Start the program; its group is its own, so that only it is signalled."""
+        assert self._process is None, f"{self.name} runs already"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def wait_until(self, ready: Callable[[], object], what: str) -> None:
+        """Wait for something the program does; that it does not end is part of it."""
+
+        def ended_or_ready() -> bool:
+            assert self._process is not None
+            code = self._process.poll()
+            assert code is None, f"{self.name} ended with {code}:\n{self.said[-3000:]}"
+            return bool(ready())
+
+        until(ended_or_ready, f"{self.name}: {what}; it said:\n{self.said[-3000:]}")
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self, seconds: float = PATIENCE) -> int:
+        """Wait for its end, and return its exit code."""
+        assert self._process is not None
+        code = self._process.wait(seconds)
+        self._process = None
+        return code
+
+    def stop(self) -> int:
+        """SIGTERM, and its exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def close(self) -> None:
+        """End it, whatever state it is in."""
+        if self._process is not None:
+            # One that was stopped with SIGSTOP hears nothing else.
+            self.kill()
+
+    def resident(self) -> float:
+        """Megabytes of memory it holds now."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) / 1024
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=PATIENCE)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(PATIENCE)
+        try:
+            self.sock.connect(str(self._path))
+        except OSError:
+            self.sock.close()
+            raise
+
+
+def get(path: Path, page: str) -> str:
+    """A page served over HTTP on a unix socket.
+
+    Raises:
+        OSError: nobody serves there.
+    """
+    connection = _UnixConnection(path)
+    try:
+        connection.request("GET", page)
+        response = connection.getresponse()
+        body = response.read().decode()
+        assert response.status == 200, f"{page}: {response.status}: {body}"
+        return body
+    finally:
+        connection.close()
