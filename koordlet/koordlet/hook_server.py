@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection
 from time import perf_counter
@@ -94,8 +95,11 @@ class HookServer:
         async def method(request: HookRequest, context: _Context) -> HookResponse:
             started = perf_counter()
             response, outcome = protocol.answer(self._runner, stage, request, self.view)
-            self._metrics.count(stage, outcome, perf_counter() - started)
-            _tell(stage, request, response, outcome)
+            seconds = perf_counter() - started
+            # Counted and told once the answer is on its way: a pod waits for it.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._metrics.count, stage, outcome, seconds)
+            loop.call_soon(_tell, stage, request, response, outcome)
             if outcome.failures and self._plugin_failure_fails:
                 name, error = outcome.failures[0]
                 message = f"hook plugin {name} failed at {stage.value}: {_reason(error)}"

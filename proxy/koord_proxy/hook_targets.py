@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 from koord_hooks.protocol import answer, response_type
-from koord_hooks.runner import HookRunner
+from koord_hooks.runner import HookRunner, Outcome
 from koord_hooks.stages import SERVICE, Stage, rpc_path
 from koord_model.node import NodeView
 from koord_service.logs import get_log
@@ -180,14 +180,8 @@ class InProcess:
 
     async def ask(self, stage: Stage, facts: Facts) -> Response:
         response, outcome = answer(self._runner, stage, facts, self._view)
-        for name, error in outcome.failures:
-            log.error(
-                "plugin failed", plugin=name, stage=stage, error=str(error), **names_of(facts)
-            )
-        for conflict in outcome.conflicts:
-            log.warning("plugins disagree", stage=stage, conflict=str(conflict), **names_of(facts))
-        if outcome.patch.why:
-            log.info("changed", stage=stage, why=outcome.patch.why, **names_of(facts))
+        # Told once the call has gone on.
+        asyncio.get_running_loop().call_soon(_tell, stage, facts, outcome)
         if outcome.failures:
             names = ", ".join(name for name, _ in outcome.failures)
             raise HookError("failed", f"plugin {names} failed", reached=True, partial=response)
@@ -199,3 +193,13 @@ class InProcess:
 
     async def close(self) -> None:
         pass
+
+
+def _tell(stage: Stage, facts: Facts, outcome: Outcome) -> None:
+    names = names_of(facts)
+    for name, error in outcome.failures:
+        log.error("plugin failed", plugin=name, stage=stage, error=str(error), **names)
+    for conflict in outcome.conflicts:
+        log.warning("plugins disagree", stage=stage, conflict=str(conflict), **names)
+    if outcome.patch.why:
+        log.info("changed", stage=stage, why=outcome.patch.why, **names)

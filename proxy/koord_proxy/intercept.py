@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from google.protobuf.message import DecodeError, Message
 from koord_hooks.stages import Stage
@@ -66,6 +66,18 @@ class Call:
     facts: Facts | None = None
     before: Facts | None = None
     task: asyncio.Task[None] | None = None
+
+
+class Decision(NamedTuple):
+    """What becomes of a held call: ``message`` goes on in its place (None: as it came).
+
+    ``result`` is the word for the metric; ``refusal``, if set, is what the client gets.
+    """
+
+    result: str
+    message: bytes | None = None
+    refusal: str = ""
+    verdict: Verdict | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,19 +188,24 @@ class Interceptor:
 
     async def _decide(self, connection: Decidable, stream: int, call: Call) -> None:
         try:
-            message, refusal, result = await self._ask(call)
+            decision = await self._ask(call)
         except Exception as error:
             # A defect in here must not stop a pod.
             log.error("defect: call goes on unhooked", method=call.method.name, error=repr(error))
-            message, refusal, result = None, "", "error"
-        self._count(call.method, result)
-        if refusal:
-            connection.refuse(stream, UNAVAILABLE, refusal)
+            decision = Decision("error")
+        if decision.refusal:
+            connection.refuse(stream, UNAVAILABLE, decision.refusal)
         else:
-            connection.release(stream, message)
+            connection.release(stream, decision.message)
+        # What was released is written when the loop turns: counted and told after that.
+        asyncio.get_running_loop().call_soon(self._tell, call, decision)
 
-    async def _ask(self, call: Call) -> tuple[bytes | None, str, str]:
-        """The message to send on (None: as it came), or a refusal; and a word for the metric."""
+    def _tell(self, call: Call, decision: Decision) -> None:
+        self._count(call.method, decision.result)
+        if decision.verdict is not None:
+            _say(call, decision.verdict, changed=decision.message is not None)
+
+    async def _ask(self, call: Call) -> Decision:
         if call.facts is None and call.method.makes is None:
             call.record = await self._adopt(call.method.kind, _id(call))
             self._find(call)
@@ -196,17 +213,16 @@ class Interceptor:
             log.warning(
                 "unknown to the proxy, goes on unhooked", method=call.method.name, id=_id(call)
             )
-            return None, "", "unknown"
+            return Decision("unknown")
         if self.skip.matches(call.facts):
             self._note(call, missed=())
-            return None, "", "exempt"
+            return Decision("exempt")
         verdict = await self._dispatcher.ask(call.method.pre, call.facts)
         if verdict.refusal:
-            return None, verdict.refusal, "refused"
+            return Decision("refused", refusal=verdict.refusal)
         message = _written(call, verdict)
         self._note(call, missed=verdict.missed)
-        self._say(call, verdict, changed=message is not None)
-        return message, "", "missed" if verdict.missed else "hooked"
+        return Decision("missed" if verdict.missed else "hooked", message, verdict=verdict)
 
     def _find(self, call: Call) -> None:
         """What is known of the pod or container that the call is about."""
@@ -286,15 +302,16 @@ class Interceptor:
     def _count(self, method: Method, result: str) -> None:
         self._metrics.intercepted.labels(method.name, result).inc()
 
-    def _say(self, call: Call, verdict: Verdict, *, changed: bool) -> None:
-        say = log.warning if verdict.missed else log.info
-        say(
-            "unmanaged" if verdict.missed else "hooked",
-            method=call.method.name,
-            **names_of(verdict.merge.facts),
-            changed=", ".join(sorted(map(str, verdict.merge.claims))) if changed else None,
-            missed=", ".join(missed.server for missed in verdict.missed) or None,
-        )
+
+def _say(call: Call, verdict: Verdict, *, changed: bool) -> None:
+    say = log.warning if verdict.missed else log.info
+    say(
+        "unmanaged" if verdict.missed else "hooked",
+        method=call.method.name,
+        **names_of(verdict.merge.facts),
+        changed=", ".join(sorted(map(str, verdict.merge.claims))) if changed else None,
+        missed=", ".join(missed.server for missed in verdict.missed) or None,
+    )
 
 
 def _run_through(coroutine: Coroutine[Any, Any, None]) -> None:

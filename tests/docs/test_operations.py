@@ -88,7 +88,7 @@ def test_outcomes_are_those_counted() -> None:
 def test_results_are_those_counted() -> None:
     code = source("proxy/koord_proxy/intercept.py")
     counted = set(re.findall(r'_count\(\S+, "(\w+)"\)', code))
-    counted |= set(re.findall(r'return None, \S+, "(\w+)"', code)) | {"missed", "hooked", "error"}
+    counted |= set(re.findall(r'Decision\(\s*"(\w+)"', code)) | {"missed", "hooked"}
     written = {row[0].strip("`") for row in rows(between("the rest as `other`.", "Worth an alert"))}
     assert written == counted
 

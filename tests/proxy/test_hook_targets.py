@@ -235,6 +235,7 @@ class TestInProcess:
         caplog.set_level(logging.INFO, "pykoord")
         runner = HookRunner([("a", plugin(Patch(env={"B": "2"}, why="so")))])
         response = await InProcess(runner, NodeView()).ask(CREATE, CONTAINER)
+        await asyncio.sleep(0)
         assert response == pb.ContainerResourceHookResponse(
             container_envs={"A": "1", "B": "2"},
             pod_cgroup_parent="/p",
@@ -256,6 +257,7 @@ class TestInProcess:
             await InProcess(runner, NodeView()).ask(CREATE, CONTAINER)
         assert (caught.value.outcome, caught.value.reached) == ("failed", True)
         assert dict(caught.value.partial.container_envs) == {"A": "1", "B": "2"}
+        await asyncio.sleep(0)
         failed, disagree = caplog.records
         assert failed.getMessage() == "plugin failed"
         assert failed.fields["plugin"] == "a"

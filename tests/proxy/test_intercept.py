@@ -112,6 +112,8 @@ class Client:
         ):
             async with asyncio.timeout(5):
                 await self.decided.wait()
+            # Decisions are counted when the loop turns.
+            await asyncio.sleep(0)
         if stream in self.refused:
             raise RefusedError(*self.refused[stream])
         message = self.released.get(stream)
