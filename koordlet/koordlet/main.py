@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 from contextlib import AsyncExitStack
@@ -12,7 +11,7 @@ from typing import NoReturn
 
 import uvloop
 from koord_hooks.runner import load
-from koord_service import logs, systemd
+from koord_service import grpc_core, logs, systemd
 from koord_service.settings import parse_or_exit
 from koord_service.status import StatusServer, metrics_page
 
@@ -34,8 +33,7 @@ def main() -> None:
         description="Koordinator's node agent: answers the CRI proxy's hooks.",
     )
     logs.configure(settings.log_format, settings.log_level)
-    # gRPC would put lines of its own between ours.
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    grpc_core.prepare()
     try:
         agent = Agent(settings)
         uvloop.run(agent.serve())
