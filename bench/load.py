@@ -20,12 +20,28 @@ class Load(NamedTuple):
 
 
 def calls(
-    socket: Path, path: str, *, count: int, callers: int = 1, body: Path | None, scratch: Path
+    socket: Path,
+    path: str,
+    *,
+    count: int,
+    callers: int = 1,
+    connections: int = 1,
+    body: Path | None,
+    scratch: Path,
 ) -> Load:
-    """Make gRPC calls over one connection; any that fails ends the benchmark."""
+    """Make gRPC calls, so many at a time a connection; any that fails ends the benchmark."""
     log = scratch / "h2load.log"
     log.unlink(missing_ok=True)
-    command = ["h2load", "-n", str(count), "-c", "1", "-m", str(callers), f"--log-file={log}"]
+    command = [
+        "h2load",
+        "-n",
+        str(count),
+        "-c",
+        str(connections),
+        "-m",
+        str(callers),
+        f"--log-file={log}",
+    ]
     command += ["-H", "content-type: application/grpc", "-H", "te: trailers"]
     if body is not None:
         command += ["-d", str(body)]

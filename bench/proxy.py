@@ -204,8 +204,8 @@ def _intercepted(containerd: Containerd, scratch: Path, rounds: int) -> list[Mea
                 for path, socket in _in_turn({"direct": backend, **sockets}, number):
                     one = load.calls(socket, UPDATE, count=UPDATE_CALLS, body=body, scratch=scratch)
                     p50.add(path, one.percentile(0.5))
+            _soak(sockets["koordlet"], body, scratch)
             remove_pod(cri, pod)
-        _soak(sockets["koordlet"], scratch)
         loaded = programs.rss_megabytes(pids["koordlet"])
     grpc = (
         "gRPC: a mere echo between two Python processes, at a call every 8 ms, takes "
@@ -265,10 +265,11 @@ def _update(container: str, plan: PodPlan) -> bytes:
     return request.SerializeToString()
 
 
-def _soak(socket: Path, scratch: Path) -> None:
-    body = load.message(scratch, "empty", b"")
-    for _ in range(10):
-        load.calls(socket, VERSION, count=1000, callers=100, body=body, scratch=scratch)
+def _soak(socket: Path, update: Path, scratch: Path) -> None:
+    """10,000 calls over 100 connections, every tenth of them hooked."""
+    empty = load.message(scratch, "empty", b"")
+    for method, body, count in ((VERSION, empty, 9000), (UPDATE, update, 1000)):
+        load.calls(socket, method, count=count, connections=100, body=body, scratch=scratch)
 
 
 def _pods(containerd: Containerd, scratch: Path, count: int) -> list[Measure]:

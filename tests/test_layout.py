@@ -58,7 +58,7 @@ def test_no_module_is_a_drawer() -> None:
 
 
 @pytest.mark.skipif(
-    importlib.util.find_spec("grpc_tools") is None, reason="needs grpcio-tools (extra dev)"
+    importlib.util.find_spec("grpc_tools") is None, reason="needs grpcio-tools (extra test)"
 )
 @pytest.mark.parametrize("proto", PROTOS, ids=lambda proto: proto.name)
 def test_generated_modules_are_up_to_date(proto: Path, tmp_path: Path) -> None:
