@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Callable, Collection
 from time import perf_counter
 from urllib.parse import quote
 
-import grpc
-import grpc.aio
 from koord_hooks import protocol
 from koord_hooks.protocol import HookRequest, HookResponse
 from koord_hooks.runner import HookRunner, Outcome
@@ -17,6 +15,7 @@ from koord_hooks.stages import SERVICE, Stage
 from koord_model.node import NodeView
 from koord_model.patch import Patch
 from koord_proto import hook_pb2 as pb
+from koord_service.grpc_core import grpc
 from koord_service.logs import get_log
 from koord_service.sockets import listen_unix
 

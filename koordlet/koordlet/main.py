@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import uvloop
 from koord_hooks.runner import load
-from koord_service import grpc_core, logs, systemd
+from koord_service import logs, systemd
 from koord_service.settings import parse_or_exit
 from koord_service.status import StatusServer, metrics_page
 
@@ -33,7 +33,6 @@ def main() -> None:
         description="Koordinator's node agent: answers the CRI proxy's hooks.",
     )
     logs.configure(settings.log_format, settings.log_level)
-    grpc_core.prepare()
     try:
         agent = Agent(settings)
         uvloop.run(agent.serve())

@@ -8,13 +8,12 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, cast
 from urllib.parse import quote
 
-import grpc
-import grpc.aio
 from google.protobuf.message import DecodeError
 from koord_hooks.protocol import answer, response_type
 from koord_hooks.runner import HookRunner, Outcome
 from koord_hooks.stages import SERVICE, Stage, rpc_path
 from koord_model.node import NodeView
+from koord_service.grpc_core import grpc
 from koord_service.logs import get_log
 
 from koord_proxy.rules.breaker import Breaker

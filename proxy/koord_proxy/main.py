@@ -14,7 +14,7 @@ from typing import NoReturn
 import uvloop
 from koord_hooks.runner import HookRunner, PluginError, load
 from koord_model.node import NodeView
-from koord_service import grpc_core, logs, systemd
+from koord_service import logs, systemd
 from koord_service.settings import SettingsError, parse, parse_or_exit
 from koord_service.sockets import listen_unix, parse_mode
 from koord_service.status import StatusServer, metrics_page
@@ -216,7 +216,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     except PluginError as error:
         _exit(2, error)
     logs.configure(settings.log_format, settings.log_level)
-    grpc_core.prepare()
     try:
         uvloop.run(_run(settings, plugins))
     except ExceptionGroup as group:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-import grpc
-import grpc.aio
 from google.protobuf.message import DecodeError, Message
 from koord_proto import cri_pb2 as cri
+from koord_service.grpc_core import grpc
 
 from koord_proxy.rules.methods import SERVICES
 
