@@ -57,7 +57,7 @@ def measure(rounds: int) -> tuple[list[Measure], Added, dict[str, object]]:
             measures, added = _relayed(Path(containerd.address), scratch, 2 * rounds)
             measures += _large(scratch, rounds)
             measures += _intercepted(containerd, scratch, rounds)
-            measures += _pods(containerd, scratch, 4 * rounds)
+            measures += _pods(containerd, scratch, 8 * rounds)
     settings: dict[str, object] = {
         "rounds": rounds,
         "calls a turn": f"{CALLS} with 1 caller, {BUSY_CALLS} with 16, {UPDATE_CALLS} updates",
