@@ -23,6 +23,11 @@ POD_STAGES = frozenset(
 )
 """Stages about a whole pod; the others are about one container."""
 
+POST_STAGES = frozenset(
+    {Stage.POST_STOP_POD_SANDBOX, Stage.POST_START_CONTAINER, Stage.POST_STOP_CONTAINER}
+)
+"""Stages after the call they are about: nothing is left to change or refuse."""
+
 SERVICE = "runtime.v1alpha1.RuntimeHookService"
 """The gRPC service of hook servers."""
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from koord_hooks.stages import Stage
+from koord_hooks.stages import POST_STAGES, Stage
 from koord_service.logs import get_log
 
 from koord_proxy.hook_targets import HookError, HookTarget, NotSubscribedError
@@ -178,7 +178,7 @@ class Dispatcher:
     def _missed(self, target: HookTarget, stage: Stage, verdict: Verdict, error: HookError) -> None:
         self._count(target, stage, error.outcome)
         # After a call there is nothing left to refuse.
-        refused = target.policy is Policy.FAIL and not stage.startswith("Post")
+        refused = target.policy is Policy.FAIL and stage not in POST_STAGES
         say = log.debug if error.outcome == "skipped" else log.warning
         say(
             "hook did not happen",

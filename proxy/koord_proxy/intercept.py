@@ -38,8 +38,6 @@ log = get_log("koord_proxy.calls")
 
 UNAVAILABLE = 14
 """gRPC status of a call refused because a hook did not happen."""
-KEPT_MISSED = 16
-"""Missed hooks remembered of one pod or container."""
 
 
 class Decidable(Protocol):
@@ -245,7 +243,7 @@ class Interceptor:
         record = call.record
         if record is None or call.facts is None:
             return
-        record.missed = [*record.missed, *missed][-KEPT_MISSED:]
+        record.note(missed)
         if call.method.makes is not None:
             record.facts = call.facts
             self._store.expect(record)
@@ -286,7 +284,7 @@ class Interceptor:
         try:
             verdict = await self._dispatcher.ask(stage, deepcopy(facts))
             if verdict.missed and self._store.get(record.kind, record.id) is record:
-                record.missed = [*record.missed, *verdict.missed][-KEPT_MISSED:]
+                record.note(verdict.missed)
                 self._store.put(record)
         except Exception as error:
             log.error("defect in a hook that comes after", stage=stage, error=repr(error))

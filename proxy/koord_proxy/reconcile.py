@@ -9,7 +9,13 @@ from collections.abc import Callable
 from koord_service.logs import get_log
 
 from koord_proxy.rules.adoption import container_record, pod_record, sandbox_of
-from koord_proxy.rules.records import Kind, Record, identity
+from koord_proxy.rules.records import (
+    Kind,
+    Record,
+    container_identity,
+    identity,
+    pod_identity,
+)
 from koord_proxy.runtime_client import RuntimeCallError, RuntimeClient
 from koord_proxy.store import Store
 
@@ -71,12 +77,10 @@ class Reconciler:
         known = {kind: {record.id for record in store.records(kind)} for kind in Kind}
         pods, containers = await runtime.pods(), await runtime.containers()
         for pod in pods:
-            store.came(f"{Kind.POD}/{pod.metadata.uid}/{pod.metadata.attempt}", pod.id)
+            store.came(pod_identity(pod.metadata.uid, pod.metadata.attempt), pod.id)
         for one in containers:
-            key = (
-                f"{Kind.CONTAINER}/{one.pod_sandbox_id}/{one.metadata.name}/{one.metadata.attempt}"
-            )
-            store.came(key, one.id)
+            meta = one.metadata
+            store.came(container_identity(one.pod_sandbox_id, meta.name, meta.attempt), one.id)
         gone = known[Kind.CONTAINER] - {one.id for one in containers}
         for id in gone:  # noqa: A001
             store.drop(Kind.CONTAINER, id)

@@ -86,9 +86,7 @@ class Connection:
         """Do what the session wants: notes first, then bytes, so that none is sent unnoted."""
         session = self._session
         if session.requests:
-            requests = session.requests.copy()
-            session.requests.clear()
-            self._relay.interceptor.handle(self, self._calls, requests)
+            self._act()
         if session.to_backend:
             self._write(self.backend, session.to_backend)
         if session.to_client:
@@ -99,6 +97,12 @@ class Connection:
             if session.failed:
                 log.warning("connection closed", error=str(session.failed))
             self.close()
+
+    def _act(self) -> None:
+        # A decision made at once makes the session want more: that is a turn of its own.
+        requests = self._session.requests.copy()
+        self._session.requests.clear()
+        self._relay.interceptor.handle(self, self._calls, requests)
 
     @staticmethod
     def _write(side: _Side, data: list[bytes]) -> None:
@@ -179,9 +183,7 @@ class Connection:
         """End both sides once what is written has gone out; every call is over."""
         self._closed = True
         self._session.abandon()
-        requests = self._session.requests.copy()
-        self._session.requests.clear()
-        self._relay.interceptor.handle(self, self._calls, requests)
+        self._act()
         for side in (self.client, self.backend):
             if side.transport is not None:
                 side.transport.close()

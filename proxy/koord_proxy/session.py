@@ -248,17 +248,17 @@ class Session:
 
     def _after(self) -> None:
         """What may follow from anything: send what fits, credit, go on where stalled."""
+        self._settle()
+        while self._stalled_on and not self._must_stall(self._stalled_on):
+            self._stalled_on = 0
+            self._scan_client(self._client_in.take())
+            self._settle()
+
+    def _settle(self) -> None:
         if self._queue:
             self._flush()
         if self._window.debt < 0:
             self._send_to_client(frames.window_update(0, self._window.owed()))
-        while self._stalled_on and not self._must_stall(self._stalled_on):
-            self._stalled_on = 0
-            self._scan_client(self._client_in.take())
-            if self._queue:
-                self._flush()
-            if self._window.debt < 0:
-                self._send_to_client(frames.window_update(0, self._window.owed()))
 
     def _after_decision(self) -> None:
         """The same; a client that goes on where it stalled may turn out to be wrong."""

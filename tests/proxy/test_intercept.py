@@ -20,11 +20,11 @@ from koord_proto import hook_pb2 as pb
 from koord_proxy.dispatch import Dispatcher
 from koord_proxy.events import CallAbandoned, CallEnded, RequestArrived, Treatment
 from koord_proxy.hook_targets import HookError
-from koord_proxy.intercept import KEPT_MISSED, UNAVAILABLE, Call, Interceptor, SkipRule
+from koord_proxy.intercept import UNAVAILABLE, Call, Interceptor, SkipRule
 from koord_proxy.metrics import Metrics
 from koord_proxy.rules.breaker import Breaker
 from koord_proxy.rules.methods import INTERCEPTED, METHODS
-from koord_proxy.rules.records import Kind, Missed, Record
+from koord_proxy.rules.records import KEPT_MISSED, Kind, Missed, Record
 from koord_proxy.rules.registration import Policy
 from koord_proxy.store import Store
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from koord_proxy.rules.merge import ContainerFacts, Facts, PodFacts
+
+KEPT_MISSED = 16
+"""Missed hooks remembered of one pod or container."""
 
 
 class Kind(StrEnum):
@@ -43,13 +46,26 @@ class Record:
     sandbox: str = ""
     missed: list[Missed] = field(default_factory=list)
 
+    def note(self, missed: Iterable[Missed]) -> None:
+        """Remember hooks that did not happen; of many, the last ones."""
+        self.missed = [*self.missed, *missed][-KEPT_MISSED:]
+
 
 def identity(kind: Kind, facts: Facts, sandbox: str = "") -> str:
     """What the runtime's lists know a new pod or container by, before it has an id."""
     if isinstance(facts, PodFacts):
-        return f"{kind}/{facts.pod_meta.uid}/{facts.pod_meta.attempt}"
-    meta = facts.container_meta
-    return f"{kind}/{sandbox}/{meta.name}/{meta.attempt}"
+        return pod_identity(facts.pod_meta.uid, facts.pod_meta.attempt)
+    return container_identity(sandbox, facts.container_meta.name, facts.container_meta.attempt)
+
+
+def pod_identity(uid: str, attempt: int) -> str:
+    """The identity of a pod sandbox, from the runtime's list."""
+    return f"{Kind.POD}/{uid}/{attempt}"
+
+
+def container_identity(sandbox: str, name: str, attempt: int) -> str:
+    """The identity of a container, from the runtime's list."""
+    return f"{Kind.CONTAINER}/{sandbox}/{name}/{attempt}"
 
 
 def labels_of(facts: Facts) -> tuple[Mapping[str, str], Mapping[str, str]]:
