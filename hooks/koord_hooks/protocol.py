@@ -101,7 +101,7 @@ def to_container(request: pb.ContainerResourceHookRequest) -> Container:
 
 def answer(
     runner: HookRunner, stage: Stage, request: HookRequest, view: NodeView
-) -> tuple[HookResponse, Outcome]:
+) -> tuple[HookResponse, Outcome[Patch]]:
     """Run the plugins on a hook request and write the response to it."""
     if isinstance(request, pb.PodSandboxHookRequest):
         outcome = runner.run(stage, to_pod(request), view)

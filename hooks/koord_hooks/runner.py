@@ -1,21 +1,24 @@
-"""Finding plugins, and asking them all about one stage."""
+"""Finding plugins, and asking them all about one stage or level."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Generic, TypeVar
 
 import pluggy
 from koord_model.node import NodeView
-from koord_model.patch import Conflict, Patch, checked, merge
+from koord_model.node_slo import HostApplication
+from koord_model.patch import AnyPatch, Conflict, NodePatch, Patch, checked, merge
 from koord_model.pod import Container, Pod
+from koord_model.qos import KubeQoS
 
 from koord_hooks import builtin
 from koord_hooks.specs import PROJECT, HookSpecs
-from koord_hooks.stages import POD_STAGES, Stage
+from koord_hooks.stages import POD_STAGES, Level, Stage
 
 _FUNCTIONS = {
     Stage.PRE_RUN_POD_SANDBOX: "pre_run_pod_sandbox",
@@ -26,21 +29,26 @@ _FUNCTIONS = {
     Stage.POST_START_CONTAINER: "post_start_container",
     Stage.PRE_UPDATE_CONTAINER_RESOURCES: "pre_update_container_resources",
     Stage.POST_STOP_CONTAINER: "post_stop_container",
+    Level.KUBE_QOS: "level_kube_qos",
+    Level.HOST_APPLICATION: "level_host_application",
+    Level.NODE: "level_node",
 }
 
 Hook = Callable[..., object]
+_AnyPatch = TypeVar("_AnyPatch", Patch, NodePatch, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What the plugins made of one stage.
+class Outcome(Generic[_AnyPatch]):
+    """What the plugins made of one stage or level.
 
     ``wished`` are the plugins that wanted something. ``failures`` are those that
     raised or returned what is no patch, with the reason; the wishes of the
-    others are in ``patch`` all the same.
+    others are in ``patch`` all the same. A plugin that says ``ValueError`` has not
+    failed: it was given what it cannot use, which is a line in ``patch.ignored``.
     """
 
-    patch: Patch
+    patch: _AnyPatch
     wished: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     failures: tuple[tuple[str, Exception], ...] = ()
@@ -72,26 +80,58 @@ class HookRunner:
             raise PluginError(" ".join(str(error).split())) from error
         self.names = tuple(sorted(name for name, _ in manager.list_name_plugin()))
         self._hooks = {
-            stage: _implementations(manager, function) for stage, function in _FUNCTIONS.items()
+            moment: _implementations(manager, function) for moment, function in _FUNCTIONS.items()
         }
 
     def stages(self) -> tuple[Stage, ...]:
         """The stages at least one plugin has a hook for, in the order of ``Stage``."""
         return tuple(stage for stage in Stage if self._hooks[stage])
 
-    def run(self, stage: Stage, subject: Pod | Container, view: NodeView) -> Outcome:
+    def run(self, stage: Stage, subject: Pod | Container, view: NodeView) -> Outcome[Patch]:
         """Ask every plugin about a pod (pod stages) or a container (the others)."""
         argument = "pod" if stage in POD_STAGES else "container"
-        wishes: list[tuple[str, Patch]] = []
+        return self._ask(stage, Patch, {argument: subject, "view": view})
+
+    def level_kube_qos(self, kube_qos: KubeQoS, view: NodeView) -> Outcome[Patch]:
+        """Ask every plugin about the cgroup of one of Kubernetes' own classes."""
+        return self._ask(Level.KUBE_QOS, Patch, {"kube_qos": kube_qos, "view": view})
+
+    def level_host_application(
+        self, application: HostApplication, view: NodeView
+    ) -> Outcome[Patch]:
+        """Ask every plugin about the cgroup of an application outside Kubernetes."""
+        arguments = {"application": application, "view": view}
+        return self._ask(Level.HOST_APPLICATION, Patch, arguments)
+
+    def level_node(self, pods: tuple[Pod, ...], view: NodeView) -> Outcome[NodePatch]:
+        """Ask every plugin about the node itself, with the pods it runs."""
+        return self._ask(Level.NODE, NodePatch, {"pods": pods, "view": view})
+
+    def _ask(
+        self, moment: Stage | Level, kind: type[AnyPatch], arguments: Mapping[str, object]
+    ) -> Outcome[AnyPatch]:
+        wishes: list[tuple[str, AnyPatch]] = []
+        ignored: list[str] = []
         failures: list[tuple[str, Exception]] = []
-        for name, hook in self._hooks[stage]:
+        for name, hook in self._hooks[moment]:
             try:
-                wish = hook(**{argument: subject, "view": view})
-                if wish is not None:
-                    wishes.append((name, checked(wish)))
+                wish = hook(**arguments)
+            except ValueError as error:
+                ignored.append(" ".join(str(error).split()))
+                continue
             except Exception as error:
                 failures.append((name, error))
-        patch, conflicts = merge(wishes)
+                continue
+            try:
+                if wish is not None:
+                    wishes.append((name, checked(wish, kind)))
+            except Exception as error:
+                failures.append((name, error))
+        merged: AnyPatch
+        merged, conflicts = merge(wishes, kind)
+        # Several plugins may read one annotation; its defect is told once.
+        told = tuple(sorted({*ignored, *merged.ignored}))
+        patch = replace(merged, ignored=told) if ignored else merged
         return Outcome(patch, tuple(name for name, _ in wishes), conflicts, tuple(failures))
 
 

@@ -28,6 +28,18 @@ POST_STAGES = frozenset(
 )
 """Stages after the call they are about: nothing is left to change or refuse."""
 
+
+class Level(StrEnum):
+    """What is levelled at an interval, besides running pods and containers.
+
+    No call of the runtime is about these, so that only the node agent asks.
+    """
+
+    KUBE_QOS = "KubeQoS"
+    HOST_APPLICATION = "HostApplication"
+    NODE = "Node"
+
+
 SERVICE = "runtime.v1alpha1.RuntimeHookService"
 """The gRPC service of hook servers."""
 

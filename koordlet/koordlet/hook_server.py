@@ -115,15 +115,17 @@ def _echoing() -> _Method:
     return method
 
 
-def _tell(stage: Stage, request: HookRequest, response: HookResponse, outcome: Outcome) -> None:
+def _tell(stage: Stage, request: HookRequest, response: HookResponse, outcome: Outcome[Patch]) -> None:
     """One log line for what changed, for each conflict, and for each plugin that failed."""
-    if not (outcome.wished or outcome.failures):
+    if not (outcome.wished or outcome.failures or outcome.patch.ignored):
         return
     subject = _subject(stage, request)
     for name, error in outcome.failures:
         _log.error("hook plugin failed", **subject, plugin=name, reason=_reason(error))
     for conflict in outcome.conflicts:
         _log.warning("plugins disagree, field left alone", **subject, conflict=str(conflict))
+    for line in outcome.patch.ignored:
+        _log.warning("field ignored", **subject, reason=line)
     if protocol.changes(request, response):
         _log.info("changed", **subject, why=outcome.patch.why)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from koord_hooks.runner import Outcome
 from koord_hooks.stages import Stage
+from koord_model.patch import Patch
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 # Seconds; an answer takes some ten microseconds.
@@ -37,7 +38,7 @@ class HookMetrics:
         # Looked up once: a labels() call is a lock and a dictionary.
         self._by_stage = {stage: self._seconds.labels(stage.value) for stage in Stage}
 
-    def count(self, stage: Stage, outcome: Outcome, seconds: float) -> None:
+    def count(self, stage: Stage, outcome: Outcome[Patch], seconds: float) -> None:
         """Note one answered call."""
         self._by_stage[stage].observe(seconds)
         for plugin in outcome.wished:

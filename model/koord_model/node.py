@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from koord_model.node_slo import NodeSLO
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,23 +18,51 @@ class SharedPool:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """CPU pools and the kubelet's policy, as NodeResourceTopology reports them."""
+    """CPU pools and the kubelet's policy, as NodeResourceTopology reports them.
+
+    ``be_shared_pools`` are those of best-effort pods, where the node keeps such
+    (``None``: it does not). ``online`` is a kernel CPU list, "" where not known.
+    """
 
     shared_pools: tuple[SharedPool, ...] = ()
     system_cpuset: str = ""
     kubelet_policy: str = "none"
+    be_shared_pools: tuple[SharedPool, ...] | None = None
+    online: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What this node's kernel and devices offer.
+
+    ``knobs`` are names of the knob table (``koord_host.knobs``) whose files are
+    there. ``core_sched`` is whether tasks can be given core scheduling cookies.
+    ``verbs`` are RDMA devices by PCI address ("0000:3b:00.2" → "uverbs0").
+    """
+
+    knobs: frozenset[str] = frozenset()
+    core_sched: bool = False
+    resctrl: bool = False
+    verbs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """The node as hooks see it.
 
-    ``topology`` is ``None`` until it is known. ``be_cfs_quota`` is False where
-    the node suppresses best-effort pods as one group, so that their own quota
-    must not be set. ``cpu_normalization_ratio`` is how much faster a CPU here
-    is than the cluster's reference CPU.
+    ``topology`` is ``None`` until it is known. ``cpu_normalization_ratio`` is how
+    much faster a CPU here is than the cluster's reference CPU.
     """
 
     topology: Topology | None = None
-    be_cfs_quota: bool = True
     cpu_normalization_ratio: float = 1.0
+    slo: NodeSLO = field(default_factory=NodeSLO)
+    kernel: Kernel = Kernel()
+
+    @property
+    def be_cfs_quota(self) -> bool:
+        """False where the node suppresses best-effort pods by one common CPU quota.
+
+        Their own quota must then not be set.
+        """
+        return not (self.slo.suppress_enabled and self.slo.suppress_policy == "cfsQuota")

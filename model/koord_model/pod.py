@@ -10,7 +10,12 @@ from koord_model.resources import LinuxResources
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod at the moment of a hook: identity, labels, annotations, limits."""
+    """A pod at the moment of a hook: identity, labels, annotations, limits.
+
+    ``cgroup_parent`` is the pod's own cgroup, under the cgroup root, spelled as the
+    kubelet spells it. ``ip`` is empty before the pod has an address, and on the
+    host's network.
+    """
 
     name: str
     namespace: str
@@ -21,6 +26,7 @@ class Pod:
     runtime_handler: str = ""
     resources: LinuxResources = LinuxResources()
     overhead: LinuxResources = LinuxResources()
+    ip: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +39,15 @@ class Container:
     annotations: Mapping[str, str] = field(default_factory=dict)
     resources: LinuxResources = LinuxResources()
     env: Mapping[str, str] = field(default_factory=dict)
+
+
+_VM_HANDLERS = ("kata", "firecracker", "cloud-hypervisor", "qemu")
+
+
+def runs_in_vm(pod: Pod) -> bool:
+    """Whether the pod's processes are inside a virtual machine.
+
+    The host's cgroups then hold the hypervisor, and what its files say has no
+    bearing on the pod's own processes. Told by the runtime handler's name.
+    """
+    return pod.runtime_handler.startswith(_VM_HANDLERS)

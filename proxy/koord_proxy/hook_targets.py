@@ -13,6 +13,7 @@ from koord_hooks.protocol import answer, response_type
 from koord_hooks.runner import HookRunner, Outcome
 from koord_hooks.stages import SERVICE, Stage, rpc_path
 from koord_model.node import NodeView
+from koord_model.patch import Patch
 from koord_service.grpc_core import grpc
 from koord_service.logs import get_log
 
@@ -194,11 +195,13 @@ class InProcess:
         pass
 
 
-def _tell(stage: Stage, facts: Facts, outcome: Outcome) -> None:
+def _tell(stage: Stage, facts: Facts, outcome: Outcome[Patch]) -> None:
     names = names_of(facts)
     for name, error in outcome.failures:
         log.error("plugin failed", plugin=name, stage=stage, error=str(error), **names)
     for conflict in outcome.conflicts:
         log.warning("plugins disagree", stage=stage, conflict=str(conflict), **names)
+    for line in outcome.patch.ignored:
+        log.warning("field ignored", stage=stage, reason=line, **names)
     if outcome.patch.why:
         log.info("changed", stage=stage, why=outcome.patch.why, **names)

@@ -40,7 +40,15 @@ class Wants:
 class Raises:
     @hookimpl
     def pre_create_container(self) -> Patch:
-        raise ValueError("no such CPU")
+        raise KeyError("no such CPU")
+
+
+class CannotUse:
+    """A plugin that was given what it cannot use."""
+
+    @hookimpl
+    def pre_create_container(self) -> Patch:
+        raise ValueError("annotation x: no number")
 
 
 def create(*plugins: tuple[str, object]) -> Any:
@@ -58,9 +66,16 @@ def test_a_plugin_that_raises_does_not_end_the_round() -> None:
     outcome = create(("a", Raises()), ("b", Wants(7)), ("c", Raises()))
     assert outcome.patch.resources.cpu_quota == 7
     assert [(name, str(error)) for name, error in outcome.failures] == [
-        ("a", "no such CPU"),
-        ("c", "no such CPU"),
+        ("a", "'no such CPU'"),
+        ("c", "'no such CPU'"),
     ]
+
+
+def test_input_that_cannot_be_used_is_told_once_and_is_no_failure() -> None:
+    outcome = create(("a", CannotUse()), ("b", Wants(7)), ("c", CannotUse()))
+    assert outcome.patch.ignored == ("annotation x: no number",)
+    assert outcome.patch.resources.cpu_quota == 7
+    assert outcome.failures == ()
 
 
 def test_two_values_for_one_field_are_a_conflict_and_neither_wins() -> None:

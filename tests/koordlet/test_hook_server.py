@@ -156,6 +156,13 @@ async def test_the_view_of_the_node_can_be_replaced(
         assert (await ask(CREATE, batch_container)).container_resources.cpuset_cpus == "0-3"
 
 
+def broken_plugin() -> SimpleNamespace:
+    def pre_create_container() -> Patch:
+        raise KeyError("first\nsecond")
+
+    return SimpleNamespace(pre_create_container=hookimpl(pre_create_container))
+
+
 class TestFailures:
     REASON = (
         "pod batch/job-1: annotation node.koordinator.sh/extended-resource-spec: "
@@ -175,20 +182,27 @@ class TestFailures:
         assert answer.container_envs == {"A": "1", "B": "2"}
         assert answer.container_resources == broken_container.container_resources
         told = events(caplog)
-        assert [message for message, _ in told] == ["hook plugin failed", "changed"]
-        assert told[0][1]["plugin"] == "batchresource"
+        assert [message for message, _ in told] == ["field ignored", "changed"]
         assert told[0][1]["reason"] == self.REASON
 
-    async def test_not_ignored_the_call_fails_and_names_the_plugin(
+    async def test_input_that_cannot_be_used_fails_no_call(
         self, path: Path, broken_container: pb.ContainerResourceHookRequest
     ) -> None:
         async with serving(path, plugin_failure_fails=True) as (_, ask):
+            answer = await ask(CREATE, broken_container)
+        assert answer.container_resources == broken_container.container_resources
+
+    async def test_not_ignored_the_call_fails_and_names_the_plugin(
+        self, path: Path, batch_container: pb.ContainerResourceHookRequest
+    ) -> None:
+        runner = HookRunner([("theirs", broken_plugin())])
+        async with serving(path, runner, plugin_failure_fails=True) as (_, ask):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await ask(CREATE, broken_container)
+                await ask(CREATE, batch_container)
             # The next call is answered as if nothing had been.
-            await ask(Stage.POST_STOP_CONTAINER, broken_container)
+            await ask(Stage.POST_STOP_CONTAINER, batch_container)
         assert caught.value.code() is grpc.StatusCode.INTERNAL
-        expected = f"hook plugin batchresource failed at PreCreateContainer: {self.REASON}"
+        expected = "hook plugin theirs failed at PreCreateContainer: KeyError: 'first\\nsecond'"
         assert caught.value.details() == expected
 
     async def test_an_error_in_a_plugin_is_told_with_its_kind(
@@ -197,11 +211,7 @@ class TestFailures:
         batch_container: pb.ContainerResourceHookRequest,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        def pre_create_container() -> Patch:
-            raise KeyError("first\nsecond")
-
-        broken = SimpleNamespace(pre_create_container=hookimpl(pre_create_container))
-        async with serving(path, HookRunner([("theirs", broken)])) as (_, ask):
+        async with serving(path, HookRunner([("theirs", broken_plugin())])) as (_, ask):
             await ask(CREATE, batch_container)
         [(_, fields)] = events(caplog)
         assert fields["reason"] == r"KeyError: 'first\nsecond'"

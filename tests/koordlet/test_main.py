@@ -161,11 +161,27 @@ def test_stages_can_be_left_out(
 
 
 def test_a_plugin_failure_can_fail_the_call(
-    start: Start, broken_container: pb.ContainerResourceHookRequest
+    start: Start,
+    batch_container: pb.ContainerResourceHookRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    koordlet = start("--runtime-hooks-plugin-failure-policy=Fail").until_serving()
-    with pytest.raises(grpc.RpcError, match="hook plugin batchresource failed"):
-        koordlet.ask(Stage.PRE_CREATE_CONTAINER, broken_container)
+    _distribute(tmp_path, "theirs", "def pre_create_container(): raise KeyError('x')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    flags = ("--runtime-hooks-plugin-failure-policy=Fail", "--hook-plugins=theirs")
+    koordlet = start(*flags).until_serving()
+    with pytest.raises(grpc.RpcError, match="hook plugin theirs failed"):
+        koordlet.ask(Stage.PRE_CREATE_CONTAINER, batch_container)
+
+
+def _distribute(directory: Path, name: str, hook: str) -> None:
+    """A third party's plugin, as pip would have put it there."""
+    imports = "from koord_hooks.specs import hookimpl"
+    (directory / f"{name}.py").write_text(f"{imports}\n@hookimpl\n{hook}\n")
+    info = directory / f"{name}-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[pykoord.hooks]\n{name} = {name}\n")
 
 
 def test_metrics_are_served(

@@ -35,13 +35,13 @@ _WISHES = st.dictionaries(st.sampled_from("pqrst"), _PATCHES).map(lambda wishes:
 def test_order_never_matters(wishes: list[tuple[str, Patch]], dice: random.Random) -> None:
     shuffled = list(wishes)
     dice.shuffle(shuffled)
-    assert merge(shuffled) == merge(wishes)
+    assert merge(shuffled, Patch) == merge(wishes, Patch)
 
 
 @given(_PATCHES, _PATCHES)
 def test_conflicts_are_symmetrical(mine: Patch, yours: Patch) -> None:
-    _, one = merge([("me", mine), ("you", yours)])
-    _, other = merge([("me", yours), ("you", mine)])
+    _, one = merge([("me", mine), ("you", yours)], Patch)
+    _, other = merge([("me", yours), ("you", mine)], Patch)
     mirrored = [Conflict(c.field, _swapped(c.wishes)) for c in other]
     assert list(one) == mirrored
 
@@ -53,7 +53,7 @@ def _swapped(wishes: tuple[tuple[str, object], ...]) -> tuple[tuple[str, object]
 
 @given(_PATCHES)
 def test_one_wish_is_granted_whole(patch: Patch) -> None:
-    merged, conflicts = merge([("me", patch)])
+    merged, conflicts = merge([("me", patch)], Patch)
     assert not conflicts
     assert merged.resources == patch.resources
     assert (merged.labels, merged.env, merged.cgroup_parent) == (
@@ -65,7 +65,7 @@ def test_one_wish_is_granted_whole(patch: Patch) -> None:
 
 @given(_PATCHES)
 def test_wishing_the_same_is_no_conflict(patch: Patch) -> None:
-    assert merge([("me", patch), ("you", patch)])[1] == ()
+    assert merge([("me", patch), ("you", patch)], Patch)[1] == ()
 
 
 def test_a_disputed_field_is_left_alone_and_the_others_are_granted() -> None:
@@ -73,7 +73,8 @@ def test_a_disputed_field_is_left_alone_and_the_others_are_granted() -> None:
         [
             ("b", Patch(env={"A": "2"}, resources=LinuxResources(cpu_quota=-1, cpu_shares=2))),
             ("a", Patch(env={"A": "1"}, resources=LinuxResources(cpu_quota=5))),
-        ]
+        ],
+        Patch,
     )
     assert merged.env == {}
     assert merged.resources == LinuxResources(cpu_shares=2)
@@ -84,16 +85,16 @@ def test_a_disputed_field_is_left_alone_and_the_others_are_granted() -> None:
 
 
 def test_reasons_name_their_owner() -> None:
-    assert merge([("b", Patch(why="two")), ("a", Patch(why="one"))])[0].why == "a: one; b: two"
+    assert merge([("b", Patch(why="two")), ("a", Patch(why="one"))], Patch)[0].why == "a: one; b: two"
 
 
 def test_nothing_wished_is_nothing_changed() -> None:
-    assert merge([]) == (Patch(), ())
+    assert merge([], Patch) == (Patch(), ())
 
 
 @given(_PATCHES)
 def test_a_proper_patch_passes_the_check(patch: Patch) -> None:
-    assert checked(patch) is patch
+    assert checked(patch, Patch) is patch
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_a_proper_patch_passes_the_check(patch: Patch) -> None:
 )
 def test_what_is_no_patch_is_refused(wish: object, message: str) -> None:
     with pytest.raises(TypeError, match=message):
-        checked(wish)
+        checked(wish, Patch)
 
 
 @pytest.mark.parametrize(
@@ -125,4 +126,4 @@ def test_limits_that_no_message_can_carry_are_refused(
     resources: dict[str, Any], message: str
 ) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        checked(Patch(resources=LinuxResources(**resources)))
+        checked(Patch(resources=LinuxResources(**resources)), Patch)

@@ -13,6 +13,7 @@ from koord_model.keys import (
     LABEL_QOS,
 )
 from koord_model.node import NodeView
+from koord_model.node_slo import NodeSLO
 from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
 from koord_model.resources import LinuxResources
@@ -93,7 +94,9 @@ def test_a_zero_memory_limit_is_none() -> None:
 
 
 def test_no_quota_where_best_effort_pods_are_limited_as_one_group() -> None:
-    patch = of_container(spec(limit=1000), NodeView(be_cfs_quota=False))
+    patch = of_container(
+        spec(limit=1000), NodeView(slo=NodeSLO(suppress_enabled=True, suppress_policy="cfsQuota"))
+    )
     assert patch is not None
     assert patch.resources.cpu_quota == -1
     assert "limited as one group → quota -1" in patch.why

@@ -1,0 +1,64 @@
+"""How the kernel's files are reached: the seam between deciding and doing.
+
+Paths are absolute. The real implementation is ``kernel``; tests have doubles
+that refuse what the kernel refuses.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Reader(Protocol):
+    """Kernel files, read only.
+
+    Every method raises ``FileNotFoundError`` (or ``NotADirectoryError``) for what
+    does not exist, and another ``OSError`` for what the kernel refuses.
+    """
+
+    def read(self, path: str) -> str:
+        """The whole text of a file, as the kernel gives it, newline included."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there; never raises."""
+        ...
+
+    def entries(self, path: str) -> list[str]:
+        """The names of a directory's sub-directories, sorted."""
+        ...
+
+    def identity(self, path: str) -> int:
+        """What tells a directory from a later one of the same name: its inode."""
+        ...
+
+
+class KernelFiles(Reader, Protocol):
+    """Kernel files, written too. Only the executor is given one."""
+
+    def write(self, path: str, text: str) -> None:
+        """Hand ``text`` to the kernel in one write.
+
+        Raises:
+            FileNotFoundError: the file is gone, or the kernel has no such file.
+            OSError: the kernel refuses, with its errno (EINVAL, EBUSY, EACCES …).
+        """
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Make a group; its parent must exist.
+
+        Raises:
+            FileExistsError: it is there.
+            OSError: the kernel refuses (resctrl: ENOSPC when CLOSIDs run out).
+        """
+        ...
+
+    def remove_directory(self, path: str) -> None:
+        """Remove a group; its files vanish with it.
+
+        Raises:
+            FileNotFoundError: it is gone.
+            OSError: the kernel refuses (EBUSY: it has tasks or children).
+        """
+        ...

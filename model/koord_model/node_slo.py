@@ -1,0 +1,130 @@
+"""What the cluster asks of this node: the parts of a NodeSLO that hooks use.
+
+Defaults are Koordinator's. ``koord_model.node_slo_document`` reads one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from koord_model.qos import QoSClass
+
+
+@dataclass(frozen=True, slots=True)
+class CPUQoS:
+    """``group_identity`` -1 (yields to everyone) to 2; ``sched_idle`` 0 or 1.
+
+    ``core_expeller`` keeps others off the hyper-thread beside these pods.
+    """
+
+    enable: bool = False
+    group_identity: int = 0
+    sched_idle: int = 0
+    core_expeller: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResctrlQoS:
+    """Cache ways from ``cat_start`` to ``cat_end``, and memory bandwidth; percent."""
+
+    enable: bool = False
+    cat_start: int = 0
+    cat_end: int = 100
+    mba: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """Network bandwidth: a share of the node's, in percent, or bits a second."""
+
+    percent: int | None = None
+    bits: int | None = None
+
+    def of(self, total: int) -> int:
+        """Bits a second, on a node that has ``total``; 0 where nothing is set."""
+        if self.bits is not None:
+            return self.bits
+        return total * (self.percent or 0) // 100
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkQoS:
+    """What a class is promised (request) and may use at most (limit)."""
+
+    enable: bool = False
+    ingress_request: Bandwidth = Bandwidth()
+    ingress_limit: Bandwidth = Bandwidth()
+    egress_request: Bandwidth = Bandwidth()
+    egress_limit: Bandwidth = Bandwidth()
+
+
+@dataclass(frozen=True, slots=True)
+class ClassQoS:
+    """The strategy of one quality class."""
+
+    cpu: CPUQoS = CPUQoS()
+    resctrl: ResctrlQoS = ResctrlQoS()
+    network: NetworkQoS = NetworkQoS()
+
+
+class CPUPolicy(StrEnum):
+    """How classes are kept apart on the CPU."""
+
+    GROUP_IDENTITY = "groupIdentity"
+    CORE_SCHED = "coreSched"
+
+
+class NetPolicy(StrEnum):
+    """Who shapes the network; ``NONE``: nobody."""
+
+    NONE = ""
+    TC = "tc"
+    TERWAY = "terway-qos"
+
+
+@dataclass(frozen=True, slots=True)
+class HostApplication:
+    """A process group outside Kubernetes.
+
+    ``base`` is one of CgroupRoot, Kubepods, KubepodsBurstable, KubepodsBesteffort,
+    or "" for the default group of its class.
+    """
+
+    name: str
+    qos: QoSClass = QoSClass.NONE
+    priority: str = ""
+    base: str = ""
+    parent_dir: str = ""
+    relative_path: str = ""
+
+
+def _classes() -> Mapping[QoSClass, ClassQoS]:
+    return {
+        QoSClass.LSR: ClassQoS(CPUQoS(group_identity=2, core_expeller=True)),
+        QoSClass.LS: ClassQoS(CPUQoS(group_identity=2, core_expeller=True)),
+        QoSClass.BE: ClassQoS(CPUQoS(group_identity=-1), ResctrlQoS(cat_end=30)),
+        QoSClass.SYSTEM: ClassQoS(),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSLO:
+    """The node's service level objectives.
+
+    ``total_network_bandwidth`` is bits a second, 0 where it is not known.
+    """
+
+    cpu_policy: CPUPolicy = CPUPolicy.GROUP_IDENTITY
+    net_policy: NetPolicy = NetPolicy.NONE
+    classes: Mapping[QoSClass, ClassQoS] = field(default_factory=_classes)
+    suppress_enabled: bool = False
+    suppress_policy: str = "cpuset"
+    total_network_bandwidth: int = 0
+    host_applications: tuple[HostApplication, ...] = ()
+
+    def of(self, qos: QoSClass) -> ClassQoS:
+        """The strategy of a class; LSE shares LSR's, a pod without class has none."""
+        wanted = QoSClass.LSR if qos is QoSClass.LSE else qos
+        return self.classes.get(wanted, ClassQoS())
