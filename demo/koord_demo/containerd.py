@@ -49,7 +49,11 @@ disabled_plugins = [
   address = "{directory}/c.sock"
 
 [plugins."io.containerd.nri.v1.nri"]
-  disable = true
+  disable = {no_nri}
+  socket_path = "{directory}/nri.sock"
+  plugin_path = "{directory}/nri-plugins"
+  plugin_config_path = "{directory}/nri-plugins"
+  plugin_request_timeout = "{nri_timeout:g}s"
 
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{image}"
@@ -94,14 +98,26 @@ class Containerd:
     between, as on a node. ``close`` ends all and leaves nothing behind.
     """
 
-    def __init__(self, directory: Path | None = None, *, programs: Path | None = None) -> None:
-        """Keep everything in ``directory``; take programs from ``programs`` before the PATH."""
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        programs: Path | None = None,
+        nri_timeout: float | None = None,
+    ) -> None:
+        """Keep everything in ``directory``; take programs from ``programs`` before the PATH.
+
+        With ``nri_timeout``, plugins may register at ``nri_address`` and are waited for
+        that many seconds; needs containerd 1.7 or newer.
+        """
         # A socket's path may have 107 bytes, and pytest's directories are long.
         self.directory = Path(tempfile.mkdtemp(prefix="pykoord-", dir=directory))
         self.address = self.directory / "c.sock"
+        self.nri_address = self.directory / "nri.sock"
         self.log = self.directory / "containerd.log"
         self.cgroup_root = f"/pykoord-test-{secrets.token_hex(4)}"
         """Parent of all cgroups of the pods run here: give it to ``batch_pod_config``."""
+        self._nri_timeout = nri_timeout
         self._environment = os.environ | {"PATH": f"{programs}:{_PATH}" if programs else _PATH}
         self._process: subprocess.Popen[bytes] | None = None
         self._imported = False
@@ -143,7 +159,13 @@ class Containerd:
         snapshotter = "overlayfs" if _overlay_works(self.directory) else "native"
         config = self.directory / "config.toml"
         config.write_text(
-            _CONFIG.format(directory=self.directory, image=IMAGE, snapshotter=snapshotter)
+            _CONFIG.format(
+                directory=self.directory,
+                image=IMAGE,
+                snapshotter=snapshotter,
+                no_nri=str(self._nri_timeout is None).lower(),
+                nri_timeout=self._nri_timeout or 2.0,
+            )
         )
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(

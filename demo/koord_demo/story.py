@@ -51,6 +51,8 @@ def _koordlet_command(directory: Path, hooks: Path) -> list[str]:
         *(console_script("koordlet"), "--log-format", "json"),
         *("--runtime-hooks-addr", socket, "--runtime-hooks-host-endpoint", socket),
         *("--runtime-hooks-config-path", str(hooks)),
+        # The story is about the hooks; and this machine may be no node.
+        "--node-writes=false",
     ]
 
 

@@ -99,14 +99,18 @@ def to_container(request: pb.ContainerResourceHookRequest) -> Container:
     )
 
 
+def subject_of(request: HookRequest) -> Pod | Container:
+    """What the request is about."""
+    if isinstance(request, pb.PodSandboxHookRequest):
+        return to_pod(request)
+    return to_container(request)
+
+
 def answer(
     runner: HookRunner, stage: Stage, request: HookRequest, view: NodeView
 ) -> tuple[HookResponse, Outcome[Patch]]:
     """Run the plugins on a hook request and write the response to it."""
-    if isinstance(request, pb.PodSandboxHookRequest):
-        outcome = runner.run(stage, to_pod(request), view)
-    else:
-        outcome = runner.run(stage, to_container(request), view)
+    outcome = runner.run(stage, subject_of(request), view)
     return respond(request, outcome.patch), outcome
 
 

@@ -14,11 +14,11 @@ from koord_model.node import NodeView
 from koord_model.node_slo import HostApplication
 from koord_model.patch import AnyPatch, Conflict, NodePatch, Patch, checked, merge
 from koord_model.pod import Container, Pod
-from koord_model.qos import KubeQoS
+from koord_model.qos import KubeQoS, unknown_word
 
 from koord_hooks import builtin
 from koord_hooks.specs import PROJECT, HookSpecs
-from koord_hooks.stages import POD_STAGES, Level, Stage
+from koord_hooks.stages import Level, Stage
 
 _FUNCTIONS = {
     Stage.PRE_RUN_POD_SANDBOX: "pre_run_pod_sandbox",
@@ -89,8 +89,10 @@ class HookRunner:
 
     def run(self, stage: Stage, subject: Pod | Container, view: NodeView) -> Outcome[Patch]:
         """Ask every plugin about a pod (pod stages) or a container (the others)."""
-        argument = "pod" if stage in POD_STAGES else "container"
-        return self._ask(stage, Patch, {argument: subject, "view": view})
+        if isinstance(subject, Pod):
+            return self._ask(stage, Patch, {"pod": subject, "view": view}, of_pod=subject)
+        arguments = {"container": subject, "view": view}
+        return self._ask(stage, Patch, arguments, of_pod=subject.pod)
 
     def level_kube_qos(self, kube_qos: KubeQoS, view: NodeView) -> Outcome[Patch]:
         """Ask every plugin about the cgroup of one of Kubernetes' own classes."""
@@ -108,10 +110,14 @@ class HookRunner:
         return self._ask(Level.NODE, NodePatch, {"pods": pods, "view": view})
 
     def _ask(
-        self, moment: Stage | Level, kind: type[AnyPatch], arguments: Mapping[str, object]
+        self,
+        moment: Stage | Level,
+        kind: type[AnyPatch],
+        arguments: Mapping[str, object],
+        of_pod: Pod | None = None,
     ) -> Outcome[AnyPatch]:
         wishes: list[tuple[str, AnyPatch]] = []
-        ignored: list[str] = []
+        ignored: list[str] = [] if of_pod is None else _about_labels(of_pod)
         failures: list[tuple[str, Exception]] = []
         for name, hook in self._hooks[moment]:
             try:
@@ -133,6 +139,12 @@ class HookRunner:
         told = tuple(sorted({*ignored, *merged.ignored}))
         patch = replace(merged, ignored=told) if ignored else merged
         return Outcome(patch, tuple(name for name, _ in wishes), conflicts, tuple(failures))
+
+
+def _about_labels(pod: Pod) -> list[str]:
+    """Every plugin looks at the class, so that none of them tells of an unknown one."""
+    wrong = unknown_word(pod.labels)
+    return [f"pod {pod.namespace}/{pod.name}: {wrong}"] if wrong else []
 
 
 def _implementations(manager: pluggy.PluginManager, function: str) -> tuple[tuple[str, Hook], ...]:

@@ -6,8 +6,11 @@ strategies reckon in shares and quotas. -1 is "no limit".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from mmap import PAGESIZE
 
 from koord_model import cpuset
 
@@ -21,19 +24,34 @@ _MOST_WEIGHT = 10_000
 _DEFAULT_PERIOD = 100_000  # µs
 # v1 shows "no limit" as the largest multiple of the page size that fits.
 _UNLIMITED_BYTES = 1 << 62
-_PAGE = 4096
+_DEVICE_LINE = re.compile(r"(\d+:\d+)\s+(\d+)")
+_DOMAIN = re.compile(r"\s*(\d+)\s*=\s*([0-9a-fA-F]+)\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
     """One file format.
 
-    ``decode`` raises ``ValueError`` for text that no kernel gives. ``encode`` is given
-    what the file holds now, because some files hold two knobs (``cpu.max``).
+    ``decode`` raises ``ValueError`` for text that no kernel gives, ``encode`` for values
+    that none takes. ``encode`` is given what the file holds now, because some files
+    hold more than the knob (``cpu.max``, ``schemata``). ``text``: values are text. ``unit``:
+    the kernel rounds numbers down to a multiple of it. ``lines``: the kernel takes
+    one line a write.
     """
 
     encode: Callable[[Value, str], str]
     decode: Callable[[str], Value]
+    text: bool = False
+    unit: int = 1
+    lines: bool = False
+
+    def same(self, one: Value, other: Value) -> bool:
+        """Whether the kernel holds both to be the same value."""
+        if one == other:
+            return True
+        if self.unit == 1 or isinstance(one, str) or isinstance(other, str):
+            return False
+        return min(one, other) >= 0 and one // self.unit == other // self.unit
 
 
 def shares_to_weight(shares: int) -> int:
@@ -46,6 +64,28 @@ def weight_to_shares(weight: int) -> int:
     """The least shares that give this weight."""
     span = _MOST_SHARES - _LEAST_SHARES
     return _LEAST_SHARES - (-(weight - 1) * span // (_MOST_WEIGHT - 1))
+
+
+def devices(text: str) -> dict[str, int]:
+    """Limits by device of a throttle file ("8:0 1048576", one a line); 0 is no limit.
+
+    Raises:
+        ValueError: a line is none; the message shows it.
+    """
+    found = {}
+    for line in text.splitlines():
+        if line.strip():
+            match = _DEVICE_LINE.fullmatch(line.strip())
+            if match is None:
+                raise ValueError(f'{line!r} is no limit of a device; expected one like "8:0 4096"')
+            found[match[1]] = int(match[2])
+    return found
+
+
+def render_devices(limits: dict[str, int]) -> str:
+    """The lines of these limits."""
+    ordered = sorted(limits.items(), key=lambda item: [int(part) for part in item[0].split(":")])
+    return "\n".join(f"{device} {limit}" for device, limit in ordered)
 
 
 def _number(value: Value, _: str) -> str:
@@ -96,35 +136,72 @@ def _weight(value: Value, _: str) -> str:
     return str(shares_to_weight(int(value)))
 
 
+@lru_cache(maxsize=4096)
 def _cpus(text: str) -> str:
     return cpuset.render(cpuset.parse(text))
+
+
+def _cpu_list(value: Value, _: str) -> str:
+    # Nothing at all would not reach the kernel: a line end empties the set.
+    return _cpus(str(value)) or "\n"
 
 
 def _text(value: Value, _: str) -> str:
     return str(value)
 
 
-def _as_is(text: str) -> str:
-    return text.strip()
+def _device_lines(value: Value, current: str) -> str:
+    return render_devices(devices(current) | devices(str(value)))
+
+
+def _device_limits(text: str) -> str:
+    return render_devices({device: limit for device, limit in devices(text).items() if limit})
+
+
+def _domains(text: str, base: int) -> dict[int, int]:
+    found = {}
+    for part in text.split(";"):
+        match = _DOMAIN.fullmatch(part)
+        if match is None:
+            raise ValueError(f'{text.strip()!r} is no schema; expected one like "0=ff;1=ff"')
+        found[int(match[1])] = int(match[2], base)
+    return found
+
+
+def schemata(resource: str) -> Form:
+    """One resource's line of a resctrl group's file; a value is "0=ff;1=ff" or "L3:0=ff;1=ff"."""
+    base = 10 if resource == "MB" else 16
+
+    def render(domains: dict[int, int]) -> str:
+        shown = "d" if base == 10 else "x"
+        return ";".join(f"{domain}={part:{shown}}" for domain, part in sorted(domains.items()))
+
+    def line(text: str) -> str:
+        for one in text.splitlines():
+            name, _, rest = one.partition(":")
+            if name.strip() == resource:
+                return rest
+        return ""
+
+    def encode(value: Value, current: str) -> str:
+        now = line(current)
+        before = _domains(now, base) if now else {}
+        wanted = str(value).strip().removeprefix(f"{resource}:")
+        return f"{resource}:{render(before | _domains(wanted, base))}\n"
+
+    def decode(text: str) -> str:
+        return render(_domains(line(text), base))
+
+    return Form(encode, decode, text=True)
 
 
 NUMBER = Form(_number, _whole)
-BYTES_V1 = Form(_number, _bytes_v1)
-LIMIT_V2 = Form(_limit, _from_limit)
+BYTES_V1 = Form(_number, _bytes_v1, unit=PAGESIZE)
+BYTES_V2 = Form(_limit, _from_limit, unit=PAGESIZE)
 QUOTA_V2 = Form(_quota_v2, _quota_from_v2)
 PERIOD_V2 = Form(_period_v2, _period_from_v2)
 WEIGHT_V2 = Form(_weight, lambda text: weight_to_shares(_whole(text)))
-CPUS = Form(_text, _cpus)
-TEXT = Form(_text, _as_is)
-
-
-def same(one: Value, other: Value) -> bool:
-    """Whether the kernel holds ``one`` and ``other`` to be the same limit.
-
-    It rounds byte counts to whole pages.
-    """
-    if one == other:
-        return True
-    if isinstance(one, str) or isinstance(other, str):
-        return False
-    return min(one, other) >= _PAGE and one // _PAGE == other // _PAGE and abs(one - other) < _PAGE
+CPUS = Form(_cpu_list, _cpus, text=True)
+DEVICES = Form(_device_lines, _device_limits, text=True, lines=True)
+TEXT = Form(_text, str.strip, text=True)
+WORDS = Form(_text, lambda text: " ".join(text.split()), text=True)

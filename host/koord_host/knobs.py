@@ -9,21 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from koord_model import cpuset
-
 from koord_host.forms import (
     BYTES_V1,
+    BYTES_V2,
     CPUS,
-    LIMIT_V2,
+    DEVICES,
     NO_LIMIT,
     NUMBER,
     PERIOD_V2,
     QUOTA_V2,
     TEXT,
     WEIGHT_V2,
+    WORDS,
     Form,
     Value,
-    same,
+    schemata,
 )
 
 
@@ -53,6 +53,14 @@ class Nesting(Enum):
     WITHIN = "within"  # never more than the parent has
 
 
+class Stranger(Enum):
+    """What is done about a value that somebody else has put in place of ours."""
+
+    HOLD = "hold"  # ours is written again; who does it over and over is told of
+    YIELD = "yield"  # theirs stays until our wish changes
+    ALERT = "alert"  # theirs stays too, and is told of as a warning
+
+
 @dataclass(frozen=True, slots=True)
 class Knob:
     """One row: where it is, how it reads, what it may be, who wins.
@@ -75,6 +83,7 @@ class Knob:
     unlimited: bool = False
     nesting: Nesting = Nesting.FREE
     vendor: bool = False
+    stranger: Stranger = Stranger.HOLD
 
     def file(self, version: int) -> str:
         """The file's name on a cgroup version, "" where it has none."""
@@ -90,16 +99,21 @@ class Knob:
         Raises:
             ValueError: out of range, or of another kind; names the knob and the range.
         """
-        if self.v1_form is CPUS:
-            _check_cpus(self.name, value)
-        elif self.v1_form is TEXT:
-            if not isinstance(value, str) or not value:
-                raise ValueError(f"{self.name}: {value!r} is no text")
+        if self.v1_form.text:
+            self._check_text(value)
         else:
             self._check_number(value)
 
+    def _check_text(self, value: Value) -> None:
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"{self.name}: {value!r} is no text")
+        try:
+            self.v1_form.encode(value, "")
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from None
+
     def _check_number(self, value: Value) -> None:
-        if not isinstance(value, int):
+        if not isinstance(value, int) or isinstance(value, bool):
             raise ValueError(f"{self.name}: {value!r} is no whole number")  # noqa: TRY004 - bad input
         if self.unlimited and value == NO_LIMIT:
             return
@@ -109,7 +123,9 @@ class Knob:
             raise ValueError(f"{self.name}: {value} is out of range; expected {self._range()}")
 
     def _range(self) -> str:
-        bounds = f"{'any' if self.low is None else self.low} to {self.high or 'any'}"
+        low = "any" if self.low is None else self.low
+        high = "any" if self.high is None else self.high
+        bounds = f"{low} to {high}"
         return f"{bounds}, or -1 for no limit" if self.unlimited else bounds
 
     def holds(self, value: Value, text: str, version: int) -> bool:
@@ -120,15 +136,9 @@ class Knob:
         form = self.form(version)
         try:
             current = form.decode(text)
-            return same(form.decode(form.encode(value, text)), current)
+            return form.same(form.decode(form.encode(value, text)), current)
         except ValueError:
             return False
-
-
-def _check_cpus(name: str, value: Value) -> None:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{name}: {value!r} is no CPU list")
-    cpuset.parse(value)
 
 
 def _cpu(name: str, v2: str, rule: Rule, **more: object) -> Knob:
@@ -140,8 +150,18 @@ def _memory(name: str, rule: Rule, v2: str | None = None, **more: object) -> Kno
     return Knob(name, name, file, rule, subsystem="memory", **more)  # type: ignore[arg-type]
 
 
+def _bytes(name: str, rule: Rule, v2: str | None = None, **more: object) -> Knob:
+    return _memory(name, rule, v2, v1_form=BYTES_V1, v2_form=BYTES_V2, low=0, **more)
+
+
 def _throttle(name: str) -> Knob:
-    return Knob(name, name, "", Rule.LEAST, subsystem="blkio", v1_form=TEXT)
+    return Knob(name, name, "", Rule.LEAST, subsystem="blkio", v1_form=DEVICES)
+
+
+def _schema(resource: str) -> Knob:
+    form, name = schemata(resource), f"resctrl.{resource}"
+    file = "schemata"
+    return Knob(name, file, file, Rule.PRIORITY, Where.RESCTRL, v1_form=form, v2_form=form)
 
 
 _ROWS = (
@@ -179,19 +199,11 @@ _ROWS = (
         v2_form=CPUS,
         nesting=Nesting.WITHIN,
     ),
-    _memory(
-        "memory.limit_in_bytes",
-        Rule.LEAST,
-        "memory.max",
-        v1_form=BYTES_V1,
-        v2_form=LIMIT_V2,
-        low=0,
-        unlimited=True,
-    ),
-    _memory("memory.memsw.limit_in_bytes", Rule.LEAST, "", v1_form=BYTES_V1, low=0, unlimited=True),
-    _memory("memory.min", Rule.MOST, low=0, v2_form=LIMIT_V2, nesting=Nesting.WITHIN),
-    _memory("memory.low", Rule.MOST, low=0, v2_form=LIMIT_V2, nesting=Nesting.WITHIN),
-    _memory("memory.high", Rule.LEAST, low=0, unlimited=True, v1_form=BYTES_V1, v2_form=LIMIT_V2),
+    _bytes("memory.limit_in_bytes", Rule.LEAST, "memory.max", unlimited=True),
+    _bytes("memory.memsw.limit_in_bytes", Rule.LEAST, "", unlimited=True),
+    _bytes("memory.min", Rule.MOST, nesting=Nesting.WITHIN),
+    _bytes("memory.low", Rule.MOST, nesting=Nesting.WITHIN),
+    _bytes("memory.high", Rule.LEAST, unlimited=True),
     _memory("memory.wmark_ratio", Rule.PRIORITY, low=0, high=100, vendor=True),
     _memory("memory.wmark_scale_factor", Rule.PRIORITY, low=1, high=1000, vendor=True),
     _memory("memory.wmark_min_adj", Rule.PRIORITY, low=-25, high=50, vendor=True),
@@ -199,7 +211,7 @@ _ROWS = (
     _memory("memory.use_priority_oom", Rule.PRIORITY, low=0, high=1, vendor=True),
     _memory("memory.oom.group", Rule.PRIORITY, low=0, high=1),
     _memory("memory.pagecache_limit.enable", Rule.PRIORITY, low=0, high=1, vendor=True),
-    _memory("memory.pagecache_limit.size", Rule.LEAST, low=0, vendor=True),
+    _bytes("memory.pagecache_limit.size", Rule.LEAST, vendor=True),
     _memory("memory.pagecache_limit.sync", Rule.PRIORITY, low=0, high=1, vendor=True),
     *(
         _throttle(f"blkio.throttle.{way}_{unit}_device")
@@ -226,13 +238,18 @@ _ROWS = (
         low=-1000,
         high=1000,
     ),
-    *(
-        Knob(
-            f"resctrl.{name}", name, name, Rule.PRIORITY, Where.RESCTRL, v1_form=TEXT, v2_form=TEXT
-        )
-        for name in ("L3", "L3CODE", "L3DATA", "L2", "L2CODE", "L2DATA", "MB")
+    *(_schema(name) for name in ("L3", "L3CODE", "L3DATA", "L2", "L2CODE", "L2DATA", "MB")),
+    Knob(
+        "sysctl",
+        "",
+        "",
+        Rule.PRIORITY,
+        Where.SYSCTL,
+        v1_form=WORDS,
+        v2_form=WORDS,
+        # People and configuration management set these: fighting them helps nobody.
+        stranger=Stranger.ALERT,
     ),
-    Knob("sysctl", "", "", Rule.PRIORITY, Where.SYSCTL, v1_form=TEXT, v2_form=TEXT),
     Knob("file", "", "", Rule.PRIORITY, Where.FILE, v1_form=TEXT, v2_form=TEXT),
 )
 

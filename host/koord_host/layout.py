@@ -48,15 +48,15 @@ class Layout:
             return f"{self.proc_root}/{place}/{knob.v1}"
         if knob.where is Where.RESCTRL:
             group = f"{self.resctrl_root}/{place}" if place else self.resctrl_root
-            return f"{group}/schemata"
+            return f"{group}/{knob.v1}"
         if knob.where is Where.SYSCTL:
             return f"{self.proc_root}/sys/{place.replace('.', '/')}"
         return place
 
     def group_path(self, group: str, subsystem: str) -> str:
-        """The directory of a group, in the hierarchy of a v1 subsystem."""
+        """The directory of a group, in the hierarchy of a v1 subsystem; "" is the root."""
         middle = "" if self.version == 2 else f"/{subsystem}"
-        return f"{self.cgroup_root}{middle}/{group}"
+        return f"{self.cgroup_root}{middle}/{group}" if group else f"{self.cgroup_root}{middle}"
 
     def kube_qos_group(self, qos: KubeQoS) -> str:
         """The group above all pods of one of Kubernetes' classes."""

@@ -9,6 +9,8 @@ mounted paths (Koordinator's image: ``/host-var-run-koordlet/koordlet.sock`` and
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from koord_hooks.stages import Stage
@@ -48,11 +50,61 @@ class Settings:
     runtime_hooks_disable_stages: tuple[str, ...] = option(
         (), "hook types not to register for, such as PreRunPodSandbox"
     )
+    runtime_hooks_reconcile_interval: float = option(
+        10.0, "seconds between two rounds that level the node"
+    )
     hook_plugins: tuple[str, ...] = option(
-        ("batchresource", "cpusetallocator"), 'hook plugins to run; "all" for all there are'
+        ("batchresource", "cpusetallocator", "groupidentity"),
+        'hook plugins to run; "all" for all there are',
+    )
+    feature_gates: tuple[str, ...] = option(
+        (), "plugins on or off by Koordinator's names: CoreSched=true,BatchResource=false"
     )
     hook_timeout: float = option(
         0.0, "seconds the proxy is asked to wait for an answer; 0 leaves it to the proxy"
+    )
+    disable_unset_cpu_quota: bool = option(
+        False, "let pods with CPUs of their own keep their CPU quota"
+    )
+    pods: str = option(
+        "",
+        "the kubelet's list of pods: URL (http://127.0.0.1:10255/pods) or file; "
+        "empty: only what hook calls and NRI tell",
+    )
+    kubelet_sync_interval: float = option(10.0, "seconds between two looks at the list of pods")
+    default_runtime_type: str = option(
+        "containerd", "runtime whose hook calls come in", choices=("containerd", "docker", "cri-o")
+    )
+    nodeslo_file: str = option(
+        "",
+        "YAML with NodeSLO, Node and NodeResourceTopology documents, where no cluster gives them",
+    )
+    enable_nri_runtime_hook: bool = option(True, "be an NRI plugin where the runtime has NRI")
+    runtime_hooks_nri_socket_path: str = option("/var/run/nri/nri.sock", "the runtime's NRI socket")
+    runtime_hooks_nri_plugin_name: str = option("koordlet_nri", "our name as an NRI plugin")
+    runtime_hooks_nri_plugin_index: str = option("00", "our place among NRI plugins, two digits")
+    node_writes: bool = option(True, "write kernel files; false: only answer hooks")
+    cgroup_root_dir: str = option("/sys/fs/cgroup", "where cgroups are mounted")
+    cgroup_version: str = option("auto", "cgroup version", choices=("auto", "1", "2"))
+    cgroup_driver: str = option(
+        "auto", "the kubelet's cgroup driver", choices=("auto", "systemd", "cgroupfs")
+    )
+    idle_besteffort: bool = option(
+        False,
+        "group identity -1 makes the besteffort group idle; a kubelet cannot start meanwhile",
+    )
+    sys_root_dir: str = option("/sys", "where sysfs is mounted")
+    var_lib_kubelet_dir: str = option("/var/lib/kubelet", "the kubelet's directory")
+    proc_root_dir: str = option("/proc", "where procfs is mounted")
+    sys_fs_root_dir: str = option("/sys/fs", "where resctrl is mounted below")
+    resource_force_update_seconds: float = option(
+        60.0, "seconds after which a kernel file is read again, though nothing has changed"
+    )
+    state_dir: str = option(
+        "/var/lib/koordlet", "directory of the journal and of the values found before ours"
+    )
+    restore_on_stop: bool = option(
+        False, "when stopped, put back what was found before the first change"
     )
     metrics_address: str = option(
         "", "loopback port (127.0.0.1:9316) or unix socket for /metrics; empty for none"
@@ -72,5 +124,42 @@ class Settings:
                 raise ValueError(
                     f'--runtime-hooks-disable-stages: "{stage}" is no hook type; there are: {known}'
                 )
+        if not re.fullmatch("[0-9]{2}", self.runtime_hooks_nri_plugin_index):
+            index = self.runtime_hooks_nri_plugin_index
+            raise ValueError(
+                f'--runtime-hooks-nri-plugin-index is "{index}"; expected two digits, like 00'
+            )
+        for name in ("runtime_hooks_reconcile_interval", "kubelet_sync_interval"):
+            if getattr(self, name) <= 0:
+                flag = f"--{name.replace('_', '-')}"
+                raise ValueError(f"{flag} is {getattr(self, name):g}; expected more than 0 seconds")
         if self.hook_timeout < 0:
             raise ValueError(f"--hook-timeout is {self.hook_timeout:g}; expected 0 or more seconds")
+
+
+def plugins_of(
+    names: Iterable[str], gates: Iterable[str], known: Collection[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The plugins to run, and the gates that are about none of the ``known`` ones.
+
+    A gate is a plugin's name in Koordinator's spelling, with "=true" or "=false".
+
+    Raises:
+        ValueError: a gate is not spelled so.
+    """
+    wanted = list(dict.fromkeys(names))
+    if "all" in wanted:
+        wanted = sorted(known)
+    others = []
+    for gate in gates:
+        name, _, word = gate.partition("=")
+        if word.lower() not in ("true", "false"):
+            raise ValueError(f'--feature-gates: "{gate}"; expected NAME=true or NAME=false')
+        plugin, on = name.lower(), word.lower() == "true"
+        if plugin not in known:
+            others.append(name)
+        elif on and plugin not in wanted:
+            wanted.append(plugin)
+        elif not on and plugin in wanted:
+            wanted.remove(plugin)
+    return tuple(wanted), tuple(others)

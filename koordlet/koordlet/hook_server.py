@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection
 from time import perf_counter
+from typing import Protocol
 from urllib.parse import quote
 
 from koord_hooks import protocol
@@ -14,12 +15,13 @@ from koord_hooks.runner import HookRunner, Outcome
 from koord_hooks.stages import SERVICE, Stage
 from koord_model.node import NodeView
 from koord_model.patch import Patch
-from koord_proto import hook_pb2 as pb
+from koord_model.pod import Container, Pod
 from koord_service.grpc_core import grpc
 from koord_service.logs import get_log
 from koord_service.sockets import listen_unix
 
 from koordlet.metrics import HookMetrics
+from koordlet.telling import Told, reason_of, subject_fields, tell_problems
 
 _log = get_log("koordlet.hooks")
 
@@ -32,11 +34,32 @@ _Context = grpc.aio.ServicerContext[HookRequest, HookResponse]
 _Method = Callable[[HookRequest, _Context], Awaitable[HookResponse]]
 
 
+class Node(Protocol):
+    """What the hook server knows the node by, and tells what it hears to."""
+
+    @property
+    def view(self) -> NodeView:
+        """What plugins are told about the node."""
+        ...
+
+    def saw(self, stage: Stage, subject: Pod | Container) -> None:
+        """A pod or container was asked about at a stage."""
+        ...
+
+
+class UnknownNode:
+    """A node nobody knows anything about, where nothing is levelled."""
+
+    view = NodeView()
+
+    def saw(self, stage: Stage, subject: Pod | Container) -> None:
+        """Nobody cares."""
+
+
 class HookServer:
     """Serves every hook call; the plugins are asked at ``stages``, the rest is echoed.
 
-    ``view`` is what plugins are told about the node; whoever knows better
-    replaces it.
+    ``node`` hears of all of them.
     """
 
     def __init__(
@@ -45,9 +68,12 @@ class HookServer:
         stages: Collection[Stage],
         metrics: HookMetrics,
         *,
+        node: Node | None = None,
+        told: Told | None = None,
         plugin_failure_fails: bool = False,
     ) -> None:
-        self.view = NodeView()
+        self._told = told or Told()
+        self._node: Node = node or UnknownNode()
         self._runner = runner
         self._stages = frozenset(stages)
         self._metrics = metrics
@@ -85,7 +111,7 @@ class HookServer:
 
     def _handler(self, stage: Stage) -> grpc.RpcMethodHandler[HookRequest, HookResponse]:
         return grpc.unary_unary_rpc_method_handler(
-            self._asking(stage) if stage in self._stages else _echoing(),
+            self._asking(stage) if stage in self._stages else self._echoing(stage),
             request_deserializer=protocol.request_type(stage).FromString,
             response_serializer=protocol.response_type(stage).SerializeToString,
         )
@@ -93,51 +119,35 @@ class HookServer:
     def _asking(self, stage: Stage) -> _Method:
         async def method(request: HookRequest, context: _Context) -> HookResponse:
             started = perf_counter()
-            response, outcome = protocol.answer(self._runner, stage, request, self.view)
+            subject = protocol.subject_of(request)
+            outcome = self._runner.run(stage, subject, self._node.view)
+            response = protocol.respond(request, outcome.patch)
             seconds = perf_counter() - started
             # Counted and told once the answer is on its way: a pod waits for it.
             loop = asyncio.get_running_loop()
             loop.call_soon(self._metrics.count, stage, outcome, seconds)
-            loop.call_soon(_tell, stage, request, response, outcome)
+            loop.call_soon(self._tell, stage, subject, outcome, protocol.changes(request, response))
+            loop.call_soon(self._node.saw, stage, subject)
             if outcome.failures and self._plugin_failure_fails:
                 name, error = outcome.failures[0]
-                message = f"hook plugin {name} failed at {stage.value}: {_reason(error)}"
+                message = f"hook plugin {name} failed at {stage.value}: {reason_of(error)}"
                 await context.abort(grpc.StatusCode.INTERNAL, message)
             return response
 
         return method
 
+    def _tell(
+        self, stage: Stage, subject: Pod | Container, outcome: Outcome[Patch], changed: bool
+    ) -> None:
+        fields = {"stage": stage.value, **subject_fields(subject)}
+        tell_problems(self._told, fields, outcome)
+        if changed:
+            _log.info("changed", **fields, why=outcome.patch.why)
 
-def _echoing() -> _Method:
-    async def method(request: HookRequest, _: _Context) -> HookResponse:
-        return protocol.respond(request, _NO_CHANGE)
+    def _echoing(self, stage: Stage) -> _Method:
+        async def method(request: HookRequest, _: _Context) -> HookResponse:
+            subject = protocol.subject_of(request)
+            asyncio.get_running_loop().call_soon(self._node.saw, stage, subject)
+            return protocol.respond(request, _NO_CHANGE)
 
-    return method
-
-
-def _tell(stage: Stage, request: HookRequest, response: HookResponse, outcome: Outcome[Patch]) -> None:
-    """One log line for what changed, for each conflict, and for each plugin that failed."""
-    if not (outcome.wished or outcome.failures or outcome.patch.ignored):
-        return
-    subject = _subject(stage, request)
-    for name, error in outcome.failures:
-        _log.error("hook plugin failed", **subject, plugin=name, reason=_reason(error))
-    for conflict in outcome.conflicts:
-        _log.warning("plugins disagree, field left alone", **subject, conflict=str(conflict))
-    for line in outcome.patch.ignored:
-        _log.warning("field ignored", **subject, reason=line)
-    if protocol.changes(request, response):
-        _log.info("changed", **subject, why=outcome.patch.why)
-
-
-def _subject(stage: Stage, request: HookRequest) -> dict[str, str]:
-    pod = f"{request.pod_meta.namespace}/{request.pod_meta.name}"
-    if isinstance(request, pb.PodSandboxHookRequest):
-        return {"stage": stage.value, "pod": pod}
-    return {"stage": stage.value, "pod": pod, "container": request.container_meta.name}
-
-
-def _reason(error: Exception) -> str:
-    """A plugin says ValueError in words for people; of anything else the kind matters too."""
-    text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-    return " ".join(text.split())
+        return method

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from contextlib import AsyncExitStack
@@ -10,15 +11,24 @@ from functools import partial
 from typing import NoReturn
 
 import uvloop
-from koord_hooks.runner import load
+from koord_hooks.runner import HookRunner, available_plugins, load
+from koord_hooks.stages import Stage
+from koord_host.detect import DetectError
+from koord_host.kernel import Kernel
+from koord_host.originals import InUseError
 from koord_service import logs, systemd
 from koord_service.settings import parse_or_exit
 from koord_service.status import StatusServer, metrics_page
 
-from koordlet.config import Settings
+from koordlet.config import Settings, plugins_of
 from koordlet.hook_server import HookServer
+from koordlet.keeper import OBSERVED
 from koordlet.metrics import HookMetrics
+from koordlet.node import Node, open_node
+from koordlet.nri.client import Client
+from koordlet.nri_hooks import HookHandler
 from koordlet.registration import Registration, registration_text
+from koordlet.telling import Told
 
 _GRACE_SECONDS = 2.0
 
@@ -50,18 +60,37 @@ class Agent:
     """
 
     def __init__(self, settings: Settings) -> None:
-        disabled = settings.runtime_hooks_disable_stages
-        runner = load(settings.hook_plugins)
+        disabled = {Stage(name) for name in settings.runtime_hooks_disable_stages}
+        runner = _runner(settings)
         metrics = HookMetrics()
+        told = Told()
         self._settings = settings
         self._plugins = runner.names
-        self._stages = tuple(stage for stage in runner.stages() if stage not in disabled)
+        self._node = _node(settings, runner, told)
+        observed = OBSERVED if self._node is not None else ()
+        asked = [stage for stage in runner.stages() if stage not in disabled]
+        self._stages = tuple(
+            stage
+            for stage in Stage
+            if stage in asked or (stage in observed and stage not in disabled)
+        )
         self._server = HookServer(
             runner,
-            self._stages,
+            asked,
             metrics,
+            node=None if self._node is None else self._node.keeper,
+            told=told,
             plugin_failure_fails=settings.runtime_hooks_plugin_failure_policy == "Fail",
         )
+        self._nri = None
+        if self._node is not None and settings.enable_nri_runtime_hook:
+            handler = HookHandler(runner, self._node.keeper, metrics, told, disabled)
+            self._nri = Client(
+                handler,
+                name=settings.runtime_hooks_nri_plugin_name,
+                index=settings.runtime_hooks_nri_plugin_index,
+                socket=settings.runtime_hooks_nri_socket_path,
+            )
         self._registration = Registration(
             settings.runtime_hooks_config_path,
             registration_text(
@@ -97,9 +126,23 @@ class Agent:
             self._registration.write()
             at_exit.callback(self._deregister)
             self._announce()
+            if self._node is not None:
+                at_exit.push_async_callback(self._node.keeper.finish, self._node.let_go)
             systemd.notify("READY=1")
-            await _until(stop)
+            await self._work(stop)
             systemd.notify("STOPPING=1")
+
+    async def _work(self, stop: asyncio.Event) -> None:
+        """Keep the node, and be an NRI plugin, until told to stop."""
+        async with asyncio.TaskGroup() as group:
+            tasks = []
+            if self._node is not None:
+                tasks.append(group.create_task(self._node.keeper.run()))
+            if self._nri is not None:
+                tasks.append(group.create_task(self._nri.run()))
+            await _until(stop)
+            for task in tasks:
+                task.cancel()
 
     def _announce(self) -> None:
         _log.info(
@@ -129,6 +172,27 @@ class Agent:
             _log.error("cannot deregister", reason=_reason(error))
         else:
             _log.info("stopping", registration=self._registration.path)
+
+
+def _runner(settings: Settings) -> HookRunner:
+    known = available_plugins()
+    names, others = plugins_of(settings.hook_plugins, settings.feature_gates, known)
+    if others:
+        _log.info("feature gates passed over", gates=",".join(others))
+    return load(names)
+
+
+def _node(settings: Settings, runner: HookRunner, told: Told) -> Node | None:
+    """The node to keep; ``None`` where it cannot be, which leaves hooks to be answered."""
+    if not settings.node_writes:
+        return None
+    try:
+        if os.geteuid() != 0:
+            raise DetectError("only root may write kernel files")
+        return open_node(settings, runner, told, Kernel())
+    except (DetectError, InUseError) as error:
+        _log.warning("kernel files are left alone, hooks are answered", reason=str(error))
+        return None
 
 
 async def _until(stop: asyncio.Event) -> None:

@@ -8,7 +8,7 @@ kubelet, which knows nothing of them, and leaves them in the annotation
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from koord_model import cpuset
 from koord_model.annotations import decode, read
 from koord_model.excerpt import excerpt
+from koord_model.fields import shown
 from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, BATCH_MEMORY
 from koord_model.pod import Pod
 from koord_model.quantity import whole
@@ -37,72 +38,87 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class BatchResources:
-    """One container's batch resources: millicores and bytes; ``None`` is unset."""
+    """One container's batch resources: millicores and bytes; ``None`` is unset.
+
+    ``unusable`` names the fields (``cpu_limit``) whose amount could not be read. They are
+    unset too, but not for want of a limit. ``ignored`` has a line about each.
+    """
 
     cpu_request: Amount | None = None
     cpu_limit: Amount | None = None
     memory_limit: Amount | None = None
+    unusable: frozenset[str] = frozenset()
+    ignored: tuple[str, ...] = ()
 
 
 def batch_resources(pod: Pod) -> Mapping[str, BatchResources] | None:
     """The batch resources of a pod's containers by name; ``None`` if it names no container.
 
     Raises:
-        ValueError: the annotation is malformed; one line says how.
+        ValueError: the annotation is no JSON, or names no containers; one line says how.
     """
-    return read(pod, ANNOTATION_EXTENDED_RESOURCE_SPEC, parse) or None
-
-
-_Quantity = str | int | float | None
-
-
-class _Resources(msgspec.Struct, frozen=True):
-    cpu: _Quantity = msgspec.field(default=None, name=BATCH_CPU)
-    memory: _Quantity = msgspec.field(default=None, name=BATCH_MEMORY)
-
-
-class _Container(msgspec.Struct, frozen=True):
-    limits: _Resources | None = None
-    requests: _Resources | None = None
+    found = read(pod, ANNOTATION_EXTENDED_RESOURCE_SPEC, parse)
+    if not found:
+        return None
+    where = f"pod {pod.namespace}/{pod.name}: annotation {ANNOTATION_EXTENDED_RESOURCE_SPEC}: "
+    return {
+        name: replace(one, ignored=tuple(where + line for line in one.ignored))
+        if one.ignored
+        else one
+        for name, one in found.items()
+    }
 
 
 class _Spec(msgspec.Struct, frozen=True):
-    containers: dict[str, _Container] | None = None
+    containers: dict[str, object] | None = None
 
 
-_NOTHING = _Resources()
 _DECODER = msgspec.json.Decoder(_Spec | None)
+_FIELDS = {
+    "cpu_request": ("requests", BATCH_CPU, MAX_MILLI_CPU),
+    "cpu_limit": ("limits", BATCH_CPU, MAX_MILLI_CPU),
+    "memory_limit": ("limits", BATCH_MEMORY, MAX_BYTES),
+}
 
 
 @lru_cache(maxsize=256)
 def parse(text: str) -> Mapping[str, BatchResources]:
-    """The annotation's text as batch resources by container name.
+    """The annotation's text as batch resources by container name; lines begin with the name.
 
     Raises:
-        ValueError: no JSON, JSON of another shape, or an amount out of range.
+        ValueError: no JSON, or JSON that has no containers by name.
     """
     spec = decode(_DECODER, text) or _Spec()
-    return {name: _batch(name, container) for name, container in (spec.containers or {}).items()}
+    return {name: _batch(name, given) for name, given in (spec.containers or {}).items()}
 
 
-def _batch(name: str, container: _Container) -> BatchResources:
-    limits, requests = container.limits or _NOTHING, container.requests or _NOTHING
-    where = f"container {excerpt(name)}"
-    return BatchResources(
-        cpu_request=_amount(requests.cpu, MAX_MILLI_CPU, f"{where} requests {BATCH_CPU}"),
-        cpu_limit=_amount(limits.cpu, MAX_MILLI_CPU, f"{where} limits {BATCH_CPU}"),
-        memory_limit=_amount(limits.memory, MAX_BYTES, f"{where} limits {BATCH_MEMORY}"),
-    )
+def _batch(name: str, given: object) -> BatchResources:
+    amounts: dict[str, Amount | None] = {}
+    ignored: list[str] = []
+    for field, (group, resource, most) in _FIELDS.items():
+        try:
+            amounts[field] = _amount(_member(_member(given, group), resource), most)
+        except ValueError as error:
+            ignored.append(f"container {excerpt(name)} {group} {resource}: {error} (left out)")
+    unusable = frozenset(_FIELDS.keys() - amounts.keys())
+    return BatchResources(**amounts, unusable=unusable, ignored=tuple(ignored))
 
 
-def _amount(quantity: _Quantity, most: int, where: str) -> Amount | None:
+def _member(given: object, name: str) -> object:
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise ValueError(f"{shown(given)} is no object")  # noqa: TRY004 - bad input, not a defect
+    return given.get(name)
+
+
+def _amount(quantity: object, most: int) -> Amount | None:
     if quantity is None:
         return None
-    shown = str(quantity)
-    try:
-        value = whole(quantity)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
+    if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
+        problem = f"{shown(quantity)} is no quantity; expected one like 500m, 2 or 1Gi"
+        raise ValueError(problem)  # noqa: TRY004 - bad input, not a defect
+    value = whole(quantity)
     if not 0 <= value <= most:
-        raise ValueError(f"{where}: {excerpt(shown)} is out of range; expected 0 to {most}")
-    return Amount(value, shown)
+        raise ValueError(f"{excerpt(str(quantity))} is out of range; expected 0 to {most}")
+    return Amount(value, str(quantity))

@@ -51,13 +51,18 @@ class NodeView:
     """The node as hooks see it.
 
     ``topology`` is ``None`` until it is known. ``cpu_normalization_ratio`` is how
-    much faster a CPU here is than the cluster's reference CPU.
+    much faster a CPU here is than the cluster's reference CPU. ``idle_classes`` is
+    whether the groups above all pods of a class may be made idle
+    (``koord_model.class_idle`` says why they may not, as a rule). ``unset_cpu_quota`` is
+    whether pods with CPUs of their own lose their CPU quota.
     """
 
     topology: Topology | None = None
     cpu_normalization_ratio: float = 1.0
     slo: NodeSLO = field(default_factory=NodeSLO)
     kernel: Kernel = Kernel()
+    idle_classes: bool = False
+    unset_cpu_quota: bool = True
 
     @property
     def be_cfs_quota(self) -> bool:

@@ -1,6 +1,7 @@
 """What the cluster asks of this node: the parts of a NodeSLO that hooks use.
 
-Defaults are Koordinator's. ``koord_model.node_slo_document`` reads one.
+Defaults are Koordinator's, where a class that is not enabled is neutral.
+``koord_model.node_slo_document`` reads one.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class NetworkQoS:
 
 @dataclass(frozen=True, slots=True)
 class ClassQoS:
-    """The strategy of one quality class."""
+    """The strategy of one quality class; what is not enabled is neutral."""
 
     cpu: CPUQoS = CPUQoS()
     resctrl: ResctrlQoS = ResctrlQoS()
@@ -100,13 +101,13 @@ class HostApplication:
     relative_path: str = ""
 
 
-def _classes() -> Mapping[QoSClass, ClassQoS]:
-    return {
-        QoSClass.LSR: ClassQoS(CPUQoS(group_identity=2, core_expeller=True)),
-        QoSClass.LS: ClassQoS(CPUQoS(group_identity=2, core_expeller=True)),
-        QoSClass.BE: ClassQoS(CPUQoS(group_identity=-1), ResctrlQoS(cat_end=30)),
-        QoSClass.SYSTEM: ClassQoS(),
-    }
+RECOMMENDED: Mapping[QoSClass, ClassQoS] = {
+    QoSClass.LSR: ClassQoS(CPUQoS(group_identity=2, core_expeller=True)),
+    QoSClass.LS: ClassQoS(CPUQoS(group_identity=2, core_expeller=True)),
+    QoSClass.BE: ClassQoS(CPUQoS(group_identity=-1), ResctrlQoS(cat_end=30)),
+    QoSClass.SYSTEM: ClassQoS(),
+}
+"""What holds for a class that is enabled without saying more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class NodeSLO:
 
     cpu_policy: CPUPolicy = CPUPolicy.GROUP_IDENTITY
     net_policy: NetPolicy = NetPolicy.NONE
-    classes: Mapping[QoSClass, ClassQoS] = field(default_factory=_classes)
+    classes: Mapping[QoSClass, ClassQoS] = field(default_factory=dict)
     suppress_enabled: bool = False
     suppress_policy: str = "cpuset"
     total_network_bandwidth: int = 0

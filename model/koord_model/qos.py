@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from koord_model.excerpt import excerpt
 from koord_model.keys import LABEL_QOS
 
 
@@ -25,6 +26,19 @@ def qos_class(labels: Mapping[str, str]) -> QoSClass:
         return QoSClass(labels.get(LABEL_QOS, ""))
     except ValueError:
         return QoSClass.NONE
+
+
+def unknown_word(labels: Mapping[str, str]) -> str:
+    """Says what is wrong with the label that names the class; "" where nothing is.
+
+    The class then counts as none. The runner of hooks says it, so that people are told
+    once and not by every plugin that looks at the class.
+    """
+    word = labels.get(LABEL_QOS, "")
+    if word in list(QoSClass):
+        return ""
+    known = ", ".join(qos for qos in QoSClass if qos)
+    return f"label {LABEL_QOS} is {excerpt(word)}; expected one of {known} (counts as none)"
 
 
 class KubeQoS(StrEnum):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +27,11 @@ _BOOLEANS = {
     **dict.fromkeys(("true", "yes", "on", "1", "t", "y"), True),
     **dict.fromkeys(("false", "no", "off", "0", "f", "n"), False),
 }
+
+# Settings that are floats are seconds; Go programs write them "10s", "1m30s", "500ms".
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|µs|ms|s|m|h)")
+_DURATION = re.compile(rf"(?:{_PART.pattern})+")
 
 
 def option(default: Any, help: str, *, flag: str = "", choices: Sequence[str] = ()) -> Any:  # noqa: A002
@@ -182,10 +188,16 @@ def _value(given: Any) -> Any:
 
 def _converter(kind: Any) -> Callable[[str], Any]:
     """Text to the field's type, with an error that says what was expected."""
-    expected = {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, "text")
+    expected = {
+        int: "a whole number",
+        float: "seconds, or a duration like 1m30s",
+        bool: "true or false",
+    }.get(kind, "text")
 
     def convert(text: str) -> Any:
-        value = _BOOLEANS.get(text.lower(), text) if kind is bool else text
+        value: object = _BOOLEANS.get(text.lower(), text) if kind is bool else text
+        if kind is float and _DURATION.fullmatch(text):
+            value = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
         try:
             converted = msgspec.convert(value, kind, strict=False)
             if kind is float and not math.isfinite(converted):

@@ -152,7 +152,7 @@ class TestLoading:
     def test_an_unknown_name_lists_those_there_are(self) -> None:
         with pytest.raises(
             UnknownPluginError,
-            match=r'^hook plugin "batch" does not exist; there are: batchresource, cpusetallocator',
+            match=r'^hook plugin "batch" does not exist; there are: batchresource, coresched, ',
         ):
             load(["batch"])
 

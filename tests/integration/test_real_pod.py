@@ -65,7 +65,7 @@ def test_batch_pod_gets_what_the_hooks_give(containerd, kubelet, real_proxy):
 
 
 @requires_containerd
-def test_plain_pod_is_untouched(containerd, kubelet):
+def test_plain_pod_runs_on_the_shared_cpus_and_is_untouched_otherwise(containerd, kubelet):
     plan = burstable_pod_config(cgroup_root=containerd.cgroup_root)
     with connect(containerd.address) as direct:
         pod = run_pod(direct, plan)
@@ -91,7 +91,20 @@ def test_update_in_the_kubelets_view_keeps_the_hooks_values(containerd, kubelet)
         pod.container_id, pb.LinuxContainerResources(cpuset_cpus="0")
     )
     assert _is_batch(kubelet, pod.container_id, cpu_milli=700, memory=96 << 20)
-    assert container_values(kubelet, pod.container_id).cpuset == "0"
+
+
+@requires_containerd
+def test_cpus_from_a_static_kubelet_are_left_and_the_shared_ones_hold_otherwise(
+    koordlet, kubelet, pod, containerd
+):
+    before = container_values(kubelet, pod.container_id).cpuset
+    assigned = pb.LinuxContainerResources(cpuset_cpus="0")
+    kubelet.update_container_resources(pod.container_id, assigned)
+    assert container_values(kubelet, pod.container_id).cpuset == before
+    koordlet.find_a_static_kubelet()
+    other = run_pod(kubelet, burstable_pod_config(cgroup_root=containerd.cgroup_root))
+    kubelet.update_container_resources(other.container_id, assigned)
+    assert container_values(kubelet, other.container_id).cpuset == "0"
 
 
 @requires_containerd
@@ -199,10 +212,12 @@ def test_repeated_and_partial_removal(containerd, kubelet, real_proxy):
 
 
 def _spec(cri: Cri, pod: RunningPod) -> object:
-    """What the runtime made of the container, without the ids."""
+    """What the runtime made of the container, without the ids and the CPUs."""
     info = json.loads(cri.container_status(pod.container_id, verbose=True).info["info"])
     spec = info["runtimeSpec"]
     resources = {
         key: value for key, value in spec["linux"]["resources"].items() if key != "devices"
     }
+    resources["cpu"].pop("cpus", None)
+    info["config"]["linux"]["resources"].pop("cpuset_cpus", None)
     return info["config"], spec["process"], resources

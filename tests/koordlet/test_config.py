@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 from koord_service.settings import SettingsError, parse
-from koordlet.config import Settings
+from koordlet.config import Settings, plugins_of
 
 
 def settings(*argv: str) -> Settings:
@@ -15,7 +15,7 @@ def test_defaults_are_koordinators_on_a_host() -> None:
     assert default.runtime_hooks_config_path == "/etc/runtime/hookserver.d"
     assert default.runtime_hooks_failure_policy == "Ignore"
     assert default.runtime_hooks_plugin_failure_policy == "Ignore"
-    assert default.hook_plugins == ("batchresource", "cpusetallocator")
+    assert default.hook_plugins == ("batchresource", "cpusetallocator", "groupidentity")
     assert default.hook_timeout == 0
 
 
@@ -34,6 +34,11 @@ def test_lists_are_taken_with_commas() -> None:
             {"runtime_hooks_disable_stages": ("PreLunch",)},
             '--runtime-hooks-disable-stages: "PreLunch" is no hook type; there are: PreRun',
         ),
+        (
+            {"runtime_hooks_nri_plugin_index": "7"},
+            '--runtime-hooks-nri-plugin-index is "7"; expected two digits',
+        ),
+        ({"kubelet_sync_interval": 0.0}, "--kubelet-sync-interval is 0; expected more than 0"),
         ({"hook_timeout": -1.0}, "--hook-timeout is -1; expected 0 or more seconds"),
     ],
 )
@@ -45,3 +50,32 @@ def test_values_that_cannot_be_are_named(values: dict[str, Any], message: str) -
 def test_an_error_names_the_flag() -> None:
     with pytest.raises(SettingsError, match="--hook-timeout"):
         settings("--hook-timeout=-0.5")
+
+
+KNOWN = ("batchresource", "coresched", "resctrl")
+
+
+@pytest.mark.parametrize(
+    ("names", "gates", "wanted"),
+    [
+        (("resctrl",), (), ("resctrl",)),
+        (("all",), (), KNOWN),
+        (("all",), ("CoreSched=false",), ("batchresource", "resctrl")),
+        ((), ("CoreSched=true", "BatchResource=True"), ("coresched", "batchresource")),
+        (("resctrl",), ("Resctrl=true",), ("resctrl",)),
+        (("unknown",), (), ("unknown",)),
+    ],
+)
+def test_gates_are_laid_over_the_plugins(
+    names: tuple[str, ...], gates: tuple[str, ...], wanted: tuple[str, ...]
+) -> None:
+    assert plugins_of(names, gates, KNOWN) == (wanted, ())
+
+
+def test_gates_of_something_else_are_passed_over() -> None:
+    assert plugins_of((), ("BECPUSuppress=true",), KNOWN) == ((), ("BECPUSuppress",))
+
+
+def test_a_gate_says_true_or_false() -> None:
+    with pytest.raises(ValueError, match='"CoreSched"; expected NAME=true or NAME=false'):
+        plugins_of((), ("CoreSched",), KNOWN)

@@ -16,6 +16,7 @@ from koord_hooks.specs import hookimpl
 from koord_hooks.stages import POD_STAGES, Stage, rpc_path
 from koord_model.node import NodeView, SharedPool, Topology
 from koord_model.patch import Patch
+from koord_model.pod import Container, Pod
 from koord_proto import hook_pb2 as pb
 from koord_service.sockets import SocketInUseError, listen_unix
 from koordlet.hook_server import HookServer
@@ -146,14 +147,36 @@ async def test_pods_are_told_without_a_container(
     assert fields.keys() == {"stage", "pod", "why"}
 
 
-async def test_the_view_of_the_node_can_be_replaced(
+class Node:
+    """A node whose view can change, and that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.view = NodeView()
+        self.seen: list[tuple[Stage, str]] = []
+
+    def saw(self, stage: Stage, subject: Pod | Container) -> None:
+        self.seen.append((stage, subject.name))
+
+
+async def test_plugins_are_told_of_the_node_as_it_is_now(
     path: Path, batch_container: pb.ContainerResourceHookRequest
 ) -> None:
     batch_container.pod_labels["koordinator.sh/qosClass"] = "LS"
-    async with serving(path) as (server, ask):
+    node = Node()
+    async with serving(path, node=node) as (_, ask):
         assert (await ask(CREATE, batch_container)).container_resources.cpuset_cpus == ""
-        server.view = NodeView(topology=Topology(shared_pools=(SharedPool(0, "0-3"),)))
+        node.view = NodeView(topology=Topology(shared_pools=(SharedPool(0, "0-3"),)))
         assert (await ask(CREATE, batch_container)).container_resources.cpuset_cpus == "0-3"
+
+
+async def test_the_node_hears_of_every_call_also_of_stages_no_plugin_is_asked_at(
+    path: Path, batch_container: pb.ContainerResourceHookRequest
+) -> None:
+    node = Node()
+    async with serving(path, node=node) as (_, ask):
+        await ask(CREATE, batch_container)
+        await ask(Stage.POST_START_CONTAINER, batch_container)
+    assert node.seen == [(CREATE, "main"), (Stage.POST_START_CONTAINER, "main")]
 
 
 def broken_plugin() -> SimpleNamespace:
@@ -167,7 +190,7 @@ class TestFailures:
     REASON = (
         "pod batch/job-1: annotation node.koordinator.sh/extended-resource-spec: "
         'container "main" requests kubernetes.io/batch-cpu: "half" is no quantity; '
-        "expected one like 500m, 2 or 1Gi"
+        "expected one like 500m, 2 or 1Gi (left out)"
     )
 
     async def test_ignored_the_others_still_apply(
@@ -180,17 +203,24 @@ class TestFailures:
         async with serving(path, runner) as (_, ask):
             answer = await ask(CREATE, broken_container)
         assert answer.container_envs == {"A": "1", "B": "2"}
-        assert answer.container_resources == broken_container.container_resources
+        # The memory limit can be read, and counts.
+        expected = pb.LinuxContainerResources()
+        expected.CopyFrom(broken_container.container_resources)
+        expected.memory_limit_in_bytes = 1 << 30
+        assert answer.container_resources == expected
         told = events(caplog)
-        assert [message for message, _ in told] == ["field ignored", "changed"]
-        assert told[0][1]["reason"] == self.REASON
+        # The limit is as bad as the request; the memory limit can be read.
+        assert [message for message, _ in told] == ["field ignored", "field ignored", "changed"]
+        assert self.REASON in [fields.get("reason") for _, fields in told]
 
     async def test_input_that_cannot_be_used_fails_no_call(
         self, path: Path, broken_container: pb.ContainerResourceHookRequest
     ) -> None:
         async with serving(path, plugin_failure_fails=True) as (_, ask):
             answer = await ask(CREATE, broken_container)
-        assert answer.container_resources == broken_container.container_resources
+        assert (
+            answer.container_resources.cpu_shares == broken_container.container_resources.cpu_shares
+        )
 
     async def test_not_ignored_the_call_fails_and_names_the_plugin(
         self, path: Path, batch_container: pb.ContainerResourceHookRequest

@@ -1,6 +1,7 @@
 """The program as an admin meets it: a process, its socket, its file, its words."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -17,6 +18,12 @@ from koord_proto import hook_pb2 as pb
 
 PROGRAM = [sys.executable, "-c", "from koordlet.main import main; main()"]
 SECONDS = 15.0
+# What the default plugins ask for and, of a koordlet that keeps the node, what tells it
+# which pods run. Only root's koordlet does.
+PLUGINS = ("PreRunPodSandbox", "PreCreateContainer", "PreUpdateContainerResources")
+OBSERVED = ("PostStopPodSandbox", "PostStartContainer", "PostStopContainer")
+ASKED = PLUGINS + OBSERVED if os.geteuid() == 0 else PLUGINS
+HOOKS = tuple(stage.value for stage in Stage if stage in ASKED)
 
 
 class Koordlet:
@@ -33,6 +40,8 @@ class Koordlet:
                     f"--runtime-hooks-addr={self.socket}",
                     f"--runtime-hooks-host-endpoint={self.socket}",
                     f"--runtime-hooks-config-path={self.file.parent}",
+                    f"--state-dir={folder / 'state'}",
+                    f"--runtime-hooks-nri-socket-path={folder / 'nri.sock'}",
                     *flags,
                 ],
                 stderr=log,
@@ -97,7 +106,7 @@ def test_it_registers_answers_and_leaves_nothing_behind(
     assert json.loads(koordlet.file.read_text()) == {
         "remote-endpoint": str(koordlet.socket),
         "failure-policy": "Fail",
-        "runtime-hooks": ["PreRunPodSandbox", "PreCreateContainer", "PreUpdateContainerResources"],
+        "runtime-hooks": list(HOOKS),
         "timeout": 1.5,
     }
     assert koordlet.ask(Stage.PRE_CREATE_CONTAINER, batch_container) == batch_answer
@@ -105,6 +114,7 @@ def test_it_registers_answers_and_leaves_nothing_behind(
     assert not koordlet.file.exists()
     assert not koordlet.socket.exists()
     told = [json.loads(line) for line in koordlet.said.splitlines()]
+    told = [line for line in told if not line["message"].startswith("nri ")]
     assert [line["message"] for line in told] == ["serving", "changed", "stopping"]
     assert (told[1]["pod"], told[1]["container"]) == ("batch/job-1", "main")
 
@@ -152,10 +162,8 @@ def test_stages_can_be_left_out(
     start: Start, batch_container: pb.ContainerResourceHookRequest
 ) -> None:
     koordlet = start("--runtime-hooks-disable-stages=PreCreateContainer").until_serving()
-    assert json.loads(koordlet.file.read_text())["runtime-hooks"] == [
-        "PreRunPodSandbox",
-        "PreUpdateContainerResources",
-    ]
+    registered = json.loads(koordlet.file.read_text())["runtime-hooks"]
+    assert registered == [stage for stage in HOOKS if stage != "PreCreateContainer"]
     answer = koordlet.ask(Stage.PRE_CREATE_CONTAINER, batch_container)
     assert answer.container_resources == batch_container.container_resources
 

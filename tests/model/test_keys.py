@@ -9,3 +9,22 @@ def test_keys_are_spelled_as_koordinator_spells_them() -> None:
         "kubernetes.io/batch-cpu",
         "kubernetes.io/batch-memory",
     )
+
+
+def test_those_of_nodes_and_devices_too() -> None:
+    named = {name: value for name, value in vars(keys).items() if name.isupper()}
+    assert {value.partition("/")[0] for value in named.values()} <= {
+        "cpu",
+        "kubernetes.io",
+        "koordinator.sh",
+        "kubelet.koordinator.sh",
+        "node.koordinator.sh",
+        "scheduling.koordinator.sh",
+        "pykoord",
+    }
+    assert keys.ANNOTATION_CPU_QOS == "koordinator.sh/cpuQOS"
+    assert keys.ANNOTATION_DEVICE_ALLOCATED == "scheduling.koordinator.sh/device-allocated"
+    assert keys.ANNOTATION_BE_CPU_SHARED_POOLS == "node.koordinator.sh/be-cpu-shared-pools"
+    assert keys.ANNOTATION_CPU_MANAGER_POLICY == "kubelet.koordinator.sh/cpu-manager-policy"
+    assert keys.LABEL_CORE_SCHED_POLICY == "koordinator.sh/core-sched-policy"
+    assert len(set(named.values())) == len(named)

@@ -85,7 +85,9 @@ def test_a_disputed_field_is_left_alone_and_the_others_are_granted() -> None:
 
 
 def test_reasons_name_their_owner() -> None:
-    assert merge([("b", Patch(why="two")), ("a", Patch(why="one"))], Patch)[0].why == "a: one; b: two"
+    assert (
+        merge([("b", Patch(why="two")), ("a", Patch(why="one"))], Patch)[0].why == "a: one; b: two"
+    )
 
 
 def test_nothing_wished_is_nothing_changed() -> None:

@@ -1,6 +1,6 @@
 import pytest
 from koord_model.keys import LABEL_QOS
-from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class
+from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class, unknown_word
 
 
 @pytest.mark.parametrize("word", ["LSE", "LSR", "LS", "BE", "SYSTEM"])
@@ -11,6 +11,18 @@ def test_label_names_the_class(word: str) -> None:
 @pytest.mark.parametrize("labels", [{}, {LABEL_QOS: ""}, {LABEL_QOS: "be"}, {LABEL_QOS: "GOLD"}])
 def test_anything_else_is_no_class(labels: dict[str, str]) -> None:
     assert qos_class(labels) is QoSClass.NONE
+
+
+@pytest.mark.parametrize("labels", [{}, {LABEL_QOS: ""}, {LABEL_QOS: "LSE"}, {"other": "x"}])
+def test_a_known_word_is_no_problem(labels: dict[str, str]) -> None:
+    assert unknown_word(labels) == ""
+
+
+def test_an_unknown_word_is_told_with_those_there_are() -> None:
+    assert unknown_word({LABEL_QOS: "GOLD"}) == (
+        'label koordinator.sh/qosClass is "GOLD"; expected one of LSE, LSR, LS, BE, SYSTEM '
+        "(counts as none)"
+    )
 
 
 @pytest.mark.parametrize(

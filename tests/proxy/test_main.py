@@ -84,7 +84,7 @@ class TestWords:
             ),
             (
                 ["--hook-plugins=magic"],
-                'hook plugin "magic" does not exist; there are: batchresource, cpusetallocator',
+                'hook plugin "magic" does not exist; there are: batchresource, coresched, ',
             ),
             (["--socket-mode=x"], 'socket mode is "x"; expected octal digits such as "0660"'),
         ],

@@ -28,6 +28,7 @@ class Example:
 
 
 Write = Callable[[str], str]
+SECONDS = "expected seconds, or a duration like 1m30s"
 
 
 @pytest.fixture
@@ -245,9 +246,9 @@ def test_lists_are_replaced_across_sources_not_added(yaml_file: Write) -> None:
     [
         (("--worker-count", "lots"), 'argument --worker-count: is "lots"; expected a whole number'),
         (("-worker-count=1.5",), 'argument --worker-count: is "1.5"; expected a whole number'),
-        (("--timeout=soon",), 'argument --timeout: is "soon"; expected a number'),
-        (("--timeout=nan",), 'argument --timeout: is "nan"; expected a number'),
-        (("--timeout=inf",), 'argument --timeout: is "inf"; expected a number'),
+        (("--timeout=soon",), f'argument --timeout: is "soon"; {SECONDS}'),
+        (("--timeout=nan",), f'argument --timeout: is "nan"; {SECONDS}'),
+        (("--timeout=inf",), f'argument --timeout: is "inf"; {SECONDS}'),
         (("--managed=maybe",), 'argument --managed: is "maybe"; expected true or false'),
         (("--log-level=loud",), "argument --log-level: invalid choice: 'loud'"),
         (("--worker-count",), "argument --worker-count: expected one argument"),
@@ -337,3 +338,11 @@ def test_help(capsys: pytest.CaptureFixture[str], flag: str) -> None:
     assert "free text" in text
     assert "(default: )" not in text
     assert "(default: ())" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("10s", 10), ("1m30s", 90), ("500ms", 0.5), ("2h", 7200), ("1.5s", 1.5), ("0.25", 0.25)],
+)
+def test_seconds_may_be_written_as_go_writes_durations(text: str, seconds: float) -> None:
+    assert read(f"--timeout={text}").timeout == pytest.approx(seconds)

@@ -152,9 +152,17 @@ class Koordlet(Agent):
             f"--runtime-hooks-addr={self.socket}",
             f"--runtime-hooks-host-endpoint={self.socket}",
             f"--runtime-hooks-config-path={hooks}",
+            f"--runtime-hooks-nri-socket-path={directory / 'nri.sock'}",
+            f"--state-dir={directory / 'koordlet'}",
+            f"--var-lib-kubelet-dir={directory}",
             "--log-format=json",
             *flags,
         ]
+
+    def find_a_static_kubelet(self) -> None:
+        """Let it see a kubelet that assigns CPUs itself; it looks with the next pod."""
+        state = '{"policyName":"static","defaultCpuSet":"","entries":{},"checksum":0}'
+        (self.directory / "cpu_manager_state").write_text(state)
 
     def start(self) -> None:
         """Start, and wait until it serves."""

@@ -5,6 +5,9 @@ this plugin a batch pod runs with the least weight and without any limit.
 Quotas are reckoned at the kernel's default period of 100 ms; where the
 container has another period, the quota is scaled to it, so that the share of
 CPU time stays what was asked for.
+
+An amount that cannot be read costs only its own limit, which is left as it is: it is
+not known to be unlimited.
 """
 
 from __future__ import annotations
@@ -32,10 +35,15 @@ def pre_run_pod_sandbox(pod: Pod, view: NodeView) -> Patch | None:
     containers = _of_batch_pod(pod)
     if containers is None:
         return None
+    listed = containers.values()
+    unusable = frozenset().union(*(container.unusable for container in listed))
     whole_pod = BatchResources(
-        cpu_request=_sum(container.cpu_request for container in containers.values()),
-        cpu_limit=_sum_if_all(container.cpu_limit for container in containers.values()),
-        memory_limit=_sum_if_all(container.memory_limit for container in containers.values()),
+        cpu_request=_sum(container.cpu_request for container in listed),
+        cpu_limit=_sum_if_all(container.cpu_limit for container in listed),
+        memory_limit=_sum_if_all(container.memory_limit for container in listed),
+        # Without one container's limit the pod's is not known; its weight is only less.
+        unusable=unusable - {"cpu_request"},
+        ignored=tuple(line for container in listed for line in container.ignored),
     )
     return _patch(whole_pod, pod.resources.cpu_period, view)
 
@@ -64,11 +72,23 @@ def _of_batch_pod(pod: Pod) -> Mapping[str, BatchResources] | None:
 
 
 def _patch(asked: BatchResources, period: int | None, view: NodeView) -> Patch:
-    shares, why_shares = _shares(asked.cpu_request)
-    quota, why_quota = _quota(asked.cpu_limit, period or _PERIOD, view)
-    memory, why_memory = _memory(asked.memory_limit)
-    resources = LinuxResources(cpu_shares=shares, cpu_quota=quota, memory_limit=memory)
-    return Patch(resources=resources, why=f"{why_shares}; {why_quota}; {why_memory}")
+    shares, why_shares = _usable(asked, "cpu_request", _shares(asked.cpu_request))
+    limited = _quota(asked.cpu_limit, period or _PERIOD, view)
+    quota, why_quota = _usable(asked, "cpu_limit", limited) if view.be_cfs_quota else limited
+    memory, why_memory = _usable(asked, "memory_limit", _memory(asked.memory_limit))
+    return Patch(
+        resources=LinuxResources(cpu_shares=shares, cpu_quota=quota, memory_limit=memory),
+        why=f"{why_shares}; {why_quota}; {why_memory}",
+        ignored=asked.ignored,
+    )
+
+
+def _usable(
+    asked: BatchResources, field: str, found: tuple[int, str]
+) -> tuple[int, str] | tuple[None, str]:
+    if field not in asked.unusable:
+        return found
+    return None, f"{field.replace('_', ' ')} cannot be read → left as it is"
 
 
 def _shares(request: Amount | None) -> tuple[int, str]:

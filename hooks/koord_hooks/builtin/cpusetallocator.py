@@ -3,7 +3,8 @@
 The first rule that fits decides:
 
 1. CPUs of its own, from the pod's resource-status annotation.
-2. The shared pools of the NUMA nodes the scheduler chose (not for BE pods).
+2. The shared pools of the NUMA nodes the scheduler chose. For BE pods these are the
+   pools of best-effort pods, on nodes that have such.
 3. SYSTEM pods: the node's CPUs for the system, where it has some set apart.
 4. LS pods: all shared pools.
 5. Pods in the best-effort cgroup: no cpuset of their own; the agent confines
@@ -12,12 +13,20 @@ The first rule that fits decides:
 7. Everything else: all shared pools.
 
 Rules 2 to 7 need the node's topology. A pod with CPUs of its own also loses its
-CPU quota, which could only throttle it; a BE pod keeps it, as it is its limit.
+CPU quota, which could only throttle it; a BE pod keeps it, as it is its limit. CPUs
+that this node does not have are ignored: the next rules decide.
+
+Applications outside Kubernetes: LS ones have all shared pools, others are left alone.
 """
 
 from __future__ import annotations
 
-from koord_model.node import NodeView, Topology
+from dataclasses import replace
+
+from koord_model import cpuset
+from koord_model.keys import ANNOTATION_RESOURCE_STATUS
+from koord_model.node import NodeView, SharedPool, Topology
+from koord_model.node_slo import HostApplication
 from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
 from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class
@@ -30,10 +39,10 @@ _NO_QUOTA = -1
 
 
 @hookimpl
-def pre_run_pod_sandbox(pod: Pod) -> Patch | None:
-    status = resource_status(pod)
+def pre_run_pod_sandbox(pod: Pod, view: NodeView) -> Patch | None:
+    status, ignored = _status(pod, view)
     if not _loses_quota(pod, status):
-        return None
+        return Patch(ignored=ignored) if ignored else None
     return Patch(
         resources=LinuxResources(cpu_quota=_NO_QUOTA),
         why=f"resource-status gives CPUs {status.cpuset} → quota -1",
@@ -50,18 +59,45 @@ def pre_update_container_resources(container: Container, view: NodeView) -> Patc
     return _container(container, view)
 
 
+@hookimpl
+def level_host_application(application: HostApplication, view: NodeView) -> Patch | None:
+    if application.qos is not QoSClass.LS or view.topology is None:
+        return None
+    found = _pools(view.topology.shared_pools, f"LS application {application.name}, shared pools")
+    return _cpuset(found) if found else None
+
+
 def _container(container: Container, view: NodeView) -> Patch | None:
-    status = resource_status(container.pod)
+    status, ignored = _status(container.pod, view)
     if status.cpuset:
         return _own_cpus(container.pod, status)
-    if view.topology is None:
-        return None
-    found = _by_rule(container.pod, status, view.topology)
+    found = _by_rule(container.pod, status, view.topology) if view.topology else None
     if found is None:
-        return None
+        return Patch(ignored=ignored) if ignored else None
+    return replace(_cpuset(found), ignored=ignored)
+
+
+def _cpuset(found: tuple[str, str]) -> Patch:
     cpus, why = found
     shown = cpus or "(none of its own)"
     return Patch(resources=LinuxResources(cpuset_cpus=cpus), why=f"{why} → cpuset {shown}")
+
+
+def _status(pod: Pod, view: NodeView) -> tuple[ResourceStatus, tuple[str, ...]]:
+    """The scheduler's decision, without CPUs that this node does not have."""
+    status = resource_status(pod)
+    online = view.topology.online if view.topology else ""
+    if not (status.cpuset and online):
+        return status, ()
+    strange = cpuset.parse(status.cpuset) - cpuset.parse(online)
+    if not strange:
+        return status, ()
+    line = (
+        f"pod {pod.namespace}/{pod.name}: annotation {ANNOTATION_RESOURCE_STATUS}: cpuset "
+        f"{status.cpuset} names CPUs that this node does not have: {cpuset.render(strange)}; "
+        f"expected some of {online} (cpuset left out)"
+    )
+    return replace(status, cpuset=""), (line,)
 
 
 def _own_cpus(pod: Pod, status: ResourceStatus) -> Patch:
@@ -79,27 +115,28 @@ def _loses_quota(pod: Pod, status: ResourceStatus) -> bool:
 def _by_rule(pod: Pod, status: ResourceStatus, topology: Topology) -> tuple[str, str] | None:
     """Rules 2 to 7: the CPU list and why, or ``None`` for "leave it"."""
     qos = qos_class(pod.labels)
-    if status.numa_nodes and qos is not QoSClass.BE:
+    near, kind = topology.shared_pools, "shared"
+    if qos is QoSClass.BE:
+        near, kind = topology.be_shared_pools or (), "best-effort"
+    if status.numa_nodes and (qos is not QoSClass.BE or topology.be_shared_pools is not None):
         nodes = ", ".join(str(node) for node in sorted(status.numa_nodes))
-        return _pools(topology, f"shared pools of NUMA nodes {nodes}", status.numa_nodes)
+        return _pools(near, f"{kind} pools of NUMA nodes {nodes}", status.numa_nodes)
     if qos is QoSClass.SYSTEM and topology.system_cpuset:
         return topology.system_cpuset, "SYSTEM pod"
     if qos is QoSClass.LS:
-        return _pools(topology, "LS pod, all shared pools")
+        return _pools(topology.shared_pools, "LS pod, all shared pools")
     if kube_qos(pod.cgroup_parent) is KubeQoS.BEST_EFFORT:
         return "", "best-effort pod"
     if topology.kubelet_policy == "static":
         return None
-    return _pools(topology, "all shared pools")
+    return _pools(topology.shared_pools, "all shared pools")
 
 
 def _pools(
-    topology: Topology, why: str, nodes: frozenset[int] | None = None
+    pools: tuple[SharedPool, ...], why: str, nodes: frozenset[int] | None = None
 ) -> tuple[str, str] | None:
     """The pools' CPUs; ``None`` where they have none: an empty list would lift every bound."""
-    pools = [
-        pool.cpuset
-        for pool in topology.shared_pools
-        if pool.cpuset and (nodes is None or pool.numa_node in nodes)
+    listed = [
+        pool.cpuset for pool in pools if pool.cpuset and (nodes is None or pool.numa_node in nodes)
     ]
-    return (",".join(pools), why) if pools else None
+    return (",".join(listed), why) if listed else None

@@ -196,9 +196,41 @@ class TestNothingToDo:
         assert batchresource.pre_run_pod_sandbox(pod(), VIEW) is None
 
 
+class TestAmountsThatCannotBeRead:
+    def test_the_others_apply(self) -> None:
+        patch = of_container(spec(500, "half", "1Gi"))
+        assert patch is not None
+        assert patch.resources == LinuxResources(cpu_shares=512, memory_limit=GIB)
+        assert "cpu limit cannot be read → left as it is" in patch.why
+        [line] = patch.ignored
+        assert line.startswith("pod batch/job-1: ")
+        assert '"half" is no quantity' in line
+
+    def test_other_containers_apply(self) -> None:
+        broken = pod(a=spec("half", "half", "half"), b=spec(500, 1000, "1Gi"))
+        patch = batchresource.pre_create_container(Container(broken, "b"), VIEW)
+        assert patch is not None
+        assert (patch.resources, patch.ignored) == (limits(512, 100_000, GIB), ())
+
+    def test_the_pod_has_no_limit_of_which_a_part_is_unknown(self) -> None:
+        broken = pod(a=spec(250, "half", "1Gi"), b=spec("half", 1000, "1Gi"))
+        patch = batchresource.pre_run_pod_sandbox(broken, VIEW)
+        assert patch is not None
+        assert patch.resources == LinuxResources(cpu_shares=256, memory_limit=2 * GIB)
+        assert len(patch.ignored) == 2
+
+    def test_a_quota_that_is_not_set_anyway_does_not_depend_on_them(self) -> None:
+        slo = NodeSLO(suppress_enabled=True, suppress_policy="cfsQuota")
+        patch = of_container(spec(limit="half"), NodeView(slo=slo))
+        assert patch is not None
+        assert patch.resources.cpu_quota == -1
+
+
 def test_a_malformed_annotation_is_one_line() -> None:
-    broken = pod(main=spec("half"))
-    with pytest.raises(ValueError, match=r'^pod batch/job-1: .*"half" is no quantity'):
+    broken = Pod(
+        "job-1", "batch", "uid", {LABEL_QOS: "BE"}, {ANNOTATION_EXTENDED_RESOURCE_SPEC: "{"}
+    )
+    with pytest.raises(ValueError, match=r"^pod batch/job-1: annotation [^\n]*$"):
         batchresource.pre_run_pod_sandbox(broken, VIEW)
 
 

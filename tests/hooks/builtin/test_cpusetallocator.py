@@ -11,8 +11,10 @@ from koord_model.keys import (
     LABEL_QOS,
 )
 from koord_model.node import NodeView, SharedPool, Topology
+from koord_model.node_slo import HostApplication
 from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
+from koord_model.qos import QoSClass
 from koord_model.resources import LinuxResources
 
 POOLS = (SharedPool(0, "0-3"), SharedPool(1, "8-11"), SharedPool(2, ""))
@@ -55,7 +57,7 @@ def test_cpus_of_its_own_come_first_and_take_the_quota_away(qos: str, view: Node
         resources=LinuxResources(cpuset_cpus="4-5", cpu_quota=-1),
         why="resource-status gives CPUs 4-5 → cpuset 4-5, quota -1",
     )
-    assert cpusetallocator.pre_run_pod_sandbox(own) == Patch(
+    assert cpusetallocator.pre_run_pod_sandbox(own, view) == Patch(
         resources=LinuxResources(cpu_quota=-1),
         why="resource-status gives CPUs 4-5 → quota -1",
     )
@@ -64,7 +66,7 @@ def test_cpus_of_its_own_come_first_and_take_the_quota_away(qos: str, view: Node
 def test_a_best_effort_pod_with_cpus_of_its_own_keeps_its_quota() -> None:
     own = pod("BE", BEST_EFFORT, {"cpuset": "4"})
     assert cpus(own) == "4"
-    assert cpusetallocator.pre_run_pod_sandbox(own) is None
+    assert cpusetallocator.pre_run_pod_sandbox(own, NODE) is None
 
 
 def test_it_does_not_contradict_batchresource() -> None:
@@ -101,6 +103,73 @@ def test_several_nodes() -> None:
 
 def test_a_best_effort_pod_is_not_bound_to_its_nodes() -> None:
     assert cpus(pod("BE", BEST_EFFORT, ON_NODE_1)) == ""
+
+
+class TestPoolsOfBestEffortPods:
+    VIEW = NodeView(
+        topology=Topology(shared_pools=POOLS, be_shared_pools=(SharedPool(1, "12-13"),))
+    )
+
+    def test_a_best_effort_pod_is_bound_to_those_of_its_nodes(self) -> None:
+        patch = of(pod("BE", BEST_EFFORT, ON_NODE_1), self.VIEW)
+        assert patch is not None
+        assert patch.why == "best-effort pools of NUMA nodes 1 → cpuset 12-13"
+
+    def test_none_on_its_nodes_change_nothing(self) -> None:
+        status = {"numaNodeResources": [{"node": 0, "resources": {"cpu": 1}}]}
+        assert cpus(pod("BE", BEST_EFFORT, status), self.VIEW) is None
+
+    def test_others_keep_to_theirs(self) -> None:
+        assert cpus(pod("LS", status=ON_NODE_1), self.VIEW) == "8-11"
+        assert cpus(pod("BE", BEST_EFFORT), self.VIEW) == ""
+
+
+class TestCPUsThatTheNodeDoesNotHave:
+    VIEW = NodeView(topology=Topology(shared_pools=POOLS, online="0-11"))
+
+    def test_are_ignored_and_the_next_rule_decides(self) -> None:
+        patch = of(pod("LSR", status={"cpuset": "4,90-91", **ON_NODE_1}), self.VIEW)
+        assert patch is not None
+        assert patch.resources == LinuxResources(cpuset_cpus="8-11")
+        [line] = patch.ignored
+        assert line == (
+            "pod shop/db-0: annotation scheduling.koordinator.sh/resource-status: cpuset 4,90-91 "
+            "names CPUs that this node does not have: 90-91; expected some of 0-11 "
+            "(cpuset left out)"
+        )
+
+    def test_take_no_quota_away(self) -> None:
+        patch = cpusetallocator.pre_run_pod_sandbox(pod(status={"cpuset": "90"}), self.VIEW)
+        assert patch is not None
+        assert patch.resources == LinuxResources()
+        assert len(patch.ignored) == 1
+
+    def test_are_told_where_no_rule_applies(self) -> None:
+        view = NodeView(topology=Topology(online="0-11"))
+        patch = of(pod("LS", status={"cpuset": "90"}), view)
+        assert patch is not None
+        assert (patch.resources, len(patch.ignored)) == (LinuxResources(), 1)
+
+    def test_of_a_node_not_known_are_taken_as_they_are(self) -> None:
+        assert of(pod(status={"cpuset": "90"}), NODE) == of(pod(status={"cpuset": "90"}), UNKNOWN)
+
+
+class TestHostApplications:
+    def test_ls_ones_have_the_shared_pools(self) -> None:
+        application = HostApplication("nginx", QoSClass.LS)
+        assert cpusetallocator.level_host_application(application, NODE) == Patch(
+            resources=LinuxResources(cpuset_cpus="0-3,8-11"),
+            why="LS application nginx, shared pools → cpuset 0-3,8-11",
+        )
+
+    @pytest.mark.parametrize("view", [UNKNOWN, EMPTY])
+    def test_no_pools_change_nothing(self, view: NodeView) -> None:
+        application = HostApplication("nginx", QoSClass.LS)
+        assert cpusetallocator.level_host_application(application, view) is None
+
+    @pytest.mark.parametrize("qos", set(QoSClass) - {QoSClass.LS})
+    def test_others_are_left_alone(self, qos: QoSClass) -> None:
+        assert cpusetallocator.level_host_application(HostApplication("a", qos), NODE) is None
 
 
 def test_then_the_system() -> None:
@@ -142,7 +211,7 @@ def test_an_unknown_node_changes_nothing(qos: str) -> None:
 
 
 def test_a_pod_without_cpus_of_its_own_keeps_its_quota() -> None:
-    assert cpusetallocator.pre_run_pod_sandbox(pod("LSR", status=ON_NODE_1)) is None
+    assert cpusetallocator.pre_run_pod_sandbox(pod("LSR", status=ON_NODE_1), NODE) is None
 
 
 @pytest.mark.parametrize("status", [{"cpuset": "all"}, {"cpuset": ["0"]}, "0-3"])
@@ -152,4 +221,4 @@ def test_a_malformed_annotation_is_one_line(status: Any) -> None:
         with pytest.raises(ValueError, match=r"^pod shop/db-0: annotation [^\n]*$"):
             of(asked, view)
     with pytest.raises(ValueError, match=r"^pod shop/db-0: annotation [^\n]*$"):
-        cpusetallocator.pre_run_pod_sandbox(asked)
+        cpusetallocator.pre_run_pod_sandbox(asked, NODE)

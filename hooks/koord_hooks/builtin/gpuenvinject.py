@@ -1,0 +1,81 @@
+"""Containers see the GPUs that the scheduler gave their pod, and no others.
+
+NVIDIA's runtime reads ``NVIDIA_VISIBLE_DEVICES``. Where the pod has a part of a GPU and
+its label ``gpu-isolation-provider`` is "HAMi-core", that library keeps it to its part: it
+is preloaded, mounted from the host, and reads its limits from the environment.
+
+The hook protocol carries no mounts: behind a CRI proxy the library must be in the
+image; NRI mounts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koord_model.device_allocated import GPU, gpus, where
+from koord_model.keys import (
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    LABEL_GPU_ISOLATION_PROVIDER,
+)
+from koord_model.patch import Mount, Patch
+from koord_model.pod import Container
+
+from koord_hooks.specs import hookimpl
+
+_VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+_PRELOAD = "LD_PRELOAD"
+_HAMI_CORE = "HAMi-core"
+_LIBRARY = "/usr/local/vgpu/libvgpu.so"
+_LOCK = "/tmp/vgpulock"  # noqa: S108 - HAMi-core's own place, shared by all its pods
+_MOUNTS = {
+    # Of the host, and loaded by others: no container may write it.
+    _LIBRARY: Mount(_LIBRARY, ("rbind", "ro")),
+    _LOCK: Mount(_LOCK, ("rbind", "rw")),
+}
+
+
+@hookimpl
+def pre_create_container(container: Container) -> Patch | None:
+    given, ignored = gpus(container.pod)
+    if not given:
+        return Patch(ignored=ignored) if ignored else None
+    minors = ",".join(str(gpu.minor) for gpu in given)
+    env = {_VISIBLE: minors}
+    why = f"device-allocated gives GPUs {minors} → {_VISIBLE} {minors}"
+    if container.pod.labels.get(LABEL_GPU_ISOLATION_PROVIDER) != _HAMI_CORE:
+        return Patch(env=env, why=why, ignored=ignored)
+    # The scheduler gives several GPUs to one pod in equal parts.
+    part, missing = given[0], _missing(container, given[0])
+    if part.memory_ratio is None or part.memory_ratio >= 100:
+        return Patch(env=env, why=why, ignored=ignored + missing)
+    limits = _limits(part)
+    shown = ", ".join(f"{name} {value}" for name, value in limits.items())
+    return Patch(
+        env=env | limits | _preloaded(container.env),
+        mounts=_MOUNTS,
+        why=f"{why}; HAMi-core, {part.memory_ratio} % of the memory → {shown or 'no limits'}",
+        ignored=ignored + missing,
+    )
+
+
+def _limits(part: GPU) -> dict[str, str]:
+    amounts = {"CUDA_DEVICE_MEMORY_LIMIT": part.memory, "CUDA_DEVICE_SM_LIMIT": part.core}
+    return {name: str(amount) for name, amount in amounts.items() if amount is not None}
+
+
+def _preloaded(env: Mapping[str, str]) -> dict[str, str]:
+    """The library first, then what the container preloads itself."""
+    own = [one for one in env.get(_PRELOAD, "").replace(" ", ":").split(":") if one]
+    return {_PRELOAD: ":".join([_LIBRARY, *(one for one in own if one != _LIBRARY)])}
+
+
+def _missing(container: Container, part: GPU) -> tuple[str, ...]:
+    begin = f"{where(container.pod)} gpu[0]"
+    if part.memory_ratio is None:
+        return (f"{begin} has no {GPU_MEMORY_RATIO}, which HAMi-core needs (no limits set)",)
+    if part.memory_ratio < 100 and part.memory is None:
+        kept = f"only {GPU_CORE} is limited" if part.core is not None else "no limits set"
+        return (f"{begin} has no {GPU_MEMORY}, which HAMi-core needs ({kept})",)
+    return ()

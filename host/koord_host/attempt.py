@@ -1,0 +1,150 @@
+"""One write: guarded, handed to the kernel, and where it is refused, explained."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+
+from koord_model import cpuset
+
+from koord_host.files import KernelFiles, Reader
+from koord_host.forms import CPUS, Value
+from koord_host.knobs import KNOBS, Knob
+from koord_host.layout import Layout
+from koord_host.ordering import BURST, IDLE, LIMIT, MEMSW, PERIOD, QUOTA, SHARES
+from koord_host.wishes import Target
+
+_CURRENT, _RECLAIM = "memory.current", "memory.reclaim"
+# These encode only what differs, or keep what else the file holds.
+_NEED_CURRENT = frozenset(
+    knob.name for knob in KNOBS.values() if knob.name == PERIOD or knob.name.startswith("resctrl.")
+)
+
+
+def write(files: KernelFiles, layout: Layout, target: Target, value: Value) -> None:
+    """Have the kernel take a value, in one write or one a line.
+
+    Raises:
+        OSError: refused, or gone; the errno says which.
+    """
+    knob = KNOBS[target.knob]
+    path = layout.path(knob, target.place)
+    form = knob.form(layout.version)
+    if form.lines:
+        _write_lines(files, path, knob, value, layout.version)
+        return
+    if target.knob == LIMIT and layout.version == 2:
+        _make_room(files, path, value)
+    current = files.read(path) if target.knob in _NEED_CURRENT else ""
+    files.write(path, form.encode(value, current))
+
+
+def _write_lines(files: KernelFiles, path: str, knob: Knob, value: Value, version: int) -> None:
+    current = files.read(path)
+    present = current.splitlines()
+    for line in knob.form(version).encode(value, current).splitlines():
+        if line not in present:
+            files.write(path, line)
+
+
+def _make_room(files: KernelFiles, path: str, value: Value) -> None:
+    """See that a group's pages fit below its new ``memory.max``.
+
+    Where they do not, cgroup v2 frees what it can and kills for the rest; v1 refuses
+    with EBUSY. Ours refuses too, on both: a limit is no reason to kill. Pages
+    taken between this look and the write can still cost a process its life.
+
+    Raises:
+        OSError: EBUSY; pages that cannot be freed are in the way.
+    """
+    directory = path.rpartition("/")[0]
+    limit = int(value)
+    if limit < 0 or _usage(files, directory) <= limit:
+        return
+    # Not there before Linux 5.19, and EAGAIN where it frees less than it is asked for.
+    with contextlib.suppress(OSError):
+        over = _usage(files, directory) - limit
+        files.write(f"{directory}/{_RECLAIM}", str(over))
+    usage = _usage(files, directory)
+    if usage > limit:
+        raise OSError(errno.EBUSY, f"{usage} bytes are in use and cannot be freed", path)
+
+
+def _usage(files: Reader, directory: str) -> int:
+    try:
+        return int(files.read(f"{directory}/{_CURRENT}"))
+    except (OSError, ValueError):
+        # The root group has no such file, and no limit either.
+        return 0
+
+
+def explain(files: Reader, layout: Layout, target: Target, value: Value, error: OSError) -> str:
+    """Why the kernel refused, as far as can be told: one line that names who is in the way."""
+    words = error.strerror or os.strerror(error.errno or 0)
+    detail = ""
+    with contextlib.suppress(OSError, ValueError):
+        detail = _Surroundings(files, layout, target).detail(value, error.errno or 0)
+    return f"{words}: {detail}" if detail else words
+
+
+class _Surroundings:
+    """The groups around a target, and the knobs beside it."""
+
+    def __init__(self, files: Reader, layout: Layout, target: Target) -> None:
+        self._files = files
+        self._layout = layout
+        self._target = target
+        self._knob = KNOBS[target.knob]
+
+    def detail(self, value: Value, code: int) -> str:
+        if self._knob.v1_form is CPUS and code in (errno.EBUSY, errno.EACCES):
+            return self._cpus(value, code)
+        if self._target.knob in (QUOTA, PERIOD, BURST) and code == errno.EINVAL:
+            return self._bandwidth(value)
+        if self._target.knob == SHARES and self._beside(IDLE) == 1:
+            return f"{IDLE} is 1"
+        if self._target.knob == LIMIT and code == errno.EINVAL and self._layout.version == 1:
+            return f"{MEMSW} is {self._beside(MEMSW)}"
+        if self._target.knob == MEMSW and code == errno.EINVAL:
+            return f"{LIMIT} is {self._beside(LIMIT)}"
+        return ""
+
+    def _cpus(self, value: Value, code: int) -> str:
+        wanted = cpuset.parse(str(value))
+        if code == errno.EACCES:
+            above = str(self._value(self._target.place.rpartition("/")[0], self._target.knob))
+            return "" if wanted <= cpuset.parse(above) else f"the group above has only {above!r}"
+        for child in self._children():
+            cpus = str(self._value(child, self._target.knob))
+            if not cpuset.parse(cpus) <= wanted:
+                return f"{child} has {cpus}"
+        return ""
+
+    def _bandwidth(self, value: Value) -> str:
+        quota, burst = self._beside(QUOTA), self._beside(BURST)
+        quota = value if self._target.knob == QUOTA else quota
+        burst = value if self._target.knob == BURST else burst
+        if isinstance(burst, int) and isinstance(quota, int) and 0 <= quota < burst:
+            return f"{BURST} {burst} is more than {QUOTA} {quota}"
+        above = self._target.place.rpartition("/")[0]
+        while above:
+            limit = self._value(above, QUOTA)
+            if limit != -1:
+                return f"{above} has {QUOTA} {limit}; groups below may have up to their share"
+            above = above.rpartition("/")[0]
+        below = [child for child in self._children() if self._value(child, QUOTA) != -1]
+        return f"{below[0]} has {QUOTA} {self._value(below[0], QUOTA)}" if below else ""
+
+    def _children(self) -> list[str]:
+        place = self._target.place
+        directory = self._layout.group_path(place, self._knob.subsystem)
+        return [f"{place}/{name}" for name in self._files.entries(directory)]
+
+    def _beside(self, name: str) -> Value:
+        return self._value(self._target.place, name)
+
+    def _value(self, place: str, name: str) -> Value:
+        knob = KNOBS[name]
+        text = self._files.read(self._layout.path(knob, place))
+        return knob.form(self._layout.version).decode(text)

@@ -1,0 +1,281 @@
+"""The one writer: wishes in, ordered writes out.
+
+A round (``apply``) looks at targets whose wishes have changed, that are due for a
+refresh, or that were refused and may be tried again:
+
+1. The wishes for each become one decision (``arbiter``).
+2. Each is read. Where it is as decided, nothing is written; where a stranger has
+   changed it since, a policy says what to do (``strangers``).
+3. What differs is brought into an order the kernel accepts (``ordering``).
+4. What was found is remembered (``originals``), before anything is written.
+5. The writes are done one by one; one that is refused stops no other
+   (``outcomes.RETRIES`` says when it is tried again). Each target is read back.
+6. What changed is journalled.
+
+Everything runs in the caller's thread and takes as long as the kernel takes.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+from koord_host import places
+from koord_host.arbiter import Decision, arbitrate
+from koord_host.files import KernelFiles
+from koord_host.forms import Value
+from koord_host.journal import Journal
+from koord_host.knobs import KNOBS, Where
+from koord_host.layout import Layout
+from koord_host.ledger import Ledger
+from koord_host.ordering import BOUND_TOGETHER, IDLE, SHARES, Change
+from koord_host.originals import Original, Originals
+from koord_host.outcomes import EMPTY, Outcome, Result, Round
+from koord_host.standing import Running, Standing, Standings
+from koord_host.strangers import Policy, Verdict, by_row
+from koord_host.wishes import Owner, Target, Wish
+from koord_host.writer import Writer, decoded
+
+REFRESH_SECONDS = 60.0
+PRUNE_SECONDS = 600.0
+
+
+class Executor:
+    """Owns every knob. ``clock`` is seconds since the epoch, for people to read.
+
+    ``policy`` says what is done about strangers' values, target by target: by default
+    what the knob's row says.
+    """
+
+    def __init__(
+        self,
+        files: KernelFiles,
+        layout: Layout,
+        journal: Journal,
+        originals: Originals,
+        *,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
+        refresh_seconds: float = REFRESH_SECONDS,
+        policy: Policy = by_row,
+    ) -> None:
+        self._files = files
+        self._layout = layout
+        self._originals = originals
+        self._monotonic = monotonic
+        self._policy = policy
+        self._ledger = Ledger()
+        self._standings = Standings(refresh_seconds)
+        self._writer = Writer(files, layout, journal, originals, self._standings, clock)
+        self._invalid: dict[Target, set[tuple[Owner, Wish]]] = {}
+        self._prune_at = 0.0
+
+    # ---- wishes
+
+    def wish(self, owner: Owner, scope: str, wishes: tuple[Wish, ...]) -> None:
+        """What an owner wants in a scope ("pod <uid>", "node"); replaces what it wanted there.
+
+        A value out of range counts as no wish, and is told in the next round.
+        """
+        self._ledger.put(owner, scope, wishes)
+
+    def forget(self, owner: Owner, scope: str) -> None:
+        """An owner wants nothing more in a scope.
+
+        What other owners want then decides; without any the value stays as it is.
+        """
+        self._ledger.put(owner, scope, ())
+
+    def wishes_of(self, target: Target) -> list[tuple[Owner, Wish]]:
+        """Who wants what of a target."""
+        return self._ledger.of(target)
+
+    def decisions(self, place: str = "") -> dict[Target, Decision]:
+        """What stands, as of the last round: everywhere, or at one place."""
+        return {
+            target: standing.decision
+            for target, standing in self._standings.items()
+            if not place or target.place == place
+        }
+
+    # ---- a round
+
+    def apply(self) -> Round:
+        """Write what is due. Raises nothing for what the kernel refuses."""
+        now = self._monotonic()
+        if not self._ledger.changed and not self._standings.is_due(now):
+            return EMPTY
+        running = Running(now)
+        due: dict[Target, None] = {}
+        for target in self._ledger.take_changed():
+            if self._decide(target, running):
+                due[target] = None
+        self._take_due(due, now)
+        for target in due:
+            self._look(self._standings[target], running)
+        if running.changes:
+            self._writer.carry_out(running)
+        self._prune(now)
+        return Round(tuple(running.results), tuple(running.conflicts))
+
+    def _decide(self, target: Target, running: Running) -> bool:
+        """Arbitrate anew; whether the target is to be looked at."""
+        wishes = self._valid(target, running)
+        standing = self._standings.get(target)
+        if not wishes:
+            self._standings.pop(target, None)
+            return False
+        knob = KNOBS[target.knob]
+        decision = arbitrate(knob, wishes)
+        before = standing.decision if standing else None
+        if decision.conflict and not _same_conflict(before, decision):
+            running.conflicts.append(decision.conflict)
+        if standing is None:
+            path = self._layout.path(knob, target.place)
+            self._standings[target] = Standing(target, knob, path, decision)
+            return True
+        standing.decision = decision
+        if before is not None and before.value == decision.value:
+            return False
+        standing.text = standing.left = None
+        standing.backoff, standing.told = 0.0, ()
+        return True
+
+    def _valid(self, target: Target, running: Running) -> list[tuple[Owner, Wish]]:
+        """The wishes that can be written; of the others each is told once."""
+        valid, told = [], self._invalid.pop(target, set())
+        for owner, wish in self._ledger.of(target):
+            trouble = _trouble(wish)
+            if not trouble:
+                valid.append((owner, wish))
+                continue
+            self._invalid.setdefault(target, set()).add((owner, wish))
+            if (owner, wish) not in told:
+                running.results.append(_invalid(owner, wish, trouble))
+        return valid
+
+    def _take_due(self, due: dict[Target, None], now: float) -> None:
+        """Add what is due by time, and what is bound to it."""
+        due.update(dict.fromkeys(self._standings.take_due(now)))
+        for target in list(due):
+            for name in BOUND_TOGETHER.get(target.knob, ()):
+                other = Target(target.place, name)
+                if other in self._standings:
+                    due[other] = None
+
+    # ---- looking
+
+    def _look(self, standing: Standing, running: Running) -> None:
+        """Read a target; note a change where it is not as decided."""
+        standing.due = 0.0
+        try:
+            text = self._read(standing, running)
+        except OSError as error:
+            self._writer.missed(standing, error, running)
+            return
+        value, knob, version = standing.decision.value, standing.knob, self._layout.version
+        bound = self._bound_by_idle(standing.target)
+        if not bound and (text == standing.text or knob.holds(value, text, version)):
+            standing.text, standing.left = text, None
+            self._standings.settle(standing, Outcome.UNCHANGED, running, value)
+            return
+        current = decoded(knob, text, version)
+        if standing.left is not None and not bound:
+            standing.left = text
+            self._standings.settle(standing, Outcome.YIELDED, running, current, reason=_THEIRS)
+        elif bound or standing.text is None or not self._leave(standing, text, current, running):
+            # What cannot be understood is written over as if it were ours.
+            now = value if current is None else current
+            running.changes[standing.target] = Change(standing.target, now, value)
+
+    def _read(self, standing: Standing, running: Running) -> str:
+        if not standing.path:
+            raise FileNotFoundError(errno.ENOENT, "no such knob in this version of cgroups")
+        text = running.texts.get(standing.path)
+        if text is None:
+            try:
+                text = self._files.read(standing.path)
+            except FileNotFoundError:
+                if standing.knob.where is not Where.FILE:
+                    raise
+                # An agent's file is made where there is none.
+                text = ""
+            running.texts[standing.path] = text
+        return text
+
+    def _bound_by_idle(self, target: Target) -> bool:
+        """Whether it is the shares of a group that is, or was, idle by a wish.
+
+        It has others than it shows, or shall not have any: ``ordering`` knows.
+        """
+        idle = self._standings.get(Target(target.place, IDLE)) if target.knob == SHARES else None
+        if idle is None:
+            return False
+        return idle.decision.value == 1 or self._writer.present(idle.target) == 1
+
+    def _leave(
+        self, standing: Standing, text: str, current: Value | None, running: Running
+    ) -> bool:
+        """A stranger's value was found: whether it stays."""
+        policy = self._policy(standing.target, standing.knob)
+        verdict = standing.strikes.judge(policy, running.now)
+        alert = verdict in (Verdict.LEAVE_AND_ALERT, Verdict.WRITE_AND_ALERT)
+        if verdict in (Verdict.WRITE, Verdict.WRITE_AND_ALERT):
+            words = "changed by somebody else; ours is written again"
+            if alert:
+                words = (
+                    f"changed by somebody else over and over ({len(standing.strikes.times)} times)"
+                )
+            running.notes[standing.target] = words, alert
+            return False
+        standing.left = text
+        self._standings.settle(
+            standing, Outcome.YIELDED, running, current, reason=_THEIRS, alert=alert
+        )
+        return True
+
+    def _prune(self, now: float) -> None:
+        """Now and then forget the originals of places that are gone."""
+        if now >= self._prune_at:
+            self._prune_at = now + PRUNE_SECONDS
+            self._originals.forget_gone(self._is_there_still)
+
+    def _is_there_still(self, original: Original) -> bool:
+        return places.is_same(self._files, self._layout, original)
+
+
+_THEIRS = "changed by somebody else; theirs stays until another value is wished"
+
+
+def _trouble(wish: Wish) -> str:
+    """Why a wish cannot be written, "" if it can."""
+    knob = KNOBS.get(wish.target.knob)
+    if knob is None:
+        return f"{wish.target.knob} is no knob"
+    if ".." in wish.target.place.split("/"):
+        return f"{wish.target.place} leads out of where it begins"
+    try:
+        knob.check(wish.value)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _invalid(owner: Owner, wish: Wish, trouble: str) -> Result:
+    return Result(
+        wish.target,
+        Outcome.INVALID,
+        None,
+        wish.value,
+        owner.name,
+        wish.why,
+        wish.pod,
+        trouble,
+        alert=True,
+    )
+
+
+def _same_conflict(before: Decision | None, now: Decision) -> bool:
+    if before is None or before.conflict is None or now.conflict is None:
+        return False
+    return before.conflict.parties == now.conflict.parties

@@ -1,0 +1,183 @@
+"""The journal: every change of the node as one JSON line.
+
+    {"time":"2026-01-31T12:00:00.123Z","owner":"hooks","group":"kubepods/…","pod":"ns/name",
+     "knob":"cpu.shares","old":1024,"new":512,"why":"batch-cpu 500m → cpu.shares 512"}
+
+Lines are kept until ``flush``, once a round, and then written at once. A journal that
+cannot be written stops no change of the node: it is told once, and the lines are lost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from koord_host.forms import Value
+
+DEFAULT_PATH = "/var/log/koordlet/journal.jsonl"
+MAX_BYTES = 4 << 20
+BACKUPS = 4
+
+_MODE = 0o640
+_encode = msgspec.json.Encoder().encode
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One line. ``time`` is RFC 3339 in UTC; ``group`` is the place, cgroup or other.
+
+    ``old`` and ``new`` are what the kernel showed before and after; ``None``: nothing
+    that could be read.
+    """
+
+    time: str
+    owner: str
+    group: str
+    pod: str
+    knob: str
+    old: Value | None
+    new: Value | None
+    why: str
+
+
+_decode = msgspec.json.Decoder(Change).decode
+
+
+class Journal:
+    """Appends changes to a file (mode 0640), rotated by size to ``<path>.1`` and so on.
+
+    ``path`` "" keeps no journal. ``trouble`` is what is wrong with it at present, ""
+    if nothing; ``tell`` is called once when it begins.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        tell: Callable[[str], None],
+        *,
+        max_bytes: int = MAX_BYTES,
+        backups: int = BACKUPS,
+    ) -> None:
+        self.trouble = ""
+        self._path = path
+        self._tell = tell
+        self._max_bytes = max_bytes
+        self._backups = backups
+        self._lines: list[bytes] = []
+        self._file = -1
+        self._size = 0
+
+    def add(self, change: Change) -> None:
+        """Keep a line for the next flush."""
+        if self._path:
+            self._lines.append(_encode(change))
+
+    def flush(self) -> None:
+        """Write what was added, in one write."""
+        if not self._lines:
+            return
+        data = b"\n".join([*self._lines, b""])
+        self._lines.clear()
+        try:
+            self._open(len(data))
+            written = os.write(self._file, data)
+            self._size += written
+            if written < len(data):
+                raise OSError(f"only {written} of {len(data)} bytes fit")
+        except OSError as error:
+            self._fail(error)
+        else:
+            self.trouble = ""
+
+    def close(self) -> None:
+        """Write what is left and close the file."""
+        self.flush()
+        self._shut()
+
+    def _open(self, more: int) -> None:
+        """See that the file is open and has room for so many bytes more."""
+        if self._file >= 0 and self._size + more > self._max_bytes and self._size:
+            self._shut()
+            self._rotate()
+        if self._file < 0:
+            self._begin()
+            if self._size + more > self._max_bytes and self._size:
+                self._shut()
+                self._rotate()
+                self._begin()
+
+    def _begin(self) -> None:
+        Path(self._path).parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._file = os.open(self._path, flags, _MODE)
+        os.fchmod(self._file, _MODE)
+        self._size = os.fstat(self._file).st_size
+        if self._size and not _ends_a_line(self._path):
+            # A full disk or a crash left half a line: ours begins a new one.
+            self._size += os.write(self._file, b"\n")
+
+    def _rotate(self) -> None:
+        for number in range(self._backups - 1, 0, -1):
+            older = Path(f"{self._path}.{number}")
+            if older.exists():
+                older.replace(f"{self._path}.{number + 1}")
+        if self._backups:
+            Path(self._path).replace(f"{self._path}.1")
+        else:
+            Path(self._path).unlink(missing_ok=True)
+
+    def _shut(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _fail(self, error: OSError) -> None:
+        self._shut()
+        told, self.trouble = self.trouble, f"{self._path}: {error.strerror or error}"
+        if not told:
+            self._tell(self.trouble)
+
+
+def rfc3339(seconds: float) -> str:
+    """A time since the epoch in UTC, to the millisecond."""
+    moment = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return moment.replace("+00:00", "Z")
+
+
+def read(path: str, *, group: str = "", pod: str = "") -> Iterator[Change]:
+    """The changes in a journal, oldest first; of one group or pod only, if so asked.
+
+    Lines that are none (the disk was full, somebody wrote there) are passed over.
+
+    Raises:
+        OSError: the journal cannot be read; one that is not there is empty.
+    """
+    for file in [*_rotated(path), Path(path)]:
+        if not file.exists():
+            continue
+        with file.open("rb") as lines:
+            for line in lines:
+                try:
+                    change = _decode(line)
+                except (msgspec.MsgspecError, UnicodeDecodeError):
+                    continue
+                if (not group or change.group == group) and (not pod or change.pod == pod):
+                    yield change
+
+
+def _rotated(path: str) -> list[Path]:
+    found = []
+    number = 1
+    while (one := Path(f"{path}.{number}")).exists():
+        found.append(one)
+        number += 1
+    return found[::-1]
+
+
+def _ends_a_line(path: str) -> bool:
+    with open(path, "rb") as file:  # noqa: PTH123
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"

@@ -1,0 +1,60 @@
+"""Who wants what: the wishes of all owners, by scope and by target."""
+
+from __future__ import annotations
+
+from koord_host.wishes import Owner, Target, Wish
+
+_Scope = tuple[Owner, str]
+
+
+class Ledger:
+    """Wishes as they stand, and the targets whose wishes have changed since last asked."""
+
+    def __init__(self) -> None:
+        self._scopes: dict[_Scope, tuple[Wish, ...]] = {}
+        self._targets: dict[Target, list[tuple[_Scope, Wish]]] = {}
+        # A dictionary for its order: what is wished first is looked at first.
+        self._changed: dict[Target, None] = {}
+
+    def put(self, owner: Owner, scope: str, wishes: tuple[Wish, ...]) -> None:
+        """Replace what an owner wants in a scope; the same tuple again costs nothing."""
+        key = (owner, scope)
+        before = self._scopes.get(key, ())
+        if before is wishes:
+            return
+        self._scopes[key] = wishes
+        if not wishes:
+            del self._scopes[key]
+        if before == wishes:
+            return
+        # Dictionaries for their order; a wish said twice counts once.
+        old, new = dict.fromkeys(before), dict.fromkeys(wishes)
+        for wish in old:
+            if wish not in new:
+                self._remove(key, wish)
+        for wish in new:
+            if wish not in old:
+                self._targets.setdefault(wish.target, []).append((key, wish))
+                self._changed[wish.target] = None
+
+    def of(self, target: Target) -> list[tuple[Owner, Wish]]:
+        """What owners want of a target, in no particular order."""
+        return [(owner, wish) for (owner, _), wish in self._targets.get(target, ())]
+
+    def take_changed(self) -> dict[Target, None]:
+        """The targets whose wishes have changed since this was last asked."""
+        changed, self._changed = self._changed, {}
+        return changed
+
+    @property
+    def changed(self) -> bool:
+        """Whether there are such."""
+        return bool(self._changed)
+
+    def _remove(self, key: _Scope, wish: Wish) -> None:
+        left = [entry for entry in self._targets[wish.target] if entry != (key, wish)]
+        if left:
+            self._targets[wish.target] = left
+        else:
+            del self._targets[wish.target]
+        self._changed[wish.target] = None

@@ -1,0 +1,228 @@
+"""What was found before the first change of each target, to put it back one day.
+
+SQLite in WAL mode, one transaction a round, *before* the round's writes: whenever the
+program is killed, what it may have changed can be put back. Commits reach the kernel
+and wait for no disk; after a reboot the groups are new and nothing is left to put
+back, so a database of an earlier boot is emptied.
+
+The database is locked for as long as it is open: there is one writer a node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from koord_host.wishes import Target
+
+DEFAULT_PATH = "/var/lib/koordlet/originals.db"
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS originals (
+    place TEXT NOT NULL, knob TEXT NOT NULL, identity INTEGER NOT NULL,
+    found TEXT, found_at REAL NOT NULL, ours TEXT,
+    PRIMARY KEY (place, knob)
+) WITHOUT ROWID, STRICT;
+CREATE TABLE IF NOT EXISTS boot (id TEXT NOT NULL) STRICT;
+"""
+
+
+class Original(NamedTuple):
+    """What a target held before its first change; ``text`` is the file's, as it was.
+
+    ``text`` is ``None`` where there was no file (another agent's, that we made). ``ours`` is
+    what the file held after our last write, ``None`` before the first was read back.
+    ``found_at`` is seconds since the epoch.
+    """
+
+    target: Target
+    identity: int
+    text: str | None
+    found_at: float
+    ours: str | None = None
+
+
+class InUseError(Exception):
+    """Another process has the database open; the message is one line."""
+
+
+class Originals:
+    """Originals by target, in memory and in the database.
+
+    ``path`` "" keeps them in memory only. ``boot`` names this boot of the machine.
+    ``trouble`` is what is wrong with the database, "" if nothing; ``tell`` is called with it
+    once. Without a database originals are kept in memory, and changes go on.
+
+    Raises:
+        InUseError: another process, such as a running koordlet, has it open.
+    """
+
+    def __init__(self, path: str, tell: Callable[[str], None], *, boot: str = "") -> None:
+        self.trouble = ""
+        self._path = path
+        self._tell = tell
+        self._known: dict[Target, Original] = {}
+        self._database: sqlite3.Connection | None = None
+        self._lock = -1
+        if path:
+            self._begin(boot)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def all(self) -> list[Original]:
+        """All that is remembered, by place and knob."""
+        return [self._known[target] for target in sorted(self._known)]
+
+    def needs(self, target: Target, identity: int) -> bool:
+        """Whether a target is to be remembered before it is written."""
+        known = self._known.get(target)
+        return known is None or known.identity != identity
+
+    def remember_many(self, originals: Iterable[Original]) -> None:
+        """Remember what was found, in one transaction; what was known is replaced."""
+        rows = list(originals)
+        for row in rows:
+            self._known[row.target] = row
+        self._run(
+            "INSERT OR REPLACE INTO originals (place, knob, identity, found, found_at, ours)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            [(*row.target, row.identity, row.text, row.found_at, row.ours) for row in rows],
+        )
+
+    def wrote_many(self, written: Iterable[tuple[Target, str]]) -> None:
+        """Remember what the files held after our writes, in one transaction."""
+        rows = []
+        for target, text in written:
+            known = self._known.get(target)
+            if known is not None and known.ours != text:
+                self._known[target] = known._replace(ours=text)
+                rows.append((text, *target))
+        self._run("UPDATE originals SET ours = ? WHERE place = ? AND knob = ?", rows)
+
+    def forget_many(self, targets: Iterable[Target]) -> None:
+        """Forget targets that were put back, or whose place is gone."""
+        gone = [target for target in targets if self._known.pop(target, None) is not None]
+        self._run("DELETE FROM originals WHERE place = ? AND knob = ?", gone)
+
+    def forget_gone(self, there: Callable[[Original], bool]) -> None:
+        """Forget what belongs to places that are gone, or others of the same name now."""
+        self.forget_many([known.target for known in self.all() if not there(known)])
+
+    def checkpoint(self) -> None:
+        """Write the log back into the database; waits for the disk."""
+        if self._database is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._database.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def close(self) -> None:
+        """Close the database and let others have it."""
+        if self._database is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._database.close()
+            self._database = None
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    # ---- the database
+
+    def _begin(self, boot: str) -> None:
+        try:
+            Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = _locked(f"{self._path}.lock")
+            try:
+                self._load(boot)
+            except sqlite3.OperationalError:
+                raise
+            except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+                self._set_aside(error)
+                self._load(boot)
+        except (sqlite3.Error, OSError) as error:
+            self._give_up(error)
+
+    def _load(self, boot: str) -> None:
+        # Made here, so that it is never anybody else's to read.
+        os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        self._database = _connect(self._path)
+        self._database.executescript(_SCHEMA)
+        known = self._database.execute("SELECT id FROM boot").fetchone()
+        if known != (boot,):
+            self._empty(self._database, boot)
+        rows = self._database.execute(
+            "SELECT place, knob, identity, found, found_at, ours FROM originals"
+        )
+        for place, knob, identity, text, found_at, ours in rows:
+            target = Target(place, knob)
+            self._known[target] = Original(target, identity, text, found_at, ours)
+
+    def _empty(self, database: sqlite3.Connection, boot: str) -> None:
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("DELETE FROM originals")
+        database.execute("DELETE FROM boot")
+        database.execute("INSERT INTO boot (id) VALUES (?)", (boot,))
+        database.execute("COMMIT")
+
+    def _set_aside(self, error: Exception) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+        self._known.clear()
+        aside = f"{self._path}.corrupt-{int(time.time())}"
+        Path(self._path).rename(aside)
+        for suffix in ("-wal", "-shm"):
+            Path(self._path + suffix).unlink(missing_ok=True)
+        self._say(f"{self._path} was corrupt ({error}) and is now {aside}; began a new one")
+
+    def _give_up(self, error: Exception) -> None:
+        if self._database is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._database.close()
+            self._database = None
+        reason = getattr(error, "strerror", None) or error
+        self._say(f"{self._path}: {reason}; originals are kept in memory only")
+
+    def _say(self, trouble: str) -> None:
+        self.trouble = trouble
+        self._tell(trouble)
+
+    def _run(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        if self._database is None or not rows:
+            return
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.executemany(statement, rows)
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._give_up(error)
+
+
+def _locked(path: str) -> int:
+    file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        raise InUseError(f"{path} is locked: another process writes to this node") from None
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=1.0, isolation_level=None, check_same_thread=False)
+    try:
+        database.execute("PRAGMA journal_mode=WAL")
+        # NORMAL: commits reach the kernel, checkpoints the disk.
+        database.execute("PRAGMA synchronous=NORMAL")
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database

@@ -1,0 +1,367 @@
+"""Resctrl groups: made within what the hardware has, filled with tasks, and collected.
+
+The kernel's interface is Documentation/filesystems/resctrl.rst. All of it goes through
+the ``KernelFiles`` of the one writer; every change is told to its journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from koord_model.resctrl import CLASS_GROUPS, POD_GROUP_PREFIX, ResctrlWish, class_group
+
+from koord_host.files import KernelFiles
+from koord_host.schemata import ResctrlInfo, differing, parse, read_info, render, wanted
+
+Record = Callable[[str, str, str, str, str], None]
+"""Told of each change: the group, what of it, what was, what is, and why.
+
+"What" is a knob's name ("resctrl.L3"), "resctrl.group" or "resctrl.tasks".
+"""
+
+_INFO_FILES = (
+    "num_closids",
+    "cbm_mask",
+    "min_cbm_bits",
+    "sparse_masks",
+    "min_bandwidth",
+    "bandwidth_gran",
+)
+_NO_GROUPS = frozenset({"info", "mon_groups", "mon_data"})
+# A child forked before its parent was moved is found when tasks are listed again; one
+# forked after is in the group by itself. So few rounds do.
+_ROUNDS = 5
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Whose tasks a group is for, and what they may use.
+
+    ``tids`` lists the threads there are now; it is asked again until it names no new
+    ones. ``pod`` is "namespace/name", for people.
+    """
+
+    wish: ResctrlWish
+    tids: Callable[[], Iterable[int]]
+    pod: str = ""
+
+    def __str__(self) -> str:
+        return f"pod {self.pod}" if self.pod else f"resctrl group {self.wish.group}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of the tenants.
+
+    ``placed`` is the group that each one's tasks are in, by the group wished for; ""
+    where they were left in the group they were in. ``refused`` are lines for people.
+    ``free`` is how many more pods could have a group.
+    """
+
+    placed: Mapping[str, str]
+    refused: tuple[str, ...] = ()
+    free: int = 0
+
+
+class ResctrlGroups:
+    """This node's resctrl groups.
+
+    ``record`` is the executor's journal. ``made`` are shared groups that an earlier run
+    made. ``reserved`` are shared groups that pods' own must leave room for.
+    ``full_bandwidth`` is what 100 % of memory bandwidth is, in the units of this node's
+    MB lines, where somebody measured it.
+    """
+
+    def __init__(
+        self,
+        files: KernelFiles,
+        root: str = "/sys/fs/resctrl",
+        *,
+        record: Record,
+        made: Iterable[str] = (),
+        reserved: Iterable[str] = CLASS_GROUPS,
+        full_bandwidth: int | None = None,
+    ) -> None:
+        self._files = files
+        self._root = root
+        self._record = record
+        self._made = set(made)
+        self._reserved = tuple(reserved)
+        self._full_bandwidth = full_bandwidth
+        self._info: ResctrlInfo | None = None
+        # What the kernel made of a line that it did not take literally.
+        self._rounded: dict[tuple[str, str], tuple[dict[int, int], dict[int, int]]] = {}
+
+    def available(self) -> bool:
+        """Whether there is anything to set here."""
+        return not self.why_not()
+
+    def why_not(self) -> str:
+        """Why there is nothing to set here, in one line; "" where there is."""
+        if not self._files.exists(f"{self._root}/info"):
+            self._info = None
+            return self._not_mounted()
+        try:
+            self.info()
+        except (OSError, ValueError) as error:
+            return f"{self._root}: {error}"
+        return ""
+
+    def info(self, *, again: bool = False) -> ResctrlInfo:
+        """What the hardware offers; read once, and when asked to read it ``again``.
+
+        Raises:
+            ValueError: nothing can be allocated, or a file is not as the kernel writes it.
+            OSError: not mounted, or not to be read.
+        """
+        if self._info is None or again:
+            names = self._files.entries(f"{self._root}/info")
+            self._info = read_info(
+                {name: self._info_files(name) for name in names},
+                self._files.read(self._path("", "schemata")),
+                mbps_event=self._files.exists(self._path("", "mba_MBps_event")),
+                full_bandwidth=self._full_bandwidth,
+            )
+        return self._info
+
+    def groups(self) -> tuple[str, ...]:
+        """All groups but the root, other people's too: each holds a CLOSID."""
+        names = self._files.entries(self._root)
+        return tuple(name for name in names if name not in _NO_GROUPS)
+
+    def free(self) -> int:
+        """How many more groups pods can have: not the root's, nor those kept for classes."""
+        there = self.groups()
+        return max(self.info().closids - 1 - len(there) - len(self._kept(there)), 0)
+
+    def level(
+        self, tenants: Iterable[Tenant], shared: Mapping[str, ResctrlWish] | None = None
+    ) -> Report:
+        """Give each tenant, in their order, its group as it wishes it, with its tasks in it.
+
+        ``shared`` is what the shared groups of classes may use, for those made here.
+        ``collect`` first: groups of pods that are gone would stand in the way.
+        """
+        reason = self.why_not()
+        if reason:
+            return Report({}, (f"resctrl: {reason}",))
+        tenants = tuple(tenants)
+        own = {tenant.wish.group for tenant in tenants}
+        others = {name: wish for name, wish in (shared or {}).items() if name not in own}
+        lines: list[str] = []
+        placed = {one.wish.group: self._place(one, others, lines) for one in tenants}
+        return Report(placed, tuple(dict.fromkeys(lines)), self.free())
+
+    def collect(self, live: Collection[str]) -> tuple[str, ...]:
+        """Remove pods' groups that are not among ``live``; lines about those that stay.
+
+        Their tasks, where there are any, go to the root group.
+        """
+        there = self.groups() if self.available() else ()
+        pods = [name for name in there if name.startswith(POD_GROUP_PREFIX)]
+        gone = [name for name in pods if name not in live]
+        return self._remove(gone, "no pod that runs wishes for it")
+
+    def remove_all_ours(self) -> tuple[str, ...]:
+        """Remove pods' groups, and the shared ones made here; lines about those that stay."""
+        there = self.groups() if self.available() else ()
+        ours = [one for one in there if one in self._made or one.startswith(POD_GROUP_PREFIX)]
+        return self._remove(ours, "put back what was found")
+
+    # Placing
+
+    def _place(self, tenant: Tenant, shared: Mapping[str, ResctrlWish], lines: list[str]) -> str:
+        try:
+            group = self._group_for(tenant, shared, lines)
+            if group:
+                lines += [f"{tenant}: {line}" for line in self._move(group, tenant)]
+            return group
+        except (OSError, ValueError) as error:
+            lines.append(f"{tenant}: resctrl: {error}")
+            return ""
+
+    def _group_for(
+        self, tenant: Tenant, shared: Mapping[str, ResctrlWish], lines: list[str]
+    ) -> str:
+        """The tenant's own group, else the shared one of its class, else "": none."""
+        wish = tenant.wish
+        refusal = self._make(wish.group, str(wish))
+        if not refusal:
+            lines += [f"{tenant}: {line}" for line in self._set(wish, str(wish))]
+            return wish.group
+        fallback = class_group(wish.fallback)
+        without = f"{tenant}: {wish} not applied: no resctrl group of its own: {refusal}"
+        if not fallback:
+            lines.append(f"{without}; its tasks stay where they are")
+            return ""
+        why = f"shared by pods that have no group of their own, such as {tenant}"
+        also = self._make(fallback, why)
+        if also:
+            lines.append(f"{without}; nor is there a group {fallback}: {also}")
+            return ""
+        if fallback in shared and fallback in self._made:
+            lines += [f"group {fallback}: {line}" for line in self._set(shared[fallback], why)]
+        lines.append(f"{without}; its tasks share group {fallback}")
+        return fallback
+
+    def _make(self, group: str, why: str) -> str:
+        """See that a group is there; "", or why it cannot be."""
+        if not group or "/" in group or group in _NO_GROUPS or group.startswith("."):
+            return f"{group!r} is no name for one"
+        there = self.groups()
+        if group in there:
+            return ""
+        if group not in self._reserved and self.free() == 0:
+            return self._used_up(there)
+        try:
+            self._files.make_directory(f"{self._root}/{group}")
+        except FileExistsError:
+            return ""
+        except OSError as error:
+            return self._told(error)
+        self._made.add(group)
+        self._record(group, "resctrl.group", "absent", "present", why)
+        return ""
+
+    def _used_up(self, there: tuple[str, ...]) -> str:
+        kept = self._kept(there)
+        parts = [
+            f"of {self.info().closids} CLOSIDs the root group has 1, other groups {len(there)}"
+        ]
+        parts += [f"{len(kept)} are kept for {', '.join(kept)}"] if kept else []
+        return ", ".join(parts)
+
+    def _kept(self, there: tuple[str, ...]) -> list[str]:
+        return [name for name in self._reserved if name not in there]
+
+    # Schemata
+
+    def _set(self, wish: ResctrlWish, why: str) -> list[str]:
+        """Write what of a group's schemata differs, a line a resource; lines about refusals."""
+        group = wish.group
+        current = parse(self._files.read(self._path(group, "schemata")))
+        # Mounted anew with other options, it has other resources.
+        info = self.info(again=current.keys() != self.info().root.keys())
+        aims, problems = wanted(info, wish, current)
+        lines = [f"resctrl: {problem}" for problem in problems]
+        for resource, values in differing(aims, current).items():
+            if self._rounded.get((group, resource)) == (aims[resource], current[resource]):
+                continue
+            line = render(resource, values)
+            try:
+                self._files.write(self._path(group, "schemata"), f"{line}\n")
+            except OSError as error:
+                lines.append(f"resctrl: the kernel refuses {line}: {self._told(error)}")
+                continue
+            self._written(group, resource, aims[resource], current[resource], why)
+        return lines
+
+    def _written(
+        self, group: str, resource: str, aim: dict[int, int], old: dict[int, int], why: str
+    ) -> None:
+        new = parse(self._files.read(self._path(group, "schemata"))).get(resource, {})
+        self._rounded.pop((group, resource), None)
+        if new != aim:
+            self._rounded[group, resource] = (aim, new)
+        before, after = render(resource, old), render(resource, new)
+        self._record(group, f"resctrl.{resource}", before, after, why)
+
+    # Tasks
+
+    def _move(self, group: str, tenant: Tenant) -> list[str]:
+        """Move the threads that are elsewhere, one write each, until no new ones appear."""
+        moved: list[int] = []
+        refused: dict[int, str] = {}
+        gone: set[int] = set()
+        settled = False
+        for _ in range(_ROUNDS):
+            there = {int(tid) for tid in self._files.read(self._path(group, "tasks")).split()}
+            new = [one for one in dict.fromkeys(tenant.tids()) if one not in there]
+            new = [one for one in new if one not in gone and one not in refused]
+            settled = not new
+            if settled:
+                break
+            for tid in new:
+                self._move_one(group, tid, moved, refused, gone)
+        if moved:
+            self._record(group, "resctrl.tasks", "elsewhere", _listed(moved), f"tasks of {tenant}")
+        lines = [] if settled else [f"resctrl: threads appear faster than they move to {group}"]
+        if refused:
+            tid, reason = next(iter(refused.items()))
+            lines.append(f"resctrl: {len(refused)} threads not in {group}, thread {tid}: {reason}")
+        return lines
+
+    def _move_one(
+        self, group: str, tid: int, moved: list[int], refused: dict[int, str], gone: set[int]
+    ) -> None:
+        if tid <= 0:
+            # Cgroup files show 0 for what is in no PID namespace of ours; to resctrl, 0 is us.
+            refused[tid] = "not in this PID namespace"
+            return
+        try:
+            self._files.write(self._path(group, "tasks"), f"{tid}\n")
+        except ProcessLookupError:
+            gone.add(tid)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            refused[tid] = self._told(error)
+        else:
+            moved.append(tid)
+
+    # Removing
+
+    def _remove(self, names: Iterable[str], why: str) -> tuple[str, ...]:
+        lines = []
+        for name in names:
+            try:
+                self._files.remove_directory(f"{self._root}/{name}")
+            except FileNotFoundError:
+                pass  # somebody was faster
+            except OSError as error:
+                lines.append(f"resctrl group {name} not removed: {self._told(error)}")
+                continue
+            else:
+                self._record(name, "resctrl.group", "present", "absent", why)
+            self._forget(name)
+        return tuple(lines)
+
+    def _forget(self, group: str) -> None:
+        self._made.discard(group)
+        for key in [key for key in self._rounded if key[0] == group]:
+            del self._rounded[key]
+
+    # Reading
+
+    def _path(self, group: str, file: str) -> str:
+        return f"{self._root}/{group}/{file}" if group else f"{self._root}/{file}"
+
+    def _info_files(self, name: str) -> dict[str, str]:
+        paths = {file: f"{self._root}/info/{name}/{file}" for file in _INFO_FILES}
+        there = {file: path for file, path in paths.items() if self._files.exists(path)}
+        return {file: self._files.read(path) for file, path in there.items()}
+
+    def _told(self, error: OSError) -> str:
+        """What the kernel says of its last refusal."""
+        reason = error.strerror or str(error)
+        try:
+            said = " ".join(self._files.read(f"{self._root}/info/last_cmd_status").split())
+        except OSError:
+            return reason
+        return f"{reason} ({said})" if said and said != "ok" else reason
+
+    def _not_mounted(self) -> str:
+        try:
+            known = "resctrl" in self._files.read("/proc/filesystems").split()
+        except OSError:
+            return f"{self._root} is not mounted, or the CPU or the kernel has no resctrl"
+        if known:
+            return f"not mounted (mount -t resctrl resctrl {self._root})"
+        return "the CPU or the kernel has none (/proc/filesystems does not name it)"
+
+
+def _listed(tids: list[int]) -> str:
+    shown = " ".join(str(tid) for tid in tids[:_SHOWN])
+    return f"{shown} and {len(tids) - _SHOWN} more" if len(tids) > _SHOWN else shown

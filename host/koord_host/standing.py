@@ -1,0 +1,124 @@
+"""How things stand with each target between rounds, and what one round gathers."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+
+from koord_host.arbiter import Conflict, Decision
+from koord_host.forms import Value
+from koord_host.knobs import Knob
+from koord_host.ordering import Change
+from koord_host.outcomes import Outcome, Result, Retry, retry
+from koord_host.strangers import Strikes
+from koord_host.wishes import Target
+
+_FIRST_BACKOFF = 1.0
+
+
+@dataclass(slots=True)
+class Standing:
+    """How things stand with one target; times are monotonic.
+
+    ``text`` is what the file held when it was last as decided, ``None``: never was.
+    ``left`` is a stranger's text that stays. ``told`` is the last trouble told.
+    """
+
+    target: Target
+    knob: Knob
+    path: str
+    decision: Decision
+    due: float = 0.0
+    text: str | None = None
+    left: str | None = None
+    backoff: float = 0.0
+    told: tuple[object, ...] = ()
+    strikes: Strikes = field(default_factory=Strikes)
+
+
+@dataclass(slots=True)
+class Running:
+    """What one round gathers.
+
+    ``texts`` are files as they were read before anything was written. ``notes`` are
+    words about strangers, and whether they are an alert. ``lost`` could not be
+    remembered, and are not written.
+    """
+
+    now: float
+    results: list[Result] = field(default_factory=list)
+    conflicts: list[Conflict] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    changes: dict[Target, Change] = field(default_factory=dict)
+    notes: dict[Target, tuple[str, bool]] = field(default_factory=dict)
+    errors: dict[Target, OSError] = field(default_factory=dict)
+    lost: set[Target] = field(default_factory=set)
+    written: list[tuple[Target, str]] = field(default_factory=list)
+
+
+class Standings(dict[Target, Standing]):
+    """All targets with a decision, and when each is to be looked at again."""
+
+    def __init__(self, refresh_seconds: float) -> None:
+        super().__init__()
+        self._refresh_seconds = refresh_seconds
+        self._due: list[tuple[float, Target]] = []
+
+    def is_due(self, now: float) -> bool:
+        """Whether anything may be due; costs next to nothing."""
+        return bool(self._due) and self._due[0][0] <= now
+
+    def take_due(self, now: float) -> list[Target]:
+        """What is due by time."""
+        due = []
+        while self.is_due(now):
+            at, target = heapq.heappop(self._due)
+            standing = self.get(target)
+            # Another look in the meantime has put it off.
+            if standing is not None and standing.due == at:
+                due.append(target)
+        return due
+
+    def settle(
+        self,
+        standing: Standing,
+        outcome: Outcome,
+        running: Running,
+        old: Value | None = None,
+        new: Value | None = None,
+        *,
+        reason: str = "",
+        code: int = 0,
+        alert: bool = False,
+        told: bool = False,
+    ) -> None:
+        """Tell a target's outcome, once if it is trouble, and say when to look again."""
+        delay = self._refresh_seconds
+        news = outcome is Outcome.WRITTEN
+        if outcome is Outcome.REFUSED and retry(code) is Retry.SOON:
+            standing.backoff = min(max(standing.backoff * 2, _FIRST_BACKOFF), delay)
+            delay = standing.backoff
+        if outcome in (Outcome.WRITTEN, Outcome.UNCHANGED):
+            standing.backoff, standing.told = 0.0, ()
+        elif outcome is not Outcome.GONE:
+            trouble = (outcome, code)
+            news = trouble != standing.told and not told
+            standing.told = trouble
+        standing.due = running.now + delay
+        heapq.heappush(self._due, (standing.due, standing.target))
+        decision = standing.decision
+        running.results.append(
+            Result(
+                standing.target,
+                outcome,
+                old,
+                old if outcome is Outcome.UNCHANGED else new,
+                decision.owner,
+                decision.why,
+                decision.pod,
+                reason,
+                code,
+                news,
+                alert,
+            )
+        )

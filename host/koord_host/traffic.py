@@ -1,0 +1,169 @@
+"""From the traffic classes wanted and those there are to the changes between them.
+
+Ours is an HTB root qdisc 1: and everything below it. An interface's root qdisc is
+ours to replace only where nobody chose it: the kernel's own has the number 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from koord_model.traffic import DEFAULT_MINOR, MAJOR, ROOT_MINOR, Traffic, classid
+
+ROOT = MAJOR << 16
+"""The number of our root qdisc, 1:0."""
+
+
+class Kind(StrEnum):
+    """What a change is about."""
+
+    QDISC = "qdisc"
+    CLASS = "class"
+    FILTER = "filter"
+
+
+class Verb(StrEnum):
+    """What is done to it."""
+
+    ADD = "add"
+    CHANGE = "change"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Qdisc:
+    """The root qdisc of an interface; ``default`` is the minor of HTB's default class."""
+
+    kind: str
+    handle: int
+    default: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.handle >> 16:x}: default {self.default:x}"
+
+
+OURS = Qdisc("htb", ROOT, DEFAULT_MINOR)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What an HTB class allows: bytes a second, as the kernel counts.
+
+    ``parent`` is a minor, 0 for the qdisc itself.
+    """
+
+    parent: int
+    priority: int
+    rate: int
+    ceil: int
+
+    def __str__(self) -> str:
+        above = classid(self.parent)
+        return (
+            f"parent {above} prio {self.priority} rate {self.rate * 8}bit ceil {self.ceil * 8}bit"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Shaping:
+    """What an interface has; ``classes`` by minor, of our qdisc alone.
+
+    ``cgroup_filter`` is whether packets are put into classes by the number their
+    cgroup has in ``net_cls.classid``.
+    """
+
+    root: Qdisc
+    classes: Mapping[int, Shape] = field(default_factory=dict)
+    cgroup_filter: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change: ``minor`` of a class, ``wanted`` unless it is deleted."""
+
+    verb: Verb
+    kind: Kind
+    minor: int = 0
+    wanted: Qdisc | Shape | None = None
+    found: Qdisc | Shape | None = None
+
+    @property
+    def subject(self) -> str:
+        """What changes, as tc(8) calls it."""
+        return f"{self.kind} {classid(self.minor)}" if self.minor else str(self.kind)
+
+
+def is_ours(root: Qdisc) -> bool:
+    """Whether a root qdisc is one we make; Koordinator's is the same, and is taken over."""
+    return root == OURS
+
+
+def refusal(root: Qdisc, interface: str) -> str:
+    """Why an interface's traffic cannot be shaped, "" where it can."""
+    if is_ours(root) or root.handle == 0:
+        return ""
+    return (
+        f"interface {interface}: its root qdisc is {root.kind} {root.handle >> 16:x}:, not made by"
+        " pykoord; expected the kernel's own (traffic is not shaped; `tc qdisc del dev"
+        f" {interface} root` hands it over)"
+    )
+
+
+def changes(wanted: Traffic, found: Shaping, *, by_cgroup: bool) -> tuple[Change, ...]:
+    """The changes from what an interface has to what is wanted, in an order that works.
+
+    ``by_cgroup`` is whether this node has ``net_cls``. None where nothing is to be
+    changed. See ``refusal`` first.
+    """
+    made: list[Change] = []
+    if not is_ours(found.root):
+        made.append(Change(Verb.ADD, Kind.QDISC, wanted=OURS, found=found.root))
+        found = Shaping(OURS)
+    made += _class_changes(_shapes(wanted), found.classes)
+    if by_cgroup and not found.cgroup_filter:
+        made.append(Change(Verb.ADD, Kind.FILTER))
+    return tuple(made)
+
+
+def undoing(found: Shaping) -> tuple[Change, ...]:
+    """The change that leaves nothing of ours; the kernel then puts its own qdisc back."""
+    if not is_ours(found.root):
+        return ()
+    return (Change(Verb.DELETE, Kind.QDISC, found=found.root),)
+
+
+def _shapes(wanted: Traffic) -> dict[int, Shape]:
+    """The classes by minor, parents before children."""
+    total = wanted.total // 8
+    shapes = {ROOT_MINOR: Shape(0, 0, total, total)}
+    for one in wanted.classes:
+        shapes[one.minor] = Shape(one.parent, one.priority, one.rate // 8, one.ceil // 8)
+    return {minor: shapes[minor] for minor in _parents_first(shapes)}
+
+
+def _parents_first(shapes: Mapping[int, Shape]) -> list[int]:
+    def depth(minor: int) -> int:
+        above = shapes.get(minor)
+        return 1 + depth(above.parent) if above and above.parent != minor else 0
+
+    return sorted(shapes, key=lambda minor: (depth(minor), minor))
+
+
+def _class_changes(wanted: Mapping[int, Shape], found: Mapping[int, Shape]) -> Iterator[Change]:
+    # A class cannot move to another parent: it is made anew, and all below it with it.
+    gone: set[int] = set()
+    for minor in _parents_first(found):
+        above = found[minor].parent
+        if minor not in wanted or wanted[minor].parent != above or above in gone:
+            gone.add(minor)
+    for minor in reversed(_parents_first(found)):
+        if minor in gone:
+            yield Change(Verb.DELETE, Kind.CLASS, minor, found=found[minor])
+    for minor, shape in wanted.items():
+        before = None if minor in gone else found.get(minor)
+        if before is None:
+            yield Change(Verb.ADD, Kind.CLASS, minor, shape)
+        elif before != shape:
+            yield Change(Verb.CHANGE, Kind.CLASS, minor, shape, before)

@@ -1,0 +1,171 @@
+"""The loop that keeps the node level: who runs here, what is wanted, writing it.
+
+Rounds run in one thread of their own, one after the other: kernel files may block,
+and nobody else writes. What hook calls and NRI tell starts a round at once;
+otherwise there is one at an interval.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from koord_hooks.stages import Stage
+from koord_host.files import Reader
+from koord_host.layout import Layout
+from koord_model.node import NodeView
+from koord_model.pod import Container, Pod
+from koord_service.logs import get_log
+
+from koordlet import kubelet_pods
+from koordlet.inventory import Inventory, PodRecord
+from koordlet.node_view import NodeViews
+from koordlet.pod_source import fetch
+from koordlet.reconciler import Done, Reconciler
+
+_log = get_log("koordlet.node")
+
+OBSERVED = (Stage.POST_STOP_POD_SANDBOX, Stage.POST_START_CONTAINER, Stage.POST_STOP_CONTAINER)
+"""Stages that tell what runs, whether a plugin has a hook for them or not."""
+
+_SETTLE_SECONDS = 60.0
+_FETCH_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds between rounds, and between two looks at the list of pods."""
+
+    round: float = 10.0
+    pods: float = 10.0
+
+
+class NodeKeeper:
+    """Knows what runs, and has it levelled.
+
+    ``tell`` is called on the event loop with the result of each round.
+    """
+
+    def __init__(
+        self,
+        reconciler: Reconciler,
+        views: NodeViews,
+        layout: Layout,
+        reader: Reader,
+        tell: Callable[[Done], None],
+        *,
+        cache_groups: Callable[[], frozenset[str]] = frozenset,
+        pods: str = "",
+        runtime: str = "containerd",
+        pace: Pace = Pace(),
+    ) -> None:
+        self.inventory = Inventory()
+        self._reconciler = reconciler
+        self._views = views
+        self._layout = layout
+        self._reader = reader
+        self._tell = tell
+        self._cache_groups = cache_groups
+        self._pods = pods
+        self._runtime = runtime
+        self._pace = pace
+        self._due = asyncio.Event()
+        self._complete = False
+        self._fetched_at = float("-inf")
+        self._writer = ThreadPoolExecutor(1, "writer")
+
+    @property
+    def view(self) -> NodeView:
+        """The node as plugins see it."""
+        return self._views.current
+
+    def saw(self, stage: Stage, subject: Pod | Container) -> None:
+        """A hook call, or NRI, told of a pod (pod stages) or a container (the others)."""
+        now = time.monotonic()
+        if isinstance(subject, Pod):
+            if stage is Stage.PRE_RUN_POD_SANDBOX:
+                self.inventory.saw_pod(subject, now, self._runtime)
+            else:
+                self.inventory.lost_pod(subject.uid)
+        elif stage is Stage.POST_START_CONTAINER:
+            self.inventory.saw_container(subject, now, self._runtime)
+        elif stage is Stage.POST_STOP_CONTAINER:
+            self.inventory.lost_container(subject.pod.uid, subject.id, now)
+        else:
+            # Not there yet, or its limits are about to be changed by the runtime.
+            return
+        self._due.set()
+
+    def synchronize(self, pods: Iterable[Pod], running: Iterable[Container]) -> None:
+        """NRI told of all there is; without a list of pods, nothing else runs."""
+        now = time.monotonic()
+        if not self._pods:
+            self.inventory.replace((), now)
+            self._complete = True
+        for pod in pods:
+            self.inventory.saw_pod(pod, now, self._runtime)
+        for container in running:
+            self.inventory.saw_container(container, now, self._runtime)
+        self._due.set()
+
+    def has_cache_group(self, group: str) -> bool:
+        """Whether a resctrl group has been made, so that containers may start in it."""
+        return group in self._cache_groups()
+
+    async def run(self) -> None:
+        """Level the node until cancelled."""
+        while True:
+            # Told of while the round runs means another one after it.
+            self._due.clear()
+            await self._look_for_pods()
+            await self.level()
+            try:
+                async with asyncio.timeout(self._pace.round):
+                    await self._due.wait()
+            except TimeoutError:
+                self._drop_vanished()
+
+    async def level(self) -> Done:
+        """One round, now."""
+        records = self.inventory.records()
+        loop = asyncio.get_running_loop()
+        found, problems = await loop.run_in_executor(self._writer, self._round, records)
+        for line in problems:
+            _log.warning("rules", reason=line)
+        self._tell(found)
+        return found
+
+    async def finish(self, last: Callable[[], None]) -> None:
+        """Do one last thing in the writer's thread, after the round under way."""
+        await asyncio.get_running_loop().run_in_executor(self._writer, last)
+        self._writer.shutdown()
+
+    def _round(self, records: tuple[PodRecord, ...]) -> tuple[Done, tuple[str, ...]]:
+        view, problems = self._views.refresh(record.pod for record in records)
+        return self._reconciler.level_all(records, view, complete=self._complete), problems
+
+    async def _look_for_pods(self) -> None:
+        now = time.monotonic()
+        if not self._pods or now - self._fetched_at < self._pace.pods:
+            return
+        self._fetched_at = now
+        try:
+            text = await asyncio.to_thread(fetch, self._pods, _FETCH_SECONDS)
+            self.inventory.replace(kubelet_pods.parse(text, self._layout), now)
+            self._complete = True
+        except (OSError, ValueError) as error:
+            reason = str(error) if isinstance(error, OSError) else f"{self._pods} {error}"
+            _log.warning("no list of pods, those known stay", reason=reason)
+
+    def _drop_vanished(self) -> None:
+        """Without a list, a pod whose group has been gone for a while has ended."""
+        if self._pods:
+            return
+        for record in self.inventory.records():
+            group = self._layout.group_of_parent(record.pod.cgroup_parent)
+            there = self._reader.exists(self._layout.group_path(group, "cpu"))
+            if not there and self.inventory.age(record, time.monotonic()) > _SETTLE_SECONDS:
+                self.inventory.lost_pod(record.pod.uid)

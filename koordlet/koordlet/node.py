@@ -1,0 +1,225 @@
+"""The node's side of koordlet, put together from the settings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from koord_hooks.runner import HookRunner
+from koord_host import detect
+from koord_host.core_sched import CoreSched
+from koord_host.executor import Executor
+from koord_host.files import KernelFiles
+from koord_host.journal import Change, Journal, rfc3339
+from koord_host.knobs import Knob, Stranger
+from koord_host.layout import Driver, Layout
+from koord_host.netlink import HostTraffic
+from koord_host.originals import Originals
+from koord_host.resctrl import ResctrlGroups
+from koord_host.restore import Fate, restore
+from koord_host.strangers import by_row
+from koord_host.wishes import Target
+from koord_model.node import Kernel, NodeView
+from koord_model.traffic import Traffic
+from koord_service.logs import get_log
+
+from koordlet.config import Settings
+from koordlet.keeper import NodeKeeper, Pace
+from koordlet.kubelet_cpus import STATIC
+from koordlet.levelling import Levelled
+from koordlet.node_view import NodeViews
+from koordlet.rdma_devices import verbs
+from koordlet.reconciler import HOOKS, Done, Reconciler
+from koordlet.tasks import Tasks
+from koordlet.telling import Told, tell_problems, tell_round
+
+_log = get_log("koordlet.node")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node being kept: its keeper, and what to do after the keeper's last round."""
+
+    keeper: NodeKeeper
+    layout: Layout
+    let_go: Callable[[], None]
+
+
+def open_node(settings: Settings, runner: HookRunner, told: Told, files: KernelFiles) -> Node:
+    """Find out what the node is, and be ready to keep it.
+
+    Raises:
+        DetectError: there are no cgroups.
+        InUseError: another koordlet keeps this node.
+    """
+    layout = _layout(settings, files)
+    journal = Journal(f"{settings.state_dir}/journal.jsonl", partial(_warn, "no journal"))
+    originals = Originals(
+        f"{settings.state_dir}/originals.db",
+        partial(_warn, "originals are kept in memory only"),
+        boot=detect.boot(files, layout.proc_root),
+    )
+    executor = Executor(
+        files,
+        layout,
+        journal,
+        originals,
+        clock=time.time,
+        monotonic=time.monotonic,
+        refresh_seconds=settings.resource_force_update_seconds,
+        policy=lambda target, knob: _stranger_policy(views, target, knob),
+    )
+    core_sched = CoreSched(partial(_record, journal, "tasks"))
+    resctrl = ResctrlGroups(files, layout.resctrl_root, record=partial(_record, journal))
+    cookies, why_not = core_sched.available()
+    if not cookies:
+        _log.debug("no core scheduling", reason=why_not)
+    kernel = partial(_kernel, settings, layout, files, cookies, resctrl)
+    tasks = Tasks(
+        HOOKS,
+        files,
+        layout,
+        time.monotonic,
+        settings.resource_force_update_seconds,
+        core_sched if cookies else None,
+        resctrl if resctrl.available() else None,
+    )
+    shape = None
+    if "tcnetworkqos" in runner.names:
+        net_cls = "net_cls.classid" in detect.knobs(files, layout)
+        refresh = settings.resource_force_update_seconds
+        shape = _shaper(journal, layout, told, refresh, net_cls=net_cls)
+    reconciler = Reconciler(
+        runner,
+        layout,
+        files,
+        executor,
+        tasks,
+        partial(_tell_levelled, told),
+        shape,
+    )
+    view = NodeView(
+        kernel=kernel(),
+        idle_classes=settings.idle_besteffort,
+        unset_cpu_quota=not settings.disable_unset_cpu_quota,
+    )
+    views = NodeViews(
+        files,
+        view,
+        kernel,
+        rules_file=settings.nodeslo_file,
+        kubelet_dir=settings.var_lib_kubelet_dir,
+    )
+    keeper = NodeKeeper(
+        reconciler,
+        views,
+        layout,
+        files,
+        partial(_tell_done, told),
+        cache_groups=lambda: tasks.cache_groups,
+        pods=settings.pods,
+        runtime=settings.default_runtime_type,
+        pace=Pace(settings.runtime_hooks_reconcile_interval, settings.kubelet_sync_interval),
+    )
+
+    def let_go() -> None:
+        if settings.restore_on_stop:
+            _restore(files, layout, originals, journal)
+            resctrl.remove_all_ours()
+        journal.close()
+        originals.close()
+
+    return Node(keeper, layout, let_go)
+
+
+def _layout(settings: Settings, files: KernelFiles) -> Layout:
+    version, driver = settings.cgroup_version, settings.cgroup_driver
+    return detect.layout(
+        files,
+        cgroup_root=settings.cgroup_root_dir,
+        resctrl_root=f"{settings.sys_fs_root_dir.rstrip('/')}/resctrl",
+        proc_root=settings.proc_root_dir.rstrip("/"),
+        version=None if version == "auto" else int(version),
+        driver=None if driver == "auto" else Driver(driver),
+    )
+
+
+def _kernel(
+    settings: Settings,
+    layout: Layout,
+    files: KernelFiles,
+    cookies: bool,
+    resctrl: ResctrlGroups,
+) -> Kernel:
+    """What the kernel offers now: groups and devices come while we run."""
+    return Kernel(
+        knobs=detect.knobs(files, layout),
+        core_sched=cookies,
+        resctrl=resctrl.available(),
+        verbs=verbs(settings.sys_root_dir),
+    )
+
+
+def _stranger_policy(views: NodeViews, target: Target, knob: Knob) -> Stranger:
+    """CPU lists are the kubelet's where its static CPU manager writes them too."""
+    topology = views.current.topology
+    if knob.name == "cpuset.cpus" and topology and topology.kubelet_policy == STATIC:
+        return Stranger.YIELD
+    return by_row(target, knob)
+
+
+def _shaper(
+    journal: Journal, layout: Layout, told: Told, refresh_seconds: float, *, net_cls: bool
+) -> Callable[[Traffic | None, str], None]:
+    traffic = HostTraffic(
+        partial(_record, journal, "network"),
+        net_cls=net_cls,
+        cgroup_root=layout.cgroup_root,
+    )
+
+    last: tuple[Traffic | None, float] = (None, float("-inf"))
+
+    def shape(wanted: Traffic | None, why: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if wanted == last[0] and now < last[1] + refresh_seconds:
+            return
+        last = wanted, now
+        report = traffic.level(wanted, why)
+        for line in (*report.errors, *report.ignored):
+            if told.first_time(line):
+                _log.warning("traffic not shaped", reason=line)
+
+    return shape
+
+
+def _restore(files: KernelFiles, layout: Layout, originals: Originals, journal: Journal) -> None:
+    report = restore(files, layout, originals, journal, time.time)
+    done = sum(one.fate is Fate.RESTORED for one in report)
+    _log.info("what was found is put back", restored=done)
+    for one in report:
+        if one.fate in (Fate.SKIPPED, Fate.REFUSED):
+            group, knob = one.target
+            _log.warning("not put back", group=group, knob=knob, reason=one.reason)
+
+
+def _record(journal: Journal, place: str, what: str, old: str, new: str, why: str) -> None:
+    """A change that is none of a knob's: a group made, tasks moved, traffic shaped."""
+    journal.add(Change(rfc3339(time.time()), HOOKS.name, place, "", what, old, new, why))
+
+
+def _warn(what: str, reason: str) -> None:
+    _log.warning(what, reason=reason)
+
+
+def _tell_levelled(told: Told, levelled: Levelled) -> None:
+    for fields, outcome in levelled.told:
+        tell_problems(told, fields, outcome)
+    if levelled.skipped and told.first_time(levelled.scope, levelled.skipped):
+        _log.info("left alone", pod=levelled.pod, reason=levelled.skipped)
+
+
+def _tell_done(told: Told, done: Done) -> None:
+    tell_round(told, done.writes, done.troubles)

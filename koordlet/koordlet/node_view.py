@@ -1,0 +1,172 @@
+"""What hooks are told about this node, gathered from its files.
+
+Without a cluster the rules come from one YAML file (``--nodeslo-file``) with up to
+three documents, told apart by their ``kind``: NodeSLO, Node (its annotations) and
+NodeResourceTopology. CPU pools that no document gives are reckoned from /sys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+from koord_host.files import Reader
+from koord_model import cpuset, node_document, node_slo_document
+from koord_model.node import Kernel, NodeView, Topology
+from koord_model.node_slo import NodeSLO
+from koord_model.pod import Pod
+
+from koordlet import kubelet_cpus, share_pools
+from koordlet.kubelet_cpus import KubeletCPUs
+
+_SYS_NODES = "/sys/devices/system/node"
+_ONLINE = "/sys/devices/system/cpu/online"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the file says; ``problems`` are lines about what of it cannot be used."""
+
+    slo: NodeSLO
+    topology: Topology | None = None
+    normalization_ratio: float = 1.0
+    problems: tuple[str, ...] = ()
+
+
+NO_RULES = Rules(NodeSLO())
+
+
+def parse_rules(text: str) -> Rules:
+    """The documents of a rules file; a field that cannot be used keeps its default.
+
+    Raises:
+        ValueError: it is no YAML, or a document is no object of a known kind.
+    """
+    try:
+        documents = [one for one in yaml.safe_load_all(text) if one is not None]
+    except yaml.YAMLError as error:
+        raise ValueError(f"is no YAML: {' '.join(str(error).split())}") from None
+    rules = NO_RULES
+    for document in documents:
+        rules = _with_document(rules, document)
+    return rules
+
+
+def _with_document(rules: Rules, document: object) -> Rules:
+    kind = str(document.get("kind", "NodeSLO")) if isinstance(document, dict) else ""
+    if not isinstance(document, dict) or kind not in _KINDS:
+        known = ", ".join(_KINDS)
+        raise ValueError(f'has a document of kind "{kind}"; expected one of {known}')
+    return _KINDS[kind](rules, document)
+
+
+def _slo(rules: Rules, document: Mapping[str, object]) -> Rules:
+    slo, problems = node_slo_document.parse(document)
+    return replace(rules, slo=slo, problems=rules.problems + problems)
+
+
+def _node(rules: Rules, document: Mapping[str, object]) -> Rules:
+    ratio, problems = node_document.normalization_ratio(document)
+    return replace(rules, normalization_ratio=ratio, problems=rules.problems + problems)
+
+
+def _topology(rules: Rules, document: Mapping[str, object]) -> Rules:
+    topology, problems = node_document.topology(document)
+    return replace(rules, topology=topology, problems=rules.problems + problems)
+
+
+_KINDS: Mapping[str, Callable[[Rules, Mapping[str, object]], Rules]] = {
+    "NodeSLO": _slo,
+    "Node": _node,
+    "NodeResourceTopology": _topology,
+}
+
+
+class NodeViews:
+    """The current view; the same object as long as nothing has changed."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        view: NodeView,
+        kernel: Callable[[], Kernel],
+        *,
+        rules_file: str = "",
+        kubelet_dir: str = "/var/lib/kubelet",
+    ) -> None:
+        self._reader = reader
+        self._kernel = kernel
+        self._rules_file = Path(rules_file) if rules_file else None
+        self._read: str | None = None
+        self._rules = NO_RULES
+        self._state_file = f"{kubelet_dir}/{kubelet_cpus.STATE_FILE}"
+        self.current = view
+
+    def refresh(self, pods: Iterable[Pod]) -> tuple[NodeView, tuple[str, ...]]:
+        """The view with these pods running, and what is newly wrong with the rules file.
+
+        A file that cannot be read or used leaves the last good rules in force.
+        """
+        problems = self._reread()
+        rules = self._rules
+        found = rules.topology or share_pools.topology(
+            numa_cpus(self._reader), pods, self._kubelet()
+        )
+        view = replace(
+            self.current,
+            kernel=self._kernel(),
+            slo=rules.slo,
+            topology=found,
+            cpu_normalization_ratio=rules.normalization_ratio,
+        )
+        if view != self.current:
+            self.current = view
+        return self.current, problems
+
+    def _kubelet(self) -> KubeletCPUs:
+        try:
+            return kubelet_cpus.parse(self._reader.read(self._state_file))
+        except (OSError, ValueError):
+            # No kubelet yet, or one of another time: it gives no CPUs away.
+            return KubeletCPUs()
+
+    def _reread(self) -> tuple[str, ...]:
+        if self._rules_file is None:
+            return ()
+        try:
+            text = self._rules_file.read_text(encoding="utf-8")
+        except (OSError, UnicodeError) as error:
+            text = f"\0{error}"
+        if text == self._read:
+            return ()
+        self._read = text
+        try:
+            if text.startswith("\0"):
+                raise ValueError(f"cannot be read: {text[1:]}")
+            self._rules = parse_rules(text)
+        except ValueError as error:
+            return (f"{self._rules_file} {error} (the last good rules stay in force)",)
+        return tuple(f"{self._rules_file}: {line}" for line in self._rules.problems)
+
+
+def numa_cpus(reader: Reader) -> dict[int, frozenset[int]]:
+    """Online CPUs by NUMA node; one node 0 where the kernel knows of none.
+
+    Nodes without CPUs are left out.
+    """
+    found: dict[int, frozenset[int]] = {}
+    try:
+        online = cpuset.parse(reader.read(_ONLINE))
+        names = [name for name in reader.entries(_SYS_NODES) if name[4:].isdigit()]
+    except (OSError, ValueError):
+        return {}
+    for name in names:
+        try:
+            cpus = cpuset.parse(reader.read(f"{_SYS_NODES}/{name}/cpulist")) & online
+        except (OSError, ValueError):
+            continue
+        if cpus:
+            found[int(name[4:])] = cpus
+    return found or {0: online}

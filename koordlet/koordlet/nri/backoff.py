@@ -1,0 +1,35 @@
+"""How long to wait before trying again: twice as long each time, and never in step with others."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+_RANDOM = random.SystemRandom()
+
+
+class Backoff:
+    """Seconds to wait: ``first``, doubling up to ``cap``, each cut by chance to half at most."""
+
+    def __init__(
+        self,
+        first: float = 1.0,
+        cap: float = 30.0,
+        *,
+        chance: Callable[[], float] = _RANDOM.random,
+    ) -> None:
+        """``chance`` gives numbers from 0 to 1."""
+        self._first = first
+        self._cap = cap
+        self._chance = chance
+        self._whole = first
+
+    def next(self) -> float:
+        """How long to wait now; longer at the next call."""
+        whole = self._whole
+        self._whole = min(self._cap, whole * 2)
+        return whole * (1 + self._chance()) / 2
+
+    def reset(self) -> None:
+        """It worked: begin anew."""
+        self._whole = self._first

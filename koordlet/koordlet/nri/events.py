@@ -1,0 +1,79 @@
+"""What a plugin's connection tells the shell around it.
+
+The other direction is said by calling ``Plugin``: ``register``, ``answer``,
+``update_containers``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from google.protobuf.message import Message
+from koord_proto import nri_pb2 as pb
+
+from koordlet.nri.methods import Method
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What the runtime said of itself; timeouts in seconds, None where it did not tell them."""
+
+    name: str
+    version: str
+    config: str = ""
+    """The plugin's part of the runtime's configuration."""
+    nri_version: str = ""
+    registration_timeout: float | None = None
+    request_timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The runtime took the registration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The runtime did not take the registration; it closes the connection."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """The runtime said who it is, and was told the subscription."""
+
+    runtime: Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call that the runtime waits for: ``answer`` it.
+
+    A synchronisation that came in several messages is one call. What older
+    runtimes tell as a change of state is the call that newer ones make.
+    """
+
+    id: int
+    method: Method
+    request: Message
+    timeout: float | None
+    """Seconds the runtime waits before it breaks the connection; None is not told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """An ``update_containers`` of ours ended."""
+
+    id: int
+    failed: tuple[pb.ContainerUpdate, ...] = ()
+    error: str = ""
+    """Why the runtime did none of it; empty where it tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShutDown:
+    """The runtime goes away in order."""
+
+
+Event = Registered | Rejected | Configured | Asked | Updated | ShutDown

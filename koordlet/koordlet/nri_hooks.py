@@ -1,0 +1,164 @@
+"""The plugins as an NRI handler: a runtime with NRI asks koordlet without any proxy.
+
+Pod-level values, and what no NRI adjustment carries, are written by the reconciler,
+which hears of every pod and container here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Protocol
+
+from koord_hooks.runner import HookRunner, Outcome
+from koord_hooks.stages import Stage
+from koord_model.patch import Patch
+from koord_model.pod import Container, Pod
+from koord_model.resources import SCALARS, LinuxResources
+from koord_proto import nri_pb2 as pb
+from koord_service.logs import get_log
+
+from koordlet.hook_server import Node
+from koordlet.metrics import HookMetrics
+from koordlet.nri import adjustments
+from koordlet.nri.convert import to_container, to_pod, to_resources
+from koordlet.nri.handler import Handler
+from koordlet.telling import Told, subject_fields, tell_problems
+
+_log = get_log("koordlet.nri")
+
+
+class SynchronizedNode(Node, Protocol):
+    """A node that can be told all there is at once."""
+
+    def synchronize(self, pods: Iterable[Pod], running: Iterable[Container]) -> None:
+        """These pods are there, these containers run, and none besides."""
+        ...
+
+    def has_cache_group(self, group: str) -> bool:
+        """Whether a resctrl group has been made, so that containers may start in it."""
+        ...
+
+
+class HookHandler(Handler):
+    """Answers NRI with what the plugins want, and tells the node's keeper what runs."""
+
+    def __init__(
+        self,
+        runner: HookRunner,
+        node: SynchronizedNode,
+        metrics: HookMetrics,
+        told: Told,
+        disabled: Collection[Stage] = (),
+    ) -> None:
+        self._runner = runner
+        self._node = node
+        self._metrics = metrics
+        self._told = told
+        self._disabled = frozenset(disabled)
+
+    def synchronize(self, request: pb.SynchronizeRequest) -> None:
+        """Everything that runs is levelled, also what was started while nobody listened."""
+        sandboxes = {sandbox.id: sandbox for sandbox in request.pods}
+        running = [
+            to_container(sandboxes[one.pod_sandbox_id], one)
+            for one in request.containers
+            if one.state == pb.CONTAINER_RUNNING and one.pod_sandbox_id in sandboxes
+        ]
+        self._node.synchronize([to_pod(sandbox) for sandbox in request.pods], running)
+
+    def run_pod_sandbox(self, request: pb.RunPodSandboxRequest) -> None:
+        self._node.saw(Stage.PRE_RUN_POD_SANDBOX, to_pod(request.pod))
+
+    def stop_pod_sandbox(self, request: pb.StopPodSandboxRequest) -> None:
+        self._node.saw(Stage.POST_STOP_POD_SANDBOX, to_pod(request.pod))
+
+    def remove_pod_sandbox(self, request: pb.RemovePodSandboxRequest) -> None:
+        self._node.saw(Stage.PRE_REMOVE_POD_SANDBOX, to_pod(request.pod))
+
+    def create_container(
+        self, request: pb.CreateContainerRequest
+    ) -> pb.CreateContainerResponse | None:
+        container = to_container(request.pod, request.container)
+        patch = self._ask(Stage.PRE_CREATE_CONTAINER, container)
+        adjust = self._adjustment(container, patch)
+        return pb.CreateContainerResponse(adjust=adjust) if adjust.ByteSize() else None
+
+    def post_start_container(self, request: pb.PostStartContainerRequest) -> None:
+        self._node.saw(Stage.POST_START_CONTAINER, to_container(request.pod, request.container))
+
+    def update_container(
+        self, request: pb.UpdateContainerRequest
+    ) -> pb.UpdateContainerResponse | None:
+        container = to_container(request.pod, request.container)
+        # What is about to be set is what the plugins have to judge.
+        asked = replace(container, resources=to_resources(request.linux_resources))
+        patch = self._ask(Stage.PRE_UPDATE_CONTAINER_RESOURCES, asked)
+        wanted = adjustments.from_model(changes(asked.resources, patch.resources))
+        if not wanted.ByteSize():
+            return None
+        return pb.UpdateContainerResponse(update=[adjustments.update(container.id, wanted)])
+
+    def stop_container(self, request: pb.StopContainerRequest) -> None:
+        self._node.saw(Stage.POST_STOP_CONTAINER, to_container(request.pod, request.container))
+
+    def _ask(self, stage: Stage, container: Container) -> Patch:
+        if stage in self._disabled:
+            return Patch()
+        started = perf_counter()
+        outcome = self._runner.run(stage, container, self._node.view)
+        self._metrics.count(stage, outcome, perf_counter() - started)
+        self._tell(stage, container, outcome)
+        return outcome.patch
+
+    def _tell(self, stage: Stage, subject: Pod | Container, outcome: Outcome[Patch]) -> None:
+        fields = {"stage": stage.value, **subject_fields(subject)}
+        tell_problems(self._told, fields, outcome)
+        if outcome.patch.why:
+            _log.info("changed", **fields, why=outcome.patch.why)
+
+    def _adjustment(self, container: Container, patch: Patch) -> pb.ContainerAdjustment:
+        limits = adjustments.from_model(changes(container.resources, patch.resources))
+        if patch.resctrl is not None and self._node.has_cache_group(patch.resctrl.group):
+            limits.rdt_class.value = patch.resctrl.group
+        return adjustments.adjustment(
+            resources=limits if limits.ByteSize() else None,
+            oom_score_adj=patch.resources.oom_score_adj,
+            env=patch.env,
+            annotations=patch.annotations,
+            mounts=[
+                adjustments.mount(path, one.host_path, options=one.options)
+                for path, one in patch.mounts.items()
+            ],
+            devices=list(self._devices(container, patch)),
+        )
+
+    def _devices(self, container: Container, patch: Patch) -> Iterator[pb.LinuxDevice]:
+        for path, wanted in patch.devices.items():
+            try:
+                found = Path(wanted.host_path).stat()
+            except OSError as error:
+                reason = f"{wanted.host_path}: {error.strerror}"
+                _log.warning("device left out", **subject_fields(container), reason=reason)
+                continue
+            yield adjustments.device(
+                path,
+                os.major(found.st_rdev),
+                os.minor(found.st_rdev),
+                type="b" if stat.S_ISBLK(found.st_mode) else "c",
+                mode=wanted.mode,
+            )
+
+
+def changes(present: LinuxResources, wanted: LinuxResources) -> LinuxResources:
+    """What of ``wanted`` is not so already: a proxy may have been asked before us."""
+    known = {name: getattr(wanted, name) for name in SCALARS}
+    return LinuxResources(
+        **{name: value for name, value in known.items() if value != getattr(present, name)},
+        hugepage_limits=dict(wanted.hugepage_limits.items() - present.hugepage_limits.items()),
+        unified=dict(wanted.unified.items() - present.unified.items()),
+    )

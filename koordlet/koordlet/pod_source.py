@@ -1,0 +1,38 @@
+"""Where the list of pods comes from: the kubelet, or a file that holds such a list."""
+
+from __future__ import annotations
+
+import ssl
+import urllib.request
+from pathlib import Path
+from urllib.error import URLError
+
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_MOST = 64 * 1024 * 1024  # bytes; a list longer than this is none
+
+
+def fetch(source: str, timeout: float) -> bytes:
+    """The list's JSON, from a path or an http(s) URL; blocks for at most ``timeout`` seconds.
+
+    Over https the kubelet's certificate is verified, with the service account's CA
+    where there is one, and the service account's token is sent.
+
+    Raises:
+        OSError: it cannot be had; the message says from where and why.
+    """
+    if not source.startswith(("http://", "https://")):
+        return Path(source).read_bytes()
+    request = urllib.request.Request(source)  # noqa: S310 - http and https only, see above
+    context = None
+    if source.startswith("https://"):
+        authority, token = _ACCOUNT / "ca.crt", _ACCOUNT / "token"
+        context = ssl.create_default_context(cafile=authority if authority.exists() else None)
+        if token.exists():
+            request.add_header("Authorization", f"Bearer {token.read_text().strip()}")
+    try:
+        with urllib.request.urlopen(request, timeout=timeout, context=context) as response:  # noqa: S310
+            body: bytes = response.read(_MOST)
+    except (URLError, TimeoutError) as error:
+        reason = getattr(error, "reason", error)
+        raise OSError(f"{source}: {reason}") from None
+    return body

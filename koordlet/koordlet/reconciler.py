@@ -1,0 +1,154 @@
+"""Keeps the node as the plugins want it: asks them, and has the executor write.
+
+Everything here runs in one thread, the writer's: nobody else touches the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from koord_hooks.runner import HookRunner
+from koord_host.executor import Executor
+from koord_host.files import Reader
+from koord_host.layout import Layout
+from koord_host.outcomes import Round
+from koord_host.wishes import Owner, Priority, Target, Wish
+from koord_model.node import NodeView
+from koord_model.pod import Pod
+from koord_model.traffic import Traffic
+
+from koordlet.inventory import PodRecord
+from koordlet.levelling import (
+    Levelled,
+    level_host_applications,
+    level_kube_qos,
+    level_pod,
+    pod_scope,
+)
+from koordlet.tasks import Tasks
+
+HOOKS = Owner("hooks", Priority.HOOKS)
+
+
+Shape = Callable[[Traffic | None, str], None]
+"""Has the node's traffic shaped so, with the reason; nothing of ours for ``None``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a round did; ``troubles`` are lines about tasks that could not be brought in line."""
+
+    writes: Round
+    troubles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Cached:
+    """What was made of a record, and of which."""
+
+    record: PodRecord
+    view: NodeView
+    levelled: Levelled
+
+
+class Reconciler:
+    """Levels pods, containers, sandboxes, class cgroups, host applications and the node.
+
+    A pod is asked about again only when it, or the view of the node, has changed.
+    """
+
+    def __init__(
+        self,
+        runner: HookRunner,
+        layout: Layout,
+        reader: Reader,
+        executor: Executor,
+        tasks: Tasks,
+        tell: Callable[[Levelled], None],
+        shape: Shape | None = None,
+    ) -> None:
+        self._runner = runner
+        self._layout = layout
+        self._reader = reader
+        self._executor = executor
+        self._tasks = tasks
+        self._tell = tell
+        self._shape = shape
+        self._cached: dict[str, _Cached] = {}
+        self._node_inputs: tuple[tuple[Pod, ...], NodeView] | None = None
+        self._traffic: tuple[Traffic | None, str] = (None, "")
+        self._view: NodeView | None = None
+
+    def level_all(
+        self, records: Iterable[PodRecord], view: NodeView, *, complete: bool = True
+    ) -> Done:
+        """Level everything; pods that are not among the records are forgotten.
+
+        ``complete``: these are all the pods there are, not just those told of so far.
+        """
+        records = tuple(records)
+        for scope in self._cached.keys() - {pod_scope(one.pod.uid) for one in records}:
+            self._forget(scope)
+        changed = [one for record in records if (one := self._fresh(record, view))]
+        for levelled in changed:
+            self._hold(levelled)
+        if view is not self._view:
+            self._view = view
+            self._hold(level_kube_qos(self._runner, view, self._layout))
+            self._hold(level_host_applications(self._runner, view, self._layout))
+            self._tasks.share(view.slo)
+        self._level_node(tuple(record.pod for record in records), view)
+        if self._shape is not None:
+            self._shape(*self._traffic)
+        troubles = self._tasks.level(self._executor, complete=complete)
+        return Done(self._executor.apply(), troubles)
+
+    def _fresh(self, record: PodRecord, view: NodeView) -> Levelled | None:
+        """What is wished of a pod, or ``None`` where that is what it was."""
+        scope = pod_scope(record.pod.uid)
+        cached = self._cached.get(scope)
+        if cached is not None and cached.record is record and cached.view is view:
+            return None
+        sandboxes = self._sandboxes(record)
+        levelled = level_pod(record, sandboxes, self._runner, view, self._layout)
+        self._cached[scope] = _Cached(record, view, levelled)
+        return levelled
+
+    def _hold(self, levelled: Levelled) -> None:
+        self._executor.wish(HOOKS, levelled.scope, levelled.wishes)
+        self._tasks.hold(levelled)
+        self._tell(levelled)
+
+    def _forget(self, scope: str) -> None:
+        self._cached.pop(scope, None)
+        self._executor.forget(HOOKS, scope)
+        self._tasks.forget(scope)
+
+    def _level_node(self, pods: tuple[Pod, ...], view: NodeView) -> None:
+        if self._node_inputs == (pods, view):
+            return
+        self._node_inputs = (pods, view)
+        outcome = self._runner.level_node(pods, view)
+        patch = outcome.patch
+        wishes = [
+            *(
+                Wish(Target(name, "sysctl"), text, patch.why)
+                for name, text in patch.sysctls.items()
+            ),
+            *(Wish(Target(path, "file"), text, patch.why) for path, text in patch.files.items()),
+        ]
+        self._executor.wish(HOOKS, "node", tuple(wishes))
+        self._traffic = (patch.traffic, patch.why)
+        self._tell(Levelled("node", told=(({"subject": "node"}, outcome),)))
+
+    def _sandboxes(self, record: PodRecord) -> tuple[str, ...]:
+        """The groups below the pod's that are none of its containers known."""
+        group = self._layout.group_of_parent(record.pod.cgroup_parent)
+        path = self._layout.group_path(group, "cpu")
+        known = tuple(record.containers)
+        try:
+            names = self._reader.entries(path)
+        except OSError:
+            return ()
+        return tuple(name for name in names if not any(one in name for one in known))

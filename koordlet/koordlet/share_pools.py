@@ -1,0 +1,41 @@
+"""The CPUs that pods share, by NUMA node: those that nobody has for itself. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from koord_model import cpuset
+from koord_model.node import SharedPool, Topology
+from koord_model.pod import Pod
+from koord_model.qos import QoSClass, qos_class
+from koord_model.resource_status import resource_status
+
+from koordlet.kubelet_cpus import KubeletCPUs
+
+_EXCLUSIVE = (QoSClass.LSE, QoSClass.LSR)
+
+
+def topology(
+    numa_cpus: Mapping[int, frozenset[int]], pods: Iterable[Pod], kubelet: KubeletCPUs
+) -> Topology:
+    """The node's pools, from its online CPUs by NUMA node and the pods it runs.
+
+    LSE and LSR pods take their CPUs out of the pools, as do containers to which the
+    kubelet gave CPUs. A pod whose annotation cannot be read takes none: the plugin
+    that reads it says so.
+    """
+    taken = kubelet.exclusive.union(*(_own_cpus(pod) for pod in pods))
+    pools = tuple(
+        SharedPool(node, cpuset.render(cpus - taken)) for node, cpus in sorted(numa_cpus.items())
+    )
+    online = frozenset().union(*numa_cpus.values())
+    return Topology(shared_pools=pools, kubelet_policy=kubelet.policy, online=cpuset.render(online))
+
+
+def _own_cpus(pod: Pod) -> frozenset[int]:
+    if qos_class(pod.labels) not in _EXCLUSIVE:
+        return frozenset()
+    try:
+        return cpuset.parse(resource_status(pod).cpuset)
+    except ValueError:
+        return frozenset()

@@ -1,0 +1,138 @@
+"""What is wished of the tasks in cgroups: OOM scores, shared cores, resctrl groups.
+
+A task that is forked later inherits all three from its parent, so that groups are
+looked into when their wishes change and at an interval, not in every round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from koord_host.core_sched import CoreSched
+from koord_host.executor import Executor
+from koord_host.files import Reader
+from koord_host.layout import Layout
+from koord_host.resctrl import ResctrlGroups, Tenant
+from koord_host.wishes import Owner, Target, Wish
+from koord_model.node_slo import NodeSLO
+from koord_model.resctrl import ResctrlWish, class_wishes
+
+from koordlet.levelling import Levelled, TaskWishes
+
+
+class Tasks:
+    """The wishes of every scope, and the tasks they are about.
+
+    ``core_sched`` and ``resctrl`` are ``None`` where the node has no such thing.
+    """
+
+    def __init__(
+        self,
+        owner: Owner,
+        reader: Reader,
+        layout: Layout,
+        monotonic: Callable[[], float],
+        refresh_seconds: float,
+        core_sched: CoreSched | None = None,
+        resctrl: ResctrlGroups | None = None,
+    ) -> None:
+        self._owner = owner
+        self._reader = reader
+        self._layout = layout
+        self._monotonic = monotonic
+        self._refresh_seconds = refresh_seconds
+        self._core_sched = core_sched
+        self._resctrl = resctrl
+        self._held: dict[str, Levelled] = {}
+        self._changed = False
+        self._looked_at = float("-inf")
+        self._ended: set[str] = set()
+        self._shared: Mapping[str, ResctrlWish] = {}
+        self.cache_groups: frozenset[str] = frozenset()
+
+    def hold(self, levelled: Levelled) -> None:
+        """What a scope wants from now on."""
+        if levelled.tasks or levelled.resctrl is not None:
+            self._held[levelled.scope] = levelled
+            self._changed = True
+        else:
+            self.forget(levelled.scope)
+
+    def forget(self, scope: str) -> None:
+        """A scope wants nothing any more."""
+        before = self._held.pop(scope, None)
+        self._changed |= before is not None
+        if before is not None and before.resctrl is not None:
+            self._ended.add(before.resctrl.group)
+
+    def share(self, slo: NodeSLO) -> None:
+        """What pods get whose class has to share a resctrl group."""
+        self._shared = class_wishes(slo)
+        self._changed = True
+
+    def level(self, executor: Executor, *, complete: bool) -> tuple[str, ...]:
+        """Bring the tasks in line, where something has changed or it is time to look.
+
+        Unless what is held is ``complete``, groups of pods that nobody has told of yet
+        are left: after a start they may well be running.
+
+        Returns:
+            Lines about what could not be done, for people.
+        """
+        now = self._monotonic()
+        if not self._changed and (not self._held or now < self._looked_at + self._refresh_seconds):
+            return ()
+        self._changed, self._looked_at = False, now
+        executor.wish(self._owner, "oom scores", tuple(self._scores()))
+        return (*self._level_cores(), *self._level_caches(complete))
+
+    def _scores(self) -> Iterator[Wish]:
+        for pod, one in self._tasks():
+            if one.oom_score_adj is not None:
+                why = f"tasks of {one.group}"
+                for pid in self._listed(one.group, "cgroup.procs"):
+                    target = Target(str(pid), "oom_score_adj")
+                    yield Wish(target, one.oom_score_adj, why, pod)
+
+    def _level_cores(self) -> tuple[str, ...]:
+        if self._core_sched is None:
+            return ()
+        groups: dict[str, tuple[int, ...]] = {}
+        for _, one in self._tasks():
+            if one.core_sched is not None:
+                pids = self._listed(one.group, "cgroup.procs")
+                groups[one.core_sched] = groups.get(one.core_sched, ()) + pids
+        return tuple(self._core_sched.level(groups).errors)
+
+    def _level_caches(self, complete: bool) -> tuple[str, ...]:
+        if self._resctrl is None:
+            return ()
+        held = self._held.values()
+        tenants = [self._tenant(one, one.resctrl) for one in held if one.resctrl is not None]
+        live = {tenant.wish.group for tenant in tenants}
+        if not complete:
+            live |= {*self._resctrl.groups()} - self._ended
+        stay = self._resctrl.collect(live)
+        self._ended.clear()
+        report = self._resctrl.level(tenants, self._shared)
+        self.cache_groups = frozenset(name for name in report.placed.values() if name)
+        return stay + report.refused
+
+    def _tenant(self, levelled: Levelled, wish: ResctrlWish) -> Tenant:
+        return Tenant(wish, partial(self._all_threads, levelled.groups), levelled.pod)
+
+    def _all_threads(self, groups: tuple[str, ...]) -> tuple[int, ...]:
+        file = "cgroup.threads" if self._layout.version == 2 else "tasks"
+        return tuple(thread for group in groups for thread in self._listed(group, file))
+
+    def _tasks(self) -> Iterator[tuple[str, TaskWishes]]:
+        return ((held.pod, one) for held in self._held.values() for one in held.tasks)
+
+    def _listed(self, group: str, file: str) -> tuple[int, ...]:
+        """The tasks in a group; none where it is gone."""
+        path = f"{self._layout.group_path(group, 'cpu')}/{file}"
+        try:
+            return tuple(int(word) for word in self._reader.read(path).split())
+        except (OSError, ValueError):
+            return ()

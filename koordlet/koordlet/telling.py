@@ -1,0 +1,97 @@
+"""What the log says of plugins and of the node: a defect is one line, not one every round."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping
+
+from koord_hooks.runner import Outcome
+from koord_host.outcomes import Outcome as Wrote
+from koord_host.outcomes import Result, Round
+from koord_model.patch import NodePatch, Patch
+from koord_model.pod import Container, Pod
+from koord_service.logs import get_log
+
+_log = get_log("koordlet.hooks")
+
+_node_log = get_log("koordlet.node")
+
+_MOST = 4096
+
+
+class Told:
+    """The latest things that were said, bounded in number."""
+
+    def __init__(self) -> None:
+        self._said: OrderedDict[Hashable, None] = OrderedDict()
+
+    def first_time(self, *words: Hashable) -> bool:
+        """Whether this was not said lately; from now on it was."""
+        if words in self._said:
+            self._said.move_to_end(words)
+            return False
+        self._said[words] = None
+        if len(self._said) > _MOST:
+            self._said.popitem(last=False)
+        return True
+
+
+def subject_fields(subject: Pod | Container) -> dict[str, str]:
+    """Who it is about, as fields of a log line."""
+    if isinstance(subject, Pod):
+        return {"pod": f"{subject.namespace}/{subject.name}"}
+    pod = subject.pod
+    return {"pod": f"{pod.namespace}/{pod.name}", "container": subject.name}
+
+
+def tell_problems(
+    told: Told, fields: Mapping[str, str], outcome: Outcome[Patch] | Outcome[NodePatch]
+) -> None:
+    """One line for each plugin that failed, each conflict, and each field ignored."""
+    pod = fields.get("pod", "")
+    for name, error in outcome.failures:
+        if told.first_time(pod, name, str(error)):
+            _log.error("hook plugin failed", **fields, plugin=name, reason=reason_of(error))
+    for conflict in outcome.conflicts:
+        if told.first_time(pod, str(conflict)):
+            _log.warning("plugins disagree, field left alone", **fields, conflict=str(conflict))
+    for line in outcome.patch.ignored:
+        if told.first_time(pod, line):
+            _log.warning("field ignored", **fields, reason=line)
+
+
+def reason_of(error: Exception) -> str:
+    """A plugin says ValueError in words for people; of anything else the kind matters too."""
+    text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+    return " ".join(text.split())
+
+
+def tell_round(told: Told, done: Round, troubles: Iterable[str]) -> None:
+    """One line for what was written, and one for each target that is new trouble."""
+    for line in troubles:
+        if told.first_time(line):
+            _node_log.warning("tasks not in line", reason=line)
+    written = done.count(Wrote.WRITTEN)
+    if written:
+        _node_log.info("levelled", written=written)
+    for conflict in done.conflicts:
+        _node_log.warning("owners disagree", conflict=str(conflict))
+    for result in done.news:
+        _tell_result(result)
+
+
+def _tell_result(result: Result) -> None:
+    fields = {
+        "group": result.target.place,
+        "knob": result.target.knob,
+        "pod": result.pod or None,
+        "reason": result.reason,
+    }
+    if result.outcome in (Wrote.REFUSED, Wrote.INVALID, Wrote.OVERRIDDEN):
+        _node_log.warning("not written", value=result.new, **fields)
+    elif result.outcome is Wrote.YIELDED:
+        _node_log.warning("left to somebody else", value=result.old, **fields)
+    elif result.outcome is Wrote.UNSUPPORTED:
+        _node_log.info("no such knob", **fields)
+    elif result.reason:
+        _node_log.warning("changed by somebody else", value=result.old, **fields)

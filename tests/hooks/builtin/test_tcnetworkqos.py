@@ -1,0 +1,319 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_hooks.builtin import tcnetworkqos
+from koord_hooks.runner import load
+from koord_hooks.stages import Stage
+from koord_model.keys import ANNOTATION_NETWORK_QOS, LABEL_QOS
+from koord_model.node import Kernel, NodeView
+from koord_model.node_slo import Bandwidth, ClassQoS, NetPolicy, NetworkQoS, NodeSLO
+from koord_model.patch import NodePatch, Patch
+from koord_model.pod import Pod
+from koord_model.qos import QoSClass
+from koord_model.traffic import Traffic, TrafficClass, TrafficMember, classid, handle
+
+M = 1_000_000
+V1 = Kernel(knobs=frozenset({"net_cls.classid"}))
+BURSTABLE, BEST_EFFORT = "/kubepods/burstable/pod", "/kubepods/besteffort/pod"
+
+
+def asks(request: Bandwidth | None = None, limit: Bandwidth | None = None) -> NetworkQoS:
+    return NetworkQoS(
+        True, egress_request=request or Bandwidth(), egress_limit=limit or Bandwidth()
+    )
+
+
+def view(
+    ls: NetworkQoS | None = None,
+    be: NetworkQoS | None = None,
+    total: int = 100 * M,
+    policy: NetPolicy = NetPolicy.TC,
+    kernel: Kernel = V1,
+) -> NodeView:
+    classes = {
+        QoSClass.LS: ClassQoS(network=ls or NetworkQoS()),
+        QoSClass.BE: ClassQoS(network=be or NetworkQoS()),
+    }
+    slo = NodeSLO(net_policy=policy, classes=classes, total_network_bandwidth=total)
+    return NodeView(slo=slo, kernel=kernel)
+
+
+USUAL = view(asks(Bandwidth(40), Bandwidth(80)), asks(Bandwidth(bits=20 * M), Bandwidth(50)))
+
+
+def pod(
+    qos: str = "", ip: str = "10.0.0.7", parent: str = BURSTABLE, uid: str = "u1", **limits: Any
+) -> Pod:
+    annotations = {ANNOTATION_NETWORK_QOS: json.dumps(limits)} if limits else {}
+    return Pod(f"pod-{uid}", "shop", uid, {LABEL_QOS: qos}, annotations, parent + uid, ip=ip)
+
+
+def of(view: NodeView, *pods: Pod) -> NodePatch:
+    patch = tcnetworkqos.level_node(pods, view)
+    assert patch is not None
+    return patch
+
+
+def classes(patch: NodePatch) -> dict[str, TrafficClass]:
+    assert patch.traffic is not None
+    return {one.name: one for one in patch.traffic.classes}
+
+
+def class_of(qos: str, ip: str = "10.0.0.7", parent: str = BURSTABLE) -> str:
+    found = classes(of(USUAL, pod(qos, ip, parent)))
+    [name] = [name for name, one in found.items() if one.members]
+    return name
+
+
+def test_the_nodes_classes() -> None:
+    patch = of(USUAL)
+    assert patch.traffic == Traffic(
+        100 * M,
+        (
+            TrafficClass("system", 2, 1, 40 * M, 100 * M, default=True),
+            TrafficClass("ls", 3, 2, 40 * M, 80 * M),
+            TrafficClass("be", 4, 3, 20 * M, 50 * M),
+        ),
+    )
+    assert patch.why == (
+        "netQOSPolicy tc, 100000000 bit/s: system 40000000 up to 100000000,"
+        " ls 40000000 up to 80000000, be 20000000 up to 50000000"
+    )
+    assert patch.ignored == ()
+
+
+@pytest.mark.parametrize("policy", [NetPolicy.NONE, NetPolicy.TERWAY])
+def test_other_policies_are_not_its_business(policy: NetPolicy) -> None:
+    assert tcnetworkqos.level_node((pod(),), view(policy=policy)) is None
+    assert tcnetworkqos.pre_run_pod_sandbox(pod("LS"), view(policy=policy)) is None
+
+
+@pytest.mark.parametrize("total", [0, -1])
+def test_without_the_nodes_bandwidth_nothing_is_shaped_and_it_says_so(total: int) -> None:
+    with pytest.raises(ValueError, match=f"totalNetworkBandwidth is {total}, .*no traffic is shap"):
+        tcnetworkqos.level_node((), view(total=total))
+    assert tcnetworkqos.pre_run_pod_sandbox(pod("LS"), view(total=total)) is None
+
+
+def test_what_is_not_set_is_a_hundredth_promised_and_no_limit() -> None:
+    for one in (view(), view(asks(), asks()), view(NetworkQoS(False, egress_limit=Bandwidth(9)))):
+        found = classes(of(one))
+        assert (found["ls"].rate, found["ls"].ceil) == (M, 100 * M)
+        assert (found["be"].rate, found["be"].ceil) == (M, 100 * M)
+        assert (found["system"].rate, found["system"].ceil) == (98 * M, 100 * M)
+
+
+def test_promises_that_do_not_fit_are_cut_for_be_first() -> None:
+    patch = of(view(asks(Bandwidth(70)), asks(Bandwidth(60))))
+    found = classes(patch)
+    assert [found[name].rate for name in ("system", "ls", "be")] == [M, 70 * M, 29 * M]
+    [line] = patch.ignored
+    assert line == (
+        "NodeSLO: resourceQOSStrategy.beClass.networkQOS.egressRequest: 60000000 bits a second do"
+        " not fit into an egressLimit of 100000000 and the 29000000 that others leave of 100000000"
+        " (cut to what fits)"
+    )
+
+
+def test_no_promise_starves_the_others() -> None:
+    found = classes(of(view(asks(Bandwidth(100)), asks(Bandwidth(100)))))
+    assert [found[name].rate for name in ("system", "ls", "be")] == [M, 98 * M, M]
+
+
+def test_nobody_is_promised_more_than_the_limit() -> None:
+    patch = of(view(asks(Bandwidth(50), Bandwidth(bits=30 * M))))
+    assert (classes(patch)["ls"].rate, classes(patch)["ls"].ceil) == (30 * M, 30 * M)
+    assert "do not fit into an egressLimit of 30000000" in patch.ignored[0]
+
+
+def test_values_of_no_use_count_as_unset() -> None:
+    patch = of(view(asks(Bandwidth(120)), asks(limit=Bandwidth(bits=101 * M))))
+    assert classes(patch)["ls"].rate == M
+    assert classes(patch)["be"].ceil == 100 * M
+    where = "NodeSLO: resourceQOSStrategy"
+    assert patch.ignored[0] == (
+        f"{where}.lsClass.networkQOS.egressRequest: 120 percent; expected 0 to 100 (ignored)"
+    )
+    assert patch.ignored[1] == (
+        f"{where}.beClass.networkQOS.egressLimit: 101000000 bits a second is out of range; expected"
+        " 0 to the node's totalNetworkBandwidth of 100000000 (ignored)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("qos", "ip", "parent", "name"),
+    [
+        ("SYSTEM", "10.0.0.7", BURSTABLE, "system"),
+        ("LSE", "10.0.0.7", BURSTABLE, "ls"),
+        ("LSR", "10.0.0.7", BURSTABLE, "ls"),
+        ("LS", "", BEST_EFFORT, "ls"),
+        ("BE", "", BURSTABLE, "be"),
+        ("", "10.0.0.7", "/kubepods/pod", "ls"),
+        ("", "10.0.0.7", BURSTABLE, "ls"),
+        ("", "10.0.0.7", BEST_EFFORT, "be"),
+        ("", "", BEST_EFFORT, "system"),
+        ("odd", "", BURSTABLE, "system"),
+    ],
+)
+def test_who_is_in_which_class(qos: str, ip: str, parent: str, name: str) -> None:
+    assert class_of(qos, ip, parent) == name
+
+
+def test_members_are_named_by_address_and_cgroup() -> None:
+    two = pod("LS", "fd00::2", uid="u2")
+    found = classes(of(USUAL, two, pod("LS")))
+    assert found["ls"].members == (
+        TrafficMember("shop/pod-u1", "10.0.0.7", "kubepods/burstable/podu1"),
+        TrafficMember("shop/pod-u2", "fd00::2", "kubepods/burstable/podu2"),
+    )
+
+
+class TestPodsWithALimit:
+    def test_it_has_a_class_of_its_own_and_a_share_of_the_promise(self) -> None:
+        others = [pod("LS", uid=f"o{number}") for number in range(3)]
+        patch = of(USUAL, *others, pod("LS", egressLimit="50M"))
+        found = classes(patch)
+        own = found["pod shop/pod-u1"]
+        assert (own.priority, own.rate, own.ceil, own.parent) == (2, 10 * M, 50 * M, 1)
+        assert [member.pod for member in own.members] == ["shop/pod-u1"]
+        assert found["ls"].rate == 30 * M
+        assert len(found["ls"].members) == 3
+        assert "1 with a limit of their own" in patch.why
+
+    def test_it_is_promised_no_more_than_its_limit_and_the_class_keeps_the_rest(self) -> None:
+        found = classes(of(USUAL, pod("BE", egressLimit="2M")))
+        assert (found["pod shop/pod-u1"].rate, found["pod shop/pod-u1"].ceil) == (2 * M, 2 * M)
+        assert found["be"].rate == 18 * M
+
+    def test_its_ceiling_is_within_its_classs(self) -> None:
+        found = classes(of(USUAL, pod("BE", egressLimit="1G")))
+        assert found["pod shop/pod-u1"].ceil == 50 * M
+
+    @pytest.mark.parametrize("limit", ["0", 0, None, ""])
+    def test_no_limit_is_no_class(self, limit: Any) -> None:
+        assert len(classes(of(USUAL, pod("LS", egressLimit=limit)))) == 3
+
+    def test_a_limit_on_ingress_is_told(self) -> None:
+        patch = of(USUAL, pod("LS", ingressLimit="10M", egressLimit="20M"))
+        assert "pod shop/pod-u1" in classes(patch)
+        [line] = patch.ignored
+        assert line == (
+            "pod shop/pod-u1: annotation koordinator.sh/networkQOS: ingressLimit 10000000 is not"
+            " supported by netQOSPolicy tc; expected egressLimit alone, or netQOSPolicy terway-qos"
+            " (ignored)"
+        )
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("{", "annotation koordinator.sh/networkQOS: "),
+            ('{"egressLimit": "fast"}', 'egressLimit: "fast" is no quantity'),
+            ('{"egressLimit": "-1"}', 'egressLimit: "-1" is out of range; expected 0 to '),
+            ('{"egressLimit": "1E"}', 'egressLimit: "1E" is out of range'),
+            ('{"egressLimit": [1]}', "Expected"),
+        ],
+    )
+    def test_a_value_of_no_use_is_told_and_the_pod_stays_in_its_class(
+        self, text: str, told: str
+    ) -> None:
+        bad = Pod(
+            "db", "shop", "u1", {LABEL_QOS: "LS"}, {ANNOTATION_NETWORK_QOS: text}, "/k", ip="::1"
+        )
+        patch = of(USUAL, bad)
+        assert len(classes(patch)["ls"].members) == 1
+        [line] = patch.ignored
+        assert line.startswith("pod shop/db: annotation koordinator.sh/networkQOS: ")
+        assert told in line
+        sandbox = tcnetworkqos.pre_run_pod_sandbox(bad, USUAL)
+        assert sandbox is not None
+        assert sandbox.ignored == (line,)
+        assert sandbox.knobs == {"net_cls.classid": 0x10003}
+
+    def test_numbers_are_the_same_whoever_else_is_there(self) -> None:
+        pods = [pod("LS", uid=f"u{number}", egressLimit="1M") for number in range(50)]
+        all_of_them = {one.name: one.minor for one in classes(of(USUAL, *pods)).values()}
+        for each in pods:
+            name = f"pod shop/{each.name}"
+            assert classes(of(USUAL, each))[name].minor == all_of_them[name]
+        assert len(set(all_of_them.values())) == 53
+        assert all(0x10 <= minor <= 0xFFFF for name, minor in all_of_them.items() if " " in name)
+
+    def test_where_two_meet_the_later_takes_the_next(self) -> None:
+        seen: dict[int, str] = {}
+        for number in range(5000):
+            uid = f"u{number}"
+            minor = tcnetworkqos._minors([uid])[uid]
+            if minor in seen:
+                break
+            seen[minor] = uid
+        first, second = sorted([seen[minor], uid])
+        assert tcnetworkqos._minors([second, first]) == {first: minor, second: minor + 1}
+
+
+class TestNetCls:
+    def knob(self, asked: Pod, view: NodeView = USUAL) -> Any:
+        patch = tcnetworkqos.pre_run_pod_sandbox(asked, view)
+        return None if patch is None else patch.knobs.get("net_cls.classid")
+
+    def test_the_knob_says_the_class(self) -> None:
+        assert tcnetworkqos.pre_run_pod_sandbox(pod("BE", ip=""), USUAL) == Patch(
+            knobs={"net_cls.classid": 65540}, why="class be → net_cls.classid 65540 (1:4)"
+        )
+        assert self.knob(pod("SYSTEM")) == 65538
+        assert self.knob(pod("", parent=BEST_EFFORT)) == 65540
+
+    def test_a_pod_with_a_limit_has_its_own(self) -> None:
+        limited = pod("LS", ip="", egressLimit="1M")
+        [minor] = [one.minor for one in classes(of(USUAL, limited)).values() if " " in one.name]
+        patch = tcnetworkqos.pre_run_pod_sandbox(limited, USUAL)
+        assert patch is not None
+        assert patch.knobs == {"net_cls.classid": handle(minor)}
+        assert patch.why.startswith("egressLimit 1000000 → net_cls.classid ")
+        assert classid(minor) in patch.why
+
+    def test_it_waits_until_the_class_is_certain(self) -> None:
+        assert tcnetworkqos.pre_run_pod_sandbox(pod("", ip=""), USUAL) is None
+        patch = tcnetworkqos.pre_run_pod_sandbox(pod("", ip="", ingressLimit="1M"), USUAL)
+        assert patch is not None
+        assert patch.knobs == {}
+        assert len(patch.ignored) == 1
+
+    def test_not_where_the_kernel_has_no_such_file(self) -> None:
+        assert tcnetworkqos.pre_run_pod_sandbox(pod("LS"), view(kernel=Kernel())) is None
+
+
+@given(
+    st.integers(24_000, 10**12),
+    st.integers(0, 100),
+    st.integers(0, 100),
+    st.integers(0, 100),
+    st.lists(
+        st.tuples(st.sampled_from(["LS", "BE", "SYSTEM"]), st.integers(0, 10**10)), max_size=6
+    ),
+)
+def test_promises_always_fit(
+    total: int, ls: int, be: int, limit: int, pods: list[tuple[str, int]]
+) -> None:
+    listed = [
+        pod(qos, uid=f"u{number}", egressLimit=str(bits)) for number, (qos, bits) in enumerate(pods)
+    ]
+    patch = of(view(asks(Bandwidth(ls)), asks(Bandwidth(be), Bandwidth(limit)), total), *listed)
+    found = classes(patch)
+    # Below 8000 bits a second nothing is promised, so that very small shares add up to more.
+    least = 8000 * len(found)
+    assert sum(one.rate for one in found.values()) <= max(total, least) + least
+    assert all(8000 <= one.rate <= one.ceil <= total for one in found.values())
+    if total >= 100 * 8000 * 10:
+        assert sum(one.rate for one in found.values()) <= total
+
+
+def test_it_is_found_by_its_name() -> None:
+    runner = load(["tcnetworkqos"])
+    assert runner.stages() == (Stage.PRE_RUN_POD_SANDBOX,)
+    outcome = runner.level_node((pod("LS"),), view(total=0))
+    assert outcome.failures == ()
+    assert len(outcome.patch.ignored) == 1
+    assert runner.level_node((), USUAL).patch.traffic is not None

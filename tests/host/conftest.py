@@ -1,0 +1,117 @@
+"""A node in memory, and an executor on it whose clock the test turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from koord_host.executor import Executor
+from koord_host.journal import Change, Journal, read
+from koord_host.knobs import KNOBS
+from koord_host.layout import Driver, Layout
+from koord_host.originals import Originals
+from koord_host.outcomes import Outcome, Result, Round
+from koord_host.strangers import Policy, by_row
+from koord_host.wishes import Owner, Priority, Target, Wish
+
+from tests.support.fake_cgroupfs import FakeCgroupfs
+
+HOOKS = Owner("hooks", Priority.HOOKS)
+STRATEGY = Owner("cpusuppress", Priority.STRATEGY)
+OPERATOR = Owner("operator", Priority.OPERATOR)
+
+
+def wish(place: str, knob: str, value: int | str, why: str = "test") -> Wish:
+    return Wish(Target(place, knob), value, why, "ns/pod")
+
+
+class Node:
+    """A fake cgroupfs, the executor that writes to it, and both their clocks."""
+
+    def __init__(self, files: FakeCgroupfs, directory: Path, policy: Policy = by_row) -> None:
+        self.files = files
+        self.layout = Layout(files.version, Driver.CGROUPFS)
+        self.now = 1000.0
+        self.told: list[str] = []
+        self.journal_path = str(directory / "journal.jsonl")
+        self.journal = Journal(self.journal_path, self.told.append)
+        self.originals = Originals(str(directory / "originals.db"), self.told.append, boot="b")
+        self.executor = Executor(
+            files,
+            self.layout,
+            self.journal,
+            self.originals,
+            clock=lambda: self.now,
+            monotonic=lambda: self.now,
+            policy=policy,
+        )
+
+    def path(self, place: str, knob: str) -> str:
+
+        return self.layout.path(KNOBS[knob], place)
+
+    def value(self, place: str, knob: str) -> str:
+        return self.files.read(self.path(place, knob)).strip()
+
+    def set(self, place: str, knob: str, text: str) -> None:
+        """As a stranger does; not among the writes that are looked at."""
+        self.files.write(self.path(place, knob), text)
+        self.files.writes.clear()
+
+    def wish(self, *wishes: Wish, owner: Owner = HOOKS, scope: str = "test") -> Round:
+        self.executor.wish(owner, scope, wishes)
+        return self.executor.apply()
+
+    def later(self, seconds: float = 61.0) -> Round:
+        self.now += seconds
+        return self.executor.apply()
+
+    def changes(self) -> list[Change]:
+        return list(read(self.journal_path))
+
+    def close(self) -> None:
+        self.journal.close()
+        self.originals.close()
+
+
+def outcomes(found: Round) -> dict[tuple[str, str], Outcome]:
+    return {tuple(one.target): one.outcome for one in found.results}
+
+
+def only(found: Round) -> Result:
+    [result] = found.results
+    return result
+
+
+MakeNode = Callable[..., Node]
+
+
+@pytest.fixture
+def make_node(tmp_path: Path) -> Iterator[MakeNode]:
+    nodes: list[Node] = []
+
+    def make(version: int = 1, policy: Policy = by_row, **options: object) -> Node:
+        files = FakeCgroupfs(version, **options)  # type: ignore[arg-type]
+        for group in ("kubepods/besteffort/pod1/c1", "kubepods/besteffort/pod2/c2"):
+            files.make_group(group)
+        directory = tmp_path / str(len(nodes))
+        directory.mkdir()
+        nodes.append(Node(files, directory, policy))
+        return nodes[-1]
+
+    yield make
+    for node in nodes:
+        node.close()
+
+
+@pytest.fixture
+def node(make_node: MakeNode) -> Node:
+    """A node with cgroup v1."""
+    return make_node()
+
+
+@pytest.fixture
+def node2(make_node: MakeNode) -> Node:
+    """A node with cgroup v2."""
+    return make_node(2)

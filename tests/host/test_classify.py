@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from koord_host.classify import (
+    Answer,
+    CgroupMatch,
+    Classifier,
+    Command,
+    Iptables,
+    Nft,
+    Rules,
+    choose,
+    rules_of,
+)
+from koord_model.traffic import Traffic, TrafficClass, TrafficMember
+
+RULES = Rules(
+    {4: {"10.0.0.9": "1:3", "10.0.0.7": "1:3", "10.0.0.8": "1:beef"}, 6: {"fd00::7": "1:4"}},
+    (CgroupMatch("kubepods/pod1", 77, "1:4"),),
+)
+NOTHING = Rules({4: {}, 6: {}})
+
+
+def traffic(*members: TrafficMember) -> Traffic:
+    default = TrafficMember("kube-system/proxy", "10.0.0.1", "kubepods/podp")
+    return Traffic(
+        1000,
+        (
+            TrafficClass("system", 2, 1, 1, 1, default=True, members=(default,)),
+            TrafficClass("be", 4, 3, 1, 1, members=members),
+        ),
+    )
+
+
+class TestRules:
+    def test_addresses_where_there_are_else_cgroups_and_none_of_the_default(self) -> None:
+        inodes = {"kubepods/a": 5}
+        found = rules_of(
+            traffic(
+                TrafficMember("b/one", "10.0.0.7", "kubepods/x"),
+                TrafficMember("b/six", "FD00:0::7", "kubepods/y"),
+                TrafficMember("b/host", "", "kubepods/a"),
+            ),
+            inodes.__getitem__,
+        )
+        assert found == Rules(
+            {4: {"10.0.0.7": "1:4"}, 6: {"fd00::7": "1:4"}}, (CgroupMatch("kubepods/a", 5, "1:4"),)
+        )
+
+    def test_a_cgroup_that_is_gone_is_left_out(self) -> None:
+        def identity(path: str) -> int:
+            raise FileNotFoundError(path)
+
+        assert rules_of(traffic(TrafficMember("b/host", "", "kubepods/a")), identity) == NOTHING
+
+    def test_where_there_are_no_v2_cgroups_they_are_not_matched(self) -> None:
+        assert rules_of(traffic(TrafficMember("b/host", "", "kubepods/a")), None) == NOTHING
+
+    @pytest.mark.parametrize(
+        ("member", "told"),
+        [
+            (TrafficMember("b/one", "10.0.0", "k"), "pod b/one: '10.0.0' does not appear to be"),
+            (TrafficMember("b/one", "", 'k" }\nflush ruleset'), 'pod b/one: cgroup "k" }\\nflush'),
+            (TrafficMember("b/one", "", ""), 'pod b/one: cgroup ""'),
+        ],
+    )
+    def test_what_could_harm_a_command_is_told(self, member: TrafficMember, told: str) -> None:
+        found = rules_of(traffic(member), lambda _: 1)
+        assert (found.addresses, found.cgroups) == (NOTHING.addresses, ())
+        [line] = found.ignored
+        assert line.startswith(told)
+
+    def test_the_mark_is_of_the_rules(self) -> None:
+        other = Rules(RULES.addresses, (CgroupMatch("kubepods/pod1", 78, "1:4"),))
+        again = Rules({4: dict(reversed(RULES.addresses[4].items())), 6: RULES.addresses[6]})
+        assert len({RULES.mark, other.mark, NOTHING.mark, again.mark}) == 4
+        assert Rules(RULES.addresses, RULES.cgroups, ("told",)).mark == RULES.mark
+
+
+def chains(*names: str, table: str = "pykoord") -> Answer:
+    listed = [{"chain": {"family": "inet", "table": table, "name": name}} for name in names]
+    return Answer(0, json.dumps({"nftables": [{"metainfo": {"version": "1.0.6"}}, *listed]}))
+
+
+class TestNft:
+    def test_the_table_is_replaced_as_a_whole(self) -> None:
+        [command] = Nft().plan(RULES, [chains()])
+        assert command.words == ("nft", "-f", "-")
+        assert (
+            command.text
+            == f"""\
+add table inet pykoord
+delete table inet pykoord
+table inet pykoord {{
+chain mark_{RULES.mark} {{ }}
+chain made_here {{
+type filter hook output priority -150; policy accept;
+socket cgroupv2 level 2 "kubepods/pod1" meta priority set 1:4
+}}
+chain leaving {{
+type filter hook postrouting priority -150; policy accept;
+meta priority set ip saddr map {{ 10.0.0.7 : 1:3, 10.0.0.8 : 1:beef, 10.0.0.9 : 1:3 }}
+meta priority set ip6 saddr map {{ fd00::7 : 1:4 }}
+}}
+}}
+"""
+        )
+
+    def test_no_pods_are_no_rules(self) -> None:
+        [command] = Nft().plan(NOTHING, [Answer(1, error="no such table")])
+        assert "saddr" not in command.text
+        assert "socket" not in command.text
+
+    def test_its_mark_says_that_it_is_in_force(self) -> None:
+        assert Nft().plan(RULES, [chains("made_here", f"mark_{RULES.mark}")]) == ()
+        assert Nft().plan(RULES, [chains(f"mark_{RULES.mark}", table="other")]) != ()
+        assert Nft().plan(RULES, [chains(f"mark_{NOTHING.mark}")]) != ()
+
+    def test_removal(self) -> None:
+        assert Nft().removal([chains("made_here")]) == (
+            Command(("nft", "delete", "table", "inet", "pykoord")),
+        )
+        for nothing in (chains("x", table="other"), Answer(1), Answer(0, "{}"), Answer(0, "[]")):
+            assert Nft().removal([nothing]) == ()
+
+    def test_reading(self) -> None:
+        assert [str(command) for command in Nft().reading()] == ["nft -j list chains inet"]
+
+
+def listed(rules: Rules | None = None, *, jump: bool = False) -> Answer:
+    lines = ["-P POSTROUTING ACCEPT"]
+    if rules is not None:
+        mark = f"mark-{rules.mark}"
+        lines += ["-N PYKOORD-TRAFFIC", f"-A PYKOORD-TRAFFIC -m comment --comment {mark}"]
+    if jump:
+        lines.append("-A POSTROUTING -j PYKOORD-TRAFFIC")
+    return Answer(0, "\n".join(lines))
+
+
+SETS = Answer(0, "pykoord4-1-3\npykoord4-1-beef\npykoord6-1-4\nforeign\n")
+
+
+class TestIptables:
+    def test_sets_then_chains(self) -> None:
+        sets, v4, v6 = Iptables().plan(RULES, [listed(), listed(), Answer(0, "foreign\n")])
+        assert sets.words == ("ipset", "restore")
+        assert sets.text.splitlines()[:7] == [
+            "create pykoord4-1-3 hash:ip family inet -exist",
+            "create pykoord4-new hash:ip family inet -exist",
+            "flush pykoord4-new",
+            "add pykoord4-new 10.0.0.7",
+            "add pykoord4-new 10.0.0.9",
+            "swap pykoord4-new pykoord4-1-3",
+            "destroy pykoord4-new",
+        ]
+        assert "create pykoord6-1-4 hash:ip family inet6 -exist" in sets.text
+        assert v4.words == ("iptables-restore", "-w", "--noflush")
+        assert (
+            v4.text
+            == f"""\
+*mangle
+:PYKOORD-TRAFFIC - [0:0]
+-A PYKOORD-TRAFFIC -m comment --comment mark-{RULES.mark}
+-A PYKOORD-TRAFFIC -m set --match-set pykoord4-1-3 src -j CLASSIFY --set-class 1:3
+-A PYKOORD-TRAFFIC -m set --match-set pykoord4-1-beef src -j CLASSIFY --set-class 1:beef
+-A PYKOORD-TRAFFIC -m cgroup --path kubepods/pod1 -j CLASSIFY --set-class 1:4
+-A POSTROUTING -j PYKOORD-TRAFFIC
+COMMIT
+"""
+        )
+        assert v6.words[0] == "ip6tables-restore"
+        assert "pykoord6-1-4 src -j CLASSIFY --set-class 1:4" in v6.text
+
+    def test_its_mark_says_that_it_is_in_force(self) -> None:
+        there = listed(RULES, jump=True)
+        assert Iptables().plan(RULES, [there, there, SETS]) == ()
+        for broken in (listed(RULES), listed(NOTHING, jump=True), Answer(1)):
+            assert len(Iptables().plan(RULES, [there, broken, SETS])) == 3
+        assert len(Iptables().plan(RULES, [there, there, Answer(0, "pykoord4-1-3")])) == 3
+
+    def test_there_is_one_jump(self) -> None:
+        _, v4, v6 = Iptables().plan(RULES, [listed(jump=True), listed(), SETS])
+        assert "-A POSTROUTING" not in v4.text
+        assert "-A POSTROUTING" in v6.text
+
+    def test_sets_of_classes_that_are_gone_go_last(self) -> None:
+        there = listed(RULES, jump=True)
+        planned = Iptables().plan(NOTHING, [there, there, SETS])
+        assert [str(command) for command in planned] == [
+            "iptables-restore -w --noflush",
+            "ip6tables-restore -w --noflush",
+            "ipset destroy pykoord4-1-3",
+            "ipset destroy pykoord4-1-beef",
+            "ipset destroy pykoord6-1-4",
+        ]
+
+    def test_removal(self) -> None:
+        there = listed(RULES, jump=True)
+        v4, v6, *sets = Iptables().removal([there, listed(RULES), SETS])
+        assert v4.text.splitlines()[1:-1] == [
+            "-D POSTROUTING -j PYKOORD-TRAFFIC",
+            "-F PYKOORD-TRAFFIC",
+            "-X PYKOORD-TRAFFIC",
+        ]
+        assert "-D" not in v6.text
+        assert len(sets) == 3
+        assert Iptables().removal([listed(), Answer(1), Answer(1)]) == ()
+
+    def test_without_ip6tables_only_the_older_protocol(self) -> None:
+        one = Iptables((4,))
+        assert [str(command) for command in one.reading()] == [
+            "iptables -w -t mangle -S",
+            "ipset list -n",
+        ]
+        assert len(one.plan(RULES, [listed(), Answer(0)])) == 2
+
+
+@pytest.mark.parametrize(
+    ("programs", "kind"),
+    [
+        ({"nft", "iptables", "iptables-restore", "ipset"}, Nft),
+        ({"iptables", "iptables-restore", "ipset"}, Iptables),
+        ({"iptables", "iptables-restore"}, None),
+        ({"ipset"}, None),
+        (set(), None),
+    ],
+)
+def test_the_host_decides(programs: set[str], kind: type[Classifier] | None) -> None:
+    found = choose(programs.__contains__)
+    assert found is None if kind is None else isinstance(found, kind)
+
+
+def test_ipv6_where_the_host_has_it() -> None:
+    both = {"iptables", "iptables-restore", "ipset", "ip6tables-restore"}
+    found = [choose(names.__contains__) for names in (both, both - {"ip6tables-restore"})]
+    assert [len(one.reading()) for one in found if one is not None] == [3, 2]

@@ -1,0 +1,129 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+from koord_host.journal import Change, Journal, read, rfc3339
+
+
+def change(number: int = 0, group: str = "g", pod: str = "ns/p") -> Change:
+    return Change(rfc3339(number), "hooks", group, pod, "cpu.shares", number, "0-3", "why → so")
+
+
+def journal(path: Path, told: list[str] | None = None, **options: int) -> Journal:
+    return Journal(str(path), (told if told is not None else []).append, **options)
+
+
+def test_one_line_a_change(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "journal.jsonl"
+    book = journal(path)
+    book.add(change(1))
+    assert not path.exists()
+    book.flush()
+    book.add(change(2))
+    book.close()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines[0] == {
+        "time": "1970-01-01T00:00:01.000Z",
+        "owner": "hooks",
+        "group": "g",
+        "pod": "ns/p",
+        "knob": "cpu.shares",
+        "old": 1,
+        "new": "0-3",
+        "why": "why → so",
+    }
+    assert len(lines) == 2
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_without_a_path_nothing_is_kept() -> None:
+    book = Journal("", print)
+    book.add(change())
+    book.close()
+    assert book.trouble == ""
+
+
+def test_a_journal_goes_on_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    for number in (1, 2):
+        book = journal(path)
+        book.add(change(number))
+        book.close()
+    assert [one.old for one in read(str(path))] == [1, 2]
+
+
+def test_rotated_by_size(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    book = journal(path, max_bytes=400, backups=2)
+    for number in range(20):
+        book.add(change(number))
+        book.flush()
+    book.close()
+    names = sorted(file.name for file in tmp_path.iterdir())
+    assert names == ["j", "j.1", "j.2"]
+    assert all(file.stat().st_size <= 400 for file in tmp_path.iterdir())
+    kept = [one.old for one in read(str(path))]
+    assert kept == list(range(20))[-len(kept) :]
+
+
+def test_rotated_at_once_when_a_restart_finds_it_full(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    path.write_text("x" * 399 + "\n")
+    book = journal(path, max_bytes=400, backups=0)
+    book.add(change(1))
+    book.close()
+    assert [one.old for one in read(str(path))] == [1]
+    assert [file.name for file in tmp_path.iterdir()] == ["j"]
+
+
+def test_of_one_group_or_pod(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    book = journal(path)
+    for number, (group, pod) in enumerate([("a", "ns/p"), ("b", "ns/p"), ("a", "ns/q")]):
+        book.add(change(number, group, pod))
+    book.close()
+    assert [one.old for one in read(str(path), group="a")] == [0, 2]
+    assert [one.old for one in read(str(path), pod="ns/p")] == [0, 1]
+    assert [one.old for one in read(str(path), group="a", pod="ns/p")] == [0]
+    assert list(read(f"{path}.none")) == []
+
+
+def test_lines_that_are_none_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    book = journal(path)
+    book.add(change(1))
+    book.close()
+    with path.open("ab") as file:
+        file.write(b'\xff\xfe\n{"time":1}\n\n[]\n{"ti')
+    book = journal(path)
+    book.add(change(2))
+    book.close()
+    assert [one.old for one in read(str(path))] == [1, 2]
+
+
+def test_what_cannot_be_written_is_told_once_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    told: list[str] = []
+    book = journal(tmp_path / "file" / "j", told)
+    for number in range(3):
+        book.add(change(number))
+        book.flush()
+    [trouble] = told
+    assert trouble == book.trouble == f"{tmp_path}/file/j: File exists"
+
+
+def test_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told: list[str] = []
+    book = journal(tmp_path / "j", told)
+    real = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda file, data: real(file, data[:10]))
+        book.add(change(1))
+        book.flush()
+    assert "bytes fit" in told[0]
+    book.add(change(2))
+    book.flush()
+    assert book.trouble == ""
+    book.close()
+    assert [one.old for one in read(str(tmp_path / "j"))] == [2]

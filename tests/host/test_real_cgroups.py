@@ -1,0 +1,241 @@
+"""The executor on this machine's own cgroups (v1), in groups of its own, removed afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from koord_host import detect
+from koord_host.executor import Executor
+from koord_host.journal import Journal, read
+from koord_host.kernel import Kernel
+from koord_host.knobs import KNOBS
+from koord_host.layout import Driver, Layout
+from koord_host.originals import Originals
+from koord_host.outcomes import Outcome, Round
+from koord_host.restore import Fate, restore
+from koord_host.wishes import Target, Wish
+
+from tests.host.conftest import HOOKS, wish
+
+ROOT = Path("/sys/fs/cgroup")
+SUBSYSTEMS = ("cpu", "cpuset", "memory")
+
+
+def _why_not() -> str:
+    if os.geteuid() != 0:
+        return "needs root"
+    if not all((ROOT / name / "cgroup.procs").exists() for name in SUBSYSTEMS):
+        return "needs cgroup v1"
+    return ""
+
+
+pytestmark = pytest.mark.skipif(bool(_why_not()), reason=_why_not() or "-")
+
+QUOTA, PERIOD, SHARES = "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.shares"
+BURST, IDLE, CPUS = "cpu.cfs_burst_us", "cpu.idle", "cpuset.cpus"
+LIMIT, MEMSW = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
+LAYOUT = Layout(1, Driver.CGROUPFS)
+
+
+class Groups:
+    """Cgroups below one of our own, in all hierarchies used here."""
+
+    def __init__(self) -> None:
+        self.top = f"pykoord-test-{os.getpid()}"
+        self.kernel = Kernel()
+        self._made: list[str] = []
+
+    def make(self, *names: str) -> None:
+        for name in names:
+            group = f"{self.top}/{name}".rstrip("/")
+            for subsystem in SUBSYSTEMS:
+                self.kernel.make_directory(LAYOUT.group_path(group, subsystem))
+                self._made.append(LAYOUT.group_path(group, subsystem))
+            directory = LAYOUT.group_path(group, "cpuset")
+            for file in ("cpuset.cpus", "cpuset.mems"):
+                above = self.kernel.read(f"{directory.rpartition('/')[0]}/{file}")
+                self.kernel.write(f"{directory}/{file}", above)
+
+    def remove(self, name: str) -> None:
+        for subsystem in SUBSYSTEMS:
+            self.kernel.remove_directory(LAYOUT.group_path(f"{self.top}/{name}", subsystem))
+
+    def clean(self) -> None:
+        for path in reversed(self._made):
+            with contextlib.suppress(FileNotFoundError):
+                self.kernel.remove_directory(path)
+
+    def value(self, group: str, knob: str) -> str:
+        return self.kernel.read(LAYOUT.path(KNOBS[knob], f"{self.top}/{group}".rstrip("/"))).strip()
+
+
+class Node:
+    """An executor on them."""
+
+    def __init__(self, groups: Groups, directory: Path) -> None:
+        self.journal_path = str(directory / "journal.jsonl")
+        self.journal = Journal(self.journal_path, print)
+        self.originals = Originals(
+            str(directory / "originals.db"), print, boot=detect.boot(groups.kernel)
+        )
+        self.ahead = 0.0
+        self.executor = Executor(
+            groups.kernel,
+            LAYOUT,
+            self.journal,
+            self.originals,
+            clock=time.time,
+            monotonic=lambda: time.monotonic() + self.ahead,
+        )
+
+    def wish(self, *wishes: Wish) -> Round:
+        self.executor.wish(HOOKS, "test", wishes)
+        return self.executor.apply()
+
+
+@pytest.fixture
+def groups() -> Iterator[Groups]:
+    found = Groups()
+    try:
+        found.make("", "pod", "pod/c")
+        yield found
+    finally:
+        found.clean()
+
+
+@pytest.fixture
+def node(groups: Groups, tmp_path: Path) -> Iterator[Node]:
+    found = Node(groups, tmp_path)
+    yield found
+    found.journal.close()
+    found.originals.close()
+
+
+def all_written(found: Round) -> bool:
+    return {one.outcome for one in found.results} <= {Outcome.WRITTEN, Outcome.UNCHANGED}
+
+
+def test_quotas_widen_and_narrow(groups: Groups, node: Node) -> None:
+    places = [groups.top, f"{groups.top}/pod", f"{groups.top}/pod/c"]
+    for quota, period in ((50_000, 100_000), (20_000, 100_000), (180_000, 200_000), (-1, 100_000)):
+        wishes = [wish(place, QUOTA, quota) for place in places]
+        wishes += [wish(place, PERIOD, period) for place in places]
+        burst = 0 if quota == -1 else quota // 2
+        wishes += [wish(place, BURST, burst) for place in places]
+        found = node.wish(*wishes)
+        assert all_written(found), found
+        assert [groups.value(name, QUOTA) for name in ("", "pod", "pod/c")] == [str(quota)] * 3
+
+
+def test_cpusets_move(groups: Groups, node: Node) -> None:
+    online = groups.kernel.read(str(ROOT / "cpuset/cpuset.cpus")).strip()
+    if online in ("", "0"):
+        pytest.skip("needs two CPUs")
+    places = [groups.top, f"{groups.top}/pod", f"{groups.top}/pod/c"]
+    for cpus in ("0", "1", "0-1", "1"):
+        found = node.wish(*(wish(place, CPUS, cpus) for place in places))
+        assert all_written(found), found
+        assert groups.value("pod/c", CPUS) == cpus
+    result = node.wish(wish(f"{groups.top}/pod", CPUS, "0")).results[-1]
+    assert (result.outcome, result.errno) == (Outcome.REFUSED, errno.EBUSY)
+    assert result.reason == f"Device or resource busy: {groups.top}/pod/c has 1"
+
+
+def test_memory_limits(groups: Groups, node: Node) -> None:
+    place = f"{groups.top}/pod"
+    swaps = (Path(ROOT) / "memory/memory.memsw.limit_in_bytes").exists()
+    for limit in (1 << 26, 1 << 28, 10_000_000, 1 << 27):
+        wishes = [wish(place, LIMIT, limit)]
+        if swaps:
+            wishes.append(wish(place, MEMSW, limit))
+        found = node.wish(*wishes)
+        assert all_written(found), found
+    # Nobody wishes the limit with swap any more: it still gives room.
+    assert all_written(node.wish(wish(place, LIMIT, 1 << 29)))
+    assert groups.value("pod", LIMIT) == str(1 << 29)
+
+
+def test_idle_and_shares(groups: Groups, node: Node) -> None:
+    if not Path(LAYOUT.path(KNOBS[IDLE], groups.top)).exists():
+        pytest.skip("this kernel has no cpu.idle")
+    place = f"{groups.top}/pod"
+    node.wish(wish(place, SHARES, 512), wish(place, IDLE, 1))
+    assert groups.value("pod", IDLE) == "1"
+    assert all_written(node.wish(wish(place, SHARES, 512), wish(place, IDLE, 0)))
+    assert groups.value("pod", SHARES) == "512"
+
+
+def test_restored(groups: Groups, node: Node) -> None:
+    places = [f"{groups.top}/pod", f"{groups.top}/pod/c"]
+    before = [
+        groups.value(name, knob) for name in ("pod", "pod/c") for knob in (QUOTA, SHARES, CPUS)
+    ]
+    node.wish(
+        *(wish(place, QUOTA, 30_000) for place in places),
+        *(wish(place, SHARES, 300) for place in places),
+        *(wish(place, CPUS, "0") for place in places),
+        wish(places[1], IDLE, 1),
+    )
+    report = restore(groups.kernel, LAYOUT, node.originals, node.journal, time.time)
+    assert {one.fate for one in report} == {Fate.RESTORED}
+    after = [
+        groups.value(name, knob) for name in ("pod", "pod/c") for knob in (QUOTA, SHARES, CPUS)
+    ]
+    assert after == before
+    assert {one.owner for one in read(node.journal_path)} == {"hooks", "restore"}
+
+
+def test_a_group_that_goes_half_way(groups: Groups, node: Node) -> None:
+    real = groups.kernel.write
+
+    def write(path: str, text: str) -> None:
+        groups.kernel.write = real  # type: ignore[method-assign]
+        groups.remove("pod/c")
+        real(path, text)
+
+    groups.kernel.write = write  # type: ignore[method-assign]
+    pod, container = f"{groups.top}/pod", f"{groups.top}/pod/c"
+    found = node.wish(wish(container, QUOTA, 30_000), wish(pod, SHARES, 300))
+    assert {one.target: one.outcome for one in found.results} == {
+        Target(container, QUOTA): Outcome.GONE,
+        Target(pod, SHARES): Outcome.WRITTEN,
+    }
+
+
+def test_what_many_groups_cost(groups: Groups, node: Node) -> None:
+    """330 containers with 5 knobs each; the bounds are generous, the figures are shown."""
+    places = []
+    for pod in range(110):
+        groups.make(f"p{pod}", *(f"p{pod}/c{number}" for number in range(3)))
+        places += [f"{groups.top}/p{pod}/c{number}" for number in range(3)]
+
+    def wishes(quota: int, shares: int, cpus: str, limit: int) -> list[tuple[Wish, ...]]:
+        values = (
+            (QUOTA, quota), (PERIOD, 100_000), (SHARES, shares), (CPUS, cpus), (LIMIT, limit)
+        )  # fmt: skip
+        return [tuple(wish(place, *value) for value in values) for place in places]
+
+    def costs(given: list[tuple[Wish, ...]]) -> float:
+        start = time.process_time()
+        for number, one in enumerate(given):
+            node.executor.wish(HOOKS, f"container {number}", one)
+        found = node.executor.apply()
+        cost = (time.process_time() - start) * 1000
+        assert all_written(found)
+        return cost
+
+    first = wishes(50_000, 512, "0", 1 << 30)
+    everything = [costs(first), costs(wishes(40_000, 300, "0", 1 << 29)), costs(first)]
+    nothing = min(costs(first) for _ in range(5))
+    node.ahead += 61
+    refresh = costs(first)
+    print(f"\nms of CPU: everything {everything}, nothing {nothing:.2f}, refresh {refresh:.1f}")
+    assert nothing < 5
+    assert refresh < 500
+    assert max(everything) < 1000

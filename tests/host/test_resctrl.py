@@ -1,0 +1,623 @@
+import errno
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from koord_host.resctrl import ResctrlGroups, Tenant
+from koord_model.qos import QoSClass
+from koord_model.resctrl import ResctrlWish, Ways
+
+from tests.support.fake_resctrl import FakeResctrl
+
+ROOT = "/sys/fs/resctrl"
+WISH = ResctrlWish("koordlet-a", llc=Ways(0, 50), mb=40, fallback=QoSClass.LS)
+Tids = Iterable[int] | Callable[[], Iterable[int]]
+
+
+def tenant(asked: ResctrlWish, tids: Tids = (), pod: str = "") -> Tenant:
+    return Tenant(asked, tids if callable(tids) else lambda: tids, pod)
+
+
+class Node:
+    """A fake resctrl, its groups, and the journal of what was changed."""
+
+    def __init__(self, fake: FakeResctrl, **more: object) -> None:
+        self.fake = fake
+        self.journal: list[tuple[str, str, str, str, str]] = []
+        self.groups = ResctrlGroups(
+            fake,
+            record=lambda *change: self.journal.append(change),
+            **more,  # type: ignore[arg-type]
+        )
+
+    def level(
+        self,
+        *wishes: ResctrlWish,
+        tids: Tids = (),
+        shared: Mapping[str, ResctrlWish] | None = None,
+        pod: str = "",
+    ) -> tuple[str, ...]:
+        report = self.groups.level([tenant(asked, tids, pod) for asked in wishes], shared)
+        self.fake.check()
+        return report.refused
+
+    def lines(self, group: str) -> dict[str, str]:
+        text = self.fake.read(f"{ROOT}/{group}/schemata")
+        pairs = (line.strip().split(":") for line in text.splitlines())
+        return {name: values.replace(" ", "") for name, values in pairs}
+
+    def tasks(self, group: str) -> set[int]:
+        return {int(tid) for tid in self.fake.read(f"{ROOT}/{group}/tasks").split()}
+
+    def written(self) -> list[tuple[str, str]]:
+        found = [(path.removeprefix(f"{ROOT}/"), text) for path, text in self.fake.writes]
+        self.fake.writes.clear()
+        return found
+
+
+def wish(group: str, fallback: QoSClass = QoSClass.LS) -> ResctrlWish:
+    return replace(WISH, group=f"koordlet-{group}", fallback=fallback)
+
+
+# A group of one's own
+
+
+def test_a_pod_has_its_group_with_its_tasks_in_it() -> None:
+    node = Node(FakeResctrl())
+    for tid in (11, 12, 99):
+        node.fake.add_task(tid)
+    report = node.groups.level([tenant(WISH, (11, 12))])
+    assert (report.placed, report.refused) == ({"koordlet-a": "koordlet-a"}, ())
+    assert report.free == 8 - 1 - 1 - 3
+    assert node.lines("koordlet-a") == {"L3": "0=003ff;1=003ff", "MB": "0=40;1=40"}
+    assert node.tasks("koordlet-a") == {11, 12}
+    assert node.written() == [
+        ("koordlet-a/schemata", "L3:0=3ff;1=3ff\n"),
+        ("koordlet-a/schemata", "MB:0=40;1=40\n"),
+        ("koordlet-a/tasks", "11\n"),
+        ("koordlet-a/tasks", "12\n"),
+    ]
+    why = "llc 0–50 %, mb 40 %"
+    assert node.journal == [
+        ("koordlet-a", "resctrl.group", "absent", "present", why),
+        ("koordlet-a", "resctrl.L3", "L3:0=fffff;1=fffff", "L3:0=3ff;1=3ff", why),
+        ("koordlet-a", "resctrl.MB", "MB:0=100;1=100", "MB:0=40;1=40", why),
+        (
+            "koordlet-a",
+            "resctrl.tasks",
+            "elsewhere",
+            "11 12",
+            "tasks of resctrl group koordlet-a",
+        ),
+    ]
+
+
+def test_what_is_in_line_is_not_written_again() -> None:
+    node = Node(FakeResctrl())
+    node.fake.add_task(11)
+    node.level(WISH, tids=[11])
+    changes = len(node.journal)
+    node.written()
+    assert node.level(WISH, tids=[11]) == ()
+    again = Node(node.fake)
+    assert again.level(WISH, tids=[11]) == ()
+    assert (node.written(), again.journal, len(node.journal)) == ([], [], changes)
+
+
+def test_a_changed_wish_is_applied_where_it_differs() -> None:
+    node = Node(FakeResctrl(l3_domains=(0, 8)))
+    node.level(WISH)
+    node.written()
+    node.level(replace(WISH, mb_by_domain={8: 70}))
+    assert node.written() == [("koordlet-a/schemata", "MB:8=70\n")]
+    node.level(replace(WISH, llc=None, mb=None))
+    assert node.lines("koordlet-a") == {"L3": "0=fffff;8=fffff", "MB": "0=100;8=100"}
+
+
+def test_code_and_data_and_l2_each_have_their_line() -> None:
+    fake = FakeResctrl(code_data=True, l2_domains=(0, 4, 5), mb=None, padded=False)
+    node = Node(fake)
+    node.level(ResctrlWish("koordlet-a", llc=Ways(50, 100), l2=Ways(0, 10)))
+    assert node.lines("koordlet-a") == {
+        "L3CODE": "0=ffc00;1=ffc00",
+        "L3DATA": "0=ffc00;1=ffc00",
+        "L2": "0=3;4=3;5=3",
+    }
+
+
+@pytest.mark.parametrize(("mb", "line"), [("intel", "0=50;1=50"), ("amd", "0=840;1=840")])
+def test_bandwidth_in_the_units_of_the_machine(mb: str, line: str) -> None:
+    node = Node(FakeResctrl(mb=mb))
+    assert node.level(replace(WISH, mb=41)) == ()
+    assert node.lines("koordlet-a")["MB"] == line
+
+
+def test_bandwidth_of_a_node_that_was_measured() -> None:
+    node = Node(FakeResctrl(mb="mbps"), full_bandwidth=100_000)
+    assert node.level(WISH) == ()
+    assert node.lines("koordlet-a")["MB"] == "0=40000;1=40000"
+
+
+def test_what_cannot_be_had_is_told_and_the_rest_applied() -> None:
+    node = Node(FakeResctrl(mb="mbps"))
+    asked = replace(WISH, llc_by_domain={5: Ways(0, 10)})
+    lines = node.level(asked, pod="shop/web-0")
+    assert lines == (
+        "pod shop/web-0: resctrl: llc: cacheID 5 does not exist; there are: 0, 1",
+        (
+            "pod shop/web-0: resctrl: mb: 40 % of an unknown bandwidth: under mba_MBps the root "
+            "group's MB line shows 4294967295, no limit; set it, or this node's full bandwidth, in "
+            "MiB/s"
+        ),
+    )
+    assert node.lines("koordlet-a")["L3"] == "0=003ff;1=003ff"
+
+
+def test_a_line_that_the_kernel_refuses_is_told_with_its_reason() -> None:
+    node = Node(FakeResctrl())
+    fake = node.fake
+    fake.write(f"{ROOT}/schemata", "L3:0=ff;1=ff\n")
+    fake.make_directory(f"{ROOT}/theirs")
+    fake.write(f"{ROOT}/theirs/schemata", "L3:0=fff00;1=fff00\n")
+    fake.write(f"{ROOT}/theirs/mode", "exclusive\n")
+    [line] = node.level(WISH)
+    assert line == (
+        "resctrl group koordlet-a: resctrl: the kernel refuses L3:0=3ff;1=3ff: Invalid argument "
+        "(Overlaps with exclusive group)"
+    )
+    assert node.lines("koordlet-a") == {"L3": "0=000ff;1=000ff", "MB": "0=40;1=40"}
+    # What is not asked for stays clear of them.
+    assert node.level(replace(WISH, llc=None)) == ()
+
+
+def test_a_value_that_the_kernel_rounds_is_written_once() -> None:
+    class Rounding(FakeResctrl):
+        """A kernel whose steps are not those in info, as on some Arm machines."""
+
+        def write(self, path: str, text: str) -> None:
+            super().write(path, text.replace("=40", "=60"))
+
+    node = Node(Rounding())
+    for _ in range(3):
+        assert node.level(WISH) == ()
+    assert [change[3] for change in node.journal if change[1] == "resctrl.MB"] == ["MB:0=60;1=60"]
+    node.level(replace(WISH, mb=50))
+    assert node.lines("koordlet-a")["MB"] == "0=50;1=50"
+    # A group made anew is set anew.
+    node.level(WISH)
+    node.groups.collect(())
+    node.fake.writes.clear()
+    node.level(WISH)
+    assert [text for _, text in node.written()] == ["L3:0=3ff;1=3ff\n", "MB:0=60;1=60\n"]
+
+
+# Budget and fallback
+
+
+def test_groups_are_kept_for_classes_and_the_rest_share() -> None:
+    node = Node(FakeResctrl(closids=6, mb=None))
+    asked = [wish("a"), wish("b"), wish("c"), wish("d", QoSClass.LSE), wish("e", QoSClass.SYSTEM)]
+    shared = {"LS": ResctrlWish("LS", llc=Ways(0, 70))}
+    lines = node.level(*asked, shared=shared)
+    assert node.groups.groups() == ("LS", "LSR", "koordlet-a", "koordlet-b")
+    assert (node.lines("LS"), node.lines("LSR")) == (
+        {"L3": "0=03fff;1=03fff"},
+        {"L3": "0=fffff;1=fffff"},
+    )
+    start = "llc 0–50 %, mb 40 % not applied: no resctrl group of its own: of 6 CLOSIDs "
+    a, b, *others = [line for line in lines if "no MB" not in line]
+    assert a == (
+        f"resctrl group koordlet-c: {start}the root group has 1, other groups 2, 3 are kept for "
+        "LSR, LS, BE; its tasks share group LS"
+    )
+    assert b.endswith("other groups 3, 2 are kept for LSR, BE; its tasks share group LSR")
+    assert [line.rpartition("; ")[2] for line in others] == ["its tasks stay where they are"]
+
+
+def test_who_shares_gets_its_group_when_one_is_free() -> None:
+    node = Node(FakeResctrl(closids=5, mb=None))
+    node.fake.add_task(21)
+    b = wish("b")
+    report = node.groups.level([tenant(wish("a")), tenant(b, (21,))])
+    assert report.placed == {"koordlet-a": "koordlet-a", "koordlet-b": "LS"}
+    assert (report.free, node.tasks("LS")) == (0, {21})
+    assert node.groups.collect({"koordlet-b"}) == ()
+    report = node.groups.level([tenant(b, (21,))])
+    assert (report.placed, node.tasks("koordlet-b")) == ({"koordlet-b": "koordlet-b"}, {21})
+
+
+def test_shared_groups_that_others_made_are_used_as_they_are() -> None:
+    node = Node(FakeResctrl(closids=4, mb=None))
+    node.fake.make_directory(f"{ROOT}/LS")
+    node.fake.write(f"{ROOT}/LS/schemata", "L3:0=f\n")
+    node.level(wish("a"), shared={"LS": ResctrlWish("LS")})
+    assert node.lines("LS") == {"L3": "0=0000f;1=fffff"}
+    node.groups.remove_all_ours()
+    assert node.groups.groups() == ("LS",)
+
+
+def test_shared_groups_are_tenants_too_when_somebody_wishes_for_them() -> None:
+    node = Node(FakeResctrl(closids=4, mb=None))
+    be = ResctrlWish("BE", llc=Ways(0, 30))
+    assert node.level(be, wish("a", QoSClass.BE), shared={"BE": ResctrlWish("BE")})
+    assert node.lines("BE") == {"L3": "0=0003f;1=0003f"}
+
+
+def test_the_kernel_may_run_out_first() -> None:
+    node = Node(FakeResctrl(rmids=2))
+    node.fake.add_task(7)
+    [first, _] = node.level(wish("a"), wish("b"), wish("c", QoSClass.NONE), tids=[])
+    assert first.endswith(
+        "no resctrl group of its own: No space left on device (Out of RMIDs); nor is there a group "
+        "LS: No space left on device (Out of RMIDs)"
+    )
+
+
+def test_there_may_be_no_room_even_for_a_shared_group() -> None:
+    node = Node(FakeResctrl(closids=1, mb=None))
+    [line] = node.level(wish("a"))
+    assert "of 1 CLOSIDs the root group has 1, other groups 0, 3 are kept for LSR, LS, BE" in line
+    assert line.endswith("nor is there a group LS: No space left on device (Out of CLOSIDs)")
+
+
+@pytest.mark.parametrize("name", ["", "info", "mon_groups", "../x", "a/b", ".x"])
+def test_names_that_are_no_groups(name: str) -> None:
+    node = Node(FakeResctrl())
+    [line] = node.level(ResctrlWish(name, mb=40))
+    assert f"{name!r} is no name for one" in line
+    assert node.groups.groups() == ()
+
+
+# Tasks
+
+
+def test_threads_that_appear_meanwhile_are_moved_too() -> None:
+    node = Node(FakeResctrl())
+    alive = [11]
+    node.fake.add_task(11)
+
+    def fork(path: str, text: str) -> None:
+        if path.endswith("/tasks") and len(alive) < 3:
+            alive.append(alive[-1] + 1)
+            node.fake.add_task(alive[-1])
+
+    node.fake.before_write = fork
+    assert node.level(WISH, tids=lambda: list(alive)) == ()
+    assert node.tasks("koordlet-a") == {11, 12, 13}
+
+
+def test_threads_that_never_stop_appearing_are_left_for_the_next_time() -> None:
+    node = Node(FakeResctrl())
+    alive: list[int] = []
+
+    def listed() -> list[int]:
+        alive.append(len(alive) + 1)
+        node.fake.add_task(alive[-1])
+        return alive
+
+    assert node.level(WISH, tids=listed) == (
+        "resctrl group koordlet-a: resctrl: threads appear faster than they move to koordlet-a",
+    )
+    assert node.tasks("koordlet-a") == set(alive)
+
+
+def test_threads_that_end_are_no_error() -> None:
+    node = Node(FakeResctrl())
+    node.fake.add_task(11)
+    assert node.level(WISH, tids=[11, 12, 11]) == ()
+    node.fake.remove_task(11)
+    assert node.level(WISH, tids=[11, 12]) == ()
+    assert node.tasks("koordlet-a") == set()
+
+
+def test_threads_of_other_pid_namespaces_are_told_never_taken_for_ourselves() -> None:
+    node = Node(FakeResctrl())
+    node.fake.add_task(11)
+    [line] = node.level(WISH, tids=[0, 0, 11])
+    assert line.endswith("1 threads not in koordlet-a, thread 0: not in this PID namespace")
+    assert node.tasks("koordlet-a") == {11}
+
+
+def test_threads_that_cannot_be_moved_do_not_keep_the_others_back() -> None:
+    node = Node(FakeResctrl())
+    for tid in (11, 12):
+        node.fake.add_task(tid)
+
+    def refuse(path: str, text: str) -> None:
+        if text == "11\n":
+            raise OSError(errno.EPERM, "Operation not permitted")
+
+    node.fake.before_write = refuse
+    [line] = node.level(WISH, tids=[11, 12])
+    assert line.endswith("1 threads not in koordlet-a, thread 11: Operation not permitted")
+    assert node.tasks("koordlet-a") == {12}
+
+
+def test_the_journal_does_not_list_thousands() -> None:
+    node = Node(FakeResctrl())
+    for tid in range(1, 31):
+        node.fake.add_task(tid)
+    node.level(WISH, tids=range(1, 31))
+    assert node.journal[-1][3].endswith(" 19 20 and 10 more")
+
+
+def test_a_group_that_vanishes_meanwhile_costs_that_pod_alone() -> None:
+    node = Node(FakeResctrl())
+    node.fake.add_task(11)
+
+    def vanish(path: str, text: str) -> None:
+        if path == f"{ROOT}/koordlet-a/tasks":
+            node.fake.remove_group("koordlet-a")
+
+    node.fake.before_write = vanish
+    [line] = node.level(WISH, wish("b"), tids=[11])
+    assert line.startswith("resctrl group koordlet-a: resctrl: [Errno 2]")
+    assert node.tasks("koordlet-b") == {11}
+
+
+def test_tasks_that_cannot_be_listed_cost_that_pod_alone() -> None:
+    def listed() -> list[int]:
+        raise OSError(errno.ENODEV, "No such device")
+
+    node = Node(FakeResctrl())
+    assert node.level(WISH, tids=listed) == (
+        "resctrl group koordlet-a: resctrl: [Errno 19] No such device",
+    )
+
+
+# Removing
+
+
+def test_groups_of_pods_that_are_gone_are_collected_and_no_others() -> None:
+    node = Node(FakeResctrl(closids=16, mb=None))
+    node.fake.make_directory(f"{ROOT}/theirs")
+    node.fake.add_task(11)
+    node.level(wish("a"), wish("b"), tids=[11])
+    node.level(ResctrlWish("BE", llc=Ways(0, 30)))
+    assert node.groups.collect({"koordlet-a"}) == ()
+    assert node.groups.groups() == ("BE", "koordlet-a", "theirs")
+    assert 11 in node.tasks("")
+    gone = ("koordlet-b", "resctrl.group", "present", "absent", "no pod that runs wishes for it")
+    assert node.journal[-1] == gone
+
+
+def test_putting_back_what_was_found() -> None:
+    node = Node(FakeResctrl(closids=16, mb=None))
+    for name in ("theirs", "LSR", "koordlet-old"):
+        node.fake.make_directory(f"{ROOT}/{name}")
+    node.level(wish("a"), ResctrlWish("BE", llc=Ways(0, 30)))
+    earlier = Node(node.fake, made=["BE"])
+    assert earlier.groups.remove_all_ours() == ()
+    assert node.groups.groups() == ("LSR", "theirs")
+
+
+def test_a_shared_group_that_somebody_made_anew_is_theirs() -> None:
+    node = Node(FakeResctrl(mb=None))
+    node.level(ResctrlWish("BE", llc=Ways(0, 30)))
+    node.groups.remove_all_ours()
+    node.fake.make_directory(f"{ROOT}/BE")
+    node.groups.remove_all_ours()
+    assert node.groups.groups() == ("BE",)
+
+
+def test_a_group_that_cannot_be_removed_is_told() -> None:
+    class Busy(FakeResctrl):
+        def remove_directory(self, path: str) -> None:
+            if path.endswith("b"):
+                raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+            raise OSError(errno.EBUSY, "Device or resource busy")
+
+    node = Node(Busy())
+    node.level(wish("a"), wish("b"))
+    assert node.groups.collect(()) == (
+        "resctrl group koordlet-a not removed: Device or resource busy",
+    )
+    assert node.journal[-1][3] != "absent"
+
+
+# What the node has
+
+
+def test_where_it_is_not_mounted_it_says_so() -> None:
+    groups = ResctrlGroups(FakeResctrl(), "/elsewhere", record=print)
+    assert not groups.available()
+    assert groups.why_not() == (
+        "/elsewhere is not mounted, or the CPU or the kernel has no resctrl"
+    )
+    report = groups.level([tenant(WISH)])
+    assert (report.placed, report.refused) == ({}, (f"resctrl: {groups.why_not()}",))
+    assert groups.collect(()) == groups.remove_all_ours() == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("nodev\tsysfs\nnodev\tresctrl\n", "not mounted (mount -t resctrl resctrl /elsewhere)"),
+        ("nodev\tsysfs\n", "the CPU or the kernel has none (/proc/filesystems does not name it)"),
+    ],
+)
+def test_the_kernels_list_tells_the_two_reasons_apart(text: str, reason: str) -> None:
+    class Listed(FakeResctrl):
+        def read(self, path: str) -> str:
+            return text if path == "/proc/filesystems" else super().read(path)
+
+    assert ResctrlGroups(Listed(), "/elsewhere", record=print).why_not() == reason
+
+
+def test_a_node_that_can_only_be_monitored() -> None:
+    fake = FakeResctrl(mb=None)
+    fake.resources.clear()
+    groups = ResctrlGroups(fake, record=print)
+    assert groups.why_not() == (
+        "/sys/fs/resctrl: no cache or memory bandwidth to allocate (no L3, L2 or MB in info)"
+    )
+
+
+def test_a_remount_with_other_options_is_noticed() -> None:
+    node = Node(FakeResctrl())
+    node.level(WISH)
+    groups = node.groups
+    node.fake = FakeResctrl(code_data=True)
+    vars(groups)["_files"] = node.fake
+    assert node.level(WISH) == ()
+    assert node.lines("koordlet-a") == {
+        "L3CODE": "0=003ff;1=003ff",
+        "L3DATA": "0=003ff;1=003ff",
+        "MB": "0=40;1=40",
+    }
+    assert groups.info().closids == 8
+
+
+def test_a_group_that_somebody_makes_first_is_taken() -> None:
+    class Late(FakeResctrl):
+        def make_directory(self, path: str) -> None:
+            super().make_directory(path)
+            super().make_directory(path)
+
+    node = Node(Late())
+    assert node.level(WISH) == ()
+    assert node.lines("koordlet-a")["MB"] == "0=40;1=40"
+    assert node.journal[0][1] == "resctrl.L3"
+
+
+def test_a_group_that_somebody_removes_first_is_no_error() -> None:
+    class Late(FakeResctrl):
+        def remove_directory(self, path: str) -> None:
+            super().remove_directory(path)
+            super().remove_directory(path)
+
+    late = Node(Late())
+    late.level(WISH)
+    assert late.groups.collect(()) == ()
+    assert late.groups.groups() == ()
+    assert late.journal[-1][1] != "resctrl.group"
+
+
+def test_a_node_that_does_not_say_why_it_refuses() -> None:
+    class Silent(FakeResctrl):
+        def read(self, path: str) -> str:
+            if path.endswith("last_cmd_status"):
+                raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+            return super().read(path)
+
+    node = Node(Silent(rmids=1))
+    [line] = node.level(wish("a", QoSClass.NONE))
+    assert "of its own: No space left on device; its tasks stay" in line
+
+
+def test_other_peoples_groups_count_against_the_budget() -> None:
+    node = Node(FakeResctrl(closids=8, mb=None))
+    assert node.groups.free() == 4
+    for name in ("theirs", "BE"):
+        node.fake.make_directory(f"{ROOT}/{name}")
+    assert node.groups.free() == 3
+
+
+# Any machine
+
+
+@given(
+    st.integers(1, 20),
+    st.integers(0, 5),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["intel", "amd", "mbps", None]),
+    st.sets(st.integers(0, 90), min_size=1, max_size=4),
+    st.integers(0, 99),
+    st.integers(1, 100),
+)
+def test_no_machine_refuses_a_line(
+    ways: int,
+    least: int,
+    sparse: bool,
+    code_data: bool,
+    mb: str | None,
+    domains: set[int],
+    start: int,
+    percent: int,
+) -> None:
+    fake = FakeResctrl(
+        cbm_mask=f"{(1 << ways) - 1:x}",
+        min_cbm_bits=min(least, ways),
+        sparse_masks=sparse,
+        code_data=code_data,
+        l3_domains=tuple(sorted(domains)),
+        mb=mb,
+    )
+    node = Node(fake, full_bandwidth=100_000 if mb == "mbps" else None)
+    asked = ResctrlWish("koordlet-a", llc=Ways(start, 100), mb=percent if mb else None)
+    assert node.level(asked) == ()
+    node.written()
+    assert node.level(asked) == ()
+    assert node.written() == []
+
+
+class Pods(RuleBasedStateMachine):
+    """Pods come, change and go, and so do other people's groups."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.node = Node(FakeResctrl(closids=7, mb=None))
+        self.alive: dict[str, tuple[ResctrlWish, tuple[int, ...]]] = {}
+        self.theirs: set[str] = set()
+        self.started = 0
+
+    @rule(start=st.integers(0, 99), qos=st.sampled_from(list(QoSClass)))
+    def begin(self, start: int, qos: QoSClass) -> None:
+        self.started += 1
+        self.node.fake.add_task(self.started)
+        asked = ResctrlWish(f"koordlet-{self.started}", llc=Ways(start, 100), fallback=qos)
+        self.alive[asked.group] = (asked, (self.started,))
+        self.level()
+
+    @rule(data=st.data(), start=st.integers(0, 99))
+    def change(self, data: st.DataObject, start: int) -> None:
+        if self.alive:
+            group = data.draw(st.sampled_from(sorted(self.alive)))
+            asked, tids = self.alive[group]
+            self.alive[group] = (replace(asked, llc=Ways(start, 100)), tids)
+            self.level()
+
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        if self.alive:
+            _, tids = self.alive.pop(data.draw(st.sampled_from(sorted(self.alive))))
+            self.node.fake.remove_task(tids[0])
+            self.level()
+
+    @rule()
+    def somebody_else_makes_one(self) -> None:
+        name = f"theirs-{len(self.theirs)}"
+        try:
+            self.node.fake.make_directory(f"{ROOT}/{name}")
+            self.theirs.add(name)
+        except OSError:
+            pass
+
+    def level(self) -> None:
+        groups = self.node.groups
+        assert groups.collect(self.alive) == ()
+        report = groups.level([tenant(*one) for one in self.alive.values()])
+        for group, (_, tids) in self.alive.items():
+            placed = report.placed[group]
+            assert placed in (group, "LSR", "LS", "BE", "")
+            assert not placed or tids[0] in self.node.tasks(placed)
+            assert placed == group or any(group in line for line in report.refused)
+
+    @invariant()
+    def the_node_is_in_order(self) -> None:
+        self.node.fake.check()
+        there = self.node.groups.groups()
+        assert self.theirs <= set(there)
+        own = {name for name in there if name.startswith("koordlet-")}
+        assert own <= set(self.alive)
+
+    def teardown(self) -> None:
+        assert self.node.groups.remove_all_ours() == ()
+        assert set(self.node.groups.groups()) == self.theirs
+
+
+TestPods = Pods.TestCase

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_host.traffic import (
+    OURS,
+    Change,
+    Kind,
+    Qdisc,
+    Shape,
+    Shaping,
+    Verb,
+    changes,
+    is_ours,
+    refusal,
+    undoing,
+)
+from koord_model.traffic import Traffic, TrafficClass
+
+M = 1_000_000
+DEFAULT = Shaping(Qdisc("fq_codel", 0))
+
+
+def traffic(*more: TrafficClass, ls: int = 40 * M) -> Traffic:
+    return Traffic(
+        80 * M,
+        (
+            TrafficClass("system", 2, 1, 16 * M, 80 * M, default=True),
+            TrafficClass("ls", 3, 2, ls, 64 * M),
+            *more,
+        ),
+    )
+
+
+ROOT_CLASS = Shape(0, 0, 10 * M, 10 * M)
+SYSTEM, LS = Shape(1, 1, 2 * M, 10 * M), Shape(1, 2, 5 * M, 8 * M)
+DONE = Shaping(OURS, {1: ROOT_CLASS, 2: SYSTEM, 3: LS})
+
+
+def test_everything_is_made_parents_first() -> None:
+    assert changes(traffic(), DEFAULT, by_cgroup=True) == (
+        Change(Verb.ADD, Kind.QDISC, wanted=OURS, found=Qdisc("fq_codel", 0)),
+        Change(Verb.ADD, Kind.CLASS, 1, ROOT_CLASS),
+        Change(Verb.ADD, Kind.CLASS, 2, SYSTEM),
+        Change(Verb.ADD, Kind.CLASS, 3, LS),
+        Change(Verb.ADD, Kind.FILTER),
+    )
+
+
+def test_what_is_there_already_is_no_change() -> None:
+    assert changes(traffic(), DONE, by_cgroup=False) == ()
+    there = Shaping(OURS, DONE.classes, cgroup_filter=True)
+    assert changes(traffic(), there, by_cgroup=True) == ()
+
+
+def test_a_missing_class_or_filter_is_made_again() -> None:
+    part = Shaping(OURS, {1: ROOT_CLASS, 3: LS})
+    assert changes(traffic(), part, by_cgroup=True) == (
+        Change(Verb.ADD, Kind.CLASS, 2, SYSTEM),
+        Change(Verb.ADD, Kind.FILTER),
+    )
+
+
+def test_other_rates_are_a_change_and_what_is_not_wanted_goes_first() -> None:
+    own = Shape(1, 2, 1000, 125_000)
+    found = Shaping(OURS, {**DONE.classes, 0xBEEF: own})
+    assert changes(traffic(ls=32 * M), found, by_cgroup=False) == (
+        Change(Verb.DELETE, Kind.CLASS, 0xBEEF, found=own),
+        Change(Verb.CHANGE, Kind.CLASS, 3, Shape(1, 2, 4 * M, 8 * M), LS),
+    )
+
+
+def test_a_class_of_another_parent_is_made_anew_with_all_below_it() -> None:
+    inner, leaf = Shape(1, 2, M, M), Shape(0x20, 2, M, M)
+    found = Shaping(OURS, {**DONE.classes, 0x20: Shape(3, 2, M, M), 0x21: leaf})
+    wanted = traffic(
+        TrafficClass("leaf", 0x21, 2, 8 * M, 8 * M, parent=0x20),
+        TrafficClass("inner", 0x20, 2, 8 * M, 8 * M),
+    )
+    assert changes(wanted, found, by_cgroup=False) == (
+        Change(Verb.DELETE, Kind.CLASS, 0x21, found=leaf),
+        Change(Verb.DELETE, Kind.CLASS, 0x20, found=Shape(3, 2, M, M)),
+        Change(Verb.ADD, Kind.CLASS, 0x20, inner),
+        Change(Verb.ADD, Kind.CLASS, 0x21, leaf),
+    )
+
+
+@pytest.mark.parametrize("kind", ["mq", "fq_codel", "pfifo_fast", "noqueue", "fq", "none"])
+def test_the_kernels_own_root_is_replaced(kind: str) -> None:
+    assert refusal(Qdisc(kind, 0), "eth0") == ""
+    assert undoing(Shaping(Qdisc(kind, 0))) == ()
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        Qdisc("fq", 0x8001_0000),
+        Qdisc("mq", 0x1_0000),
+        Qdisc("htb", 0x2_0000, 2),
+        Qdisc("htb", 0x1_0000, 0x30),
+    ],
+)
+def test_what_somebody_chose_is_refused_and_not_undone(root: Qdisc) -> None:
+    line = refusal(root, "eth0")
+    assert line.startswith(f"interface eth0: its root qdisc is {root.kind} {root.handle >> 16:x}:,")
+    assert "tc qdisc del dev eth0 root" in line
+    assert not is_ours(root)
+    assert undoing(Shaping(root)) == ()
+
+
+def test_undoing_is_one_change() -> None:
+    assert refusal(OURS, "eth0") == ""
+    assert undoing(DONE) == (Change(Verb.DELETE, Kind.QDISC, found=OURS),)
+
+
+def test_changes_are_shown_as_tc_shows_them() -> None:
+    assert Change(Verb.ADD, Kind.CLASS, 0x1F).subject == "class 1:1f"
+    assert Change(Verb.ADD, Kind.FILTER).subject == "filter"
+    assert str(LS) == "parent 1:1 prio 2 rate 40000000bit ceil 64000000bit"
+    assert str(ROOT_CLASS).startswith("parent 1:0 ")
+    assert str(OURS) == "htb 1: default 2"
+
+
+_SHAPES = st.builds(
+    Shape,
+    parent=st.sampled_from([1, 0x10]),
+    priority=st.integers(0, 3),
+    rate=st.integers(1000, 5000),
+    ceil=st.integers(5000, 9000),
+)
+
+
+@given(
+    st.dictionaries(st.integers(0x11, 0x18), _SHAPES, max_size=6),
+    st.dictionaries(st.integers(0x11, 0x18), _SHAPES, max_size=6),
+)
+def test_the_changes_lead_to_what_is_wanted_and_never_to_an_orphan(
+    wanted: dict[int, Shape], found: dict[int, Shape]
+) -> None:
+    inner = TrafficClass("inner", 0x10, 1, 8 * M, 8 * M)
+    classes = [
+        TrafficClass(f"c{minor}", minor, one.priority, one.rate * 8, one.ceil * 8, one.parent)
+        for minor, one in wanted.items()
+    ]
+    asked = Traffic(80 * M, (*classes, inner))
+    has_inner = any(one.parent == 0x10 for one in found.values())
+    state = {1: ROOT_CLASS, **({0x10: Shape(1, 2, 9, 9)} if has_inner else {}), **found}
+    for change in changes(asked, Shaping(OURS, dict(state)), by_cgroup=False):
+        if change.verb is Verb.DELETE:
+            assert not [minor for minor, one in state.items() if one.parent == change.minor]
+            del state[change.minor]
+        else:
+            assert isinstance(change.wanted, Shape)
+            assert (change.minor in state) == (change.verb is Verb.CHANGE)
+            assert change.minor == 1 or change.wanted.parent in state
+            state[change.minor] = change.wanted
+    assert state == {1: ROOT_CLASS, 0x10: Shape(1, 1, M, M), **wanted}
+    assert changes(asked, Shaping(OURS, state), by_cgroup=False) == ()

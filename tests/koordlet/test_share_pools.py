@@ -1,0 +1,40 @@
+import json
+
+from koord_model.keys import ANNOTATION_RESOURCE_STATUS, LABEL_QOS
+from koord_model.node import SharedPool, Topology
+from koord_model.pod import Pod
+from koordlet.kubelet_cpus import KubeletCPUs
+from koordlet.share_pools import topology
+
+NONE = KubeletCPUs()
+NODES = {0: frozenset(range(4)), 2: frozenset(range(8, 12))}
+
+
+def pod(qos: str, status: str) -> Pod:
+    return Pod("p", "n", f"{qos}{status}", {LABEL_QOS: qos}, {ANNOTATION_RESOURCE_STATUS: status})
+
+
+def cpus(text: str) -> str:
+    return json.dumps({"cpuset": text})
+
+
+def test_an_empty_node_shares_all_its_cpus() -> None:
+    expected = (SharedPool(0, "0-3"), SharedPool(2, "8-11"))
+    assert topology(NODES, [], NONE) == Topology(expected, online="0-3,8-11")
+
+
+def test_exclusive_pods_take_their_cpus_out() -> None:
+    pods = [pod("LSE", cpus("0-1")), pod("LSR", cpus("9")), pod("LS", cpus("2"))]
+    assert [pool.cpuset for pool in topology(NODES, pods, NONE).shared_pools] == ["2-3", "8,10-11"]
+
+
+def test_what_cannot_be_read_takes_nothing() -> None:
+    assert topology(NODES, [pod("LSE", "{"), pod("LSR", cpus("x"))], NONE) == topology(
+        NODES, [], NONE
+    )
+
+
+def test_the_kubelet_s_own_assignments_are_nobody_else_s() -> None:
+    found = topology(NODES, [], KubeletCPUs("static", frozenset({0, 8})))
+    assert [pool.cpuset for pool in found.shared_pools] == ["1-3", "9-11"]
+    assert found.kubelet_policy == "static"

@@ -1,0 +1,301 @@
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_model.node_slo import (
+    Bandwidth,
+    ClassQoS,
+    CPUPolicy,
+    CPUQoS,
+    HostApplication,
+    NetPolicy,
+    NetworkQoS,
+    NodeSLO,
+    ResctrlQoS,
+)
+from koord_model.node_slo_document import parse
+from koord_model.qos import QoSClass
+
+ON = {"enable": True}
+
+
+def slo(**spec: Any) -> NodeSLO:
+    read, ignored = parse(spec)
+    assert ignored == ()
+    return read
+
+
+def of_class(name: str = "beClass", **strategies: Any) -> dict[str, Any]:
+    return {"resourceQOSStrategy": {name: strategies}}
+
+
+def told(**spec: Any) -> tuple[NodeSLO, str]:
+    read, [line] = parse(spec)
+    assert line.startswith("NodeSLO ")
+    return read, line.removeprefix("NodeSLO ")
+
+
+@pytest.mark.parametrize(
+    "document", [{}, {"kind": "NodeSLO"}, {"spec": None}, {"kind": "NodeSLO", "spec": {}}, "{}"]
+)
+def test_an_empty_one_is_koordinators_defaults(document: Any) -> None:
+    assert parse(document) == (NodeSLO(), ())
+
+
+def test_the_whole_object_its_spec_and_their_text_are_the_same() -> None:
+    spec = of_class(cpuQOS=ON)
+    whole = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "spec": spec}
+    assert parse(whole) == parse(spec) == parse(json.dumps(whole)) == parse(json.dumps(spec))
+    assert parse(json.dumps(whole).encode()) == parse(whole)
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ("{", "NodeSLO: "),
+        ("[]", "NodeSLO is a list; expected an object"),
+        (b"\xff", "invalid start byte"),
+        ({"kind": "Node"}, 'kind is "Node"; expected NodeSLO'),
+    ],
+)
+def test_what_is_no_node_slo_is_refused(document: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)) as caught:
+        parse(document)
+    assert "\n" not in str(caught.value)
+
+
+class TestClasses:
+    @pytest.mark.parametrize(
+        ("name", "qos", "identity", "expeller"),
+        [
+            ("lsrClass", QoSClass.LSR, 2, True),
+            ("lsrClass", QoSClass.LSE, 2, True),
+            ("lsClass", QoSClass.LS, 2, True),
+            ("beClass", QoSClass.BE, -1, False),
+            ("systemClass", QoSClass.SYSTEM, 0, False),
+        ],
+    )
+    def test_enabled_ones_have_recommended_values(
+        self, name: str, qos: QoSClass, identity: int, expeller: bool
+    ) -> None:
+        strategy = slo(**of_class(name, cpuQOS=ON)).of(qos).cpu
+        assert strategy == CPUQoS(
+            enable=True, group_identity=identity, sched_idle=0, core_expeller=expeller
+        )
+
+    def test_what_is_said_counts(self) -> None:
+        asked = {"enable": True, "groupIdentity": 1, "schedIdle": 1, "coreExpeller": True}
+        read = slo(**of_class(cpuQOS=asked)).of(QoSClass.BE)
+        assert read.cpu == CPUQoS(enable=True, group_identity=1, sched_idle=1, core_expeller=True)
+        assert (read.resctrl, read.network) == (ResctrlQoS(), NetworkQoS())
+
+    @pytest.mark.parametrize("off", [{}, {"enable": False}, {"enable": None}])
+    def test_what_is_not_enabled_is_neutral(self, off: dict[str, Any]) -> None:
+        read = slo(
+            **of_class(
+                cpuQOS={"groupIdentity": -1, "schedIdle": 1, "coreExpeller": True, **off},
+                resctrlQOS={"catRangeEndPercent": 30, "mbaPercent": 10, **off},
+                networkQOS={"egressLimit": 10, **off},
+            )
+        )
+        assert read.of(QoSClass.BE) == ClassQoS()
+
+    def test_cache_and_memory_bandwidth(self) -> None:
+        assert slo(**of_class(resctrlQOS=ON)).of(QoSClass.BE).resctrl == ResctrlQoS(
+            enable=True, cat_end=30
+        )
+        asked = {"enable": True, "catRangeStartPercent": 20, "catRangeEndPercent": 60}
+        assert slo(**of_class(resctrlQOS=asked)).of(QoSClass.BE).resctrl == ResctrlQoS(
+            enable=True, cat_start=20, cat_end=60
+        )
+
+    def test_bandwidths_are_percent_or_bits(self) -> None:
+        asked = {"enable": True, "egressLimit": 40, "egressRequest": "50M", "ingressLimit": "7"}
+        read = slo(**of_class(networkQOS=asked)).of(QoSClass.BE).network
+        assert read == NetworkQoS(
+            enable=True,
+            egress_limit=Bandwidth(percent=40),
+            egress_request=Bandwidth(bits=50_000_000),
+            ingress_limit=Bandwidth(bits=7),
+        )
+
+    def test_a_class_that_nobody_knows_is_passed_over(self) -> None:
+        assert slo(**of_class("goldClass", cpuQOS=ON)) == NodeSLO()
+
+
+class TestPolicies:
+    def test_are_read(self) -> None:
+        policies = {"cpuPolicy": "coreSched", "netQOSPolicy": "terway-qos"}
+        read = slo(resourceQOSStrategy={"policies": policies})
+        assert (read.cpu_policy, read.net_policy) == (CPUPolicy.CORE_SCHED, NetPolicy.TERWAY)
+
+    def test_traffic_is_shaped_by_tc_where_anything_is_said_of_it(self) -> None:
+        assert slo().net_policy is NetPolicy.NONE
+        assert slo(**of_class(networkQOS=ON)).net_policy is NetPolicy.TC
+        assert slo(systemStrategy={"totalNetworkBandwidth": "10G"}).net_policy is NetPolicy.TC
+
+    @pytest.mark.parametrize(("given", "bits"), [("10G", 10**10), (5, 5), ("1Gi", 2**30)])
+    def test_total_bandwidth(self, given: Any, bits: int) -> None:
+        read = slo(systemStrategy={"totalNetworkBandwidth": given})
+        assert read.total_network_bandwidth == bits
+
+    def test_suppression(self) -> None:
+        read = slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressPolicy": "cfsQuota"})
+        assert (read.suppress_enabled, read.suppress_policy) == (True, "cfsQuota")
+
+
+BE = "resourceQOSStrategy.beClass"
+
+
+@pytest.mark.parametrize(
+    ("strategies", "line"),
+    [
+        (
+            {"cpuQOS": {"groupIdentity": 7}},
+            f"{BE}.cpuQOS.groupIdentity is 7; expected -1 to 2 (default -1 kept)",
+        ),
+        ({"cpuQOS": {"schedIdle": True}}, f"{BE}.cpuQOS.schedIdle is true; expected 0 to 1"),
+        ({"cpuQOS": {"coreExpeller": "yes"}}, f'{BE}.cpuQOS.coreExpeller is "yes"; expected true'),
+        ({"cpuQOS": [ON]}, f"{BE}.cpuQOS is a list; expected an object (defaults kept)"),
+        ({"resctrlQOS": {"mbaPercent": 101}}, f"{BE}.resctrlQOS.mbaPercent is 101; expected 0 to"),
+        (
+            {"resctrlQOS": {"catRangeStartPercent": 30}},
+            f"{BE}.resctrlQOS.catRangeStartPercent is 30; expected catRangeStartPercent below",
+        ),
+        (
+            {"resctrlQOS": {"catRangeEndPercent": 0}},
+            f"{BE}.resctrlQOS.catRangeEndPercent is 0; expected catRangeStartPercent below",
+        ),
+        ({"networkQOS": {"egressLimit": 101}}, f"{BE}.networkQOS.egressLimit is 101; expected a"),
+        ({"networkQOS": {"egressLimit": "5%"}}, f'{BE}.networkQOS.egressLimit is "5%"; expected'),
+        ({"networkQOS": {"egressLimit": "-5"}}, f'{BE}.networkQOS.egressLimit is "-5"; expected'),
+        ({"networkQOS": {"ingressLimit": True}}, f"{BE}.networkQOS.ingressLimit is true; expected"),
+    ],
+)
+def test_a_field_that_cannot_be_used_costs_only_itself(
+    strategies: dict[str, Any], line: str
+) -> None:
+    spec = of_class(**strategies)
+    spec["resourceQOSStrategy"]["lsClass"] = {"cpuQOS": ON}
+    read, shown = told(**spec)
+    assert shown.startswith(line)
+    assert read.of(QoSClass.LS).cpu.group_identity == 2
+
+
+def test_the_default_is_that_of_an_enabled_class() -> None:
+    read, _ = told(**of_class(cpuQOS={"enable": True, "groupIdentity": 7}))
+    assert read.of(QoSClass.BE).cpu.group_identity == -1
+
+
+@pytest.mark.parametrize(
+    ("spec", "line"),
+    [
+        (
+            {"resourceQOSStrategy": {"policies": {"cpuPolicy": "best"}}},
+            'resourceQOSStrategy.policies.cpuPolicy is "best"; expected groupIdentity or core',
+        ),
+        (
+            {"systemStrategy": {"totalNetworkBandwidth": "-1"}},
+            'systemStrategy.totalNetworkBandwidth is "-1"; expected bits a second like "10G"',
+        ),
+        (
+            {"resourceUsedThresholdWithBE": {"cpuSuppressPolicy": "nice"}},
+            'resourceUsedThresholdWithBE.cpuSuppressPolicy is "nice"; expected cpuset or cfsQuota',
+        ),
+        ({"hostApplications": {}}, "hostApplications is an object; expected a list (left out)"),
+    ],
+)
+def test_the_rest_is_tolerant_too(spec: dict[str, Any], line: str) -> None:
+    read, shown = told(**spec)
+    assert shown.startswith(line)
+    assert read == NodeSLO()
+
+
+class TestHostApplications:
+    def test_are_read(self) -> None:
+        place = {"base": "KubepodsBesteffort", "parentDir": "batch/", "relativePath": "etl"}
+        applications = [
+            {"name": "nginx", "qos": "LS", "priority": "koord-prod"},
+            {"name": "etl", "qos": "BE", "cgroupPath": place},
+            {"name": "plain", "cgroupPath": {"relativePath": "plain"}},
+        ]
+        assert slo(hostApplications=applications).host_applications == (
+            HostApplication("nginx", QoSClass.LS, "koord-prod"),
+            HostApplication("etl", QoSClass.BE, "", "KubepodsBesteffort", "batch/", "etl"),
+            HostApplication("plain", base="CgroupRoot", relative_path="plain"),
+        )
+
+    @pytest.mark.parametrize(
+        ("bad", "line"),
+        [
+            ({}, "name is missing; expected a name without slashes"),
+            ({"name": "a/b"}, 'name is "a/b"; expected a name'),
+            ({"name": ".."}, 'name is ".."; expected a name'),
+            ({"name": 3}, "name is 3; expected a name"),
+            ({"name": "a", "cgroupPath": {"base": "Root"}}, 'cgroupPath.base is "Root"; expected'),
+            (
+                {"name": "a", "cgroupPath": {"parentDir": "a/../../b"}},
+                'cgroupPath.parentDir is "a/../../b"; expected a path without ".."',
+            ),
+            (
+                {"name": "a", "cgroupPath": {"base": "Kubepods", "parentDir": "/"}},
+                "cgroupPath.relativePath is missing; expected a group below its base",
+            ),
+            ({"name": "a", "cgroupPath": "x"}, 'cgroupPath is "x"; expected an object'),
+        ],
+    )
+    def test_one_whose_group_is_not_certain_is_left_out(
+        self, bad: dict[str, Any], line: str
+    ) -> None:
+        read, shown = told(hostApplications=[bad, {"name": "good"}])
+        assert shown.startswith(f"hostApplications[0].{line}")
+        assert read.host_applications == (HostApplication("good"),)
+
+    def test_an_unknown_class_counts_as_none(self) -> None:
+        read, shown = told(hostApplications=[{"name": "a", "qos": "GOLD"}])
+        assert shown.startswith('hostApplications[0].qos is "GOLD"; expected LSE or LSR or LS or')
+        assert read.host_applications == (HostApplication("a"),)
+
+
+_KEYS = st.sampled_from(
+    [
+        "spec",
+        "kind",
+        "resourceQOSStrategy",
+        "policies",
+        "beClass",
+        "lsClass",
+        "cpuQOS",
+        "resctrlQOS",
+        "networkQOS",
+        "enable",
+        "groupIdentity",
+        "catRangeStartPercent",
+        "egressLimit",
+        "hostApplications",
+        "name",
+        "cgroupPath",
+        "base",
+        "systemStrategy",
+        "totalNetworkBandwidth",
+        "resourceUsedThresholdWithBE",
+        "cpuSuppressPolicy",
+    ]
+)
+_ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(_KEYS, _ANYTHING, max_size=5))
+def test_any_object_is_a_node_slo_or_a_clear_error(document: dict[str, Any]) -> None:
+    try:
+        _, ignored = parse(document)
+    except ValueError as error:
+        ignored = (str(error),)
+    assert all("\n" not in line and len(line) < 400 for line in ignored)
