@@ -8,6 +8,7 @@ import signal
 import sys
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import NoReturn
 
 import uvloop
@@ -85,11 +86,16 @@ class Agent:
         self._nri = None
         if self._node is not None and settings.enable_nri_runtime_hook:
             handler = HookHandler(runner, self._node.keeper, metrics, told, disabled)
+            name = settings.runtime_hooks_nri_plugin_name
+            index = settings.runtime_hooks_nri_plugin_index
+            directory = Path(settings.runtime_hooks_addr).parent
             self._nri = Client(
                 handler,
-                name=settings.runtime_hooks_nri_plugin_name,
-                index=settings.runtime_hooks_nri_plugin_index,
+                name=name,
+                index=index,
                 socket=settings.runtime_hooks_nri_socket_path,
+                # Beside our own socket: the runtime's directory may be read-only to us.
+                lock=str(directory / f"nri-{index}-{name}.lock"),
             )
         self._registration = Registration(
             settings.runtime_hooks_config_path,

@@ -14,8 +14,9 @@ import pytest
 from tests.systemd import units
 
 # What systemd-analyze security gives them, times ten (0 is best, 100 worst). What is left:
-# both run as root on the host's network and files, and may chown what is theirs.
-EXPOSURE = {units.PROXY: 18, units.KOORDLET: 16}
+# both run as root on the host's network and files, and may chown what is theirs; koordlet
+# writes cgroups and traffic classes, and reaches every process.
+EXPOSURE = {units.PROXY: 18, units.KOORDLET: 30}
 OFFLINE_SINCE = 250
 
 
@@ -156,8 +157,11 @@ def test_koordlet_may_write_what_it_writes() -> None:
     for path in (
         units.on_the_host(settings.runtime_hooks_addr),
         settings.runtime_hooks_config_path,
+        f"{settings.state_dir}/originals.db",
     ):
         assert str(Path(path).parent) in allowed
+    assert f"-{settings.cgroup_root_dir}" in allowed
+    assert f"-{settings.sys_fs_root_dir}/resctrl" in allowed
     made = f"/etc/{units.only(unit, 'Service.ConfigurationDirectory')}"
     assert made == settings.runtime_hooks_config_path
 
@@ -166,11 +170,9 @@ def test_koordlet_may_write_what_it_writes() -> None:
 def test_what_is_allowed_is_what_is_needed(path: Path) -> None:
     unit = units.read(path)
     assert "Service.PrivateNetwork" not in unit, "metrics are scraped on the host's loopback"
-    assert units.only(unit, "Service.RestrictAddressFamilies").split() == [
-        "AF_UNIX",
-        "AF_INET",
-        "AF_INET6",
-    ]
+    netlink = ["AF_NETLINK"] if path == units.KOORDLET else []
+    families = units.only(unit, "Service.RestrictAddressFamilies").split()
+    assert families == ["AF_UNIX", "AF_INET", "AF_INET6", *netlink]
     assert units.only(unit, "Service.IPAddressAllow") == "localhost"
     address = koord_proxy.config.Settings().metrics_address
     assert re.match(r"127\.", address), "a default that IPAddressDeny= would cut off"
