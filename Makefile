@@ -7,32 +7,37 @@ STAMP := $(VENV)/.installed-
 PYTEST := $(BIN)/python -m pytest
 RUNTIME ?= embedded
 
-.PHONY: help demo test unit integration lint format bench fuzz proto clean
+.PHONY: help demo test unit integration test-vm lint format bench fuzz proto clean
 .DELETE_ON_ERROR:
 
 help: ## Show what there is.
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 demo: $(STAMP)demo ## Run a batch pod through proxy and koordlet, and tell what happens. RUNTIME=containerd: for real.
 	@$(BIN)/python -m koord_demo --runtime $(RUNTIME)
 
 test: $(STAMP)test ## Check style and layers, then run every test (as root also on a real containerd).
 	@tools/system_packages test
+	@tools/system_packages vm
 	@$(MAKE) --no-print-directory lint
 	@$(PYTEST)
 
 unit: $(STAMP)test ## Run only the tests of parts: no root, no containerd, under a minute.
-	@$(PYTEST) --ignore=tests/integration -m "not containerd"
+	@$(PYTEST) --ignore=tests/integration -m "not containerd and not vm"
 
 integration: $(STAMP)test ## Run only the tests of the whole, as root also on a real containerd.
 	@tools/system_packages test
 	@$(PYTEST) tests/integration tests/support_selftest
 
+test-vm: $(STAMP)test ## Boot a whole Debian node in an emulator, install as the README says, and test that (root).
+	@tools/system_packages vm
+	@$(PYTEST) tests/vm
+
 lint: $(STAMP)lint ## Check style, types and layers.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@cd tools && ../$(BIN)/lint-imports --config ../.importlinter # from ., a folder hides the package of its name
 
 format: $(STAMP)lint ## Put the code into the house style.
 	@$(BIN)/ruff check --fix .

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench import proxy, report
+from bench import node, nri, proxy, report
 
 
 def main() -> None:
@@ -15,6 +15,11 @@ def main() -> None:
     print(report.table(measures))
     report.write(measures, "proxy", settings)
     report.plot(measures, added, "proxy")
+    measures = [*node.measure(arguments.rounds), *nri.measure(arguments.rounds)]
+    print(report.table(measures))
+    report.write(
+        measures, "node", {"rounds": arguments.rounds, "pods": f"{node.PODS} × {node.CONTAINERS}"}
+    )
     print(f"\nwritten to {report.RESULTS.relative_to(report.RESULTS.parent.parent)}/")
 
 

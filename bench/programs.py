@@ -94,10 +94,11 @@ def proxy(
     return running(command, listen)
 
 
-def koordlet(listen: Path, hooks: Path) -> contextlib.AbstractContextManager[int]:
+def koordlet(listen: Path, hooks: Path, *flags: str) -> contextlib.AbstractContextManager[int]:
     command = [str(BIN / "koordlet"), "--runtime-hooks-addr", str(listen)]
     command += ["--runtime-hooks-host-endpoint", str(listen)]
     command += ["--runtime-hooks-config-path", str(hooks)]
+    command += ["--state-dir", f"{listen}.state", *flags]
     return running(command, hooks / "koordlet.json")
 
 

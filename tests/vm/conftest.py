@@ -1,0 +1,80 @@
+"""The node's one life, for all tests that look at it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.vm import base, machine, node_disk
+
+Outcome = Callable[[str], Any]
+
+_LIFE = pytest.StashKey[machine.Life]()
+
+
+def why_not() -> str | None:
+    """What keeps a node from being made and booted here; None where nothing does."""
+    if os.geteuid() != 0:
+        return "making the node's root directory needs root"
+    if platform.machine() != "x86_64":
+        return f"the node is an x86_64 one, this machine is {platform.machine()}"
+    missing = base.missing(machine.PROGRAMS)
+    if missing:
+        return f"not installed: {', '.join(missing)}"
+    try:
+        base.run("unshare", "--mount", "true")
+    except RuntimeError:
+        return "this machine's root may not mount"
+    return None
+
+
+@pytest.fixture(scope="session")
+def life(pytestconfig: pytest.Config) -> machine.Life:
+    """Everything the node said, from power on to off; what it wrote is kept until the next one."""
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(dir=base.cache(), prefix="disk-") as directory:
+        disk = node_disk.make(Path(directory))
+        lived = machine.live(disk, base.cache() / "console.log")
+    pytestconfig.stash[_LIFE] = lived
+    return lived
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say what the node was, and how its steps went: a log of CI is all that stays."""
+    lived = config.stash.get(_LIFE, None)
+    if lived is None:
+        return
+    terminalreporter.section("node")
+    versions = lived.outcome("versions", {})
+    for name in ("kernel", "systemd", "containerd", "runc", "pykoord"):
+        terminalreporter.line(f"{name}: {versions.get(name, 'not known')}")
+    steps = (f"{name} {line['seconds']} s" for name, line in lived.steps.items())
+    terminalreporter.line(f"steps: {', '.join(steps)}")
+    retries = lived.outcome("restarts", {}).get("retries", "not known")
+    terminalreporter.line(f"calls cut off by restarts of the proxy, and made again: {retries}")
+    terminalreporter.line(f"console: {lived.log}")
+
+
+@pytest.fixture(scope="session")
+def outcome(life: machine.Life) -> Outcome:
+    """What came of a step of the scenario; one that failed fails the test."""
+
+    def of(step: str) -> Any:
+        line = life.steps.get(step)
+        if line is None:
+            pytest.fail(f"no {step} on the node; {life.log} ends:\n{life.console_end()}")
+        if "error" in line:
+            pytest.fail(f"{step} on the node:\n{line['error']}")
+        return line["outcome"]
+
+    return of

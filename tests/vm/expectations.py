@@ -1,0 +1,128 @@
+"""The pods that run on the node, and what the kernel must hold for each: the table to extend.
+
+A row is what the API server says of a pod, and what is then expected in files of cgroup v2.
+Files that a row does not name are read and shown, but not judged. The node has CPUs 0-1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+
+from koord_model import keys
+from koord_model.qos import KubeQoS
+
+READ = (
+    *("cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle"),
+    *("cpuset.cpus", "cpuset.cpus.effective"),
+    *("memory.max", "memory.high", "memory.low", "memory.min"),
+)
+"""What is read of each container's and each pod's group, where the kernel has it."""
+
+MIB = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class PodCase:
+    """A pod of one container, named main."""
+
+    name: str
+    kube_qos: KubeQoS
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # What its spec asks of the kubelet: thousandths of a CPU, bytes; 0 is nothing.
+    cpu_request: int = 0
+    cpu_limit: int = 0
+    memory_limit: int = 0
+    container: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """What is expected in the container's group, by file."""
+    pod: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """What is expected in the pod's group, by file."""
+
+
+def qos(name: str) -> dict[str, str]:
+    return {keys.LABEL_QOS: name}
+
+
+def own_cpus(cpus: str) -> dict[str, str]:
+    """What the scheduler writes for a pod that gets CPUs of its own."""
+    return {keys.ANNOTATION_RESOURCE_STATUS: json.dumps({"cpuset": cpus})}
+
+
+def batch(cpu: int, memory: int) -> dict[str, str]:
+    """What the webhook writes for a batch pod: thousandths of a CPU, bytes."""
+    asked = {keys.BATCH_CPU: str(cpu), keys.BATCH_MEMORY: str(memory)}
+    spec = {"containers": {"main": {"requests": asked, "limits": asked}}}
+    return {keys.ANNOTATION_EXTENDED_RESOURCE_SPEC: json.dumps(spec)}
+
+
+# 1024 shares are weight 39 to runc, 512 are 20, 102 are 4, and 2 are 1.
+LSE = PodCase(
+    "lse",
+    KubeQoS.GUARANTEED,
+    labels=qos("LSE"),
+    annotations=own_cpus("0"),
+    cpu_request=1000,
+    cpu_limit=1000,
+    memory_limit=64 * MIB,
+    container={
+        "cpu.max": "max 100000",
+        "cpu.weight": "39",
+        "cpuset.cpus": "0",
+        "cpuset.cpus.effective": "0",
+        "memory.max": str(64 * MIB),
+    },
+    pod={"cpu.weight": "39", "memory.max": str(64 * MIB)},
+)
+LSR = dataclasses.replace(
+    LSE,
+    name="lsr",
+    labels=qos("LSR"),
+    annotations=own_cpus("1"),
+    container={**LSE.container, "cpuset.cpus": "1", "cpuset.cpus.effective": "1"},
+)
+LS = PodCase(
+    "ls",
+    KubeQoS.BURSTABLE,
+    labels=qos("LS"),
+    cpu_request=100,
+    memory_limit=64 * MIB,
+    container={
+        "cpu.max": "max 100000",
+        "cpu.weight": "4",
+        "cpuset.cpus": "",
+        "cpuset.cpus.effective": "0-1",
+        "memory.max": str(64 * MIB),
+    },
+    pod={"cpu.max": "max 100000", "cpu.weight": "4", "memory.max": str(64 * MIB)},
+)
+BE = PodCase(
+    "be",
+    KubeQoS.BEST_EFFORT,
+    labels=qos("BE"),
+    annotations=batch(500, 128 * MIB),
+    container={
+        "cpu.max": "50000 100000",
+        "cpu.weight": "20",
+        "cpuset.cpus.effective": "0-1",
+        "memory.max": str(128 * MIB),
+    },
+)
+SYSTEM = dataclasses.replace(LS, name="system", labels=qos("SYSTEM"))
+PLAIN = PodCase(
+    "plain",
+    KubeQoS.BEST_EFFORT,
+    container={
+        "cpu.max": "max 100000",
+        "cpu.weight": "1",
+        "cpuset.cpus.effective": "0-1",
+        "memory.max": "max",
+    },
+    pod={"cpu.max": "max 100000", "cpu.weight": "1", "memory.max": "max"},
+)
+
+PODS = (LSE, LSR, LS, BE, SYSTEM, PLAIN)
+
+UNHOOKED_BE = PLAIN.container
+"""What a batch pod has where koordlet could not be asked: what the kubelet knows."""

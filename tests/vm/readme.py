@@ -1,0 +1,22 @@
+"""The commands of the README's section "On a real node", step by step."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def steps(text: str) -> dict[int, list[str]]:
+    """The commands of each step, as they stand there: what is code and more than one word."""
+    section = text.partition("## On a real node")[2].partition("\n## ")[0]
+    items = re.split(r"^(\d+)\. ", section, flags=re.MULTILINE)[1:]
+    bodies = zip(items[::2], (item.partition("\n\n")[0] for item in items[1::2]), strict=True)
+    return {int(number): _commands(body) for number, body in bodies}
+
+
+def _commands(body: str) -> list[str]:
+    quoted = re.findall(r"`([^`]+)`", body)
+    # A path, a flag or a setting is one word.
+    return [" ".join(code.split()) for code in quoted if re.search(r"\S\s+\S", code)]

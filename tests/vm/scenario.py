@@ -1,0 +1,194 @@
+"""What happens on the node, step by step; each step's outcome is a line of JSON on stdout.
+
+A step that fails says so in its line, and the next one is tried, unless there is no
+point: on a node that is not set up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from koord_demo.oci_image import IMAGE, write_image
+
+from tests.vm import expectations, node, readme, slices
+from tests.vm.expectations import BE
+from tests.vm.kubelet import Kubelet, groups
+
+RESTARTS = 3
+
+kubelet = Kubelet(node.SOCKET)
+direct = Kubelet(node.CONTAINERD).cri
+"""Past the proxy, to see what came of its work."""
+
+
+def versions() -> dict[str, Any]:
+    commands = {
+        "kernel": "uname -r",
+        "systemd": "systemctl --version | head -1",
+        "containerd": "containerd --version",
+        "runc": "runc --version | head -1",
+        "python": "/opt/pykoord/bin/python --version",
+        "pykoord": "/opt/pykoord/bin/koordctl --version",
+        "cgroup": "stat -f -c %T /sys/fs/cgroup",
+        "controllers": "cat /sys/fs/cgroup/cgroup.controllers",
+        "psi": "cat /proc/pressure/cpu",
+        "init": "cat /proc/1/comm",
+    }
+    return {name: node.run(command)["output"] for name, command in commands.items()}
+
+
+def images() -> dict[str, Any]:
+    """The image comes in before the pods: there is no registry to ask."""
+    with tempfile.TemporaryDirectory() as directory:
+        tar = write_image(Path(directory) / "image.tar")
+        done = node.run(f"ctr --namespace k8s.io images import {tar}")
+    node.until("the image", lambda: direct.image_status(IMAGE, timeout=60) is not None)
+    return done
+
+
+def installation() -> list[dict[str, Any]]:
+    """The README's steps, word for word; its first one was done as the disk was made."""
+    steps = readme.steps(readme.README.read_text())
+    done = []
+    for command in (command for step in (2, 3, 4) for command in steps[step]):
+        done.append(node.run(command))
+        if done[-1]["exit"]:
+            raise RuntimeError(f"{command}: {done[-1]['output']}")
+    return done
+
+
+def units() -> dict[str, Any]:
+    node.until("koordlet in the proxy's list", node.koordlet_is_asked)
+    return {name: node.unit(name) for name in (node.PROXY, node.PROXY_SOCKET, node.KOORDLET)}
+
+
+def status() -> dict[str, Any]:
+    return node.run("/opt/pykoord/bin/koordctl status")
+
+
+def pods() -> dict[str, Any]:
+    """One of each row: as it is made, after systemd has written its view, and the kubelet its."""
+    slices.make_tree()
+    ids = {case.name: kubelet.start(case) for case in expectations.PODS}
+    seen = {name: _seen(container_id) for name, container_id in ids.items()}
+    node.run("systemctl daemon-reload")
+    for case in expectations.PODS:
+        seen[case.name]["reloaded"] = groups(direct, ids[case.name])
+        kubelet.update(ids[case.name], case)
+        seen[case.name]["updated"] = groups(direct, ids[case.name])
+    return seen
+
+
+def restarts() -> dict[str, Any]:
+    """Pods are started while the proxy is restarted again and again."""
+    done: list[dict[str, Any]] = []
+
+    def restart() -> None:
+        for _ in range(RESTARTS):
+            done.append(node.run("systemctl restart koord-runtime-proxy"))
+            time.sleep(2)
+
+    restarting = threading.Thread(target=restart)
+    restarting.start()
+    started: list[str] = []
+    while restarting.is_alive() or len(started) < RESTARTS:
+        started.append(kubelet.start(BE))
+    seen = [_seen(container_id) for container_id in started]
+    return {"restarts": done, "pods": seen, "retries": kubelet.retries}
+
+
+def hang() -> dict[str, Any]:
+    """Koordlet hangs: a pod starts without it, and systemd's watchdog ends that."""
+    before = node.unit(node.KOORDLET)
+    os.kill(int(before["MainPID"]), signal.SIGSTOP)
+    meanwhile = _seen(kubelet.start(BE))
+
+    def again() -> bool:
+        now = node.unit(node.KOORDLET)
+        return now["ActiveState"] == "active" and now["MainPID"] != before["MainPID"]
+
+    try:
+        seconds = node.until("koordlet, started by the watchdog", again)
+    finally:
+        # If that fails, the steps to come need a koordlet all the same.
+        node.run("systemctl kill --signal=CONT koordlet")
+    node.until("koordlet, asked by the proxy again", node.koordlet_is_asked)
+    journal = f"journalctl --unit={node.KOORDLET} --output=cat --grep=watchdog"
+    return {
+        "before": before,
+        "after": node.unit(node.KOORDLET),
+        "seconds": seconds,
+        "journal": node.run(journal)["output"],
+        "meanwhile": meanwhile,
+        "afterwards": _seen(kubelet.start(BE)),
+    }
+
+
+def kill() -> dict[str, Any]:
+    """The proxy is killed: it comes back with its records."""
+    unit, records = node.unit(node.PROXY), node.pods()
+    killed = node.run("systemctl kill --signal=KILL koord-runtime-proxy")
+
+    def again() -> bool:
+        return node.unit(node.PROXY)["MainPID"] != unit["MainPID"] and node.proxy_is_up()
+
+    return {
+        "killed": killed,
+        "seconds": node.until("the proxy, started again", again),
+        "units": [unit, node.unit(node.PROXY)],
+        "records": [records, node.pods()],
+        "afterwards": _seen(kubelet.start(BE)),
+    }
+
+
+def complaints() -> dict[str, Any]:
+    """What systemd and our programs have to complain of in the end."""
+    journal = f"journalctl --output=cat --unit={node.PROXY} --unit={node.KOORDLET}"
+    return {
+        "failed": node.run("systemctl list-units --failed --plain --no-legend")["output"],
+        "errors": node.run(f"{journal} | grep -e ^ERROR -e Traceback")["output"],
+    }
+
+
+def _seen(container_id: str) -> dict[str, Any]:
+    """What the kernel and the proxy hold for a container."""
+    record = node.container(container_id)
+    return {"id": container_id, **groups(direct, container_id), "record": record}
+
+
+SETUP: tuple[Callable[[], Any], ...] = (versions, images, installation, units, status)
+EVENTS: tuple[Callable[[], Any], ...] = (pods, restarts, hang, kill, complaints)
+
+
+def main() -> None:
+    if all(_take(step) for step in SETUP):
+        for step in EVENTS:
+            _take(step)
+
+
+def _take(step: Callable[[], Any]) -> bool:
+    begin = time.monotonic()
+    line: dict[str, Any] = {"step": step.__name__}
+    try:
+        line["outcome"] = step()
+    except Exception:
+        line["error"] = traceback.format_exc()
+    line["seconds"] = round(time.monotonic() - begin, 1)
+    print(json.dumps(line), flush=True)
+    # For whoever reads the console.
+    print(f"{step.__name__}: {line['seconds']} s", file=sys.stderr, flush=True)
+    return "outcome" in line
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""The README's steps can be read by a program, which then types them on the node."""
+
+from __future__ import annotations
+
+from tests.vm import readme
+
+
+def test_steps_of_a_text() -> None:
+    text = """\
+## On a real node
+
+1. Install: `a b &&
+   c` into `/opt`.
+2. Start: `start it`; `look at it` says how it is.
+
+Roll-back: `not this`.
+
+## Next
+
+1. `nor this`
+"""
+    assert readme.steps(text) == {1: ["a b && c"], 2: ["start it", "look at it"]}
+
+
+def test_steps_of_the_readme() -> None:
+    steps = readme.steps(readme.README.read_text())
+    assert [step for step in (1, 2, 3, 4) if not steps.get(step)] == []
+    [install] = steps[1]
+    assert "pip install '.[" in install
