@@ -17,6 +17,12 @@ from koord_model.node import NodeView
 from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
 from koord_service.grpc_core import grpc
+from koord_service.grpc_standard import (
+    HealthCheckResponse,
+    health,
+    health_pb2_grpc,
+    reflection,
+)
 from koord_service.logs import get_log
 from koord_service.sockets import listen_unix
 
@@ -78,6 +84,7 @@ class HookServer:
         self._stages = frozenset(stages)
         self._metrics = metrics
         self._plugin_failure_fails = plugin_failure_fails
+        self._health = health.aio.HealthServicer()
         self._server: grpc.aio.Server | None = None
 
     async def start(self, path: str) -> None:
@@ -95,6 +102,7 @@ class HookServer:
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, handlers),)
         )
+        await self._add_standard_services(self._server)
         before = os.umask(0o777 & ~_MODE)
         try:
             self._server.add_insecure_port(f"unix:{quote(path)}")
@@ -104,9 +112,18 @@ class HookServer:
             os.umask(before)
         await self._server.start()
 
+    async def _add_standard_services(self, server: grpc.aio.Server) -> None:
+        """Reflection, for grpcurl and the like, and health, for probes."""
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        for service in ("", SERVICE):
+            await self._health.set(service, HealthCheckResponse.SERVING)
+        names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
+
     async def stop(self, grace: float) -> None:
         """Take no new calls, and give those under way ``grace`` seconds."""
         if self._server is not None:
+            await self._health.enter_graceful_shutdown()
             await self._server.stop(grace)
 
     def _handler(self, stage: Stage) -> grpc.RpcMethodHandler[HookRequest, HookResponse]:
