@@ -41,7 +41,7 @@ _NO_QUOTA = -1
 @hookimpl
 def pre_run_pod_sandbox(pod: Pod, view: NodeView) -> Patch | None:
     status, ignored = _status(pod, view)
-    if not _loses_quota(pod, status):
+    if not _loses_quota(pod, status, view):
         return Patch(ignored=ignored) if ignored else None
     return Patch(
         resources=LinuxResources(cpu_quota=_NO_QUOTA),
@@ -70,7 +70,7 @@ def level_host_application(application: HostApplication, view: NodeView) -> Patc
 def _container(container: Container, view: NodeView) -> Patch | None:
     status, ignored = _status(container.pod, view)
     if status.cpuset:
-        return _own_cpus(container.pod, status)
+        return _own_cpus(container.pod, status, view)
     found = _by_rule(container.pod, status, view.topology) if view.topology else None
     if found is None:
         return Patch(ignored=ignored) if ignored else None
@@ -100,15 +100,17 @@ def _status(pod: Pod, view: NodeView) -> tuple[ResourceStatus, tuple[str, ...]]:
     return replace(status, cpuset=""), (line,)
 
 
-def _own_cpus(pod: Pod, status: ResourceStatus) -> Patch:
+def _own_cpus(pod: Pod, status: ResourceStatus, view: NodeView) -> Patch:
     why = f"resource-status gives CPUs {status.cpuset} → cpuset {status.cpuset}"
-    if not _loses_quota(pod, status):
+    if not _loses_quota(pod, status, view):
         return Patch(resources=LinuxResources(cpuset_cpus=status.cpuset), why=why)
     resources = LinuxResources(cpuset_cpus=status.cpuset, cpu_quota=_NO_QUOTA)
     return Patch(resources=resources, why=f"{why}, quota -1")
 
 
-def _loses_quota(pod: Pod, status: ResourceStatus) -> bool:
+def _loses_quota(pod: Pod, status: ResourceStatus, view: NodeView) -> bool:
+    if not view.unset_cpu_quota:
+        return False
     return bool(status.cpuset) and qos_class(pod.labels) is not QoSClass.BE
 
 

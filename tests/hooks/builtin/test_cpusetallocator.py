@@ -222,3 +222,10 @@ def test_a_malformed_annotation_is_one_line(status: Any) -> None:
             of(asked, view)
     with pytest.raises(ValueError, match=r"^pod shop/db-0: annotation [^\n]*$"):
         cpusetallocator.pre_run_pod_sandbox(asked, NODE)
+
+
+def test_the_quota_stays_where_the_node_is_told_to_leave_it() -> None:
+    view = NodeView(unset_cpu_quota=False)
+    own = pod("LSR", status={"cpuset": "4"})
+    assert cpusetallocator.pre_run_pod_sandbox(own, view) is None
+    assert cpus(own, view) == "4"
