@@ -65,6 +65,7 @@ class Executor:
         self._monotonic = monotonic
         self._policy = policy
         self._ledger = Ledger()
+        self._again: dict[Target, None] = {}
         self._standings = Standings(refresh_seconds)
         self._writer = Writer(files, layout, journal, originals, self._standings, clock)
         self._invalid: dict[Target, set[tuple[Owner, Wish]]] = {}
@@ -86,6 +87,14 @@ class Executor:
         """
         self._ledger.put(owner, scope, ())
 
+    def look_again(self, owner: Owner, scope: str) -> None:
+        """Read a scope's targets in the next round, and write ours where it is not there.
+
+        For when something is known to have set them: systemd does so with all slices
+        above a scope that it makes. Whoever did it is then no stranger.
+        """
+        self._again.update(dict.fromkeys(self._ledger.targets(owner, scope)))
+
     def wishes_of(self, target: Target) -> list[tuple[Owner, Wish]]:
         """Who wants what of a target."""
         return self._ledger.of(target)
@@ -103,19 +112,20 @@ class Executor:
     def apply(self) -> Round:
         """Write what is due. Raises nothing for what the kernel refuses."""
         now = self._monotonic()
-        if not self._ledger.changed and not self._standings.is_due(now):
+        if not (self._ledger.changed or self._again or self._standings.is_due(now)):
             return EMPTY
+        self._prune(now)
         running = Running(now)
         due: dict[Target, None] = {}
         for target in self._ledger.take_changed():
             if self._decide(target, running):
                 due[target] = None
+        self._take_again(due)
         self._take_due(due, now)
         for target in due:
             self._look(self._standings[target], running)
         if running.changes:
             self._writer.carry_out(running)
-        self._prune(now)
         return Round(tuple(running.results), tuple(running.conflicts))
 
     def _decide(self, target: Target, running: Running) -> bool:
@@ -153,6 +163,15 @@ class Executor:
             if (owner, wish) not in told:
                 running.results.append(_invalid(owner, wish, trouble))
         return valid
+
+    def _take_again(self, due: dict[Target, None]) -> None:
+        again, self._again = self._again, {}
+        for target in again:
+            standing = self._standings.get(target)
+            if standing is not None:
+                due[target] = None
+                if standing.left is None:
+                    standing.text = None
 
     def _take_due(self, due: dict[Target, None], now: float) -> None:
         """Add what is due by time, and what is bound to it."""

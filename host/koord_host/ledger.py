@@ -37,6 +37,10 @@ class Ledger:
                 self._targets.setdefault(wish.target, []).append((key, wish))
                 self._changed[wish.target] = None
 
+    def targets(self, owner: Owner, scope: str) -> list[Target]:
+        """What an owner wants something of in a scope."""
+        return [wish.target for wish in self._scopes.get((owner, scope), ())]
+
     def of(self, target: Target) -> list[tuple[Owner, Wish]]:
         """What owners want of a target, in no particular order."""
         return [(owner, wish) for (owner, _), wish in self._targets.get(target, ())]

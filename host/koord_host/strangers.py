@@ -13,6 +13,7 @@ when the value is read again, at a refresh or with a new wish.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -29,6 +30,25 @@ Policy = Callable[[Target, Knob], Stranger]
 def by_row(_: Target, knob: Knob) -> Stranger:
     """What the knob's row says."""
     return knob.stranger
+
+
+_POD = re.compile(r"(?:^|-)pod[0-9a-f]")
+"""A pod's group: "pod1-2" or "kubepods-besteffort-pod1_2.slice"."""
+
+
+def beside_static_kubelet(static: Callable[[], bool]) -> Policy:
+    """What the rows say, but the CPUs of containers are the kubelet's while it is static.
+
+    ``static`` is whether the kubelet's CPU manager policy is static just now.
+    """
+
+    def policy(target: Target, knob: Knob) -> Stranger:
+        above = target.place.rpartition("/")[0].rpartition("/")[2]
+        if knob.name == "cpuset.cpus" and _POD.search(above) and static():
+            return Stranger.YIELD
+        return knob.stranger
+
+    return policy
 
 
 class Verdict(Enum):

@@ -20,6 +20,8 @@ from koord_host.outcomes import Outcome, Result, Retry, retry
 from koord_host.standing import Running, Standing, Standings
 from koord_host.wishes import Target
 
+_LONGEST = 500
+
 
 class Writer:
     """Carries out a round's changes; one refused write stops no other."""
@@ -212,7 +214,8 @@ class Writer:
     ) -> None:
         place, knob = target
         owner, why, pod = decision.owner, decision.why, decision.pod
-        self._journal.add(Line(self._time, owner, place, pod, knob, old, new, why))
+        line = Line(self._time, owner, place, pod, knob, _short(old), _short(new), why)
+        self._journal.add(line)
 
     def missed(self, standing: Standing, error: OSError, running: Running) -> None:
         """A file that cannot be read: the place is gone, or the knob is, or we may not."""
@@ -228,6 +231,13 @@ class Writer:
 
     def _there(self, standing: Standing) -> bool:
         return places.is_there(self._files, self._layout, standing.knob, standing.target.place)
+
+
+def _short(value: Value | None) -> Value | None:
+    """An agent's whole file is too much for a line."""
+    if isinstance(value, str) and len(value) > _LONGEST:
+        return f"{value[:_LONGEST]}…"
+    return value
 
 
 def decoded(knob: Knob, text: str, version: int) -> Value | None:

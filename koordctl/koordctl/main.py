@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
 import msgspec
+from koord_host.kernel import Kernel
+from koord_host.restore import Fate
 from koord_model.version import VERSION
 
 from koordctl import render
 from koordctl.answers import A, Pod, Status, read, unmanaged
 from koordctl.client import AddressError, AskError, ask
+from koordctl.restore import CGROUPS, STATE, RestoreError, put_back, report_json, report_lines
 
 PROGRAM = "koordctl"
 ADDRESS = "127.0.0.1:9319"
@@ -29,7 +32,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The console script; exits with 2 on arguments that cannot be, 1 if nobody answers."""
+    """The console script; exits with 2 on arguments that cannot be, 1 if it cannot be done."""
     arguments = _parser().parse_args(argv)
     command: Callable[[argparse.Namespace], Iterable[str]] = arguments.command
     try:
@@ -38,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except AddressError as error:
         _leave(2, str(error))
-    except AskError as error:
+    except (AskError, RestoreError) as error:
         _leave(1, str(error))
     except BrokenPipeError:
         # "koordctl pods | head" has seen enough; nothing more may be written at exit.
@@ -48,8 +51,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _parser() -> _Parser:
     parser = _Parser(
         prog=PROGRAM,
-        description="Says what koord-runtime-proxy on this node is doing. Changes nothing.",
-        epilog="Exit codes: 0 answered, 1 no answer, 2 wrong arguments.",
+        description="Says what koord-runtime-proxy on this node is doing. "
+        "Only restore changes anything.",
+        epilog="Exit codes: 0 done, 1 no answer or not all restored, 2 wrong arguments.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {VERSION}")
@@ -69,8 +73,32 @@ def _parser() -> _Parser:
             default=ADDRESS,
             help="the proxy's --metrics-address: HOST:PORT or unix:///PATH (default: %(default)s)",
         )
+    restore = _add_restore(commands)
+    for one in (status, pods, restore):
         one.add_argument("--json", action="store_true", help="as JSON, for programs")
     return parser
+
+
+def _add_restore(commands: argparse._SubParsersAction[_Parser]) -> _Parser:
+    restore = _command(
+        commands,
+        "restore",
+        _restore,
+        "put kernel files back as koordlet found them; koordlet must be stopped",
+        "Puts back what kernel files held before koordlet's first change, in groups that are "
+        "still there. koordlet must be stopped.",
+    )
+    restore.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    restore.add_argument(
+        "--force", action="store_true", help="also what others have changed since koordlet did"
+    )
+    restore.add_argument(
+        "--state", default=STATE, metavar="PATH", help="koordlet's --state-dir (%(default)s)"
+    )
+    restore.add_argument(
+        "--cgroup-root-dir", default=CGROUPS, metavar="PATH", help="koordlet's own (%(default)s)"
+    )
+    return restore
 
 
 def _command(
@@ -78,10 +106,10 @@ def _command(
     name: str,
     command: Callable[[argparse.Namespace], Iterable[str]],
     words: str,
+    description: str = "",
 ) -> _Parser:
-    parser = commands.add_parser(
-        name, help=words, description=f"Shows {words}.", allow_abbrev=False
-    )
+    description = description or f"Shows {words}."
+    parser = commands.add_parser(name, help=words, description=description, allow_abbrev=False)
     parser.set_defaults(command=command)
     return parser
 
@@ -103,6 +131,24 @@ def _pods(arguments: argparse.Namespace) -> Iterable[str]:
         whole = msgspec.json.encode(pods) if arguments.unmanaged else body
         return [msgspec.json.format(whole, indent=2).decode().rstrip("\n")]
     return render.pod_lines(pods, only_unmanaged=arguments.unmanaged)
+
+
+def _restore(arguments: argparse.Namespace) -> Iterable[str]:
+    root = arguments.cgroup_root_dir
+    report = put_back(
+        Kernel(("/proc", "/sys", root)),
+        arguments.state,
+        _say,
+        cgroup_root=root,
+        force=arguments.force,
+        dry_run=arguments.dry_run,
+    )
+    if arguments.json:
+        yield report_json(report)
+    else:
+        yield from report_lines(report, dry_run=arguments.dry_run)
+    if any(one.fate is Fate.REFUSED for one in report):
+        raise SystemExit(1)
 
 
 def _read(body: bytes, kind: type[A], address: str) -> A:

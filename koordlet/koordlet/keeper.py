@@ -33,6 +33,7 @@ OBSERVED = (Stage.POST_STOP_POD_SANDBOX, Stage.POST_START_CONTAINER, Stage.POST_
 
 _SETTLE_SECONDS = 60.0
 _FETCH_SECONDS = 3.0
+_UPDATE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class NodeKeeper:
         self._pace = pace
         self._due = asyncio.Event()
         self._complete = False
+        self._touched: set[str] = set()
         self._fetched_at = float("-inf")
         self._writer = ThreadPoolExecutor(1, "writer")
 
@@ -94,9 +96,17 @@ class NodeKeeper:
             self.inventory.saw_container(subject, now, self._runtime)
         elif stage is Stage.POST_STOP_CONTAINER:
             self.inventory.lost_container(subject.pod.uid, subject.id, now)
-        else:
-            # Not there yet, or its limits are about to be changed by the runtime.
+        elif stage is Stage.PRE_UPDATE_CONTAINER_RESOURCES:
+            # The runtime is about to set its limits, and systemd all groups above it.
+            loop = asyncio.get_running_loop()
+            loop.call_later(_UPDATE_SECONDS, self._touch, subject.pod.uid)
             return
+        else:
+            return
+        self._due.set()
+
+    def _touch(self, uid: str) -> None:
+        self._touched.add(uid)
         self._due.set()
 
     def synchronize(self, pods: Iterable[Pod], running: Iterable[Container]) -> None:
@@ -145,7 +155,9 @@ class NodeKeeper:
 
     def _round(self, records: tuple[PodRecord, ...]) -> tuple[Done, tuple[str, ...]]:
         view, problems = self._views.refresh(record.pod for record in records)
-        return self._reconciler.level_all(records, view, complete=self._complete), problems
+        touched, self._touched = self._touched, set()
+        done = self._reconciler.level_all(records, view, complete=self._complete, touched=touched)
+        return done, problems
 
     async def _look_for_pods(self) -> None:
         now = time.monotonic()

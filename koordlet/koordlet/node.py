@@ -13,14 +13,12 @@ from koord_host.core_sched import CoreSched
 from koord_host.executor import Executor
 from koord_host.files import KernelFiles
 from koord_host.journal import Change, Journal, rfc3339
-from koord_host.knobs import Knob, Stranger
 from koord_host.layout import Driver, Layout
 from koord_host.netlink import HostTraffic
 from koord_host.originals import Originals
 from koord_host.resctrl import ResctrlGroups
 from koord_host.restore import Fate, restore
-from koord_host.strangers import by_row
-from koord_host.wishes import Target
+from koord_host.strangers import beside_static_kubelet
 from koord_model.node import Kernel, NodeView
 from koord_model.traffic import Traffic
 from koord_service.logs import get_log
@@ -69,7 +67,7 @@ def open_node(settings: Settings, runner: HookRunner, told: Told, files: KernelF
         clock=time.time,
         monotonic=time.monotonic,
         refresh_seconds=settings.resource_force_update_seconds,
-        policy=lambda target, knob: _stranger_policy(views, target, knob),
+        policy=beside_static_kubelet(lambda: _kubelet_is_static(views)),
     )
     core_sched = CoreSched(partial(_record, journal, "tasks"))
     resctrl = ResctrlGroups(files, layout.resctrl_root, record=partial(_record, journal))
@@ -112,6 +110,10 @@ def open_node(settings: Settings, runner: HookRunner, told: Told, files: KernelF
         rules_file=settings.nodeslo_file,
         kubelet_dir=settings.var_lib_kubelet_dir,
     )
+    # Hooks are answered before the first round is through.
+    _, problems = views.refresh(())
+    for line in problems:
+        _log.warning("rules", reason=line)
     keeper = NodeKeeper(
         reconciler,
         views,
@@ -162,12 +164,9 @@ def _kernel(
     )
 
 
-def _stranger_policy(views: NodeViews, target: Target, knob: Knob) -> Stranger:
-    """CPU lists are the kubelet's where its static CPU manager writes them too."""
+def _kubelet_is_static(views: NodeViews) -> bool:
     topology = views.current.topology
-    if knob.name == "cpuset.cpus" and topology and topology.kubelet_policy == STATIC:
-        return Stranger.YIELD
-    return by_row(target, knob)
+    return topology is not None and topology.kubelet_policy == STATIC
 
 
 def _shaper(

@@ -38,8 +38,10 @@ class Rules:
 NO_RULES = Rules(NodeSLO())
 
 
-def parse_rules(text: str) -> Rules:
+def parse_rules(text: str, online: str = "") -> Rules:
     """The documents of a rules file; a field that cannot be used keeps its default.
+
+    ``online`` are the node's CPUs ("": not known): the file can mean no others.
 
     Raises:
         ValueError: it is no YAML, or a document is no object of a known kind.
@@ -50,34 +52,34 @@ def parse_rules(text: str) -> Rules:
         raise ValueError(f"is no YAML: {' '.join(str(error).split())}") from None
     rules = NO_RULES
     for document in documents:
-        rules = _with_document(rules, document)
+        rules = _with_document(rules, document, online)
     return rules
 
 
-def _with_document(rules: Rules, document: object) -> Rules:
+def _with_document(rules: Rules, document: object, online: str) -> Rules:
     kind = str(document.get("kind", "NodeSLO")) if isinstance(document, dict) else ""
     if not isinstance(document, dict) or kind not in _KINDS:
         known = ", ".join(_KINDS)
         raise ValueError(f'has a document of kind "{kind}"; expected one of {known}')
-    return _KINDS[kind](rules, document)
+    return _KINDS[kind](rules, document, online)
 
 
-def _slo(rules: Rules, document: Mapping[str, object]) -> Rules:
+def _slo(rules: Rules, document: Mapping[str, object], _: str) -> Rules:
     slo, problems = node_slo_document.parse(document)
     return replace(rules, slo=slo, problems=rules.problems + problems)
 
 
-def _node(rules: Rules, document: Mapping[str, object]) -> Rules:
+def _node(rules: Rules, document: Mapping[str, object], _: str) -> Rules:
     ratio, problems = node_document.normalization_ratio(document)
     return replace(rules, normalization_ratio=ratio, problems=rules.problems + problems)
 
 
-def _topology(rules: Rules, document: Mapping[str, object]) -> Rules:
-    topology, problems = node_document.topology(document)
+def _topology(rules: Rules, document: Mapping[str, object], online: str) -> Rules:
+    topology, problems = node_document.topology(document, online)
     return replace(rules, topology=topology, problems=rules.problems + problems)
 
 
-_KINDS: Mapping[str, Callable[[Rules, Mapping[str, object]], Rules]] = {
+_KINDS: Mapping[str, Callable[[Rules, Mapping[str, object], str], Rules]] = {
     "NodeSLO": _slo,
     "Node": _node,
     "NodeResourceTopology": _topology,
@@ -145,7 +147,8 @@ class NodeViews:
         try:
             if text.startswith("\0"):
                 raise ValueError(f"cannot be read: {text[1:]}")
-            self._rules = parse_rules(text)
+            online = cpuset.render(frozenset().union(*numa_cpus(self._reader).values()))
+            self._rules = parse_rules(text, online)
         except ValueError as error:
             return (f"{self._rules_file} {error} (the last good rules stay in force)",)
         return tuple(f"{self._rules_file}: {line}" for line in self._rules.problems)

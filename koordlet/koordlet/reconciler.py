@@ -81,11 +81,17 @@ class Reconciler:
         self._view: NodeView | None = None
 
     def level_all(
-        self, records: Iterable[PodRecord], view: NodeView, *, complete: bool = True
+        self,
+        records: Iterable[PodRecord],
+        view: NodeView,
+        *,
+        complete: bool = True,
+        touched: Iterable[str] = (),
     ) -> Done:
         """Level everything; pods that are not among the records are forgotten.
 
         ``complete``: these are all the pods there are, not just those told of so far.
+        ``touched`` are UIDs of pods whose groups the runtime has set anew.
         """
         records = tuple(records)
         for scope in self._cached.keys() - {pod_scope(one.pod.uid) for one in records}:
@@ -93,6 +99,8 @@ class Reconciler:
         changed = [one for record in records if (one := self._fresh(record, view))]
         for levelled in changed:
             self._hold(levelled)
+        for scope in {*map(pod_scope, touched), *(levelled.scope for levelled in changed)}:
+            self._executor.look_again(HOOKS, scope)
         if view is not self._view:
             self._view = view
             self._hold(level_kube_qos(self._runner, view, self._layout))

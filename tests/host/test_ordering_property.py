@@ -7,7 +7,7 @@ be accepted, and none may widen a limit beyond what is and what shall be.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -205,7 +205,3 @@ def _assert_within_the_join(files: FakeCgroupfs, before: State, after: State) ->
             group = path.removeprefix(files.directory("", "cpuset") + "/").rpartition("/")[0]
             allowed = cpuset.parse(str(before[group]["cpuset.cpus"]))
             assert cpuset.parse(text) <= allowed | cpuset.parse(str(after[group]["cpuset.cpus"]))
-
-
-def _shown(state: Mapping[str, object]) -> str:
-    return "\n".join(f"{group}: {values}" for group, values in state.items())

@@ -73,15 +73,10 @@ LSE = PodCase(
         "cpuset.cpus.effective": "0",
         "memory.max": str(64 * MIB),
     },
-    pod={"cpu.weight": "39", "memory.max": str(64 * MIB)},
+    # Its own CPUs are its limit: a quota could only throttle it.
+    pod={"cpu.max": "max 100000", "cpu.weight": "39", "memory.max": str(64 * MIB)},
 )
-LSR = dataclasses.replace(
-    LSE,
-    name="lsr",
-    labels=qos("LSR"),
-    annotations=own_cpus("1"),
-    container={**LSE.container, "cpuset.cpus": "1", "cpuset.cpus.effective": "1"},
-)
+LSR = dataclasses.replace(LSE, name="lsr", labels=qos("LSR"))
 LS = PodCase(
     "ls",
     KubeQoS.BURSTABLE,
@@ -91,8 +86,9 @@ LS = PodCase(
     container={
         "cpu.max": "max 100000",
         "cpu.weight": "4",
-        "cpuset.cpus": "",
-        "cpuset.cpus.effective": "0-1",
+        # LSE and LSR pods have CPU 0 for themselves; the rest is shared.
+        "cpuset.cpus": "1",
+        "cpuset.cpus.effective": "1",
         "memory.max": str(64 * MIB),
     },
     pod={"cpu.max": "max 100000", "cpu.weight": "4", "memory.max": str(64 * MIB)},
@@ -106,6 +102,11 @@ BE = PodCase(
         "cpu.max": "50000 100000",
         "cpu.weight": "20",
         "cpuset.cpus.effective": "0-1",
+        "memory.max": str(128 * MIB),
+    },
+    pod={
+        "cpu.max": "50000 100000",
+        "cpu.weight": "20",
         "memory.max": str(128 * MIB),
     },
 )

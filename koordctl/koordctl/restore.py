@@ -1,0 +1,156 @@
+"""``koordctl restore``: puts back what koordlet found before its first change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+from koord_host import detect
+from koord_host.files import KernelFiles
+from koord_host.journal import Journal
+from koord_host.originals import InUseError, Originals
+from koord_host.restore import Fate, Restored, foresee, restore
+
+STATE = "/var/lib/koordlet"
+"""koordlet's ``--state-dir`` unless told otherwise."""
+CGROUPS = "/sys/fs/cgroup"
+
+_SHORT = 60
+_WORDS = {
+    Fate.RESTORED: "restored",
+    Fate.UNCHANGED: "as found",
+    Fate.GONE: "gone",
+    Fate.SKIPPED: "left",
+    Fate.REFUSED: "refused",
+}
+
+
+class RestoreError(Exception):
+    """Nothing could be put back; the message is one line with the way out."""
+
+
+def put_back(
+    files: KernelFiles,
+    state: str,
+    say: Callable[[str], None],
+    *,
+    cgroup_root: str = CGROUPS,
+    force: bool = False,
+    dry_run: bool = False,
+) -> list[Restored]:
+    """Put back what the database in a state directory remembers; the fate of each target.
+
+    ``say`` is told of trouble with the journal, which stops nothing.
+
+    Raises:
+        RestoreError: koordlet runs, there is no such directory, or no cgroups.
+    """
+    _check(state)
+    with ExitStack() as at_exit:
+        try:
+            layout = detect.layout(files, cgroup_root=cgroup_root)
+            troubles: list[str] = []
+            database = f"{state}/originals.db"
+            originals = Originals(database, troubles.append, boot=detect.boot(files))
+        except detect.DetectError as error:
+            raise RestoreError(str(error)) from None
+        except InUseError:
+            raise RestoreError(
+                f"{state} is in use: koordlet runs, and would write its values again; stop it "
+                "first (systemctl stop koordlet), or have it do this itself when it stops "
+                "(koordlet --restore-on-stop)"
+            ) from None
+        at_exit.callback(originals.close)
+        if troubles:
+            raise RestoreError(troubles[0])
+        if dry_run:
+            return foresee(files, layout, originals, force=force)
+        journal = Journal(f"{state}/journal.jsonl", say)
+        at_exit.callback(journal.close)
+        return restore(files, layout, originals, journal, time.time, force=force)
+
+
+def report_lines(report: Sequence[Restored], *, dry_run: bool = False) -> Iterator[str]:
+    """What was put back, for people; what needs no words is only counted."""
+    if not report:
+        yield "Nothing to put back: koordlet has changed nothing since the machine started."
+        return
+    told = [one for one in report if one.fate not in (Fate.GONE, Fate.UNCHANGED)]
+    if told:
+        rows = [("GROUP", "KNOB", "WAS", "NOW", "FATE"), *(_row(one, dry_run) for one in told)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            yield "  ".join(cells).rstrip()
+        yield ""
+    yield _summary(report, dry_run)
+
+
+def report_json(report: Sequence[Restored]) -> str:
+    """The same for programs: one object a target."""
+    objects = [
+        {
+            "group": one.target.place,
+            "knob": one.target.knob,
+            "fate": one.fate.value,
+            "old": one.old,
+            "new": one.new,
+            "reason": one.reason,
+        }
+        for one in report
+    ]
+    return msgspec.json.format(msgspec.json.encode(objects), indent=2).decode()
+
+
+def _check(state: str) -> None:
+    try:
+        there = (Path(state) / "originals.db").exists()
+    except OSError as error:
+        raise RestoreError(f"{state}: {error.strerror}; run as root") from None
+    if not there:
+        raise RestoreError(
+            f"{state} has no originals.db: koordlet has not run here, or keeps it elsewhere "
+            "(name its --state-dir with --state)"
+        )
+
+
+def _row(one: Restored, dry_run: bool) -> tuple[str, str, str, str, str]:
+    restored = one.fate is Fate.RESTORED
+    fate = "would be restored" if restored and dry_run else _WORDS[one.fate]
+    if one.reason:
+        fate = f"{fate}: {one.reason}"
+    now = one.new if restored else one.old
+    return (
+        _shown(one.target.place),
+        _shown(one.target.knob),
+        _shown(one.old),
+        _shown(now),
+        _shown(fate, longest=400),
+    )
+
+
+def _shown(value: object, longest: int = _SHORT) -> str:
+    """One line without control characters."""
+    if value is None:
+        return "?"
+    line = " ".join(str(value).split())
+    line = "".join(letter if letter.isprintable() else "�" for letter in line)
+    return line if len(line) <= longest else f"…{line[1 - longest :]}"
+
+
+def _summary(report: Sequence[Restored], dry_run: bool) -> str:
+    counts = {fate: sum(one.fate is fate for one in report) for fate in Fate}
+    restored = "would be restored" if dry_run else "restored"
+    words = [f"{counts[Fate.RESTORED]} {restored}"]
+    if counts[Fate.UNCHANGED]:
+        words.append(f"{counts[Fate.UNCHANGED]} as found")
+    if counts[Fate.GONE]:
+        words.append(f"{counts[Fate.GONE]} in groups that are gone")
+    if counts[Fate.SKIPPED]:
+        words.append(f"{counts[Fate.SKIPPED]} left (--force restores what others changed)")
+    if counts[Fate.REFUSED]:
+        words.append(f"{counts[Fate.REFUSED]} refused by the kernel")
+    return f"{', '.join(words)}."

@@ -1,0 +1,433 @@
+import errno
+from pathlib import Path
+
+import pytest
+from koord_host.executor import Executor
+from koord_host.kernel import Kernel
+from koord_host.knobs import Stranger
+from koord_host.layout import Driver, Layout
+from koord_host.outcomes import EMPTY, Outcome
+from koord_host.wishes import Target
+
+from tests.host.conftest import HOOKS, OPERATOR, STRATEGY, MakeNode, Node, only, outcomes, wish
+
+BE = "kubepods/besteffort"
+POD, CONTAINER = f"{BE}/pod1", f"{BE}/pod1/c1"
+SHARES, QUOTA, PERIOD, BURST = (
+    "cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us",
+)  # fmt: skip
+CPUS, LIMIT, MEMSW = "cpuset.cpus", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
+
+
+def test_a_wish_is_written_read_back_and_journalled(node: Node) -> None:
+    result = only(node.wish(wish(POD, SHARES, 512, "batch-cpu 500m")))
+    assert (result.outcome, result.old, result.new) == (Outcome.WRITTEN, 1024, 512)
+    assert (result.owner, result.why, result.pod) == ("hooks", "batch-cpu 500m", "ns/pod")
+    assert result.news
+    assert not result.alert
+    assert node.value(POD, SHARES) == "512"
+    [change] = node.changes()
+    assert (change.group, change.knob, change.old, change.new) == (POD, SHARES, 1024, 512)
+    assert (change.owner, change.pod, change.why) == ("hooks", "ns/pod", "batch-cpu 500m")
+    assert change.time == "1970-01-01T00:16:40.000Z"
+
+
+def test_what_is_so_already_is_not_written(node: Node) -> None:
+    result = only(node.wish(wish(POD, SHARES, 1024)))
+    assert result.outcome is Outcome.UNCHANGED
+    assert not result.news
+    assert node.files.writes == []
+    assert node.changes() == []
+    assert len(node.originals) == 0
+
+
+def test_nothing_is_due_between_refreshes(node: Node) -> None:
+    node.wish(wish(POD, SHARES, 512))
+    assert node.later(59) is EMPTY
+    assert only(node.later(1)).outcome is Outcome.UNCHANGED
+    assert node.later(59) is EMPTY
+
+
+def test_a_new_reason_alone_touches_no_file(node: Node) -> None:
+    node.wish(wish(POD, SHARES, 512))
+    assert node.wish(wish(POD, SHARES, 512, "another")).results == ()
+    assert node.executor.decisions()[Target(POD, SHARES)].why == "another"
+    assert node.executor.decisions("elsewhere") == {}
+
+
+def test_owners_come_and_go(node: Node) -> None:
+    node.wish(wish(POD, SHARES, 512))
+    found = node.wish(wish(POD, SHARES, 300), owner=STRATEGY)
+    [conflict] = found.conflicts
+    assert conflict.settled
+    assert node.value(POD, SHARES) == "300"
+    # Other values of the same two are no news.
+    assert node.wish(wish(POD, SHARES, 301), owner=STRATEGY).conflicts == ()
+    assert node.executor.wishes_of(Target(POD, SHARES)) == [
+        (HOOKS, wish(POD, SHARES, 512)),
+        (STRATEGY, wish(POD, SHARES, 301)),
+    ]
+    node.executor.forget(STRATEGY, "test")
+    assert only(node.executor.apply()).new == 512
+    node.executor.forget(HOOKS, "test")
+    assert node.executor.apply().results == ()
+    assert node.value(POD, SHARES) == "512"
+    assert node.later().results == ()
+
+
+def test_a_value_out_of_range_is_told_once_and_never_written(node: Node) -> None:
+    result = only(node.wish(wish(POD, SHARES, 1)))
+    assert (result.outcome, result.alert) == (Outcome.INVALID, True)
+    assert "cpu.shares: 1 is out of range; expected 2 to 262144" in result.reason
+    found = node.wish(wish(POD, SHARES, 300), owner=STRATEGY)
+    assert only(found).new == 300
+    assert node.later(1).results == ()
+
+
+@pytest.mark.parametrize(
+    ("place", "knob", "words"),
+    [(POD, "cpu.sheep", "is no knob"), ("../../etc", SHARES, "leads out of where it begins")],
+)
+def test_what_cannot_be_a_target(node: Node, place: str, knob: str, words: str) -> None:
+    result = only(node.wish(wish(place, knob, 1)))
+    assert result.outcome is Outcome.INVALID
+    assert words in result.reason
+
+
+def test_a_group_that_is_gone_is_dropped_quietly(node: Node) -> None:
+    found = node.wish(wish(f"{BE}/pod9", SHARES, 512), wish(POD, SHARES, 512))
+    assert outcomes(found) == {
+        (f"{BE}/pod9", SHARES): Outcome.GONE,
+        (POD, SHARES): Outcome.WRITTEN,
+    }
+    assert [one.outcome for one in found.news] == [Outcome.WRITTEN]
+    node.files.make_group(f"{BE}/pod9")
+    assert outcomes(node.later())[f"{BE}/pod9", SHARES] is Outcome.WRITTEN
+
+
+def test_a_group_that_goes_half_way(node: Node) -> None:
+    def vanish(path: str, _: str) -> None:
+        if path == node.path(POD, QUOTA):
+            node.files.remove_group(POD)
+
+    node.files.before_write = vanish
+    found = node.wish(
+        wish(POD, QUOTA, 5000), wish(POD, SHARES, 512), wish(f"{BE}/pod2", SHARES, 512)
+    )
+    assert outcomes(found) == {
+        (POD, QUOTA): Outcome.GONE,
+        (POD, SHARES): Outcome.GONE,
+        (f"{BE}/pod2", SHARES): Outcome.WRITTEN,
+    }
+    assert [one.target.place for one in found.news] == [f"{BE}/pod2"]
+
+
+def test_a_knob_this_kernel_has_not_is_told_once(node: Node) -> None:
+    found = node.wish(wish(POD, "cpu.bvt_warp_ns", -1), wish(BE, "cpu.bvt_warp_ns", -1))
+    assert {one.outcome for one in found.results} == {Outcome.UNSUPPORTED}
+    [result] = found.news
+    assert "this kernel has no" in result.reason
+    assert node.later().news == ()
+    assert node.wish(wish(POD, "cpu.bvt_warp_ns", 2)).news == ()
+
+
+def test_a_knob_that_this_version_has_not(node2: Node) -> None:
+    result = only(node2.wish(wish(POD, "net_cls.classid", 1)))
+    assert result.outcome is Outcome.UNSUPPORTED
+    assert "this kernel has no net_cls.classid" in result.reason
+
+
+# ---- what the kernel refuses
+
+
+def test_refused_for_now_is_tried_again_ever_less_often(node: Node) -> None:
+    node.files.refusals[node.path(POD, SHARES)] = errno.EBUSY
+    found = node.wish(wish(POD, SHARES, 512), wish(BE, SHARES, 512))
+    assert outcomes(found) == {(POD, SHARES): Outcome.REFUSED, (BE, SHARES): Outcome.WRITTEN}
+    [result] = [one for one in found.news if one.alert]
+    assert (result.errno, result.reason) == (errno.EBUSY, "Device or resource busy")
+    waited = []
+    for _ in range(40):
+        if node.later(1).results:
+            waited.append(node.now - 1000)
+    assert waited[:5] == [1, 3, 7, 15, 31]
+    assert node.later(30).news == ()
+    del node.files.refusals[node.path(POD, SHARES)]
+    assert outcomes(node.later())[POD, SHARES] is Outcome.WRITTEN
+
+
+def test_refused_for_good_waits_for_the_refresh_or_another_wish(node: Node) -> None:
+    node.files.refusals[node.path(POD, SHARES)] = errno.EINVAL
+    assert only(node.wish(wish(POD, SHARES, 512))).news
+    assert node.later(59) is EMPTY
+    assert not only(node.later(1)).news
+    assert only(node.wish(wish(POD, SHARES, 513))).news
+    # Another reason is news, too.
+    node.files.refusals[node.path(POD, SHARES)] = errno.EPERM
+    assert only(node.later()).news
+
+
+def test_a_value_that_the_kernel_does_not_keep(node: Node) -> None:
+    real = node.files.write
+    node.files.write = lambda path, _text: real(path, "500")  # type: ignore[method-assign]
+    result = only(node.wish(wish(POD, SHARES, 512)))
+    assert (result.outcome, result.reason) == (Outcome.REFUSED, "the kernel keeps 500")
+
+
+def test_a_file_that_may_not_be_read(node: Node) -> None:
+    real = node.files.read
+
+    def read(path: str) -> str:
+        if path == node.path(POD, SHARES):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return real(path)
+
+    node.files.read = read  # type: ignore[method-assign]
+    result = only(node.wish(wish(POD, SHARES, 512)))
+    assert (result.outcome, result.errno) == (Outcome.REFUSED, errno.EACCES)
+
+
+def test_who_is_in_the_way_is_named(node: Node) -> None:
+    node.set(CONTAINER, CPUS, "0-3")
+    result = only(node.wish(wish(POD, CPUS, "4-7")))
+    assert result.reason == f"Device or resource busy: {CONTAINER} has 0-3"
+    # Nothing half done stays.
+    assert node.value(POD, CPUS) == "0-15"
+
+
+def test_quota_and_period_fall_back_together(node: Node) -> None:
+    node.wish(wish(POD, QUOTA, 50_000), wish(CONTAINER, QUOTA, 50_000))
+    node.executor.forget(HOOKS, "test")
+    found = node.wish(wish(POD, QUOTA, 30_000), wish(POD, PERIOD, 300_000), scope="other")
+    assert {one.outcome for one in found.results} == {Outcome.REFUSED}
+    assert node.value(POD, QUOTA) == "50000"
+    assert node.value(POD, PERIOD) == "100000"
+
+
+# ---- knobs that bind each other
+
+
+def test_an_idle_group_takes_no_shares(node: Node) -> None:
+    node.wish(wish(POD, SHARES, 512))
+    found = node.wish(wish(POD, SHARES, 512), wish(POD, "cpu.idle", 1))
+    idle, result = found.results
+    assert (idle.target.knob, idle.outcome) == ("cpu.idle", Outcome.WRITTEN)
+    assert result.outcome is Outcome.OVERRIDDEN
+    assert result.reason == "cpu.idle is 1: an idle group has no shares"
+    assert node.later().news == ()
+    node.files.writes.clear()
+    found = node.wish(wish(POD, SHARES, 512), wish(POD, "cpu.idle", 0))
+    assert outcomes(found)[POD, SHARES] is Outcome.WRITTEN
+    assert node.value(POD, SHARES) == "512"
+
+
+def test_shares_that_idling_happens_to_show_are_set_when_it_wakes(node: Node) -> None:
+    node.wish(wish(POD, SHARES, 3), wish(POD, "cpu.idle", 1))
+    node.wish(wish(POD, SHARES, 3), wish(POD, "cpu.idle", 0))
+    assert node.value(POD, SHARES) == "3"
+
+
+def test_the_limit_with_swap_goes_along(node: Node) -> None:
+    node.set(POD, LIMIT, str(1 << 20))
+    node.set(POD, MEMSW, str(1 << 20))
+    found = node.wish(wish(POD, LIMIT, 1 << 24))
+    assert [tuple(one.target) for one in found.results] == [(POD, LIMIT), (POD, MEMSW)]
+    assert found.results[1].reason == f"goes with {LIMIT}"
+    assert node.value(POD, MEMSW) == str(1 << 24)
+    assert [one.knob for one in node.changes()] == [LIMIT, MEMSW]
+    node.wish(wish(POD, LIMIT, 1 << 22))
+    assert node.value(POD, MEMSW) == str(1 << 22)
+
+
+def test_the_limit_with_swap_stays_where_it_was_apart_or_is_wished(node: Node) -> None:
+    node.set(POD, LIMIT, str(1 << 20))
+    node.set(POD, MEMSW, str(1 << 24))
+    node.wish(wish(POD, LIMIT, 1 << 21))
+    assert node.value(POD, MEMSW) == str(1 << 24)
+    node.wish(wish(POD, LIMIT, 1 << 24), wish(POD, MEMSW, 1 << 24))
+    found = node.wish(wish(POD, LIMIT, 1 << 20), wish(POD, MEMSW, 1 << 24))
+    assert (POD, MEMSW) not in outcomes(found) or (outcomes(found)[POD, MEMSW] is Outcome.UNCHANGED)
+    assert node.value(POD, MEMSW) == str(1 << 24)
+
+
+def test_the_limit_with_swap_that_cannot_go_along_is_told(node: Node) -> None:
+    node.set(POD, LIMIT, str(1 << 20))
+    node.set(POD, MEMSW, str(1 << 20))
+    node.files.refusals[node.path(POD, MEMSW)] = errno.EBUSY
+    found = node.wish(wish(POD, LIMIT, 1 << 16))
+    assert outcomes(found) == {(POD, LIMIT): Outcome.WRITTEN, (POD, MEMSW): Outcome.REFUSED}
+
+
+def test_a_burst_nobody_wishes_is_in_the_way(node: Node) -> None:
+    node.set(POD, QUOTA, "50000")
+    node.set(POD, BURST, "40000")
+    result = only(node.wish(wish(POD, QUOTA, 20_000)))
+    assert result.outcome is Outcome.REFUSED
+    assert result.reason == f"Invalid argument: {BURST} 40000 is more than {QUOTA} 20000"
+
+
+# ---- strangers
+
+
+def test_a_strangers_value_is_written_over(node: Node) -> None:
+    node.wish(wish(POD, SHARES, 512))
+    alerts = []
+    for _ in range(5):
+        node.set(POD, SHARES, "7")
+        result = only(node.later())
+        assert (result.outcome, result.old, result.new) == (Outcome.WRITTEN, 7, 512)
+        assert "changed by somebody else" in result.reason
+        alerts.append(result.alert)
+    assert alerts == [False, False, True, False, False]
+    node.later(700)
+    for _ in range(3):
+        node.set(POD, SHARES, "7")
+        alerts.append(only(node.later()).alert)
+    assert alerts[5:] == [False, False, True]
+
+
+def test_a_strangers_value_is_left(make_node: MakeNode) -> None:
+    node = make_node(policy=lambda target, _: Stranger.YIELD)
+    node.wish(wish(CONTAINER, CPUS, "0-3"))
+    node.set(CONTAINER, CPUS, "4-7")
+    result = only(node.later())
+    assert (result.outcome, result.news, result.alert) == (Outcome.YIELDED, True, False)
+    assert "theirs stays" in result.reason
+    node.set(CONTAINER, CPUS, "4-8")
+    result = only(node.later())
+    assert (result.outcome, result.news) == (Outcome.YIELDED, False)
+    assert node.value(CONTAINER, CPUS) == "4-8"
+    node.set(CONTAINER, CPUS, "0-3")
+    assert only(node.later()).outcome is Outcome.UNCHANGED
+    node.set(CONTAINER, CPUS, "4-7")
+    assert only(node.later()).news
+    assert only(node.wish(wish(CONTAINER, CPUS, "0-2"))).outcome is Outcome.WRITTEN
+
+
+def test_a_strangers_value_is_left_and_told_as_an_alert(make_node: MakeNode) -> None:
+    node = make_node(policy=lambda *_: Stranger.ALERT)
+    node.wish(wish(CONTAINER, CPUS, "0-3"))
+    node.set(CONTAINER, CPUS, "4-7")
+    result = only(node.later())
+    assert (result.outcome, result.news, result.alert) == (Outcome.YIELDED, True, True)
+    assert only(node.later()).news is False
+
+
+# ---- others
+
+
+def test_v2_files(node2: Node) -> None:
+    node2.wish(
+        wish(POD, SHARES, 512), wish(POD, QUOTA, 50_000), wish(POD, PERIOD, 50_000),
+        wish(POD, BURST, 10_000), wish(POD, LIMIT, 1 << 20), wish(POD, "memory.high", -1),
+        wish(POD, CPUS, "0-3"), wish(POD, "memory.min", 4096),
+    )  # fmt: skip
+    assert node2.value(POD, SHARES) == "20"
+    assert node2.value(POD, QUOTA) == "50000 50000"
+    assert node2.value(POD, BURST) == "10000"
+    assert node2.value(POD, LIMIT) == str(1 << 20)
+    assert {one.outcome for one in node2.later().results} == {Outcome.UNCHANGED}
+
+
+def test_v2_memory_max_kills_nobody(node2: Node) -> None:
+    node2.files.set_usage(POD, 8 << 20, reclaimable=4 << 20)
+    result = only(node2.wish(wish(POD, LIMIT, 2 << 20)))
+    assert (result.outcome, result.errno) == (Outcome.REFUSED, errno.EBUSY)
+    assert "bytes are in use and cannot be freed" in result.reason
+    assert node2.files.oom_kills == []
+    assert node2.value(POD, LIMIT) == "max"
+    assert only(node2.wish(wish(POD, LIMIT, 6 << 20))).outcome is Outcome.WRITTEN
+    node2.files.set_usage(POD, 8 << 20, reclaimable=4 << 20)
+    assert only(node2.wish(wish(POD, LIMIT, 5 << 20))).outcome is Outcome.WRITTEN
+    assert node2.files.oom_kills == []
+
+
+def test_device_limits_are_written_a_line_each(make_node: MakeNode) -> None:
+    node = make_node(devices=("8:0", "8:16"))
+    knob = "blkio.throttle.read_bps_device"
+    node.wish(wish(POD, knob, "8:0 100\n8:16 200"))
+    assert len(node.files.writes) == 2
+    node.files.writes.clear()
+    result = only(node.wish(wish(POD, knob, "8:0 100\n8:16 0")))
+    assert (result.old, result.new) == ("8:0 100\n8:16 200", "8:0 100")
+    assert len(node.files.writes) == 1
+
+
+def test_originals_are_kept_from_the_first_change_on(node: Node) -> None:
+    node.wish(wish(POD, SHARES, 512))
+    node.wish(wish(POD, SHARES, 300))
+    [original] = node.originals.all()
+    assert (original.text, original.ours, original.found_at) == ("1024\n", "300\n", 1000.0)
+    # A group of the same name is another group.
+    node.files.remove_group(POD)
+    node.files.make_group(POD)
+    node.set(POD, SHARES, "77")
+    node.later()
+    [again] = node.originals.all()
+    assert again.text == "77\n"
+    assert again.identity != original.identity
+
+
+def test_what_is_remembered_of_groups_that_are_gone_is_forgotten_in_time(node: Node) -> None:
+    node.wish(wish(POD, SHARES, 512), wish(BE, SHARES, 512))
+    node.files.remove_group(POD)
+    node.executor.forget(HOOKS, "test")
+    node.later(599)
+    assert len(node.originals) == 2
+    node.later(1)
+    node.wish(wish(BE, SHARES, 513))
+    assert [one.target.place for one in node.originals.all()] == [BE]
+
+
+def test_nothing_is_written_that_could_not_be_put_back(node: Node) -> None:
+    before = node.files.identity
+
+    def identity(path: str) -> int:
+        if path.endswith(POD):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return before(path)
+
+    node.files.identity = identity  # type: ignore[method-assign]
+    found = node.wish(wish(POD, SHARES, 512), wish(BE, SHARES, 512))
+    assert outcomes(found) == {(POD, SHARES): Outcome.REFUSED, (BE, SHARES): Outcome.WRITTEN}
+    assert node.value(POD, SHARES) == "1024"
+
+
+def test_the_operator_wins(node: Node) -> None:
+    node.wish(wish(POD, QUOTA, 50_000), owner=STRATEGY)
+    assert only(node.wish(wish(POD, QUOTA, -1), owner=OPERATOR)).new == -1
+
+
+def test_agents_files_and_sysctls(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "sys" / "kernel").mkdir(parents=True)
+    (tmp_path / "sys" / "kernel" / "sched_core").write_text("1\t2\n")
+    layout = Layout(1, Driver.CGROUPFS, proc_root=str(tmp_path))
+    executor = Executor(
+        Kernel(),
+        layout,
+        node.journal,
+        node.originals,
+        clock=lambda: node.now,
+        monotonic=lambda: node.now,
+    )
+    path, content = str(tmp_path / "pod.json"), "x" * 600
+    wishes = (
+        wish(path, "file", content),
+        wish("kernel.sched_core", "sysctl", "0"),
+        wish("kernel.none", "sysctl", "0"),
+    )
+    executor.wish(HOOKS, "node", wishes)
+    found = executor.apply()
+    assert [one.outcome for one in found.results] == [
+        Outcome.UNSUPPORTED,
+        Outcome.WRITTEN,
+        Outcome.WRITTEN,
+    ]
+    assert (tmp_path / "pod.json").read_text() == content
+    assert [len(str(one.new)) for one in node.changes()] == [501, 1]
+    assert [one.text for one in node.originals.all()] == [None, "1\t2\n"]
+    # A sysctl that somebody sets is theirs.
+    (tmp_path / "sys" / "kernel" / "sched_core").write_text("5\n")
+    node.now += 61
+    [yielded] = [one for one in executor.apply().results if one.outcome is Outcome.YIELDED]
+    assert yielded.alert

@@ -1,0 +1,115 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_host.forms import (
+    BYTES_V1,
+    BYTES_V2,
+    CPUS,
+    DEVICES,
+    NUMBER,
+    PERIOD_V2,
+    QUOTA_V2,
+    TEXT,
+    WEIGHT_V2,
+    WORDS,
+    Form,
+    Value,
+    devices,
+    schemata,
+    shares_to_weight,
+    weight_to_shares,
+)
+
+L3, MB = schemata("L3"), schemata("MB")
+
+
+@pytest.mark.parametrize(
+    ("shares", "weight"), [(0, 1), (2, 1), (1024, 39), (262_144, 10_000), (1 << 20, 10_000)]
+)
+def test_weights(shares: int, weight: int) -> None:
+    assert shares_to_weight(shares) == weight
+
+
+@given(st.integers(1, 10_000))
+def test_every_weight_has_shares(weight: int) -> None:
+    assert shares_to_weight(weight_to_shares(weight)) == weight
+
+
+SCHEMATA = "    L3:0=0fff;1=0ff\n    MB:0= 50;1=100\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "value"),
+    [
+        (NUMBER, "1024\n", 1024),
+        (BYTES_V1, "9223372036854771712\n", -1),
+        (BYTES_V1, "4096\n", 4096),
+        (BYTES_V2, "max\n", -1),
+        (QUOTA_V2, "max 100000\n", -1),
+        (QUOTA_V2, "5000 100000\n", 5000),
+        (PERIOD_V2, "5000 70000\n", 70_000),
+        (PERIOD_V2, "max\n", 100_000),
+        (WEIGHT_V2, "39\n", weight_to_shares(39)),
+        (CPUS, "\n", ""),
+        (CPUS, "0,1,2-3\n", "0-3"),
+        (DEVICES, "8:16 5\n8:0 7\n", "8:0 7\n8:16 5"),
+        (DEVICES, "\n", ""),
+        (L3, SCHEMATA, "0=fff;1=ff"),
+        (MB, SCHEMATA, "0=50;1=100"),
+        (TEXT, '{"a":  1}\n', '{"a":  1}'),
+        (WORDS, "4096\t87380\t6291456\n", "4096 87380 6291456"),
+    ],
+)
+def test_read(form: Form, text: str, value: Value) -> None:
+    assert form.decode(text) == value
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "current", "text"),
+    [
+        (NUMBER, -1, "5", "-1"),
+        (BYTES_V2, -1, "5", "max"),
+        (QUOTA_V2, -1, "5000 100000", "max"),
+        (QUOTA_V2, 5000, "max 100000", "5000"),
+        (PERIOD_V2, 50_000, "5000 100000", "5000 50000"),
+        (PERIOD_V2, 50_000, "", "max 50000"),
+        (WEIGHT_V2, 1024, "", "39"),
+        (CPUS, "0,1", "", "0-1"),
+        (CPUS, "", "0-1", "\n"),
+        (DEVICES, "8:0 5", "8:0 4\n8:16 3", "8:0 5\n8:16 3"),
+        (L3, "1=f", SCHEMATA, "L3:0=fff;1=f\n"),
+        (L3, "L3:1=f", "", "L3:1=f\n"),
+        (MB, "0=20", SCHEMATA, "MB:0=20;1=100\n"),
+    ],
+)
+def test_written(form: Form, value: Value, current: str, text: str) -> None:
+    assert form.encode(value, current) == text
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        (NUMBER, ""),
+        (NUMBER, "many"),
+        (QUOTA_V2, ""),
+        (CPUS, "a-b"),
+        (DEVICES, "8:0"),
+        (L3, "MB:0=50"),
+        (MB, "MB:0=ff"),
+    ],
+)
+def test_text_that_no_kernel_gives(form: Form, text: str) -> None:
+    with pytest.raises(ValueError, match=r"\S"):
+        form.decode(text)
+
+
+def test_bytes_are_rounded_to_pages_and_other_numbers_are_not() -> None:
+    assert BYTES_V1.same(8192, 8193)
+    assert not BYTES_V1.same(8191, 8192)
+    assert not BYTES_V2.same(-1, 0)
+    assert not NUMBER.same(50_000, 50_001)
+    assert not CPUS.same("0", "1")
+
+
+def test_devices() -> None:
+    assert devices("8:0 5\n\n 8:16  7 \n") == {"8:0": 5, "8:16": 7}

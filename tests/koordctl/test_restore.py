@@ -1,0 +1,189 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from koord_host import detect
+from koord_host.executor import Executor
+from koord_host.journal import Journal, read
+from koord_host.knobs import KNOBS
+from koord_host.layout import Driver, Layout
+from koord_host.originals import Originals
+from koord_host.restore import Fate, Restored
+from koord_host.wishes import Owner, Priority, Target, Wish
+from koordctl.restore import RestoreError, put_back, report_json, report_lines
+
+from koordctl import main as program
+from tests.support.fake_cgroupfs import FakeCgroupfs
+
+GROUP = "kubepods/pod1"
+SHARES, QUOTA = Target(GROUP, "cpu.shares"), Target(GROUP, "cpu.cfs_quota_us")
+LAYOUT = Layout(1, Driver.CGROUPFS)
+
+
+@pytest.fixture(autouse=True)
+def cgroup_v1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detect, "cgroup_version", lambda *_: 1)
+
+
+@pytest.fixture
+def files() -> FakeCgroupfs:
+    found = FakeCgroupfs(1)
+    found.make_group(GROUP)
+    return found
+
+
+@pytest.fixture
+def state(tmp_path: Path, files: FakeCgroupfs) -> str:
+    """The state directory of a koordlet that has changed two files, and stopped."""
+    originals = Originals(f"{tmp_path}/originals.db", print)
+    journal = Journal("", print)
+    executor = Executor(files, LAYOUT, journal, originals, clock=lambda: 1.0, monotonic=lambda: 1.0)
+    wishes = (Wish(SHARES, 512), Wish(QUOTA, 50_000))
+    executor.wish(Owner("hooks", Priority.HOOKS), "all", wishes)
+    executor.apply()
+    originals.close()
+    return str(tmp_path)
+
+
+def shares(files: FakeCgroupfs) -> str:
+    return files.read(LAYOUT.path(KNOBS["cpu.shares"], GROUP)).strip()
+
+
+def test_everything_is_put_back_and_journalled(files: FakeCgroupfs, state: str) -> None:
+    assert shares(files) == "512"
+    report = put_back(files, state, print)
+    assert [one.fate for one in report] == [Fate.RESTORED] * 2
+    assert shares(files) == "1024"
+    changes = list(read(f"{state}/journal.jsonl"))
+    assert [(one.owner, one.knob, one.old, one.new) for one in changes] == [
+        ("restore", "cpu.cfs_quota_us", 50_000, -1),
+        ("restore", "cpu.shares", 512, 1024),
+    ]
+    assert put_back(files, state, print) == []
+
+
+def test_a_dry_run_changes_nothing(files: FakeCgroupfs, state: str) -> None:
+    report = put_back(files, state, print, dry_run=True)
+    assert [one.fate for one in report] == [Fate.RESTORED] * 2
+    assert shares(files) == "512"
+    assert len(put_back(files, state, print)) == 2
+
+
+def test_while_koordlet_runs(files: FakeCgroupfs, state: str) -> None:
+    running = Originals(f"{state}/originals.db", print)
+    with pytest.raises(RestoreError, match=r"koordlet runs.*systemctl stop koordlet.*-on-stop"):
+        put_back(files, state, print)
+    running.close()
+    assert shares(files) == "512"
+
+
+def test_where_koordlet_never_ran(files: FakeCgroupfs, tmp_path: Path) -> None:
+    with pytest.raises(RestoreError, match=r"has no originals.db.*--state"):
+        put_back(files, f"{tmp_path}/none", print)
+    assert not (tmp_path / "none").exists()
+
+
+def test_no_cgroups(files: FakeCgroupfs, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> int:
+        raise detect.DetectError("/x: no cgroups")
+
+    monkeypatch.setattr(detect, "cgroup_version", none)
+    with pytest.raises(RestoreError, match="no cgroups"):
+        put_back(files, state, print)
+
+
+def test_a_corrupt_database(files: FakeCgroupfs, state: str) -> None:
+    Path(f"{state}/originals.db").write_bytes(b"nothing of the kind" * 100)
+    with pytest.raises(RestoreError, match="was corrupt"):
+        put_back(files, state, print)
+
+
+REPORT = [
+    Restored(SHARES, Fate.RESTORED, 512, 1024),
+    Restored(QUOTA, Fate.SKIPPED, 7, 8, "changed by somebody else since"),
+    Restored(Target("g", "cpuset.cpus"), Fate.REFUSED, "0", "0-1", "Device or resource busy"),
+    Restored(Target("h", "cpu.idle"), Fate.GONE),
+    Restored(Target("i", "cpu.idle"), Fate.UNCHANGED, 0, 0),
+]
+
+
+def test_the_report_for_people() -> None:
+    lines = list(report_lines(REPORT))
+    assert lines[0].split() == ["GROUP", "KNOB", "WAS", "NOW", "FATE"]
+    assert lines[1].split() == [GROUP, "cpu.shares", "512", "1024", "restored"]
+    assert lines[2].endswith("7    7     left: changed by somebody else since")
+    assert lines[3].endswith("refused: Device or resource busy")
+    assert lines[-1] == (
+        "1 restored, 1 as found, 1 in groups that are gone, "
+        "1 left (--force restores what others changed), 1 refused by the kernel."
+    )
+
+
+def test_the_report_of_a_dry_run() -> None:
+    lines = list(report_lines(REPORT[:1], dry_run=True))
+    assert lines[1].endswith("would be restored")
+    assert lines[-1] == "1 would be restored."
+
+
+def test_nothing_to_report() -> None:
+    [line] = report_lines([])
+    assert line.startswith("Nothing to put back")
+    assert (
+        list(report_lines(REPORT[3:]))[-1] == "0 restored, 1 as found, 1 in groups that are gone."
+    )
+
+
+def test_a_name_with_control_characters_stays_one_line() -> None:
+    one = Restored(Target("a\x1b[31m\nb" + "c" * 100, "file"), Fate.RESTORED, None, "x")
+    lines = list(report_lines([one]))
+    assert "\x1b" not in "".join(lines)
+    assert lines[1].startswith("…")
+
+
+def test_the_report_for_programs() -> None:
+    first = json.loads(report_json(REPORT))[0]
+    assert first == {
+        "group": GROUP,
+        "knob": "cpu.shares",
+        "fate": "restored",
+        "old": 512,
+        "new": 1024,
+        "reason": "",
+    }
+
+
+@pytest.fixture
+def on_fake(files: FakeCgroupfs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setattr(program, "Kernel", lambda _roots: files)
+    return monkeypatch
+
+
+@pytest.mark.usefixtures("on_fake")
+def test_the_command(files: FakeCgroupfs, state: str, capsys: pytest.CaptureFixture[str]) -> None:
+    program.main(["restore", "--state", state, "--dry-run"])
+    assert "2 would be restored." in capsys.readouterr().out
+    program.main(["restore", "--state", state, "--json"])
+    assert [one["fate"] for one in json.loads(capsys.readouterr().out)] == ["restored"] * 2
+    assert shares(files) == "1024"
+
+
+@pytest.mark.usefixtures("on_fake")
+def test_the_command_says_by_its_exit_code_that_not_all_was_restored(
+    files: FakeCgroupfs, state: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files.refusals[LAYOUT.path(KNOBS["cpu.shares"], GROUP)] = 22
+    with pytest.raises(SystemExit) as left:
+        program.main(["restore", "--state", state])
+    assert left.value.code == 1
+    assert "1 restored, 1 refused by the kernel." in capsys.readouterr().out
+
+
+def test_the_command_where_nothing_can_be_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        program.main(["restore", "--state", str(tmp_path)])
+    assert left.value.code == 1
+    assert capsys.readouterr().err.startswith(f"koordctl: {tmp_path} has no originals.db")
