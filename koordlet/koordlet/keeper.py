@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from koord_hooks.stages import Stage
 from koord_host.files import Reader
@@ -92,11 +92,16 @@ class NodeKeeper:
                 self.inventory.saw_pod(subject, now, self._runtime)
             else:
                 self.inventory.lost_pod(subject.uid)
+        elif not subject.id:
+            # Of a container without an id nobody knows which cgroup is its own.
+            return
         elif stage is Stage.POST_START_CONTAINER:
             self.inventory.saw_container(subject, now, self._runtime)
         elif stage is Stage.POST_STOP_CONTAINER:
             self.inventory.lost_container(subject.pod.uid, subject.id, now)
         elif stage is Stage.PRE_UPDATE_CONTAINER_RESOURCES:
+            # From now on these are the limits asked for, and what is levelled follows them.
+            self.inventory.saw_container(subject, now, self._runtime)
             # The runtime is about to set its limits, and systemd all groups above it.
             loop = asyncio.get_running_loop()
             loop.call_later(_UPDATE_SECONDS, self._touch, subject.pod.uid)
@@ -131,7 +136,11 @@ class NodeKeeper:
             # Told of while the round runs means another one after it.
             self._due.clear()
             await self._look_for_pods()
-            await self.level()
+            try:
+                await self.level()
+            except Exception as error:
+                # A defect of ours: the next round may be without it, and hooks are answered.
+                _log.error("round failed", reason=f"{type(error).__name__}: {error}")
             try:
                 async with asyncio.timeout(self._pace.round):
                     await self._due.wait()
@@ -141,8 +150,9 @@ class NodeKeeper:
     async def level(self) -> Done:
         """One round, now."""
         records = self.inventory.records()
+        touched, self._touched = self._touched, set()
         loop = asyncio.get_running_loop()
-        found, problems = await loop.run_in_executor(self._writer, self._round, records)
+        found, problems = await loop.run_in_executor(self._writer, self._round, records, touched)
         for line in problems:
             _log.warning("rules", reason=line)
         self._tell(found)
@@ -153,11 +163,13 @@ class NodeKeeper:
         await asyncio.get_running_loop().run_in_executor(self._writer, last)
         self._writer.shutdown()
 
-    def _round(self, records: tuple[PodRecord, ...]) -> tuple[Done, tuple[str, ...]]:
+    def _round(
+        self, records: tuple[PodRecord, ...], touched: set[str]
+    ) -> tuple[Done, tuple[str, ...]]:
+        started = time.perf_counter()
         view, problems = self._views.refresh(record.pod for record in records)
-        touched, self._touched = self._touched, set()
         done = self._reconciler.level_all(records, view, complete=self._complete, touched=touched)
-        return done, problems
+        return replace(done, seconds=time.perf_counter() - started), problems
 
     async def _look_for_pods(self) -> None:
         now = time.monotonic()

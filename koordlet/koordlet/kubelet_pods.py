@@ -6,6 +6,8 @@ import msgspec
 from koord_host.layout import Layout
 from koord_model.pod import Container, Pod
 from koord_model.qos import KubeQoS
+from koord_model.quantity import milli
+from koord_model.resources import LinuxResources
 
 from koordlet.inventory import PodRecord
 
@@ -18,9 +20,26 @@ class _Metadata(msgspec.Struct):
     annotations: dict[str, str] | None = None
 
 
+class _Limits(msgspec.Struct):
+    cpu: str | int | float | None = None
+
+
+class _Resources(msgspec.Struct):
+    limits: _Limits | None = None
+
+
+class _Container(msgspec.Struct):
+    name: str = ""
+    resources: _Resources | None = None
+    restart_policy: str | None = msgspec.field(default=None, name="restartPolicy")
+
+
 class _Spec(msgspec.Struct):
     runtime_class: str | None = msgspec.field(default=None, name="runtimeClassName")
     host_network: bool | None = msgspec.field(default=None, name="hostNetwork")
+    resources: _Resources | None = None
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = msgspec.field(default=None, name="initContainers")
 
 
 class _State(msgspec.Struct):
@@ -31,6 +50,7 @@ class _ContainerStatus(msgspec.Struct):
     name: str = ""
     container_id: str | None = msgspec.field(default=None, name="containerID")
     state: _State | None = None
+    resources: _Resources | None = None
 
 
 class _Status(msgspec.Struct):
@@ -57,6 +77,7 @@ class _PodList(msgspec.Struct):
 
 _DECODER = msgspec.json.Decoder(_PodList)
 _ENDED = {"Succeeded", "Failed"}
+_PERIOD, _LEAST_QUOTA = 100_000, 1000  # µs; the kubelet's, unless a gate of it is open
 
 
 def parse(text: bytes, layout: Layout) -> tuple[PodRecord, ...]:
@@ -87,18 +108,48 @@ def _record(listed: _Pod, layout: Layout) -> PodRecord:
         cgroup_parent=layout.pod_group(qos, meta.uid),
         runtime_handler=listed.spec.runtime_class or "",
         ip="" if listed.spec.host_network else status.pod_ip or "",
+        resources=LinuxResources(cpu_quota=_pod_quota(listed.spec)),
     )
     running = [
         one
         for one in (*(status.init_containers or ()), *(status.containers or ()))
         if one.container_id and one.state is not None and one.state.running is not None
     ]
-    split = [(one.name, *_split(one.container_id or "")) for one in running]
-    return PodRecord(
-        pod,
-        {ident: Container(pod, name, ident) for name, _, ident in split},
-        runtime=next((runtime for _, runtime, _ in split), "containerd"),
-    )
+    spec = listed.spec
+    specs = {one.name: one for one in (*(spec.init_containers or ()), *(spec.containers or ()))}
+    containers, runtime = {}, ""
+    for one in running:
+        prefix, ident = _split(one.container_id or "")
+        # In the status is what a container has, in the specification what it is to have.
+        resources = one.resources or specs.get(one.name, _Container()).resources
+        limits = LinuxResources(cpu_quota=_quota(resources))
+        containers[ident] = Container(pod, one.name, ident, resources=limits)
+        runtime = runtime or prefix
+    return PodRecord(pod, containers, runtime=runtime or "containerd")
+
+
+def _pod_quota(spec: _Spec) -> int | None:
+    """The quota of the whole pod, as the kubelet reckons it; none if a container has none."""
+    if own := _quota(spec.resources):
+        return own
+    inits = spec.init_containers or []
+    beside = [one for one in inits if one.restart_policy == "Always"]
+    together = [_quota(one.resources) for one in (*(spec.containers or ()), *beside)]
+    one_by_one = [_quota(one.resources) for one in inits if one not in beside]
+    known = [quota for quota in together if quota], [quota for quota in one_by_one if quota]
+    if known != (together, one_by_one):
+        return None
+    return max(sum(known[0]), *known[1], 0) or None
+
+
+def _quota(resources: _Resources | None) -> int | None:
+    """The quota for a limit in CPUs; ``None`` without one, or with one that is no quantity."""
+    cpu = resources.limits.cpu if resources and resources.limits else None
+    try:
+        limit = milli(cpu or 0)
+    except ValueError:
+        return None
+    return max(limit * _PERIOD // 1000, _LEAST_QUOTA) if limit > 0 else None
 
 
 def _split(container_id: str) -> tuple[str, str]:

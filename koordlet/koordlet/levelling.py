@@ -86,7 +86,7 @@ def level_pod(
     group = layout.group_of_parent(pod.cgroup_parent)
     of_pod = runner.run(Stage.PRE_RUN_POD_SANDBOX, pod, view)
     parts = [(group, of_pod, {"pod": shown(pod)})]
-    parts += list(_containers(record, group, runner, view, layout))
+    parts += list(_containers(record, runner, view, layout))
     parts += [
         (
             f"{group}/{name}",
@@ -140,12 +140,18 @@ def shown(pod: Pod) -> str:
     return f"{pod.namespace}/{pod.name}"
 
 
-def _containers(
-    record: PodRecord, group: str, runner: HookRunner, view: NodeView, layout: Layout
-) -> Iterator[tuple[str, Outcome[Patch], dict[str, str]]]:
+def container_group(record: PodRecord, container: Container, layout: Layout) -> str:
+    """The cgroup of a container of a pod."""
+    above = layout.group_of_parent(record.pod.cgroup_parent)
     runtime = _RUNTIMES.get(record.runtime, Runtime.CONTAINERD)
+    return layout.container_group(above, container.id, runtime)
+
+
+def _containers(
+    record: PodRecord, runner: HookRunner, view: NodeView, layout: Layout
+) -> Iterator[tuple[str, Outcome[Patch], dict[str, str]]]:
     for container in record.containers.values():
-        place = layout.container_group(group, container.id, runtime)
+        place = container_group(record, container, layout)
         subject = {"pod": shown(record.pod), "container": container.name}
         yield place, _ask(container, runner, view), subject
 

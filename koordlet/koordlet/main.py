@@ -24,7 +24,7 @@ from koord_service.status import StatusServer, metrics_page
 from koordlet.config import Settings, plugins_of
 from koordlet.hook_server import HookServer
 from koordlet.keeper import OBSERVED
-from koordlet.metrics import HookMetrics
+from koordlet.metrics import HookMetrics, NodeMetrics, NriMetrics
 from koordlet.node import Node, open_node
 from koordlet.nri.client import Client
 from koordlet.nri_hooks import HookHandler
@@ -67,7 +67,7 @@ class Agent:
         told = Told()
         self._settings = settings
         self._plugins = runner.names
-        self._node = _node(settings, runner, told)
+        self._node = _node(settings, runner, told, metrics)
         observed = OBSERVED if self._node is not None else ()
         asked = [stage for stage in runner.stages() if stage not in disabled]
         self._stages = tuple(
@@ -97,6 +97,7 @@ class Agent:
                 # Beside our own socket: the runtime's directory may be read-only to us.
                 lock=str(directory / f"nri-{index}-{name}.lock"),
             )
+            NriMetrics(metrics.registry, self._nri)
         self._registration = Registration(
             settings.runtime_hooks_config_path,
             registration_text(
@@ -188,14 +189,14 @@ def _runner(settings: Settings) -> HookRunner:
     return load(names)
 
 
-def _node(settings: Settings, runner: HookRunner, told: Told) -> Node | None:
+def _node(settings: Settings, runner: HookRunner, told: Told, metrics: HookMetrics) -> Node | None:
     """The node to keep; ``None`` where it cannot be, which leaves hooks to be answered."""
     if not settings.node_writes:
         return None
     try:
         if os.geteuid() != 0:
             raise DetectError("only root may write kernel files")
-        return open_node(settings, runner, told, Kernel())
+        return open_node(settings, runner, told, Kernel(), NodeMetrics(metrics.registry))
     except (DetectError, InUseError) as error:
         _log.warning("kernel files are left alone, hooks are answered", reason=str(error))
         return None

@@ -1,14 +1,19 @@
-"""What koordlet counts about hooks, for Prometheus."""
+"""What koordlet counts about hooks, the node, and NRI, for Prometheus."""
 
 from __future__ import annotations
 
 from koord_hooks.runner import Outcome
 from koord_hooks.stages import Stage
 from koord_model.patch import Patch
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from koordlet.nri.client import Client
+from koordlet.reconciler import Done
 
 # Seconds; an answer takes some ten microseconds.
 _BUCKETS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0)
+# Seconds; a round in which nothing has changed takes less than a millisecond.
+_ROUND_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 
 class HookMetrics:
@@ -35,6 +40,12 @@ class HookMetrics:
             ["stage"],
             registry=self.registry,
         )
+        self._ignored = Counter(
+            "koordlet_runtime_hook_ignored",
+            "Fields of pods that could not be used.",
+            ["stage"],
+            registry=self.registry,
+        )
         # Looked up once: a labels() call is a lock and a dictionary.
         self._by_stage = {stage: self._seconds.labels(stage.value) for stage in Stage}
 
@@ -45,5 +56,52 @@ class HookMetrics:
             self._plugins.labels(stage.value, plugin, "patch").inc()
         for plugin, _ in outcome.failures:
             self._plugins.labels(stage.value, plugin, "failed").inc()
+        if outcome.patch.ignored:
+            self._ignored.labels(stage.value).inc(len(outcome.patch.ignored))
         if outcome.conflicts:
             self._conflicts.labels(stage.value).inc(len(outcome.conflicts))
+
+
+class NodeMetrics:
+    """Rounds that level the node, and what became of kernel files in them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._seconds = Histogram(
+            "koordlet_node_round_seconds",
+            "Time of a round that levels the node.",
+            buckets=_ROUND_BUCKETS,
+            registry=registry,
+        )
+        self._files = Counter(
+            "koordlet_node_files",
+            "Kernel files looked at in rounds, by what became of them.",
+            ["knob", "outcome"],
+            registry=registry,
+        )
+        self._pods = Gauge("koordlet_node_pods", "Pods that are kept level.", registry=registry)
+
+    def count(self, done: Done) -> None:
+        """Note one round."""
+        self._seconds.observe(done.seconds)
+        self._pods.set(done.pods)
+        for result in done.writes.results:
+            self._files.labels(result.target.knob, result.outcome.value).inc()
+
+
+class NriMetrics:
+    """How the runtime asks us over NRI; ``counts`` are the client's own."""
+
+    def __init__(self, registry: CollectorRegistry, client: Client) -> None:
+        connected = Gauge(
+            "koordlet_nri_connected", "1 while a runtime asks us over NRI.", registry=registry
+        )
+        connected.set_function(lambda: float(client.connected))
+        calls = Gauge(
+            "koordlet_nri_calls",
+            "Calls over NRI since the start: all, those answered late, and those that failed.",
+            ["kind"],
+            registry=registry,
+        )
+        calls.labels("all").set_function(lambda: client.counts.calls)
+        calls.labels("late").set_function(lambda: client.counts.late)
+        calls.labels("failed").set_function(lambda: client.counts.failed)

@@ -27,6 +27,7 @@ from koordlet.config import Settings
 from koordlet.keeper import NodeKeeper, Pace
 from koordlet.kubelet_cpus import STATIC
 from koordlet.levelling import Levelled
+from koordlet.metrics import NodeMetrics
 from koordlet.node_view import NodeViews
 from koordlet.rdma_devices import verbs
 from koordlet.reconciler import HOOKS, Done, Reconciler
@@ -45,7 +46,13 @@ class Node:
     let_go: Callable[[], None]
 
 
-def open_node(settings: Settings, runner: HookRunner, told: Told, files: KernelFiles) -> Node:
+def open_node(
+    settings: Settings,
+    runner: HookRunner,
+    told: Told,
+    files: KernelFiles,
+    metrics: NodeMetrics,
+) -> Node:
     """Find out what the node is, and be ready to keep it.
 
     Raises:
@@ -119,7 +126,7 @@ def open_node(settings: Settings, runner: HookRunner, told: Told, files: KernelF
         views,
         layout,
         files,
-        partial(_tell_done, told),
+        partial(_tell_done, told, metrics),
         cache_groups=lambda: tasks.cache_groups,
         pods=settings.pods,
         runtime=settings.default_runtime_type,
@@ -220,5 +227,6 @@ def _tell_levelled(told: Told, levelled: Levelled) -> None:
         _log.info("left alone", pod=levelled.pod, reason=levelled.skipped)
 
 
-def _tell_done(told: Told, done: Done) -> None:
+def _tell_done(told: Told, metrics: NodeMetrics, done: Done) -> None:
+    metrics.count(done)
     tell_round(told, done.writes, done.troubles)

@@ -96,7 +96,12 @@ class HookHandler(Handler):
     ) -> pb.UpdateContainerResponse | None:
         container = to_container(request.pod, request.container)
         # What is about to be set is what the plugins have to judge.
-        asked = replace(container, resources=to_resources(request.linux_resources))
+        wished = to_resources(request.linux_resources)
+        asked = replace(container, resources=wished)
+        self._node.saw(
+            Stage.PRE_UPDATE_CONTAINER_RESOURCES,
+            replace(container, resources=overlaid(container.resources, wished)),
+        )
         patch = self._ask(Stage.PRE_UPDATE_CONTAINER_RESOURCES, asked)
         wanted = adjustments.from_model(changes(asked.resources, patch.resources))
         if not wanted.ByteSize():
@@ -152,6 +157,17 @@ class HookHandler(Handler):
                 type="b" if stat.S_ISBLK(found.st_mode) else "c",
                 mode=wanted.mode,
             )
+
+
+def overlaid(present: LinuxResources, wanted: LinuxResources) -> LinuxResources:
+    """The limits with those of ``wanted`` that are set."""
+    known = {name: getattr(wanted, name) for name in SCALARS}
+    return replace(
+        present,
+        **{name: value for name, value in known.items() if value is not None},
+        hugepage_limits={**present.hugepage_limits, **wanted.hugepage_limits},
+        unified={**present.unified, **wanted.unified},
+    )
 
 
 def changes(present: LinuxResources, wanted: LinuxResources) -> LinuxResources:

@@ -6,21 +6,25 @@ Everything here runs in one thread, the writer's: nobody else touches the node.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from koord_hooks.runner import HookRunner
 from koord_host.executor import Executor
 from koord_host.files import Reader
+from koord_host.forms import NO_LIMIT
+from koord_host.knobs import KNOBS
 from koord_host.layout import Layout
 from koord_host.outcomes import Round
 from koord_host.wishes import Owner, Priority, Target, Wish
 from koord_model.node import NodeView
-from koord_model.pod import Pod
+from koord_model.pod import Container, Pod
 from koord_model.traffic import Traffic
 
 from koordlet.inventory import PodRecord
 from koordlet.levelling import (
     Levelled,
+    container_group,
     level_host_applications,
     level_kube_qos,
     level_pod,
@@ -30,6 +34,7 @@ from koordlet.tasks import Tasks
 
 HOOKS = Owner("hooks", Priority.HOOKS)
 
+Subject = TypeVar("Subject", Pod, Container)
 
 Shape = Callable[[Traffic | None, str], None]
 """Has the node's traffic shaped so, with the reason; nothing of ours for ``None``."""
@@ -37,10 +42,15 @@ Shape = Callable[[Traffic | None, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a round did; ``troubles`` are lines about tasks that could not be brought in line."""
+    """What a round did; ``troubles`` are lines about tasks that could not be brought in line.
+
+    ``seconds`` is how long it took, ``pods`` how many there are.
+    """
 
     writes: Round
     troubles: tuple[str, ...] = ()
+    pods: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +120,7 @@ class Reconciler:
         if self._shape is not None:
             self._shape(*self._traffic)
         troubles = self._tasks.level(self._executor, complete=complete)
-        return Done(self._executor.apply(), troubles)
+        return Done(self._executor.apply(), troubles, len(records))
 
     def _fresh(self, record: PodRecord, view: NodeView) -> Levelled | None:
         """What is wished of a pod, or ``None`` where that is what it was."""
@@ -118,8 +128,8 @@ class Reconciler:
         cached = self._cached.get(scope)
         if cached is not None and cached.record is record and cached.view is view:
             return None
-        sandboxes = self._sandboxes(record)
-        levelled = level_pod(record, sandboxes, self._runner, view, self._layout)
+        limited, sandboxes = self._limited(record), self._sandboxes(record)
+        levelled = level_pod(limited, sandboxes, self._runner, view, self._layout)
         self._cached[scope] = _Cached(record, view, levelled)
         return levelled
 
@@ -149,6 +159,32 @@ class Reconciler:
         self._executor.wish(HOOKS, "node", tuple(wishes))
         self._traffic = (patch.traffic, patch.why)
         self._tell(Levelled("node", told=(({"subject": "node"}, outcome),)))
+
+    def _limited(self, record: PodRecord) -> PodRecord:
+        """The record without quotas that its groups do not have.
+
+        What is asked for is not always given: a pod is not limited of which one container
+        is not, nor a container to which the kubelet gave CPUs.
+        """
+        pod = self._as_given(record.pod, self._layout.group_of_parent(record.pod.cgroup_parent))
+        containers = {
+            ident: self._as_given(one, container_group(record, one, self._layout))
+            for ident, one in record.containers.items()
+        }
+        return replace(record, pod=pod, containers=containers)
+
+    def _as_given(self, subject: Subject, group: str) -> Subject:
+        if subject.resources.cpu_quota is None or self._has_quota(group):
+            return subject
+        return replace(subject, resources=replace(subject.resources, cpu_quota=None))
+
+    def _has_quota(self, group: str) -> bool:
+        knob, version = KNOBS["cpu.cfs_quota_us"], self._layout.version
+        try:
+            text = self._reader.read(self._layout.path(knob, group))
+            return knob.form(version).decode(text) != NO_LIMIT
+        except (OSError, ValueError):
+            return False
 
     def _sandboxes(self, record: PodRecord) -> tuple[str, ...]:
         """The groups below the pod's that are none of its containers known."""

@@ -46,6 +46,15 @@ def whole(quantity: str | int | float) -> int:
     return int(_exact(quantity).to_integral_value(ROUND_CEILING))
 
 
+def milli(quantity: str | int | float) -> int:
+    """The quantity in thousandths, rounded up, as Kubernetes' ``MilliValue()`` does.
+
+    Raises:
+        ValueError: the text is no quantity; the message shows it.
+    """
+    return int((1000 * _exact(quantity)).to_integral_value(ROUND_CEILING))
+
+
 def _exact(quantity: str | int | float) -> Decimal:
     text = str(quantity).strip()
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None

@@ -9,10 +9,16 @@ from pathlib import Path
 import pytest
 from koord_hooks.runner import Outcome
 from koord_hooks.stages import Stage
+from koord_host.outcomes import Outcome as Wrote
+from koord_host.outcomes import Result, Round
+from koord_host.wishes import Target
 from koord_model.patch import Conflict, Patch
 from koord_proxy.metrics import Gauges, Metrics
 from koord_service.status import metrics_page
-from koordlet.metrics import HookMetrics
+from koordlet.metrics import HookMetrics, NodeMetrics, NriMetrics
+from koordlet.nri.client import Client
+from koordlet.nri.handler import Handler
+from koordlet.reconciler import Done
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -54,6 +60,11 @@ def _served() -> Iterator[tuple[str, str, set[str]]]:
     conflict = Conflict("cpu_shares", (("a", 1), ("b", 2)))
     outcome = Outcome(Patch(), ("batchresource",), (conflict,), (("broken", ValueError("x")),))
     koordlet.count(Stage.PRE_CREATE_CONTAINER, outcome, 0.1)
+    result = Result(Target("kubepods", "cpu.shares"), Wrote.WRITTEN)
+    NodeMetrics(koordlet.registry).count(Done(Round((result,))))
+    NriMetrics(koordlet.registry, Client(Handler()))
+    ignored = Outcome(Patch(ignored=("pod a/b: label x",)))
+    koordlet.count(Stage.PRE_CREATE_CONTAINER, ignored, 0.1)
     for registry in (proxy.registry, koordlet.registry):
         yield from _families(registry)
 

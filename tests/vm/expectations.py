@@ -125,5 +125,28 @@ PLAIN = PodCase(
 
 PODS = (LSE, LSR, LS, BE, SYSTEM, PLAIN)
 
+SCORED = dataclasses.replace(
+    BE,
+    name="scored",
+    annotations={**batch(250, 64 * MIB), keys.ANNOTATION_OOM_SCORE_ADJ: "777"},
+    container={
+        **BE.container,
+        "cpu.max": "25000 100000",
+        "cpu.weight": "10",
+        "memory.max": str(64 * MIB),
+    },
+    pod={"cpu.max": "25000 100000", "cpu.weight": "10", "memory.max": str(64 * MIB)},
+)
+"""A batch pod with an OOM score, for a koordlet with every plugin."""
+
+NODE_RULES = """
+kind: NodeSLO
+spec:
+  resourceQOSStrategy:
+    policies: {cpuPolicy: groupIdentity}
+    lsClass: {cpuQOS: {enable: true, groupIdentity: 2}}
+    beClass: {cpuQOS: {enable: true, groupIdentity: -1}}
+"""
+
 UNHOOKED_BE = PLAIN.container
 """What a batch pod has where koordlet could not be asked: what the kubelet knows."""

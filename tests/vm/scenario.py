@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from koord_demo.cgroups import container_pid, oom_score_adj
 from koord_demo.oci_image import IMAGE, write_image
 
 from tests.vm import expectations, node, readme, slices
@@ -156,6 +157,44 @@ def kill() -> dict[str, Any]:
     }
 
 
+def every_plugin() -> dict[str, Any]:
+    """All plugins, with a NodeSLO that asks for what the kernel of this node can do."""
+    Path("/etc/koordlet").mkdir(exist_ok=True)
+    Path("/etc/koordlet/node.yaml").write_text(expectations.NODE_RULES)
+    flags = "--hook-plugins=all --nodeslo-file=/etc/koordlet/node.yaml --idle-besteffort"
+    node.run(f"echo 'KOORDLET_FLAGS={flags}' >> /etc/default/koordlet")
+    restarted = node.run("systemctl restart koordlet")
+    node.until("koordlet in the proxy's list", node.koordlet_is_asked)
+    container_id = kubelet.start(expectations.SCORED)
+    seen = _settled(container_id, expectations.SCORED)
+    besteffort = slices.CGROUP / "kubepods.slice/kubepods-besteffort.slice"
+    return {
+        "restarted": restarted,
+        "pod": seen,
+        "score": oom_score_adj(container_pid(direct, container_id)),
+        "besteffort": {name: (besteffort / name).read_text().strip() for name in ("cpu.idle",)},
+    }
+
+
+def way_back() -> dict[str, Any]:
+    """koordlet is stopped, and what it found is put back."""
+    journal = Path("/var/lib/koordlet/journal.jsonl").read_text().splitlines()
+    refused = node.run("/opt/pykoord/bin/koordctl restore")
+    node.run("systemctl stop koordlet")
+    besteffort = slices.CGROUP / "kubepods.slice/kubepods-besteffort.slice"
+    return {
+        "journal": [json.loads(line) for line in journal],
+        "refused": refused,
+        "restored": node.run("/opt/pykoord/bin/koordctl restore --json"),
+        "besteffort": (besteffort / "cpu.idle").read_text().strip(),
+    }
+
+
+def kernel_rules() -> dict[str, Any]:
+    """The rules that the tests' fake cgroupfs enforces, tried on this kernel."""
+    return node.run("/opt/pykoord/bin/python -m tests.support.kernel_rules 2 /sys/fs/cgroup")
+
+
 def complaints() -> dict[str, Any]:
     """What systemd and our programs have to complain of in the end."""
     journal = f"journalctl --output=cat --unit={node.PROXY} --unit={node.KOORDLET}"
@@ -186,7 +225,16 @@ def _seen(container_id: str) -> dict[str, Any]:
 
 
 SETUP: tuple[Callable[[], Any], ...] = (versions, images, installation, units, status)
-EVENTS: tuple[Callable[[], Any], ...] = (pods, restarts, hang, kill, complaints)
+EVENTS: tuple[Callable[[], Any], ...] = (
+    pods,
+    restarts,
+    hang,
+    kill,
+    every_plugin,
+    way_back,
+    kernel_rules,
+    complaints,
+)
 
 
 def main() -> None:

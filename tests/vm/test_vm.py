@@ -11,7 +11,7 @@ from koord_model.qos import KubeQoS
 
 from tests.vm import node
 from tests.vm.conftest import Outcome
-from tests.vm.expectations import BE, PODS, UNHOOKED_BE, PodCase
+from tests.vm.expectations import BE, PODS, SCORED, UNHOOKED_BE, PodCase
 
 pytestmark = pytest.mark.vm
 
@@ -163,3 +163,46 @@ def test_pod_is_hooked_once_the_proxy_is_back(outcome: Outcome) -> None:
 
 def test_nobody_complains(outcome: Outcome) -> None:
     assert outcome("complaints") == {"failed": "", "errors": ""}
+
+
+# Every plugin, and the way back.
+
+
+def test_every_plugin_at_once(outcome: Outcome) -> None:
+    seen = outcome("every_plugin")
+    assert seen["restarted"]["exit"] == 0, seen["restarted"]["output"]
+    assert those(SCORED.container, seen["pod"]["container"]) == SCORED.container
+    assert those(SCORED.pod, seen["pod"]["pod"]) == SCORED.pod
+    assert seen["score"] == 777
+
+
+def test_best_effort_pods_yield_to_all_others(outcome: Outcome) -> None:
+    """Group identity -1 on a mainline kernel, where the administrator allows it."""
+    assert outcome("every_plugin")["besteffort"] == {"cpu.idle": "1"}
+
+
+def test_every_change_is_in_the_journal(outcome: Outcome) -> None:
+    lines = outcome("way_back")["journal"]
+    idle = [line for line in lines if line["knob"] == "cpu.idle" and line["new"] == 1]
+    assert [line["group"] for line in idle] == ["kubepods.slice/kubepods-besteffort.slice"]
+    for line in lines:
+        assert {"time", "owner", "group", "pod", "knob", "old", "new", "why"} == line.keys()
+        assert line["owner"] == "hooks"
+        assert line["why"]
+
+
+def test_restore_waits_for_koordlet_to_stop(outcome: Outcome) -> None:
+    refused = outcome("way_back")["refused"]
+    assert refused["exit"] == 1
+    assert "koordlet" in refused["output"]
+
+
+def test_what_was_found_is_put_back(outcome: Outcome) -> None:
+    seen = outcome("way_back")
+    assert seen["restored"]["exit"] == 0, seen["restored"]["output"]
+    assert seen["besteffort"] == "0"
+
+
+def test_the_fake_cgroupfs_keeps_this_kernels_rules(outcome: Outcome) -> None:
+    rules = outcome("kernel_rules")
+    assert rules["exit"] == 0, rules["output"]
