@@ -61,7 +61,9 @@ def shares_to_weight(shares: int) -> int:
 
 
 def weight_to_shares(weight: int) -> int:
-    """The least shares that give this weight."""
+    """The least shares that give this weight; an idle group's, 0, are the least there are."""
+    if weight < 1:
+        return _LEAST_SHARES
     span = _MOST_SHARES - _LEAST_SHARES
     return _LEAST_SHARES - (-(weight - 1) * span // (_MOST_WEIGHT - 1))
 

@@ -7,6 +7,7 @@ what we last wrote: what somebody has set since is theirs, and stays unless forc
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,7 +20,7 @@ from koord_host.journal import Change as Line
 from koord_host.journal import Journal, rfc3339
 from koord_host.knobs import KNOBS
 from koord_host.layout import Layout
-from koord_host.ordering import IDLE, SHARES, Change, Present, order
+from koord_host.ordering import IDLE, SHARES, Change, Present, Step, order
 from koord_host.originals import Original, Originals
 from koord_host.wishes import Target
 
@@ -162,15 +163,38 @@ def _carry_out(files: KernelFiles, layout: Layout, todo: Plan) -> list[Restored]
 
     ordered = order(todo.changes, present)
     errors: dict[Target, str] = {}
+    instead: dict[Target, Value] = {}
     for step in ordered.steps:
         try:
-            attempt.write(files, layout, step.target, step.value)
+            if (written := _write(files, layout, step)) != step.value:
+                instead[step.target] = written
             errors.pop(step.target, None)
         except OSError as error:
             reason = attempt.explain(files, layout, step.target, step.value, error)
             errors[step.target] = reason
     dropped = dict(ordered.dropped)
-    return [_fate(change, present, errors, dropped, layout.version) for change in todo.changes]
+    changes = [
+        change._replace(wanted=instead.get(change.target, change.wanted)) for change in todo.changes
+    ]
+    return [_fate(change, present, errors, dropped, layout.version) for change in changes]
+
+
+def _write(files: KernelFiles, layout: Layout, step: Step) -> Value:
+    """Write a step; what was written in the end.
+
+    A group with tasks that had no CPUs of its own cannot have none again on v2 (Linux 6.1
+    says ENOSPC): it gets those of the group above, which is what it ran on.
+    """
+    try:
+        attempt.write(files, layout, step.target, step.value)
+    except OSError as error:
+        if error.errno != errno.ENOSPC or step.value != "" or layout.version != 2:
+            raise
+        above, knob = step.target.place.rpartition("/")[0], step.target.knob
+        allowed = files.read(f"{layout.group_path(above, '')}/{knob}.effective").strip()
+        attempt.write(files, layout, step.target, allowed)
+        return allowed
+    return step.value
 
 
 def _fate(

@@ -173,3 +173,12 @@ def test_any_state_is_put_back_without_a_refusal(both: tuple[State, State]) -> N
     report = restore(files, Layout(1, Driver.CGROUPFS), originals, Journal("", print), lambda: 0.0)
     assert {one.fate for one in report} <= {Fate.RESTORED, Fate.UNCHANGED}
     _assert_is(before, files)
+
+
+def test_v2_takes_no_empty_cpuset_from_a_group_with_tasks(make_node: MakeNode) -> None:
+    node = make_node(2)
+    node.files.add_process(CONTAINER, 4711)
+    node.wish(wish(CONTAINER, CPUS, "4"))
+    [one] = put_back(node).values()
+    assert (one.fate, one.old, one.new) == (Fate.RESTORED, "4", "0-15")
+    assert node.value(CONTAINER, CPUS) == "0-15"
