@@ -77,6 +77,7 @@ class NodeKeeper:
         self._complete = False
         self._touched: set[str] = set()
         self._fetched_at = float("-inf")
+        self._no_list = ""
         self._writer = ThreadPoolExecutor(1, "writer")
 
     @property
@@ -90,6 +91,7 @@ class NodeKeeper:
         if isinstance(subject, Pod):
             if stage is Stage.PRE_RUN_POD_SANDBOX:
                 self.inventory.saw_pod(subject, now, self._runtime)
+                self._touched.add(subject.uid)
             else:
                 self.inventory.lost_pod(subject.uid)
         elif not subject.id:
@@ -180,9 +182,18 @@ class NodeKeeper:
             text = await asyncio.to_thread(fetch, self._pods, _FETCH_SECONDS)
             self.inventory.replace(kubelet_pods.parse(text, self._layout), now)
             self._complete = True
+            reason = ""
         except (OSError, ValueError) as error:
             reason = str(error) if isinstance(error, OSError) else f"{self._pods} {error}"
+        self._tell_of_list(reason)
+
+    def _tell_of_list(self, reason: str) -> None:
+        """One line when there is no list any more, or for another reason; one when there is."""
+        if reason and reason != self._no_list:
             _log.warning("no list of pods, those known stay", reason=reason)
+        elif self._no_list and not reason:
+            _log.info("there is a list of pods again", source=self._pods)
+        self._no_list = reason
 
     def _drop_vanished(self) -> None:
         """Without a list, a pod whose group has been gone for a while has ended."""

@@ -196,7 +196,10 @@ def _node(settings: Settings, runner: HookRunner, told: Told, metrics: HookMetri
     try:
         if os.geteuid() != 0:
             raise DetectError("only root may write kernel files")
-        return open_node(settings, runner, told, Kernel(), NodeMetrics(metrics.registry))
+        # Wherever a container has them mounted: these are written in place.
+        mounted = (settings.cgroup_root_dir, settings.proc_root_dir, settings.sys_fs_root_dir)
+        kernel = Kernel(("/proc", "/sys", *mounted))
+        return open_node(settings, runner, told, kernel, NodeMetrics(metrics.registry))
     except (DetectError, InUseError) as error:
         _log.warning("kernel files are left alone, hooks are answered", reason=str(error))
         return None

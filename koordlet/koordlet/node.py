@@ -89,7 +89,7 @@ def open_node(
         time.monotonic,
         settings.resource_force_update_seconds,
         core_sched if cookies else None,
-        resctrl if resctrl.available() else None,
+        resctrl,
     )
     shape = None
     if "tcnetworkqos" in runner.names:

@@ -74,6 +74,10 @@ class HookHandler(Handler):
     def run_pod_sandbox(self, request: pb.RunPodSandboxRequest) -> None:
         self._node.saw(Stage.PRE_RUN_POD_SANDBOX, to_pod(request.pod))
 
+    def post_update_pod_sandbox(self, request: pb.PostUpdatePodSandboxRequest) -> None:
+        """A pod was resized in place: what it has now is looked at."""
+        self._node.saw(Stage.PRE_RUN_POD_SANDBOX, to_pod(request.pod))
+
     def stop_pod_sandbox(self, request: pb.StopPodSandboxRequest) -> None:
         self._node.saw(Stage.POST_STOP_POD_SANDBOX, to_pod(request.pod))
 
@@ -135,12 +139,20 @@ class HookHandler(Handler):
             oom_score_adj=patch.resources.oom_score_adj,
             env=patch.env,
             annotations=patch.annotations,
-            mounts=[
-                adjustments.mount(path, one.host_path, options=one.options)
-                for path, one in patch.mounts.items()
-            ],
+            mounts=list(self._mounts(container, patch)),
             devices=list(self._devices(container, patch)),
         )
+
+    def _mounts(self, container: Container, patch: Patch) -> Iterator[pb.Mount]:
+        """Those the host has: with any other the container would not start."""
+        for path, wanted in patch.mounts.items():
+            try:
+                Path(wanted.host_path).stat()
+            except OSError as error:
+                reason = f"{wanted.host_path}: {error.strerror}"
+                _log.warning("mount left out", **subject_fields(container), reason=reason)
+                continue
+            yield adjustments.mount(path, wanted.host_path, options=wanted.options)
 
     def _devices(self, container: Container, patch: Patch) -> Iterator[pb.LinuxDevice]:
         for path, wanted in patch.devices.items():

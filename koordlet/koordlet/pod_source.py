@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import ssl
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
-from urllib.error import URLError
+from urllib.error import HTTPError
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _MOST = 64 * 1024 * 1024  # bytes; a list longer than this is none
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        """Follow none: the answer is then an error."""
 
 
 def fetch(source: str, timeout: float) -> bytes:
@@ -23,16 +29,24 @@ def fetch(source: str, timeout: float) -> bytes:
     if not source.startswith(("http://", "https://")):
         return Path(source).read_bytes()
     request = urllib.request.Request(source)  # noqa: S310 - http and https only, see above
-    context = None
+    # The kubelet is on this node: no proxy, and no redirect takes the token elsewhere.
+    handlers: list[urllib.request.BaseHandler] = [
+        urllib.request.ProxyHandler({}),
+        _NoRedirects(),
+    ]
     if source.startswith("https://"):
         authority, token = _ACCOUNT / "ca.crt", _ACCOUNT / "token"
         context = ssl.create_default_context(cafile=authority if authority.exists() else None)
+        handlers.append(urllib.request.HTTPSHandler(context=context))
         if token.exists():
             request.add_header("Authorization", f"Bearer {token.read_text().strip()}")
     try:
-        with urllib.request.urlopen(request, timeout=timeout, context=context) as response:  # noqa: S310
+        opener = urllib.request.build_opener(*handlers)
+        with opener.open(request, timeout=timeout) as response:
             body: bytes = response.read(_MOST)
-    except (URLError, TimeoutError) as error:
-        reason = getattr(error, "reason", error)
+    except (OSError, HTTPException) as error:
+        if isinstance(error, HTTPError):
+            error.close()
+        reason = getattr(error, "reason", "") or str(error) or type(error).__name__
         raise OSError(f"{source}: {reason}") from None
     return body

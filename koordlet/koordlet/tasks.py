@@ -24,7 +24,7 @@ from koordlet.levelling import Levelled, TaskWishes
 class Tasks:
     """The wishes of every scope, and the tasks they are about.
 
-    ``core_sched`` and ``resctrl`` are ``None`` where the node has no such thing.
+    ``core_sched`` and ``resctrl`` are ``None`` where they are not to be used.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Tasks:
         self._resctrl = resctrl
         self._held: dict[str, Levelled] = {}
         self._changed = False
+        self._complete = False
         self._looked_at = float("-inf")
         self._ended: set[str] = set()
         self._shared: Mapping[str, ResctrlWish] = {}
@@ -81,6 +82,9 @@ class Tasks:
             Lines about what could not be done, for people.
         """
         now = self._monotonic()
+        # Once all are known, groups of an earlier run can go.
+        self._changed |= complete != self._complete
+        self._complete = complete
         if not self._changed and (not self._held or now < self._looked_at + self._refresh_seconds):
             return ()
         self._changed, self._looked_at = False, now
@@ -106,7 +110,9 @@ class Tasks:
         return tuple(self._core_sched.level(groups).errors)
 
     def _level_caches(self, complete: bool) -> tuple[str, ...]:
-        if self._resctrl is None:
+        if self._resctrl is None or not self._resctrl.available():
+            # The plugin says so of each pod that asks for it.
+            self.cache_groups = frozenset()
             return ()
         held = self._held.values()
         tenants = [self._tenant(one, one.resctrl) for one in held if one.resctrl is not None]

@@ -17,6 +17,7 @@ _log = get_log("koordlet.hooks")
 _node_log = get_log("koordlet.node")
 
 _MOST = 4096
+_STRANGER = "changed by somebody else"
 
 
 class Told:
@@ -56,7 +57,8 @@ def tell_problems(
         if told.first_time(pod, str(conflict)):
             _log.warning("plugins disagree, field left alone", **fields, conflict=str(conflict))
     for line in outcome.patch.ignored:
-        if told.first_time(pod, line):
+        # What is said of a pod at its start is said of the node's wishes too.
+        if told.first_time("" if pod in line else pod, line):
             _log.warning("field ignored", **fields, reason=line)
 
 
@@ -93,5 +95,6 @@ def _tell_result(result: Result) -> None:
         _node_log.warning("left to somebody else", value=result.old, **fields)
     elif result.outcome is Wrote.UNSUPPORTED:
         _node_log.info("no such knob", **fields)
-    elif result.reason:
-        _node_log.warning("changed by somebody else", value=result.old, **fields)
+    elif result.reason.startswith(_STRANGER):
+        # Other reasons are of what goes with another knob: the journal has it.
+        _node_log.warning(_STRANGER, value=result.old, **fields)

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from koord_model.excerpt import excerpt
 from koord_model.pod import Pod
 
 T = TypeVar("T")
@@ -31,9 +32,9 @@ def decode(decoder: msgspec.json.Decoder[T], text: str) -> T:
     """The JSON text as the decoder's type.
 
     Raises:
-        ValueError: it is no JSON, or JSON of another shape.
+        ValueError: it is no JSON, or JSON of another shape; the message shows the text.
     """
     try:
         return decoder.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(f"{excerpt(text)}: {error}") from None

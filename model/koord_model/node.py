@@ -65,6 +65,11 @@ class NodeView:
     unset_cpu_quota: bool = True
 
     @property
+    def online(self) -> str:
+        """The node's CPUs, a kernel CPU list; "" where not known."""
+        return self.topology.online if self.topology else ""
+
+    @property
     def be_cfs_quota(self) -> bool:
         """False where the node suppresses best-effort pods by one common CPU quota.
 

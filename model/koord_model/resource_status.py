@@ -5,7 +5,7 @@ It says so in the annotation ``scheduling.koordinator.sh/resource-status``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated
 
@@ -41,6 +41,27 @@ def resource_status(pod: Pod) -> ResourceStatus:
         ValueError: the annotation is malformed; one line says how.
     """
     return read(pod, ANNOTATION_RESOURCE_STATUS, parse) or _NONE
+
+
+def usable_status(pod: Pod, online: str) -> tuple[ResourceStatus, tuple[str, ...]]:
+    """The decision without CPUs of its own that are not among ``online``, a kernel CPU list.
+
+    ``online`` "" is not known, and nothing is checked. The second value is a line about
+    what was left out.
+
+    Raises:
+        ValueError: the annotation is malformed; one line says how.
+    """
+    status = resource_status(pod)
+    strange = cpuset.parse(status.cpuset) - cpuset.parse(online) if online else frozenset()
+    if not strange:
+        return status, ()
+    line = (
+        f"pod {pod.namespace}/{pod.name}: annotation {ANNOTATION_RESOURCE_STATUS}: cpuset "
+        f"{status.cpuset} names CPUs that this node does not have: {cpuset.render(strange)}; "
+        f"expected some of {online} (cpuset left out)"
+    )
+    return replace(status, cpuset=""), (line,)
 
 
 _Quantity = str | int | float | None

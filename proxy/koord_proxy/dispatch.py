@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from koord_hooks.stages import POST_STAGES, Stage
@@ -206,15 +206,21 @@ class Dispatcher:
             await asyncio.sleep(PROBE_SECONDS)
             now = time.monotonic()
             due = [target for target in self._targets if target.breaker.probe_due(now)]
-            for target in due:
-                await self._probe(target, target.breaker)
+            # Together: one that hangs must not keep the others waiting.
+            await asyncio.gather(*(self._probe(target, target.breaker) for target in due))
+
+    def probe_now(self, names: Collection[str]) -> None:
+        """Find out at once about servers that registered anew."""
+        now = time.monotonic()
+        for target in self._targets:
+            if target.name in names and target.breaker.hurry(now):
+                self._tasks.create_task(self._probe(target, target.breaker))
 
     async def _probe(self, target: HookTarget, breaker: Breaker) -> None:
-        if await target.probe():
-            breaker.probe_answered()
-            log.info("hook server answers again", server=target.name)
-        else:
+        if not await target.probe():
             breaker.probe_failed(time.monotonic())
+        elif breaker.probe_answered():
+            log.info("hook server answers again", server=target.name)
 
 
 async def _collected(target: HookTarget, stage: Stage, facts: Facts) -> Response | Exception:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from koord_service.logs import get_log
@@ -18,17 +18,30 @@ LOOK_SECONDS = 0.5
 MAX_FILE = 1 << 20
 """Bytes of a registration file; real ones have some hundred."""
 
+_Signature = dict[str, tuple[int, int, int]]
+"""Inode, time of the last change and size, by file name."""
+
 
 class HookDirectory:
-    """Reads registrations and tells who is to be asked whenever that changes."""
+    """Reads registrations and tells who is to be asked whenever that changes.
 
-    def __init__(self, path: str, use: Callable[[list[Registration]], None]) -> None:
+    ``touched`` is told the names of servers whose files were put there or written
+    again, be it with the same content: servers do that when they start.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        use: Callable[[list[Registration]], None],
+        touched: Callable[[Collection[str]], None],
+    ) -> None:
         self._path = Path(path)
         self._use = use
+        self._touched = touched
         self._registrations = Registrations()
         self._trouble = ""
         self._in_use: list[Registration] | None = None
-        self._seen: object = None
+        self._seen: _Signature | None = None
 
     def read(self) -> None:
         """Read the directory now, report what changed, and use it."""
@@ -68,42 +81,63 @@ class HookDirectory:
 
     def look(self) -> None:
         """Read the directory if it is not as it was."""
-        seen = _signature(self._path)
-        if seen != self._seen:
-            self._seen = seen
-            self.read()
+        before, seen = self._seen, _signature(self._path)
+        if seen is not None and seen == before:
+            return
+        self._seen = seen
+        self.read()
+        known = before or {}
+        touched = {
+            _name(file)
+            for file, now in (seen or {}).items()
+            if _is_registration(file) and now != known.get(file)
+        }
+        if touched:
+            self._touched(touched)
 
 
-def _signature(directory: Path) -> object:
-    """What changes when a file in the directory does; never equal while it cannot be read."""
+def _signature(directory: Path) -> _Signature | None:
+    """What changes when a file in the directory does; None while it cannot be read."""
     try:
         with os.scandir(directory) as entries:
-            status = {entry.name: entry.stat() for entry in entries}
+            status = {entry.name: _status(entry) for entry in entries}
     except OSError:
-        return object()
+        return None
     return {name: (one.st_ino, one.st_mtime_ns, one.st_size) for name, one in status.items()}
+
+
+def _status(entry: os.DirEntry[str]) -> os.stat_result:
+    try:
+        return entry.stat()
+    except OSError:
+        # A link to nothing must not hide what becomes of the others.
+        return entry.stat(follow_symlinks=False)
+
+
+def _is_registration(file: str) -> bool:
+    return file.endswith(".json") and not file.startswith(".")
 
 
 def _files(directory: Path) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     with os.scandir(directory) as entries:
         for entry in entries:
-            if entry.name.endswith(".json") and not entry.name.startswith("."):
+            if _is_registration(entry.name):
                 try:
                     # What is no file, a FIFO say, could be read for ever.
                     if not entry.is_file():
                         continue
                     with open(entry.path, "rb") as file:  # noqa: PTH123
-                        found[_name(entry)] = file.read(MAX_FILE)
+                        found[_name(entry.name)] = file.read(MAX_FILE)
                 except FileNotFoundError:
                     continue
                 except OSError as error:
                     # Not gone: reported as a file that makes no sense.
                     log.debug("cannot read", path=entry.path, error=str(error))
-                    found[_name(entry)] = b""
+                    found[_name(entry.name)] = b""
     return found
 
 
-def _name(entry: os.DirEntry[str]) -> str:
+def _name(file: str) -> str:
     """The server's name, as text that metrics and pages can show."""
-    return os.fsencode(entry.name.removesuffix(".json")).decode(errors="replace")
+    return os.fsencode(file.removesuffix(".json")).decode(errors="replace")

@@ -27,6 +27,8 @@ log = get_log("koord_proxy.hooks")
 
 LATE_SECONDS = 30.0
 """How long after its deadline an answer is still waited for, to know that it comes."""
+PROBE_TIMEOUT = 1.5
+"""Seconds a probe waits at most: a little longer than gRPC does between two connections."""
 
 _CHANNEL_OPTIONS = (
     # After a restart the server is found again within a second, not minutes.
@@ -128,7 +130,9 @@ class HookServer:
         # A method no server has: whoever answers that it has none is alive.
         probe: Callable[..., Awaitable[object]] = self._channels[0].unary_unary(f"/{SERVICE}/Probe")
         try:
-            await probe(b"", timeout=min(1.0, self.registration.timeout))
+            # Waiting for the connection: it may be between two attempts to come up.
+            timeout = min(PROBE_TIMEOUT, self.registration.timeout)
+            await probe(b"", timeout=timeout, wait_for_ready=True)
         except grpc.aio.AioRpcError as error:
             return error.code() not in (
                 grpc.StatusCode.UNAVAILABLE,

@@ -68,7 +68,9 @@ class Proxy:
             adopt=self.reconciler.adopt,
         )
         self.relay = Relay(backend_path=backend, interceptor=self.interceptor, tasks=tasks)
-        self.directory = HookDirectory(settings.hook_config_path, self._use)
+        self.directory = HookDirectory(
+            settings.hook_config_path, self._use, self.dispatcher.probe_now
+        )
         self.health = Health(
             relay=self.relay,
             store=self.store,

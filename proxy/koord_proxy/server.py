@@ -22,6 +22,10 @@ log = get_log("koord_proxy.server")
 
 WRITE_AHEAD = 1 << 20
 """Bytes that may wait to be written to one side before the other is not read."""
+ASK_SECONDS = 1.0
+"""How long a client gets to acknowledge that it was asked to go elsewhere."""
+LINGER_SECONDS = 1.0
+"""How long a client that was hung up on gets to hang up as well."""
 
 
 # The socket file may be systemd's, and the next process goes on with it.
@@ -68,22 +72,30 @@ class Connection:
         self._session = Session(relay.interceptor.route)
         self._calls: dict[int, Call] = {}
         self._closed = False
-        self._draining = False
+        # What is to happen if the client does not do its part of leaving.
+        self._timer: asyncio.TimerHandle | None = None
         self.client = _Side(self._from_client, self._client_lost, self._throttle)
         self.backend = _Side(self._from_backend, self._backend_lost, self._throttle)
 
     # ---- bytes
 
     def _from_client(self, data: bytes) -> None:
+        if self._closed:
+            # Read so that the client can hang up in peace.
+            return
         self._session.receive_from_client(data)
         self._pump()
 
     def _from_backend(self, data: bytes) -> None:
+        if self._closed:
+            return
         self._session.receive_from_backend(data)
         self._pump()
 
     def _pump(self) -> None:
         """Do what the session wants: notes first, then bytes, so that none is sent unnoted."""
+        if self._closed:
+            return
         session = self._session
         if session.requests:
             self._act()
@@ -93,10 +105,10 @@ class Connection:
             self._write(self.client, session.to_client)
         if session.stalled or self.backend.transport is None:
             self._throttle()
-        if session.failed or (self._draining and not session.busy):
-            if session.failed:
-                log.warning("connection closed", error=str(session.failed))
-            self.close()
+        if session.failed:
+            log.warning("connection closed", error=str(session.failed))
+        if session.failed or session.drained:
+            self._hang_up()
 
     def _act(self) -> None:
         # A decision made at once makes the session want more: that is a turn of its own.
@@ -116,6 +128,8 @@ class Connection:
 
     def _throttle(self) -> None:
         """Read from a side only while the other takes what comes of it."""
+        if self._closed:
+            return
         for side, ready in (
             (self.client, self._may_read_client()),
             (self.backend, not self.client.full),
@@ -150,44 +164,79 @@ class Connection:
 
     async def open(self) -> None:
         """Connect to the backend; a client whose backend is away is hung up on."""
-        if self.client.transport is None:
-            return
         loop = asyncio.get_running_loop()
         try:
             await loop.create_unix_connection(lambda: self.backend, self._relay.backend_path)
         except OSError as error:
             self._relay.backend_away(error)
-            self.close()
+            self._hang_up()
             return
         self._relay.backend_there()
         if self._closed:
-            self.close()
+            self._close(self.backend)
         else:
             # What the client has sent meanwhile.
             self._pump()
             self._throttle()
 
     def drain(self) -> None:
-        """Ask the client to go elsewhere, and close once its calls have ended."""
-        self._draining = True
+        """Ask the client to go elsewhere, and hang up once its calls have ended."""
+        if self._closed:
+            return
+        self._wait(ASK_SECONDS, self._cut_off)
         self._session.drain()
+        self._pump()
+
+    def _cut_off(self) -> None:
+        self._session.cut_off()
         self._pump()
 
     def _client_lost(self) -> None:
         self.close()
+        self._relay.closed(self)
 
     def _backend_lost(self) -> None:
-        self.close()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Say no more to the client, and wait for it to hang up.
+
+        A socket that is closed while something in it is unread is reset, which
+        may come before what the client has yet to read.
+        """
+        client = self.client.transport
+        if self._closed:
+            return
+        if client is None or client.is_closing():
+            self.close()
+            return
+        self._end()
+        self._close(self.backend)
+        self._wait(LINGER_SECONDS, self.close)
+        client.write_eof()
+        if not client.is_reading():
+            client.resume_reading()
 
     def close(self) -> None:
         """End both sides once what is written has gone out; every call is over."""
+        self._end()
+        self._close(self.client)
+        self._close(self.backend)
+
+    def _end(self) -> None:
         self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         self._session.abandon()
         self._act()
-        for side in (self.client, self.backend):
-            if side.transport is not None:
-                side.transport.close()
-        self._relay.closed(self)
+
+    @staticmethod
+    def _close(side: _Side) -> None:
+        if side.transport is not None:
+            side.transport.close()
+
+    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, then)
 
 
 class Relay:
@@ -224,7 +273,7 @@ class Relay:
         return connection.client
 
     def closed(self, connection: Connection) -> None:
-        """A connection has ended."""
+        """A connection has ended, and what was written has gone out."""
         self.connections.discard(connection)
         if not self.connections:
             self._all_closed.set()
@@ -243,7 +292,11 @@ class Relay:
         self.backend_trouble = ""
 
     async def drain(self, seconds: float) -> None:
-        """Take no more clients, and let calls under way end, for so long."""
+        """Take no more clients, and let calls under way end, for so long.
+
+        Calls that were on their way when their client was asked to go elsewhere
+        are under way, too; see ``draining``.
+        """
         for server in self._servers:
             server.close()
         for connection in list(self.connections):

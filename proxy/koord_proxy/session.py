@@ -7,6 +7,7 @@ exceptions:
 * DATA of a held stream stays here until the shell releases or refuses it.
 * What that does to flow control is made good (``wire.windows``).
 * A refused call is reset at the backend, and the client gets an error.
+* A client that is asked to leave gets frames of ours for it (``draining``).
 
 A refusal is sent only when the backend has confirmed, by acknowledging a
 SETTINGS frame put behind the reset, that it will say nothing more on that
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from koord_proxy.draining import Draining
 from koord_proxy.events import (
     CallAbandoned,
     CallEnded,
@@ -29,7 +31,7 @@ from koord_proxy.events import (
 )
 from koord_proxy.streams import HELD, OURS, PHASES, Outgoing, Phase, Stream
 from koord_proxy.wire import frames, headers, messages
-from koord_proxy.wire.frames import HEADER_SIZE, ProtocolError
+from koord_proxy.wire.frames import HEADER_SIZE, Handler, ProtocolError
 from koord_proxy.wire.windows import ConnectionWindow
 
 MAX_HEADER_BLOCK = 1 << 18
@@ -43,11 +45,6 @@ CLIENT_SETTINGS = 0
 
 RESOURCE_EXHAUSTED = 8
 """gRPC status: the call is larger than what is allowed."""
-
-
-# A handler gets the bytes, where its frame begins and ends, flags and stream. It
-# returns None to let the frame go on as it is, or what goes on in its place.
-Handler = Callable[[bytes, int, int, int, int], "bytes | None"]
 
 
 class Session:
@@ -92,17 +89,16 @@ class Session:
         self._initial_window = frames.DEFAULT_WINDOW
         self._max_frame_to_backend = frames.DEFAULT_MAX_FRAME_SIZE
         self._max_frame_to_client = frames.DEFAULT_MAX_FRAME_SIZE
-        self._client_handlers: list[Handler | None] = [None] * 256
+        self._client_handlers: list[Handler] = [self._client_other] * 256
         self._backend_handlers: list[Handler | None] = [None] * 256
-        for handlers, side in (
-            (self._client_handlers, "client"),
-            (self._backend_handlers, "backend"),
+        for name in (
+            *("DATA", "HEADERS", "CONTINUATION", "PUSH_PROMISE", "RST_STREAM"),
+            *("SETTINGS", "GOAWAY", "WINDOW_UPDATE"),
         ):
-            for name in ("DATA", "HEADERS", "RST_STREAM", "SETTINGS", "GOAWAY", "WINDOW_UPDATE"):
-                handlers[getattr(frames, name)] = getattr(self, f"_{side}_{name.lower()}", None)
-        self._client_handlers[frames.CONTINUATION] = self._client_continuation
-        self._backend_handlers[frames.CONTINUATION] = self._backend_continuation
-        self._backend_handlers[frames.PUSH_PROMISE] = self._backend_push_promise
+            kind, suffix = getattr(frames, name), name.lower()
+            self._client_handlers[kind] = getattr(self, f"_client_{suffix}", self._client_other)
+            self._backend_handlers[kind] = getattr(self, f"_backend_{suffix}", None)
+        self._draining = Draining(self._client_handlers, self._window, self._send_to_client)
 
     # ---- what the shell calls
 
@@ -115,6 +111,12 @@ class Session:
     def busy(self) -> bool:
         """Calls are under way."""
         return bool(self._streams)
+
+    @property
+    def drained(self) -> bool:
+        """The client was told all there is to its leaving, and its calls are over."""
+        in_block = self._backend_in_block or self._client_block is not None
+        return self._draining.announced and not (self._streams or in_block)
 
     def receive_from_client(self, data: bytes) -> None:
         """Bytes came from the client."""
@@ -170,7 +172,12 @@ class Session:
     def drain(self) -> None:
         """Tell the client to make its next calls on another connection."""
         if not self.failed:
-            self._send_to_client(frames.goaway(frames.STREAM_MASK, frames.NO_ERROR))
+            self._draining.begin()
+
+    def cut_off(self) -> None:
+        """The client had its time: leave out calls that it begins from here on."""
+        if not self.failed:
+            self._draining.end()
 
     def abandon(self) -> None:
         """One side is gone: every call on the connection is over."""
@@ -203,7 +210,7 @@ class Session:
         self,
         buffer: bytes,
         rest: frames.FrameBuffer,
-        handlers: list[Handler | None],
+        handlers: list[Handler] | list[Handler | None],
         out: list[bytes],
         max_frame: int,
     ) -> None:
@@ -239,8 +246,6 @@ class Session:
                     if instead:
                         out.append(instead)
                     start = end
-            elif self._client_block is not None and handlers is self._client_handlers:
-                raise ProtocolError(frames.PROTOCOL_ERROR, "a frame inside a header block")
             position = end
         if start < position:
             out.append(buffer if position - start == size else buffer[start:position])
@@ -285,6 +290,13 @@ class Session:
         self.abandon()
 
     # ---- frames from the client
+
+    def _client_other(
+        self, buffer: bytes, position: int, end: int, flags: int, stream_id: int
+    ) -> bytes | None:
+        if self._client_block is not None:
+            raise ProtocolError(frames.PROTOCOL_ERROR, "a frame inside a header block")
+        return None
 
     def _client_data(
         self, buffer: bytes, position: int, end: int, flags: int, stream_id: int
@@ -392,6 +404,7 @@ class Session:
                 self._request_complete(stream_id, stream, held=True)
             return b""
         fragment = frames.content(buffer, position, end, flags)
+        self._draining.last_stream = max(stream_id, self._draining.last_stream)
         if not flags & frames.END_HEADERS:
             self._client_block = (stream_id, flags, bytearray(fragment))
         else:
@@ -421,6 +434,8 @@ class Session:
 
     def _headers_complete(self, stream_id: int, flags: int, block: bytes) -> None:
         request = self._headers.read(block)
+        if stream_id > self._draining.cut:
+            return
         trailed = self._streams.get(stream_id)
         if trailed is not None or not request.path:
             # Trailers. gRPC clients send none, but HTTP/2 has them.
@@ -615,7 +630,7 @@ class Session:
         for ignored in [number for number in self._streams if number > last]:
             self._drop_queued(ignored)
             self._end_call(ignored, self._streams.pop(ignored))
-        return None
+        return self._draining.backend_goaway(buffer, position, end)
 
     # ---- held calls
 
@@ -656,7 +671,7 @@ class Session:
                 self.requests.append(CallAbandoned(stream_id))
         elif stream.phase in (Phase.WATCHED, Phase.RELEASED):
             self._forget_body(stream)
-            self.requests.append(CallEnded(stream_id, _response(stream)))
+            self.requests.append(CallEnded(stream_id, stream.answer()))
 
     def _released(self, stream_id: int) -> Stream | None:
         stream = self._streams.get(stream_id)
@@ -692,16 +707,6 @@ class Session:
         self._send_to_backend(
             frames.frame(frames.DATA, frames.END_STREAM if last else 0, stream_id, data)
         )
-
-
-def _response(stream: Stream) -> bytes | None:
-    """The message of a response that succeeded: gRPC sends none with an error."""
-    if not stream.response:
-        return None
-    try:
-        return messages.unpack(bytes(stream.response), "")
-    except messages.MessageError:
-        return None
 
 
 def _followed_by(later: list[bytes], frame: bytes) -> bytes | None:

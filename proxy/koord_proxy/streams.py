@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 from koord_proxy.events import Tally, Treatment
+from koord_proxy.wire import messages
 
 
 class Phase(enum.Enum):
@@ -61,6 +62,15 @@ class Stream:
             self.refusal: tuple[int, str] = (0, "")
             # What the backend lets us send on the stream.
             self.window = 0
+
+    def answer(self) -> bytes | None:
+        """The message of a response that succeeded: gRPC sends none with an error."""
+        if not self.response:
+            return None
+        try:
+            return messages.unpack(bytes(self.response), "")
+        except messages.MessageError:
+            return None
 
 
 class Outgoing:

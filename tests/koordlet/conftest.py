@@ -1,9 +1,21 @@
 import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
+from koord_hooks.runner import HookRunner, load
+from koord_host.layout import Driver
 from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, BATCH_MEMORY, LABEL_QOS
 from koord_proto import hook_pb2 as pb
+from koordlet.node import Node
+
+from tests.support.fake_node import FakeNode
+from tests.support.fake_node.kept import kept, settings_of
+
+Words = list[tuple[str, dict[str, Any]]]
+Keep = Callable[..., Node]
 
 
 def spec(cpu: Any = 1000) -> str:
@@ -56,3 +68,35 @@ def broken_container(
     broken.CopyFrom(batch_container)
     broken.pod_annotations[ANNOTATION_EXTENDED_RESOURCE_SPEC] = spec("half")
     return broken
+
+
+@pytest.fixture
+def words(caplog: pytest.LogCaptureFixture) -> Callable[..., Words]:
+    """What was said since it was asked last, with its fields; of some events if named."""
+
+    def said(*events: str) -> Words:
+        found = [(one.getMessage(), getattr(one, "fields", {})) for one in caplog.records]
+        caplog.clear()
+        return [one for one in found if not events or one[0] in events]
+
+    return said
+
+
+@pytest.fixture
+def keep(tmp_path: Path) -> Iterator[Keep]:
+    """Opens a node in memory as koordlet does, cgroupfs driver, with plugins by name."""
+    with ExitStack() as stack:
+
+        def opened(node: FakeNode, *plugins: str, **settings: Any) -> Node:
+            runner = load(plugins) if plugins else HookRunner([])
+            driver = settings.pop("driver", Driver.CGROUPFS)
+            given = settings_of(node, tmp_path, driver, **settings)
+            return stack.enter_context(kept(node, given, runner))
+
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where nodes in memory have their rules and devices."""
+    return tmp_path_factory.mktemp("nodes")

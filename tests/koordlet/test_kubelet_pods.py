@@ -59,6 +59,71 @@ def test_init_containers_that_run_count() -> None:
     assert (record.runtime, tuple(record.containers)) == ("cri-o", ("i1",))
 
 
+def limits(name: str, cpu: Any, **more: Any) -> dict[str, Any]:
+    return {"name": name, "resources": {"limits": {"cpu": cpu}}, **more}
+
+
+class TestQuotas:
+    """What the kubelet asks for, as far as it can be told from its list."""
+
+    def quotas(self, spec: dict[str, Any], **status: Any) -> tuple[int | None, int | None]:
+        """Of the pod, and of its running container "main"."""
+        one = pod(**status)
+        one["spec"] = spec
+        [record] = parse(listed(one), LAYOUT)
+        return record.pod.resources.cpu_quota, record.containers["c1"].resources.cpu_quota
+
+    @pytest.mark.parametrize(
+        ("cpu", "quota"),
+        [
+            ("2", 200_000),
+            ("500m", 50_000),
+            (1.5, 150_000),
+            ("1m", 1000),
+            (None, None),
+            ("0", None),
+            ("-1", None),
+            ("much", None),
+        ],
+    )
+    def test_a_limit_is_a_quota_of_100_ms(self, cpu: Any, quota: int | None) -> None:
+        assert self.quotas({"containers": [limits("main", cpu)]}) == (quota, quota)
+
+    def test_what_a_container_has_goes_before_what_it_is_to_have(self) -> None:
+        running = {"containerID": "containerd://c1", "state": {"running": {}}}
+        resized = [{**running, **limits("main", "1")}]
+        spec = {"containers": [limits("main", "2")]}
+        assert self.quotas(spec, containerStatuses=resized) == (200_000, 100_000)
+
+    @pytest.mark.parametrize(
+        ("spec", "quota"),
+        [
+            ({"containers": [limits("main", "1"), limits("b", "1")]}, 200_000),
+            ({"containers": [limits("main", "1"), {"name": "b"}]}, None),
+            ({"containers": [{"name": "main"}], **limits("", "3")}, 300_000),
+            (
+                {
+                    "containers": [limits("main", "1")],
+                    "initContainers": [limits("i", "4"), limits("j", "2")],
+                },
+                400_000,
+            ),
+            (
+                {
+                    "containers": [limits("main", "1")],
+                    "initContainers": [limits("beside", "2", restartPolicy="Always")],
+                },
+                300_000,
+            ),
+            ({"containers": [limits("main", "1")], "initContainers": [{"name": "i"}]}, None),
+        ],
+    )
+    def test_the_pod_s_is_the_sum_unless_one_has_none(
+        self, spec: dict[str, Any], quota: int | None
+    ) -> None:
+        assert self.quotas(spec)[0] == quota
+
+
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_pod_that_has_ended_is_left_out(phase: str) -> None:
     assert parse(listed(pod(phase=phase)), LAYOUT) == ()

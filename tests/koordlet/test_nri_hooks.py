@@ -15,7 +15,7 @@ from koord_proto import nri_pb2 as pb
 from koordlet.metrics import HookMetrics
 from koordlet.nri.adjustments import resources
 from koordlet.nri.handler import handled_events
-from koordlet.nri_hooks import HookHandler, changes
+from koordlet.nri_hooks import HookHandler, changes, overlaid
 from koordlet.telling import Told
 
 SANDBOX = pb.PodSandbox(id="s1", name="web-1", namespace="shop", uid="u1")
@@ -59,12 +59,15 @@ def created(patch: Patch, container: pb.Container = CONTAINER) -> Any:
     return None if answer is None else answer.adjust
 
 
-def test_wishes_become_an_adjustment() -> None:
+def test_wishes_become_an_adjustment_and_a_missing_mount_is_left_out() -> None:
     adjust = created(
         Patch(
             env={"A": "1"},
             annotations={"x": "y"},
-            mounts={"/in": Mount("/on/host", ("rbind", "ro"))},
+            mounts={
+                "/in": Mount("/dev/null", ("rbind", "ro")),
+                "/none": Mount("/does-not-exist", ("rbind", "ro")),
+            },
             resources=LinuxResources(cpu_shares=2, oom_score_adj=7),
         )
     )
@@ -73,7 +76,7 @@ def test_wishes_become_an_adjustment() -> None:
     [mount] = adjust.mounts
     assert (mount.destination, mount.source, list(mount.options)) == (
         "/in",
-        "/on/host",
+        "/dev/null",
         ["rbind", "ro"],
     )
     assert adjust.linux.resources == resources(cpu_shares=2)
@@ -128,11 +131,13 @@ def test_an_update_that_needs_no_change_gets_none() -> None:
 def test_the_node_hears_what_runs() -> None:
     made, node = handler()
     made.run_pod_sandbox(pb.RunPodSandboxRequest(pod=SANDBOX))
+    made.post_update_pod_sandbox(pb.PostUpdatePodSandboxRequest(pod=SANDBOX))
     made.post_start_container(pb.PostStartContainerRequest(pod=SANDBOX, container=CONTAINER))
     made.stop_container(pb.StopContainerRequest(pod=SANDBOX, container=CONTAINER))
     made.stop_pod_sandbox(pb.StopPodSandboxRequest(pod=SANDBOX))
     made.remove_pod_sandbox(pb.RemovePodSandboxRequest(pod=SANDBOX))
     assert node.seen == [
+        ("PreRunPodSandbox", "web-1"),
         ("PreRunPodSandbox", "web-1"),
         ("PostStartContainer", "main"),
         ("PostStopContainer", "main"),
@@ -196,3 +201,18 @@ def test_changes_keep_what_differs() -> None:
     assert changes(present, wanted) == LinuxResources(
         cpu_shares=2, unified={"b": "2"}, hugepage_limits={"2MB": 0}
     )
+
+
+def test_the_node_hears_what_limits_a_container_is_about_to_have() -> None:
+    made, node = handler(Patch())
+    container = pb.Container()
+    container.CopyFrom(CONTAINER)
+    container.linux.resources.CopyFrom(resources(cpu_shares=2, cpu_quota=5000))
+    request = pb.UpdateContainerRequest(
+        pod=SANDBOX, container=container, linux_resources=resources(cpu_quota=7000)
+    )
+    made.update_container(request)
+    assert node.seen == [("PreUpdateContainerResources", "main")]
+    present = LinuxResources(cpu_shares=2, cpu_quota=5000)
+    wanted = overlaid(present, LinuxResources(cpu_quota=7000, unified={"a": "1"}))
+    assert wanted == LinuxResources(cpu_shares=2, cpu_quota=7000, unified={"a": "1"})

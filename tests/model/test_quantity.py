@@ -4,7 +4,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_model.quantity import whole
+from koord_model.quantity import milli, whole
 
 _FACTORS = {
     "m": Fraction(1, 1000),
@@ -96,3 +96,11 @@ def test_any_text_is_a_number_or_a_clear_error(text: str) -> None:
     except ValueError as error:
         problem = str(error)
     assert "\n" not in problem
+
+
+@pytest.mark.parametrize(
+    ("quantity", "expected"),
+    [("500m", 500), (2, 2000), ("1.5", 1500), ("100u", 1), ("1k", 10**6), (0, 0), ("-1", -1000)],
+)
+def test_thousandths_rounded_up(quantity: str | int | float, expected: int) -> None:
+    assert milli(quantity) == expected

@@ -387,6 +387,61 @@ class TestBreaker:
             await until(lambda: not target.breaker.probe_due(time.monotonic()))
             assert target.breaker.state is State.OPEN
 
+    async def test_one_that_hangs_does_not_keep_the_others_from_being_probed(self):
+        hung, back = Scripted("a"), Scripted("b")
+        forever = asyncio.Event()
+        hung.probe = forever.wait
+        for target in (hung, back):
+            target.breaker.failed(-100)
+        async with dispatching(hung, back):
+            await until(lambda: back.breaker.state is State.HALF_OPEN)
+            assert hung.breaker.state is State.OPEN
+            forever.set()
+
+
+class TestRegisteredAnew:
+    """Whoever writes its registration again has most likely just begun to serve."""
+
+    def long_gone(self, target: Any) -> None:
+        now = time.monotonic()
+        target.breaker.failed(now)
+        for _ in range(10):
+            target.breaker.probe_failed(now)
+        assert not target.breaker.probe_due(now + 14)
+
+    async def test_it_is_probed_at_once(self, served, caplog):
+        target = target_of(served)
+        async with dispatching(target) as dispatcher:
+            served.die()
+            await dispatcher.ask(CREATE, facts())
+            self.long_gone(target)
+            served.start()
+            dispatcher.probe_now({"a", "nobody"})
+            await until(lambda: target.breaker.state is State.HALF_OPEN, 5)
+            await dispatcher.ask(CREATE, facts())
+            assert outcomes(dispatcher) == {"a unavailable": 1, "a unchanged": 1}
+        assert events(caplog).count(("hook server answers again", {"server": "a"})) == 1
+
+    async def test_only_it_and_only_if_it_was_given_up(self):
+        targets = Scripted("gone"), Scripted("other"), Scripted("well")
+        for target in targets[:2]:
+            self.long_gone(target)
+        async with dispatching(*targets) as dispatcher:
+            dispatcher.probe_now({"gone", "well"})
+            await asyncio.sleep(0.05)
+            states = [target.breaker.state for target in targets]
+        assert states == [State.HALF_OPEN, State.OPEN, State.CLOSED]
+
+    async def test_one_that_is_not_there_yet_is_probed_again_soon(self):
+        target = Scripted("a", alive=False)
+        self.long_gone(target)
+        async with dispatching(target) as dispatcher:
+            dispatcher.probe_now({"a"})
+            await asyncio.sleep(0.05)
+            assert target.breaker.state is State.OPEN
+            target.alive = True
+            await until(lambda: target.breaker.state is State.HALF_OPEN, 5)
+
 
 async def never() -> bool:
     return False

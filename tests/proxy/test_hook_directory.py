@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -28,10 +28,14 @@ class Seen:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.used: list[list[str]] = []
-        self.directory = HookDirectory(str(path), self._use)
+        self.touched: list[set[str]] = []
+        self.directory = HookDirectory(str(path), self._use, self._touched)
 
     def _use(self, servers: list[Registration]) -> None:
         self.used.append([server.name for server in servers])
+
+    def _touched(self, names: Collection[str]) -> None:
+        self.touched.append(set(names))
 
     def write(self, name: str, content: str) -> Path:
         file = self.path / name
@@ -245,3 +249,81 @@ class TestWatch:
         os.utime(file)
         seen.directory.look()
         assert len(reads) == 3
+
+
+class TestTouched:
+    """A server writes its file when it starts, often with what is in it already."""
+
+    @pytest.fixture(autouse=True)
+    def files(self, seen):
+        seen.path.mkdir(parents=True)
+        for name in ("a", "b"):
+            seen.write(f"{name}.json", text())
+        seen.directory.look()
+        assert seen.touched == [{"a", "b"}]
+        seen.touched.clear()
+
+    def renamed(self, seen):
+        seen.write(".a.json.part", text()).rename(seen.path / "a.json")
+
+    def in_place(self, seen):
+        before = (seen.path / "a.json").stat().st_mtime_ns
+        seen.write("a.json", text())
+        os.utime(seen.path / "a.json", ns=(before, before + 1))
+
+    def same_time(self, seen):
+        before = (seen.path / "a.json").stat().st_mtime_ns
+        new = seen.write("a.part", text())
+        os.utime(new, ns=(before, before))
+        new.rename(seen.path / "a.json")
+
+    def removed_and_put_back(self, seen):
+        (seen.path / "a.json").unlink()
+        seen.directory.look()
+        assert seen.touched == []
+        seen.write("a.json", text())
+
+    def unusable(self, seen):
+        seen.write("a.json", "{")
+
+    @pytest.mark.parametrize(
+        "write", [renamed, in_place, same_time, removed_and_put_back, unusable]
+    )
+    def test_the_one_that_was_written(self, seen, write):
+        write(self, seen)
+        for _ in range(3):
+            seen.directory.look()
+        assert seen.touched == [{"a"}]
+
+    def test_it_is_told_once_it_is_in_use(self, seen):
+        order: list[object] = []
+        seen.directory._use = lambda servers: order.append([one.name for one in servers])
+        seen.directory._touched = order.append
+        seen.write("c.json", text())
+        seen.directory.look()
+        assert order == [["a", "b", "c"], {"c"}]
+
+    def test_other_files_are_nobodys(self, seen):
+        for name in ("a", ".a.json", "a.json.swp", "a.part"):
+            seen.write(name, text())
+        (seen.path / "b.json").unlink()
+        seen.directory.look()
+        assert seen.touched == []
+
+    def test_a_link_to_nothing_hides_no_other(self, seen):
+        (seen.path / "c.json").symlink_to("nowhere")
+        seen.directory.look()
+        seen.touched.clear()
+        self.renamed(seen)
+        seen.directory.look()
+        assert seen.touched == [{"a"}]
+
+    def test_all_that_were_away_with_their_directory(self, seen):
+        away = seen.path.rename(seen.path.with_name("away"))
+        seen.path.touch()
+        seen.directory.look()
+        assert seen.touched == []
+        seen.path.unlink()
+        away.rename(seen.path)
+        seen.directory.look()
+        assert seen.touched == [{"a", "b"}]

@@ -7,7 +7,7 @@ from koord_proxy.session import Session
 
 from tests.support import frames
 from tests.support.frames import ClientFrames, ServerFrames, message
-from tests.support.playbook import Backend, Client, Drain, Failed, Playbook, cut
+from tests.support.playbook import Backend, Client, Failed, Playbook, cut
 
 EITHER_SIDES = {
     "PING": lambda peer: peer.ping(),
@@ -235,31 +235,6 @@ class TestFrameSizes:
         play = Playbook(settings={frames.MAX_FRAME_SIZE: 40_000})
         assert play.answers(play.server.settings({frames.MAX_FRAME_SIZE: 16_384}))
         assert play.relays(frames.frame(0xEE, 0, 1, bytes(40_000)))
-
-
-class TestDrain:
-    def test_asks_the_client_to_go_elsewhere(self):
-        play = Playbook()
-        assert play >> Drain() << Client(play.server.goaway(2**31 - 1))
-
-    def test_lets_calls_finish(self):
-        play = Playbook()
-        assert play.relays(play.client.request(1, "/relay"))
-        assert play >> Drain() << Client(play.server.goaway(2**31 - 1))
-        assert play.session.busy
-        assert play.relays(play.client.data(1, message(b"ask"), end=True)).answers(
-            play.server.answer(1)
-        )
-        assert not play.session.busy
-
-    def test_after_a_failure_says_no_more(self):
-        play = Playbook()
-        assert (
-            play
-            >> Client(play.client.data(1, bytes(0)) + b"\xff" * 9)
-            << Failed(frames.FRAME_SIZE_ERROR)
-        )
-        assert play >> Drain()
 
 
 class TestTallies:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from koord_proxy.draining import PING_PAYLOAD
 from koord_proxy.events import CallAbandoned
 
 from tests.proxy.test_session_held import ASK, collect
 from tests.proxy.test_session_order import trailers_and_next
 from tests.proxy.test_session_windows import WINDOW
 from tests.support import frames
+from tests.support.frames import ServerFrames
 from tests.support.playbook import (
     Backend,
     Client,
@@ -19,6 +21,11 @@ from tests.support.playbook import (
     Release,
     arrived,
 )
+
+
+def farewell(server: ServerFrames) -> tuple[bytes, bytes]:
+    """What a client is told first when it is to leave."""
+    return server.goaway(2**31 - 1), server.ping(PING_PAYLOAD)
 
 
 class TestHeaderBlocks:
@@ -85,7 +92,7 @@ class TestHeaderBlocks:
                 third,
                 client.credit(3, 4),
                 client.credit(0, 4),
-                server.goaway(2**31 - 1),
+                *farewell(server),
                 client.credit(0, 4),
                 server.ping(),
             )
@@ -187,13 +194,12 @@ class TestFirstSettings:
     def test_come_before_a_farewell(self):
         play = self.start()
         client, server = play.client, play.server
-        goaway = server.goaway(2**31 - 1)
         credit = client.credit(1, 4), client.credit(0, 4)
         assert (
             play
             >> Drain()
             >> Backend(server.settings())
-            << Client(server.settings(), *credit, goaway)
+            << Client(server.settings(), *credit, *farewell(server))
         )
 
     def test_are_ours_when_it_fails_before(self):

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -150,6 +151,50 @@ def test_a_crash_refuses_no_connection(manager: Manager) -> None:
         manager.start()
         with Cri(manager.path) as cri:
             assert cri.version().runtime_name
+
+
+class Kubelet(threading.Thread):
+    """Calls without a pause; gRPC's own behaviour is all the patience it has."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.over = False
+        self.calls = 0
+        self.errors: list[str] = []
+
+    def run(self) -> None:
+        with grpc.insecure_channel(f"unix:{self.path}", LIKE_A_KUBELET) as channel:
+            version = channel.unary_unary(
+                method_path("Version"), response_deserializer=pb.VersionResponse.FromString
+            )
+            while not self.over:
+                try:
+                    assert version(b"", timeout=PATIENCE).runtime_name
+                except grpc.RpcError as error:
+                    self.errors.append(f"{error.code()}: {error.details()}")
+                self.calls += 1
+
+
+@pytest.mark.usefixtures("runtime")
+def test_restarts_lose_no_call(manager: Manager) -> None:
+    """Neither those under way nor those that are sent in that very moment."""
+    manager.start()
+    kubelets = [Kubelet(manager.path) for _ in range(3)]
+    for kubelet in kubelets:
+        kubelet.start()
+    try:
+        for _ in range(20):
+            before = sum(kubelet.calls for kubelet in kubelets)
+            until(lambda before=before: sum(kubelet.calls for kubelet in kubelets) > before + 50)
+            assert manager.stop() == 0
+            manager.start()
+    finally:
+        for kubelet in kubelets:
+            kubelet.over = True
+        for kubelet in kubelets:
+            kubelet.join(PATIENCE)
+    assert [kubelet.errors for kubelet in kubelets] == [[], [], []]
 
 
 def test_what_systemd_hears(manager: Manager) -> None:

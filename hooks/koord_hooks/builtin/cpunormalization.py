@@ -22,7 +22,7 @@ from koord_model.node import NodeView
 from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
 from koord_model.qos import QoSClass, qos_class
-from koord_model.resource_status import resource_status
+from koord_model.resource_status import usable_status
 from koord_model.resources import LinuxResources
 
 from koord_hooks.specs import hookimpl
@@ -34,7 +34,7 @@ _KEPT = re.compile(r"([0-9]{1,18}) as ([0-9]{1,18})")
 @hookimpl
 def pre_run_pod_sandbox(pod: Pod, view: NodeView) -> Patch | None:
     asked = pod.resources.cpu_quota or 0
-    if asked <= 0 or view.cpu_normalization_ratio <= 1 or not _shares_cpus(pod):
+    if asked <= 0 or view.cpu_normalization_ratio <= 1 or not _shares_cpus(pod, view):
         return None
     quota, why = _divided(asked, view.cpu_normalization_ratio)
     return Patch(resources=LinuxResources(cpu_quota=quota), why=why)
@@ -53,7 +53,7 @@ def pre_update_container_resources(container: Container, view: NodeView) -> Patc
 def _container(container: Container, view: NodeView) -> Patch | None:
     quota, ratio = container.resources.cpu_quota or 0, view.cpu_normalization_ratio
     asked, seen = _asked(container, quota)
-    if quota <= 0 or (ratio <= 1 and not seen) or not _shares_cpus(container.pod):
+    if quota <= 0 or (ratio <= 1 and not seen) or not _shares_cpus(container.pod, view):
         return None
     wanted, why = _divided(asked, ratio)
     return Patch(
@@ -71,10 +71,10 @@ def _asked(container: Container, quota: int) -> tuple[int, bool]:
     return quota, False
 
 
-def _shares_cpus(pod: Pod) -> bool:
+def _shares_cpus(pod: Pod, view: NodeView) -> bool:
     if qos_class(pod.labels) not in (QoSClass.LS, QoSClass.NONE):
         return False
-    return not resource_status(pod).cpuset
+    return not usable_status(pod, view.online)[0].cpuset
 
 
 def _divided(asked: int, ratio: float) -> tuple[int, str]:

@@ -23,14 +23,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from koord_model import cpuset
-from koord_model.keys import ANNOTATION_RESOURCE_STATUS
 from koord_model.node import NodeView, SharedPool, Topology
 from koord_model.node_slo import HostApplication
 from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
 from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class
-from koord_model.resource_status import ResourceStatus, resource_status
+from koord_model.resource_status import ResourceStatus, usable_status
 from koord_model.resources import LinuxResources
 
 from koord_hooks.specs import hookimpl
@@ -40,7 +38,7 @@ _NO_QUOTA = -1
 
 @hookimpl
 def pre_run_pod_sandbox(pod: Pod, view: NodeView) -> Patch | None:
-    status, ignored = _status(pod, view)
+    status, ignored = usable_status(pod, view.online)
     if not _loses_quota(pod, status, view):
         return Patch(ignored=ignored) if ignored else None
     return Patch(
@@ -68,7 +66,7 @@ def level_host_application(application: HostApplication, view: NodeView) -> Patc
 
 
 def _container(container: Container, view: NodeView) -> Patch | None:
-    status, ignored = _status(container.pod, view)
+    status, ignored = usable_status(container.pod, view.online)
     if status.cpuset:
         return _own_cpus(container.pod, status, view)
     found = _by_rule(container.pod, status, view.topology) if view.topology else None
@@ -81,23 +79,6 @@ def _cpuset(found: tuple[str, str]) -> Patch:
     cpus, why = found
     shown = cpus or "(none of its own)"
     return Patch(resources=LinuxResources(cpuset_cpus=cpus), why=f"{why} → cpuset {shown}")
-
-
-def _status(pod: Pod, view: NodeView) -> tuple[ResourceStatus, tuple[str, ...]]:
-    """The scheduler's decision, without CPUs that this node does not have."""
-    status = resource_status(pod)
-    online = view.topology.online if view.topology else ""
-    if not (status.cpuset and online):
-        return status, ()
-    strange = cpuset.parse(status.cpuset) - cpuset.parse(online)
-    if not strange:
-        return status, ()
-    line = (
-        f"pod {pod.namespace}/{pod.name}: annotation {ANNOTATION_RESOURCE_STATUS}: cpuset "
-        f"{status.cpuset} names CPUs that this node does not have: {cpuset.render(strange)}; "
-        f"expected some of {online} (cpuset left out)"
-    )
-    return replace(status, cpuset=""), (line,)
 
 
 def _own_cpus(pod: Pod, status: ResourceStatus, view: NodeView) -> Patch:

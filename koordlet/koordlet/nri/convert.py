@@ -21,6 +21,7 @@ def to_pod(sandbox: pb.PodSandbox) -> Pod:
         runtime_handler=sandbox.runtime_handler,
         resources=to_resources(sandbox.linux.pod_resources),
         overhead=to_resources(sandbox.linux.pod_overhead),
+        ip=sandbox.ips[0] if sandbox.ips else "",
     )
 
 

@@ -6,6 +6,8 @@
    at all. If it does, the breaker is half open: one call is let through.
 4. That call decides: answered, it closes; else it opens, and waits twice as long
    before the next probe, up to a bound.
+5. A server that registers anew has most likely just begun to serve: it is probed
+   at once, and the pauses begin anew.
 """
 
 from __future__ import annotations
@@ -77,10 +79,20 @@ class Breaker:
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
             self._open(now)
 
-    def probe_answered(self) -> None:
-        """The server answers again, or a late answer came from it."""
-        if self.state is State.OPEN:
-            self.state = State.HALF_OPEN
+    def probe_answered(self) -> bool:
+        """The server answers again, or a late answer came from it; True if that is news."""
+        if self.state is not State.OPEN:
+            return False
+        self.state = State.HALF_OPEN
+        return True
+
+    def hurry(self, now: float) -> bool:
+        """The server gave a sign of having begun anew; True if it is to be probed now."""
+        if self.state is not State.OPEN:
+            return False
+        self._pause = FIRST_PAUSE
+        self._open(now)
+        return True
 
     def _open(self, now: float) -> None:
         self.state = State.OPEN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """What a client sends before its first frame."""
@@ -33,6 +34,13 @@ DEFAULT_MAX_FRAME_SIZE = 16_384
 # Error codes.
 NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, FLOW_CONTROL_ERROR = 0, 1, 2, 3
 FRAME_SIZE_ERROR, CANCEL, COMPRESSION_ERROR, ENHANCE_YOUR_CALM = 6, 8, 9, 11
+
+Handler = Callable[[bytes, int, int, int, int], "bytes | None"]
+"""What becomes of a frame on its way through.
+
+It gets the bytes, where its frame begins and ends, flags and stream; it returns None to
+let the frame go on as it is, or what goes on in its place.
+"""
 
 
 class ProtocolError(Exception):

@@ -16,6 +16,7 @@ SANDBOX = pb.PodSandbox(
     labels={"koordinator.sh/qosClass": "BE"},
     annotations={"a": "b"},
     runtime_handler="runc",
+    ips=["10.0.0.7", "fd00::7"],
     linux=pb.LinuxPodSandbox(
         cgroup_parent="/kubepods/besteffort/podu-1",
         pod_resources=resources(cpu_shares=2, memory_limit=64 << 20),
@@ -32,6 +33,7 @@ POD = Pod(
     runtime_handler="runc",
     resources=LinuxResources(cpu_shares=2, memory_limit=64 << 20),
     overhead=LinuxResources(memory_limit=1 << 20),
+    ip="10.0.0.7",
 )
 
 

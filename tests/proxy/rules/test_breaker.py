@@ -113,6 +113,34 @@ def test_an_answer_makes_it_start_anew():
     assert pauses(breaker, trials=False)[0] == FIRST_PAUSE
 
 
+def test_a_sign_of_a_new_beginning_is_probed_at_once_and_pauses_begin_anew():
+    breaker = Breaker()
+    pauses(breaker, trials=False)
+    assert breaker.hurry(1000)
+    # The probe made now counts as the first.
+    assert not breaker.probe_due(1000 + FIRST_PAUSE / 2)
+    assert breaker.probe_due(1000 + FIRST_PAUSE)
+    breaker.probe_failed(1000)
+    assert breaker.probe_due(1000 + 2 * FIRST_PAUSE)
+    assert breaker.state is OPEN
+
+
+@pytest.mark.parametrize("steps", [(), ("failed", "probe_answered")])
+def test_it_is_nothing_to_one_that_is_not_open(steps):
+    breaker = Breaker()
+    play(breaker, *steps)
+    before = breaker.state
+    assert not breaker.hurry(0)
+    assert breaker.state is before
+
+
+def test_an_answered_probe_is_news_once():
+    breaker = Breaker()
+    assert not breaker.probe_answered()
+    breaker.failed(0)
+    assert [breaker.probe_answered() for _ in range(2)] == [True, False]
+
+
 @pytest.mark.parametrize("steps", [(), ("failed", "probe_answered")])
 def test_only_an_open_one_is_probed(steps):
     breaker = Breaker()
@@ -183,6 +211,13 @@ class Histories(RuleBasedStateMachine):
         else:
             self.breaker.probe_failed(self.now)
             assert not self.breaker.probe_due(self.now)
+
+    @rule()
+    def hurry(self) -> None:
+        was = self.breaker.state
+        assert self.breaker.hurry(self.now) is (was is OPEN)
+        assert self.breaker.state is was
+        assert self.breaker.probe_due(self.now + FIRST_PAUSE) is (was is OPEN)
 
     @rule()
     def late_answer(self) -> None:

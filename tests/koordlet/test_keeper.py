@@ -1,0 +1,346 @@
+"""The loop: who runs, what of it is known, when a round is due, what is said."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from koord_hooks.stages import Stage
+from koord_host.layout import Driver, Layout
+from koord_model import keys
+from koord_model.pod import Container, Pod
+from koord_model.qos import KubeQoS
+from koord_model.resources import LinuxResources
+from koordlet.keeper import NodeKeeper, Pace
+from koordlet.node import Node
+
+from koordlet import keeper as keeper_module
+from tests.koordlet.conftest import Keep, Words
+from tests.support.fake_node import FakeNode, PodSpec, StandInRuntime
+from tests.support.fake_node.cri import pod_list
+
+LAYOUT = Layout(2, Driver.CGROUPFS)
+BATCH = {"containers": {"main": {"limits": {keys.BATCH_CPU: 500}}}}
+JOB = PodSpec(
+    "job",
+    KubeQoS.BEST_EFFORT,
+    "BE",
+    annotations={keys.ANNOTATION_EXTENDED_RESOURCE_SPEC: BATCH},
+)
+WEB = PodSpec("web", KubeQoS.BURSTABLE, "LS", 2)
+QUOTA = f"{JOB.group(LAYOUT)}/job-main/cpu.max"
+NO_LIST = "no list of pods, those known stay"
+
+
+def pod_of(spec: PodSpec, **more: object) -> Pod:
+    told = Pod(spec.name, "shop", spec.uid, spec.all_labels, spec.texts, f"/{spec.group(LAYOUT)}")
+    return replace(told, **more)  # type: ignore[arg-type]
+
+
+def main_of(spec: PodSpec, **resources: int) -> Container:
+    limits = LinuxResources(**resources)  # type: ignore[arg-type]
+    return Container(pod_of(spec), "main", f"{spec.name}-main", resources=limits)
+
+
+class Bench:
+    """A node in memory on which pods run that nobody was asked about."""
+
+    def __init__(self, *pods: PodSpec) -> None:
+        self.node = FakeNode()
+        self.runtime = StandInRuntime(self.node, LAYOUT)
+        for pod in pods:
+            self.start(pod)
+
+    def start(self, pod: PodSpec) -> None:
+        config = pod.sandbox_request(LAYOUT).config
+        self.runtime.make_pod_group(config)
+        self.runtime.run_sandbox(config)
+        self.runtime.create(pod.container_request(LAYOUT))
+
+    def read(self, path: str) -> str:
+        return self.node.read(f"/sys/fs/cgroup/{path}").strip()
+
+
+def names(keeper: NodeKeeper) -> set[str]:
+    return {record.pod.name for record in keeper.inventory.records()}
+
+
+class TestWhatIsTold:
+    async def test_a_container_that_started_is_levelled_and_one_that_ended_is_not(
+        self, keep: Keep
+    ) -> None:
+        bench = Bench(JOB)
+        keeper = keep(bench.node, "batchresource").keeper
+        keeper.saw(Stage.POST_START_CONTAINER, main_of(JOB))
+        await keeper.level()
+        assert bench.read(QUOTA) == "50000 100000"
+        keeper.saw(Stage.POST_STOP_CONTAINER, main_of(JOB))
+        keeper.saw(Stage.POST_STOP_POD_SANDBOX, pod_of(JOB))
+        bench.node.remove_group(JOB.group(LAYOUT))
+        done = await keeper.level()
+        assert [one for one in done.writes.results if one.alert] == []
+        assert names(keeper) == set()
+
+    @pytest.mark.parametrize("stage", [Stage.PRE_CREATE_CONTAINER, Stage.PRE_START_CONTAINER])
+    async def test_what_is_not_there_yet_does_not_count(self, keep: Keep, stage: Stage) -> None:
+        keeper = keep(Bench().node).keeper
+        keeper.saw(stage, main_of(JOB))
+        assert names(keeper) == set()
+
+    async def test_a_container_without_id_is_not_taken_for_its_pod(self, keep: Keep) -> None:
+        bench = Bench(JOB)
+        keeper = keep(bench.node, "batchresource").keeper
+        keeper.saw(Stage.POST_START_CONTAINER, replace(main_of(JOB), id=""))
+        assert names(keeper) == set()
+
+    async def test_a_resize_in_place_is_not_undone(self, keep: Keep, tmp_path: Path) -> None:
+        rules = tmp_path / "rules.yaml"
+        annotation = f'{keys.ANNOTATION_CPU_NORMALIZATION_RATIO}: "2"'
+        rules.write_text(f"kind: Node\nmetadata: {{annotations: {{{annotation}}}}}\n")
+        bench = Bench(WEB)
+        keeper = keep(
+            bench.node,
+            "cpunormalization",
+            nodeslo_file=str(rules),
+            resource_force_update_seconds=0,
+        ).keeper
+        quota = f"{WEB.group(LAYOUT)}/web-main/cpu.max"
+        keeper.saw(Stage.POST_START_CONTAINER, main_of(WEB, cpu_quota=200_000))
+        await keeper.level()
+        assert bench.read(quota) == "100000 100000"
+        # Half of 3 CPUs: the runtime sets what hooks made of the request.
+        keeper.saw(Stage.PRE_UPDATE_CONTAINER_RESOURCES, main_of(WEB, cpu_quota=300_000))
+        bench.node.write(f"/sys/fs/cgroup/{quota}", "150000 100000")
+        await keeper.level()
+        assert bench.read(quota) == "150000 100000"
+
+    async def test_nri_tells_of_all_there_is(self, keep: Keep) -> None:
+        keeper = keep(Bench(JOB, WEB).node, "batchresource").keeper
+        keeper.saw(Stage.PRE_RUN_POD_SANDBOX, pod_of(WEB))
+        keeper.synchronize([pod_of(JOB)], [main_of(JOB)])
+        assert names(keeper) == {"job"}
+
+    async def test_beside_a_list_nri_only_adds(self, keep: Keep) -> None:
+        keeper = keep(Bench(JOB, WEB).node, "batchresource", pods="/none").keeper
+        keeper.saw(Stage.PRE_RUN_POD_SANDBOX, pod_of(WEB))
+        keeper.synchronize([pod_of(JOB)], [main_of(JOB)])
+        assert names(keeper) == {"job", "web"}
+
+
+class Clock:
+    """Steady seconds that a test turns."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    perf_counter = monotonic
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(keeper_module, "time", made)
+    return made
+
+
+class TestWithoutAList:
+    async def test_a_pod_whose_group_has_been_gone_for_a_while_has_ended(
+        self, keep: Keep, clock: Clock
+    ) -> None:
+        bench = Bench(JOB, WEB)
+        keeper = keep(bench.node).keeper
+        for spec in (JOB, WEB):
+            keeper.saw(Stage.POST_START_CONTAINER, main_of(spec))
+        bench.node.remove_group(JOB.group(LAYOUT))
+        keeper._drop_vanished()
+        assert names(keeper) == {"job", "web"}
+        clock.now += 61
+        keeper._drop_vanished()
+        assert names(keeper) == {"web"}
+
+
+class TestTheList:
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> Path:
+        return tmp_path / "pods.json"
+
+    @pytest.fixture
+    def keeper(self, keep: Keep, source: Path) -> NodeKeeper:
+        source.write_bytes(pod_list([JOB, WEB]))
+        bench = Bench(JOB, WEB)
+        return keep(bench.node, "batchresource", pods=str(source)).keeper
+
+    async def look(self, keeper: NodeKeeper, clock: Clock) -> set[str]:
+        clock.now += 11
+        await keeper._look_for_pods()
+        return names(keeper)
+
+    async def test_it_says_who_runs(self, keeper: NodeKeeper, clock: Clock, source: Path) -> None:
+        assert await self.look(keeper, clock) == {"job", "web"}
+        source.write_bytes(pod_list([WEB]))
+        assert await self.look(keeper, clock) == {"web"}
+
+    async def test_it_is_not_asked_for_more_often_than_set(
+        self, keeper: NodeKeeper, clock: Clock, source: Path
+    ) -> None:
+        assert await self.look(keeper, clock) == {"job", "web"}
+        source.unlink()
+        await keeper._look_for_pods()
+        assert names(keeper) == {"job", "web"}
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            (b"", "is no pod list: Input data was truncated"),
+            (b'{"items": []}', "lists no pods"),
+            (b'{"items": 7}', "is no pod list: Expected `array | null`"),
+            (pod_list([WEB])[:-9], "is no pod list"),
+            (None, "No such file or directory"),
+        ],
+    )
+    async def test_without_one_those_known_stay_and_the_reason_is_told_once(
+        self,
+        keeper: NodeKeeper,
+        clock: Clock,
+        source: Path,
+        words: Callable[..., Words],
+        text: bytes | None,
+        reason: str,
+    ) -> None:
+        await self.look(keeper, clock)
+        source.unlink() if text is None else source.write_bytes(text)
+        for _ in range(3):
+            assert await self.look(keeper, clock) == {"job", "web"}
+        [(_, fields)] = words(NO_LIST)
+        assert reason in fields["reason"]
+        assert str(source) in fields["reason"]
+
+    async def test_it_is_told_when_it_is_back_and_when_it_fails_again(
+        self,
+        keeper: NodeKeeper,
+        clock: Clock,
+        source: Path,
+        words: Callable[..., Words],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        caplog.set_level("INFO", "pykoord")
+        await self.look(keeper, clock)
+        for text in (b"", pod_list([WEB]), b""):
+            source.write_bytes(text)
+            await self.look(keeper, clock)
+        again = "there is a list of pods again"
+        assert [event for event, _ in words(NO_LIST, again)] == [NO_LIST, again, NO_LIST]
+
+    async def test_who_starts_while_it_is_fetched_stays(
+        self, keeper: NodeKeeper, clock: Clock, source: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fetch(*_: object) -> bytes:
+            clock.now += 1
+            keeper.saw(Stage.PRE_RUN_POD_SANDBOX, pod_of(JOB))
+            return pod_list([WEB])
+
+        monkeypatch.setattr(keeper_module, "fetch", fetch)
+        assert await self.look(keeper, clock) == {"job", "web"}
+
+    async def test_resctrl_groups_are_collected_once_all_pods_are_known(
+        self, keep: Keep, clock: Clock, source: Path
+    ) -> None:
+        source.write_bytes(b"")
+        bench = Bench(WEB)
+        bench.node.make_directory("/sys/fs/resctrl/koordlet-of-an-earlier-run")
+        keeper = keep(bench.node, "resctrl", pods=str(source)).keeper
+        keeper.saw(Stage.PRE_RUN_POD_SANDBOX, pod_of(WEB))
+        await self.look(keeper, clock)
+        await keeper.level()
+        assert bench.node.exists("/sys/fs/resctrl/koordlet-of-an-earlier-run")
+        source.write_bytes(pod_list([WEB]))
+        await self.look(keeper, clock)
+        await keeper.level()
+        assert not bench.node.exists("/sys/fs/resctrl/koordlet-of-an-earlier-run")
+
+
+@contextmanager
+def rounds(node: Node) -> Iterator[asyncio.Queue[None]]:
+    """Something in the queue for every round that ended."""
+    ended: asyncio.Queue[None] = asyncio.Queue()
+    tell = node.keeper._tell
+
+    def told(done: object) -> None:
+        tell(done)  # type: ignore[arg-type]
+        ended.put_nowait(None)
+
+    node.keeper._tell = told
+    yield ended
+
+
+class TestTheLoop:
+    async def test_what_is_told_starts_a_round_at_once(self, keep: Keep) -> None:
+        bench = Bench(JOB)
+        node = keep(bench.node, "batchresource")
+        with rounds(node) as ended:
+            async with asyncio.TaskGroup() as group:
+                loop = group.create_task(node.keeper.run())
+                await ended.get()
+                node.keeper.saw(Stage.POST_START_CONTAINER, main_of(JOB))
+                await ended.get()
+                loop.cancel()
+        assert bench.read(QUOTA) == "50000 100000"
+
+    async def test_otherwise_there_is_one_at_an_interval(self, keep: Keep) -> None:
+        node = keep(Bench(JOB).node)
+        node.keeper._pace = Pace(round=0.001)
+        with rounds(node) as ended:
+            async with asyncio.TaskGroup() as group:
+                loop = group.create_task(node.keeper.run())
+                for _ in range(3):
+                    await ended.get()
+                loop.cancel()
+
+    async def test_an_update_is_looked_at_again_when_the_runtime_is_through(
+        self, keep: Keep, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(keeper_module, "_UPDATE_SECONDS", 0.0)
+        bench = Bench(JOB)
+        node = keep(bench.node, "batchresource")
+        node.keeper.saw(Stage.POST_START_CONTAINER, main_of(JOB))
+        with rounds(node) as ended:
+            async with asyncio.TaskGroup() as group:
+                loop = group.create_task(node.keeper.run())
+                await ended.get()
+                bench.node.write(f"/sys/fs/cgroup/{QUOTA}", "max 100000")
+                node.keeper.saw(Stage.PRE_UPDATE_CONTAINER_RESOURCES, main_of(JOB))
+                await ended.get()
+                loop.cancel()
+        assert bench.read(QUOTA) == "50000 100000"
+
+    async def test_the_last_thing_is_done_by_the_writer(self, keep: Keep) -> None:
+        done: list[str] = []
+        keeper = keep(Bench().node).keeper
+        await keeper.finish(lambda: done.append("let go"))
+        assert done == ["let go"]
+
+
+async def test_what_is_wrong_is_told_once_not_each_round(
+    keep: Keep, tmp_path: Path, words: Callable[..., Words]
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("a: [")
+    broken = replace(JOB, annotations={keys.ANNOTATION_EXTENDED_RESOURCE_SPEC: "{"})
+    bench = Bench(broken)
+    bench.node.cgroups.refusals[f"/sys/fs/cgroup/{WEB.group(LAYOUT)}/cpu.idle"] = 1
+    bench.start(WEB)
+    keeper = keep(
+        bench.node, "all", nodeslo_file=str(rules), resource_force_update_seconds=0
+    ).keeper
+    for spec in (broken, WEB):
+        keeper.saw(Stage.POST_START_CONTAINER, main_of(spec))
+    for _ in range(3):
+        await keeper.level()
+    told = [json.dumps(one) for one in words("rules", "field ignored", "not written")]
+    assert len(told) == len(set(told)) == 2

@@ -1,0 +1,253 @@
+"""Rounds: what plugins want of everything there is, written, and not asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from koord_hooks.runner import HookRunner, load
+from koord_hooks.specs import hookimpl
+from koord_host.executor import Executor
+from koord_host.journal import Journal
+from koord_host.layout import Driver, Layout
+from koord_host.originals import Originals
+from koord_host.outcomes import Outcome
+from koord_host.wishes import Target
+from koord_model.node import NodeView
+from koord_model.node_slo import HostApplication, NodeSLO
+from koord_model.patch import NodePatch, Patch
+from koord_model.pod import Container, Pod
+from koord_model.qos import KubeQoS, QoSClass
+from koord_model.resources import LinuxResources
+from koord_model.traffic import Traffic
+from koordlet.inventory import PodRecord
+from koordlet.levelling import Levelled
+from koordlet.reconciler import HOOKS, Done, Reconciler
+from koordlet.tasks import Tasks
+
+from tests.support.fake_node import FakeNode
+
+LAYOUT = Layout(1, Driver.CGROUPFS)
+VIEW = NodeView()
+BE = "kubepods/besteffort"
+
+
+def runner(**hooks: Callable[..., Any]) -> HookRunner:
+    plugin = SimpleNamespace(**{name: hookimpl(hook) for name, hook in hooks.items()})
+    return HookRunner([("p", plugin)])
+
+
+def record(name: str, handler: str = "", **limits: int) -> PodRecord:
+    pod = Pod(name, "shop", name, cgroup_parent=f"/{BE}/pod{name}", runtime_handler=handler)
+    resources = LinuxResources(**limits)  # type: ignore[arg-type]
+    main = Container(pod, "main", f"{name}-main", resources=resources)
+    return PodRecord(replace(pod, resources=resources), {main.id: main})
+
+
+class Bench:
+    """A reconciler on a node in memory with the pods a, b and c, and clocks that stand still."""
+
+    def __init__(self, hooks: HookRunner) -> None:
+        self.node = FakeNode(1)
+        for name in "abc":
+            for part in ("main", "sandbox"):
+                self.node.cgroups.make_group(f"{BE}/pod{name}/{name}-{part}")
+        self.told: list[Levelled] = []
+        self.shaped: list[tuple[Traffic | None, str]] = []
+        self.now = 0.0
+        self.executor = Executor(
+            self.node,
+            LAYOUT,
+            Journal("", print),
+            Originals("", print),
+            clock=lambda: self.now,
+            monotonic=lambda: self.now,
+        )
+        self.reconciler = Reconciler(
+            hooks,
+            LAYOUT,
+            self.node,
+            self.executor,
+            Tasks(HOOKS, self.node, LAYOUT, lambda: self.now, 60.0),
+            self.told.append,
+            lambda traffic, why: self.shaped.append((traffic, why)),
+        )
+
+    def round(self, *records: PodRecord, view: NodeView = VIEW, **more: Any) -> Done:
+        return self.reconciler.level_all(records, view, **more)
+
+    def value(self, group: str, file: str) -> str:
+        subsystem = file.partition(".")[0]
+        return self.node.read(f"/sys/fs/cgroup/{subsystem}/{group}/{file}").strip()
+
+
+def idle(subject: object) -> Patch:
+    return Patch(knobs={"cpu.idle": 1}, why="test")
+
+
+def shares(value: int) -> Callable[..., Patch]:
+    def hook() -> Patch:
+        return Patch(resources=LinuxResources(cpu_shares=value))
+
+    return hook
+
+
+def test_everything_there_is_is_levelled() -> None:
+    def level_kube_qos(kube_qos: KubeQoS) -> Patch | None:
+        return Patch(knobs={"cpu.idle": 1}) if kube_qos is KubeQoS.BEST_EFFORT else None
+
+    def pre_create_container(container: Container) -> Patch:
+        return Patch(resources=LinuxResources(cpu_shares=300 if container.name else 200))
+
+    def level_node(pods: tuple[Pod, ...]) -> NodePatch:
+        names = ",".join(pod.name for pod in pods)
+        sysctls = {"kernel.sched_core": "1"}
+        return NodePatch(sysctls, {"/agent": names}, Traffic(9, ()), why="test")
+
+    bench = Bench(
+        runner(
+            level_kube_qos=level_kube_qos,
+            level_host_application=shares(500),
+            pre_run_pod_sandbox=shares(100),
+            pre_create_container=pre_create_container,
+            level_node=level_node,
+        )
+    )
+    bench.node.cgroups.make_group("host-best-effort/scan")
+    slo = NodeSLO(host_applications=(HostApplication("scan", QoSClass.BE),))
+    bench.round(record("a"), record("b"), view=NodeView(slo=slo))
+    assert bench.value(BE, "cpu.idle") == "1"
+    assert bench.value("host-best-effort/scan", "cpu.shares") == "500"
+    assert bench.value(f"{BE}/poda", "cpu.shares") == "100"
+    assert bench.value(f"{BE}/poda/a-main", "cpu.shares") == "300"
+    assert bench.value(f"{BE}/podb/b-sandbox", "cpu.shares") == "200"
+    assert bench.value(f"{BE}/podc", "cpu.shares") == "1024", "nobody told of it"
+    assert bench.node.read("/proc/sys/kernel/sched_core") == "1\n"
+    assert bench.node.read("/agent") == "a,b"
+    assert bench.shaped == [(Traffic(9, ()), "p: test")]
+
+
+def test_plugins_are_asked_again_only_about_what_has_changed() -> None:
+    asked: list[str] = []
+
+    def pre_run_pod_sandbox(pod: Pod) -> None:
+        asked.append(pod.name)
+
+    bench = Bench(runner(pre_run_pod_sandbox=pre_run_pod_sandbox))
+    a, b = record("a"), record("b")
+    bench.round(a, b)
+    bench.round(a, b)
+    assert asked == ["a", "b"]
+    bench.round(a, replace(b, containers={}))
+    assert asked == ["a", "b", "b"]
+    bench.round(a, b, view=replace(VIEW, cpu_normalization_ratio=2.0))
+    assert asked == ["a", "b", "b", "a", "b"]
+
+
+def test_a_pod_that_vanishes_half_way_stops_nobody_else_and_is_no_trouble() -> None:
+    bench = Bench(runner(pre_run_pod_sandbox=shares(100), pre_create_container=shares(300)))
+
+    def vanish(path: str, text: str) -> None:
+        bench.node.cgroups.before_write = None
+        bench.node.remove_group(f"{BE}/podb")
+
+    bench.node.cgroups.before_write = vanish
+    done = bench.round(record("a"), record("b"), record("c"))
+    assert {one.target.place for one in done.writes.results if one.outcome is Outcome.GONE} == {
+        f"{BE}/podb",
+        f"{BE}/podb/b-main",
+        f"{BE}/podb/b-sandbox",
+    }
+    assert not any(one.alert for one in done.writes.results)
+    for name in "ac":
+        assert bench.value(f"{BE}/pod{name}", "cpu.shares") == "100"
+        assert bench.value(f"{BE}/pod{name}/{name}-main", "cpu.shares") == "300"
+
+
+def test_a_pod_that_was_never_there_is_no_trouble() -> None:
+    bench = Bench(runner(pre_run_pod_sandbox=shares(100)))
+    done = bench.round(record("ghost"), record("a"))
+    assert done.writes.news == tuple(
+        one for one in done.writes.news if one.target.place == f"{BE}/poda"
+    )
+
+
+def test_of_a_pod_that_ended_nothing_is_wished_any_more() -> None:
+    bench = Bench(runner(pre_run_pod_sandbox=shares(100)))
+    bench.round(record("a"), record("b"))
+    bench.round(record("b"))
+    places = {target.place for target in bench.executor.decisions()}
+    assert places == {f"{BE}/podb"}
+
+
+def test_a_pod_in_a_virtual_machine_is_left_alone_and_its_neighbour_is_not() -> None:
+    bench = Bench(runner(pre_run_pod_sandbox=shares(100), pre_create_container=shares(300)))
+    bench.round(record("a", handler="kata-qemu"), record("b"))
+    assert bench.value(f"{BE}/poda", "cpu.shares") == "1024"
+    assert bench.value(f"{BE}/poda/a-main", "cpu.shares") == "1024"
+    assert bench.value(f"{BE}/podb", "cpu.shares") == "100"
+    [skipped] = [one for one in bench.told if one.skipped]
+    assert (skipped.pod, "kata-qemu" in skipped.skipped) == ("shop/a", True)
+
+
+def test_what_a_runtime_has_set_anew_is_looked_at_again() -> None:
+    bench = Bench(runner(pre_run_pod_sandbox=shares(100)))
+    a = record("a")
+    bench.round(a)
+    bench.node.write(f"/sys/fs/cgroup/cpu/{BE}/poda/cpu.shares", "7")
+    bench.round(a)
+    assert bench.value(f"{BE}/poda", "cpu.shares") == "7", "not due yet"
+    bench.round(a, touched={"a"})
+    assert bench.value(f"{BE}/poda", "cpu.shares") == "100"
+
+
+class TestQuotas:
+    """Of what was asked for, only what a group was given is divided."""
+
+    VIEW = replace(VIEW, cpu_normalization_ratio=2.0)
+
+    @pytest.fixture
+    def bench(self) -> Bench:
+        return Bench(load(["cpunormalization"]))
+
+    def test_a_quota_that_a_group_has_is_divided(self, bench: Bench) -> None:
+        for group in (f"{BE}/poda", f"{BE}/poda/a-main"):
+            bench.node.write(f"/sys/fs/cgroup/cpu/{group}/cpu.cfs_quota_us", "100000")
+        bench.round(record("a", cpu_quota=100_000), view=self.VIEW)
+        assert bench.value(f"{BE}/poda", "cpu.cfs_quota_us") == "50000"
+        assert bench.value(f"{BE}/poda/a-main", "cpu.cfs_quota_us") == "50000"
+
+    def test_a_pod_of_which_one_container_has_no_limit_gets_none(self, bench: Bench) -> None:
+        main = f"{BE}/poda/a-main"
+        bench.node.write(f"/sys/fs/cgroup/cpu/{main}/cpu.cfs_quota_us", "100000")
+        bench.round(record("a", cpu_quota=100_000), view=self.VIEW)
+        assert bench.value(f"{BE}/poda", "cpu.cfs_quota_us") == "-1"
+        assert bench.value(main, "cpu.cfs_quota_us") == "50000"
+
+    def test_a_container_with_cpus_of_the_kubelet_s_gets_none(self, bench: Bench) -> None:
+        bench.round(record("a", cpu_quota=100_000), view=self.VIEW)
+        assert bench.value(f"{BE}/poda/a-main", "cpu.cfs_quota_us") == "-1"
+
+
+def test_what_is_wrong_is_told_when_a_pod_is_asked_about_not_each_round() -> None:
+    def pre_run_pod_sandbox(pod: Pod) -> Patch:
+        raise ValueError("annotation x is y")
+
+    bench = Bench(runner(pre_run_pod_sandbox=pre_run_pod_sandbox))
+    a = record("a")
+    bench.round(a)
+    bench.round(a)
+    assert [one.scope for one in bench.told if one.told and one.pod] == ["pod a"]
+
+
+def test_a_wish_that_is_gone_leaves_the_value() -> None:
+    wanted: list[Patch | None] = [Patch(knobs={"cpu.idle": 1})]
+    bench = Bench(runner(pre_run_pod_sandbox=lambda pod: wanted[0]))
+    bench.round(record("a"))
+    wanted[0] = None
+    bench.round(record("a"))
+    assert bench.value(f"{BE}/poda", "cpu.idle") == "1"
+    assert bench.executor.wishes_of(Target(f"{BE}/poda", "cpu.idle")) == []

@@ -1,0 +1,190 @@
+"""Wishes about tasks, whichever there are in a group at the time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from koord_host.core_sched import CoreSched
+from koord_host.executor import Executor
+from koord_host.journal import Journal
+from koord_host.layout import Driver, Layout
+from koord_host.originals import Originals
+from koord_host.resctrl import ResctrlGroups
+from koord_model.node_slo import ClassQoS, NodeSLO, ResctrlQoS
+from koord_model.qos import QoSClass
+from koord_model.resctrl import ResctrlWish, Ways
+from koordlet.levelling import Levelled, TaskWishes
+from koordlet.reconciler import HOOKS
+from koordlet.tasks import Tasks
+
+from tests.support.fake_node import FakeNode
+
+POD, OTHER = "kubepods/podu1", "kubepods/podu2"
+MAIN = f"{POD}/c1"
+CACHE = ResctrlWish("koordlet-u1", llc=Ways(0, 50), fallback=QoSClass.BE)
+
+
+def wished(
+    *tasks: TaskWishes, scope: str = "pod u1", resctrl: ResctrlWish | None = None
+) -> Levelled:
+    groups = (POD, MAIN) if resctrl else ()
+    return Levelled(scope, "shop/web-1", tasks=tasks, resctrl=resctrl, groups=groups)
+
+
+class Bench:
+    """Tasks on a node in memory, all of it to be had, and a clock that the test turns."""
+
+    def __init__(self, version: int = 2) -> None:
+        self.node = FakeNode(version)
+        for group in (MAIN, f"{OTHER}/c2"):
+            self.node.cgroups.make_group(group)
+        self.now = 0.0
+        layout = Layout(version, Driver.CGROUPFS)
+        self.lines: list[tuple[str, ...]] = []
+
+        def record(*line: str) -> None:
+            self.lines.append(line)
+
+        self.executor = Executor(
+            self.node,
+            layout,
+            Journal("", print),
+            Originals("", print),
+            clock=lambda: self.now,
+            monotonic=lambda: self.now,
+        )
+        self.tasks = Tasks(
+            HOOKS,
+            self.node,
+            layout,
+            lambda: self.now,
+            60.0,
+            CoreSched(record, self.node.prctl),
+            ResctrlGroups(self.node, record=record),
+        )
+
+    def level(self, *, complete: bool = True) -> tuple[str, ...]:
+        troubles = self.tasks.level(self.executor, complete=complete)
+        self.executor.apply()
+        return troubles
+
+    def score(self, pid: int) -> str:
+        return self.node.read(f"/proc/{pid}/oom_score_adj").strip()
+
+    def in_group(self, name: str) -> set[int]:
+        return {int(one) for one in self.node.read(f"/sys/fs/resctrl/{name}/tasks").split()}
+
+
+@pytest.fixture(params=[1, 2])
+def bench(request: pytest.FixtureRequest) -> Bench:
+    return Bench(request.param)
+
+
+class TestScores:
+    def test_the_tasks_of_a_group_get_the_score_and_no_others_do(self, bench: Bench) -> None:
+        one, two = bench.node.start_process(MAIN), bench.node.start_process(MAIN)
+        sandbox = bench.node.start_process(f"{OTHER}/c2", -998)
+        bench.tasks.hold(wished(TaskWishes(MAIN, oom_score_adj=500)))
+        assert bench.level() == ()
+        assert [bench.score(pid) for pid in (one, two, sandbox)] == ["500", "500", "-998"]
+
+    def test_what_starts_later_is_found_at_the_interval(self, bench: Bench) -> None:
+        bench.tasks.hold(wished(TaskWishes(MAIN, oom_score_adj=500)))
+        bench.level()
+        late = bench.node.start_process(MAIN)
+        bench.now += 59
+        bench.level()
+        assert bench.score(late) == "0"
+        bench.now += 2
+        bench.level()
+        assert bench.score(late) == "500"
+
+    def test_a_task_or_a_group_that_has_ended_is_no_trouble(self, bench: Bench) -> None:
+        pid = bench.node.start_process(MAIN)
+        bench.tasks.hold(wished(TaskWishes(MAIN, oom_score_adj=500)))
+        bench.level()
+        bench.node.end_process(pid)
+        bench.now += 61
+        assert bench.level() == ()
+        bench.node.remove_group(POD)
+        bench.now += 61
+        assert bench.level() == ()
+
+    def test_nothing_is_looked_for_where_nothing_is_held(self, bench: Bench) -> None:
+        bench.level()
+        bench.tasks.hold(wished(TaskWishes(MAIN, oom_score_adj=500)))
+        bench.tasks.hold(wished())
+        pid = bench.node.start_process(MAIN)
+        bench.now += 61
+        bench.level()
+        assert bench.score(pid) == "0"
+
+
+class TestCores:
+    def test_groups_of_the_same_name_share_whoever_wished_them(self, bench: Bench) -> None:
+        one, two = bench.node.start_process(MAIN), bench.node.start_process(f"{OTHER}/c2")
+        alone = bench.node.start_process(POD + "/c1")
+        bench.tasks.hold(wished(TaskWishes(MAIN, core_sched="shop")))
+        bench.tasks.hold(wished(TaskWishes(f"{OTHER}/c2", core_sched="shop"), scope="pod u2"))
+        assert bench.level() == ()
+        assert bench.node.cookies[one] == bench.node.cookies[two] != 0
+        bench.tasks.hold(wished(TaskWishes(f"{OTHER}/c2", core_sched=""), scope="pod u2"))
+        bench.level()
+        assert bench.node.cookies[two] == 0
+        assert bench.node.cookies[alone] == bench.node.cookies[one] != 0
+
+    def test_a_node_without_is_left_alone(self) -> None:
+        bench = Bench()
+        bench.tasks._core_sched = None
+        pid = bench.node.start_process(MAIN)
+        bench.tasks.hold(wished(TaskWishes(MAIN, core_sched="shop")))
+        assert bench.level() == ()
+        assert bench.node.cookies[pid] == 0
+
+
+class TestCaches:
+    def test_the_tasks_of_a_pod_are_in_its_group_while_it_lives(self, bench: Bench) -> None:
+        pid = bench.node.start_process(MAIN)
+        bench.tasks.hold(wished(resctrl=CACHE))
+        assert bench.level() == ()
+        assert bench.in_group("koordlet-u1") == {pid}
+        assert bench.tasks.cache_groups == {"koordlet-u1"}
+        bench.tasks.forget("pod u1")
+        bench.level(complete=False)
+        assert not bench.node.exists("/sys/fs/resctrl/koordlet-u1")
+        assert bench.tasks.cache_groups == frozenset()
+
+    def test_groups_of_pods_not_told_of_yet_are_left(self, bench: Bench) -> None:
+        bench.node.make_directory("/sys/fs/resctrl/koordlet-u9")
+        bench.tasks.hold(wished(resctrl=CACHE))
+        bench.level(complete=False)
+        assert bench.node.exists("/sys/fs/resctrl/koordlet-u9")
+        bench.now += 61
+        bench.level(complete=True)
+        assert not bench.node.exists("/sys/fs/resctrl/koordlet-u9")
+        assert bench.node.exists("/sys/fs/resctrl/koordlet-u1")
+
+    def test_where_none_is_left_the_class_shares_one_with_the_node_s_rules(self) -> None:
+        bench = Bench()
+        for name in range(4):
+            bench.node.make_directory(f"/sys/fs/resctrl/somebody-s-{name}")
+        pid = bench.node.start_process(MAIN)
+        enabled = ClassQoS(resctrl=ResctrlQoS(enable=True, cat_end=30))
+        bench.tasks.share(NodeSLO(classes={QoSClass.BE: enabled}))
+        bench.tasks.hold(wished(resctrl=CACHE))
+        [line] = bench.level()
+        assert line.startswith(
+            "pod shop/web-1: llc 0–50 % not applied: no resctrl group of its own"
+        )
+        assert bench.in_group("BE") == {pid}
+        assert "L3:0=0003f" in bench.node.read("/sys/fs/resctrl/BE/schemata").replace(" ", "")
+
+    def test_resctrl_that_is_taken_away_is_no_defect(self) -> None:
+        bench = Bench()
+        bench.tasks.hold(wished(resctrl=CACHE))
+        bench.level()
+        bench.node._has_resctrl = False
+        bench.tasks.hold(wished(resctrl=replace(CACHE, mb=10)))
+        assert bench.level(complete=False) == ()
+        assert bench.tasks.cache_groups == frozenset()

@@ -1,0 +1,201 @@
+"""The node's files by where they are, and the processes that several of them show."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import threading
+from collections.abc import Iterator
+from weakref import WeakKeyDictionary
+
+from koord_host.files import KernelFiles
+from koord_host.knobs import KNOBS, Where
+from koord_host.layout import Layout
+from koord_model.traffic import Traffic
+
+from tests.support.fake_cgroupfs import FakeCgroupfs
+from tests.support.fake_resctrl import FakeResctrl
+
+CPUS, NUMA_NODES = "0-15", {0: "0-7", 1: "8-15"}
+_GET, _CREATE, _SHARE_TO, _SHARE_FROM = range(4)
+
+
+class PlainFiles:
+    """Files without rules, by path: /proc, /sys, and what other agents read."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.writes: list[tuple[str, str]] = []
+
+    def read(self, path: str) -> str:
+        if path not in self.texts:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        return self.texts[path]
+
+    def exists(self, path: str) -> bool:
+        return path in self.texts or any(one.startswith(f"{path}/") for one in self.texts)
+
+    def entries(self, path: str) -> list[str]:
+        below = [one.removeprefix(f"{path}/") for one in self.texts if one.startswith(f"{path}/")]
+        if not below:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        return sorted({one.partition("/")[0] for one in below if "/" in one})
+
+    def identity(self, path: str) -> int:
+        self.entries(path)
+        return 1
+
+    def write(self, path: str, text: str) -> None:
+        self.texts[path] = f"{text.strip()}\n" if path.startswith("/proc/") else text
+        self.writes.append((path, text))
+
+    def make_directory(self, path: str) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted", path)
+
+    remove_directory = make_directory
+
+
+class FakeNode:
+    """The kernel files of one node, each refused or kept by the double it belongs to.
+
+    It implements ``koord_host.files.KernelFiles``; ``prctl`` is the kernel's for core
+    scheduling.
+    """
+
+    def __init__(self, version: int = 2, *, vendor: bool = False, resctrl: bool = True) -> None:
+        self.cgroups = FakeCgroupfs(version, vendor=vendor, cpus=CPUS, mems="0-1")
+        self.resctrl = FakeResctrl(cpus=CPUS)
+        self.plain = PlainFiles()
+        self.cookies: dict[int, int] = {}
+        #: How the interface with the default route was shaped last.
+        self.traffic: Traffic | None = None
+        self._taken: WeakKeyDictionary[threading.Thread, int] = WeakKeyDictionary()
+        self._next_pid = 100
+        self._next_cookie = 0xC000
+        self._has_resctrl = resctrl
+        texts = self.plain.texts
+        texts["/sys/devices/system/cpu/online"] = f"{CPUS}\n"
+        for node, cpus in NUMA_NODES.items():
+            texts[f"/sys/devices/system/node/node{node}/cpulist"] = f"{cpus}\n"
+        texts["/proc/sys/kernel/sched_core"] = "0\n"
+        texts["/proc/sys/kernel/sched_group_identity_enabled"] = "0\n"
+
+    # What KernelFiles asks for.
+
+    def read(self, path: str) -> str:
+        return self._of(path).read(path)
+
+    def exists(self, path: str) -> bool:
+        return self._of(path).exists(path)
+
+    def entries(self, path: str) -> list[str]:
+        return self._of(path).entries(path)
+
+    def identity(self, path: str) -> int:
+        return self._of(path).identity(path)
+
+    def write(self, path: str, text: str) -> None:
+        self._of(path).write(path, text)
+
+    def make_directory(self, path: str) -> None:
+        self._of(path).make_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        self._of(path).remove_directory(path)
+
+    # What tests set up and look at.
+
+    @property
+    def writes(self) -> list[tuple[str, str]]:
+        """Every write that the kernel took, whoever wrote."""
+        return [*self.cgroups.writes, *self.resctrl.writes, *self.plain.writes]
+
+    def start_process(self, group: str, oom_score_adj: int = 0) -> int:
+        """Start a process in a cgroup; its PID."""
+        pid = self._next_pid
+        self._next_pid += 1
+        self.cgroups.add_process(group, pid)
+        self.resctrl.add_task(pid)
+        self.cookies[pid] = 0
+        self.plain.texts[f"/proc/{pid}/oom_score_adj"] = f"{oom_score_adj}\n"
+        self.plain.texts[f"/proc/{pid}/stat"] = f"{pid} (app) S {'0 ' * 18}{pid} 0\n"
+        return pid
+
+    def end_process(self, pid: int) -> None:
+        """Let a process end."""
+        self.cgroups.remove_process(pid)
+        self.resctrl.remove_task(pid)
+        self.cookies.pop(pid, None)
+        for file in ("oom_score_adj", "stat"):
+            self.plain.texts.pop(f"/proc/{pid}/{file}", None)
+
+    def remove_group(self, group: str, subsystem: str = "cpu") -> None:
+        """Let a cgroup vanish with all below it, as a pod does."""
+        path = self.cgroups.directory(group, subsystem)
+        for name in self.cgroups.entries(path):
+            self.remove_group(f"{group}/{name}")
+        for pid in self.cgroups.read(f"{path}/cgroup.procs").split():
+            self.end_process(int(pid))
+        self.cgroups.remove_group(group)
+
+    def values(self, layout: Layout) -> dict[str, str]:
+        """All that can be set on this node, by where it is.
+
+        Cookies have no names: what is shown of them is who shares one.
+        """
+        shared = {
+            cookie: [pid for pid, other in self.cookies.items() if other == cookie]
+            for cookie in set(self.cookies.values()) - {0}
+        }
+        return {
+            **{path: self.read(path) for path in self._knob_files(layout)},
+            **{f"cookie of {pids}": "shared" for pids in sorted(shared.values())},
+            **self.plain.texts,
+            "traffic": str(self.traffic),
+        }
+
+    def group_values(self, group: str, layout: Layout) -> dict[str, str]:
+        """All knobs of one cgroup, by file."""
+        paths = (layout.path(knob, group) for knob in KNOBS.values() if knob.where is Where.CGROUP)
+        return {path: self.read(path) for path in paths if path and self.exists(path)}
+
+    def prctl(self, operation: int, pid: int, scope: int, address: int) -> None:
+        """prctl(PR_SCHED_CORE), on tasks of this node and the calling thread."""
+        me = threading.current_thread()
+        if pid and pid not in self.cookies:
+            raise ProcessLookupError(errno.ESRCH, "No such process")
+        if operation == _GET:
+            cookie = self.cookies[pid] if pid else self._taken.get(me, 0)
+            ctypes.c_uint64.from_address(address).value = cookie
+        elif operation == _SHARE_FROM:
+            self._taken[me] = self.cookies[pid]
+        elif operation == _CREATE:
+            self._next_cookie += 1
+            self.cookies[pid] = self._next_cookie
+        else:
+            assert operation == _SHARE_TO
+            self.cookies[pid] = self._taken.get(me, 0)
+
+    # The rest is inside.
+
+    def _of(self, path: str) -> KernelFiles:
+        for root, files in ((self.cgroups.root, self.cgroups), (self.resctrl.root, self.resctrl)):
+            if path == root or path.startswith(f"{root}/"):
+                there = files is self.cgroups or self._has_resctrl
+                return files if there else self.plain
+        return self.plain
+
+    def _knob_files(self, layout: Layout) -> Iterator[str]:
+        for group in self._groups(""):
+            yield from self.group_values(group, layout)
+        if self._has_resctrl:
+            root = self.resctrl.root
+            names = set(self.resctrl.entries(root)) - {"info", "mon_data", "mon_groups"}
+            for group in (root, *(f"{root}/{name}" for name in names)):
+                yield from (f"{group}/{file}" for file in ("schemata", "tasks"))
+
+    def _groups(self, above: str, subsystem: str = "cpu") -> Iterator[str]:
+        for name in self.cgroups.entries(self.cgroups.directory(above, subsystem)):
+            group = f"{above}/{name}".strip("/")
+            yield group
+            yield from self._groups(group)
