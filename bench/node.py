@@ -29,9 +29,9 @@ from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, BATCH
 from koord_model.node import Kernel as KernelView
 from koord_model.node import NodeView
 from koord_model.pod import Container, Pod
-from koordlet.inventory import Inventory, PodRecord
 from koordlet.levelling import level_pod
 from koordlet.reconciler import HOOKS, Reconciler
+from koordlet.states.inventory import Inventory, PodRecord
 from koordlet.tasks import Tasks
 
 from bench.report import Measure

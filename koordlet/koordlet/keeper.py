@@ -20,11 +20,11 @@ from koord_model.node import NodeView
 from koord_model.pod import Container, Pod
 from koord_service.logs import get_log
 
-from koordlet import kubelet_pods
-from koordlet.inventory import Inventory, PodRecord
-from koordlet.node_view import NodeViews
-from koordlet.pod_source import fetch
 from koordlet.reconciler import Done, Reconciler
+from koordlet.states import kubelet_pods
+from koordlet.states.inventory import Inventory, PodRecord
+from koordlet.states.node_view import NodeViews
+from koordlet.states.pod_source import fetch
 
 _log = get_log("koordlet.node")
 

@@ -22,7 +22,7 @@ from koord_model.pod import Container, Pod, runs_in_vm
 from koord_model.qos import KubeQoS, QoSClass
 from koord_model.resctrl import ResctrlWish
 
-from koordlet.inventory import PodRecord
+from koordlet.states.inventory import PodRecord
 
 _KNOB_OF = {
     "cpu_period": "cpu.cfs_period_us",

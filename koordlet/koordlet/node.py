@@ -14,7 +14,7 @@ from koord_host.executor import Executor
 from koord_host.files import KernelFiles
 from koord_host.journal import Change, Journal, rfc3339
 from koord_host.layout import Driver, Layout
-from koord_host.netlink import HostTraffic
+from koord_host.network.netlink import HostTraffic
 from koord_host.originals import Originals
 from koord_host.resctrl import ResctrlGroups
 from koord_host.restore import Fate, restore
@@ -25,12 +25,12 @@ from koord_service.logs import get_log
 
 from koordlet.config import Settings
 from koordlet.keeper import NodeKeeper, Pace
-from koordlet.kubelet_cpus import STATIC
 from koordlet.levelling import Levelled
 from koordlet.metrics import NodeMetrics
-from koordlet.node_view import NodeViews
-from koordlet.rdma_devices import verbs
 from koordlet.reconciler import HOOKS, Done, Reconciler
+from koordlet.states.kubelet_cpus import STATIC
+from koordlet.states.node_view import NodeViews
+from koordlet.states.rdma_devices import verbs
 from koordlet.tasks import Tasks
 from koordlet.telling import Told, tell_problems, tell_round
 

@@ -21,7 +21,6 @@ from koord_model.node import NodeView
 from koord_model.pod import Container, Pod
 from koord_model.traffic import Traffic
 
-from koordlet.inventory import PodRecord
 from koordlet.levelling import (
     Levelled,
     container_group,
@@ -30,6 +29,7 @@ from koordlet.levelling import (
     level_pod,
     pod_scope,
 )
+from koordlet.states.inventory import PodRecord
 from koordlet.tasks import Tasks
 
 HOOKS = Owner("hooks", Priority.HOOKS)

@@ -79,7 +79,8 @@ def _may_write(call: ast.Call) -> bool:
         return not _only_reads(call)
     if name in _OPENERS and (isinstance(function, ast.Name) or owner in ("io", "os")):
         return _mode(call, 1)
-    if name == "open" and owner not in ("self", "cls"):
+    # urllib's opener opens URLs.
+    if name == "open" and owner not in ("self", "cls", "opener"):
         return _mode(call, 0)
     if owner == "os":
         return name in _OS

@@ -14,7 +14,6 @@ from koord_model.pod import Container, Pod
 from koord_model.qos import KubeQoS, QoSClass
 from koord_model.resctrl import ResctrlWish
 from koord_model.resources import LinuxResources
-from koordlet.inventory import PodRecord
 from koordlet.levelling import (
     Levelled,
     TaskWishes,
@@ -24,6 +23,7 @@ from koordlet.levelling import (
     level_pod,
     pod_scope,
 )
+from koordlet.states.inventory import PodRecord
 
 V1 = Layout(1, Driver.CGROUPFS)
 SYSTEMD = Layout(2, Driver.SYSTEMD)

@@ -23,9 +23,9 @@ from koord_model.pod import Container, Pod
 from koord_model.qos import KubeQoS, QoSClass
 from koord_model.resources import LinuxResources
 from koord_model.traffic import Traffic
-from koordlet.inventory import PodRecord
 from koordlet.levelling import Levelled
 from koordlet.reconciler import HOOKS, Done, Reconciler
+from koordlet.states.inventory import PodRecord
 from koordlet.tasks import Tasks
 
 from tests.support.fake_node import FakeNode

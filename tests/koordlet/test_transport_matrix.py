@@ -32,9 +32,9 @@ from koordlet.hook_server import HookServer
 from koordlet.keeper import NodeKeeper
 from koordlet.metrics import HookMetrics
 from koordlet.nri_hooks import HookHandler
+from koordlet.states import kubelet_pods
 from koordlet.telling import Told
 
-from koordlet import kubelet_pods
 from tests.support.fake_node import FakeNode, PodSpec, StandInRuntime
 from tests.support.fake_node.cri import pod_list
 from tests.support.fake_node.kept import VERBS, kept, settings_of

@@ -12,7 +12,7 @@ from unittest.mock import patch
 from koord_hooks.runner import HookRunner
 from koord_host.core_sched import CoreSched
 from koord_host.layout import Driver
-from koord_host.netlink import Report
+from koord_host.network.netlink import Report
 from koord_model.traffic import Traffic
 from koordlet.config import Settings
 from koordlet.metrics import NodeMetrics

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 from koord_host.layout import Driver, Layout
-from koordlet.kubelet_pods import parse
+from koordlet.states.kubelet_pods import parse
 
 LAYOUT = Layout(1, Driver.CGROUPFS)
 

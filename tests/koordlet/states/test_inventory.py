@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from koord_model.pod import Container, Pod
-from koordlet.inventory import Inventory, PodRecord
+from koordlet.states.inventory import Inventory, PodRecord
 
 POD = Pod("web-1", "shop", "u1", cgroup_parent="kubepods/podu1")
 MAIN = Container(POD, "main", "c1")

@@ -8,7 +8,7 @@ from koord_model.node import Kernel, NodeView, SharedPool
 from koord_model.node_slo import CPUPolicy
 from koord_model.pod import Pod
 from koord_model.qos import QoSClass
-from koordlet.node_view import NO_RULES, NodeViews, numa_cpus, parse_rules
+from koordlet.states.node_view import NO_RULES, NodeViews, numa_cpus, parse_rules
 
 from tests.support.fake_node import FakeNode
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from koord_host.classify import (
+from koord_host.network.classify import (
     Answer,
     CgroupMatch,
     Classifier,

@@ -1,5 +1,5 @@
 import pytest
-from koordlet.kubelet_cpus import KubeletCPUs, parse
+from koordlet.states.kubelet_cpus import KubeletCPUs, parse
 
 
 def test_the_policy_and_the_cpus_given_away() -> None:

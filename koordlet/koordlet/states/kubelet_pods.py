@@ -9,7 +9,7 @@ from koord_model.qos import KubeQoS
 from koord_model.quantity import milli
 from koord_model.resources import LinuxResources
 
-from koordlet.inventory import PodRecord
+from koordlet.states.inventory import PodRecord
 
 
 class _Metadata(msgspec.Struct):

@@ -19,8 +19,8 @@ from typing import Any
 
 from koord_model.traffic import DEFAULT_MINOR, MAJOR, Traffic, handle
 
-from koord_host.classify import Answer, Classifier, Command, Rules, choose, rules_of
-from koord_host.traffic import (
+from koord_host.network.classify import Answer, Classifier, Command, Rules, choose, rules_of
+from koord_host.network.traffic import (
     ROOT,
     Change,
     Kind,

@@ -10,7 +10,7 @@ from koord_model.pod import Pod
 from koord_model.qos import QoSClass, qos_class
 from koord_model.resource_status import resource_status
 
-from koordlet.kubelet_cpus import KubeletCPUs
+from koordlet.states.kubelet_cpus import KubeletCPUs
 
 _EXCLUSIVE = (QoSClass.LSE, QoSClass.LSR)
 

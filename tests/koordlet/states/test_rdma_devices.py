@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from koordlet.rdma_devices import verbs
+from koordlet.states.rdma_devices import verbs
 
 
 @pytest.fixture

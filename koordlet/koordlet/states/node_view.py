@@ -18,8 +18,8 @@ from koord_model.node import Kernel, NodeView, Topology
 from koord_model.node_slo import NodeSLO
 from koord_model.pod import Pod
 
-from koordlet import kubelet_cpus, share_pools
-from koordlet.kubelet_cpus import KubeletCPUs
+from koordlet.states import kubelet_cpus, share_pools
+from koordlet.states.kubelet_cpus import KubeletCPUs
 
 _SYS_NODES = "/sys/devices/system/node"
 _ONLINE = "/sys/devices/system/cpu/online"

@@ -9,9 +9,8 @@ from typing import Any
 from urllib.request import HTTPSHandler, OpenerDirector, Request
 
 import pytest
-from koordlet.pod_source import fetch
-
-from koordlet import pod_source
+from koordlet.states import pod_source
+from koordlet.states.pod_source import fetch
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 

@@ -3,8 +3,8 @@ import json
 from koord_model.keys import ANNOTATION_RESOURCE_STATUS, LABEL_QOS
 from koord_model.node import SharedPool, Topology
 from koord_model.pod import Pod
-from koordlet.kubelet_cpus import KubeletCPUs
-from koordlet.share_pools import topology
+from koordlet.states.kubelet_cpus import KubeletCPUs
+from koordlet.states.share_pools import topology
 
 NONE = KubeletCPUs()
 NODES = {0: frozenset(range(4)), 2: frozenset(range(8, 12))}

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from koord_host.classify import Answer, Classifier, Command, Iptables, Nft
-from koord_host.netlink import HostTraffic, Report, run_command
+from koord_host.network.classify import Answer, Classifier, Command, Iptables, Nft
+from koord_host.network.netlink import HostTraffic, Report, run_command
 from koord_model.traffic import Traffic, TrafficClass, TrafficMember
 
 T = TypeVar("T")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_host.traffic import (
+from koord_host.network.traffic import (
     OURS,
     Change,
     Kind,

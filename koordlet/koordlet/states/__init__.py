@@ -1,0 +1,1 @@
+"""What koordlet knows: which pods run here, and what the node is."""
