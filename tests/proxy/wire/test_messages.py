@@ -34,6 +34,7 @@ class TestCompressed:
             ("", gzip.compress(b"ask")),
             ("deflate", zlib.compress(b"ask")),
         ],
+        ids=["gzip", "unnamed", "deflate"],
     )
     def test_is_read(self, encoding, payload):
         assert unpack(message(payload, compressed=True), encoding) == b"ask"
@@ -54,6 +55,8 @@ class TestCompressed:
             (gzip.compress(b"ask")[:-1], "cut short"),
             (gzip.compress(b"ask")[:-8] + bytes(8), "incorrect data check"),
         ],
+        # The bytes hold the time.
+        ids=["empty", "junk", "short", "changed"],
     )
     def test_badly(self, payload, problem):
         with pytest.raises(MessageError, match=problem):
