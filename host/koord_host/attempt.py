@@ -16,14 +16,10 @@ from koord_host.ordering import BURST, IDLE, LIMIT, MEMSW, PERIOD, QUOTA, SHARES
 from koord_host.wishes import Target
 
 _CURRENT, _RECLAIM = "memory.current", "memory.reclaim"
-# These encode only what differs, or keep what else the file holds.
-_NEED_CURRENT = frozenset(
-    knob.name for knob in KNOBS.values() if knob.name == PERIOD or knob.name.startswith("resctrl.")
-)
 
 
-def write(files: KernelFiles, layout: Layout, target: Target, value: Value) -> None:
-    """Have the kernel take a value, in one write or one a line.
+def write(files: KernelFiles, layout: Layout, target: Target, value: Value) -> str:
+    """Have the kernel take a value, in one write or one a line; the file's text then.
 
     Raises:
         OSError: refused, or gone; the errno says which.
@@ -32,20 +28,21 @@ def write(files: KernelFiles, layout: Layout, target: Target, value: Value) -> N
     path = layout.path(knob, target.place)
     form = knob.form(layout.version)
     if form.lines:
-        _write_lines(files, path, knob, value, layout.version)
-        return
+        return _write_lines(files, path, knob, value, layout.version)
     if target.knob == LIMIT and layout.version == 2:
         _make_room(files, path, value)
-    current = files.read(path) if target.knob in _NEED_CURRENT else ""
-    files.write(path, form.encode(value, current))
+    # On cgroup v2 the file holds the quota too.
+    current = files.read(path) if target.knob == PERIOD else ""
+    return files.write_and_read(path, form.encode(value, current))
 
 
-def _write_lines(files: KernelFiles, path: str, knob: Knob, value: Value, version: int) -> None:
-    current = files.read(path)
+def _write_lines(files: KernelFiles, path: str, knob: Knob, value: Value, version: int) -> str:
+    current = text = files.read(path)
     present = current.splitlines()
     for line in knob.form(version).encode(value, current).splitlines():
         if line not in present:
-            files.write(path, line)
+            text = files.write_and_read(path, line)
+    return text
 
 
 def _make_room(files: KernelFiles, path: str, value: Value) -> None:

@@ -141,13 +141,6 @@ def _anywhere(files: Reader, layout: Layout, knob: Knob, places: Iterable[str]) 
 def _elsewhere(files: Reader, layout: Layout, knob: Knob) -> bool:
     if knob.where is Where.PROCESS:
         return files.exists(layout.path(knob, "self"))
-    if knob.where is Where.RESCTRL:
-        try:
-            lines = files.read(layout.path(knob, "")).splitlines()
-        except OSError:
-            return False
-        resource = knob.name.removeprefix("resctrl.")
-        return any(line.partition(":")[0].strip() == resource for line in lines)
     return True
 
 

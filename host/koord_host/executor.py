@@ -7,7 +7,8 @@ refresh, or that were refused and may be tried again:
 2. Each is read. Where it is as decided, nothing is written; where a stranger has
    changed it since, a policy says what to do (``strangers``).
 3. What differs is brought into an order the kernel accepts (``ordering``).
-4. What was found is remembered (``originals``), before anything is written.
+4. What was found, and what will be written, is remembered (``originals``) before
+   anything is written.
 5. The writes are done one by one; one that is refused stops no other
    (``outcomes.RETRIES`` says when it is tried again). Each target is read back.
 6. What changed is journalled.
@@ -95,18 +96,6 @@ class Executor:
         """
         self._again.update(dict.fromkeys(self._ledger.targets(owner, scope)))
 
-    def wishes_of(self, target: Target) -> list[tuple[Owner, Wish]]:
-        """Who wants what of a target."""
-        return self._ledger.of(target)
-
-    def decisions(self, place: str = "") -> dict[Target, Decision]:
-        """What stands, as of the last round: everywhere, or at one place."""
-        return {
-            target: standing.decision
-            for target, standing in self._standings.items()
-            if not place or target.place == place
-        }
-
     # ---- a round
 
     def apply(self) -> Round:
@@ -115,13 +104,24 @@ class Executor:
         if not (self._ledger.changed or self._again or self._standings.is_due(now)):
             return EMPTY
         self._prune(now)
-        running = Running(now)
+        changed = self._ledger.take_changed()
         due: dict[Target, None] = {}
-        for target in self._ledger.take_changed():
+        try:
+            return self._round(changed, due, Running(now))
+        except Exception:
+            # A defect loses no wish: all of this is due in the next round again.
+            self._ledger.put_back(changed)
+            self._again.update(due)
+            raise
+
+    def _round(
+        self, changed: dict[Target, None], due: dict[Target, None], running: Running
+    ) -> Round:
+        for target in changed:
             if self._decide(target, running):
                 due[target] = None
         self._take_again(due)
-        self._take_due(due, now)
+        self._take_due(due, running.now)
         for target in due:
             self._look(self._standings[target], running)
         if running.changes:
@@ -193,12 +193,16 @@ class Executor:
             self._writer.missed(standing, error, running)
             return
         value, knob, version = standing.decision.value, standing.knob, self._layout.version
-        bound = self._bound_by_idle(standing.target)
+        bound = self._bound_by_idle(standing.target, running)
         if not bound and (text == standing.text or knob.holds(value, text, version)):
             standing.text, standing.left = text, None
+            if standing.identity is None:
+                standing.identity = self._identity(standing)
             self._standings.settle(standing, Outcome.UNCHANGED, running, value)
             return
         current = decoded(knob, text, version)
+        if self._is_another(standing):
+            standing.begin_anew()
         if standing.left is not None and not bound:
             standing.left = text
             self._standings.settle(standing, Outcome.YIELDED, running, current, reason=_THEIRS)
@@ -222,7 +226,19 @@ class Executor:
             running.texts[standing.path] = text
         return text
 
-    def _bound_by_idle(self, target: Target) -> bool:
+    def _identity(self, standing: Standing) -> int | None:
+        try:
+            return places.identity(self._files, self._layout, standing.knob, standing.target.place)
+        except OSError:
+            return None
+
+    def _is_another(self, standing: Standing) -> bool:
+        """Whether the place was made anew since it was looked at: no stranger's work."""
+        if standing.identity is None or (standing.text is None and standing.left is None):
+            return False
+        return self._identity(standing) != standing.identity
+
+    def _bound_by_idle(self, target: Target, running: Running) -> bool:
         """Whether it is the shares of a group that is, or was, idle by a wish.
 
         It has others than it shows, or shall not have any: ``ordering`` knows.
@@ -230,7 +246,7 @@ class Executor:
         idle = self._standings.get(Target(target.place, IDLE)) if target.knob == SHARES else None
         if idle is None:
             return False
-        return idle.decision.value == 1 or self._writer.present(idle.target) == 1
+        return idle.decision.value == 1 or self._writer.before(idle.target, running) == 1
 
     def _leave(
         self, standing: Standing, text: str, current: Value | None, running: Running
@@ -273,11 +289,24 @@ def _trouble(wish: Wish) -> str:
         return f"{wish.target.knob} is no knob"
     if ".." in wish.target.place.split("/"):
         return f"{wish.target.place} leads out of where it begins"
+    if not _can_be_said(wish.target.place):
+        return f"{wish.target.place!r} is no name that a file can have"
+    if isinstance(wish.value, str) and not _can_be_said(wish.value):
+        return f"{wish.target.knob}: {wish.value!r} is no text"
     try:
         knob.check(wish.value)
     except ValueError as error:
         return str(error)
     return ""
+
+
+def _can_be_said(text: str) -> bool:
+    """Whether the kernel can be told: JSON from elsewhere may hold zeros and lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
 
 
 def _invalid(owner: Owner, wish: Wish, trouble: str) -> Result:

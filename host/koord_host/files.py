@@ -45,6 +45,14 @@ class KernelFiles(Reader, Protocol):
         """
         ...
 
+    def write_and_read(self, path: str, text: str) -> str:
+        """Write, and read the whole text that the file has then, at the cost of one opening.
+
+        Raises:
+            OSError: as ``write`` and ``read`` do.
+        """
+        ...
+
     def make_directory(self, path: str) -> None:
         """Make a group; its parent must exist.
 

@@ -15,7 +15,7 @@ from mmap import PAGESIZE
 from koord_model import cpuset
 
 Value = int | str
-"""What a knob is set to: a whole number, or text (CPU lists, schemata)."""
+"""What a knob is set to: a whole number, or text (CPU lists, limits of devices)."""
 
 NO_LIMIT = -1
 
@@ -25,7 +25,6 @@ _DEFAULT_PERIOD = 100_000  # µs
 # v1 shows "no limit" as the largest multiple of the page size that fits.
 _UNLIMITED_BYTES = 1 << 62
 _DEVICE_LINE = re.compile(r"(\d+:\d+)\s+(\d+)")
-_DOMAIN = re.compile(r"\s*(\d+)\s*=\s*([0-9a-fA-F]+)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Form:
 
     ``decode`` raises ``ValueError`` for text that no kernel gives, ``encode`` for values
     that none takes. ``encode`` is given what the file holds now, because some files
-    hold more than the knob (``cpu.max``, ``schemata``). ``text``: values are text. ``unit``:
+    hold more than the knob (``cpu.max``). ``text``: values are text. ``unit``:
     the kernel rounds numbers down to a multiple of it. ``lines``: the kernel takes
     one line a write.
     """
@@ -95,7 +94,10 @@ def _number(value: Value, _: str) -> str:
 
 
 def _whole(text: str) -> int:
-    return int(text.split()[0]) if text.strip() else _refuse(text)
+    try:
+        return int(text)
+    except ValueError:
+        return int(text.split()[0]) if text.strip() else _refuse(text)
 
 
 def _refuse(text: str) -> int:
@@ -158,43 +160,6 @@ def _device_lines(value: Value, current: str) -> str:
 
 def _device_limits(text: str) -> str:
     return render_devices({device: limit for device, limit in devices(text).items() if limit})
-
-
-def _domains(text: str, base: int) -> dict[int, int]:
-    found = {}
-    for part in text.split(";"):
-        match = _DOMAIN.fullmatch(part)
-        if match is None:
-            raise ValueError(f'{text.strip()!r} is no schema; expected one like "0=ff;1=ff"')
-        found[int(match[1])] = int(match[2], base)
-    return found
-
-
-def schemata(resource: str) -> Form:
-    """One resource's line of a resctrl group's file; a value is "0=ff;1=ff" or "L3:0=ff;1=ff"."""
-    base = 10 if resource == "MB" else 16
-
-    def render(domains: dict[int, int]) -> str:
-        shown = "d" if base == 10 else "x"
-        return ";".join(f"{domain}={part:{shown}}" for domain, part in sorted(domains.items()))
-
-    def line(text: str) -> str:
-        for one in text.splitlines():
-            name, _, rest = one.partition(":")
-            if name.strip() == resource:
-                return rest
-        return ""
-
-    def encode(value: Value, current: str) -> str:
-        now = line(current)
-        before = _domains(now, base) if now else {}
-        wanted = str(value).strip().removeprefix(f"{resource}:")
-        return f"{resource}:{render(before | _domains(wanted, base))}\n"
-
-    def decode(text: str) -> str:
-        return render(_domains(line(text), base))
-
-    return Form(encode, decode, text=True)
 
 
 NUMBER = Form(_number, _whole)

@@ -14,6 +14,7 @@ _WHOLE = 2048
 """A kernel gives less than a page only at the end of a file, or of a record."""
 _READ = os.O_RDONLY | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CLOEXEC
+_BOTH = os.O_RDWR | os.O_CLOEXEC
 _KERNEL_ROOTS = ("/proc", "/sys")
 
 
@@ -32,13 +33,9 @@ class Kernel:
         """The whole text of a file."""
         file = os.open(path, _READ)
         try:
-            data = os.read(file, _CHUNK)
-            if len(data) >= _WHOLE:
-                while more := os.read(file, _CHUNK):
-                    data += more
+            return _text(file)
         finally:
             os.close(file)
-        return data.decode(errors="replace")
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""
@@ -68,6 +65,19 @@ class Kernel:
         finally:
             os.close(file)
 
+    def write_and_read(self, path: str, text: str) -> str:
+        """Write, and read the whole text that the file has then."""
+        if not path.startswith(self._roots):
+            _replace(path, text)
+            return self.read(path)
+        file = os.open(path, _BOTH)
+        try:
+            os.write(file, text.encode())
+            os.lseek(file, 0, os.SEEK_SET)
+            return _text(file)
+        finally:
+            os.close(file)
+
     def make_directory(self, path: str) -> None:
         """Make a group."""
         os.mkdir(path, 0o755)  # noqa: PTH102
@@ -75,6 +85,15 @@ class Kernel:
     def remove_directory(self, path: str) -> None:
         """Remove a group."""
         os.rmdir(path)  # noqa: PTH106
+
+
+def _text(file: int) -> str:
+    """What is left to read of an open file."""
+    data = os.read(file, _CHUNK)
+    if len(data) >= _WHOLE:
+        while more := os.read(file, _CHUNK):
+            data += more
+    return data.decode(errors="replace")
 
 
 def _replace(path: str, text: str) -> None:

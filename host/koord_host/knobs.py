@@ -1,7 +1,7 @@
 """The table of knobs: one row a kernel file, for both cgroup versions.
 
 Ranges are the kernel's, or Koordinator's where the kernel takes anything. A new
-knob is a new row; nothing else in the project names kernel files to be written.
+knob is a new row. Files to be written are named here, and for resctrl in ``resctrl``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from koord_host.forms import (
     WORDS,
     Form,
     Value,
-    schemata,
 )
 
 
@@ -32,7 +31,6 @@ class Where(Enum):
 
     CGROUP = "cgroup"  # a path under the cgroup root
     PROCESS = "process"  # a PID
-    RESCTRL = "resctrl"  # a resctrl group, "" for the root group
     SYSCTL = "sysctl"  # a sysctl's name, with dots
     FILE = "file"  # an absolute path, for agents that read files
 
@@ -66,8 +64,7 @@ class Knob:
     """One row: where it is, how it reads, what it may be, who wins.
 
     ``v1`` and ``v2`` are file names, "" where that version has none. ``low`` and
-    ``high`` bound numbers; ``unlimited`` is whether -1 is a value. ``vendor`` knobs are
-    in some vendors' kernels only.
+    ``high`` bound numbers; ``unlimited`` is whether -1 is a value.
     """
 
     name: str
@@ -82,7 +79,6 @@ class Knob:
     high: int | None = None
     unlimited: bool = False
     nesting: Nesting = Nesting.FREE
-    vendor: bool = False
     stranger: Stranger = Stranger.HOLD
 
     def file(self, version: int) -> str:
@@ -135,8 +131,8 @@ class Knob:
         """
         form = self.form(version)
         try:
-            current = form.decode(text)
-            return form.same(form.decode(form.encode(value, text)), current)
+            spelt = form.encode(value, text)
+            return spelt.strip() == text.strip() or form.same(form.decode(spelt), form.decode(text))
         except ValueError:
             return False
 
@@ -158,12 +154,6 @@ def _throttle(name: str) -> Knob:
     return Knob(name, name, "", Rule.LEAST, subsystem="blkio", v1_form=DEVICES)
 
 
-def _schema(resource: str) -> Knob:
-    form, name = schemata(resource), f"resctrl.{resource}"
-    file = "schemata"
-    return Knob(name, file, file, Rule.PRIORITY, Where.RESCTRL, v1_form=form, v2_form=form)
-
-
 _ROWS = (
     _cpu("cpu.shares", "cpu.weight", Rule.PRIORITY, v2_form=WEIGHT_V2, low=2, high=262144),
     _cpu(
@@ -177,7 +167,9 @@ _ROWS = (
     ),
     _cpu("cpu.cfs_period_us", "cpu.max", Rule.PRIORITY, v2_form=PERIOD_V2, low=1000, high=10**6),
     _cpu("cpu.cfs_burst_us", "cpu.max.burst", Rule.PRIORITY, low=0, high=10**8),
-    _cpu("cpu.bvt_warp_ns", "cpu.bvt_warp_ns", Rule.PRIORITY, low=-1, high=2, vendor=True),
+    # In some vendors' kernels only, as memory.wmark_*, .priority, .use_priority_oom and
+    # .pagecache_limit.* and blkio.cost.weight are: looked for by ``detect.knobs``.
+    _cpu("cpu.bvt_warp_ns", "cpu.bvt_warp_ns", Rule.PRIORITY, low=-1, high=2),
     _cpu("cpu.idle", "cpu.idle", Rule.PRIORITY, low=0, high=1),
     Knob(
         "cpuset.cpus",
@@ -204,15 +196,15 @@ _ROWS = (
     _bytes("memory.min", Rule.MOST, nesting=Nesting.WITHIN),
     _bytes("memory.low", Rule.MOST, nesting=Nesting.WITHIN),
     _bytes("memory.high", Rule.LEAST, unlimited=True),
-    _memory("memory.wmark_ratio", Rule.PRIORITY, low=0, high=100, vendor=True),
-    _memory("memory.wmark_scale_factor", Rule.PRIORITY, low=1, high=1000, vendor=True),
-    _memory("memory.wmark_min_adj", Rule.PRIORITY, low=-25, high=50, vendor=True),
-    _memory("memory.priority", Rule.PRIORITY, low=0, high=12, vendor=True),
-    _memory("memory.use_priority_oom", Rule.PRIORITY, low=0, high=1, vendor=True),
+    _memory("memory.wmark_ratio", Rule.PRIORITY, low=0, high=100),
+    _memory("memory.wmark_scale_factor", Rule.PRIORITY, low=1, high=1000),
+    _memory("memory.wmark_min_adj", Rule.PRIORITY, low=-25, high=50),
+    _memory("memory.priority", Rule.PRIORITY, low=0, high=12),
+    _memory("memory.use_priority_oom", Rule.PRIORITY, low=0, high=1),
     _memory("memory.oom.group", Rule.PRIORITY, low=0, high=1),
-    _memory("memory.pagecache_limit.enable", Rule.PRIORITY, low=0, high=1, vendor=True),
-    _bytes("memory.pagecache_limit.size", Rule.LEAST, vendor=True),
-    _memory("memory.pagecache_limit.sync", Rule.PRIORITY, low=0, high=1, vendor=True),
+    _memory("memory.pagecache_limit.enable", Rule.PRIORITY, low=0, high=1),
+    _bytes("memory.pagecache_limit.size", Rule.LEAST),
+    _memory("memory.pagecache_limit.sync", Rule.PRIORITY, low=0, high=1),
     *(
         _throttle(f"blkio.throttle.{way}_{unit}_device")
         for way in ("read", "write")
@@ -226,7 +218,6 @@ _ROWS = (
         subsystem="blkio",
         low=1,
         high=100,
-        vendor=True,
     ),
     Knob("net_cls.classid", "net_cls.classid", "", Rule.PRIORITY, subsystem="net_cls", low=0),
     Knob(
@@ -238,7 +229,6 @@ _ROWS = (
         low=-1000,
         high=1000,
     ),
-    *(_schema(name) for name in ("L3", "L3CODE", "L3DATA", "L2", "L2CODE", "L2DATA", "MB")),
     Knob(
         "sysctl",
         "",

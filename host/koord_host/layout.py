@@ -46,9 +46,6 @@ class Layout:
             return f"{self.group_path(place, knob.subsystem)}/{file}" if file else ""
         if knob.where is Where.PROCESS:
             return f"{self.proc_root}/{place}/{knob.v1}"
-        if knob.where is Where.RESCTRL:
-            group = f"{self.resctrl_root}/{place}" if place else self.resctrl_root
-            return f"{group}/{knob.v1}"
         if knob.where is Where.SYSCTL:
             return f"{self.proc_root}/sys/{place.replace('.', '/')}"
         return place

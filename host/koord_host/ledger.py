@@ -50,6 +50,10 @@ class Ledger:
         changed, self._changed = self._changed, {}
         return changed
 
+    def put_back(self, changed: dict[Target, None]) -> None:
+        """Have targets that were taken count as changed after all."""
+        self._changed = changed | self._changed
+
     @property
     def changed(self) -> bool:
         """Whether there are such."""

@@ -44,6 +44,7 @@ BOUND_TOGETHER = {
 """Knobs of one place whose order depends on each other: planned in one round."""
 
 _DEFAULT_PERIOD = 100_000  # µs
+_IDLE_SHARES = 3
 
 
 class Change(NamedTuple):
@@ -167,13 +168,22 @@ class _Place:
         idle, shares = self._changes.get(IDLE), self._changes.get(SHARES)
         if idle is None and shares is None:
             return
-        stays_idle = (idle.wanted if idle else self._present(Target(self._place, IDLE))) == 1
+        stays_idle = idle.wanted == 1 if idle else self._is_idle(shares)
         if idle is not None:
             yield self._step(IDLE)
         if shares is not None and stays_idle:
             self.dropped.append((shares.target, f"{IDLE} is 1: an idle group has no shares"))
         elif shares is not None:
             yield self._step(SHARES)
+
+    def _is_idle(self, shares: Change | None) -> bool:
+        """Whether a group idles whose ``cpu.idle`` stays; most show by their shares that not.
+
+        The kernel gives an idle group 3 shares (a weight of 0 or 1) and refuses others.
+        """
+        if shares is not None and _number(shares.current) > _IDLE_SHARES:
+            return False
+        return self._present(Target(self._place, IDLE)) == 1
 
     def _limits(self) -> Iterator[Step]:
         """The limit with swap is never below the one without."""
@@ -216,7 +226,8 @@ class _Place:
         change = self._changes.get(name)
         if change is not None:
             return change.current, change.wanted
-        if not self._changes.keys() & {QUOTA, PERIOD}:
+        if name == PERIOD or PERIOD not in self._changes:
+            # Where the period stays, whichever it is, the ratio moves as the quota does.
             return None, None
         now = self._present(Target(self._place, name))
         return now, now

@@ -1,9 +1,11 @@
 """What was found before the first change of each target, to put it back one day.
 
-SQLite in WAL mode, one transaction a round, *before* the round's writes: whenever the
-program is killed, what it may have changed can be put back. Commits reach the kernel
-and wait for no disk; after a reboot the groups are new and nothing is left to put
-back, so a database of an earlier boot is emptied.
+SQLite in WAL mode. One transaction *before* a round's writes, of what was found and of
+what will be written, and one after them: whenever the program is killed, what it may
+have changed is known for ours and can be put back. A database that takes nothing (a
+full disk) stops no change of the node, and is brought up to date once it takes again.
+Commits reach the kernel and wait for no disk; after a reboot the groups are new and
+nothing is left to put back, so a database of an earlier boot is emptied.
 
 The database is locked for as long as it is open: there is one writer a node.
 """
@@ -23,14 +25,26 @@ from koord_host.wishes import Target
 
 DEFAULT_PATH = "/var/lib/koordlet/originals.db"
 
+_Batch = tuple[str, Sequence[tuple[object, ...]]]
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS originals (
     place TEXT NOT NULL, knob TEXT NOT NULL, identity INTEGER NOT NULL,
     found TEXT, found_at REAL NOT NULL, ours TEXT,
     PRIMARY KEY (place, knob)
 ) WITHOUT ROWID, STRICT;
+CREATE TABLE IF NOT EXISTS under_way (
+    place TEXT NOT NULL, knob TEXT NOT NULL, text TEXT NOT NULL,
+    PRIMARY KEY (place, knob, text)
+) WITHOUT ROWID, STRICT;
 CREATE TABLE IF NOT EXISTS boot (id TEXT NOT NULL) STRICT;
 """
+
+_KEEP = (
+    "INSERT OR REPLACE INTO originals (place, knob, identity, found, found_at, ours)"
+    " VALUES (?, ?, ?, ?, ?, ?)"
+)
+_MEAN = "INSERT OR IGNORE INTO under_way (place, knob, text) VALUES (?, ?, ?)"
 
 
 class Original(NamedTuple):
@@ -38,7 +52,8 @@ class Original(NamedTuple):
 
     ``text`` is ``None`` where there was no file (another agent's, that we made). ``ours`` is
     what the file held after our last write, ``None`` before the first was read back.
-    ``found_at`` is seconds since the epoch.
+    ``meant`` are what an earlier run was about to write when it was killed: the file may
+    hold ``ours`` or any of these. ``found_at`` is seconds since the epoch.
     """
 
     target: Target
@@ -46,6 +61,7 @@ class Original(NamedTuple):
     text: str | None
     found_at: float
     ours: str | None = None
+    meant: tuple[str, ...] = ()
 
 
 class InUseError(Exception):
@@ -68,6 +84,8 @@ class Originals:
         self._path = path
         self._tell = tell
         self._known: dict[Target, Original] = {}
+        self._unsure: set[Target] = set()
+        self._behind = False
         self._database: sqlite3.Connection | None = None
         self._lock = -1
         if path:
@@ -85,41 +103,46 @@ class Originals:
         known = self._known.get(target)
         return known is None or known.identity != identity
 
-    def remember_many(self, originals: Iterable[Original]) -> None:
-        """Remember what was found, in one transaction; what was known is replaced."""
+    def remember_many(
+        self, originals: Iterable[Original], meant: Iterable[tuple[Target, str]] = ()
+    ) -> None:
+        """Remember what was found, and the texts that will be written, in one transaction.
+
+        What was known is replaced. ``wrote_many`` has to follow the writes.
+        """
         rows = list(originals)
         for row in rows:
             self._known[row.target] = row
-        self._run(
-            "INSERT OR REPLACE INTO originals (place, knob, identity, found, found_at, ours)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            [(*row.target, row.identity, row.text, row.found_at, row.ours) for row in rows],
-        )
+            self._unsure.discard(row.target)
+        self._run((_KEEP, _rows(rows)), (_MEAN, [(*target, text) for target, text in meant]))
 
     def wrote_many(self, written: Iterable[tuple[Target, str]]) -> None:
         """Remember what the files held after our writes, in one transaction."""
         rows = []
         for target, text in written:
             known = self._known.get(target)
-            if known is not None and known.ours != text:
-                self._known[target] = known._replace(ours=text)
+            if known is not None and (known.ours != text or known.meant):
+                self._known[target] = known._replace(ours=text, meant=())
+                self._unsure.discard(target)
                 rows.append((text, *target))
-        self._run("UPDATE originals SET ours = ? WHERE place = ? AND knob = ?", rows)
+        self._run(
+            ("UPDATE originals SET ours = ? WHERE place = ? AND knob = ?", rows),
+            ("DELETE FROM under_way", [()]),
+            (_MEAN, self._meant()),
+        )
 
     def forget_many(self, targets: Iterable[Target]) -> None:
         """Forget targets that were put back, or whose place is gone."""
         gone = [target for target in targets if self._known.pop(target, None) is not None]
-        self._run("DELETE FROM originals WHERE place = ? AND knob = ?", gone)
+        self._unsure.difference_update(gone)
+        self._run(
+            ("DELETE FROM originals WHERE place = ? AND knob = ?", gone),
+            ("DELETE FROM under_way WHERE place = ? AND knob = ?", gone),
+        )
 
     def forget_gone(self, there: Callable[[Original], bool]) -> None:
         """Forget what belongs to places that are gone, or others of the same name now."""
         self.forget_many([known.target for known in self.all() if not there(known)])
-
-    def checkpoint(self) -> None:
-        """Write the log back into the database; waits for the disk."""
-        if self._database is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._database.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def close(self) -> None:
         """Close the database and let others have it."""
@@ -161,10 +184,16 @@ class Originals:
         for place, knob, identity, text, found_at, ours in rows:
             target = Target(place, knob)
             self._known[target] = Original(target, identity, text, found_at, ours)
+        for place, knob, text in self._database.execute("SELECT place, knob, text FROM under_way"):
+            target = Target(place, knob)
+            if (known := self._known.get(target)) is not None:
+                self._known[target] = known._replace(meant=(*known.meant, text))
+                self._unsure.add(target)
 
     def _empty(self, database: sqlite3.Connection, boot: str) -> None:
         database.execute("BEGIN IMMEDIATE")
         database.execute("DELETE FROM originals")
+        database.execute("DELETE FROM under_way")
         database.execute("DELETE FROM boot")
         database.execute("INSERT INTO boot (id) VALUES (?)", (boot,))
         database.execute("COMMIT")
@@ -174,6 +203,7 @@ class Originals:
             self._database.close()
             self._database = None
         self._known.clear()
+        self._unsure.clear()
         aside = f"{self._path}.corrupt-{int(time.time())}"
         Path(self._path).rename(aside)
         for suffix in ("-wal", "-shm"):
@@ -192,15 +222,40 @@ class Originals:
         self.trouble = trouble
         self._tell(trouble)
 
-    def _run(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
-        if self._database is None or not rows:
+    def _meant(self) -> list[tuple[str, str, str]]:
+        unsure = (self._known[target] for target in self._unsure)
+        return [(*known.target, text) for known in unsure for text in known.meant]
+
+    def _run(self, *batches: _Batch) -> None:
+        """Run statements in one transaction; after one that failed, all that is known first."""
+        if self._database is None or not any(rows for _, rows in batches):
             return
+        if self._behind:
+            everything = ("DELETE FROM originals", [()]), (_KEEP, _rows(self._known.values()))
+            batches = *everything, (_MEAN, self._meant()), *batches
         try:
             self._database.execute("BEGIN IMMEDIATE")
-            self._database.executemany(statement, rows)
+            for statement, rows in batches:
+                if rows:
+                    self._database.executemany(statement, rows)
             self._database.execute("COMMIT")
         except sqlite3.Error as error:
-            self._give_up(error)
+            self._fall_behind(self._database, error)
+        else:
+            if self._behind:
+                self._behind, self.trouble = False, ""
+
+    def _fall_behind(self, database: sqlite3.Connection, error: sqlite3.Error) -> None:
+        """A full disk has room again one day: every round tries again."""
+        with contextlib.suppress(sqlite3.Error):
+            database.execute("ROLLBACK")
+        if not self._behind:
+            self._behind = True
+            self._say(f"{self._path}: {error}; originals are kept in memory until that is over")
+
+
+def _rows(originals: Iterable[Original]) -> list[tuple[object, ...]]:
+    return [(*one.target, one.identity, one.text, one.found_at, one.ours) for one in originals]
 
 
 def _locked(path: str) -> int:

@@ -57,10 +57,6 @@ class Round:
         """What is worth a line in the log."""
         return tuple(one for one in self.results if one.news)
 
-    def count(self, outcome: Outcome) -> int:
-        """How many targets came out so."""
-        return sum(one.outcome is outcome for one in self.results)
-
 
 class Retry(Enum):
     """When a refused write is tried again; a new wish is always tried at once.

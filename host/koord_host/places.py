@@ -25,8 +25,6 @@ def identity(files: Reader, layout: Layout, knob: Knob, place: str) -> int:
         # Inodes of /proc are made up anew whenever the kernel has forgotten them.
         stat = files.read(f"{layout.proc_root}/{place}/stat")
         return int(stat.rpartition(")")[2].split()[_START_TIME])
-    if knob.where is Where.RESCTRL:
-        return files.identity(layout.path(knob, place).rpartition("/")[0]) & _INT63
     return 0
 
 
@@ -36,8 +34,6 @@ def is_there(files: Reader, layout: Layout, knob: Knob, place: str) -> bool:
         return files.exists(layout.group_path(place, knob.subsystem))
     if knob.where is Where.PROCESS:
         return files.exists(f"{layout.proc_root}/{place}")
-    if knob.where is Where.RESCTRL:
-        return files.exists(layout.path(knob, place).rpartition("/")[0])
     return True
 
 

@@ -159,7 +159,12 @@ class ResctrlGroups:
 
         Their tasks, where there are any, go to the root group.
         """
-        there = self.groups() if self.available() else ()
+        if not self.available():
+            return ()
+        there = self.groups()
+        # Somebody removed these; what has such a name later is not ours for that.
+        for group in {*self._made, *(group for group, _ in self._rounded)}.difference(there):
+            self._forget(group)
         pods = [name for name in there if name.startswith(POD_GROUP_PREFIX)]
         gone = [name for name in pods if name not in live]
         return self._remove(gone, "no pod that runs wishes for it")

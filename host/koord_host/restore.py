@@ -131,7 +131,8 @@ def _compare(
     try:
         now = _now(files, layout, target)
         found = None if original.text is None else form.decode(original.text)
-        ours = None if original.ours is None else form.decode(original.ours)
+        written = [one for one in (original.ours, *original.meant) if one is not None]
+        ours = [form.decode(one) for one in written]
     except FileNotFoundError:
         return Restored(target, Fate.GONE)
     except (OSError, ValueError) as error:
@@ -142,7 +143,7 @@ def _compare(
     waking = asleep and target.knob == SHARES
     if form.same(now, found) and not waking:
         return Restored(target, Fate.UNCHANGED, now, now)
-    if not force and not waking and (ours is None or not form.same(ours, now)):
+    if not force and not waking and not any(form.same(one, now) for one in ours):
         return Restored(target, Fate.SKIPPED, now, found, "changed by somebody else since")
     return Change(target, now, found)
 

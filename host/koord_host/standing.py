@@ -22,6 +22,7 @@ class Standing:
 
     ``text`` is what the file held when it was last as decided, ``None``: never was.
     ``left`` is a stranger's text that stays. ``told`` is the last trouble told.
+    ``identity`` tells the place that was looked at from a later one of its name.
     """
 
     target: Target
@@ -31,24 +32,33 @@ class Standing:
     due: float = 0.0
     text: str | None = None
     left: str | None = None
+    identity: int | None = None
     backoff: float = 0.0
     told: tuple[object, ...] = ()
     strikes: Strikes = field(default_factory=Strikes)
+
+    def begin_anew(self) -> None:
+        """The place is gone, or another has its name: nobody has touched that one yet."""
+        self.text = self.left = self.identity = None
+        self.strikes = Strikes()
 
 
 @dataclass(slots=True)
 class Running:
     """What one round gathers.
 
-    ``texts`` are files as they were read before anything was written. ``notes`` are
-    words about strangers, and whether they are an alert. ``lost`` could not be
-    remembered, and are not written.
+    ``texts`` are files as they were read before anything was written, ``after`` what
+    targets had after the last write that can have moved them. ``identities`` are those
+    of directories. ``notes`` are words about strangers, and whether they are an alert.
+    ``lost`` could not be remembered, and are not written.
     """
 
     now: float
     results: list[Result] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
+    after: dict[Target, str] = field(default_factory=dict)
+    identities: dict[str, int] = field(default_factory=dict)
     changes: dict[Target, Change] = field(default_factory=dict)
     notes: dict[Target, tuple[str, bool]] = field(default_factory=dict)
     errors: dict[Target, OSError] = field(default_factory=dict)

@@ -18,7 +18,7 @@ class Priority(IntEnum):
 
 
 class Target(NamedTuple):
-    """A knob at a place: a cgroup, a PID, a resctrl group, as its row says."""
+    """A knob at a place: a cgroup, a PID, a sysctl or a file, as its row says."""
 
     place: str
     knob: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from koord_host import attempt, places
 from koord_host.arbiter import Decision
@@ -47,10 +48,12 @@ class Writer:
     def carry_out(self, running: Running) -> None:
         """Write the round's changes, read them back, journal them."""
         self._time = rfc3339(self._clock())
-        plan = order(running.changes.values(), self.present, self._standings)
+        plan = order(
+            running.changes.values(), partial(self.before, running=running), self._standings
+        )
         reasons = dict(plan.dropped)
         aside = self._aside(plan.steps, running)
-        self._remember((*(step.target for step in plan.steps), *aside), running)
+        self._remember(plan.steps, aside, running)
         for step in plan.steps:
             if step.target not in running.lost:
                 self._do(step, running)
@@ -75,52 +78,88 @@ class Writer:
             if step.target.knob == IDLE and not any(one.target == shares for one in steps):
                 aside.append(shares)
         for target in aside:
-            path = self._layout.path(KNOBS[target.knob], target.place)
             with contextlib.suppress(OSError):
-                running.texts[path] = self._files.read(path)
+                self._text(self._path(target), running)
         return aside
 
-    def present(self, target: Target) -> Value | None:
-        """What a knob has that need not change; ``None`` where it has no file."""
-        knob = KNOBS[target.knob]
-        path = self._layout.path(knob, target.place)
-        try:
-            return decoded(knob, self._files.read(path), self._layout.version) if path else None
-        except OSError:
-            return None
+    def _path(self, target: Target) -> str:
+        standing = self._standings.get(target)
+        if standing is not None:
+            return standing.path
+        return self._layout.path(KNOBS[target.knob], target.place)
 
-    def _remember(self, targets: Iterable[Target], running: Running) -> None:
-        """Keep what was found, in one transaction, before anything is written."""
-        found = []
-        for target in dict.fromkeys(targets):
-            knob = KNOBS[target.knob]
-            try:
-                identity = places.identity(self._files, self._layout, knob, target.place)
-                if self._originals.needs(target, identity):
-                    text = self._found(target, knob, running)
-                    found.append(Original(target, identity, text, self._clock()))
-            except OSError as error:
-                running.errors[target] = error
-                running.lost.add(target)
-        if found:
-            self._originals.remember_many(found)
-
-    def _found(self, target: Target, knob: Knob, running: Running) -> str | None:
-        """The text of a target's file; ``None`` where it is yet to be made."""
-        path = self._layout.path(knob, target.place)
+    def _text(self, path: str, running: Running) -> str:
+        """A file as it was before the round's first write."""
         text = running.texts.get(path)
         if text is None:
             text = running.texts[path] = self._files.read(path)
-        missing = knob.where is Where.FILE and not text and not self._files.exists(path)
-        return None if missing else text
+        return text
+
+    def before(self, target: Target, running: Running) -> Value | None:
+        """What a knob had before the round's writes; ``None`` where it has no file."""
+        knob, path = KNOBS[target.knob], self._path(target)
+        try:
+            return decoded(knob, self._text(path, running), self._layout.version) if path else None
+        except OSError:
+            return None
+
+    def _remember(self, steps: Iterable[Step], aside: list[Target], running: Running) -> None:
+        """Keep what was found and what will be written, in one transaction, before it is."""
+        found = []
+        for target in dict.fromkeys((*(step.target for step in steps), *aside)):
+            try:
+                identity = self._identity(target, running)
+                if self._originals.needs(target, identity):
+                    found.append(Original(target, identity, self._found(target), self._clock()))
+            except OSError as error:
+                running.errors[target] = error
+                running.lost.add(target)
+                continue
+            if (standing := self._standings.get(target)) is not None:
+                standing.identity = identity
+        self._originals.remember_many(found, [self._meant(step, running) for step in steps])
+
+    def _identity(self, target: Target, running: Running) -> int:
+        """Looked up once a directory; what a place has is the same for all files in it."""
+        directory = self._path(target).rpartition("/")[0]
+        identity = running.identities.get(directory)
+        if identity is None:
+            knob = KNOBS[target.knob]
+            identity = places.identity(self._files, self._layout, knob, target.place)
+            running.identities[directory] = identity
+        return identity
+
+    def _found(self, target: Target) -> str | None:
+        """The text of a target's file; ``None`` where it is yet to be made.
+
+        Read after its identity: of a group made anew in between, the text then belongs to
+        an identity that is gone, and is never put back. The other way round it would be.
+        """
+        try:
+            return self._files.read(self._path(target))
+        except FileNotFoundError:
+            if KNOBS[target.knob].where is not Where.FILE:
+                raise
+            return None
+
+    def _meant(self, step: Step, running: Running) -> tuple[Target, str]:
+        form = KNOBS[step.target.knob].form(self._layout.version)
+        current = running.texts.get(self._path(step.target), "")
+        return step.target, form.encode(step.value, current)
 
     def _do(self, step: Step, running: Running) -> None:
         try:
-            attempt.write(self._files, self._layout, step.target, step.value)
+            self._put(step.target, step.value, running)
         except OSError as error:
             running.errors[step.target] = error
         else:
             running.errors.pop(step.target, None)
+
+    def _put(self, target: Target, value: Value, running: Running) -> None:
+        for name in BOUND_TOGETHER.get(target.knob, ()):
+            running.after.pop(Target(target.place, name), None)
+        running.after.pop(target, None)
+        running.after[target] = attempt.write(self._files, self._layout, target, value)
 
     def _step_back(self, target: Target, running: Running) -> None:
         """Where the last of several writes was refused, put back what was there before.
@@ -128,13 +167,19 @@ class Writer:
         A quota that passed through -1 for its period's sake must not stay so.
         """
         change = running.changes.get(target)
-        if change is None or self.present(target) in (change.current, None):
+        if change is None or target in running.lost:
+            return
+        try:
+            text = self._files.read(self._path(target))
+        except OSError:
+            return
+        if decoded(KNOBS[target.knob], text, self._layout.version) in (change.current, None):
             return
         period = running.changes.get(Target(target.place, PERIOD))
         for before in (period, change) if target.knob == QUOTA else (change,):
             if before is not None:
                 with contextlib.suppress(OSError):
-                    attempt.write(self._files, self._layout, before.target, before.current)
+                    self._put(before.target, before.current, running)
                 running.errors.setdefault(before.target, running.errors[target])
 
     def _finish(self, standing: Standing, running: Running) -> None:
@@ -143,7 +188,9 @@ class Writer:
         old = running.changes[target].current
         error = running.errors.get(target)
         try:
-            text = self._files.read(standing.path)
+            text = running.after.get(target)
+            if text is None:
+                text = self._files.read(standing.path)
         except OSError as gone:
             self.missed(standing, gone if error is None else error, running)
             return
@@ -168,7 +215,7 @@ class Writer:
         needs = next(Target(target.place, name) for name in BOUND_TOGETHER[target.knob])
         decision = self._standings[needs].decision
         knob, version = KNOBS[target.knob], self._layout.version
-        path = self._layout.path(knob, target.place)
+        path = self._path(target)
         try:
             text = self._files.read(path)
         except OSError:
@@ -200,6 +247,7 @@ class Writer:
         code = error.errno or 0
         value = standing.decision.value
         if retry(code) is Retry.NEVER and not self._there(standing):
+            standing.begin_anew()
             self._standings.settle(standing, Outcome.GONE, running, old)
             return
         reason = error.strerror or str(error)
@@ -222,6 +270,7 @@ class Writer:
         if retry(error.errno or 0) is not Retry.NEVER:
             self.refused(standing, error, None, running)
         elif not self._there(standing):
+            standing.begin_anew()
             self._standings.settle(standing, Outcome.GONE, running)
         else:
             told = standing.knob.name in self._unsupported

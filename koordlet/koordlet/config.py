@@ -19,6 +19,23 @@ from koord_service.settings import option
 _SOCKET = "/var/run/koordlet/koordlet.sock"
 _POLICIES = ("Ignore", "Fail")
 _LEVELS = ("debug", "info", "warning", "error")
+_PLUGINS = ("batchresource", "cpusetallocator", "groupidentity")
+_GRADES = {
+    "AllBeta": frozenset(_PLUGINS),
+    "AllAlpha": frozenset(
+        {
+            "coresched",
+            "cpunormalization",
+            "gpuenvinject",
+            "oomscoreadj",
+            "rdmadeviceinject",
+            "resctrl",
+            "tcnetworkqos",
+            "terwayqos",
+        }
+    ),
+}
+"""Koordinator's gates of plugins by their maturity; what is beta is on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +71,7 @@ class Settings:
         10.0, "seconds between two rounds that level the node"
     )
     hook_plugins: tuple[str, ...] = option(
-        ("batchresource", "cpusetallocator", "groupidentity"),
+        _PLUGINS,
         'hook plugins to run; "all" for all there are',
     )
     feature_gates: tuple[str, ...] = option(
@@ -83,7 +100,7 @@ class Settings:
     runtime_hooks_nri_socket_path: str = option("/var/run/nri/nri.sock", "the runtime's NRI socket")
     runtime_hooks_nri_plugin_name: str = option("koordlet_nri", "our name as an NRI plugin")
     runtime_hooks_nri_plugin_index: str = option("00", "our place among NRI plugins, two digits")
-    node_writes: bool = option(True, "write kernel files; false: only answer hooks")
+    node_writes: bool = option(True, "write kernel files; false: only answer the proxy")
     cgroup_root_dir: str = option("/sys/fs/cgroup", "where cgroups are mounted")
     cgroup_version: str = option("auto", "cgroup version", choices=("auto", "1", "2"))
     cgroup_driver: str = option(
@@ -118,6 +135,8 @@ class Settings:
             if not path.startswith("/"):
                 flag = f"--runtime-hooks-{name.replace('_', '-')}"
                 raise ValueError(f'{flag} is "{path}"; expected an absolute path')
+        if self.pods and not self.pods.startswith(("http://", "https://", "/")):
+            raise ValueError(f'--pods is "{self.pods}"; expected an http(s) URL or absolute path')
         for stage in self.runtime_hooks_disable_stages:
             if stage not in list(Stage):
                 known = ", ".join(Stage)
@@ -142,7 +161,8 @@ def plugins_of(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The plugins to run, and the gates that are about none of the ``known`` ones.
 
-    A gate is a plugin's name in Koordinator's spelling, with "=true" or "=false".
+    A gate is a plugin's name in Koordinator's spelling, with "=true" or "=false";
+    AllAlpha and AllBeta are about all plugins of that grade that are not named.
 
     Raises:
         ValueError: a gate is not spelled so.
@@ -150,16 +170,20 @@ def plugins_of(
     wanted = list(dict.fromkeys(names))
     if "all" in wanted:
         wanted = sorted(known)
+    graded: dict[str, bool] = {}
+    named: dict[str, bool] = {}
     others = []
     for gate in gates:
         name, _, word = gate.partition("=")
         if word.lower() not in ("true", "false"):
             raise ValueError(f'--feature-gates: "{gate}"; expected NAME=true or NAME=false')
-        plugin, on = name.lower(), word.lower() == "true"
-        if plugin not in known:
+        on = word.lower() == "true"
+        if name.lower() in known:
+            named[name.lower()] = on
+        elif name in _GRADES:
+            graded |= dict.fromkeys(sorted(_GRADES[name].intersection(known)), on)
+        else:
             others.append(name)
-        elif on and plugin not in wanted:
-            wanted.append(plugin)
-        elif not on and plugin in wanted:
-            wanted.remove(plugin)
-    return tuple(wanted), tuple(others)
+    switched = graded | named
+    kept = [plugin for plugin in wanted if switched.pop(plugin, True)]
+    return (*kept, *(plugin for plugin, on in switched.items() if on)), tuple(others)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from koord_hooks.stages import Stage
@@ -20,6 +21,7 @@ from koord_model.node import NodeView
 from koord_model.pod import Container, Pod
 from koord_service.logs import get_log
 
+from koordlet.levelling import container_group
 from koordlet.reconciler import Done, Reconciler
 from koordlet.states import kubelet_pods
 from koordlet.states.inventory import Inventory, PodRecord
@@ -34,6 +36,7 @@ OBSERVED = (Stage.POST_STOP_POD_SANDBOX, Stage.POST_START_CONTAINER, Stage.POST_
 _SETTLE_SECONDS = 60.0
 _FETCH_SECONDS = 3.0
 _UPDATE_SECONDS = 1.0
+_GATHER_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class NodeKeeper:
         self._complete = False
         self._touched: set[str] = set()
         self._fetched_at = float("-inf")
+        self._swept_at = float("-inf")
         self._no_list = ""
         self._writer = ThreadPoolExecutor(1, "writer")
 
@@ -93,7 +97,7 @@ class NodeKeeper:
                 self.inventory.saw_pod(subject, now, self._runtime)
                 self._touched.add(subject.uid)
             else:
-                self.inventory.lost_pod(subject.uid)
+                self._lost_sandbox(subject.uid)
         elif not subject.id:
             # Of a container without an id nobody knows which cgroup is its own.
             return
@@ -111,6 +115,21 @@ class NodeKeeper:
         else:
             return
         self._due.set()
+
+    def _lost_sandbox(self, uid: str) -> None:
+        """A sandbox has ended, and its pod with it unless containers of the pod run.
+
+        Those are in a newer sandbox: the kubelet stops and removes old ones again later.
+        """
+        record = self.inventory.get(uid)
+        if record is not None and not any(self._running(record)):
+            self.inventory.lost_pod(uid)
+
+    def _running(self, record: PodRecord) -> Iterator[str]:
+        """The ids of containers whose groups are there."""
+        for ident, one in record.containers.items():
+            if self._there(container_group(record, one, self._layout)):
+                yield ident
 
     def _touch(self, uid: str) -> None:
         self._touched.add(uid)
@@ -137,17 +156,18 @@ class NodeKeeper:
         while True:
             # Told of while the round runs means another one after it.
             self._due.clear()
-            await self._look_for_pods()
             try:
+                await self._look_for_pods()
+                self._drop_vanished()
                 await self.level()
             except Exception as error:
                 # A defect of ours: the next round may be without it, and hooks are answered.
                 _log.error("round failed", reason=f"{type(error).__name__}: {error}")
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(self._pace.round):
                     await self._due.wait()
-            except TimeoutError:
-                self._drop_vanished()
+                    # A burst of pods is one round, not one for each.
+                    await asyncio.sleep(_GATHER_SECONDS)
 
     async def level(self) -> Done:
         """One round, now."""
@@ -169,7 +189,11 @@ class NodeKeeper:
         self, records: tuple[PodRecord, ...], touched: set[str]
     ) -> tuple[Done, tuple[str, ...]]:
         started = time.perf_counter()
-        view, problems = self._views.refresh(record.pod for record in records)
+        # Whose CPUs are their own is not known before the first list.
+        unknown = self._pods and not self._complete
+        view, problems = self._views.refresh(
+            None if unknown else [record.pod for record in records]
+        )
         done = self._reconciler.level_all(records, view, complete=self._complete, touched=touched)
         return replace(done, seconds=time.perf_counter() - started), problems
 
@@ -196,11 +220,23 @@ class NodeKeeper:
         self._no_list = reason
 
     def _drop_vanished(self) -> None:
-        """Without a list, a pod whose group has been gone for a while has ended."""
-        if self._pods:
+        """Without a list, pods and containers whose groups are gone for a while have ended.
+
+        Nobody tells of containers that end by themselves, nor of what ends unasked.
+        """
+        now = time.monotonic()
+        listed = self._pods and not self._no_list
+        if listed or now - self._swept_at < self._pace.round:
             return
+        self._swept_at = now
         for record in self.inventory.records():
-            group = self._layout.group_of_parent(record.pod.cgroup_parent)
-            there = self._reader.exists(self._layout.group_path(group, "cpu"))
-            if not there and self.inventory.age(record, time.monotonic()) > _SETTLE_SECONDS:
+            if self.inventory.age(record, now) <= _SETTLE_SECONDS:
+                continue
+            if not self._there(self._layout.group_of_parent(record.pod.cgroup_parent)):
                 self.inventory.lost_pod(record.pod.uid)
+                continue
+            for ident in record.containers.keys() - self._running(record):
+                self.inventory.lost_container(record.pod.uid, ident, now)
+
+    def _there(self, group: str) -> bool:
+        return self._reader.exists(self._layout.group_path(group, "cpu"))

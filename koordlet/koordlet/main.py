@@ -32,6 +32,7 @@ from koordlet.registration import Registration, registration_text
 from koordlet.telling import Told
 
 _GRACE_SECONDS = 2.0
+_SWITCH_SECONDS = 0.0005
 
 _log = logs.get_log("koordlet")
 
@@ -45,6 +46,8 @@ def main() -> None:
     )
     logs.configure(settings.log_format, settings.log_level)
     try:
+        # A round must not keep a hook call waiting: Python's own 5 ms are many a call's turns.
+        sys.setswitchinterval(_SWITCH_SECONDS)
         agent = Agent(settings)
         uvloop.run(agent.serve())
     except ValueError as error:
@@ -138,6 +141,8 @@ class Agent:
             systemd.notify("READY=1")
             await self._work(stop)
             systemd.notify("STOPPING=1")
+            # Before anything is put back: nobody may be given our values any more.
+            self._deregister()
 
     async def _work(self, stop: asyncio.Event) -> None:
         """Keep the node, and be an NRI plugin, until told to stop."""
@@ -173,6 +178,8 @@ class Agent:
             _log.info("registered again", registration=self._registration.path)
 
     def _deregister(self) -> None:
+        if not self._registration.in_place:
+            return
         try:
             self._registration.remove()
         except OSError as error:

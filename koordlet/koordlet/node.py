@@ -60,10 +60,10 @@ def open_node(
         InUseError: another koordlet keeps this node.
     """
     layout = _layout(settings, files)
-    journal = Journal(f"{settings.state_dir}/journal.jsonl", partial(_warn, "no journal"))
+    journal = Journal(f"{settings.state_dir}/journal.jsonl", partial(_warn, "journal"))
     originals = Originals(
         f"{settings.state_dir}/originals.db",
-        partial(_warn, "originals are kept in memory only"),
+        partial(_warn, "originals"),
         boot=detect.boot(files, layout.proc_root),
     )
     executor = Executor(
@@ -118,7 +118,7 @@ def open_node(
         kubelet_dir=settings.var_lib_kubelet_dir,
     )
     # Hooks are answered before the first round is through.
-    _, problems = views.refresh(())
+    _, problems = views.refresh(None if settings.pods else ())
     for line in problems:
         _log.warning("rules", reason=line)
     keeper = NodeKeeper(
@@ -137,6 +137,8 @@ def open_node(
         if settings.restore_on_stop:
             _restore(files, layout, originals, journal)
             resctrl.remove_all_ours()
+            if shape is not None:
+                shape(None, "koordlet stops")
         journal.close()
         originals.close()
 
@@ -229,4 +231,7 @@ def _tell_levelled(told: Told, levelled: Levelled) -> None:
 
 def _tell_done(told: Told, metrics: NodeMetrics, done: Done) -> None:
     metrics.count(done)
+    for line in done.defects:
+        if told.first_time(line):
+            _log.error("pod not levelled", reason=line)
     tell_round(told, done.writes, done.troubles)

@@ -28,6 +28,7 @@ from koordlet.levelling import (
     level_kube_qos,
     level_pod,
     pod_scope,
+    shown,
 )
 from koordlet.states.inventory import PodRecord
 from koordlet.tasks import Tasks
@@ -44,22 +45,23 @@ Shape = Callable[[Traffic | None, str], None]
 class Done:
     """What a round did; ``troubles`` are lines about tasks that could not be brought in line.
 
-    ``seconds`` is how long it took, ``pods`` how many there are.
+    ``defects`` are lines about pods over which it stumbled. ``seconds`` is how long it took,
+    ``pods`` how many there are.
     """
 
     writes: Round
     troubles: tuple[str, ...] = ()
     pods: int = 0
     seconds: float = 0.0
+    defects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Cached:
-    """What was made of a record, and of which."""
+    """Of what a pod's wishes were made."""
 
     record: PodRecord
     view: NodeView
-    levelled: Levelled
 
 
 class Reconciler:
@@ -106,10 +108,15 @@ class Reconciler:
         records = tuple(records)
         for scope in self._cached.keys() - {pod_scope(one.pod.uid) for one in records}:
             self._forget(scope)
-        changed = [one for record in records if (one := self._fresh(record, view))]
-        for levelled in changed:
-            self._hold(levelled)
-        for scope in {*map(pod_scope, touched), *(levelled.scope for levelled in changed)}:
+        changed, defects = set(map(pod_scope, touched)), []
+        for record in records:
+            try:
+                if self._freshen(record, view):
+                    changed.add(pod_scope(record.pod.uid))
+            except Exception as error:
+                # A defect: of this pod, and no others are to suffer for it.
+                defects.append(f"{shown(record.pod)}: {type(error).__name__}: {error}")
+        for scope in changed:
             self._executor.look_again(HOOKS, scope)
         if view is not self._view:
             self._view = view
@@ -117,21 +124,23 @@ class Reconciler:
             self._hold(level_host_applications(self._runner, view, self._layout))
             self._tasks.share(view.slo)
         self._level_node(tuple(record.pod for record in records), view)
+        troubles = self._tasks.level(self._executor, complete=complete)
+        writes = self._executor.apply()
         if self._shape is not None:
             self._shape(*self._traffic)
-        troubles = self._tasks.level(self._executor, complete=complete)
-        return Done(self._executor.apply(), troubles, len(records))
+        return Done(writes, troubles, len(records), defects=tuple(defects))
 
-    def _fresh(self, record: PodRecord, view: NodeView) -> Levelled | None:
-        """What is wished of a pod, or ``None`` where that is what it was."""
+    def _freshen(self, record: PodRecord, view: NodeView) -> bool:
+        """Whether a pod was asked about anew: it, or the view, is not what it was."""
         scope = pod_scope(record.pod.uid)
         cached = self._cached.get(scope)
         if cached is not None and cached.record is record and cached.view is view:
-            return None
+            return False
         limited, sandboxes = self._limited(record), self._sandboxes(record)
         levelled = level_pod(limited, sandboxes, self._runner, view, self._layout)
-        self._cached[scope] = _Cached(record, view, levelled)
-        return levelled
+        self._hold(levelled)
+        self._cached[scope] = _Cached(record, view)
+        return True
 
     def _hold(self, levelled: Levelled) -> None:
         self._executor.wish(HOOKS, levelled.scope, levelled.wishes)

@@ -73,7 +73,7 @@ def tell_round(told: Told, done: Round, troubles: Iterable[str]) -> None:
     for line in troubles:
         if told.first_time(line):
             _node_log.warning("tasks not in line", reason=line)
-    written = done.count(Wrote.WRITTEN)
+    written = sum(one.outcome is Wrote.WRITTEN for one in done.results)
     if written:
         _node_log.info("levelled", written=written)
     for conflict in done.conflicts:

@@ -139,9 +139,8 @@ def test_vendor_knobs() -> None:
 def test_knobs_elsewhere() -> None:
     files = Files()
     files.add("/proc/self/oom_score_adj", "0")
-    files.add("/sys/fs/resctrl/schemata", "    MB:0=100\n    L3:0=fff\n")
     found = detect.knobs(files, Layout(2, Driver.CGROUPFS))
-    assert found == {"oom_score_adj", "resctrl.MB", "resctrl.L3", "sysctl", "file"}
+    assert found == {"oom_score_adj", "sysctl", "file"}
 
 
 def test_the_boot() -> None:

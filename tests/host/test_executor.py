@@ -7,7 +7,6 @@ from koord_host.kernel import Kernel
 from koord_host.knobs import Stranger
 from koord_host.layout import Driver, Layout
 from koord_host.outcomes import EMPTY, Outcome
-from koord_host.wishes import Target
 
 from tests.host.conftest import HOOKS, OPERATOR, STRATEGY, MakeNode, Node, only, outcomes, wish
 
@@ -51,8 +50,8 @@ def test_nothing_is_due_between_refreshes(node: Node) -> None:
 def test_a_new_reason_alone_touches_no_file(node: Node) -> None:
     node.wish(wish(POD, SHARES, 512))
     assert node.wish(wish(POD, SHARES, 512, "another")).results == ()
-    assert node.executor.decisions()[Target(POD, SHARES)].why == "another"
-    assert node.executor.decisions("elsewhere") == {}
+    node.wish(wish(POD, SHARES, 513, "another"))
+    assert node.changes()[-1].why == "another"
 
 
 def test_owners_come_and_go(node: Node) -> None:
@@ -63,10 +62,6 @@ def test_owners_come_and_go(node: Node) -> None:
     assert node.value(POD, SHARES) == "300"
     # Other values of the same two are no news.
     assert node.wish(wish(POD, SHARES, 301), owner=STRATEGY).conflicts == ()
-    assert node.executor.wishes_of(Target(POD, SHARES)) == [
-        (HOOKS, wish(POD, SHARES, 512)),
-        (STRATEGY, wish(POD, SHARES, 301)),
-    ]
     node.executor.forget(STRATEGY, "test")
     assert only(node.executor.apply()).new == 512
     node.executor.forget(HOOKS, "test")

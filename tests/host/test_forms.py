@@ -15,12 +15,9 @@ from koord_host.forms import (
     Form,
     Value,
     devices,
-    schemata,
     shares_to_weight,
     weight_to_shares,
 )
-
-L3, MB = schemata("L3"), schemata("MB")
 
 
 @pytest.mark.parametrize(
@@ -33,9 +30,6 @@ def test_weights(shares: int, weight: int) -> None:
 @given(st.integers(1, 10_000))
 def test_every_weight_has_shares(weight: int) -> None:
     assert shares_to_weight(weight_to_shares(weight)) == weight
-
-
-SCHEMATA = "    L3:0=0fff;1=0ff\n    MB:0= 50;1=100\n"
 
 
 @pytest.mark.parametrize(
@@ -54,8 +48,6 @@ SCHEMATA = "    L3:0=0fff;1=0ff\n    MB:0= 50;1=100\n"
         (CPUS, "0,1,2-3\n", "0-3"),
         (DEVICES, "8:16 5\n8:0 7\n", "8:0 7\n8:16 5"),
         (DEVICES, "\n", ""),
-        (L3, SCHEMATA, "0=fff;1=ff"),
-        (MB, SCHEMATA, "0=50;1=100"),
         (TEXT, '{"a":  1}\n', '{"a":  1}'),
         (WORDS, "4096\t87380\t6291456\n", "4096 87380 6291456"),
     ],
@@ -77,9 +69,6 @@ def test_read(form: Form, text: str, value: Value) -> None:
         (CPUS, "0,1", "", "0-1"),
         (CPUS, "", "0-1", "\n"),
         (DEVICES, "8:0 5", "8:0 4\n8:16 3", "8:0 5\n8:16 3"),
-        (L3, "1=f", SCHEMATA, "L3:0=fff;1=f\n"),
-        (L3, "L3:1=f", "", "L3:1=f\n"),
-        (MB, "0=20", SCHEMATA, "MB:0=20;1=100\n"),
     ],
 )
 def test_written(form: Form, value: Value, current: str, text: str) -> None:
@@ -94,8 +83,6 @@ def test_written(form: Form, value: Value, current: str, text: str) -> None:
         (QUOTA_V2, ""),
         (CPUS, "a-b"),
         (DEVICES, "8:0"),
-        (L3, "MB:0=50"),
-        (MB, "MB:0=ff"),
     ],
 )
 def test_text_that_no_kernel_gives(form: Form, text: str) -> None:

@@ -12,7 +12,6 @@ from koord_host.knobs import KNOBS, Rule, Where
         ("cpuset.cpus", "0-3,8"),
         ("memory.limit_in_bytes", -1),
         ("blkio.throttle.read_bps_device", "8:0 4096"),
-        ("resctrl.MB", "0=50"),
         ("sysctl", "0"),
         ("oom_score_adj", -1000),
     ],
@@ -34,7 +33,6 @@ def test_values_that_can_be_written(knob: str, value: Value) -> None:
         ("cpuset.cpus", 3, "3 is no text"),
         ("cpuset.cpus", "3-1", r"cpuset\.cpus: "),
         ("blkio.throttle.read_bps_device", "sda 4096", "is no limit of a device"),
-        ("resctrl.L3", "all", "is no schema"),
     ],
 )
 def test_values_that_cannot(knob: str, value: Value, words: str) -> None:
@@ -55,7 +53,6 @@ def test_values_that_cannot(knob: str, value: Value, words: str) -> None:
         ("memory.min", 2, 5000, "4096\n", True),
         ("blkio.throttle.read_bps_device", 1, "8:0 0", "8:16 4\n", True),
         ("blkio.throttle.read_bps_device", 1, "8:16 0", "8:16 4\n", False),
-        ("resctrl.L3", 1, "0=f", "L3:0=00f;1=ff\n", True),
         ("cpu.shares", 1, 512, "garbage", False),
     ],
 )

@@ -15,8 +15,6 @@ V1, V2 = Layout(1, Driver.CGROUPFS), Layout(2, Driver.SYSTEMD)
         (V2, "cpu.shares", "", "/sys/fs/cgroup/cpu.weight"),
         (V2, "net_cls.classid", "a", ""),
         (V1, "oom_score_adj", "7", "/proc/7/oom_score_adj"),
-        (V1, "resctrl.L3", "", "/sys/fs/resctrl/schemata"),
-        (V1, "resctrl.MB", "BE", "/sys/fs/resctrl/BE/schemata"),
         (V1, "sysctl", "kernel.sched_core", "/proc/sys/kernel/sched_core"),
         (V1, "file", "/var/lib/x.json", "/var/lib/x.json"),
     ],

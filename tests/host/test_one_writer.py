@@ -142,15 +142,19 @@ def test_only_programs_import_the_writer() -> None:
     assert importers <= MAY_IMPORT_KERNEL
 
 
+WRITES = tuple(
+    f"{files}.{name}" for files in ("files", "self._files") for name in ("write", "write_and_read")
+)
+
+
 def test_only_the_writer_names_files_to_write() -> None:
-    """Nobody but the executor's parts calls ``KernelFiles.write``."""
+    """Nobody but the executor's parts calls what ``KernelFiles`` writes with."""
     callers = {
         name
         for name, path in modules()
         if name.startswith("koord_host.")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func) in ("files.write", "self._files.write")
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in WRITES
     }
     assert callers <= {"koord_host.attempt", "koord_host.resctrl"}
 

@@ -122,7 +122,6 @@ def test_a_database_that_breaks_while_open(
     assert originals._database is not None
     originals._database.close()
     monkeypatch.setattr(originals, "_database", Broken())
-    originals.checkpoint()
     originals.remember_many(FOUND)
     originals.remember_many(FOUND)
     assert len(told) == 1
@@ -133,13 +132,5 @@ def test_a_database_that_breaks_while_open(
 def test_in_memory_only(told: list[str]) -> None:
     originals = Originals("", told.append)
     originals.remember_many(FOUND)
-    originals.checkpoint()
     originals.close()
     assert told == []
-
-
-def test_a_checkpoint(reopen: Open, path: Path) -> None:
-    originals = reopen()
-    originals.remember_many(FOUND)
-    originals.checkpoint()
-    assert path.stat().st_size > 0

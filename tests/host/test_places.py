@@ -8,12 +8,10 @@ from koord_host.places import identity, is_same, is_there
 from koord_host.wishes import Target
 
 LAYOUT = Layout(2, Driver.CGROUPFS)
-SHARES, SCORE, L3, SYSCTL = (
-    KNOBS[name] for name in ("cpu.shares", "oom_score_adj", "resctrl.L3", "sysctl")
-)
+SHARES, SCORE, SYSCTL = (KNOBS[name] for name in ("cpu.shares", "oom_score_adj", "sysctl"))
 
 
-INODES = {"/sys/fs/cgroup/g": (1 << 63) + 5, "/sys/fs/resctrl/be": 8}
+INODES = {"/sys/fs/cgroup/g": (1 << 63) + 5}
 
 
 class Files:
@@ -41,7 +39,6 @@ class Files:
 def test_identities() -> None:
     files = Files()
     assert identity(files, LAYOUT, SHARES, "g") == 5
-    assert identity(files, LAYOUT, L3, "be") == 8
     assert identity(files, LAYOUT, SCORE, "7") == 22  # proc(5): starttime is field 22
     assert identity(files, LAYOUT, SYSCTL, "vm.x") == 0
     with pytest.raises(FileNotFoundError):
@@ -54,8 +51,6 @@ def test_whether_it_is_there() -> None:
     assert not is_there(files, LAYOUT, SHARES, "h")
     assert is_there(files, LAYOUT, SCORE, "7")
     assert not is_there(files, LAYOUT, SCORE, "8")
-    assert is_there(files, LAYOUT, L3, "be")
-    assert not is_there(files, LAYOUT, L3, "ls")
     assert is_there(files, LAYOUT, SYSCTL, "vm.x")
 
 

@@ -192,14 +192,14 @@ def test_restored(groups: Groups, node: Node) -> None:
 
 
 def test_a_group_that_goes_half_way(groups: Groups, node: Node) -> None:
-    real = groups.kernel.write
+    real = groups.kernel.write_and_read
 
-    def write(path: str, text: str) -> None:
-        groups.kernel.write = real  # type: ignore[method-assign]
+    def write_and_read(path: str, text: str) -> str:
+        groups.kernel.write_and_read = real  # type: ignore[method-assign]
         groups.remove("pod/c")
-        real(path, text)
+        return real(path, text)
 
-    groups.kernel.write = write  # type: ignore[method-assign]
+    groups.kernel.write_and_read = write_and_read  # type: ignore[method-assign]
     pod, container = f"{groups.top}/pod", f"{groups.top}/pod/c"
     found = node.wish(wish(container, QUOTA, 30_000), wish(pod, SHARES, 300))
     assert {one.target: one.outcome for one in found.results} == {

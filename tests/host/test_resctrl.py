@@ -403,6 +403,16 @@ def test_a_shared_group_that_somebody_made_anew_is_theirs() -> None:
     assert node.groups.groups() == ("BE",)
 
 
+def test_a_shared_group_that_somebody_removed_and_made_anew_is_theirs() -> None:
+    node = Node(FakeResctrl(mb=None))
+    node.level(ResctrlWish("BE", llc=Ways(0, 30)))
+    node.fake.remove_directory(f"{ROOT}/BE")
+    node.groups.collect(())
+    node.fake.make_directory(f"{ROOT}/BE")
+    assert node.groups.remove_all_ours() == ()
+    assert node.groups.groups() == ("BE",)
+
+
 def test_a_group_that_cannot_be_removed_is_told() -> None:
     class Busy(FakeResctrl):
         def remove_directory(self, path: str) -> None:

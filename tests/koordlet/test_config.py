@@ -39,6 +39,7 @@ def test_lists_are_taken_with_commas() -> None:
             '--runtime-hooks-nri-plugin-index is "7"; expected two digits',
         ),
         ({"kubelet_sync_interval": 0.0}, "--kubelet-sync-interval is 0; expected more than 0"),
+        ({"pods": "127.0.0.1:10255/pods"}, "--pods is .*; expected an http.s. URL or absolute"),
         ({"hook_timeout": -1.0}, "--hook-timeout is -1; expected 0 or more seconds"),
     ],
 )
@@ -64,6 +65,10 @@ KNOWN = ("batchresource", "coresched", "resctrl")
         ((), ("CoreSched=true", "BatchResource=True"), ("coresched", "batchresource")),
         (("resctrl",), ("Resctrl=true",), ("resctrl",)),
         (("unknown",), (), ("unknown",)),
+        (("batchresource",), ("AllAlpha=true",), KNOWN),
+        (("batchresource",), ("CoreSched=false", "AllAlpha=true"), ("batchresource", "resctrl")),
+        (("all",), ("AllBeta=false",), ("coresched", "resctrl")),
+        (("resctrl",), ("AllBeta=true",), ("resctrl", "batchresource")),
     ],
 )
 def test_gates_are_laid_over_the_plugins(

@@ -117,6 +117,15 @@ class TestWhatIsTold:
         await keeper.level()
         assert bench.read(quota) == "150000 100000"
 
+    async def test_an_earlier_sandbox_may_be_stopped_and_removed_again(self, keep: Keep) -> None:
+        """The kubelet does both to a sandbox that it has long replaced."""
+        keeper = keep(Bench(JOB).node).keeper
+        keeper.saw(Stage.PRE_RUN_POD_SANDBOX, pod_of(JOB))
+        keeper.saw(Stage.POST_START_CONTAINER, main_of(JOB))
+        for stage in (Stage.POST_STOP_POD_SANDBOX, Stage.PRE_REMOVE_POD_SANDBOX):
+            keeper.saw(stage, pod_of(JOB))
+        assert names(keeper) == {"job"}
+
     async def test_nri_tells_of_all_there_is(self, keep: Keep) -> None:
         keeper = keep(Bench(JOB, WEB).node, "batchresource").keeper
         keeper.saw(Stage.PRE_RUN_POD_SANDBOX, pod_of(WEB))
@@ -163,6 +172,35 @@ class TestWithoutAList:
         clock.now += 61
         keeper._drop_vanished()
         assert names(keeper) == {"web"}
+
+    async def test_a_container_that_ended_by_itself_is_dropped(
+        self, keep: Keep, clock: Clock
+    ) -> None:
+        bench = Bench(JOB)
+        keeper = keep(bench.node).keeper
+        keeper.saw(Stage.POST_START_CONTAINER, replace(main_of(JOB), id="job-crashed"))
+        keeper.saw(Stage.POST_START_CONTAINER, main_of(JOB))
+        clock.now += 61
+        keeper._drop_vanished()
+        [record] = keeper.inventory.records()
+        assert list(record.containers) == ["job-main"]
+
+    async def test_they_are_looked_for_also_while_pods_keep_coming(
+        self, keep: Keep, clock: Clock
+    ) -> None:
+        bench = Bench(JOB, WEB)
+        node = keep(bench.node)
+        node.keeper.saw(Stage.POST_START_CONTAINER, main_of(JOB))
+        bench.node.remove_group(JOB.group(LAYOUT))
+        clock.now += 61
+        with rounds(node) as ended:
+            async with asyncio.TaskGroup() as group:
+                loop = group.create_task(node.keeper.run())
+                for _ in range(2):
+                    node.keeper.saw(Stage.POST_START_CONTAINER, main_of(WEB))
+                    await ended.get()
+                loop.cancel()
+        assert names(node.keeper) == {"web"}
 
 
 class TestTheList:
@@ -220,6 +258,40 @@ class TestTheList:
         [(_, fields)] = words(NO_LIST)
         assert reason in fields["reason"]
         assert str(source) in fields["reason"]
+
+    async def test_without_one_what_has_no_group_any_more_has_ended(
+        self, keep: Keep, clock: Clock, source: Path
+    ) -> None:
+        source.write_bytes(pod_list([JOB, WEB]))
+        bench = Bench(JOB, WEB)
+        keeper = keep(bench.node, pods=str(source)).keeper
+        await self.look(keeper, clock)
+        bench.node.remove_group(JOB.group(LAYOUT))
+        keeper._drop_vanished()
+        assert names(keeper) == {"job", "web"}, "the list says so"
+        source.unlink()
+        await self.look(keeper, clock)
+        keeper._drop_vanished()
+        assert names(keeper) == {"web"}
+
+    async def test_before_it_is_there_no_cpus_are_shared(
+        self, keep: Keep, clock: Clock, source: Path
+    ) -> None:
+        """CPUs of pods that nobody has told of yet are not to be given to others."""
+        source.write_bytes(b"")
+        bench = Bench(WEB)
+        keeper = keep(bench.node, "cpusetallocator", pods=str(source)).keeper
+        keeper.saw(Stage.POST_START_CONTAINER, main_of(WEB))
+        found = bench.read(f"{WEB.group(LAYOUT)}/web-main/cpuset.cpus")
+        for text, shared in ((b"", False), (pod_list([WEB]), True)):
+            source.write_bytes(text)
+            await self.look(keeper, clock)
+            await keeper.level()
+            topology = keeper.view.topology
+            assert topology is not None
+            assert bool(topology.shared_pools) is shared
+            changed = bench.read(f"{WEB.group(LAYOUT)}/web-main/cpuset.cpus") != found
+            assert changed is shared
 
     async def test_it_is_told_when_it_is_back_and_when_it_fails_again(
         self,
@@ -291,6 +363,27 @@ class TestTheLoop:
                 await ended.get()
                 loop.cancel()
         assert bench.read(QUOTA) == "50000 100000"
+
+    async def test_a_defect_ends_neither_the_loop_nor_koordlet(
+        self, keep: Keep, monkeypatch: pytest.MonkeyPatch, words: Callable[..., Words]
+    ) -> None:
+        node = keep(Bench(JOB).node, pods="/none")
+        node.keeper._pace = Pace(round=0.001, pods=0.001)
+        defects = [KeyError("defect")]
+
+        def fetch(*_: object) -> bytes:
+            if defects:
+                raise defects.pop()
+            return pod_list([JOB])
+
+        monkeypatch.setattr(keeper_module, "fetch", fetch)
+        with rounds(node) as ended:
+            async with asyncio.TaskGroup() as group:
+                loop = group.create_task(node.keeper.run())
+                await ended.get()
+                loop.cancel()
+        assert words("round failed") == [("round failed", {"reason": "KeyError: 'defect'"})]
+        assert names(node.keeper) == {"job"}
 
     async def test_otherwise_there_is_one_at_an_interval(self, keep: Keep) -> None:
         node = keep(Bench(JOB).node)

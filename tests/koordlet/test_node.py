@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,7 +60,7 @@ async def ended(bench: Bench, node: Node, pod: PodSpec) -> None:
 class TestWhatIsFound:
     async def test_knobs_and_devices(self, keep: Keep) -> None:
         kernel = keep(Bench().node).keeper.view.kernel
-        assert {"cpu.shares", "cpu.idle", "memory.limit_in_bytes", "resctrl.MB"} <= kernel.knobs
+        assert {"cpu.shares", "cpu.idle", "memory.limit_in_bytes"} <= kernel.knobs
         assert "cpu.bvt_warp_ns" not in kernel.knobs
         assert "net_cls.classid" not in kernel.knobs
         assert (kernel.core_sched, kernel.resctrl) == (True, True)
@@ -176,6 +180,26 @@ class TestTheState:
         assert bench.read(QUOTA) == f"{found} 100000"
         assert bench.node.exists(f"/sys/fs/resctrl/koordlet-{JOB.uid}") is not restored
 
+    @pytest.mark.parametrize("restored", [True, False])
+    async def test_traffic_is_left_unshaped_only_where_asked_for(
+        self, tmp_path: Path, restored: bool
+    ) -> None:
+        bench = Bench()
+        rules = tmp_path / "rules.yaml"
+        bandwidth = {"systemStrategy": {"totalNetworkBandwidth": "1G"}}
+        rules.write_text(json.dumps({"kind": "NodeSLO", "spec": bandwidth}))
+        settings = settings_of(
+            bench.node,
+            tmp_path,
+            Driver.CGROUPFS,
+            restore_on_stop=restored,
+            nodeslo_file=str(rules),
+        )
+        with kept(bench.node, settings, load(["tcnetworkqos"])) as node:
+            await node.keeper.level()
+            assert bench.node.traffic is not None
+        assert (bench.node.traffic is None) is restored
+
     async def test_one_that_cannot_be_kept_is_told_once_and_the_node_is_kept(
         self, keep: Keep, tmp_path: Path, words: Callable[..., Words]
     ) -> None:
@@ -185,8 +209,8 @@ class TestTheState:
         await started(bench, node, JOB)
         await started(bench, node, LS)
         assert bench.read(QUOTA) == "50000 100000"
-        said = [event for event, _ in words("originals are kept in memory only", "no journal")]
-        assert sorted(said) == ["no journal", "originals are kept in memory only"]
+        said = [event for event, _ in words("originals", "journal")]
+        assert sorted(said) == ["journal", "originals"]
 
 
 async def run_once(bench: Bench, settings: Settings) -> None:
@@ -226,3 +250,31 @@ class TestTwo:
         assert await ask(batch_container, None) == batch_answer  # type: ignore[arg-type, misc]
         assert agent._nri is None
         await asyncio.sleep(0)
+
+
+async def test_nobody_is_given_our_values_while_they_are_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench()
+    monkeypatch.setattr(main_module, "Kernel", lambda _: bench.node)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    addresses = {
+        "runtime_hooks_addr": str(tmp_path / "k.sock"),
+        "runtime_hooks_config_path": str(tmp_path),
+        "runtime_hooks_nri_socket_path": str(tmp_path / "nri.sock"),
+    }
+    agent = Agent(settings_of(bench.node, tmp_path, Driver.CGROUPFS, **addresses))
+    file = tmp_path / "koordlet.json"
+    seen: list[bool] = []
+
+    def let_go() -> None:
+        seen.append(file.exists())
+
+    assert agent._node is not None
+    agent._node = replace(agent._node, let_go=let_go)
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(agent.serve())
+        while not file.exists():
+            await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert seen == [False]

@@ -15,7 +15,6 @@ from koord_host.journal import Journal
 from koord_host.layout import Driver, Layout
 from koord_host.originals import Originals
 from koord_host.outcomes import Outcome
-from koord_host.wishes import Target
 from koord_model.node import NodeView
 from koord_model.node_slo import HostApplication, NodeSLO
 from koord_model.patch import NodePatch, Patch
@@ -167,6 +166,23 @@ def test_a_pod_that_vanishes_half_way_stops_nobody_else_and_is_no_trouble() -> N
         assert bench.value(f"{BE}/pod{name}/{name}-main", "cpu.shares") == "300"
 
 
+def test_a_defect_about_one_pod_stops_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Reconciler._limited
+
+    def limited(self: Reconciler, one: PodRecord) -> PodRecord:
+        if one.pod.name == "b":
+            raise KeyError("defect")
+        return whole(self, one)
+
+    monkeypatch.setattr(Reconciler, "_limited", limited)
+    bench = Bench(runner(pre_run_pod_sandbox=shares(100)))
+    for _ in range(2):
+        done = bench.round(*map(record, "abc"))
+        assert done.defects == ("shop/b: KeyError: 'defect'",)
+    values = [bench.value(f"{BE}/pod{name}", "cpu.shares") for name in "abc"]
+    assert values == ["100", "1024", "100"]
+
+
 def test_a_pod_that_was_never_there_is_no_trouble() -> None:
     bench = Bench(runner(pre_run_pod_sandbox=shares(100)))
     done = bench.round(record("ghost"), record("a"))
@@ -179,7 +195,8 @@ def test_of_a_pod_that_ended_nothing_is_wished_any_more() -> None:
     bench = Bench(runner(pre_run_pod_sandbox=shares(100)))
     bench.round(record("a"), record("b"))
     bench.round(record("b"))
-    places = {target.place for target in bench.executor.decisions()}
+    bench.now += 61
+    places = {one.target.place for one in bench.executor.apply().results}
     assert places == {f"{BE}/podb"}
 
 
@@ -250,4 +267,5 @@ def test_a_wish_that_is_gone_leaves_the_value() -> None:
     wanted[0] = None
     bench.round(record("a"))
     assert bench.value(f"{BE}/poda", "cpu.idle") == "1"
-    assert bench.executor.wishes_of(Target(f"{BE}/poda", "cpu.idle")) == []
+    bench.now += 61
+    assert bench.executor.apply().results == ()

@@ -106,10 +106,11 @@ class NodeViews:
         self._state_file = f"{kubelet_dir}/{kubelet_cpus.STATE_FILE}"
         self.current = view
 
-    def refresh(self, pods: Iterable[Pod]) -> tuple[NodeView, tuple[str, ...]]:
+    def refresh(self, pods: Iterable[Pod] | None) -> tuple[NodeView, tuple[str, ...]]:
         """The view with these pods running, and what is newly wrong with the rules file.
 
-        A file that cannot be read or used leaves the last good rules in force.
+        ``None``: nobody knows yet which pods run, and so which CPUs are shared. A file
+        that cannot be read or used leaves the last good rules in force.
         """
         problems = self._reread()
         rules = self._rules
@@ -140,7 +141,7 @@ class NodeViews:
         try:
             text = self._rules_file.read_text(encoding="utf-8")
         except (OSError, UnicodeError) as error:
-            text = f"\0{error}"
+            text = f"\0{getattr(error, 'strerror', None) or error}"
         if text == self._read:
             return ()
         self._read = text
@@ -150,7 +151,8 @@ class NodeViews:
             online = cpuset.render(frozenset().union(*numa_cpus(self._reader).values()))
             self._rules = parse_rules(text, online)
         except ValueError as error:
-            return (f"{self._rules_file} {error} (the last good rules stay in force)",)
+            stays = "the defaults are" if self._rules is NO_RULES else "the last good rules stay"
+            return (f"{self._rules_file} {error} ({stays} in force)",)
         return tuple(f"{self._rules_file}: {line}" for line in self._rules.problems)
 
 

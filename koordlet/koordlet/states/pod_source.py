@@ -27,7 +27,10 @@ def fetch(source: str, timeout: float) -> bytes:
         OSError: it cannot be had; the message says from where and why.
     """
     if not source.startswith(("http://", "https://")):
-        return Path(source).read_bytes()
+        try:
+            return Path(source).read_bytes()
+        except OSError as error:
+            raise OSError(f"{source}: {error.strerror}") from None
     request = urllib.request.Request(source)  # noqa: S310 - http and https only, see above
     # The kubelet is on this node: no proxy, and no redirect takes the token elsewhere.
     handlers: list[urllib.request.BaseHandler] = [

@@ -16,20 +16,22 @@ _EXCLUSIVE = (QoSClass.LSE, QoSClass.LSR)
 
 
 def topology(
-    numa_cpus: Mapping[int, frozenset[int]], pods: Iterable[Pod], kubelet: KubeletCPUs
+    numa_cpus: Mapping[int, frozenset[int]], pods: Iterable[Pod] | None, kubelet: KubeletCPUs
 ) -> Topology:
     """The node's pools, from its online CPUs by NUMA node and the pods it runs.
 
     LSE and LSR pods take their CPUs out of the pools, as do containers to which the
     kubelet gave CPUs. A pod whose annotation cannot be read takes none: the plugin
-    that reads it says so.
+    that reads it says so. Where the pods are not known (``None``) there are no pools yet.
     """
+    online = cpuset.render(frozenset().union(*numa_cpus.values()))
+    if pods is None:
+        return Topology(shared_pools=(), kubelet_policy=kubelet.policy, online=online)
     taken = kubelet.exclusive.union(*(_own_cpus(pod) for pod in pods))
     pools = tuple(
         SharedPool(node, cpuset.render(cpus - taken)) for node, cpus in sorted(numa_cpus.items())
     )
-    online = frozenset().union(*numa_cpus.values())
-    return Topology(shared_pools=pools, kubelet_policy=kubelet.policy, online=cpuset.render(online))
+    return Topology(shared_pools=pools, kubelet_policy=kubelet.policy, online=online)
 
 
 def _own_cpus(pod: Pod) -> frozenset[int]:

@@ -102,6 +102,10 @@ class FakeCgroupfs:
             raise
         self.writes.append((path, text))
 
+    def write_and_read(self, path: str, text: str) -> str:
+        self.write(path, text)
+        return self.read(path)
+
     def make_directory(self, path: str) -> None:
         directory, _, name = path.rpartition("/")
         if path in self._groups or self._is_file(path):

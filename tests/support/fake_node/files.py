@@ -49,6 +49,10 @@ class PlainFiles:
         self.texts[path] = f"{text.strip()}\n" if path.startswith("/proc/") else text
         self.writes.append((path, text))
 
+    def write_and_read(self, path: str, text: str) -> str:
+        self.write(path, text)
+        return self.read(path)
+
     def make_directory(self, path: str) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted", path)
 
@@ -96,6 +100,10 @@ class FakeNode:
 
     def write(self, path: str, text: str) -> None:
         self._of(path).write(path, text)
+
+    def write_and_read(self, path: str, text: str) -> str:
+        self.write(path, text)
+        return self.read(path)
 
     def make_directory(self, path: str) -> None:
         self._of(path).make_directory(path)

@@ -154,6 +154,10 @@ class FakeResctrl:
             self._write(group, file, text, path)
         self.writes.append((path, text))
 
+    def write_and_read(self, path: str, text: str) -> str:
+        self.write(path, text)
+        return self.read(path)
+
     def make_directory(self, path: str) -> None:
         if self.exists(path):
             _fail(errno.EEXIST, path)
