@@ -23,7 +23,7 @@ test: $(STAMP)test ## Check style and layers, then run every test (as root also 
 	@$(PYTEST)
 
 unit: $(STAMP)test ## Run only the tests of parts: no root, no containerd, under a minute.
-	@PYTHONHASHSEED=0 $(PYTEST) -n auto --ignore=tests/integration -m "not containerd and not vm" # workers name sets alike
+	@PYTHONHASHSEED=0 MACHINE_EXAMPLES=40 $(PYTEST) -n auto --ignore=tests/integration -m "not containerd and not vm" # workers name sets alike
 
 integration: $(STAMP)test ## Run only the tests of the whole, as root also on a real containerd.
 	@tools/system_packages test

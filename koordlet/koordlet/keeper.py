@@ -27,6 +27,7 @@ from koordlet.states import kubelet_pods
 from koordlet.states.inventory import Inventory, PodRecord
 from koordlet.states.node_view import NodeViews
 from koordlet.states.pod_source import fetch
+from koordlet.states.remembered import Remembered
 
 _log = get_log("koordlet.node")
 
@@ -62,6 +63,7 @@ class NodeKeeper:
         tell: Callable[[Done], None],
         *,
         cache_groups: Callable[[], frozenset[str]] = frozenset,
+        remembered: Remembered | None = None,
         pods: str = "",
         runtime: str = "containerd",
         pace: Pace = Pace(),
@@ -73,6 +75,7 @@ class NodeKeeper:
         self._reader = reader
         self._tell = tell
         self._cache_groups = cache_groups
+        self._remembered = remembered
         self._pods = pods
         self._runtime = runtime
         self._pace = pace
@@ -83,6 +86,8 @@ class NodeKeeper:
         self._swept_at = float("-inf")
         self._no_list = ""
         self._writer = ThreadPoolExecutor(1, "writer")
+        if remembered is not None:
+            self._recall(remembered)
 
     @property
     def view(self) -> NodeView:
@@ -180,6 +185,11 @@ class NodeKeeper:
         self._tell(found)
         return found
 
+    def _recall(self, remembered: Remembered) -> None:
+        """Take up where the last run left off, with the pods whose groups are there."""
+        known = [one for one in remembered.load() if self._there(self._group(one))]
+        self.inventory.recall(known, time.monotonic())
+
     async def finish(self, last: Callable[[], None]) -> None:
         """Do one last thing in the writer's thread, after the round under way."""
         await asyncio.get_running_loop().run_in_executor(self._writer, last)
@@ -195,6 +205,8 @@ class NodeKeeper:
             None if unknown else [record.pod for record in records]
         )
         done = self._reconciler.level_all(records, view, complete=self._complete, touched=touched)
+        if self._remembered is not None:
+            self._remembered.keep(records)
         return replace(done, seconds=time.perf_counter() - started), problems
 
     async def _look_for_pods(self) -> None:
@@ -232,11 +244,14 @@ class NodeKeeper:
         for record in self.inventory.records():
             if self.inventory.age(record, now) <= _SETTLE_SECONDS:
                 continue
-            if not self._there(self._layout.group_of_parent(record.pod.cgroup_parent)):
+            if not self._there(self._group(record)):
                 self.inventory.lost_pod(record.pod.uid)
                 continue
             for ident in record.containers.keys() - self._running(record):
                 self.inventory.lost_container(record.pod.uid, ident, now)
+
+    def _group(self, record: PodRecord) -> str:
+        return self._layout.group_of_parent(record.pod.cgroup_parent)
 
     def _there(self, group: str) -> bool:
         return self._reader.exists(self._layout.group_path(group, "cpu"))

@@ -31,6 +31,7 @@ from koordlet.reconciler import HOOKS, Done, Reconciler
 from koordlet.states.kubelet_cpus import STATIC
 from koordlet.states.node_view import NodeViews
 from koordlet.states.rdma_devices import verbs
+from koordlet.states.remembered import Remembered
 from koordlet.tasks import Tasks
 from koordlet.telling import Told, tell_problems, tell_round
 
@@ -61,10 +62,9 @@ def open_node(
     """
     layout = _layout(settings, files)
     journal = Journal(f"{settings.state_dir}/journal.jsonl", partial(_warn, "journal"))
+    boot = detect.boot(files, layout.proc_root)
     originals = Originals(
-        f"{settings.state_dir}/originals.db",
-        partial(_warn, "originals"),
-        boot=detect.boot(files, layout.proc_root),
+        f"{settings.state_dir}/originals.db", partial(_warn, "originals"), boot=boot
     )
     executor = Executor(
         files,
@@ -117,10 +117,6 @@ def open_node(
         rules_file=settings.nodeslo_file,
         kubelet_dir=settings.var_lib_kubelet_dir,
     )
-    # Hooks are answered before the first round is through.
-    _, problems = views.refresh(None if settings.pods else ())
-    for line in problems:
-        _log.warning("rules", reason=line)
     keeper = NodeKeeper(
         reconciler,
         views,
@@ -128,10 +124,17 @@ def open_node(
         files,
         partial(_tell_done, told, metrics),
         cache_groups=lambda: tasks.cache_groups,
+        remembered=None if settings.pods else _remembered(settings, boot),
         pods=settings.pods,
         runtime=settings.default_runtime_type,
         pace=Pace(settings.runtime_hooks_reconcile_interval, settings.kubelet_sync_interval),
     )
+
+    # Hooks are answered before the first round is through.
+    known = [record.pod for record in keeper.inventory.records()]
+    _, problems = views.refresh(None if settings.pods else known)
+    for line in problems:
+        _log.warning("rules", reason=line)
 
     def let_go() -> None:
         if settings.restore_on_stop:
@@ -143,6 +146,10 @@ def open_node(
         originals.close()
 
     return Node(keeper, layout, let_go)
+
+
+def _remembered(settings: Settings, boot: str) -> Remembered:
+    return Remembered(f"{settings.state_dir}/pods.json", boot, partial(_warn, "pods told of"))
 
 
 def _layout(settings: Settings, files: KernelFiles) -> Layout:

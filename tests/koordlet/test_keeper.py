@@ -203,6 +203,32 @@ class TestWithoutAList:
         assert names(node.keeper) == {"web"}
 
 
+class TestOverARestart:
+    async def test_pods_told_of_are_known_again_and_their_cpus_are_theirs(self, keep: Keep) -> None:
+        own = {keys.ANNOTATION_RESOURCE_STATUS: {"cpuset": "0"}}
+        lse = PodSpec("lse", KubeQoS.GUARANTEED, "LSE", annotations=own)
+        bench = Bench(lse, WEB, JOB)
+        before = keep(bench.node)
+        for spec in (lse, WEB, JOB):
+            before.keeper.saw(Stage.POST_START_CONTAINER, main_of(spec))
+        await before.keeper.level()
+        shared = before.keeper.view.topology
+        before.let_go()
+        bench.node.remove_group(JOB.group(LAYOUT))
+        after = keep(bench.node).keeper
+        assert names(after) == {"lse", "web"}
+        assert shared is not None
+        assert after.view.topology == shared
+
+    async def test_a_list_knows_better(self, keep: Keep, tmp_path: Path) -> None:
+        bench = Bench(WEB)
+        before = keep(bench.node)
+        before.keeper.saw(Stage.POST_START_CONTAINER, main_of(WEB))
+        await before.keeper.level()
+        before.let_go()
+        assert names(keep(bench.node, pods=str(tmp_path / "pods.json")).keeper) == set()
+
+
 class TestTheList:
     @pytest.fixture
     def source(self, tmp_path: Path) -> Path:

@@ -54,6 +54,11 @@ class Inventory:
             records[record.pod.uid] = before if before == record else record
         self._records = records | kept
 
+    def recall(self, records: Iterable[PodRecord], now: float) -> None:
+        """Pods that were known before a restart; what is told from now on counts more."""
+        for record in records:
+            self._tell(record, now)
+
     def saw_pod(self, pod: Pod, now: float, runtime: str = "containerd") -> PodRecord:
         """A pod that is being started, or whose labels and annotations are told anew."""
         before = self._records.get(pod.uid)
