@@ -16,7 +16,7 @@ help: ## Show what there is.
 demo: $(STAMP)demo ## Run a batch pod through proxy and koordlet, and tell what happens. RUNTIME=containerd: for real.
 	@$(BIN)/python -m koord_demo --runtime $(RUNTIME)
 
-test: $(STAMP)test ## Check style and layers, then run every test (as root also on a real containerd).
+test: $(STAMP)test ## Check style and layers, then run every test (as root also on real containerds and in a VM).
 	@tools/system_packages test
 	@tools/system_packages vm
 	@$(MAKE) --no-print-directory lint
