@@ -144,7 +144,7 @@ class HookRunner:
 def _about_labels(pod: Pod) -> list[str]:
     """Every plugin looks at the class, so that none of them tells of an unknown one."""
     wrong = unknown_word(pod.labels)
-    return [f"pod {pod.namespace}/{pod.name}: {wrong}"] if wrong else []
+    return [f"pod {pod.full_name}: {wrong}"] if wrong else []
 
 
 def _implementations(manager: pluggy.PluginManager, function: str) -> tuple[tuple[str, Hook], ...]:

@@ -18,7 +18,6 @@ import msgspec
 
 from koord_host.forms import Value
 
-DEFAULT_PATH = "/var/log/koordlet/journal.jsonl"
 MAX_BYTES = 4 << 20
 BACKUPS = 4
 

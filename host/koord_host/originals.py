@@ -23,8 +23,6 @@ from typing import NamedTuple
 
 from koord_host.wishes import Target
 
-DEFAULT_PATH = "/var/lib/koordlet/originals.db"
-
 _Batch = tuple[str, Sequence[tuple[object, ...]]]
 
 _SCHEMA = """

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from time import perf_counter
 from typing import Protocol
 from urllib.parse import quote
 
 from koord_hooks import protocol
 from koord_hooks.protocol import HookRequest, HookResponse
-from koord_hooks.runner import HookRunner, Outcome
+from koord_hooks.runner import HookRunner
 from koord_hooks.stages import SERVICE, Stage
 from koord_model.node import NodeView
 from koord_model.patch import Patch
@@ -27,7 +28,7 @@ from koord_service.logs import get_log
 from koord_service.sockets import listen_unix
 
 from koordlet.metrics import HookMetrics
-from koordlet.telling import Told, reason_of, subject_fields, tell_problems
+from koordlet.telling import Told, reason_of, tell_answer
 
 _log = get_log("koordlet.hooks")
 
@@ -143,7 +144,9 @@ class HookServer:
             # Counted and told once the answer is on its way: a pod waits for it.
             loop = asyncio.get_running_loop()
             loop.call_soon(self._metrics.count, stage, outcome, seconds)
-            loop.call_soon(self._tell, stage, subject, outcome, protocol.changes(request, response))
+            changed = protocol.changes(request, response)
+            tell = partial(tell_answer, _log, self._told, stage, subject, outcome, changed=changed)
+            loop.call_soon(tell)
             loop.call_soon(self._node.saw, stage, subject)
             if outcome.failures and self._plugin_failure_fails:
                 name, error = outcome.failures[0]
@@ -152,14 +155,6 @@ class HookServer:
             return response
 
         return method
-
-    def _tell(
-        self, stage: Stage, subject: Pod | Container, outcome: Outcome[Patch], changed: bool
-    ) -> None:
-        fields = {"stage": stage.value, **subject_fields(subject)}
-        tell_problems(self._told, fields, outcome)
-        if changed:
-            _log.info("changed", **fields, why=outcome.patch.why)
 
     def _echoing(self, stage: Stage) -> _Method:
         async def method(request: HookRequest, _: _Context) -> HookResponse:

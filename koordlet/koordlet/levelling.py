@@ -18,7 +18,7 @@ from koord_host.wishes import Target, Wish
 from koord_model.node import NodeView
 from koord_model.node_slo import HostApplication
 from koord_model.patch import NodePatch, Patch
-from koord_model.pod import Container, Pod, runs_in_vm
+from koord_model.pod import Container, runs_in_vm
 from koord_model.qos import KubeQoS, QoSClass
 from koord_model.resctrl import ResctrlWish
 
@@ -82,20 +82,20 @@ def level_pod(
     pod, scope = record.pod, pod_scope(record.pod.uid)
     if runs_in_vm(pod):
         why = f'runtime handler "{pod.runtime_handler}": the pod runs in a virtual machine'
-        return Levelled(scope, shown(pod), skipped=why)
+        return Levelled(scope, pod.full_name, skipped=why)
     group = layout.group_of_parent(pod.cgroup_parent)
     of_pod = runner.run(Stage.PRE_RUN_POD_SANDBOX, pod, view)
-    parts = [(group, of_pod, {"pod": shown(pod)})]
+    parts = [(group, of_pod, {"pod": pod.full_name})]
     parts += list(_containers(record, runner, view, layout))
     parts += [
         (
             f"{group}/{name}",
             _without_oom(_ask(Container(pod, ""), runner, view)),
-            {"pod": shown(pod)},
+            {"pod": pod.full_name},
         )
         for name in sandboxes
     ]
-    return _levelled(scope, parts, shown(pod))
+    return _levelled(scope, parts, pod.full_name)
 
 
 def level_kube_qos(runner: HookRunner, view: NodeView, layout: Layout) -> Levelled:
@@ -135,11 +135,6 @@ def host_application_group(application: HostApplication, layout: Layout) -> str:
     return "/".join(part.strip("/") for part in parts if part.strip("/"))
 
 
-def shown(pod: Pod) -> str:
-    """The pod's name for people."""
-    return f"{pod.namespace}/{pod.name}"
-
-
 def container_group(record: PodRecord, container: Container, layout: Layout) -> str:
     """The cgroup of a container of a pod."""
     above = layout.group_of_parent(record.pod.cgroup_parent)
@@ -152,7 +147,7 @@ def _containers(
 ) -> Iterator[tuple[str, Outcome[Patch], dict[str, str]]]:
     for container in record.containers.values():
         place = container_group(record, container, layout)
-        subject = {"pod": shown(record.pod), "container": container.name}
+        subject = {"pod": record.pod.full_name, "container": container.name}
         yield place, _ask(container, runner, view), subject
 
 

@@ -82,6 +82,7 @@ def open_node(
     if not cookies:
         _log.debug("no core scheduling", reason=why_not)
     kernel = partial(_kernel, settings, layout, files, cookies, resctrl)
+    found = kernel()
     tasks = Tasks(
         HOOKS,
         files,
@@ -93,7 +94,7 @@ def open_node(
     )
     shape = None
     if "tcnetworkqos" in runner.names:
-        net_cls = "net_cls.classid" in detect.knobs(files, layout)
+        net_cls = "net_cls.classid" in found.knobs
         refresh = settings.resource_force_update_seconds
         shape = _shaper(journal, layout, told, refresh, net_cls=net_cls)
     reconciler = Reconciler(
@@ -106,7 +107,7 @@ def open_node(
         shape,
     )
     view = NodeView(
-        kernel=kernel(),
+        kernel=found,
         idle_classes=settings.idle_besteffort,
         unset_cpu_quota=not settings.disable_unset_cpu_quota,
     )

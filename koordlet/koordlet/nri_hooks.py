@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Protocol
 
-from koord_hooks.runner import HookRunner, Outcome
+from koord_hooks.runner import HookRunner
 from koord_hooks.stages import Stage
 from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
@@ -27,7 +27,7 @@ from koordlet.metrics import HookMetrics
 from koordlet.nri import adjustments
 from koordlet.nri.convert import to_container, to_pod, to_resources
 from koordlet.nri.handler import Handler
-from koordlet.telling import Told, subject_fields, tell_problems
+from koordlet.telling import Told, subject_fields, tell_answer
 
 _log = get_log("koordlet.nri")
 
@@ -121,14 +121,9 @@ class HookHandler(Handler):
         started = perf_counter()
         outcome = self._runner.run(stage, container, self._node.view)
         self._metrics.count(stage, outcome, perf_counter() - started)
-        self._tell(stage, container, outcome)
+        changed = bool(outcome.patch.why)
+        tell_answer(_log, self._told, stage, container, outcome, changed=changed)
         return outcome.patch
-
-    def _tell(self, stage: Stage, subject: Pod | Container, outcome: Outcome[Patch]) -> None:
-        fields = {"stage": stage.value, **subject_fields(subject)}
-        tell_problems(self._told, fields, outcome)
-        if outcome.patch.why:
-            _log.info("changed", **fields, why=outcome.patch.why)
 
     def _adjustment(self, container: Container, patch: Patch) -> pb.ContainerAdjustment:
         limits = adjustments.from_model(changes(container.resources, patch.resources))

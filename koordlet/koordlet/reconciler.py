@@ -28,7 +28,6 @@ from koordlet.levelling import (
     level_kube_qos,
     level_pod,
     pod_scope,
-    shown,
 )
 from koordlet.states.inventory import PodRecord
 from koordlet.tasks import Tasks
@@ -115,7 +114,7 @@ class Reconciler:
                     changed.add(pod_scope(record.pod.uid))
             except Exception as error:
                 # A defect: of this pod, and no others are to suffer for it.
-                defects.append(f"{shown(record.pod)}: {type(error).__name__}: {error}")
+                defects.append(f"{record.pod.full_name}: {type(error).__name__}: {error}")
         for scope in changed:
             self._executor.look_again(HOOKS, scope)
         if view is not self._view:

@@ -6,7 +6,7 @@ looked into when their wishes change and at an interval, not in every round.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from koord_host.core_sched import CoreSched
@@ -88,26 +88,19 @@ class Tasks:
         if not self._changed and (not self._held or now < self._looked_at + self._refresh_seconds):
             return ()
         self._changed, self._looked_at = False, now
-        executor.wish(self._owner, "oom scores", tuple(self._scores()))
-        return (*self._level_cores(), *self._level_caches(complete))
-
-    def _scores(self) -> Iterator[Wish]:
-        for pod, one in self._tasks():
-            if one.oom_score_adj is not None:
-                why = f"tasks of {one.group}"
-                for pid in self._listed(one.group, "cgroup.procs"):
-                    target = Target(str(pid), "oom_score_adj")
-                    yield Wish(target, one.oom_score_adj, why, pod)
-
-    def _level_cores(self) -> tuple[str, ...]:
-        if self._core_sched is None:
-            return ()
-        groups: dict[str, tuple[int, ...]] = {}
-        for _, one in self._tasks():
-            if one.core_sched is not None:
+        scores: list[Wish] = []
+        cookies: dict[str, tuple[int, ...]] = {}
+        for held in self._held.values():
+            for one in held.tasks:
                 pids = self._listed(one.group, "cgroup.procs")
-                groups[one.core_sched] = groups.get(one.core_sched, ()) + pids
-        return tuple(self._core_sched.level(groups).errors)
+                scores += _scores(one, pids, held.pod)
+                if one.core_sched is not None:
+                    cookies[one.core_sched] = cookies.get(one.core_sched, ()) + pids
+        executor.wish(self._owner, "oom scores", tuple(scores))
+        return (*self._level_cores(cookies), *self._level_caches(complete))
+
+    def _level_cores(self, cookies: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+        return tuple(self._core_sched.level(cookies).errors) if self._core_sched else ()
 
     def _level_caches(self, complete: bool) -> tuple[str, ...]:
         if self._resctrl is None or not self._resctrl.available():
@@ -132,9 +125,6 @@ class Tasks:
         file = "cgroup.threads" if self._layout.version == 2 else "tasks"
         return tuple(thread for group in groups for thread in self._listed(group, file))
 
-    def _tasks(self) -> Iterator[tuple[str, TaskWishes]]:
-        return ((held.pod, one) for held in self._held.values() for one in held.tasks)
-
     def _listed(self, group: str, file: str) -> tuple[int, ...]:
         """The tasks in a group; none where it is gone."""
         path = f"{self._layout.group_path(group, 'cpu')}/{file}"
@@ -142,3 +132,10 @@ class Tasks:
             return tuple(int(word) for word in self._reader.read(path).split())
         except (OSError, ValueError):
             return ()
+
+
+def _scores(wished: TaskWishes, pids: Iterable[int], pod: str) -> Iterator[Wish]:
+    if wished.oom_score_adj is not None:
+        why = f"tasks of {wished.group}"
+        for pid in pids:
+            yield Wish(Target(str(pid), "oom_score_adj"), wished.oom_score_adj, why, pod)

@@ -6,11 +6,12 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 
 from koord_hooks.runner import Outcome
+from koord_hooks.stages import Stage
 from koord_host.outcomes import Outcome as Wrote
 from koord_host.outcomes import Result, Round
 from koord_model.patch import NodePatch, Patch
 from koord_model.pod import Container, Pod
-from koord_service.logs import get_log
+from koord_service.logs import EventLog, get_log
 
 _log = get_log("koordlet.hooks")
 
@@ -40,9 +41,24 @@ class Told:
 def subject_fields(subject: Pod | Container) -> dict[str, str]:
     """Who it is about, as fields of a log line."""
     if isinstance(subject, Pod):
-        return {"pod": f"{subject.namespace}/{subject.name}"}
-    pod = subject.pod
-    return {"pod": f"{pod.namespace}/{pod.name}", "container": subject.name}
+        return {"pod": subject.full_name}
+    return {"pod": subject.pod.full_name, "container": subject.name}
+
+
+def tell_answer(
+    log: EventLog,
+    told: Told,
+    stage: Stage,
+    subject: Pod | Container,
+    outcome: Outcome[Patch],
+    *,
+    changed: bool,
+) -> None:
+    """What was wrong with a call about a pod or container, and what the answer changes."""
+    fields = {"stage": stage.value, **subject_fields(subject)}
+    tell_problems(told, fields, outcome)
+    if changed:
+        log.info("changed", **fields, why=outcome.patch.why)
 
 
 def tell_problems(

@@ -25,7 +25,12 @@ def read(pod: Pod, key: str, parse: Callable[[str], T]) -> T | None:
     try:
         return parse(text)
     except ValueError as error:
-        raise ValueError(f"pod {pod.namespace}/{pod.name}: annotation {key}: {error}") from None
+        raise ValueError(f"{about(pod, key)}: {error}") from None
+
+
+def about(pod: Pod, key: str) -> str:
+    """How lines about a pod's annotation begin."""
+    return f"pod {pod.full_name}: annotation {key}"
 
 
 def decode(decoder: msgspec.json.Decoder[T], text: str) -> T:

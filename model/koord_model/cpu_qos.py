@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from koord_model.annotations import decode, read
+from koord_model.annotations import about, decode, read
 from koord_model.fields import Fields
 from koord_model.keys import ANNOTATION_CPU_QOS
 from koord_model.node_slo import CPUQoS, NodeSLO
@@ -35,8 +35,7 @@ def own_cpu_qos(pod: Pod) -> tuple[OwnCPUQoS | None, tuple[str, ...]]:
     if given is None:
         return None, ()
     ignored: list[str] = []
-    where = f"pod {pod.namespace}/{pod.name}: annotation {ANNOTATION_CPU_QOS}:"
-    fields = Fields(given, where, ignored)
+    fields = Fields(given, f"{about(pod, ANNOTATION_CPU_QOS)}:", ignored)
     enable = fields.flag("enable", default=True)
     asked = fields.number("groupIdentity", 0, -1, 2) if fields.has("groupIdentity") else None
     return OwnCPUQoS(enable, None if ignored else asked), tuple(ignored)

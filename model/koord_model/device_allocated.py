@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from koord_model.annotations import decode, read
+from koord_model.annotations import about, decode, read
 from koord_model.fields import Fields, text
 from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koord_model.pod import Pod
@@ -64,7 +64,7 @@ def rdma_devices(pod: Pod) -> tuple[tuple[RDMA, ...], tuple[str, ...]]:
 
 def where(pod: Pod) -> str:
     """How lines about the annotation begin."""
-    return f"pod {pod.namespace}/{pod.name}: annotation {ANNOTATION_DEVICE_ALLOCATED}:"
+    return f"{about(pod, ANNOTATION_DEVICE_ALLOCATED)}:"
 
 
 _OBJECT: msgspec.json.Decoder[dict[str, object] | None] = msgspec.json.Decoder(

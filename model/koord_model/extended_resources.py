@@ -14,7 +14,7 @@ from functools import lru_cache
 import msgspec
 
 from koord_model import cpuset
-from koord_model.annotations import decode, read
+from koord_model.annotations import about, decode, read
 from koord_model.excerpt import excerpt
 from koord_model.fields import shown
 from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, BATCH_MEMORY
@@ -60,9 +60,9 @@ def batch_resources(pod: Pod) -> Mapping[str, BatchResources] | None:
     found = read(pod, ANNOTATION_EXTENDED_RESOURCE_SPEC, parse)
     if not found:
         return None
-    where = f"pod {pod.namespace}/{pod.name}: annotation {ANNOTATION_EXTENDED_RESOURCE_SPEC}: "
+    begin = f"{about(pod, ANNOTATION_EXTENDED_RESOURCE_SPEC)}: "
     return {
-        name: replace(one, ignored=tuple(where + line for line in one.ignored))
+        name: replace(one, ignored=tuple(begin + line for line in one.ignored))
         if one.ignored
         else one
         for name, one in found.items()

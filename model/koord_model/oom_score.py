@@ -10,7 +10,7 @@ import re
 
 import msgspec
 
-from koord_model.annotations import decode, read
+from koord_model.annotations import about, decode, read
 from koord_model.excerpt import excerpt
 from koord_model.fields import Fields
 from koord_model.keys import ANNOTATION_OOM_SCORE_ADJ, ANNOTATION_OOM_SCORE_ADJ_SPEC
@@ -39,7 +39,7 @@ def _of_container(container: Container, ignored: list[str]) -> int | None:
     except ValueError as error:
         ignored.append(str(error))
         return None
-    fields = Fields(given, f"pod {pod.namespace}/{pod.name}: annotation {key}:", ignored)
+    fields = Fields(given, f"{about(pod, key)}:", ignored)
     before = len(ignored)
     score = fields.number(container.name, 0, LEAST, MOST)
     return score if fields.has(container.name) and len(ignored) == before else None
@@ -51,6 +51,6 @@ def _of_pod(pod: Pod, ignored: list[str]) -> int | None:
         return None
     if _NUMBER.fullmatch(text) and LEAST <= int(text) <= MOST:
         return int(text)
-    where = f"pod {pod.namespace}/{pod.name}: annotation {ANNOTATION_OOM_SCORE_ADJ}"
-    ignored.append(f"{where} is {excerpt(text)}; expected {LEAST} to {MOST} (left out)")
+    begin = about(pod, ANNOTATION_OOM_SCORE_ADJ)
+    ignored.append(f"{begin} is {excerpt(text)}; expected {LEAST} to {MOST} (left out)")
     return None

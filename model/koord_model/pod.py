@@ -28,6 +28,11 @@ class Pod:
     overhead: LinuxResources = LinuxResources()
     ip: str = ""
 
+    @property
+    def full_name(self) -> str:
+        """How it is called in lines for people: "namespace/name"."""
+        return f"{self.namespace}/{self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Container:

@@ -23,7 +23,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from koord_model.annotations import decode
+from koord_model.annotations import about, decode
 from koord_model.excerpt import excerpt
 from koord_model.keys import ANNOTATION_RESCTRL
 from koord_model.node_slo import NodeSLO
@@ -116,7 +116,7 @@ def resctrl_wish(pod: Pod) -> tuple[ResctrlWish | None, tuple[str, ...]]:
     text = pod.annotations.get(ANNOTATION_RESCTRL)
     if text is None:
         return None, ()
-    where = f"pod {pod.namespace}/{pod.name}: annotation {ANNOTATION_RESCTRL}"
+    where = about(pod, ANNOTATION_RESCTRL)
     try:
         asked = parse(text)
         group = _group_of(pod)

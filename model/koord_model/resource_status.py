@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 
 from koord_model import cpuset
-from koord_model.annotations import decode, read
+from koord_model.annotations import about, decode, read
 from koord_model.keys import ANNOTATION_RESOURCE_STATUS, BATCH_CPU, CPU
 from koord_model.pod import Pod
 from koord_model.quantity import whole
@@ -57,8 +57,8 @@ def usable_status(pod: Pod, online: str) -> tuple[ResourceStatus, tuple[str, ...
     if not strange:
         return status, ()
     line = (
-        f"pod {pod.namespace}/{pod.name}: annotation {ANNOTATION_RESOURCE_STATUS}: cpuset "
-        f"{status.cpuset} names CPUs that this node does not have: {cpuset.render(strange)}; "
+        f"{about(pod, ANNOTATION_RESOURCE_STATUS)}: cpuset {status.cpuset} names CPUs "
+        f"that this node does not have: {cpuset.render(strange)}; "
         f"expected some of {online} (cpuset left out)"
     )
     return replace(status, cpuset=""), (line,)

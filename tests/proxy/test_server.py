@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import grpc
 import pytest
 import uvloop
 from koord_proxy import server
@@ -21,7 +19,7 @@ from koord_proxy.events import Route, Tally, Treatment
 from koord_proxy.server import Relay
 
 from tests.support import frames
-from tests.support.cri import method_path, pb
+from tests.support.caller import Caller
 from tests.support.embedded import EmbeddedRuntime
 from tests.support.frames import ClientFrames, Frame, ServerFrames, message
 from tests.support.processes import PATIENCE
@@ -289,30 +287,6 @@ class TestBackendIsLost:
 
 class _Over(Exception):
     """The process has ended: what still runs is cancelled."""
-
-
-class Caller(threading.Thread):
-    """A kubelet that never pauses; gRPC's own behaviour is all the patience it has."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._path = path
-        self.over = False
-        self.calls = 0
-        self.errors: list[str] = []
-
-    def run(self) -> None:
-        options = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
-        with grpc.insecure_channel(f"unix:{self._path}", options) as channel:
-            version = channel.unary_unary(
-                method_path("Version"), response_deserializer=pb.VersionResponse.FromString
-            )
-            while not self.over:
-                try:
-                    assert version(b"", timeout=PATIENCE).runtime_name
-                except grpc.RpcError as error:
-                    self.errors.append(f"{error.code()}: {error.details()}")
-                self.calls += 1
 
 
 @contextlib.asynccontextmanager

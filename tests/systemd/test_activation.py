@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,14 +14,12 @@ import grpc
 import pytest
 from koord_demo.programs import console_script
 
+from tests.support.caller import LIKE_A_KUBELET, Caller
 from tests.support.cri import Cri, method_path, pb
 from tests.support.embedded import EmbeddedRuntime
 from tests.support.processes import PATIENCE, until
 
 PR_SET_MDWE, PR_GET_MDWE, REFUSE_EXEC_GAIN = 65, 66, 1
-
-# A connection of its own, and gRPC's usual patience with it: 20 seconds.
-LIKE_A_KUBELET = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
 
 # As systemd starts a service: descriptor 3 is the socket, and the variables name the process.
 EXEC = f"""
@@ -153,34 +150,11 @@ def test_a_crash_refuses_no_connection(manager: Manager) -> None:
             assert cri.version().runtime_name
 
 
-class Kubelet(threading.Thread):
-    """Calls without a pause; gRPC's own behaviour is all the patience it has."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path = path
-        self.over = False
-        self.calls = 0
-        self.errors: list[str] = []
-
-    def run(self) -> None:
-        with grpc.insecure_channel(f"unix:{self.path}", LIKE_A_KUBELET) as channel:
-            version = channel.unary_unary(
-                method_path("Version"), response_deserializer=pb.VersionResponse.FromString
-            )
-            while not self.over:
-                try:
-                    assert version(b"", timeout=PATIENCE).runtime_name
-                except grpc.RpcError as error:
-                    self.errors.append(f"{error.code()}: {error.details()}")
-                self.calls += 1
-
-
 @pytest.mark.usefixtures("runtime")
 def test_restarts_lose_no_call(manager: Manager) -> None:
     """Neither those under way nor those that are sent in that very moment."""
     manager.start()
-    kubelets = [Kubelet(manager.path) for _ in range(3)]
+    kubelets = [Caller(manager.path) for _ in range(3)]
     for kubelet in kubelets:
         kubelet.start()
     try:

@@ -7,11 +7,11 @@ Files that a row does not name are read and shown, but not judged. The node has 
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Mapping
 
 from koord_model import keys
 from koord_model.qos import KubeQoS
+
+from tests.support.pod_cases import MIB, PodCase, batch, own_cpus, qos
 
 READ = (
     *("cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle"),
@@ -19,42 +19,6 @@ READ = (
     *("memory.max", "memory.high", "memory.low", "memory.min"),
 )
 """What is read of each container's and each pod's group, where the kernel has it."""
-
-MIB = 1 << 20
-
-
-@dataclasses.dataclass(frozen=True)
-class PodCase:
-    """A pod of one container, named main."""
-
-    name: str
-    kube_qos: KubeQoS
-    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    # What its spec asks of the kubelet: thousandths of a CPU, bytes; 0 is nothing.
-    cpu_request: int = 0
-    cpu_limit: int = 0
-    memory_limit: int = 0
-    container: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """What is expected in the container's group, by file."""
-    pod: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """What is expected in the pod's group, by file."""
-
-
-def qos(name: str) -> dict[str, str]:
-    return {keys.LABEL_QOS: name}
-
-
-def own_cpus(cpus: str) -> dict[str, str]:
-    """What the scheduler writes for a pod that gets CPUs of its own."""
-    return {keys.ANNOTATION_RESOURCE_STATUS: json.dumps({"cpuset": cpus})}
-
-
-def batch(cpu: int, memory: int) -> dict[str, str]:
-    """What the webhook writes for a batch pod: thousandths of a CPU, bytes."""
-    asked = {keys.BATCH_CPU: str(cpu), keys.BATCH_MEMORY: str(memory)}
-    spec = {"containers": {"main": {"requests": asked, "limits": asked}}}
-    return {keys.ANNOTATION_EXTENDED_RESOURCE_SPEC: json.dumps(spec)}
 
 
 # 1024 shares are weight 39 to runc, 512 are 20, 102 are 4, and 2 are 1.
@@ -97,7 +61,7 @@ BE = PodCase(
     "be",
     KubeQoS.BEST_EFFORT,
     labels=qos("BE"),
-    annotations=batch(500, 128 * MIB),
+    annotations=batch(main=(500, 128 * MIB)),
     container={
         "cpu.max": "50000 100000",
         "cpu.weight": "20",
@@ -128,7 +92,7 @@ PODS = (LSE, LSR, LS, BE, SYSTEM, PLAIN)
 SCORED = dataclasses.replace(
     BE,
     name="scored",
-    annotations={**batch(250, 64 * MIB), keys.ANNOTATION_OOM_SCORE_ADJ: "777"},
+    annotations={**batch(main=(250, 64 * MIB)), keys.ANNOTATION_OOM_SCORE_ADJ: "777"},
     container={
         **BE.container,
         "cpu.max": "25000 100000",

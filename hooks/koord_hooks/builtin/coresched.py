@@ -101,5 +101,5 @@ def _group(pod: Pod, policy: str, slo: NodeSLO) -> tuple[str, str]:
 def _problems(pod: Pod, policy: str) -> tuple[str, ...]:
     if policy in _POLICIES:
         return ()
-    named = f"pod {pod.namespace}/{pod.name}: label {LABEL_CORE_SCHED_POLICY}"
+    named = f"pod {pod.full_name}: label {LABEL_CORE_SCHED_POLICY}"
     return (f"{named} is {excerpt(policy)}; expected none or exclusive (default group kept)",)

@@ -7,6 +7,7 @@ has no group left, the shared group of its class takes its tasks.
 
 from __future__ import annotations
 
+from koord_model.annotations import about
 from koord_model.keys import ANNOTATION_RESCTRL
 from koord_model.node import NodeView
 from koord_model.patch import Patch
@@ -31,9 +32,7 @@ def _patch(pod: Pod, view: NodeView) -> Patch | None:
     if wish is None:
         return Patch(ignored=ignored) if ignored else None
     if not view.kernel.resctrl:
-        line = (
-            f"pod {pod.namespace}/{pod.name}: annotation {ANNOTATION_RESCTRL}: this node has no "
-            f"resctrl to set {wish} with (ignored)"
-        )
+        where = about(pod, ANNOTATION_RESCTRL)
+        line = f"{where}: this node has no resctrl to set {wish} with (ignored)"
         return Patch(ignored=(*ignored, line))
     return Patch(resctrl=wish, why=f"{wish} → resctrl group {wish.group}", ignored=ignored)

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
+from koord_model.annotations import about
 from koord_model.keys import ANNOTATION_NETWORK_QOS
 from koord_model.node import NodeView
 from koord_model.node_slo import Bandwidth, NetPolicy, NodeSLO
@@ -178,7 +179,7 @@ def _limited(pods: Iterable[Pod], ignored: list[str]) -> list[_Limited]:
             continue
         if bandwidth.ingress:
             ignored.append(
-                f"pod {pod.namespace}/{pod.name}: annotation {ANNOTATION_NETWORK_QOS}: ingressLimit"
+                f"{about(pod, ANNOTATION_NETWORK_QOS)}: ingressLimit"
                 f" {bandwidth.ingress} is not supported by netQOSPolicy tc; expected egressLimit"
                 " alone, or netQOSPolicy terway-qos (ignored)"
             )
@@ -233,4 +234,4 @@ def _own_class(limited: _Limited, above: TrafficClass, share: int) -> TrafficCla
 
 
 def _member(pod: Pod) -> TrafficMember:
-    return TrafficMember(f"{pod.namespace}/{pod.name}", pod.ip, pod.cgroup_parent.strip("/"))
+    return TrafficMember(pod.full_name, pod.ip, pod.cgroup_parent.strip("/"))
