@@ -33,6 +33,26 @@ class Reader(Protocol):
         ...
 
 
+class Tree(Reader, Protocol):
+    """Kernel files with their links, as sysfs has them: for who looks at devices."""
+
+    def names(self, path: str) -> list[str]:
+        """The names of everything in a directory, links included, sorted.
+
+        Raises:
+            OSError: there is no such directory.
+        """
+        ...
+
+    def resolve(self, path: str) -> str:
+        """The path with its links followed.
+
+        Raises:
+            FileNotFoundError: it leads nowhere.
+        """
+        ...
+
+
 class KernelFiles(Reader, Protocol):
     """Kernel files, written too. Only the executor is given one."""
 

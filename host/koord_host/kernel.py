@@ -19,7 +19,7 @@ _KERNEL_ROOTS = ("/proc", "/sys")
 
 
 class Kernel:
-    """The kernel's files; implements ``koord_host.files.KernelFiles``.
+    """The kernel's files; implements ``koord_host.files.KernelFiles`` and ``Tree``.
 
     Paths below ``roots`` are the kernel's: written in place, never made. Any other is an
     agent's file: written aside and renamed, so that whoever reads it sees all of the
@@ -49,6 +49,14 @@ class Kernel:
         """The names of a directory's sub-directories, sorted."""
         with os.scandir(path) as found:
             return sorted(entry.name for entry in found if entry.is_dir(follow_symlinks=False))
+
+    def names(self, path: str) -> list[str]:
+        """The names of everything in a directory, sorted."""
+        return sorted(os.listdir(path))  # noqa: PTH208 - on the hot path
+
+    def resolve(self, path: str) -> str:
+        """The path with its links followed."""
+        return os.path.realpath(path, strict=True)
 
     def identity(self, path: str) -> int:
         """A directory's inode."""

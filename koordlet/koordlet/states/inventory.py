@@ -13,16 +13,35 @@ from koord_model.pod import Container, Pod
 
 
 @dataclass(frozen=True, slots=True)
+class Demand:
+    """What the pod's specification asks for; amounts are CPU in millicores, others whole.
+
+    ``requests`` and ``limits`` are by resource name, of the pod as the scheduler reckons
+    it. Those of containers are by container name. ``started`` is seconds since the epoch.
+    """
+
+    priority: int | None = None
+    phase: str = ""
+    terminating: bool = False
+    started: float = 0.0
+    requests: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
+    container_requests: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    container_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class PodRecord:
     """A pod that runs, with its containers by id.
 
     ``runtime`` is how container ids are prefixed in cgroup names; ``pod.cgroup_parent``
-    is set.
+    is set. ``demand`` is known of pods in the kubelet's list; ``None`` of others.
     """
 
     pod: Pod
     containers: Mapping[str, Container] = field(default_factory=dict)
     runtime: str = "containerd"
+    demand: Demand | None = None
 
 
 class Inventory:
@@ -62,8 +81,9 @@ class Inventory:
     def saw_pod(self, pod: Pod, now: float, runtime: str = "containerd") -> PodRecord:
         """A pod that is being started, or whose labels and annotations are told anew."""
         before = self._records.get(pod.uid)
-        containers = before.containers if before else {}
-        return self._tell(PodRecord(pod, containers, runtime), now)
+        if before is not None:
+            return self._tell(replace(before, pod=pod, runtime=runtime), now)
+        return self._tell(PodRecord(pod, {}, runtime), now)
 
     def saw_container(
         self, container: Container, now: float, runtime: str = "containerd"

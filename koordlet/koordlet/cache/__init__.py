@@ -1,0 +1,1 @@
+"""What koordlet remembers of its measurements; see ``MetricCache`` for what is asked of it."""

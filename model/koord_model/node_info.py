@@ -1,0 +1,121 @@
+"""Facts about the node's machine, as collectors find them and reports tell them. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """One logical CPU.
+
+    ``core`` is unique on its machine, not only in its socket. ``l3`` is the id of its
+    last-level cache, -1 where there is none.
+    """
+
+    id: int
+    core: int
+    socket: int
+    node: int
+    l3: int = -1
+    online: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCPUInfo:
+    """The node's CPUs.
+
+    ``cbm_mask`` is resctrl's full capacity mask, "" without resctrl. ``smt`` and
+    ``turbo`` are whether they are on, ``None`` where the kernel does not say.
+    """
+
+    processors: tuple[Processor, ...]
+    model: str = ""
+    vendor: str = ""
+    smt: bool | None = None
+    turbo: bool | None = None
+    cbm_mask: str = ""
+
+    @property
+    def online(self) -> tuple[Processor, ...]:
+        """The CPUs that run."""
+        return tuple(one for one in self.processors if one.online)
+
+
+@dataclass(frozen=True, slots=True)
+class NumaNode:
+    """A NUMA node: memory in bytes, huge pages by their size in bytes, its CPUs (maybe none)."""
+
+    id: int
+    memory: int
+    huge_pages: Mapping[int, int] = field(default_factory=dict)
+    cpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMemoryInfo:
+    """The node's memory in bytes, whole and by NUMA node."""
+
+    total: int
+    nodes: tuple[NumaNode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStorage:
+    """Disks and what lies on them; devices by path ("/dev/vdb"), numbers as "253:16".
+
+    ``mounts`` are device numbers by mount point.
+    """
+
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    parents: Mapping[str, str] = field(default_factory=dict)
+    volume_groups: Mapping[str, str] = field(default_factory=dict)
+    mounts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualFunctions:
+    """SR-IOV functions of a device, as far as they are free or not: PCI addresses."""
+
+    addresses: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One accelerator or RDMA device, as the Device object tells the scheduler.
+
+    ``resources`` are quantities by resource name. ``reason`` says why it is not healthy.
+    """
+
+    type: str
+    id: str
+    minor: int
+    resources: Mapping[str, int] = field(default_factory=dict)
+    healthy: bool = True
+    reason: str = ""
+    socket: int = -1
+    numa_node: int = -1
+    pcie: str = ""
+    bus: str = ""
+    virtual_functions: tuple[VirtualFunctions, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GPUs:
+    """The node's GPUs, of NVIDIA or by device-info files; ``driver`` and ``model`` may be ""."""
+
+    devices: tuple[Device, ...]
+    vendor: str = ""
+    model: str = ""
+    driver: str = ""
+    partitions: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RDMADevices:
+    """The node's RDMA devices."""
+
+    devices: tuple[Device, ...]
