@@ -14,7 +14,7 @@ finds it says with units of ``metric_kinds``; its docstring names its source fil
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -35,13 +35,98 @@ class UnavailableError(Exception):
     """
 
 
+class PerfWindow(Protocol):
+    """A cgroup's hardware counters, counting since they were opened."""
+
+    def close(self) -> tuple[float, float]:
+        """Cycles and instructions since, scaled up where counters took turns; and stop.
+
+        Raises:
+            OSError: the kernel does not give them; the window is closed all the same.
+        """
+        ...
+
+
+class PerfCounters(Protocol):
+    """Where windows on the processors' counters come from.
+
+    ``budget`` is how many file descriptors all windows together may hold; a window
+    takes two for each CPU.
+    """
+
+    @property
+    def budget(self) -> int:
+        """How many descriptors."""
+        ...
+
+    def open(self, directory: str, cpus: Sequence[int]) -> PerfWindow:
+        """Start to count what a cgroup's tasks do on these CPUs.
+
+        Raises:
+            OSError: the group is gone (ENOENT of the directory), the kernel refuses
+                (EACCES, EPERM), or there are no such counters (ENOENT, EOPNOTSUPP …).
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GPUProcess:
+    """What one process uses of a GPU: bytes, and percent of its cores."""
+
+    pid: int
+    memory: int = 0
+    core: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GPUReading:
+    """One GPU as its driver tells of it now; what it does not tell is ``None``.
+
+    Memory is in bytes, ``core`` in percent. ``xids`` are the driver's error events since
+    the last reading, ``reset_needed`` is whether the driver asks for a reset, ``error``
+    why the GPU does not answer ("" while it does), ``missing`` lines about what it does
+    not tell.
+    """
+
+    minor: int
+    uuid: str
+    bus: str = ""
+    model: str = ""
+    memory: int = 0
+    memory_used: int | None = None
+    core: float | None = None
+    processes: tuple[GPUProcess, ...] = ()
+    xids: tuple[int, ...] = ()
+    reset_needed: bool | None = None
+    error: str = ""
+    missing: tuple[str, ...] = ()
+
+
+class GPUCounters(Protocol):
+    """The driver of the node's GPUs."""
+
+    @property
+    def driver(self) -> str:
+        """The driver's version; "" before the first reading."""
+        ...
+
+    def read(self, at: float) -> list[GPUReading]:
+        """All GPUs now; ``at`` is the wall clock, seconds since the epoch.
+
+        Raises:
+            UnavailableError: there is no library or no driver.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Where collectors look.
 
     ``tree`` reads kernel files. Roots are where sysfs is mounted and where device
     plugins leave their files. ``jiffies_per_second`` is sysconf(_SC_CLK_TCK),
-    ``page_bytes`` the kernel's page size (4 or 64 KiB).
+    ``page_bytes`` the kernel's page size (4 or 64 KiB). ``perf`` and ``gpus`` are what no
+    file tells; ``None`` where the shell gives none.
     """
 
     tree: Tree
@@ -51,6 +136,8 @@ class Sources:
     xpu_device_infos_dir: str = "/var/run/koordlet/xpu-device-infos"
     jiffies_per_second: int = 100
     page_bytes: int = 4096
+    perf: PerfCounters | None = None
+    gpus: GPUCounters | None = None
 
 
 class Latest(Protocol):

@@ -38,6 +38,27 @@ _GRADES = {
 """Koordinator's gates of plugins by their maturity; what is beta is on."""
 
 
+_POSITIVE = (
+    "runtime_hooks_reconcile_interval",
+    "kubelet_sync_interval",
+    "kubelet_sync_timeout",
+    "collect_sys_metric_outdated_interval",
+    "collect_node_cpu_info_interval",
+    "collect_node_storage_info_interval",
+    "cpi_collector_interval",
+    "collect_cpi_timewindow",
+    "psi_collector_interval",
+    "coldpage_collector_interval",
+    "resctrl_collector_interval",
+    "node_topology_sync_interval",
+    "kube_api_qps",
+    "prediction_training_interval",
+    "prediction_cpu_histogram_decay_halflife",
+    "prediction_memory_histogram_decay_halflife",
+    "prediction_model_checkpoint_interval",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """One run's settings.
@@ -123,6 +144,99 @@ class Settings:
     restore_on_stop: bool = option(
         False, "when stopped, put back what was found before the first change"
     )
+    collect_res_used_interval: float = option(
+        1.0, "seconds between two looks at what node, pods and containers use"
+    )
+    collect_sys_metric_outdated_interval: float = option(
+        10.0, "seconds after which a value is too old to be reckoned with"
+    )
+    collect_node_cpu_info_interval: float = option(
+        60.0, "seconds between two looks at the machine's CPUs and memory"
+    )
+    collect_node_storage_info_interval: float = option(
+        60.0, "seconds between two looks at the machine's disks (gate BlkIOReconcile)"
+    )
+    cpi_collector_interval: float = option(
+        60.0, "seconds between two measurements of cycles and instructions (gate CPICollector)"
+    )
+    collect_cpi_timewindow: float = option(10.0, "seconds that such a measurement takes")
+    psi_collector_interval: float = option(
+        10.0, "seconds between two looks at pressure (gate PSICollector)"
+    )
+    coldpage_collector_interval: float = option(
+        5.0, "seconds between two looks at cold memory (gate ColdPageCollector)"
+    )
+    resctrl_collector_interval: float = option(
+        10.0, "seconds between two looks at cache use and memory bandwidth"
+    )
+    enable_pagecache_collector: bool = option(False, "measure memory with page cache too")
+    enable_resctrl_collector: bool = option(
+        False, "measure cache use and memory bandwidth (with gate ResctrlCollector)"
+    )
+    xpu_device_infos_dir: str = option(
+        "/var/run/koordlet/xpu-device-infos",
+        "directory in which device plugins describe accelerators (gate Accelerators)",
+    )
+    tsdb_path: str = option(
+        "", 'directory of the metric cache; empty: "metrics" in --state-dir, "none": memory only'
+    )
+    tsdb_max_bytes: int = option(100 << 20, "bytes that the metric cache may take on disk")
+    standalone: bool = option(False, "use no Kubernetes API, even where there is one")
+    kubeconfig: str = option(
+        "", "file that says how to reach the Kubernetes API; empty: as a pod is told"
+    )
+    node_name: str = option("", "this node's name in the cluster; empty: $NODE_NAME, or hostname")
+    kube_api_qps: float = option(20.0, "requests a second to the Kubernetes API")
+    kube_api_burst: int = option(30, "requests to the Kubernetes API at once")
+    kubelet_preferred_address_type: str = option(
+        "InternalIP",
+        "the Node's address at which its kubelet is asked",
+        choices=("InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"),
+    )
+    kubelet_sync_timeout: float = option(3.0, "seconds the kubelet has to answer")
+    kubelet_insecure_tls: bool = option(
+        False, "ask the kubelet's read-only port over HTTP, without a token"
+    )
+    kubelet_read_only_port: int = option(10255, "that port")
+    kubelet_ca_file: str = option(
+        "", "who signed the kubelet's certificate; empty: the service account's CA"
+    )
+    node_topology_sync_interval: float = option(
+        3.0, "seconds between two looks whether NodeResourceTopology and Device are up to date"
+    )
+    enable_node_metric_report: bool = option(True, "report the node's use to the cluster")
+    node_metric_report_address: str = option(
+        "",
+        "HOST:PORT of managers that take reports directly; empty: the API server alone",
+    )
+    node_metric_report_ca_file: str = option(
+        "", "who signed the managers' certificates; empty: the service account's CA"
+    )
+    prediction_checkpoint_filepath: str = option(
+        "", 'directory of what prediction has learnt; empty: "predictions" in --state-dir'
+    )
+    prediction_cold_start_duration: float = option(
+        86400.0, "seconds that a pod is watched before its use is predicted"
+    )
+    prediction_safety_margin_percent: int = option(10, "percent added to predicted peaks")
+    prediction_cpu_histogram_decay_halflife: float = option(
+        43200.0, "seconds after which a sample of CPU counts half"
+    )
+    prediction_memory_histogram_decay_halflife: float = option(
+        86400.0, "seconds after which a sample of memory counts half"
+    )
+    prediction_training_interval: float = option(60.0, "seconds between two samples")
+    prediction_model_expiration_duration: float = option(
+        1800.0, "seconds after which what is known of a vanished pod is forgotten"
+    )
+    prediction_model_checkpoint_interval: float = option(
+        600.0, "seconds between two checkpoints of a model"
+    )
+    prediction_model_checkpoint_max_per_step: int = option(12, "models written at most in one step")
+    status_address: str = option(
+        "/var/run/koordlet/status.sock",
+        "unix socket or loopback port for koordctl and the web page; empty for none",
+    )
     metrics_address: str = option(
         "", "loopback port (127.0.0.1:9316) or unix socket for /metrics; empty for none"
     )
@@ -148,7 +262,7 @@ class Settings:
             raise ValueError(
                 f'--runtime-hooks-nri-plugin-index is "{index}"; expected two digits, like 00'
             )
-        for name in ("runtime_hooks_reconcile_interval", "kubelet_sync_interval"):
+        for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 flag = f"--{name.replace('_', '-')}"
                 raise ValueError(f"{flag} is {getattr(self, name):g}; expected more than 0 seconds")

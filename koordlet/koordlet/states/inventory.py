@@ -9,25 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from koord_model.demand import Demand as Demand
 from koord_model.pod import Container, Pod
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What the pod's specification asks for; amounts are CPU in millicores, others whole.
-
-    ``requests`` and ``limits`` are by resource name, of the pod as the scheduler reckons
-    it. Those of containers are by container name. ``started`` is seconds since the epoch.
-    """
-
-    priority: int | None = None
-    phase: str = ""
-    terminating: bool = False
-    started: float = 0.0
-    requests: Mapping[str, int] = field(default_factory=dict)
-    limits: Mapping[str, int] = field(default_factory=dict)
-    container_requests: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    container_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

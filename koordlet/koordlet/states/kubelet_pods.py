@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 from koord_host.layout import Layout
+from koord_model.demand import Amounts, Demand, InitContainer, amounts, whole_pod
 from koord_model.pod import Container, Pod
 from koord_model.qos import KubeQoS
 from koord_model.quantity import milli
@@ -16,16 +19,17 @@ class _Metadata(msgspec.Struct):
     name: str = ""
     namespace: str = ""
     uid: str = ""
+    deleted: str | None = msgspec.field(default=None, name="deletionTimestamp")
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
 
-class _Limits(msgspec.Struct):
-    cpu: str | int | float | None = None
+_Quantities = dict[str, str | int | float | None]
 
 
 class _Resources(msgspec.Struct):
-    limits: _Limits | None = None
+    requests: _Quantities | None = None
+    limits: _Quantities | None = None
 
 
 class _Container(msgspec.Struct):
@@ -35,6 +39,8 @@ class _Container(msgspec.Struct):
 
 
 class _Spec(msgspec.Struct):
+    priority: int | None = None
+    overhead: _Quantities | None = None
     runtime_class: str | None = msgspec.field(default=None, name="runtimeClassName")
     host_network: bool | None = msgspec.field(default=None, name="hostNetwork")
     resources: _Resources | None = None
@@ -55,6 +61,7 @@ class _ContainerStatus(msgspec.Struct):
 
 class _Status(msgspec.Struct):
     phase: str = ""
+    started: datetime | None = msgspec.field(default=None, name="startTime")
     qos_class: str = msgspec.field(default="", name="qosClass")
     pod_ip: str | None = msgspec.field(default=None, name="podIP")
     containers: list[_ContainerStatus] | None = msgspec.field(
@@ -125,7 +132,50 @@ def _record(listed: _Pod, layout: Layout) -> PodRecord:
         limits = LinuxResources(cpu_quota=_quota(resources))
         containers[ident] = Container(pod, one.name, ident, resources=limits)
         runtime = runtime or prefix
-    return PodRecord(pod, containers, runtime=runtime or "containerd")
+    return PodRecord(pod, containers, runtime or "containerd", _demand(listed))
+
+
+def _demand(listed: _Pod) -> Demand:
+    spec, status = listed.spec, listed.status
+    containers, inits = spec.containers or [], spec.init_containers or []
+    requests = {one.name: _requests(one.resources) for one in containers}
+    limits = {one.name: _limits(one.resources) for one in containers}
+    overhead = amounts(spec.overhead)
+    return Demand(
+        priority=spec.priority,
+        phase=status.phase,
+        terminating=listed.metadata.deleted is not None,
+        started=status.started.timestamp() if status.started else 0.0,
+        requests=whole_pod(
+            requests.values(),
+            [InitContainer(_requests(one.resources), _beside(one)) for one in inits],
+            _requests(spec.resources),
+            overhead,
+        ),
+        limits=whole_pod(
+            limits.values(),
+            [InitContainer(_limits(one.resources), _beside(one)) for one in inits],
+            _limits(spec.resources),
+            overhead,
+        ),
+        container_requests=requests,
+        container_limits=limits,
+    )
+
+
+def _requests(resources: _Resources | None) -> Amounts:
+    """Where only a limit is given, Kubernetes takes it for the request too."""
+    if resources is None:
+        return {}
+    return {**amounts(resources.limits), **amounts(resources.requests)}
+
+
+def _limits(resources: _Resources | None) -> Amounts:
+    return amounts(resources.limits if resources else None)
+
+
+def _beside(one: _Container) -> bool:
+    return one.restart_policy == "Always"
 
 
 def _pod_quota(spec: _Spec) -> int | None:
@@ -133,7 +183,7 @@ def _pod_quota(spec: _Spec) -> int | None:
     if own := _quota(spec.resources):
         return own
     inits = spec.init_containers or []
-    beside = [one for one in inits if one.restart_policy == "Always"]
+    beside = [one for one in inits if _beside(one)]
     together = [_quota(one.resources) for one in (*(spec.containers or ()), *beside)]
     one_by_one = [_quota(one.resources) for one in inits if one not in beside]
     known = [quota for quota in together if quota], [quota for quota in one_by_one if quota]
@@ -144,7 +194,7 @@ def _pod_quota(spec: _Spec) -> int | None:
 
 def _quota(resources: _Resources | None) -> int | None:
     """The quota for a limit in CPUs; ``None`` without one, or with one that is no quantity."""
-    cpu = resources.limits.cpu if resources and resources.limits else None
+    cpu = resources.limits.get("cpu") if resources and resources.limits else None
     try:
         limit = milli(cpu or 0)
     except ValueError:

@@ -145,3 +145,31 @@ def test_what_is_no_list_is_refused(text: bytes) -> None:
 def test_an_empty_list_is_no_answer(text: bytes) -> None:
     with pytest.raises(ValueError, match="lists no pods"):
         parse(text, LAYOUT)
+
+
+def test_what_a_pod_asks_for() -> None:
+    given = pod(startTime="2026-11-20T10:00:00Z")
+    given["metadata"]["deletionTimestamp"] = "2026-11-20T11:00:00Z"
+    given["spec"] |= {
+        "priority": 5500,
+        "overhead": {"cpu": "10m"},
+        "containers": [
+            {
+                "name": "main",
+                "resources": {"requests": {"cpu": "1", "memory": "1Mi"}, "limits": {"cpu": 2}},
+            },
+            {"name": "log", "resources": {"limits": {"memory": "1Ki", "bad": "x"}}},
+        ],
+        "initContainers": [{"name": "mesh", "restartPolicy": "Always", "resources": {}}],
+    }
+    [record] = parse(listed(given), LAYOUT)
+    demand = record.demand
+    assert demand is not None
+    assert (demand.priority, demand.phase, demand.terminating) == (5500, "Running", True)
+    assert demand.started == 1795168800.0
+    assert demand.requests == {"cpu": 1010, "memory": (1 << 20) + 1024}
+    assert demand.limits == {"cpu": 2010, "memory": 1024}
+    assert demand.container_requests == {
+        "main": {"cpu": 1000, "memory": 1 << 20},
+        "log": {"memory": 1024},
+    }

@@ -1,0 +1,188 @@
+"""The loop that looks at the node: asks each collector at its interval, remembers what it finds.
+
+Collectors run one after the other in a thread of their own, so that neither hook calls
+nor the writer wait for them. One that cannot work says so once and is asked again
+now and then; one that fails is counted, and the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from koord_model.node_slo import NodeSLO
+from koord_service.logs import get_log
+
+from koordlet.cache.protocol import MetricCache
+from koordlet.collecting import AnyCollector, CollectorState, Found, Look, UnavailableError
+from koordlet.samples import Sample
+from koordlet.states.inventory import PodRecord
+from koordlet.telling import Told, reason_of
+
+F = TypeVar("F")
+
+_log = get_log("koordlet.observer")
+
+_AGAIN_SECONDS = 60.0
+"""Between two attempts of a collector that cannot work here."""
+
+
+@dataclass(slots=True)
+class Watched:
+    """A collector that is switched on, and when it is due."""
+
+    name: str
+    collector: AnyCollector
+    interval: float
+    due: float = 0.0
+    state: CollectorState = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.state = CollectorState(self.name, self.interval, enabled=True, available=True)
+
+
+class Newest:
+    """The newest sample of each series and the newest facts; implements ``Latest``.
+
+    Values older than ``outdated_seconds`` of the steady clock count as none.
+    """
+
+    def __init__(self, outdated_seconds: float, clock: Callable[[], float]) -> None:
+        self._outdated_seconds = outdated_seconds
+        self._clock = clock
+        self._samples: dict[str, dict[tuple[str, ...], tuple[float, float]]] = {}
+        self._facts: dict[type, object] = {}
+
+    def keep(self, found: Found, at: float) -> None:
+        """Take over what a collector found at ``at``, by the steady clock."""
+        for (kind, labels), value in found.samples:
+            self._samples.setdefault(kind, {})[labels] = (value, at)
+        for fact in found.facts:
+            self._facts[type(fact)] = fact
+
+    def forget(self) -> None:
+        """Drop series that nobody has sampled for a while: what they are about is gone."""
+        limit = self._clock() - 60 * self._outdated_seconds
+        for kind, series in self._samples.items():
+            if any(at < limit for _, at in series.values()):
+                kept = {labels: one for labels, one in series.items() if one[1] >= limit}
+                self._samples[kind] = kept
+
+    def value(self, kind: str, *labels: str) -> float | None:
+        """One series' newest value; ``None`` where there is none new enough."""
+        found = self._samples.get(kind, {}).get(labels)
+        return found[0] if found is not None and self._fresh(found[1]) else None
+
+    def total(self, kind: str) -> float | None:
+        """The sum over all series of a kind; ``None`` where none is new enough."""
+        found = [value for value, at in self._of(kind).values() if self._fresh(at)]
+        return sum(found) if found else None
+
+    def series(self, kind: str) -> Mapping[tuple[str, ...], float]:
+        """The newest value of each series of a kind, by its labels."""
+        return {labels: value for labels, (value, at) in self._of(kind).items() if self._fresh(at)}
+
+    def fact(self, kind: type[F]) -> F | None:
+        """The newest fact of a kind."""
+        found = self._facts.get(kind)
+        return found if isinstance(found, kind) else None
+
+    def _of(self, kind: str) -> Mapping[tuple[str, ...], tuple[float, float]]:
+        # A copy: the observer's thread adds to it meanwhile.
+        return self._samples.get(kind, {}).copy()
+
+    def _fresh(self, at: float) -> bool:
+        return at >= self._clock() - self._outdated_seconds
+
+
+class Observer:
+    """Looks at the node until cancelled.
+
+    ``watched`` are in the order in which they are asked; ``off`` are the states of
+    collectors that are not. ``pods`` and ``slo`` are asked for at each look.
+    """
+
+    def __init__(
+        self,
+        watched: Sequence[Watched],
+        off: Sequence[CollectorState],
+        cache: MetricCache,
+        pods: Callable[[], tuple[PodRecord, ...]],
+        slo: Callable[[], NodeSLO],
+        *,
+        outdated_seconds: float = 10.0,
+    ) -> None:
+        self.cache = cache
+        self.newest = Newest(outdated_seconds, lambda: time.monotonic())
+        self._watched = tuple(watched)
+        self._off = tuple(off)
+        self._pods = pods
+        self._slo = slo
+        self._told = Told()
+        self._thread = ThreadPoolExecutor(1, "observer")
+
+    def states(self) -> tuple[CollectorState, ...]:
+        """How each collector fares, those switched off too, by name."""
+        states = (*(one.state for one in self._watched), *self._off)
+        return tuple(sorted(states, key=lambda state: state.name))
+
+    async def run(self) -> None:
+        """Look at what is due, each time something is."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                await loop.run_in_executor(self._thread, self.look)
+                due = min((one.due for one in self._watched), default=time.monotonic() + 1)
+                await asyncio.sleep(max(due - time.monotonic(), 0.01))
+        finally:
+            self._thread.shutdown(wait=False)
+
+    def look(self) -> None:
+        """One round of all that is due; blocks while kernel files are read."""
+        look = Look(time.time(), time.monotonic(), self._pods(), self._slo(), self.newest)
+        samples: list[Sample] = []
+        for one in self._watched:
+            if one.due <= look.steady:
+                samples += self._ask(one, look).samples
+        self.cache.append(look.at, samples)
+        self.newest.forget()
+
+    def _ask(self, one: Watched, look: Look) -> Found:
+        started = time.perf_counter()
+        wait, found, failed, reason = one.interval, Found(), 0, ""
+        try:
+            found = one.collector.collect(look)
+        except UnavailableError as error:
+            wait, reason = max(one.interval, _AGAIN_SECONDS), str(error)
+            if self._told.first_time(one.name, reason):
+                _log.info("collector unavailable", collector=one.name, reason=reason)
+        except Exception as error:
+            # A defect of ours, or a kernel we do not know: the others go on.
+            failed, reason = 1, reason_of(error)
+            if self._told.first_time(one.name, reason):
+                _log.error("collector failed", collector=one.name, reason=reason)
+        self.newest.keep(found, look.steady)
+        for line in found.partial:
+            if self._told.first_time(one.name, line):
+                _log.warning("not collected", collector=one.name, reason=line)
+        one.due = _next(one.due, wait, look.steady)
+        one.state = replace(
+            one.state,
+            available=not reason,
+            reason=reason,
+            rounds=one.state.rounds + 1,
+            failures=one.state.failures + failed,
+            seconds=time.perf_counter() - started,
+            samples=len(found.samples),
+            looked_at=look.at,
+        )
+        return found
+
+
+def _next(due: float, interval: float, now: float) -> float:
+    """The next time in step with the last one; rounds that were missed are not made up for."""
+    return due + interval if due + interval > now else now + interval

@@ -1,0 +1,224 @@
+"""The loop that looks: who is asked when, what is kept, what goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import pytest
+from koord_model.node_info import NodeMemoryInfo
+from koord_model.node_slo import NodeSLO
+from koordlet.cache.protocol import Aggregated, Aggregation, CacheState, Points, Window
+from koordlet.collecting import CollectorState, Found, Look, UnavailableError
+from koordlet.observer import Newest, Observer, Watched
+from koordlet.samples import Sample, Series
+
+from koordlet import observer as module
+
+CPU = Series("node_cpu_usage")
+
+
+class Kept:
+    """A cache that only remembers what was appended."""
+
+    def __init__(self) -> None:
+        self.samples: list[Sample] = []
+
+    def append(self, at: float, samples: Iterable[Sample]) -> None:
+        self.samples += samples
+
+    def aggregate(
+        self,
+        kind: str,
+        window: Window,
+        aggregations: Sequence[Aggregation],
+        labels: Mapping[str, str] | None = None,
+    ) -> Aggregated:
+        raise NotImplementedError
+
+    def merged(
+        self,
+        kind: str,
+        window: Window,
+        aggregations: Sequence[Aggregation],
+        labels: Mapping[str, str] | None = None,
+    ) -> Mapping[Aggregation, float]:
+        raise NotImplementedError
+
+    def points(
+        self, kind: str, window: Window, labels: Mapping[str, str] | None = None
+    ) -> Mapping[Series, Points]:
+        raise NotImplementedError
+
+    def state(self) -> CacheState:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(module.time, "time", lambda: self.now + 1e9)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+class Asked:
+    def __init__(self, find: Callable[[Look], Found] = lambda _: Found()) -> None:
+        self.at: list[float] = []
+        self._find = find
+
+    def collect(self, look: Look) -> Found:
+        self.at.append(look.steady)
+        return self._find(look)
+
+
+def observing(*watched: Watched, off: Sequence[CollectorState] = ()) -> tuple[Observer, Kept]:
+    kept = Kept()
+    return Observer(watched, off, kept, tuple, NodeSLO), kept
+
+
+def found(value: float) -> Found:
+    return Found([Sample(CPU, value)])
+
+
+def raising(error: Exception) -> Callable[[Look], Found]:
+    def find(_: Look) -> Found:
+        raise error
+
+    return find
+
+
+def test_each_is_asked_at_its_interval(clock: Clock) -> None:
+    fast, slow = Asked(), Asked()
+    observer, _ = observing(Watched("fast", fast, 1.0), Watched("slow", slow, 10.0))
+    for _ in range(21):
+        observer.look()
+        clock.now += 1
+    assert len(fast.at) == 21
+    assert slow.at == [1000.0, 1010.0, 1020.0]
+
+
+def test_rounds_that_were_missed_are_not_made_up_for(clock: Clock) -> None:
+    fast = Asked()
+    observer, _ = observing(Watched("fast", fast, 1.0))
+    for step in (0, 50, 0.5, 0.6):
+        clock.now += step
+        observer.look()
+    assert fast.at == [1000.0, 1050.0, 1051.1]
+
+
+def test_what_is_found_is_remembered(clock: Clock) -> None:
+    observer, kept = observing(Watched("a", Asked(lambda _: found(2.5)), 1.0))
+    observer.look()
+    assert kept.samples == [Sample(CPU, 2.5)]
+    assert observer.newest.value("node_cpu_usage") == 2.5
+    [state] = observer.states()
+    assert (state.available, state.rounds, state.samples) == (True, 1, 1)
+
+
+def test_later_collectors_see_what_earlier_ones_found(clock: Clock) -> None:
+    seen: list[float | None] = []
+
+    def after(look: Look) -> Found:
+        seen.append(look.latest.total("node_cpu_usage"))
+        return Found()
+
+    first, second = Asked(lambda _: found(2.0)), Asked(after)
+    observer, _ = observing(Watched("a", first, 1.0), Watched("b", second, 1.0))
+    observer.look()
+    assert seen == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "failures"),
+    [
+        (UnavailableError("no perf events"), "collector unavailable", 0),
+        (RuntimeError("oh"), "collector failed", 1),
+    ],
+)
+def test_one_that_cannot_work_says_so_once_and_costs_nobody_else(
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    message: str,
+    failures: int,
+) -> None:
+    caplog.set_level("INFO")
+    observer, kept = observing(
+        Watched("bad", Asked(raising(error)), 1.0), Watched("good", Asked(lambda _: found(1)), 1.0)
+    )
+    for _ in range(3):
+        observer.look()
+        clock.now += 60
+    assert len(kept.samples) == 3
+    assert sum(message in record.getMessage() for record in caplog.records) == 1
+    bad = observer.states()[0]
+    assert not bad.available
+    assert bool(bad.failures) == bool(failures)
+    assert str(error) in bad.reason
+
+
+def test_one_that_cannot_work_is_asked_again_now_and_then(clock: Clock) -> None:
+    bad = Asked(raising(UnavailableError("not yet")))
+    observer, _ = observing(Watched("bad", bad, 1.0))
+    for _ in range(121):
+        observer.look()
+        clock.now += 1
+    assert bad.at == [1000.0, 1060.0, 1120.0]
+
+
+def test_what_could_not_be_read_is_said_once(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    observer, _ = observing(Watched("a", Asked(lambda _: Found(partial=("x is odd",))), 1.0))
+    for _ in range(3):
+        observer.look()
+        clock.now += 1
+    assert len(caplog.records) == 1
+
+
+def test_those_that_are_off_are_shown(clock: Clock) -> None:
+    off = CollectorState("psi", 10.0, enabled=False, available=False, reason="gate is off")
+    observer, _ = observing(Watched("z", Asked(), 1.0), off=[off])
+    assert [state.name for state in observer.states()] == ["psi", "z"]
+
+
+class TestNewest:
+    def test_old_values_count_as_none(self) -> None:
+        now = 100.0
+        newest = Newest(10.0, lambda: now)
+        newest.keep(found(1.0), 100.0)
+        assert newest.total("node_cpu_usage") == 1.0
+        now = 111.0
+        assert newest.value("node_cpu_usage") is None
+        assert newest.total("node_cpu_usage") is None
+        assert newest.series("node_cpu_usage") == {}
+
+    def test_a_total_is_over_all_series(self) -> None:
+        newest = Newest(10.0, lambda: 100.0)
+        samples = [Sample(Series("pod_cpu_usage", (uid,)), 0.5) for uid in "abc"]
+        newest.keep(Found(samples), 95.0)
+        assert newest.total("pod_cpu_usage") == 1.5
+        assert newest.value("pod_cpu_usage", "b") == 0.5
+
+    def test_what_is_silent_for_long_is_forgotten(self) -> None:
+        now = 100.0
+        newest = Newest(10.0, lambda: now)
+        newest.keep(found(1.0), 100.0)
+        now = 701.0
+        newest.forget()
+        now = 100.0
+        assert newest.value("node_cpu_usage") is None
+
+    def test_facts_are_kept_by_their_kind(self) -> None:
+        newest = Newest(10.0, lambda: 0.0)
+        assert newest.fact(NodeMemoryInfo) is None
+        newest.keep(Found(facts=(NodeMemoryInfo(1),)), 0.0)
+        newest.keep(Found(facts=(NodeMemoryInfo(2),)), 0.0)
+        assert newest.fact(NodeMemoryInfo) == NodeMemoryInfo(2)

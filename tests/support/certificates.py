@@ -1,0 +1,59 @@
+"""A throwaway certificate authority, and a server's certificate by it; made by openssl."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+HAVE_OPENSSL = shutil.which("openssl") is not None
+_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Files in PEM: the authority's certificate, and a server's certificate with its key."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+    def server_context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, self.key)
+        return context
+
+
+def make_certificates(folder: Path, names: str = "IP:127.0.0.1,DNS:localhost") -> Certificates:
+    """``names`` are the server's, as in a certificate's subjectAltName."""
+    folder.mkdir(parents=True, exist_ok=True)
+    authority = _self_signed(folder, "ca", ["-addext", "basicConstraints=critical,CA:TRUE"])
+    certificate, key = folder / "server.crt", folder / "server.key"
+    _openssl(
+        ["req", "-x509", *_KEY, "-days", "2", "-subj", "/CN=server", "-keyout", str(key)]
+        + ["-CA", str(authority), "-CAkey", str(folder / "ca.key"), "-out", str(certificate)]
+        + ["-addext", f"subjectAltName={names}", "-addext", "basicConstraints=CA:FALSE"]
+    )
+    return Certificates(authority, certificate, key)
+
+
+def make_self_signed(folder: Path, names: str = "IP:127.0.0.1") -> Certificates:
+    """A server's certificate by nobody, as a kubelet makes it at its first start."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = _self_signed(folder, "alone", ["-addext", f"subjectAltName={names}"])
+    return Certificates(made, made, folder / "alone.key")
+
+
+def _self_signed(folder: Path, name: str, more: list[str]) -> Path:
+    made = folder / f"{name}.crt"
+    _openssl(
+        ["req", "-x509", *_KEY, "-days", "2", "-subj", f"/CN={name}", *more]
+        + ["-keyout", str(folder / f"{name}.key"), "-out", str(made)]
+    )
+    return made
+
+
+def _openssl(arguments: list[str]) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
