@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -112,7 +111,7 @@ class Agent:
         )
         self._status: StatusServer | None = None
         if settings.metrics_address:
-            pages = {"/metrics": partial(metrics_page, metrics.registry)}
+            pages = {"/metrics": lambda _: metrics_page(metrics.registry)}
             self._status = StatusServer(settings.metrics_address, pages)
 
     async def serve(self) -> None:
@@ -149,6 +148,7 @@ class Agent:
         async with asyncio.TaskGroup() as group:
             tasks = []
             if self._node is not None:
+                tasks.append(group.create_task(self._node.keeper.pods.run()))
                 tasks.append(group.create_task(self._node.keeper.run()))
             if self._nri is not None:
                 tasks.append(group.create_task(self._nri.run()))

@@ -24,12 +24,14 @@ from koord_model.traffic import Traffic
 from koord_service.logs import get_log
 
 from koordlet.config import Settings
-from koordlet.keeper import NodeKeeper, Pace
+from koordlet.keeper import NodeKeeper
 from koordlet.levelling import Levelled
 from koordlet.metrics import NodeMetrics
+from koordlet.pods import Pods
 from koordlet.reconciler import HOOKS, Done, Reconciler
 from koordlet.states.kubelet_cpus import STATIC
 from koordlet.states.node_view import NodeViews
+from koordlet.states.pod_source import Fetched
 from koordlet.states.rdma_devices import verbs
 from koordlet.states.remembered import Remembered
 from koordlet.tasks import Tasks
@@ -118,22 +120,27 @@ def open_node(
         rules_file=settings.nodeslo_file,
         kubelet_dir=settings.var_lib_kubelet_dir,
     )
+    source = Fetched(settings.pods) if settings.pods else None
+    pods = Pods(
+        layout,
+        files,
+        source=source,
+        interval=settings.kubelet_sync_interval,
+        runtime=settings.default_runtime_type,
+        remembered=None if source else _remembered(settings, boot),
+    )
     keeper = NodeKeeper(
         reconciler,
         views,
-        layout,
-        files,
+        pods,
         partial(_tell_done, told, metrics),
         cache_groups=lambda: tasks.cache_groups,
-        remembered=None if settings.pods else _remembered(settings, boot),
-        pods=settings.pods,
-        runtime=settings.default_runtime_type,
-        pace=Pace(settings.runtime_hooks_reconcile_interval, settings.kubelet_sync_interval),
+        interval=settings.runtime_hooks_reconcile_interval,
     )
 
     # Hooks are answered before the first round is through.
     known = [record.pod for record in keeper.inventory.records()]
-    _, problems = views.refresh(None if settings.pods else known)
+    _, problems = views.refresh(known if pods.known else None)
     for line in problems:
         _log.warning("rules", reason=line)
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +14,13 @@ from koord_model import keys
 from koord_model.pod import Container, Pod
 from koord_model.qos import KubeQoS
 from koord_model.resources import LinuxResources
-from koordlet.keeper import NodeKeeper, Pace
+from koordlet.keeper import NodeKeeper
 from koordlet.node import Node
+from koordlet.pods import Pods
+from koordlet.states import pod_source
 
 from koordlet import keeper as keeper_module
+from koordlet import pods as pods_module
 from tests.koordlet.conftest import Keep, Words
 from tests.support.fake_node import FakeNode, PodSpec, StandInRuntime
 from tests.support.fake_node.cri import pod_list
@@ -155,7 +158,17 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr(keeper_module, "time", made)
+    monkeypatch.setattr(pods_module, "time", made)
     return made
+
+
+@asynccontextmanager
+async def running(loop: NodeKeeper | Pods) -> AsyncIterator[None]:
+    """One of the two loops, cancelled at the end."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(loop.run())
+        yield
+        task.cancel()
 
 
 class TestWithoutAList:
@@ -167,10 +180,10 @@ class TestWithoutAList:
         for spec in (JOB, WEB):
             keeper.saw(Stage.POST_START_CONTAINER, main_of(spec))
         bench.node.remove_group(JOB.group(LAYOUT))
-        keeper._drop_vanished()
+        keeper.pods.drop_vanished()
         assert names(keeper) == {"job", "web"}
         clock.now += 61
-        keeper._drop_vanished()
+        keeper.pods.drop_vanished()
         assert names(keeper) == {"web"}
 
     async def test_a_container_that_ended_by_itself_is_dropped(
@@ -181,26 +194,20 @@ class TestWithoutAList:
         keeper.saw(Stage.POST_START_CONTAINER, replace(main_of(JOB), id="job-crashed"))
         keeper.saw(Stage.POST_START_CONTAINER, main_of(JOB))
         clock.now += 61
-        keeper._drop_vanished()
+        keeper.pods.drop_vanished()
         [record] = keeper.inventory.records()
         assert list(record.containers) == ["job-main"]
 
-    async def test_they_are_looked_for_also_while_pods_keep_coming(
-        self, keep: Keep, clock: Clock
-    ) -> None:
+    async def test_they_are_looked_for_by_the_loop(self, keep: Keep, clock: Clock) -> None:
         bench = Bench(JOB, WEB)
-        node = keep(bench.node)
-        node.keeper.saw(Stage.POST_START_CONTAINER, main_of(JOB))
+        keeper = keep(bench.node).keeper
+        keeper.saw(Stage.POST_START_CONTAINER, main_of(JOB))
         bench.node.remove_group(JOB.group(LAYOUT))
         clock.now += 61
-        with rounds(node) as ended:
-            async with asyncio.TaskGroup() as group:
-                loop = group.create_task(node.keeper.run())
-                for _ in range(2):
-                    node.keeper.saw(Stage.POST_START_CONTAINER, main_of(WEB))
-                    await ended.get()
-                loop.cancel()
-        assert names(node.keeper) == {"web"}
+        keeper.saw(Stage.POST_START_CONTAINER, main_of(WEB))
+        async with running(keeper.pods), asyncio.timeout(5):
+            while names(keeper) != {"web"}:
+                await asyncio.sleep(0.01)
 
 
 class TestOverARestart:
@@ -242,7 +249,7 @@ class TestTheList:
 
     async def look(self, keeper: NodeKeeper, clock: Clock) -> set[str]:
         clock.now += 11
-        await keeper._look_for_pods()
+        await keeper.pods.look()
         return names(keeper)
 
     async def test_it_says_who_runs(self, keeper: NodeKeeper, clock: Clock, source: Path) -> None:
@@ -255,7 +262,7 @@ class TestTheList:
     ) -> None:
         assert await self.look(keeper, clock) == {"job", "web"}
         source.unlink()
-        await keeper._look_for_pods()
+        await keeper.pods.look()
         assert names(keeper) == {"job", "web"}
 
     @pytest.mark.parametrize(
@@ -293,11 +300,11 @@ class TestTheList:
         keeper = keep(bench.node, pods=str(source)).keeper
         await self.look(keeper, clock)
         bench.node.remove_group(JOB.group(LAYOUT))
-        keeper._drop_vanished()
+        keeper.pods.drop_vanished()
         assert names(keeper) == {"job", "web"}, "the list says so"
         source.unlink()
         await self.look(keeper, clock)
-        keeper._drop_vanished()
+        keeper.pods.drop_vanished()
         assert names(keeper) == {"web"}
 
     async def test_before_it_is_there_no_cpus_are_shared(
@@ -343,7 +350,7 @@ class TestTheList:
             keeper.saw(Stage.PRE_RUN_POD_SANDBOX, pod_of(JOB))
             return pod_list([WEB])
 
-        monkeypatch.setattr(keeper_module, "fetch", fetch)
+        monkeypatch.setattr(pod_source, "fetch", fetch)
         assert await self.look(keeper, clock) == {"job", "web"}
 
     async def test_resctrl_groups_are_collected_once_all_pods_are_known(
@@ -382,19 +389,34 @@ class TestTheLoop:
         bench = Bench(JOB)
         node = keep(bench.node, "batchresource")
         with rounds(node) as ended:
-            async with asyncio.TaskGroup() as group:
-                loop = group.create_task(node.keeper.run())
+            async with running(node.keeper):
                 await ended.get()
                 node.keeper.saw(Stage.POST_START_CONTAINER, main_of(JOB))
                 await ended.get()
-                loop.cancel()
         assert bench.read(QUOTA) == "50000 100000"
 
     async def test_a_defect_ends_neither_the_loop_nor_koordlet(
         self, keep: Keep, monkeypatch: pytest.MonkeyPatch, words: Callable[..., Words]
     ) -> None:
-        node = keep(Bench(JOB).node, pods="/none")
-        node.keeper._pace = Pace(round=0.001, pods=0.001)
+        node = keep(Bench(JOB).node)
+        node.keeper._interval = 0.001
+        level, defects = node.keeper._reconciler.level_all, [KeyError("defect")]
+
+        def defective(*given: object, **named: object) -> object:
+            if defects:
+                raise defects.pop()
+            return level(*given, **named)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(node.keeper._reconciler, "level_all", defective)
+        with rounds(node) as ended:
+            async with running(node.keeper):
+                await ended.get()
+        assert words("round failed") == [("round failed", {"reason": "KeyError: 'defect'"})]
+
+    async def test_a_defect_does_not_end_the_list_either(
+        self, keep: Keep, monkeypatch: pytest.MonkeyPatch, words: Callable[..., Words]
+    ) -> None:
+        keeper = keep(Bench(JOB).node, pods="/none", kubelet_sync_interval=0.001).keeper
         defects = [KeyError("defect")]
 
         def fetch(*_: object) -> bytes:
@@ -402,24 +424,20 @@ class TestTheLoop:
                 raise defects.pop()
             return pod_list([JOB])
 
-        monkeypatch.setattr(keeper_module, "fetch", fetch)
-        with rounds(node) as ended:
-            async with asyncio.TaskGroup() as group:
-                loop = group.create_task(node.keeper.run())
-                await ended.get()
-                loop.cancel()
-        assert words("round failed") == [("round failed", {"reason": "KeyError: 'defect'"})]
-        assert names(node.keeper) == {"job"}
+        monkeypatch.setattr(pod_source, "fetch", fetch)
+        async with running(keeper.pods), asyncio.timeout(5):
+            while names(keeper) != {"job"}:
+                await asyncio.sleep(0.01)
+        [(_, said)] = words("list of pods failed")
+        assert said == {"reason": "KeyError: 'defect'"}
 
     async def test_otherwise_there_is_one_at_an_interval(self, keep: Keep) -> None:
         node = keep(Bench(JOB).node)
-        node.keeper._pace = Pace(round=0.001)
+        node.keeper._interval = 0.001
         with rounds(node) as ended:
-            async with asyncio.TaskGroup() as group:
-                loop = group.create_task(node.keeper.run())
+            async with running(node.keeper):
                 for _ in range(3):
                     await ended.get()
-                loop.cancel()
 
     async def test_an_update_is_looked_at_again_when_the_runtime_is_through(
         self, keep: Keep, monkeypatch: pytest.MonkeyPatch
@@ -429,13 +447,11 @@ class TestTheLoop:
         node = keep(bench.node, "batchresource")
         node.keeper.saw(Stage.POST_START_CONTAINER, main_of(JOB))
         with rounds(node) as ended:
-            async with asyncio.TaskGroup() as group:
-                loop = group.create_task(node.keeper.run())
+            async with running(node.keeper):
                 await ended.get()
                 bench.node.write(f"/sys/fs/cgroup/{QUOTA}", "max 100000")
                 node.keeper.saw(Stage.PRE_UPDATE_CONTAINER_RESOURCES, main_of(JOB))
                 await ended.get()
-                loop.cancel()
         assert bench.read(QUOTA) == "50000 100000"
 
     async def test_the_last_thing_is_done_by_the_writer(self, keep: Keep) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import urllib.request
 from http.client import HTTPException
@@ -10,6 +11,22 @@ from urllib.error import HTTPError
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _MOST = 64 * 1024 * 1024  # bytes; a list longer than this is none
+
+
+class Fetched:
+    """The list from a path or URL; ``name`` is that."""
+
+    def __init__(self, name: str, timeout: float = 3.0) -> None:
+        self.name = name
+        self._timeout = timeout
+
+    async def pods(self) -> bytes:
+        """The list's JSON.
+
+        Raises:
+            OSError: it cannot be had; the message says from where and why.
+        """
+        return await asyncio.to_thread(fetch, self.name, self._timeout)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
