@@ -2,7 +2,8 @@
 
 Without a cluster the rules come from one YAML file (``--nodeslo-file``) with up to
 three documents, told apart by their ``kind``: NodeSLO, Node (its annotations) and
-NodeResourceTopology. CPU pools that no document gives are reckoned from /sys.
+NodeResourceTopology. With one, documents of the API server count instead of those of
+their kind in the file. CPU pools that no document gives are reckoned from /sys.
 """
 
 from __future__ import annotations
@@ -103,6 +104,9 @@ class NodeViews:
         self._rules_file = Path(rules_file) if rules_file else None
         self._read: str | None = None
         self._rules = NO_RULES
+        self._from_file = NO_RULES
+        self._told: Mapping[str, Mapping[str, object]] = {}
+        self._taken: object = None
         self._state_file = f"{kubelet_dir}/{kubelet_cpus.STATE_FILE}"
         self.current = view
 
@@ -113,6 +117,8 @@ class NodeViews:
         that cannot be read or used leaves the last good rules in force.
         """
         problems = self._reread()
+        if (self._from_file, self._told) != self._taken:
+            problems += self._take()
         rules = self._rules
         found = rules.topology or share_pools.topology(
             numa_cpus(self._reader), pods, self._kubelet()
@@ -127,6 +133,23 @@ class NodeViews:
         if view != self.current:
             self.current = view
         return self.current, problems
+
+    def told(self, kind: str, document: Mapping[str, object] | None) -> None:
+        """A document of the API server from now on, or that it has none any more."""
+        kept = {key: one for key, one in self._told.items() if key != kind}
+        # Replaced, never changed: another thread reads it.
+        self._told = kept if document is None else {**kept, kind: document}
+
+    def _take(self) -> tuple[str, ...]:
+        """Put what the API server says over the file's rules; lines on what of it is ignored."""
+        self._taken = (self._from_file, self._told)
+        self._rules = replace(self._from_file, problems=())
+        for document in self._told.values():
+            self._rules = _with_document(self._rules, document, self._online())
+        return self._rules.problems
+
+    def _online(self) -> str:
+        return cpuset.render(frozenset().union(*numa_cpus(self._reader).values()))
 
     def _kubelet(self) -> KubeletCPUs:
         try:
@@ -148,12 +171,13 @@ class NodeViews:
         try:
             if text.startswith("\0"):
                 raise ValueError(f"cannot be read: {text[1:]}")
-            online = cpuset.render(frozenset().union(*numa_cpus(self._reader).values()))
-            self._rules = parse_rules(text, online)
+            self._from_file = parse_rules(text, self._online())
         except ValueError as error:
-            stays = "the defaults are" if self._rules is NO_RULES else "the last good rules stay"
+            stays = (
+                "the defaults are" if self._from_file is NO_RULES else "the last good rules stay"
+            )
             return (f"{self._rules_file} {error} ({stays} in force)",)
-        return tuple(f"{self._rules_file}: {line}" for line in self._rules.problems)
+        return tuple(f"{self._rules_file}: {line}" for line in self._from_file.problems)
 
 
 def numa_cpus(reader: Reader) -> dict[int, frozenset[int]]:

@@ -201,3 +201,23 @@ class TestCpusByNumaNode:
         node = FakeNode()
         node.plain.texts.clear()
         assert numa_cpus(node) == {}
+
+
+def test_documents_of_the_api_server_count_instead_of_the_files(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    ratio = f"{{{keys.ANNOTATION_CPU_NORMALIZATION_RATIO}: '2'}}"
+    file.write_text(
+        "kind: NodeSLO\nspec: {systemStrategy: {totalNetworkBandwidth: 1G}}\n---\n"
+        f"kind: Node\nmetadata: {{annotations: {ratio}}}\n"
+    )
+    views = NodeViews(FakeNode(), NodeView(), Kernel, rules_file=str(file))
+    views.refresh([])
+    views.told("NodeSLO", {"spec": {"systemStrategy": {"totalNetworkBandwidth": "3G"}}})
+    view, problems = views.refresh([])
+    assert (view.slo.total_network_bandwidth, view.cpu_normalization_ratio) == (3 * 10**9, 2.0)
+    assert problems == ()
+    views.told("NodeSLO", {"spec": {"systemStrategy": {"totalNetworkBandwidth": "much"}}})
+    assert len(views.refresh([])[1]) == 1
+    assert views.refresh([])[1] == ()
+    views.told("NodeSLO", None)
+    assert views.refresh([])[0].slo.total_network_bandwidth == 10**9
