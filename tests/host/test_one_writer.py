@@ -17,7 +17,7 @@ WRITERS = {
     "koord_host.originals": "the database of what was found, and its lock",
     "koordctl.main": "/dev/null in place of a closed standard output",
     "koordlet.registration": "its file among the hook servers'",
-    "koordlet.states.remembered": "the pods told of, for the next run",
+    "koordlet.states.whole_file": "what it knows of pods and cluster, for the next run",
     "koordlet.nri.registration_lock": "the lock of its place among NRI plugins",
     "koord_proxy.hook_directory": "the hook servers' directory",
     "koord_proxy.store": "the database of records",

@@ -14,8 +14,7 @@ from pathlib import Path
 import msgspec
 
 from koordlet.states.inventory import PodRecord
-
-_MODE = 0o600
+from koordlet.states.whole_file import write_whole
 
 
 class _File(msgspec.Struct):
@@ -52,13 +51,8 @@ class Remembered:
         if records == self._kept:
             return
         text = msgspec.json.encode(_File(self._boot, tuple(map(_without_secrets, records))))
-        half = self._path.with_name(f".{self._path.name}.part")
         try:
-            self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-            half.unlink(missing_ok=True)
-            half.touch(_MODE)
-            half.write_bytes(text)
-            half.replace(self._path)
+            write_whole(self._path, text)
         except OSError as error:
             self._say(f"{self._path}: {error.strerror}")
         else:

@@ -1,0 +1,145 @@
+"""This node's objects on the API server, watched, and kept over a restart.
+
+What the API server said last stays in force while it cannot be reached, also for a
+koordlet that starts meanwhile: a node must not fall back to defaults because the
+control plane is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from koord_kube.api import Api, Object
+from koord_kube.informer import Informer
+from koord_kube.resources import (
+    DEVICES,
+    NODE_METRICS,
+    NODE_SLOS,
+    NODE_TOPOLOGIES,
+    NODES,
+    Resource,
+)
+
+from koordlet.documents import StateAge
+from koordlet.states.whole_file import write_whole
+
+_WATCHED = (NODES, NODE_SLOS, NODE_METRICS, NODE_TOPOLOGIES, DEVICES)
+_KEPT = ("Node", "NodeSLO", "NodeMetric")
+"""Kinds that koordlet is told something by; of the others it only knows what it wrote."""
+
+_DECODER = msgspec.json.Decoder(dict[str, dict[str, Any]])
+
+
+class ClusterState:
+    """The objects that are called as this node, by their kind.
+
+    ``path`` is the file that keeps them over a restart. ``changed`` hears on the event loop
+    of the kind and its new object (``None``: there is none any more), and ``tell`` hears
+    lines for people.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        node: str,
+        path: str,
+        changed: Callable[[str, Object | None], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._path = Path(path)
+        self._node = node
+        self._changed = changed
+        self._tell = tell
+        self._objects: dict[str, Object] = {}
+        self._informers = {
+            resource.kind: self._informer(api, resource, node) for resource in _WATCHED
+        }
+
+    def get(self, kind: str) -> Object | None:
+        """The object of a kind as it was last known; not to be changed."""
+        return self._objects.get(kind)
+
+    def ages(self) -> Mapping[str, StateAge]:
+        """How old each kind is; ``None`` for what this run has not yet been told."""
+        now = time.monotonic()
+        return {
+            kind: StateAge(_finite(one.age(now)), one.trouble)
+            for kind, one in self._informers.items()
+        }
+
+    def recall(self) -> None:
+        """Take up what was known before the restart; what the API server says counts more."""
+        try:
+            kept = _DECODER.decode(self._path.read_bytes())
+        except FileNotFoundError:
+            return
+        except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            self._tell(f"{self._path}: {error} (the API server is waited for)")
+            return
+        for kind, known in kept.items():
+            if kind in _KEPT and kind not in self._objects and self._is_ours(known):
+                self._objects[kind] = known
+                self._changed(kind, known)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for one in self._informers.values():
+                group.create_task(one.run())
+
+    def _informer(self, api: Api, resource: Resource, node: str) -> Informer[Object]:
+        return Informer(
+            api,
+            resource,
+            name=node,
+            decode=partial(_trimmed, resource.kind),
+            changed=partial(self._take, resource.kind),
+            tell=self._tell,
+        )
+
+    def _take(self, kind: str, objects: Mapping[str, Object]) -> None:
+        found = objects.get(self._node)
+        if found == self._objects.get(kind):
+            return
+        if found is None:
+            del self._objects[kind]
+        else:
+            self._objects[kind] = found
+        if kind in _KEPT:
+            self._keep()
+        self._changed(kind, found)
+
+    def _keep(self) -> None:
+        kept = {kind: one for kind, one in self._objects.items() if kind in _KEPT}
+        try:
+            write_whole(self._path, msgspec.json.encode(kept))
+        except OSError as error:
+            self._tell(f"{self._path}: {error.strerror} (a restart has to wait for the API server)")
+
+    def _is_ours(self, known: Object) -> bool:
+        """A file that was copied from another node is not."""
+        return bool(known.get("metadata", {}).get("name") == self._node)
+
+
+def _trimmed(kind: str, given: Object) -> Object:
+    """Without what nobody here reads, and what changes every few seconds."""
+    # Objects in lists do not say of what kind they are, those in watches do.
+    left_out = ("kind", "apiVersion", "metadata", "status")
+    kept = {key: value for key, value in given.items() if key not in left_out}
+    fields = ("name", "uid", "labels", "annotations")
+    kept["metadata"] = {key: value for key, value in given["metadata"].items() if key in fields}
+    if kind == NODES.kind:
+        status = given.get("status") or {}
+        fields = ("capacity", "allocatable", "addresses", "daemonEndpoints")
+        kept["status"] = {field: status[field] for field in fields if field in status}
+    return kept
+
+
+def _finite(age: float) -> float | None:
+    return age if age < float("inf") else None
