@@ -90,3 +90,7 @@ class KernelFiles(Reader, Protocol):
             OSError: the kernel refuses (EBUSY: it has tasks or children).
         """
         ...
+
+
+class NodeFiles(KernelFiles, Tree, Protocol):
+    """All of the node's files: what a program is given at its start."""

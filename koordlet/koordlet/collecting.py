@@ -59,7 +59,7 @@ class PerfCounters(Protocol):
         """How many descriptors."""
         ...
 
-    def open(self, directory: str, cpus: Sequence[int]) -> PerfWindow:
+    def start(self, directory: str, cpus: Sequence[int]) -> PerfWindow:
         """Start to count what a cgroup's tasks do on these CPUs.
 
         Raises:
@@ -125,7 +125,8 @@ class Sources:
 
     ``tree`` reads kernel files. Roots are where sysfs is mounted and where device
     plugins leave their files. ``jiffies_per_second`` is sysconf(_SC_CLK_TCK),
-    ``page_bytes`` the kernel's page size (4 or 64 KiB). ``perf`` and ``gpus`` are what no
+    ``page_bytes`` the kernel's page size (4 or 64 KiB). A counter that was silent for more
+    than ``stale_seconds`` begins anew. ``perf`` and ``gpus`` are what no
     file tells; ``None`` where the shell gives none.
     """
 
@@ -136,6 +137,7 @@ class Sources:
     xpu_device_infos_dir: str = "/var/run/koordlet/xpu-device-infos"
     jiffies_per_second: int = 100
     page_bytes: int = 4096
+    stale_seconds: float = 20.0
     perf: PerfCounters | None = None
     gpus: GPUCounters | None = None
 

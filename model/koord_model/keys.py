@@ -19,6 +19,11 @@ ANNOTATION_CPU_NORMALIZATION_RATIO = "node.koordinator.sh/cpu-normalization-rati
 ANNOTATION_CPU_SHARED_POOLS = "node.koordinator.sh/cpu-shared-pools"
 ANNOTATION_BE_CPU_SHARED_POOLS = "node.koordinator.sh/be-cpu-shared-pools"
 ANNOTATION_SYSTEM_QOS_RESOURCE = "node.koordinator.sh/system-qos-resource"
+ANNOTATION_CPU_TOPOLOGY = "node.koordinator.sh/cpu-topology"
+ANNOTATION_CPU_BASIC_INFO = "node.koordinator.sh/cpu-basic-info"
+ANNOTATION_POD_CPU_ALLOCS = "node.koordinator.sh/pod-cpu-allocs"
+ANNOTATION_NODE_RESERVATION = "node.koordinator.sh/reservation"
+LABEL_NUMA_RESERVATION = "node.koordinator.sh/enable-numa-reservation"
 ANNOTATION_CPU_MANAGER_POLICY = "kubelet.koordinator.sh/cpu-manager-policy"
 
 CPU = "cpu"

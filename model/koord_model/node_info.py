@@ -45,7 +45,10 @@ class NodeCPUInfo:
 
 @dataclass(frozen=True, slots=True)
 class NumaNode:
-    """A NUMA node: memory in bytes, huge pages by their size in bytes, its CPUs (maybe none)."""
+    """A NUMA node: memory in bytes, how many huge pages by their size in bytes, its CPUs.
+
+    There may be no memory, or no CPUs.
+    """
 
     id: int
     memory: int
@@ -65,7 +68,10 @@ class NodeMemoryInfo:
 class LocalStorage:
     """Disks and what lies on them; devices by path ("/dev/vdb"), numbers as "253:16".
 
-    ``mounts`` are device numbers by mount point.
+    ``numbers`` are all block devices', partitions and logical volumes too
+    ("/dev/mapper/vg-lv"). ``parents`` are the disks of those that lie on one disk alone,
+    however many layers lie between; ``volume_groups`` are the disks of LVM's groups, of
+    which the same holds. ``mounts`` are device numbers by mount point.
     """
 
     numbers: Mapping[str, str] = field(default_factory=dict)
@@ -86,7 +92,8 @@ class VirtualFunctions:
 class Device:
     """One accelerator or RDMA device, as the Device object tells the scheduler.
 
-    ``resources`` are quantities by resource name. ``reason`` says why it is not healthy.
+    ``resources`` are quantities by resource name. ``reason`` is one word that says why it
+    is not healthy ("Xid79"), ``message`` says it to people.
     """
 
     type: str
@@ -95,6 +102,7 @@ class Device:
     resources: Mapping[str, int] = field(default_factory=dict)
     healthy: bool = True
     reason: str = ""
+    message: str = ""
     socket: int = -1
     numa_node: int = -1
     pcie: str = ""
@@ -105,13 +113,23 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class GPUs:
-    """The node's GPUs, of NVIDIA or by device-info files; ``driver`` and ``model`` may be ""."""
+    """The node's GPUs; ``model`` is "" where they differ.
+
+    ``partitions`` is the table of those that are linked, as JSON, and ``partition_policy``
+    how it binds the scheduler ("Honor", "Prefer").
+    """
 
     devices: tuple[Device, ...]
     vendor: str = ""
     model: str = ""
     driver: str = ""
     partitions: str = ""
+    partition_policy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class XPUs(GPUs):
+    """Accelerators as device plugins describe them in files, of any vendor."""
 
 
 @dataclass(frozen=True, slots=True)

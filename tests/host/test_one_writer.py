@@ -16,6 +16,8 @@ WRITERS = {
     "koord_host.journal": "the journal of changes",
     "koord_host.originals": "the database of what was found, and its lock",
     "koordctl.main": "/dev/null in place of a closed standard output",
+    "koordlet.cache.segments": "the log of what was measured",
+    "koordlet.predict_server": "what prediction has learnt",
     "koordlet.registration": "its file among the hook servers'",
     "koordlet.states.whole_file": "what it knows of pods and cluster, for the next run",
     "koordlet.nri.registration_lock": "the lock of its place among NRI plugins",

@@ -1,0 +1,72 @@
+"""CPU and memory of pods and their containers.
+
+Samples, CPU in cores and memory in bytes without page cache: ``pod_cpu_usage``,
+``pod_memory_usage``, ``container_cpu_usage``, ``container_memory_usage``. Source files in
+each cgroup: v1 cpuacct.usage, v2 cpu.stat, and memory.stat. A pod in a virtual machine
+counts with what its hypervisor uses.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from koord_host.cgroup_stats import CgroupStats
+
+from koordlet.collecting import Counters, Found, Look, Sources
+from koordlet.looking import Pace, PerPod, Reading, groups
+from koordlet.samples import Sample, Series
+from koordlet.states.inventory import PodRecord
+
+INTERVAL = "collect_res_used_interval"
+ENABLED_BY: tuple[str, ...] = ()
+
+
+class _Files(NamedTuple):
+    """A cgroup's files and series."""
+
+    cpu_file: str
+    cpu: Series
+    memory_file: str
+    memory: Series
+
+
+class Collector:
+    """Reads two files of each cgroup."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._stats = CgroupStats(sources.layout, sources.page_bytes)
+        self._counters = Counters(sources.stale_seconds)
+        self._pace = Pace()
+        self._files = PerPod(self._files_of)
+
+    def collect(self, look: Look) -> Found:
+        """Look once."""
+        if self._pace.too_soon(look.steady):
+            return Found()
+        reading, stats = Reading(self._sources.tree), self._stats
+        samples: list[Sample] = []
+        for pod in self._files.of(look.pods):
+            for files in pod:
+                used = reading.of_group(files.cpu_file, stats.cpu_nanoseconds)
+                if used is not None:
+                    rate = self._counters.rate(files.cpu_file, used, look.steady)
+                    if rate is not None:
+                        samples.append(Sample(files.cpu, rate / 1e9))
+                memory = reading.of_group(files.memory_file, stats.memory)
+                if memory is not None:
+                    samples.append(Sample(files.memory, float(memory)))
+        self._counters.forget(look.steady)
+        return Found(samples, partial=tuple(reading.partial))
+
+    def _files_of(self, record: PodRecord) -> tuple[_Files, ...]:
+        stats = self._stats
+        return tuple(
+            _Files(
+                stats.cpu_file(group),
+                Series(f"{who}_cpu_usage", labels),
+                stats.memory_file(group),
+                Series(f"{who}_memory_usage", labels),
+            )
+            for who, labels, group in groups(record, self._sources.layout)
+        )

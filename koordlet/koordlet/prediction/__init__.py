@@ -1,1 +1,0 @@
-"""What pods and the node will need: histograms of what they used, and peaks. No IO."""

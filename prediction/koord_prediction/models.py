@@ -1,0 +1,173 @@
+"""The models of one node: who has one, what a training step adds, who is forgotten.
+
+UIDs are Koordinator's: a pod's UID, ``__node__``, and ``__node-<item>__`` where the item is
+a priority class or "sys", what the node uses beyond its pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from koord_model.priority import PriorityClass
+
+from koord_prediction.amount import Amount
+from koord_prediction.checkpoint import Checkpoint, Learnt
+from koord_prediction.histogram import CPU, MEMORY, Histograms, Rows
+
+NODE = "__node__"
+
+RESULTS = {"p60": 0.6, "p90": 0.9, "p95": 0.95, "p98": 0.98, "max": 1.0}
+"""The percentiles that people are shown, by Koordinator's names."""
+
+_ROOM = 64
+
+
+def item_uid(item: str) -> str:
+    """The UID of a part of the node: a priority class ("" for those without), or "sys"."""
+    return f"__node-{item}__"
+
+
+SYS = item_uid("sys")
+
+
+@dataclass(frozen=True, slots=True)
+class PodUse:
+    """A pod and what it used over the last interval; ``None`` where that was not measured."""
+
+    uid: str
+    priority: PriorityClass
+    used: Amount | None
+
+
+def samples(pods: Iterable[PodUse], node: Amount | None) -> dict[str, Amount]:
+    """One training step's samples by UID.
+
+    A class without pods used 0. What was not measured is no sample: a class none of whose
+    pods was, the node, and sys if either the node or all of its pods were not.
+    """
+    found: dict[str, Amount] = {}
+    sums = {name: Amount() for name in PriorityClass}
+    all_pods = Amount()
+    present: set[PriorityClass] = set()
+    measured: set[PriorityClass] = set()
+    for pod in pods:
+        present.add(pod.priority)
+        if pod.used is None:
+            continue
+        measured.add(pod.priority)
+        found[pod.uid] = pod.used
+        sums[pod.priority] += pod.used
+        all_pods += pod.used
+    unknown = present - measured
+    found |= {item_uid(name): sums[name] for name in PriorityClass if name not in unknown}
+    if node is not None:
+        found[NODE] = node
+        if measured or not present:
+            found[SYS] = (node - all_pods).at_least_zero()
+    return found
+
+
+class Models:
+    """All models; halflives and ``expiration`` in seconds, times seconds since the epoch."""
+
+    def __init__(
+        self,
+        cpu_halflife: float = 43200.0,
+        memory_halflife: float = 86400.0,
+        expiration: float = 1800.0,
+    ) -> None:
+        self._expiration = expiration
+        self._cpu = Histograms(CPU, cpu_halflife, _ROOM)
+        self._memory = Histograms(MEMORY, memory_halflife, _ROOM)
+        self._rows: dict[str, int] = {}
+        self._free = list(range(_ROOM))
+        self._updated: dict[str, float] = {}
+
+    def uids(self) -> tuple[str, ...]:
+        """Who has a model."""
+        return tuple(self._rows)
+
+    def train(self, found: Mapping[str, Amount], at: float) -> None:
+        """Add one sample for each UID; one that is new gets a model."""
+        rows = np.array([self._row(uid) for uid in found], dtype=np.intp)
+        if not len(rows):
+            return
+        used = np.array([(one.cpu, one.memory) for one in found.values()])
+        self._cpu.add(rows, used[:, 0], at)
+        self._memory.add(rows, used[:, 1], at)
+        self._updated |= dict.fromkeys(found, at)
+
+    def forget(self, at: float) -> tuple[str, ...]:
+        """Drop models without a sample for longer than the expiration; says which."""
+        gone = [uid for uid, last in self._updated.items() if at - last > self._expiration]
+        for uid in gone:
+            self._free.append(self._rows.pop(uid))
+            del self._updated[uid]
+        return tuple(gone)
+
+    def percentiles(
+        self, cpu: float, memory: float, uids: Iterable[str] | None = None
+    ) -> dict[str, Amount]:
+        """A percentile (0.95) of CPU and one of memory, of the UIDs that have a model, or all.
+
+        A model that has no samples says nothing.
+        """
+        known = [uid for uid in (self._rows if uids is None else uids) if uid in self._rows]
+        if not known:
+            return {}
+        rows = self._rows_of(known)
+        cores = self._cpu.percentiles(rows, (cpu,))[:, 0]
+        amounts = self._memory.percentiles(rows, (memory,))[:, 0]
+        said = ~(np.isnan(cores) | np.isnan(amounts))
+        pairs = zip(cores.tolist(), amounts.tolist(), strict=True)
+        return {uid: Amount(*pair) for uid, pair, ok in zip(known, pairs, said, strict=True) if ok}
+
+    def results(self, uid: str) -> dict[str, Amount]:
+        """One model's percentiles by the names of ``RESULTS``; empty without a model."""
+        found = {name: self.percentiles(p, p, (uid,)) for name, p in RESULTS.items()}
+        return {name: one[uid] for name, one in found.items() if uid in one}
+
+    def checkpoint(self, uid: str) -> Checkpoint:
+        """One model, to be kept.
+
+        Raises:
+            KeyError: it has no model.
+        """
+        row = self._rows[uid]
+        cpu, memory = self._cpu.weights(row), self._memory.weights(row)
+        return Checkpoint(uid, Learnt(*cpu), Learnt(*memory), self._updated[uid])
+
+    def restore(self, checkpoint: Checkpoint, at: float) -> None:
+        """Take over a model that was kept; from ``at`` it has one expiration to be trained in.
+
+        Raises:
+            ValueError: it was learnt in the future, so that no sample of now would count.
+        """
+        for learnt, into in ((checkpoint.cpu, self._cpu), (checkpoint.memory, self._memory)):
+            # A reference is rounded to a halflife, so up to half of one ahead.
+            if learnt.reference > at + into.halflife:
+                ahead = (learnt.reference - at) / 3600
+                raise ValueError(f"its samples are {ahead:.0f} h ahead of the clock")
+        row = self._row(checkpoint.uid)
+        self._cpu.put(row, checkpoint.cpu.reference, checkpoint.cpu.weights)
+        self._memory.put(row, checkpoint.memory.reference, checkpoint.memory.weights)
+        self._updated[checkpoint.uid] = at
+
+    def _rows_of(self, uids: list[str]) -> Rows:
+        return np.array([self._rows[uid] for uid in uids], dtype=np.intp)
+
+    def _row(self, uid: str) -> int:
+        row = self._rows.get(uid)
+        if row is not None:
+            return row
+        if not self._free:
+            room = len(self._rows)
+            self._cpu.grow(2 * room)
+            self._memory.grow(2 * room)
+            self._free = list(range(room, 2 * room))
+        row = self._rows[uid] = self._free.pop()
+        self._cpu.clear(row)
+        self._memory.clear(row)
+        return row

@@ -1,0 +1,152 @@
+"""What prod pods will need at most, and what of their requests others may borrow.
+
+Two predictors, as Koordinator's, m being 1 + margin/100, prod pods those of class
+prod or of none, and peak a percentile of a model:
+
+- by pod: peak = m·Σ peak(pod),
+  reclaimable = min(allocatable - peak, Σ max(request - m·peak(pod), 0)).
+  A pod that is cold or has no model adds its request to the peak and nothing to what is
+  reclaimable.
+- by priority: peak = m·(peak(sys) + peak(prod) + peak(none)),
+  reclaimable = min(allocatable - peak, max(Σ request - peak, 0)).
+
+Reported are the greater peak and the smaller reclaimable, CPU and memory each by itself.
+
+A pod that never gets as old as the cold start (24 h) is never predicted: on a node of
+short-lived pods the peak is what they ask for, plus nothing saved. That is meant as the
+safe side; a shorter ``cold_start`` is the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from koord_model.priority import PriorityClass
+
+from koord_prediction.amount import Amount, each
+from koord_prediction.models import SYS, item_uid
+
+PROD = frozenset({PriorityClass.PROD, PriorityClass.NONE})
+"""The classes whose unused requests may be borrowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How carefully: percentiles as fractions, ``margin`` in percent, ``cold_start`` in seconds."""
+
+    cpu_percentile: float = 0.95
+    memory_percentile: float = 0.98
+    margin: float = 10.0
+    cold_start: float = 86400.0
+
+    @property
+    def factor(self) -> float:
+        """What a percentile is multiplied with."""
+        return 1 + self.margin / 100
+
+
+@dataclass(frozen=True, slots=True)
+class PodDemand:
+    """A pod as it is predicted; ``started`` is seconds since the epoch, 0 where unknown.
+
+    ``ending`` are those that terminate or have terminated: they need nothing any more.
+    """
+
+    uid: str
+    priority: PriorityClass
+    request: Amount
+    started: float
+    ending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What one predictor says; ``reclaimable`` is ``None`` while allocatable is not known."""
+
+    peak: Amount
+    reclaimable: Amount | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What is reported (``None`` while a model lacks), and what each predictor said.
+
+    ``cold`` are the pods that counted with their request.
+    """
+
+    prod: Predicted | None = None
+    by_pod: Predicted | None = None
+    by_priority: Predicted | None = None
+    cold: tuple[str, ...] = ()
+
+
+def predict(
+    pods: Iterable[PodDemand],
+    peaks: Mapping[str, Amount],
+    allocatable: Amount | None,
+    now: float,
+    rules: Rules,
+) -> Prediction:
+    """Predict from ``peaks``, the models' percentiles by UID, without margin.
+
+    ``allocatable`` is the node's before any amplification.
+    """
+    prod = [pod for pod in pods if pod.priority in PROD and not pod.ending]
+    young = frozenset(pod.uid for pod in prod if is_cold(pod, now, rules.cold_start))
+    cold = tuple(pod.uid for pod in prod if pod.uid in young or pod.uid not in peaks)
+    by_pod = _by_pod(prod, frozenset(cold), peaks, allocatable, rules.factor)
+    by_priority = _by_priority(prod, peaks, allocatable, rules.factor)
+    both = None if by_priority is None else _careful(by_pod, by_priority)
+    return Prediction(both, by_pod, by_priority, cold)
+
+
+def is_cold(pod: PodDemand, now: float, cold_start: float) -> bool:
+    """Whether a pod is too young to be judged; one of unknown age is."""
+    return pod.started <= 0 or now - pod.started <= cold_start
+
+
+def _by_pod(
+    pods: Iterable[PodDemand],
+    cold: frozenset[str],
+    peaks: Mapping[str, Amount],
+    allocatable: Amount | None,
+    factor: float,
+) -> Predicted:
+    predicted, requested, spare = Amount(), Amount(), Amount()
+    for pod in pods:
+        if pod.uid in cold:
+            requested += pod.request
+            continue
+        peak = peaks[pod.uid].times(factor)
+        predicted += peak
+        spare += (pod.request - peak).at_least_zero()
+    return Predicted(predicted + requested, _within(allocatable, predicted, spare))
+
+
+def _by_priority(
+    pods: Iterable[PodDemand],
+    peaks: Mapping[str, Amount],
+    allocatable: Amount | None,
+    factor: float,
+) -> Predicted | None:
+    """``None`` while sys or a class has no model."""
+    uids = [SYS, *(item_uid(name) for name in PROD)]
+    if any(uid not in peaks for uid in uids):
+        return None
+    peak = sum((peaks[uid] for uid in uids), Amount()).times(factor)
+    requests = sum((pod.request for pod in pods), Amount())
+    return Predicted(peak, _within(allocatable, peak, (requests - peak).at_least_zero()))
+
+
+def _within(allocatable: Amount | None, used: Amount, spare: Amount) -> Amount | None:
+    if allocatable is None:
+        return None
+    return each(min, (allocatable - used).at_least_zero(), spare)
+
+
+def _careful(one: Predicted, other: Predicted) -> Predicted:
+    peak = each(max, one.peak, other.peak)
+    if one.reclaimable is None or other.reclaimable is None:
+        return Predicted(peak, None)
+    return Predicted(peak, each(min, one.reclaimable, other.reclaimable))

@@ -1,0 +1,204 @@
+import math
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_prediction.histogram import CPU, EPSILON, MEMORY, Buckets, Histograms
+
+HOUR = 3600.0
+FRACTIONS = (0.0, 0.1, 0.37, 0.5, 0.6, 0.9, 0.95, 0.98, 1.0)
+buckets = st.sampled_from([CPU, MEMORY])
+
+
+def rows(*numbers: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    return np.array(numbers, dtype=np.intp)
+
+
+def one(kind: Buckets, halflife: float = 12 * HOUR, *samples: tuple[float, float]) -> Histograms:
+    """A histogram of one row; samples are values and times."""
+    made = Histograms(kind, halflife, 1)
+    for value, at in samples:
+        made.add(rows(0), np.array([value]), at)
+    return made
+
+
+def percentile(of: Histograms, fraction: float) -> float:
+    return float(of.percentiles(rows(0), (fraction,))[0, 0])
+
+
+class Naive:
+    """One histogram, bucket by bucket and sample by sample, from its definition."""
+
+    def __init__(self, first: float, count: int, halflife: float) -> None:
+        self.first, self.count, self.halflife = first, count, halflife
+        self.weights: dict[int, float] = defaultdict(float)
+        self.reference = 0.0
+
+    def rounded(self, at: float) -> float:
+        since = 62135596800  # seconds from the year 1 to 1970
+        return round((at + since) / self.halflife) * self.halflife - since
+
+    def start(self, bucket: int) -> float:
+        return self.first * (1.05**bucket - 1) / 0.05
+
+    def find(self, value: float) -> int:
+        bucket = 0
+        while bucket < self.count - 1 and value >= self.start(bucket + 1):
+            bucket += 1
+        return bucket
+
+    def add(self, value: float, at: float) -> None:
+        if not self.weights:
+            self.reference = self.rounded(at)
+        if at - self.reference > 100 * self.halflife:
+            new = self.rounded(at)
+            for bucket in self.weights:
+                self.weights[bucket] *= 2 ** ((self.reference - new) / self.halflife)
+            self.reference = new
+        self.weights[self.find(value)] += 2 ** ((at - self.reference) / self.halflife)
+
+    def percentile(self, fraction: float) -> float:
+        total = sum(self.weights.values())
+        filled = [bucket for bucket, weight in self.weights.items() if weight >= EPSILON]
+        reached, bucket = 0.0, min(filled)
+        for bucket in range(min(filled), max(filled) + 1):
+            reached += self.weights.get(bucket, 0.0)
+            if reached >= fraction * total * (1 - 1e-9):
+                break
+        return self.start(min(bucket + 1, self.count - 1))
+
+
+@pytest.mark.parametrize(("kind", "count"), [(CPU, 158), (MEMORY, 205)])
+def test_as_many_buckets_as_koordinator_has(kind: Buckets, count: int) -> None:
+    assert kind.count == count
+    assert kind.starts[-2] < kind.maximum <= kind.starts[-1]
+
+
+@pytest.mark.parametrize(
+    ("bucket", "start"),
+    [(0, 0.0), (1, 0.025), (2, 0.05125), (3, 0.0788125), (10, 0.314447)],
+)
+def test_where_buckets_start(bucket: int, start: float) -> None:
+    assert CPU.starts[bucket] == pytest.approx(start, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("value", "bucket"),
+    [(-1.0, 0), (0.0, 0), (0.0249, 0), (0.025, 1), (0.0512, 1), (0.05125, 2), (1e9, 157)],
+)
+def test_the_bucket_of_a_value(value: float, bucket: int) -> None:
+    assert CPU.find(np.array([value]))[0] == bucket
+
+
+@given(
+    buckets,
+    st.floats(HOUR / 60, 48 * HOUR),
+    st.lists(
+        st.tuples(st.integers(0, 2), st.floats(0, 1), st.floats(0, 120)), min_size=1, max_size=30
+    ),
+)
+def test_the_matrix_says_what_a_plain_histogram_says(
+    kind: Buckets, halflife: float, script: list[tuple[int, float, float]]
+) -> None:
+    whole = Histograms(kind, halflife, 3)
+    plain = [Naive(kind.first, kind.count, halflife) for _ in range(3)]
+    at = 1.7e9
+    for row, share, halflives in script:
+        at += halflives * halflife
+        value = kind.maximum * share**8
+        whole.add(rows(row), np.array([value]), at)
+        plain[row].add(value, at)
+    used = sorted({row for row, _, _ in script})
+    found = whole.percentiles(rows(*used), FRACTIONS)
+    for line, row in enumerate(used):
+        expected = [plain[row].percentile(fraction) for fraction in FRACTIONS]
+        assert found[line] == pytest.approx(expected)
+
+
+@given(st.lists(st.floats(0, 900), min_size=1, max_size=50))
+def test_percentiles_grow_and_are_never_below_the_samples(values: list[float]) -> None:
+    whole = one(CPU, 12 * HOUR, *((value, 1000.0) for value in values))
+    found = whole.percentiles(rows(0), FRACTIONS)[0]
+    assert list(found) == sorted(found)
+    for fraction, got in zip(FRACTIONS, found, strict=True):
+        exact = sorted(values)[max(math.ceil(fraction * len(values) - 1e-6) - 1, 0)]
+        assert exact < got <= exact * 1.05 + CPU.first * 1.01
+
+
+def test_the_last_bucket_says_its_start() -> None:
+    assert percentile(one(CPU, HOUR, (5000.0, 0.0)), 0.5) == CPU.starts[-1]
+
+
+def test_an_empty_row_says_nothing() -> None:
+    whole = Histograms(CPU, HOUR, 2)
+    whole.add(rows(1), np.array([1.0]), 0.0)
+    found = whole.percentiles(rows(0, 1), (0.5, 1.0))
+    assert np.isnan(found[0]).all()
+    assert not np.isnan(found[1]).any()
+
+
+def test_a_sample_counts_half_after_a_halflife() -> None:
+    """One old sample against two new ones and then three, at the border of the median."""
+    old, new = (8.0, 0.0), (1.0, 12 * HOUR)
+    # The old one weighs 1/2 of a new one: a third of all with one, a fifth with two.
+    assert percentile(one(CPU, 12 * HOUR, old, new), 0.66) < 1.1
+    assert percentile(one(CPU, 12 * HOUR, old, new), 0.67) > 8
+    assert percentile(one(CPU, 12 * HOUR, old, new, new), 0.79) < 1.1
+    assert percentile(one(CPU, 12 * HOUR, old, new, new), 0.81) > 8
+
+
+@pytest.mark.parametrize("later", [99, 101])
+def test_moving_the_reference_changes_no_percentile(later: int) -> None:
+    """Ever heavier samples, then one that is light; before and after the exponent's limit."""
+    samples = [(float(n), n * HOUR) for n in range(1, later)]
+    whole = one(CPU, HOUR, *samples)
+    before = whole.percentiles(rows(0), FRACTIONS[1:-1])
+    reference, _ = whole.weights(0)
+    # What weighs 2^-40 of the rest: it moves the reference, and nothing else.
+    plain = Naive(CPU.first, CPU.count, HOUR)
+    for value, at in samples:
+        plain.add(value, at)
+    expected = [plain.percentile(fraction) for fraction in FRACTIONS[1:-1]]
+    assert before[0] == pytest.approx(expected)
+    whole.add(rows(0), np.array([1.0]), reference + 101 * HOUR)
+    moved, weights = whole.weights(0)
+    assert moved > reference
+    assert weights.sum() < 4
+
+
+def test_after_long_silence_only_the_new_counts() -> None:
+    whole = one(MEMORY, HOUR, (2.0**40, 0.0), (2.0**30, 5000 * HOUR))
+    assert percentile(whole, 1.0) == pytest.approx(2**30, rel=0.06)
+
+
+def test_a_clock_that_jumps_back_keeps_what_was_learnt() -> None:
+    whole = one(CPU, HOUR, (4.0, 1e9), (1.0, 1e9 - 3000 * HOUR))
+    assert percentile(whole, 0.95) == pytest.approx(4, rel=0.06)
+
+
+def test_a_row_that_is_used_again_starts_with_the_clock_as_it_is() -> None:
+    whole = one(CPU, HOUR, (4.0, 1e9))
+    whole.clear(0)
+    whole.add(rows(0), np.array([1.0]), 1e9 - 3000 * HOUR)
+    assert percentile(whole, 0.95) == pytest.approx(1, rel=0.06)
+
+
+def test_rows_are_apart() -> None:
+    whole = Histograms(CPU, HOUR, 2)
+    whole.add(rows(0, 1), np.array([1.0, 2.0]), 0.0)
+    whole.clear(0)
+    whole.grow(5)
+    whole.add(rows(4), np.array([7.0]), 0.0)
+    found = whole.percentiles(rows(0, 1, 4), (1.0,))[:, 0]
+    assert np.isnan(found[0])
+    assert found[1:] == pytest.approx([2, 7], rel=0.06)
+
+
+def test_weights_given_and_put_back_are_the_same() -> None:
+    whole, other = one(CPU, HOUR, (1.0, 0.0), (3.0, 9 * HOUR)), Histograms(CPU, HOUR, 1)
+    other.put(0, *whole.weights(0))
+    assert (other.percentiles(rows(0), FRACTIONS) == whole.percentiles(rows(0), FRACTIONS)).all()
+    whole.clear(0)
+    assert percentile(other, 1.0) > 3, "a copy"
