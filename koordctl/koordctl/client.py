@@ -4,8 +4,23 @@ from __future__ import annotations
 
 import http.client
 import socket
+from dataclasses import dataclass
 
 TIMEOUT_SECONDS = 5.0
+_LONGEST_LINE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Who is asked, by which of its settings, and what an address of it looks like."""
+
+    name: str
+    setting: str
+    example: str
+
+
+PROXY = Program("koord-runtime-proxy", "--metrics-address", "127.0.0.1:9319 or unix:///PATH")
+KOORDLET = Program("koordlet", "--status-address", "127.0.0.1:9316 or unix:///PATH")
 
 
 class AskError(Exception):
@@ -29,14 +44,14 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def ask(address: str, page: str) -> bytes:
+def ask(address: str, page: str, program: Program = PROXY) -> bytes:
     """The body of a page of the program that serves its status on ``address``.
 
     Raises:
         AddressError: the address is none.
-        AskError: nobody is there, or it is somebody else.
+        AskError: nobody is there, it is somebody else, or it cannot answer this.
     """
-    connection = _connection(address)
+    connection = _connection(address, program)
     try:
         connection.request("GET", page)
         response = connection.getresponse()
@@ -44,27 +59,35 @@ def ask(address: str, page: str) -> bytes:
     except (OSError, http.client.HTTPException) as error:
         raise AskError(
             f"no answer from {address}: {_reason(error)}; "
-            "is koord-runtime-proxy running, and is this its --metrics-address?"
+            f"is {program.name} running, and is this its {program.setting}?"
         ) from None
     finally:
         connection.close()
+    if response.status == http.client.BAD_REQUEST:
+        # One line that says which parameter cannot be.
+        raise AskError(f"{program.name} says: {_line(body)}")
     if response.status != http.client.OK:
         raise AskError(
             f"{address} answers {page} with {response.status}; "
-            "is this the --metrics-address of koord-runtime-proxy?"
+            f"is this the {program.setting} of {program.name}?"
         )
     return body
 
 
-def _connection(address: str) -> http.client.HTTPConnection:
+def _connection(address: str, program: Program) -> http.client.HTTPConnection:
     path = address.removeprefix("unix://")
     if path.startswith("/"):
         return _UnixConnection(path)
     host, _, port = address.rpartition(":")
     if not (host and port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
-        raise AddressError(f'address is "{address}"; expected 127.0.0.1:9319 or unix:///PATH')
+        raise AddressError(f'address is "{address}"; expected {program.example}')
     host = host.removeprefix("[").removesuffix("]")
     return http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_SECONDS)
+
+
+def _line(body: bytes) -> str:
+    text = body[:_LONGEST_LINE].decode(errors="replace")
+    return "".join(letter if letter.isprintable() else " " for letter in text).strip()
 
 
 def _reason(error: Exception) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 import msgspec
@@ -13,7 +13,7 @@ from koord_host.kernel import Kernel
 from koord_host.restore import Fate
 from koord_model.version import VERSION
 
-from koordctl import render
+from koordctl import asking, metrics, node, render, top
 from koordctl.answers import A, Pod, Status, read, unmanaged
 from koordctl.client import AddressError, AskError, ask
 from koordctl.restore import CGROUPS, STATE, RestoreError, put_back, report_json, report_lines
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _parser() -> _Parser:
     parser = _Parser(
         prog=PROGRAM,
-        description="Says what koord-runtime-proxy on this node is doing. "
+        description="Says what koordlet sees and koord-runtime-proxy does on this node. "
         "Only restore changes anything.",
         epilog="Exit codes: 0 done, 1 no answer or not all restored, 2 wrong arguments.",
         allow_abbrev=False,
@@ -73,10 +73,44 @@ def _parser() -> _Parser:
             default=ADDRESS,
             help="the proxy's --metrics-address: HOST:PORT or unix:///PATH (default: %(default)s)",
         )
+    observing = tuple(_add_observing(commands))
     restore = _add_restore(commands)
-    for one in (status, pods, restore):
+    for one in (status, pods, restore, *observing):
         one.add_argument("--json", action="store_true", help="as JSON, for programs")
     return parser
+
+
+def _add_observing(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
+    """The commands that ask koordlet."""
+    shown = _command(
+        commands, "top", top.run, "who uses and suffers what: node, classes and pods, live"
+    )
+    top.add_arguments(shown)
+    seen = _command(
+        commands, "node", node.run, "the machine, its use, and how koordlet's collectors fare"
+    )
+    words = "what koordlet has measured lately"
+    measured = commands.add_parser(
+        "metrics", help=words, description=f"Shows {words}.", allow_abbrev=False
+    )
+    below = measured.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    query = _command(
+        below,
+        "query",
+        metrics.run_query,
+        "aggregates and the curve of each series of a kind",
+        "Shows aggregates of each series of a kind, and its curve: from 0 to its own "
+        "greatest value.",
+    )
+    metrics.add_arguments(query)
+    kinds = _command(below, "kinds", metrics.run_kinds, "what is measured, with units and labels")
+    for one in (shown, seen, query, kinds):
+        one.add_argument(
+            "--address",
+            default=asking.ADDRESS,
+            help="koordlet's --status-address: unix:///PATH or HOST:PORT (default: %(default)s)",
+        )
+        yield one
 
 
 def _add_restore(commands: argparse._SubParsersAction[_Parser]) -> _Parser:

@@ -18,10 +18,10 @@ _BREAKERS = {
 
 def status_lines(status: Status, address: str) -> Iterator[str]:
     """What ``koordctl status`` says."""
-    yield f"koord-runtime-proxy at {address}: {_clean(status.status)}"
+    yield f"koord-runtime-proxy at {address}: {clean(status.status)}"
     yield ""
-    yield f"backend      {_clean(status.backend)}"
-    yield f"database     {_clean(status.database)}"
+    yield f"backend      {clean(status.backend)}"
+    yield f"database     {clean(status.database)}"
     yield f"connections  {status.connections}"
     yield f"records      {_records(status)}"
     yield ""
@@ -30,14 +30,14 @@ def status_lines(status: Status, address: str) -> Iterator[str]:
         return
     rows = [
         (
-            _clean(server.name),
-            _clean(server.policy),
-            _BREAKERS.get(server.breaker, _clean(server.breaker)),
-            _clean(", ".join(server.stages)) or "none",
+            clean(server.name),
+            clean(server.policy),
+            _BREAKERS.get(server.breaker, clean(server.breaker)),
+            clean(", ".join(server.stages)) or "none",
         )
         for server in status.hook_servers
     ]
-    yield from _table((_HEADER, *rows))
+    yield from table((_HEADER, *rows))
 
 
 def pod_lines(
@@ -48,11 +48,11 @@ def pod_lines(
         yield "Every pod got the hooks that were due." if only_unmanaged else "No pods are known."
         return
     rows = [row for pod in pods for row in _pod_rows(pod, zone)]
-    yield from _table([("POD / CONTAINER", "HOOKS"), *rows])
+    yield from table([("POD / CONTAINER", "HOOKS"), *rows])
 
 
 def _records(status: Status) -> str:
-    text = f"{_count(status.pods, 'pod')}, {_count(status.containers, 'container')}"
+    text = f"{count(status.pods, 'pod')}, {count(status.containers, 'container')}"
     if status.unmanaged:
         text += f"; {status.unmanaged} went without a hook (koordctl pods --unmanaged)"
     if not status.reconciled:
@@ -61,28 +61,28 @@ def _records(status: Status) -> str:
 
 
 def _pod_rows(pod: Pod, zone: datetime.tzinfo | None) -> Iterator[tuple[str, str]]:
-    yield from _rows(_clean(pod.name), pod, zone)
+    yield from _rows(clean(pod.name), pod, zone)
     for container in pod.containers:
-        yield from _rows(f"  {_clean(container.name)}", container, zone)
+        yield from _rows(f"  {clean(container.name)}", container, zone)
 
 
 def _rows(name: str, subject: Container, zone: datetime.tzinfo | None) -> Iterator[tuple[str, str]]:
     if subject.managed:
         yield name, "managed"
         return
-    yield name, f"unmanaged: missed {_count(len(subject.missed), 'hook')}"
+    yield name, f"unmanaged: missed {count(len(subject.missed), 'hook')}"
     for missed in subject.missed:
         yield "", _missed(missed, zone)
 
 
 def _missed(missed: Missed, zone: datetime.tzinfo | None) -> str:
     when = datetime.datetime.fromtimestamp(missed.at, datetime.UTC).astimezone(zone)
-    reason = _clean(missed.reason) or "no reason known"
-    who = f"{_clean(missed.stage)} of {_clean(missed.server)}"
+    reason = clean(missed.reason) or "no reason known"
+    who = f"{clean(missed.stage)} of {clean(missed.server)}"
     return f"  {when:%Y-%m-%d %H:%M:%S}  {who}: {reason}"
 
 
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Columns as wide as what is in them; the last as it is."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -90,11 +90,11 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """One line without control characters: hook servers' words end up on a terminal."""
     line = " ".join(text.split())
     return "".join(letter if letter.isprintable() else "�" for letter in line)

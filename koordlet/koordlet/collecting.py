@@ -126,7 +126,8 @@ class Sources:
     ``tree`` reads kernel files. Roots are where sysfs is mounted and where device
     plugins leave their files. ``jiffies_per_second`` is sysconf(_SC_CLK_TCK),
     ``page_bytes`` the kernel's page size (4 or 64 KiB). A counter that was silent for more
-    than ``stale_seconds`` begins anew. ``perf`` and ``gpus`` are what no
+    than ``stale_seconds`` begins anew. ``cpi_seconds`` is how often cycles and instructions
+    are measured. ``perf`` and ``gpus`` are what no
     file tells; ``None`` where the shell gives none.
     """
 
@@ -138,6 +139,7 @@ class Sources:
     jiffies_per_second: int = 100
     page_bytes: int = 4096
     stale_seconds: float = 20.0
+    cpi_seconds: float = 60.0
     perf: PerfCounters | None = None
     gpus: GPUCounters | None = None
 

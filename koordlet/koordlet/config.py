@@ -10,7 +10,8 @@ mounted paths (Koordinator's image: ``/host-var-run-koordlet/koordlet.sock`` and
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+import socket
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from koord_hooks.stages import Stage
@@ -201,6 +202,9 @@ class Settings:
     kubelet_ca_file: str = option(
         "", "who signed the kubelet's certificate; empty: the service account's CA"
     )
+    disable_query_kubelet_config: bool = option(
+        False, "do not ask the kubelet for its policies (for NodeResourceTopology)"
+    )
     node_topology_sync_interval: float = option(
         3.0, "seconds between two looks whether NodeResourceTopology and Device are up to date"
     )
@@ -219,6 +223,12 @@ class Settings:
         86400.0, "seconds that a pod is watched before its use is predicted"
     )
     prediction_safety_margin_percent: int = option(10, "percent added to predicted peaks")
+    prediction_percentile_cpu: float = option(
+        95.0, "percentile of the use of CPU that is taken for its peak"
+    )
+    prediction_percentile_memory: float = option(
+        98.0, "percentile of the use of memory that is taken for its peak"
+    )
     prediction_cpu_histogram_decay_halflife: float = option(
         43200.0, "seconds after which a sample of CPU counts half"
     )
@@ -234,8 +244,9 @@ class Settings:
     )
     prediction_model_checkpoint_max_per_step: int = option(12, "models written at most in one step")
     status_address: str = option(
-        "/var/run/koordlet/status.sock",
-        "unix socket or loopback port for koordctl and the web page; empty for none",
+        "",
+        "unix socket or loopback port for koordctl and the web page; "
+        'empty: status.sock beside --runtime-hooks-addr, "none": none',
     )
     metrics_address: str = option(
         "", "loopback port (127.0.0.1:9316) or unix socket for /metrics; empty for none"
@@ -266,8 +277,17 @@ class Settings:
             if getattr(self, name) <= 0:
                 flag = f"--{name.replace('_', '-')}"
                 raise ValueError(f"{flag} is {getattr(self, name):g}; expected more than 0 seconds")
+        for name in ("prediction_percentile_cpu", "prediction_percentile_memory"):
+            if not 0 < getattr(self, name) <= 100:
+                flag = f"--{name.replace('_', '-')}"
+                raise ValueError(f"{flag} is {getattr(self, name):g}; expected above 0, up to 100")
         if self.hook_timeout < 0:
             raise ValueError(f"--hook-timeout is {self.hook_timeout:g}; expected 0 or more seconds")
+
+
+def node_name(settings: Settings, environ: Mapping[str, str]) -> str:
+    """This node's name in the cluster."""
+    return settings.node_name or environ.get("NODE_NAME", "") or socket.gethostname()
 
 
 def plugins_of(
@@ -297,7 +317,7 @@ def plugins_of(
         elif name in _GRADES:
             graded |= dict.fromkeys(sorted(_GRADES[name].intersection(known)), on)
         else:
-            others.append(name)
+            others.append(gate)
     switched = graded | named
     kept = [plugin for plugin in wanted if switched.pop(plugin, True)]
     return (*kept, *(plugin for plugin, on in switched.items() if on)), tuple(others)

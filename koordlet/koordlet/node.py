@@ -11,7 +11,7 @@ from koord_hooks.runner import HookRunner
 from koord_host import detect
 from koord_host.core_sched import CoreSched
 from koord_host.executor import Executor
-from koord_host.files import KernelFiles
+from koord_host.files import KernelFiles, Reader
 from koord_host.journal import Change, Journal, rfc3339
 from koord_host.layout import Driver, Layout
 from koord_host.network.netlink import HostTraffic
@@ -27,11 +27,12 @@ from koordlet.config import Settings
 from koordlet.keeper import NodeKeeper
 from koordlet.levelling import Levelled
 from koordlet.metrics import NodeMetrics
-from koordlet.pods import Pods
+from koordlet.pods import Pods, PodSource
 from koordlet.reconciler import HOOKS, Done, Reconciler
+from koordlet.states.kubelet_client import KubeletClient
 from koordlet.states.kubelet_cpus import STATIC
 from koordlet.states.node_view import NodeViews
-from koordlet.states.pod_source import Fetched
+from koordlet.states.pod_source import PodFile
 from koordlet.states.rdma_devices import verbs
 from koordlet.states.remembered import Remembered
 from koordlet.tasks import Tasks
@@ -45,8 +46,52 @@ class Node:
     """A node being kept: its keeper, and what to do after the keeper's last round."""
 
     keeper: NodeKeeper
-    layout: Layout
+    views: NodeViews
     let_go: Callable[[], None]
+
+    def look(self) -> None:
+        """Know the node before the first round: hooks are answered meanwhile."""
+        pods = self.keeper.pods
+        known = [record.pod for record in pods.inventory.records()]
+        _, problems = self.views.refresh(known if pods.known else None)
+        for line in problems:
+            _log.warning("rules", reason=line)
+
+
+def open_pods(
+    settings: Settings, layout: Layout, files: Reader, source: PodSource | None = None
+) -> Pods:
+    """Who runs here; ``source`` is the cluster's kubelet, unless the settings name another."""
+    source = _named_source(settings) if settings.pods else source
+    remembered = None
+    if source is None and settings.node_writes:
+        boot = detect.boot(files, layout.proc_root)
+        path = f"{settings.state_dir}/pods.json"
+        remembered = Remembered(path, boot, partial(_warn, "pods told of"))
+    return Pods(
+        layout,
+        files,
+        source=source,
+        interval=settings.kubelet_sync_interval,
+        runtime=settings.default_runtime_type,
+        remembered=remembered,
+    )
+
+
+def open_views(settings: Settings, files: Reader) -> NodeViews:
+    """The node as it looks where nothing is written: what its rules say."""
+    views = NodeViews(files, NodeView(), Kernel, rules_file=settings.nodeslo_file)
+    _, problems = views.refresh(None)
+    for line in problems:
+        _log.warning("rules", reason=line)
+    return views
+
+
+def _named_source(settings: Settings) -> PodSource:
+    if settings.pods.startswith("/"):
+        return PodFile(settings.pods)
+    ca_file, timeout = settings.kubelet_ca_file, settings.kubelet_sync_timeout
+    return KubeletClient(settings.pods, ca_file=ca_file, timeout=timeout)
 
 
 def open_node(
@@ -55,14 +100,14 @@ def open_node(
     told: Told,
     files: KernelFiles,
     metrics: NodeMetrics,
+    layout: Layout,
+    pods: Pods,
 ) -> Node:
-    """Find out what the node is, and be ready to keep it.
+    """Be ready to keep the node.
 
     Raises:
-        DetectError: there are no cgroups.
-        InUseError: another koordlet keeps this node.
+        InUseError: another koordlet keeps it.
     """
-    layout = _layout(settings, files)
     journal = Journal(f"{settings.state_dir}/journal.jsonl", partial(_warn, "journal"))
     boot = detect.boot(files, layout.proc_root)
     originals = Originals(
@@ -120,15 +165,6 @@ def open_node(
         rules_file=settings.nodeslo_file,
         kubelet_dir=settings.var_lib_kubelet_dir,
     )
-    source = Fetched(settings.pods) if settings.pods else None
-    pods = Pods(
-        layout,
-        files,
-        source=source,
-        interval=settings.kubelet_sync_interval,
-        runtime=settings.default_runtime_type,
-        remembered=None if source else _remembered(settings, boot),
-    )
     keeper = NodeKeeper(
         reconciler,
         views,
@@ -137,12 +173,6 @@ def open_node(
         cache_groups=lambda: tasks.cache_groups,
         interval=settings.runtime_hooks_reconcile_interval,
     )
-
-    # Hooks are answered before the first round is through.
-    known = [record.pod for record in keeper.inventory.records()]
-    _, problems = views.refresh(known if pods.known else None)
-    for line in problems:
-        _log.warning("rules", reason=line)
 
     def let_go() -> None:
         if settings.restore_on_stop:
@@ -153,14 +183,15 @@ def open_node(
         journal.close()
         originals.close()
 
-    return Node(keeper, layout, let_go)
+    return Node(keeper, views, let_go)
 
 
-def _remembered(settings: Settings, boot: str) -> Remembered:
-    return Remembered(f"{settings.state_dir}/pods.json", boot, partial(_warn, "pods told of"))
+def find_layout(settings: Settings, files: Reader) -> Layout:
+    """Where this node's cgroups are.
 
-
-def _layout(settings: Settings, files: KernelFiles) -> Layout:
+    Raises:
+        DetectError: there are none.
+    """
     version, driver = settings.cgroup_version, settings.cgroup_driver
     return detect.layout(
         files,

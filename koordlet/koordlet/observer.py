@@ -147,7 +147,8 @@ class Observer:
         samples: list[Sample] = []
         for one in self._watched:
             if one.due <= look.steady:
-                samples += self._ask(one, look).samples
+                # Each with the time of its own reading: one may take long before another.
+                samples += self._ask(one, replace(look, steady=time.monotonic())).samples
         self.cache.append(look.at, samples)
         self.newest.forget()
 

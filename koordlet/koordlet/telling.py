@@ -84,6 +84,11 @@ def reason_of(error: Exception) -> str:
     return " ".join(text.split())
 
 
+def reason_of_os_error(error: OSError) -> str:
+    """What the system refused, and of which file."""
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+
+
 def tell_round(told: Told, done: Round, troubles: Iterable[str]) -> None:
     """One line for what was written, and one for each target that is new trouble."""
     for line in troubles:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -64,8 +64,10 @@ class Api(Protocol):
 
     def watch(
         self, resource: Resource, version: str, namespace: str = "", field_selector: str = ""
-    ) -> AsyncIterator[Change]:
+    ) -> AsyncGenerator[Change, None]:
         """Changes since a resource version, until the server ends the watch.
+
+        A BOOKMARK at that version comes first: the watch is open.
 
         Raises:
             GoneError: the version is too old.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from koord_service.status import Page, json_page
+from koord_service.status import Page, Query, json_page
 
 from koord_proxy.dispatch import Dispatcher
 from koord_proxy.reconcile import Reconciler
@@ -25,7 +25,7 @@ class Health:
         self._dispatcher = dispatcher
         self._reconciler = reconciler
 
-    def healthz(self) -> Page:
+    def healthz(self, _: Query) -> Page:
         """Always 200 while calls are relayed; "degraded" says that not all is well."""
         backend, database = self._relay.backend_trouble, self._store.trouble
         if not backend and not self._reconciler.done:
@@ -54,7 +54,7 @@ class Health:
             }
         )
 
-    def pods(self) -> Page:
+    def pods(self, _: Query) -> Page:
         """The pods and containers known, and the hooks they went without. No environments."""
         containers: dict[str, list[dict[str, Any]]] = {}
         for record in self._store.records(Kind.CONTAINER):

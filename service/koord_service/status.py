@@ -1,8 +1,8 @@
 """Status pages over HTTP on a loopback port or a unix socket.
 
-A page is a function that is called for each request, in a thread of its own, so it
-must only read. Who asks, asks locally: nothing here is secret, but nothing here is
-meant for the network either, so other addresses are refused.
+A page is a function of what stands behind the "?". It is called for each request, in a
+thread of its own, so it must only read. Who asks, asks locally: nothing here is secret,
+but nothing here is meant for the network either, so other addresses are refused.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import json
+import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 from koord_service.sockets import listen_unix
 
@@ -27,15 +29,70 @@ if TYPE_CHECKING:
 _SILENCE_SECONDS = 10.0
 _CONNECTIONS = 32
 _PAUSE_SECONDS = 0.1
+_PARAMETERS = 64
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One answer."""
+    """One answer; ``headers`` are those beside its type and length."""
 
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
     status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class QueryError(ValueError):
+    """A parameter cannot be; the message, one line, is answered with status 400."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The parameters of a request, each given once. All methods raise QueryError."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Query:
+        """What stands behind the "?" of a URL."""
+        try:
+            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_PARAMETERS)
+        except ValueError:
+            raise QueryError(f"more than {_PARAMETERS} parameters") from None
+        values = dict(pairs)
+        if len(values) < len(pairs):
+            twice = next(name for name in values if [one for one, _ in pairs].count(name) > 1)
+            raise QueryError(f'parameter "{twice}" is given twice')
+        return cls(values)
+
+    def choice(self, name: str, choices: Collection[str], default: str = "") -> str:
+        """One of a few words; without a ``default`` it must be given."""
+        value = self.values.get(name, default)
+        if value not in choices:
+            given = (
+                f'parameter "{name}" is "{value}"' if value else f'parameter "{name}" is missing'
+            )
+            raise QueryError(f"{given}; expected one of {', '.join(choices)}")
+        return value
+
+    def seconds(self, name: str, default: float, least: float, most: float) -> float:
+        """A time such as "90", "90s", "5m" or "1h"."""
+        if name not in self.values:
+            return default
+        text = self.values[name]
+        match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh]?)", text, re.ASCII)
+        seconds = float(match[1]) * _UNITS[match[2]] if match else -1.0
+        if not least <= seconds <= most:
+            raise QueryError(
+                f'parameter "{name}" is "{text}"; '
+                f"expected {least:g} to {most:g} seconds, written like 90s, 5m or 1h"
+            )
+        return seconds
+
+
+MakePage = Callable[[Query], Page]
+"""What is served under a path. Raises QueryError where a parameter cannot be."""
 
 
 def json_page(value: object, status: int = 200) -> Page:
@@ -56,12 +113,14 @@ class StatusServer:
     """Serves GET and HEAD of ``pages``, by path.
 
     ``address`` is "127.0.0.1:9317", "[::1]:9317" (port 0 picks one), "unix:///path" or
-    "/path". Construction raises ValueError for any other; ``start`` raises OSError
+    "/path"; ``mode`` is that of a unix socket, 0666 to let everybody on the node
+    ask. Construction raises ValueError for any other; ``start`` raises OSError
     (SocketInUseError for a unix socket with a live server) when it cannot listen.
     """
 
-    def __init__(self, address: str, pages: Mapping[str, Callable[[], Page]]) -> None:
+    def __init__(self, address: str, pages: Mapping[str, MakePage], *, mode: int = 0o660) -> None:
         self._address = address
+        self._mode = mode
         self._target = _target(address)
         self._pages = pages
         self._listener: socket.socket | None = None
@@ -76,7 +135,7 @@ class StatusServer:
         if self._listener is not None:
             return
         if isinstance(self._target, str):
-            listener = listen_unix(self._target)
+            listener = listen_unix(self._target, mode=self._mode)
         else:
             listener = _listen_tcp(*self._target)
             host, port = listener.getsockname()[:2]
@@ -121,7 +180,7 @@ class _Connections(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, pages: Mapping[str, Callable[[], Page]]) -> None:
+    def __init__(self, pages: Mapping[str, MakePage]) -> None:
         super().__init__(("", 0), _Handler, bind_and_activate=False)
         self.pages = pages
         self._free = threading.BoundedSemaphore(_CONNECTIONS)
@@ -154,17 +213,18 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
+        path, _, query = self.path.partition("?")
         pages = self.server.pages
         if path not in pages:
             known = "".join(f"  {name}\n" for name in sorted(pages))
             self._answer(Page(f"404 no such page; there are:\n{known}".encode(), status=404))
             return
         try:
-            page = pages[path]()
+            page = pages[path](Query.parse(query))
+        except QueryError as error:
+            page = _line(400, f"{path}: {error}")
         except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            page = Page(f"500 {path} failed: {reason}\n".encode(errors="replace"), status=500)
+            page = _line(500, f"{path} failed: {type(error).__name__}: {error}")
         self._answer(page)
 
     do_HEAD = do_GET  # noqa: N815
@@ -182,9 +242,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", page.content_type)
         self.send_header("Content-Length", str(len(page.body)))
         self.send_header("Cache-Control", "no-store")
+        for name, value in page.headers.items():
+            self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(page.body)
+
+
+def _line(status: int, message: str) -> Page:
+    """One line of text, whatever was in the message."""
+    line = " ".join(message.split())
+    shown = "".join(letter if letter.isprintable() else "�" for letter in line)
+    return Page(f"{status} {shown}\n".encode(errors="replace"), status=status)
 
 
 def _target(address: str) -> str | tuple[str, int]:

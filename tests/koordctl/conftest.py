@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 from koord_service.status import Page, StatusServer, json_page
+from koordlet.pages import pages
+
+from tests.support.observed import busy_node
 
 HEALTH: dict[str, Any] = {
     "status": "degraded",
@@ -53,7 +56,7 @@ def serve() -> Iterator[Serve]:
     servers: list[StatusServer] = []
 
     def start(address: str = "127.0.0.1:0", **pages: Page) -> StatusServer:
-        by_path = {f"/{name}": lambda page=page: page for name, page in pages.items()}
+        by_path = {f"/{name}": lambda _, page=page: page for name, page in pages.items()}
         server = StatusServer(address, by_path)
         server.start()
         servers.append(server)
@@ -69,6 +72,15 @@ def proxy(request: pytest.FixtureRequest, serve: Serve, tmp_path: Path) -> str:
     """The address of one that answers as the proxy does."""
     address = "127.0.0.1:0" if request.param == "tcp" else f"unix://{tmp_path}/s"
     return serve(address, healthz=json_page(HEALTH), pods=json_page(PODS)).address
+
+
+@pytest.fixture
+def koordlet(tmp_path: Path) -> Iterator[str]:
+    """The address of one that observes a busy node."""
+    server = StatusServer(f"unix://{tmp_path}/status.sock", pages(busy_node(1200).observed()))
+    server.start()
+    yield server.address
+    server.stop()
 
 
 @pytest.fixture

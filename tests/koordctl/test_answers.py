@@ -8,6 +8,7 @@ from koord_proxy.rules.merge import ContainerFacts, PodFacts
 from koord_proxy.rules.records import Kind, Missed, Record
 from koord_proxy.rules.registration import Policy, Registration
 from koord_proxy.store import Store
+from koord_service.status import Query
 from koordctl.answers import Container, Pod, Status, read, unmanaged
 
 
@@ -72,10 +73,10 @@ async def test_the_proxy_s_own_pages_are_understood() -> None:
     }
     health = Health(**parts)
     await server.close()
-    status = read(health.healthz().body, Status)
+    status = read(health.healthz(Query()).body, Status)
     assert (status.backend, status.pods, status.unmanaged) == ("ok", 1, 1)
     [shown] = status.hook_servers
     assert (shown.policy, shown.breaker, shown.stages) == ("Fail", "closed", ["PreCreateContainer"])
-    [known] = read(health.pods().body, list[Pod])
+    [known] = read(health.pods(Query()).body, list[Pod])
     assert (known.name, known.managed, known.missed[0].reason) == ("batch/job-1", False, "away")
     assert known.containers == [Container("c", "main")]

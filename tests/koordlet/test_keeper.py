@@ -17,7 +17,7 @@ from koord_model.resources import LinuxResources
 from koordlet.keeper import NodeKeeper
 from koordlet.node import Node
 from koordlet.pods import Pods
-from koordlet.states import pod_source
+from koordlet.states.pod_source import PodFile
 
 from koordlet import keeper as keeper_module
 from koordlet import pods as pods_module
@@ -345,12 +345,12 @@ class TestTheList:
     async def test_who_starts_while_it_is_fetched_stays(
         self, keeper: NodeKeeper, clock: Clock, source: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def fetch(*_: object) -> bytes:
+        async def fetch(_: object) -> bytes:
             clock.now += 1
             keeper.saw(Stage.PRE_RUN_POD_SANDBOX, pod_of(JOB))
             return pod_list([WEB])
 
-        monkeypatch.setattr(pod_source, "fetch", fetch)
+        monkeypatch.setattr(PodFile, "pods", fetch)
         assert await self.look(keeper, clock) == {"job", "web"}
 
     async def test_resctrl_groups_are_collected_once_all_pods_are_known(
@@ -419,12 +419,12 @@ class TestTheLoop:
         keeper = keep(Bench(JOB).node, pods="/none", kubelet_sync_interval=0.001).keeper
         defects = [KeyError("defect")]
 
-        def fetch(*_: object) -> bytes:
+        async def fetch(_: object) -> bytes:
             if defects:
                 raise defects.pop()
             return pod_list([JOB])
 
-        monkeypatch.setattr(pod_source, "fetch", fetch)
+        monkeypatch.setattr(PodFile, "pods", fetch)
         async with running(keeper.pods), asyncio.timeout(5):
             while names(keeper) != {"job"}:
                 await asyncio.sleep(0.01)

@@ -20,11 +20,10 @@ from koord_host.originals import InUseError
 from koord_model import keys
 from koord_model.qos import KubeQoS
 from koord_proto import hook_pb2 as pb
+from koordlet.agent import Agent
 from koordlet.config import Settings
-from koordlet.main import Agent
 from koordlet.node import Node
 
-from koordlet import main as main_module
 from tests.koordlet.conftest import Keep, Words
 from tests.koordlet.test_keeper import JOB, LAYOUT, QUOTA, Bench, main_of, pod_of
 from tests.support.fake_node import FakeNode, PodSpec
@@ -240,9 +239,8 @@ class TestTwo:
     ) -> None:
         bench = Bench()
         keep(bench.node)
-        monkeypatch.setattr(main_module, "Kernel", lambda _: bench.node)
         monkeypatch.setattr("os.geteuid", lambda: 0)
-        agent = Agent(settings_of(bench.node, tmp_path, Driver.CGROUPFS))
+        agent = Agent(settings_of(bench.node, tmp_path, Driver.CGROUPFS), bench.node)
         [(_, fields)] = words("kernel files are left alone, hooks are answered")
         assert "another process writes to this node" in fields["reason"]
         ask = agent._server._handler(Stage.PRE_CREATE_CONTAINER).unary_unary
@@ -256,14 +254,13 @@ async def test_nobody_is_given_our_values_while_they_are_put_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench()
-    monkeypatch.setattr(main_module, "Kernel", lambda _: bench.node)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     addresses = {
         "runtime_hooks_addr": str(tmp_path / "k.sock"),
         "runtime_hooks_config_path": str(tmp_path),
         "runtime_hooks_nri_socket_path": str(tmp_path / "nri.sock"),
     }
-    agent = Agent(settings_of(bench.node, tmp_path, Driver.CGROUPFS, **addresses))
+    agent = Agent(settings_of(bench.node, tmp_path, Driver.CGROUPFS, **addresses), bench.node)
     file = tmp_path / "koordlet.json"
     seen: list[bool] = []
 

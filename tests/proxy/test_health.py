@@ -23,6 +23,7 @@ from koord_proxy.rules.registration import Policy, Registration
 from koord_proxy.runtime_client import RuntimeClient
 from koord_proxy.server import Relay
 from koord_proxy.store import Store
+from koord_service.status import Query
 
 MISSED = Missed("PreCreateContainer", "koordlet", "no answer within 2 s", 1700000000.5)
 
@@ -42,7 +43,7 @@ class Parts:
         )
 
     def healthz(self) -> Any:
-        page = self.health.healthz()
+        page = self.health.healthz(Query())
         assert (page.status, page.content_type) == (200, "application/json")
         return json.loads(page.body)
 
@@ -145,7 +146,7 @@ async def test_pods_with_their_containers_and_what_they_went_without(tmp_path):
         assert found.health.unmanaged() == found.healthz()["unmanaged"] == 2
         found.store.put(container("alone", "unknown"))
         assert found.health.records() == {"pod": 2, "container": 3}
-        page = found.health.pods()
+        page = found.health.pods(Query())
     assert b"hunter2" not in page.body
     first, second, last = json.loads(page.body)
     assert (last["id"], last["name"]) == ("unknown", "(unknown pod)")

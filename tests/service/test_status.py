@@ -8,27 +8,36 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from koord_service import status
 from koord_service.sockets import SocketInUseError
-from koord_service.status import Page, StatusServer, json_page, metrics_page
+from koord_service.status import (
+    MakePage,
+    Page,
+    Query,
+    QueryError,
+    StatusServer,
+    json_page,
+    metrics_page,
+)
 from prometheus_client import CollectorRegistry, Counter
 
-Pages = Mapping[str, Callable[[], Page]]
+Pages = Mapping[str, MakePage]
 
 
-def broken() -> Page:
+def broken(_: Query) -> Page:
     raise RuntimeError("no\nluck \udc80")
 
 
 PAGES: Pages = {
-    "/healthz": lambda: Page(b"ok\n"),
-    "/sick": lambda: json_page({"relay": "away"}, status=503),
+    "/healthz": lambda _: Page(b"ok\n"),
+    "/sick": lambda _: json_page({"relay": "away"}, status=503),
     "/broken": broken,
-    "/thread": lambda: Page(str(threading.current_thread().daemon).encode()),
+    "/thread": lambda _: Page(str(threading.current_thread().daemon).encode()),
+    "/window": lambda query: Page(f"{query.seconds('window', 60, 1, 3600):g}".encode()),
 }
 
 
@@ -99,7 +108,8 @@ def test_unknown_pages_list_the_known() -> None:
             code, _, body = ask(server, path)
             assert code == 404
             assert body == (
-                b"404 no such page; there are:\n  /broken\n  /healthz\n  /sick\n  /thread\n"
+                b"404 no such page; there are:\n"
+                b"  /broken\n  /healthz\n  /sick\n  /thread\n  /window\n"
             )
 
 
@@ -107,9 +117,79 @@ def test_a_page_that_raises(capfd: pytest.CaptureFixture[str]) -> None:
     with serving() as server:
         code, _, body = ask(server, "/broken")
         assert code == 500
-        assert body == b"500 /broken failed: RuntimeError: no luck ?\n"
+        assert body == "500 /broken failed: RuntimeError: no luck �\n".encode()
         assert ask(server, "/healthz")[0] == 200
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("", 60),
+        ("?window=90", 90),
+        ("?window=1.5s", 1.5),
+        ("?window=5m", 300),
+        ("?window=1h&x=1", 3600),
+    ],
+)
+def test_a_page_with_parameters(text: str, seconds: float) -> None:
+    with serving() as server:
+        assert ask(server, f"/window{text}") == (
+            200,
+            "text/plain; charset=utf-8",
+            f"{seconds:g}".encode(),
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("window=", 'parameter "window" is ""; expected 1 to 3600 seconds'),
+        ("window=2h", 'parameter "window" is "2h"'),
+        ("window=-5", 'parameter "window" is "-5"'),
+        ("window=nan", 'parameter "window" is "nan"'),
+        ("window=%D9%A3m", 'parameter "window" is "٣m"'),
+        ("window=1%0A2", 'parameter "window" is "1 2"'),
+        ("window=%1b[31m", "�[31m"),
+        ("window=1&window=2", 'parameter "window" is given twice'),
+        ("&".join(f"x{i}=1" for i in range(65)), "more than 64 parameters"),
+    ],
+)
+def test_parameters_that_cannot_be_are_one_line(text: str, words: str) -> None:
+    with serving() as server:
+        code, kind, body = ask(server, f"/window?{text}")
+    assert (code, kind) == (400, "text/plain; charset=utf-8")
+    assert body.decode().startswith("400 /window: ")
+    assert words in body.decode()
+    assert len(body.splitlines()) == 1
+
+
+def test_a_choice() -> None:
+    query = Query.parse("sort=cpu&empty=")
+    assert query.choice("sort", ("cpu", "memory")) == "cpu"
+    assert query.choice("class", ("LS", "BE"), "BE") == "BE"
+    with pytest.raises(QueryError, match='parameter "sort" is "cpu"; expected one of a, b'):
+        query.choice("sort", ("a", "b"))
+    with pytest.raises(QueryError, match='parameter "kind" is missing; expected one of a, b'):
+        query.choice("kind", ("a", "b"))
+
+
+def test_headers_of_the_page() -> None:
+    pages: Pages = {"/": lambda _: Page(b"x", headers={"X-Content-Type-Options": "nosniff"})}
+    with serving(pages=pages) as server, connect(server) as connection:
+        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        answer = b"".join(iter(lambda: connection.recv(1000), b""))
+    assert b"\r\nX-Content-Type-Options: nosniff\r\n" in answer
+
+
+def test_a_socket_for_everybody(tmp_path: Path) -> None:
+    path = tmp_path / "status.sock"
+    server = StatusServer(str(path), PAGES, mode=0o666)
+    server.start()
+    try:
+        assert path.stat().st_mode & 0o777 == 0o666
+    finally:
+        server.stop()
 
 
 @pytest.mark.parametrize("request_line", ["POST /healthz HTTP/1.1", "nonsense", "GET / HTTP/9.9"])
@@ -127,7 +207,7 @@ def test_other_requests_are_refused_in_one_line(
 
 
 def test_a_client_that_hangs_up_early_disturbs_nobody(capfd: pytest.CaptureFixture[str]) -> None:
-    pages: Pages = {"/big": lambda: Page(b"x" * 20_000_000), **PAGES}
+    pages: Pages = {"/big": lambda _: Page(b"x" * 20_000_000), **PAGES}
     with serving(pages=pages) as server:
         with connect(server) as connection:
             connection.sendall(b"GET /big HTTP/1.0\r\n\r\n")

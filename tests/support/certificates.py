@@ -31,11 +31,9 @@ def make_certificates(folder: Path, names: str = "IP:127.0.0.1,DNS:localhost") -
     folder.mkdir(parents=True, exist_ok=True)
     authority = _self_signed(folder, "ca", ["-addext", "basicConstraints=critical,CA:TRUE"])
     certificate, key = folder / "server.crt", folder / "server.key"
-    _openssl(
-        ["req", "-x509", *_KEY, "-days", "2", "-subj", "/CN=server", "-keyout", str(key)]
-        + ["-CA", str(authority), "-CAkey", str(folder / "ca.key"), "-out", str(certificate)]
-        + ["-addext", f"subjectAltName={names}", "-addext", "basicConstraints=CA:FALSE"]
-    )
+    signed = ["-CA", str(authority), "-CAkey", str(folder / "ca.key")]
+    more = ["-addext", f"subjectAltName={names}", "-addext", "basicConstraints=CA:FALSE"]
+    _request("server", certificate, key, [*signed, *more])
     return Certificates(authority, certificate, key)
 
 
@@ -48,12 +46,11 @@ def make_self_signed(folder: Path, names: str = "IP:127.0.0.1") -> Certificates:
 
 def _self_signed(folder: Path, name: str, more: list[str]) -> Path:
     made = folder / f"{name}.crt"
-    _openssl(
-        ["req", "-x509", *_KEY, "-days", "2", "-subj", f"/CN={name}", *more]
-        + ["-keyout", str(folder / f"{name}.key"), "-out", str(made)]
-    )
+    _request(name, made, folder / f"{name}.key", more)
     return made
 
 
-def _openssl(arguments: list[str]) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+def _request(name: str, certificate: Path, key: Path, more: list[str]) -> None:
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    command = ["openssl", "req", "-x509", *_KEY, "-days", "2", "-subj", f"/CN={name}"]
+    subprocess.run([*command, *files, *more], check=True, capture_output=True)

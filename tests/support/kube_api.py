@@ -14,7 +14,6 @@ import json
 import ssl
 import uuid
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -32,6 +31,8 @@ from koord_kube.resources import (
 
 WITH_STATUS = frozenset({NODES, NODE_METRICS, NODE_SLOS})
 """Whose definitions have the status subresource."""
+
+BUILT_IN = frozenset({NODES, LEASES})
 
 _HALF = b'{"type":"MODIFIED","object":{"metadata":{"na'
 
@@ -104,6 +105,8 @@ class _Refused(Exception):
 
     def answer(self) -> web.Response:
         headers = {"Retry-After": str(self.retry_after)} if self.retry_after else {}
+        if self.status in (301, 302, 307, 308):
+            headers["Location"] = "/elsewhere"
         return web.json_response(self.document(), status=self.status, headers=headers)
 
     def document(self) -> Object:
@@ -150,7 +153,6 @@ class KubeApi:
         self._watches: set[_Watch] = set()
         self._arrived = asyncio.Condition()
         self._runner: web.AppRunner | None = None
-        self._closing = ExitStack()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -331,9 +333,8 @@ class KubeApi:
     def _list(self, request: web.Request, key: Key) -> web.Response:
         wanted = _Watch(key.resource, key.namespace, _selected(request), bookmarks=False)
         items = [copy.deepcopy(self.objects[one]) for one in self.objects if wanted.wants(one)]
-        if "." not in key.resource.group or key.resource.group.endswith(".k8s.io"):
-            for item in items if key.resource in (NODES, LEASES) else ():
-                # Built-in kinds' items have neither in a list; custom ones' have.
+        if key.resource in BUILT_IN:  # Their items have neither in a list; custom ones' have.
+            for item in items:
                 del item["apiVersion"], item["kind"]
         return web.json_response(
             {
@@ -440,10 +441,6 @@ class KubeApi:
 class _Found:
     key: Key
     subresource: str = ""
-
-
-def serving(**given: Any) -> AbstractContextManager[KubeApi]:  # pragma: no cover
-    raise NotImplementedError
 
 
 def _find(path: str, installed: set[Resource]) -> _Found | None:

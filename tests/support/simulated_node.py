@@ -131,6 +131,7 @@ class SimulatedNode:
         for name in (group, *(one.name for one in groups)):
             for directory in self._directories(name):
                 directory.mkdir(parents=True, exist_ok=True)
+            self._write_limits(name)
         return record
 
     def remove_pod(self) -> None:
@@ -154,6 +155,7 @@ class SimulatedNode:
                 self._write_group(one.name, one)
             self._write_group(pod.group, _sum(pod.containers))
         self._write_group("kubepods/besteffort", _sum(self._of("BE")))
+        self._write_limits("kubepods/besteffort")
         total = _sum(self._of("BE") + self._of("LS"))
         self._write_machine(total, seconds)
 
@@ -162,8 +164,21 @@ class SimulatedNode:
         return [group for pod in pods for group in pod.containers]
 
     def _directories(self, group: str) -> list[Path]:
-        subsystems = ("cpu", "cpuacct", "memory") if self.layout.version == 1 else ("cpu",)
+        v1 = ("cpu", "cpuacct", "cpuset", "memory")
+        subsystems = v1 if self.layout.version == 1 else ("cpu",)
         return [Path(self.layout.group_path(group, one)) for one in subsystems]
+
+    def _write_limits(self, name: str) -> None:
+        """What the kubelet and the runtime set, and nobody changes."""
+        cpu = Path(self.layout.group_path(name, "cpu"))
+        if self.layout.version == 2:
+            (cpu / "cpu.max").write_text("max 100000\n")
+            (cpu / "cpuset.cpus.effective").write_text(f"0-{self.cpus - 1}\n")
+            return
+        (cpu / "cpu.cfs_quota_us").write_text("-1\n")
+        (cpu / "cpu.cfs_period_us").write_text("100000\n")
+        cpuset = Path(self.layout.group_path(name, "cpuset"))
+        (cpuset / "cpuset.cpus").write_text(f"0-{self.cpus - 1}\n")
 
     def _write_group(self, name: str, group: _Group) -> None:
         for directory in self._directories(name):

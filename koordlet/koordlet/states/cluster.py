@@ -49,12 +49,12 @@ class ClusterState:
         api: Api,
         node: str,
         path: str,
-        changed: Callable[[str, Object | None], None],
         tell: Callable[[str], None],
+        changed: Callable[[str, Object | None], None] = lambda *_: None,
     ) -> None:
         self._path = Path(path)
         self._node = node
-        self._changed = changed
+        self.changed = changed
         self._tell = tell
         self._objects: dict[str, Object] = {}
         self._informers = {
@@ -85,7 +85,7 @@ class ClusterState:
         for kind, known in kept.items():
             if kind in _KEPT and kind not in self._objects and self._is_ours(known):
                 self._objects[kind] = known
-                self._changed(kind, known)
+                self.changed(kind, known)
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -113,7 +113,7 @@ class ClusterState:
             self._objects[kind] = found
         if kind in _KEPT:
             self._keep()
-        self._changed(kind, found)
+        self.changed(kind, found)
 
     def _keep(self) -> None:
         kept = {kind: one for kind, one in self._objects.items() if kind in _KEPT}

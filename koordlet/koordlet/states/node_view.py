@@ -21,6 +21,7 @@ from koord_model.pod import Pod
 
 from koordlet.states import kubelet_cpus, share_pools
 from koordlet.states.kubelet_cpus import KubeletCPUs
+from koordlet.states.share_pools import SetAside
 
 _SYS_NODES = "/sys/devices/system/node"
 _ONLINE = "/sys/devices/system/cpu/online"
@@ -99,6 +100,8 @@ class NodeViews:
         rules_file: str = "",
         kubelet_dir: str = "/var/lib/kubelet",
     ) -> None:
+        self.set_aside: Callable[[], SetAside] = SetAside
+        """CPUs that the cluster keeps out of the pools."""
         self._reader = reader
         self._kernel = kernel
         self._rules_file = Path(rules_file) if rules_file else None
@@ -121,7 +124,7 @@ class NodeViews:
             problems += self._take()
         rules = self._rules
         found = rules.topology or share_pools.topology(
-            numa_cpus(self._reader), pods, self._kubelet()
+            numa_cpus(self._reader), pods, self._kubelet(), self.set_aside()
         )
         view = replace(
             self.current,

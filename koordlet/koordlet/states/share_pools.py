@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from koord_model import cpuset
 from koord_model.node import SharedPool, Topology
@@ -15,8 +16,22 @@ from koordlet.states.kubelet_cpus import KubeletCPUs
 _EXCLUSIVE = (QoSClass.LSE, QoSClass.LSR)
 
 
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """CPUs that the Node's annotations take out of all pools.
+
+    ``system`` is the kernel CPU list of those that SYSTEM pods run on, "" for none.
+    """
+
+    cpus: frozenset[int] = frozenset()
+    system: str = ""
+
+
 def topology(
-    numa_cpus: Mapping[int, frozenset[int]], pods: Iterable[Pod] | None, kubelet: KubeletCPUs
+    numa_cpus: Mapping[int, frozenset[int]],
+    pods: Iterable[Pod] | None,
+    kubelet: KubeletCPUs,
+    aside: SetAside = SetAside(),
 ) -> Topology:
     """The node's pools, from its online CPUs by NUMA node and the pods it runs.
 
@@ -26,12 +41,12 @@ def topology(
     """
     online = cpuset.render(frozenset().union(*numa_cpus.values()))
     if pods is None:
-        return Topology(shared_pools=(), kubelet_policy=kubelet.policy, online=online)
-    taken = kubelet.exclusive.union(*(_own_cpus(pod) for pod in pods))
+        return Topology((), aside.system, kubelet.policy, online=online)
+    taken = (kubelet.exclusive | aside.cpus).union(*(_own_cpus(pod) for pod in pods))
     pools = tuple(
         SharedPool(node, cpuset.render(cpus - taken)) for node, cpus in sorted(numa_cpus.items())
     )
-    return Topology(shared_pools=pools, kubelet_policy=kubelet.policy, online=online)
+    return Topology(pools, aside.system, kubelet.policy, online=online)
 
 
 def _own_cpus(pod: Pod) -> frozenset[int]:

@@ -50,7 +50,7 @@ def heard() -> Heard:
 @asynccontextmanager
 async def watching(api: KubeApi, file: Path, heard: Heard) -> AsyncIterator[ClusterState]:
     async with Client(Cluster(api.url)) as client:
-        state = ClusterState(client, "n1", str(file), heard.changed, heard.lines.append)
+        state = ClusterState(client, "n1", str(file), heard.lines.append, heard.changed)
         state.recall()
         task = asyncio.get_running_loop().create_task(state.run())
         yield state

@@ -62,7 +62,7 @@ class PlainFiles:
 class FakeNode:
     """The kernel files of one node, each refused or kept by the double it belongs to.
 
-    It implements ``koord_host.files.KernelFiles``; ``prctl`` is the kernel's for core
+    It implements ``koord_host.files.NodeFiles``; ``prctl`` is the kernel's for core
     scheduling.
     """
 
@@ -94,6 +94,17 @@ class FakeNode:
 
     def entries(self, path: str) -> list[str]:
         return self._of(path).entries(path)
+
+    def names(self, path: str) -> list[str]:
+        """Directories, and of plain files those too; there are no links here."""
+        plain = self.plain.texts if self._of(path) is self.plain else ()
+        files = {one.rpartition("/")[2] for one in plain if one.rpartition("/")[0] == path}
+        return sorted(files.union(self.entries(path)))
+
+    def resolve(self, path: str) -> str:
+        if not self.exists(path):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        return path
 
     def identity(self, path: str) -> int:
         return self._of(path).identity(path)

@@ -16,7 +16,7 @@ from koord_host.network.netlink import Report
 from koord_model.traffic import Traffic
 from koordlet.config import Settings
 from koordlet.metrics import NodeMetrics
-from koordlet.node import Node, open_node
+from koordlet.node import Node, find_layout, open_node, open_pods
 from koordlet.telling import Told
 from prometheus_client import CollectorRegistry
 
@@ -58,7 +58,10 @@ def kept(
     cookies: Callable[..., CoreSched] = partial(CoreSched, prctl=node.prctl)
     with patch("koordlet.node.CoreSched", cookies), patch("koordlet.node.HostTraffic", Traffics):
         metrics = NodeMetrics(CollectorRegistry())
-        opened = open_node(settings, runner, told or Told(), node, metrics)
+        layout = find_layout(settings, node)
+        pods = open_pods(settings, layout, node)
+        opened = open_node(settings, runner, told or Told(), node, metrics, layout, pods)
+        opened.look()
     try:
         yield opened
     finally:

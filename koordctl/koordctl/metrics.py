@@ -1,0 +1,113 @@
+"""``koordctl metrics``: what koordlet has measured lately, with curves."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from urllib.parse import urlencode
+
+from koordctl.amounts import formatter, sparkline, table
+from koordctl.asking import ask_koordlet
+from koordctl.observed import Curve, Curves, Kinds
+from koordctl.render import clean
+
+_CURVE = 40
+_IN_NAMES = ("pod_uid", "container_id")
+_OWN = ("kind", "window", "aggregation", "points", "step")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``koordctl metrics query``."""
+    parser.add_argument("kind", metavar="KIND", help='such as pod_cpu_usage; see "metrics kinds"')
+    parser.add_argument(
+        "labels", nargs="*", type=_label, metavar="LABEL=VALUE", help="only series with this label"
+    )
+    parser.add_argument(
+        "--window", default="30m", metavar="TIME", help="how far back: 90s, 5m, 12h (%(default)s)"
+    )
+    parser.add_argument(
+        "--aggregation",
+        default="avg,p95,max,last",
+        metavar="NAMES",
+        help="of avg, p50, p90, p95, p99, last, count, min and max (%(default)s)",
+    )
+
+
+def run_query(arguments: argparse.Namespace) -> Iterable[str]:
+    """The aggregates of each series, and its curve.
+
+    Raises:
+        AskError: koordlet does not answer, or knows no such kind, label, window …
+    """
+    parameters = [
+        ("kind", arguments.kind),
+        ("window", arguments.window),
+        ("aggregation", arguments.aggregation),
+        ("points", "1"),
+        *arguments.labels,
+    ]
+    page = f"/v1/metrics/query?{urlencode(parameters)}"
+    body, found = ask_koordlet(arguments.address, page, Curves)
+    return [body.decode().rstrip("\n")] if arguments.json else query_lines(found)
+
+
+def run_kinds(arguments: argparse.Namespace) -> Iterable[str]:
+    """What is measured.
+
+    Raises:
+        AskError: koordlet does not answer, or not this.
+    """
+    body, found = ask_koordlet(arguments.address, "/v1/metrics/kinds", Kinds)
+    return [body.decode().rstrip("\n")] if arguments.json else kind_lines(found)
+
+
+def query_lines(found: Curves) -> Iterator[str]:
+    """A line a series; each curve goes from 0 to its own greatest value."""
+    if not found.series:
+        yield f"{clean(found.kind)}: nothing measured in the last {found.window_seconds:g} s."
+        return
+    names = list(found.series[0].values)
+    header = ("SERIES", *(name.upper() for name in names), f"OVER {_span(found.window_seconds)}")
+    rows = sorted(_row(one, names, found.unit) for one in found.series)
+    yield from table([header, *rows], words=(0, len(header) - 1))
+    if found.left_out:
+        yield f"{found.left_out} more series are left out; name a label to see them."
+
+
+def kind_lines(found: Kinds) -> Iterator[str]:
+    """A line a kind."""
+    rows = [
+        (clean(one.name), clean(one.unit), clean(one.meaning), clean(", ".join(one.labels)))
+        for one in found.kinds
+    ]
+    yield from table([("KIND", "UNIT", "WHAT", "LABELS"), *rows], words=(0, 1, 2, 3))
+
+
+def _row(curve: Curve, names: Sequence[str], unit: str) -> tuple[str, ...]:
+    shown = formatter(unit)
+    values = [
+        str(int(curve.values[name])) if name == "count" else shown(curve.values.get(name))
+        for name in names
+    ]
+    return (_name(curve), *values, sparkline(curve.points, _CURVE))
+
+
+def _name(curve: Curve) -> str:
+    """The pod's or container's name, and what else tells the series apart."""
+    labels = curve.labels.items()
+    rest = [value for name, value in labels if not (curve.who and name in _IN_NAMES)]
+    return clean(" ".join([curve.who, *rest])) or "node"
+
+
+def _span(seconds: float) -> str:
+    for unit, length in (("H", 3600), ("M", 60)):
+        if seconds >= length and seconds % length == 0:
+            return f"{seconds / length:g} {unit}"
+    return f"{seconds:g} S"
+
+
+def _label(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals) or name in _OWN:
+        raise argparse.ArgumentTypeError(f'"{text}" is no label; expected LABEL=VALUE')
+    return name, value

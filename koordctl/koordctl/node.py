@@ -1,0 +1,116 @@
+"""``koordctl node``: the machine, and how the observing of it fares."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from collections.abc import Iterable, Iterator
+
+from koordctl.amounts import UNKNOWN, cores, memory, share, table
+from koordctl.asking import ask_koordlet
+from koordctl.observed import Collector, Machine, Node, StateAge
+from koordctl.render import clean, count
+from koordctl.top import psi_words
+
+_ON = {True: "on", False: "off"}
+
+
+def run(arguments: argparse.Namespace) -> Iterable[str]:
+    """What ``koordctl node`` says.
+
+    Raises:
+        AskError: koordlet does not answer, or not this.
+    """
+    body, node = ask_koordlet(arguments.address, "/v1/node", Node)
+    return [body.decode().rstrip("\n")] if arguments.json else node_lines(node)
+
+
+def node_lines(node: Node, zone: datetime.tzinfo | None = None) -> Iterator[str]:
+    """The machine, its use, the metric cache, states and collectors."""
+    when = datetime.datetime.fromtimestamp(node.at, datetime.UTC).astimezone(zone)
+    release = f", koordlet {clean(node.version)}" if node.version else ""
+    yield f"{clean(node.node) or 'this node'} at {when:%Y-%m-%d %H:%M:%S}{release}"
+    yield ""
+    yield from _usage(node)
+    if node.numa:
+        yield ""
+        rows = [
+            (
+                str(one.id),
+                str(one.cpus),
+                cores(one.cpu_used),
+                share(one.cpu_used, one.cpus),
+                memory(one.memory_used),
+                memory(one.memory),
+                share(one.memory_used, one.memory),
+            )
+            for one in node.numa
+        ]
+        yield from table([("NUMA", "CPUS", "USED", "%", "MEMORY", "OF", "%"), *rows])
+    if node.states:
+        yield ""
+        states = [_state(name, one) for name, one in node.states.items()]
+        yield from table([("STATE", "AGE", "TROUBLE"), *states], words=(0, 2))
+    yield ""
+    if not node.collectors:
+        yield "No collectors."
+        return
+    header = ("COLLECTOR", "STATE", "EVERY", "LAST ROUND", "SAMPLES", "WHY")
+    collectors = [_collector(one) for one in node.collectors]
+    yield from table([header, *collectors], words=(0, 1, 5))
+
+
+def _usage(node: Node) -> Iterator[str]:
+    whole, usage, cache = node.capacity, node.usage, node.cache
+    if node.machine is not None:
+        yield f"machine   {_machine(node.machine, whole.cpu)}"
+    yield (
+        f"CPU       {cores(usage.cpu)} of {cores(whole.cpu)} cores "
+        f"({share(usage.cpu, whole.cpu)}), of which the system {cores(node.system.cpu)}"
+    )
+    yield (
+        f"memory    {memory(usage.memory)} of {memory(whole.memory)} "
+        f"({share(usage.memory, whole.memory)}), of which the system {memory(node.system.memory)}"
+    )
+    yield f"pressure  {psi_words(node.psi)}"
+    for name, peak in (node.peaks or {}).items():
+        yield (
+            f"peak      {clean(name)}: {cores(peak.get('cpu'))} cores, "
+            f"{memory(peak.get('memory'))} predicted"
+        )
+    trouble = f"; {clean(cache.trouble)}" if cache.trouble else ""
+    refused = f", {count(cache.refused, 'sample')} refused" if cache.refused else ""
+    yield (
+        f"cache     {cache.series} of {cache.capacity} series, {memory(cache.memory_bytes)} "
+        f"of memory, {memory(cache.disk_bytes)} on disk{refused}{trouble}"
+    )
+
+
+def _machine(machine: Machine, cpus: float | None) -> str:
+    words = [
+        clean(machine.model) or "CPU of unknown model",
+        count(int(cpus or 0), "CPU"),
+        count(machine.cores, "core"),
+        count(machine.sockets, "socket"),
+        count(machine.numa_nodes, "NUMA node"),
+    ]
+    for name, on in (("SMT", machine.smt), ("turbo", machine.turbo)):
+        if on is not None:
+            words.append(f"{name} {_ON[on]}")
+    return ", ".join(words)
+
+
+def _state(name: str, state: StateAge) -> tuple[str, str, str]:
+    age = UNKNOWN if state.age_seconds is None else f"{state.age_seconds:.0f} s"
+    return clean(name), age, clean(state.trouble)
+
+
+def _collector(one: Collector) -> tuple[str, ...]:
+    return (
+        clean(one.name),
+        clean(one.state),
+        f"{one.interval:g} s",
+        f"{1000 * one.seconds:.1f} ms" if one.rounds else UNKNOWN,
+        str(one.samples) if one.rounds else UNKNOWN,
+        clean(one.reason),
+    )

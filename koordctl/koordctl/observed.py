@@ -1,0 +1,185 @@
+"""What koordlet's pages hold, as typed values.
+
+CPU is in cores, memory in bytes, pressure in percent, throttling a ratio; ``None`` is
+what koordlet does not know. Everything else has a default, as in ``answers``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Capacity(msgspec.Struct, frozen=True):
+    """What the machine has."""
+
+    cpu: float | None = None
+    memory: int | None = None
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What is used of it."""
+
+    cpu: float | None = None
+    memory: int | None = None
+
+
+class Row(Usage, frozen=True):
+    """Who uses, asks for and suffers what."""
+
+    cpu_request: float | None = None
+    cpu_limit: float | None = None
+    memory_request: int | None = None
+    memory_limit: int | None = None
+    throttled: float | None = None
+    psi_cpu: float | None = None
+    psi_memory: float | None = None
+    psi_io: float | None = None
+
+
+class Pod(Row, frozen=True):
+    """One pod of /v1/top."""
+
+    uid: str = ""
+    name: str = ""
+    namespace: str = ""
+    qos: str = ""
+    phase: str = ""
+
+
+class ClassRow(Row, frozen=True):
+    """One quality class."""
+
+    qos: str = ""
+    pods: int = 0
+
+
+class NodeRow(Usage, frozen=True):
+    """The node; pressure by resource and degree, predicted peaks by what and resource."""
+
+    name: str = ""
+    capacity: Capacity = Capacity()
+    psi: dict[str, dict[str, float]] = {}
+    peaks: dict[str, dict[str, float]] | None = None
+
+
+class HostApplication(Usage, frozen=True):
+    """One of those beside Kubernetes that NodeSLO names."""
+
+    name: str = ""
+
+
+class Top(msgspec.Struct, frozen=True):
+    """/v1/top; ``at`` is seconds since the epoch."""
+
+    at: float
+    node: NodeRow
+    system: Usage = Usage()
+    host_applications: list[HostApplication] = []
+    classes: list[ClassRow] = []
+    pods: list[Pod] = []
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """The machine's CPUs; ``smt`` and ``turbo`` are whether they are on."""
+
+    model: str = ""
+    sockets: int = 0
+    cores: int = 0
+    numa_nodes: int = 0
+    smt: bool | None = None
+    turbo: bool | None = None
+
+
+class NumaNode(msgspec.Struct, frozen=True):
+    """One NUMA node."""
+
+    id: int
+    cpus: int = 0
+    memory: int | None = None
+    cpu_used: float | None = None
+    memory_used: int | None = None
+
+
+class Collector(msgspec.Struct, frozen=True):
+    """One collector; ``state`` is works, waiting, unavailable or off. Times in seconds."""
+
+    name: str
+    state: str = ""
+    interval: float = 0.0
+    seconds: float = 0.0
+    rounds: int = 0
+    samples: int = 0
+    reason: str = ""
+
+
+class Cache(msgspec.Struct, frozen=True):
+    """How full the metric cache is."""
+
+    series: int = 0
+    capacity: int = 0
+    memory_bytes: int = 0
+    disk_bytes: int = 0
+    refused: int = 0
+    trouble: str = ""
+
+
+class StateAge(msgspec.Struct, frozen=True):
+    """How old a state is, and why there is no newer one."""
+
+    age_seconds: float | None = None
+    trouble: str = ""
+
+
+class Node(msgspec.Struct, frozen=True):
+    """/v1/node."""
+
+    node: str
+    at: float
+    version: str = ""
+    capacity: Capacity = Capacity()
+    machine: Machine | None = None
+    usage: Usage = Usage()
+    system: Usage = Usage()
+    psi: dict[str, dict[str, float]] = {}
+    numa: list[NumaNode] = []
+    peaks: dict[str, dict[str, float]] | None = None
+    collectors: list[Collector] = []
+    cache: Cache = Cache()
+    states: dict[str, StateAge] = {}
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One row of /v1/metrics/kinds."""
+
+    name: str
+    unit: str = ""
+    meaning: str = ""
+    labels: list[str] = []
+
+
+class Kinds(msgspec.Struct, frozen=True):
+    """/v1/metrics/kinds."""
+
+    kinds: list[Kind]
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """One series: aggregates by name, and its points, ``None`` where there are none."""
+
+    labels: dict[str, str] = {}
+    who: str = ""
+    values: dict[str, float] = {}
+    count: int = 0
+    last: float = 0.0
+    points: list[float | None] = []
+
+
+class Curves(msgspec.Struct, frozen=True):
+    """/v1/metrics/query."""
+
+    kind: str
+    at: float
+    series: list[Curve]
+    unit: str = ""
+    window_seconds: float = 0.0
+    left_out: int = 0

@@ -1,0 +1,210 @@
+"""``koordctl top``: who uses the node now, again and again."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from koordctl.amounts import UNKNOWN, bar, cores, memory, percent, share, table
+from koordctl.asking import ask_koordlet
+from koordctl.client import AskError
+from koordctl.observed import Pod, Row, Top
+from koordctl.render import clean
+from koordctl.screen import screen
+
+REFRESH_SECONDS = 2.0
+
+_BAR = 24
+_CLASS_HEADER = ("CLASS", "PODS", "CPU", "REQUEST", "%", "MEMORY", "REQUEST", "%")
+_POD_HEADER = (
+    *("POD", "CLASS", "CPU", "REQUEST", "%", "MEMORY", "REQUEST", "%"),
+    *("THROTTLED", "PSI CPU", "MEM", "IO"),
+)
+_SORTS: Mapping[str, Callable[[Pod], float | None]] = {
+    "cpu": lambda pod: pod.cpu,
+    "memory": lambda pod: pod.memory,
+    "throttled": lambda pod: pod.throttled,
+    "psi": lambda pod: max(
+        (one for one in (pod.psi_cpu, pod.psi_memory, pod.psi_io) if one is not None), default=None
+    ),
+}
+_KEYS = {name[0]: name for name in _SORTS}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``koordctl top``."""
+    parser.add_argument(
+        "--sort", choices=_SORTS, default="cpu", help="what the pods are sorted by (%(default)s)"
+    )
+    parser.add_argument(
+        "--class", dest="qos", default="", metavar="CLASS", help="only pods of a class, such as BE"
+    )
+    parser.add_argument("-n", dest="count", type=_count, metavar="COUNT", help="only so many pods")
+    parser.add_argument(
+        "--once", action="store_true", help="print once, as where stdout is no terminal"
+    )
+
+
+def run(arguments: argparse.Namespace) -> Iterable[str]:
+    """Print once, or keep drawing until q or Ctrl-C.
+
+    Raises:
+        AskError: koordlet does not answer, or not this.
+    """
+    body, top = ask_koordlet(arguments.address, "/v1/top", Top)
+    pods = chosen(top, arguments.sort, arguments.qos, arguments.count)
+    if arguments.json:
+        return [_json(body, pods)]
+    if arguments.once or not sys.stdout.isatty():
+        return [*head_lines(top), "", *pod_lines(pods)]
+    _keep_drawing(arguments, top)
+    return []
+
+
+def chosen(top: Top, sort: str, qos: str = "", count: int | None = None) -> list[Pod]:
+    """The pods to show, the greediest first; those of which nothing is known last."""
+    value = _SORTS[sort]
+
+    def order(pod: Pod) -> tuple[float, str, str]:
+        known = value(pod)
+        return (float("inf") if known is None else -known, pod.namespace, pod.name)
+
+    pods = [pod for pod in top.pods if not qos or pod.qos.lower() == qos.lower()]
+    return sorted(pods, key=order)[:count]
+
+
+def head_lines(top: Top, zone: datetime.tzinfo | None = None) -> Iterator[str]:
+    """The node and its classes."""
+    node, whole = top.node, top.node.capacity
+    when = datetime.datetime.fromtimestamp(top.at, datetime.UTC).astimezone(zone)
+    pods = "1 pod" if len(top.pods) == 1 else f"{len(top.pods)} pods"
+    yield f"{clean(node.name) or 'this node'}  {when:%H:%M:%S}  {pods}"
+    asked_cpu = sum(one.cpu_request or 0 for one in top.classes)
+    asked_memory = sum(one.memory_request or 0 for one in top.classes)
+    yield (
+        f"CPU     {bar(node.cpu, whole.cpu, _BAR)}  {share(node.cpu, whole.cpu):>5}  "
+        f"{cores(node.cpu)} of {cores(whole.cpu)} cores, "
+        f"requested {share(asked_cpu, whole.cpu)}{_peaks(top, 'cpu', cores)}"
+    )
+    yield (
+        f"Memory  {bar(node.memory, whole.memory, _BAR)}  {share(node.memory, whole.memory):>5}  "
+        f"{memory(node.memory)} of {memory(whole.memory)}, "
+        f"requested {share(asked_memory, whole.memory)}{_peaks(top, 'memory', memory)}"
+    )
+    yield f"PSI     {psi_words(node.psi)}"
+    yield ""
+    yield from table([_CLASS_HEADER, *_class_rows(top)])
+
+
+def pod_lines(pods: Sequence[Pod]) -> Iterator[str]:
+    """The pods, one a line."""
+    if not pods:
+        yield "No pods to show."
+        return
+    yield from table([_POD_HEADER, *(_pod_row(pod) for pod in pods)], words=(0, 1))
+
+
+def psi_words(psi: Mapping[str, Mapping[str, float]]) -> str:
+    """Pressure by resource: some, and full where it is told apart."""
+    words = []
+    for key, name in (("cpu", "CPU"), ("memory", "memory"), ("io", "IO")):
+        degrees = psi.get(key, {})
+        full = f" (all tasks {percent(degrees['full'])})" if "full" in degrees else ""
+        words.append(f"{name} {percent(degrees.get('some'))}{full}")
+    return ", ".join(words)
+
+
+def _keep_drawing(arguments: argparse.Namespace, top: Top) -> None:
+    sort, trouble = arguments.sort, ""
+    try:
+        with screen() as terminal:
+            while True:
+                pods = chosen(top, sort, arguments.qos, arguments.count)
+                _draw(terminal.show, terminal.size[1], top, pods, sort, trouble)
+                key = terminal.key(REFRESH_SECONDS)
+                if key == "q":
+                    return
+                sort = _KEYS.get(key, sort)
+                try:
+                    _, top = ask_koordlet(arguments.address, "/v1/top", Top)
+                    trouble = ""
+                except AskError as error:
+                    # It may be restarting: what was seen last stays.
+                    trouble = str(error)
+    except KeyboardInterrupt:
+        return
+
+
+def _draw(
+    show: Callable[[Sequence[str], Sequence[int]], None],
+    height: int,
+    top: Top,
+    pods: Sequence[Pod],
+    sort: str,
+    trouble: str,
+) -> None:
+    head = [*head_lines(top), ""]
+    body = list(pod_lines(pods))
+    # The pods' header, and the last line of all.
+    room = max(height - len(head) - 1, 1)
+    more = f"{len(body) - room} more below; " if len(body) > room else ""
+    last = trouble or f"{more}sorted by {sort} (c m t p), q quits"
+    show([*head, *body[:room], last], (0, 5, len(head)))
+
+
+def _class_rows(top: Top) -> Iterator[tuple[str, ...]]:
+    for one in top.classes:
+        yield (clean(one.qos), str(one.pods), *_used(one))
+    rest = [("system", top.system), *((f"  {one.name}", one) for one in top.host_applications)]
+    for name, usage in rest:
+        row = Row(cpu=usage.cpu, memory=usage.memory)
+        yield (f" {clean(name)}" if name.startswith(" ") else name, "", *_used(row))
+
+
+def _pod_row(pod: Pod) -> tuple[str, ...]:
+    return (
+        f"{clean(pod.namespace)}/{clean(pod.name)}",
+        clean(pod.qos),
+        *_used(pod),
+        percent(None if pod.throttled is None else 100 * pod.throttled),
+        percent(pod.psi_cpu),
+        percent(pod.psi_memory),
+        percent(pod.psi_io),
+    )
+
+
+def _used(row: Row) -> tuple[str, ...]:
+    return (
+        cores(row.cpu),
+        cores(row.cpu_request) if row.cpu_request else UNKNOWN,
+        share(row.cpu, row.cpu_request),
+        memory(row.memory),
+        memory(row.memory_request) if row.memory_request else UNKNOWN,
+        share(row.memory, row.memory_request),
+    )
+
+
+def _peaks(top: Top, resource: str, shown: Callable[[float | None], str]) -> str:
+    peaks = {name: one[resource] for name, one in (top.node.peaks or {}).items() if resource in one}
+    if not peaks:
+        return ""
+    words = [f"{clean(name)} {shown(peak)}" for name, peak in peaks.items()]
+    return f", predicted peak {', '.join(words)}"
+
+
+def _json(body: bytes, pods: Sequence[Pod]) -> str:
+    """What koordlet said, with the pods that are to be shown."""
+    document = msgspec.json.decode(body)
+    by_uid = {pod["uid"]: pod for pod in document["pods"]}
+    document["pods"] = [by_uid[pod.uid] for pod in pods]
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f'"{text}" is no number of pods')
+    return int(text)

@@ -1,0 +1,295 @@
+"""The parts of one run of koordlet, wired together, and its life from start to SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from koord_hooks.runner import available_plugins, load
+from koord_hooks.stages import Stage
+from koord_host.detect import DetectError
+from koord_host.files import NodeFiles
+from koord_host.layout import Layout
+from koord_host.originals import InUseError
+from koord_kube.api import Object
+from koord_service import logs, systemd
+from koord_service.status import MakePage, StatusServer, metrics_page
+
+from koordlet.cluster import ClusterSide
+from koordlet.config import Settings, plugins_of
+from koordlet.gates import gates_of
+from koordlet.hook_server import HookServer
+from koordlet.keeper import OBSERVED
+from koordlet.metrics import HookMetrics, NodeMetrics, NriMetrics
+from koordlet.node import Node, find_layout, open_node, open_pods, open_views
+from koordlet.nri.client import Client
+from koordlet.nri_hooks import HookHandler
+from koordlet.observed_metrics import ObservedMetrics
+from koordlet.observing import Observing, open_observing
+from koordlet.pages import pages
+from koordlet.pods import Pods
+from koordlet.registration import Registration, registration_text
+from koordlet.reporting import Reporting
+from koordlet.states.node_view import NodeViews
+from koordlet.states.pod_arrivals import PodArrivals
+from koordlet.telling import Told, reason_of, reason_of_os_error
+
+_GRACE_SECONDS = 2.0
+_EVERYBODY = 0o666
+"""The mode of the socket for people: what it tells is no secret here, and changes nothing."""
+
+_AGAIN_SECONDS = 5.0
+
+Loop = Callable[[], Coroutine[Any, Any, None]]
+
+_log = logs.get_log("koordlet")
+
+
+class Agent:
+    """One run.
+
+    Raises:
+        ValueError: a plugin that there is not, an address that cannot be.
+    """
+
+    def __init__(
+        self, settings: Settings, files: NodeFiles, cluster: ClusterSide | None = None
+    ) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._disabled = {Stage(name) for name in settings.runtime_hooks_disable_stages}
+        self._metrics = HookMetrics()
+        self._told = Told()
+        known = available_plugins()
+        names, others = plugins_of(settings.hook_plugins, settings.feature_gates, known)
+        gates, others = gates_of(others)
+        if others:
+            _log.info("feature gates passed over", gates=",".join(others))
+        self._runner = load(names)
+        self._loops: list[Loop] = []
+        self._node: Node | None = None
+        self._nri: Client | None = None
+        self._observing: Observing | None = None
+        self._open(files, gates)
+        self._stages = self._asked_and_observed()
+        self._server = self._hook_server()
+        self._be_nri_plugin()
+        self._registration = Registration(
+            settings.runtime_hooks_config_path,
+            registration_text(
+                settings.runtime_hooks_host_endpoint,
+                settings.runtime_hooks_failure_policy,
+                self._stages,
+                settings.hook_timeout,
+            ),
+        )
+        self._status = self._status_servers()
+
+    async def serve(self) -> None:
+        """Answer hooks until SIGTERM or SIGINT, then deregister and drain.
+
+        Raises:
+            OSError: a socket or the registration directory cannot be used.
+            ValueError: a socket's path is too long.
+        """
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, stop.set)
+        loop.add_signal_handler(signal.SIGINT, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._register_again)
+        async with AsyncExitStack() as at_exit:
+            await self._server.start(self._settings.runtime_hooks_addr)
+            at_exit.push_async_callback(self._server.stop, _GRACE_SECONDS)
+            for status in self._status:
+                status.start()
+                at_exit.callback(status.stop)
+            self._registration.write()
+            at_exit.callback(self._deregister)
+            self._announce()
+            if self._node is not None:
+                at_exit.push_async_callback(self._node.keeper.finish, self._node.let_go)
+            systemd.notify("READY=1")
+            await self._work(stop)
+            systemd.notify("STOPPING=1")
+            # Before anything is put back: nobody may be given our values any more.
+            self._deregister()
+
+    def _open(self, files: NodeFiles, gates: Mapping[str, bool]) -> None:
+        """The node's parts, as far as it can be kept and looked at."""
+        settings, cluster = self._settings, self._cluster
+        try:
+            layout = find_layout(settings, files)
+        except DetectError as error:
+            _log.warning("no node to keep or to observe, hooks are answered", reason=str(error))
+            return
+        pods = open_pods(settings, layout, files, cluster.kubelet if cluster else None)
+        self._loops.append(pods.run)
+        if pods.source is not None:
+            self._loops.append(PodArrivals(layout, pods.arrived).run)
+        self._node = self._kept(files, layout, pods)
+        views = self._node.views if self._node else open_views(settings, files)
+        if cluster is not None:
+            self._follow(cluster, views)
+        if self._node is not None:
+            self._node.look()
+        if settings.collect_res_used_interval >= 1:
+            self._observing = open_observing(settings, gates, layout, files, pods, views, cluster)
+            self._loops.append(self._observing.run)
+        if cluster is not None:
+            self._loops.append(cluster.run)
+            if self._observing is not None:
+                slo = lambda: views.current.slo  # noqa: E731 - nothing to name
+                reporting = Reporting(settings, gates, cluster, self._observing, files, slo)
+                self._loops += [partial(_lasting, loop) for loop in reporting.loops]
+
+    def _kept(self, files: NodeFiles, layout: Layout, pods: Pods) -> Node | None:
+        """The node to keep; ``None`` where it cannot be: hooks are answered all the same."""
+        if not self._settings.node_writes:
+            return None
+        try:
+            if os.geteuid() != 0:
+                raise DetectError("only root may write kernel files")
+            metrics = NodeMetrics(self._metrics.registry)
+            node = open_node(self._settings, self._runner, self._told, files, metrics, layout, pods)
+        except (DetectError, InUseError) as error:
+            _log.warning("kernel files are left alone, hooks are answered", reason=str(error))
+            return None
+        self._loops.append(node.keeper.run)
+        return node
+
+    def _follow(self, cluster: ClusterSide, views: NodeViews) -> None:
+        """Have the API server's documents count, beginning with those of the last run."""
+        keeper = self._node.keeper if self._node is not None else None
+
+        def changed(kind: str, found: Object | None) -> None:
+            if kind in ("Node", "NodeSLO"):
+                views.told(kind, found)
+                if keeper is not None:
+                    keeper.wake()
+                else:
+                    views.refresh(None)
+
+        cluster.state.changed = changed
+        cluster.state.recall()
+
+    def _asked_and_observed(self) -> tuple[Stage, ...]:
+        """The stages to register for: plugins' own, and those that tell what runs."""
+        observed = OBSERVED if self._node is not None else ()
+        asked = self._runner.stages()
+        return tuple(
+            stage
+            for stage in Stage
+            if stage not in self._disabled and (stage in asked or stage in observed)
+        )
+
+    def _hook_server(self) -> HookServer:
+        return HookServer(
+            self._runner,
+            [stage for stage in self._runner.stages() if stage not in self._disabled],
+            self._metrics,
+            node=None if self._node is None else self._node.keeper,
+            told=self._told,
+            plugin_failure_fails=self._settings.runtime_hooks_plugin_failure_policy == "Fail",
+        )
+
+    def _be_nri_plugin(self) -> None:
+        settings = self._settings
+        if self._node is None or not settings.enable_nri_runtime_hook:
+            return
+        keeper = self._node.keeper
+        handler = HookHandler(self._runner, keeper, self._metrics, self._told, self._disabled)
+        name = settings.runtime_hooks_nri_plugin_name
+        index = settings.runtime_hooks_nri_plugin_index
+        directory = Path(settings.runtime_hooks_addr).parent
+        self._nri = Client(
+            handler,
+            name=name,
+            index=index,
+            socket=settings.runtime_hooks_nri_socket_path,
+            # Beside our own socket: the runtime's directory may be read-only to us.
+            lock=str(directory / f"nri-{index}-{name}.lock"),
+        )
+        NriMetrics(self._metrics.registry, self._nri)
+        self._loops.append(self._nri.run)
+
+    def _status_servers(self) -> tuple[StatusServer, ...]:
+        registry = self._metrics.registry
+        served: dict[str, MakePage] = {"/metrics": lambda _: metrics_page(registry)}
+        if self._observing is not None:
+            observed = self._observing.observed
+            registry.register(ObservedMetrics(observed))
+            served |= pages(observed)
+        settings = self._settings
+        beside = str(Path(settings.runtime_hooks_addr).with_name("status.sock"))
+        addresses = (settings.metrics_address, settings.status_address or beside)
+        return tuple(
+            StatusServer(address, served, mode=_EVERYBODY)
+            for address in dict.fromkeys(addresses)
+            if address and address != "none"
+        )
+
+    async def _work(self, stop: asyncio.Event) -> None:
+        """Do all that goes on and on, until told to stop."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(loop()) for loop in self._loops]
+            await _until(stop)
+            for task in tasks:
+                task.cancel()
+
+    def _announce(self) -> None:
+        _log.info(
+            "serving",
+            socket=self._settings.runtime_hooks_addr,
+            registration=self._registration.path,
+            plugins=",".join(self._runner.names),
+            stages=",".join(self._stages),
+            status=",".join(status.address for status in self._status) or None,
+        )
+
+    def _register_again(self) -> None:
+        if not self._registration.in_place:
+            # Not serving yet, or stopping: the proxy must not find us.
+            return
+        try:
+            self._registration.write()
+        except OSError as error:
+            _log.error("stays as it was registered", reason=reason_of_os_error(error))
+        else:
+            _log.info("registered again", registration=self._registration.path)
+
+    def _deregister(self) -> None:
+        if not self._registration.in_place:
+            return
+        try:
+            self._registration.remove()
+        except OSError as error:
+            _log.error("cannot deregister", reason=reason_of_os_error(error))
+        else:
+            _log.info("stopping", registration=self._registration.path)
+
+
+async def _lasting(loop: Loop) -> None:
+    """A loop in which a defect of ours costs a pause, and nothing of the other loops."""
+    while True:
+        try:
+            await loop()
+        except Exception as error:
+            _log.error("failed, begins anew", reason=reason_of(error))
+        await asyncio.sleep(_AGAIN_SECONDS)
+
+
+async def _until(stop: asyncio.Event) -> None:
+    """Wait for the event, and show systemd in the meantime that the loop turns."""
+    interval = systemd.watchdog_interval()
+    while not stop.is_set():
+        try:
+            async with asyncio.timeout(interval):
+                await stop.wait()
+        except TimeoutError:
+            systemd.notify("WATCHDOG=1")

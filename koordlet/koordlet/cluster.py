@@ -1,0 +1,111 @@
+"""The API server and this node's kubelet, as the settings name them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+from koord_kube.api import Object
+from koord_kube.client import Client, Limits
+from koord_kube.connect import ConnectError, connect
+from koord_service.logs import get_log
+
+from koordlet.config import Settings, node_name
+from koordlet.documents import StateAge
+from koordlet.reports import kubelet_config
+from koordlet.reports.kubelet_config import KubeletConfig
+from koordlet.states.cluster import ClusterState
+from koordlet.states.kubelet_of_node import KubeletOfNode
+from koordlet.telling import Told
+
+_log = get_log("koordlet.cluster")
+
+_CONFIGZ_SECONDS = 300.0
+"""A kubelet's configuration changes with a restart of it."""
+
+
+@dataclass(slots=True)
+class ClusterSide:
+    """What the cluster says about this node; ``name`` is the node's.
+
+    ``kubelet_config`` is ``None`` until the kubelet has said it, or where it is not asked.
+    """
+
+    name: str
+    client: Client
+    state: ClusterState
+    kubelet: KubeletOfNode
+    told: Told
+    ask_kubelet: bool = True
+    kubelet_config: KubeletConfig | None = None
+
+    def node(self) -> Object | None:
+        """The Node, as far as it is known."""
+        return self.state.get("Node")
+
+    def ages(self) -> Mapping[str, StateAge]:
+        """How old is what the API server said."""
+        return self.state.ages()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.state.run())
+                if self.ask_kubelet:
+                    group.create_task(self._follow_configz())
+        finally:
+            await self.kubelet.close()
+            await self.client.close()
+
+    def complain(self, *lines: str) -> None:
+        """Say what is not as expected, each line once."""
+        for line in lines:
+            if self.told.first_time(line):
+                _log.warning("not as expected", reason=line)
+
+    async def _follow_configz(self) -> None:
+        while True:
+            wait = _CONFIGZ_SECONDS
+            try:
+                answer = msgspec.json.decode(await self.kubelet.configz(), type=dict[str, object])
+                self.kubelet_config, problems = kubelet_config.parse(answer)
+                self.complain(*problems)
+            except (OSError, msgspec.MsgspecError) as error:
+                wait /= 10
+                self.complain(f"kubelet /configz: {error}")
+            await asyncio.sleep(wait)
+
+
+async def open_cluster(settings: Settings, environ: Mapping[str, str]) -> ClusterSide | None:
+    """The cluster that the settings or the pod's environment name; ``None`` where there is none.
+
+    Raises:
+        ValueError: what names it cannot be used.
+    """
+    if settings.standalone or not (settings.kubeconfig or "KUBERNETES_SERVICE_HOST" in environ):
+        return None
+    limits = Limits(qps=settings.kube_api_qps, burst=settings.kube_api_burst)
+    try:
+        client = await connect(settings.kubeconfig, limits, environ=environ)
+    except ConnectError as error:
+        raise ValueError(f"{error} (or use none: --standalone)") from None
+    name, told = node_name(settings, environ), Told()
+
+    def tell(line: str) -> None:
+        if told.first_time(line):
+            _log.warning("API server", reason=line)
+
+    state = ClusterState(client, name, f"{settings.state_dir}/cluster.json", tell)
+    kubelet = KubeletOfNode(
+        partial(state.get, "Node"),
+        address_type=settings.kubelet_preferred_address_type,
+        read_only_port=settings.kubelet_read_only_port if settings.kubelet_insecure_tls else None,
+        ca_file=settings.kubelet_ca_file,
+        timeout=settings.kubelet_sync_timeout,
+    )
+    ask = not settings.disable_query_kubelet_config
+    return ClusterSide(name, client, state, kubelet, told, ask_kubelet=ask)

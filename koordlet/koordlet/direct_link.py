@@ -1,0 +1,250 @@
+"""Reports straight to the manager's leader: finds it, and follows it when it changes.
+
+The address is a Service: of the leader alone, or of all managers (headless). All it
+resolves to are asked in turn until one accepts; who does not lead may say who does. The
+one that accepted is asked first the next time. What fails in one report is found anew
+in the next, so that a new leader is found within one report interval.
+
+Over TLS the server's certificate must be of the configured name and by the given CA,
+also where the leader was named by another server. Without TLS only loopback addresses
+are spoken to, and no token is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import random
+import re
+import secrets
+import socket
+from pathlib import Path
+
+from koord_kube.credentials import Anonymous, Credentials
+from koord_model.excerpt import excerpt
+from koord_proto.node_metric_pb2 import DESCRIPTOR, ReportRequest, ReportResponse
+from koord_service.grpc_core import grpc
+
+ATTEMPT_SECONDS = 3.0
+"""How long one server may take; the leader answers within milliseconds."""
+
+_METHOD = f"/{DESCRIPTOR.services_by_name['NodeMetrics'].full_name}/Report"
+_LEADER_KEY = "koord-leader"
+_MOST_ATTEMPTS = 16
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+_OPTIONS = (
+    ("grpc.enable_http_proxy", 0),
+    # A new channel connects at once, whatever became of others to the same address.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+_RANDOM = random.SystemRandom()
+
+Place = tuple[str, int]
+"""IP address and port."""
+
+
+class LinkError(Exception):
+    """The report did not arrive; the message is one line that says what was tried."""
+
+
+class _NotLeaderError(Exception):
+    """The message is where the leader is, "" if not said."""
+
+
+class DirectLink:
+    """One node's way to the manager.
+
+    ``credentials`` are who we are, the service account as a rule. ``ca_file`` is read anew
+    for each connection; "" is no TLS.
+
+    Raises:
+        ValueError: the address is not HOST:PORT.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        node: str,
+        *,
+        ca_file: str = "",
+        credentials: Credentials | None = None,
+        attempt_seconds: float = ATTEMPT_SECONDS,
+    ) -> None:
+        self._host, self._port = parse_address(address)
+        self._node = node
+        self._ca_file = ca_file
+        self._credentials = credentials or Anonymous()
+        self._attempt_seconds = attempt_seconds
+        self._session = secrets.token_hex(8)
+        self._sequence = 0
+        self._held: tuple[Place, grpc.aio.Channel] | None = None
+        self._failed: set[Place] = set()
+
+    @property
+    def leader(self) -> str:
+        """Who accepted the last report; "" where nobody did."""
+        return _shown(self._held[0]) if self._held else ""
+
+    async def send(self, status: bytes, at: float, within: float) -> None:
+        """Report a status of ``at`` (seconds since the epoch), in at most ``within`` seconds.
+
+        Raises:
+            LinkError: nobody accepted it.
+        """
+        self._sequence += 1
+        request = ReportRequest(
+            node=self._node,
+            session=self._session,
+            sequence=self._sequence,
+            reported_at_ms=int(at * 1000),
+            status=status,
+        )
+        tried: dict[str, str] = {}
+        try:
+            async with asyncio.timeout(within):
+                if await self._deliver(request, tried):
+                    return
+        except TimeoutError:
+            await self._let_go()
+            tried["all"] = f"not done within {within:g} s"
+        said = "; ".join(f"{where}: {why}" for where, why in tried.items())
+        raise LinkError(f"{self._host}:{self._port}: {said}")
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        await self._let_go()
+
+    async def _deliver(self, request: ReportRequest, tried: dict[str, str]) -> bool:
+        """Ask one after the other; the leader as others name it comes next."""
+        waiting: list[Place] = []
+        if self._held is not None:
+            place = self._held[0]
+            said = await self._ask(place, request, tried)
+            if said is None:
+                return True
+            waiting = await self._places(said, tried) if said else []
+        waiting += [one for one in await self._all(tried) if one not in waiting]
+        asked: set[Place] = set()
+        while waiting and len(asked) < _MOST_ATTEMPTS:
+            place = waiting.pop(0)
+            if place in asked:
+                continue
+            asked.add(place)
+            said = await self._ask(place, request, tried)
+            if said is None:
+                return True
+            if said:
+                waiting = await self._places(said, tried) + waiting
+        return False
+
+    async def _ask(self, place: Place, request: ReportRequest, tried: dict[str, str]) -> str | None:
+        """``None`` where it was accepted; else the leader's address, or ""."""
+        try:
+            await self._call(place, request)
+        except _NotLeaderError as error:
+            leader = str(error)
+            tried[_shown(place)] = f"does not lead, names {excerpt(leader) if leader else 'nobody'}"
+            await self._let_go()
+            return leader
+        except (OSError, LinkError) as error:
+            tried[_shown(place)] = str(error)
+        except grpc.aio.AioRpcError as error:
+            tried[_shown(place)] = f"{error.code().name}: {excerpt(error.details() or '')}"
+        else:
+            self._failed.discard(place)
+            return None
+        self._failed.add(place)
+        await self._let_go()
+        return ""
+
+    async def _call(self, place: Place, request: ReportRequest) -> None:
+        if self._held is None or self._held[0] != place:
+            await self._let_go()
+            self._held = (place, self._channel(place))
+        report = self._held[1].unary_unary(
+            _METHOD,
+            request_serializer=ReportRequest.SerializeToString,
+            response_deserializer=ReportResponse.FromString,
+        )
+        try:
+            await report(
+                request,
+                timeout=self._attempt_seconds,
+                metadata=await self._metadata(),
+                compression=grpc.Compression.Gzip,
+            )
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                raise _NotLeaderError(_leader(error)) from None
+            raise
+
+    def _channel(self, place: Place) -> grpc.aio.Channel:
+        host, port = place
+        target = f"ipv6:[{host}]:{port}" if ":" in host else f"ipv4:{host}:{port}"
+        if self._ca_file:
+            credentials = grpc.ssl_channel_credentials(Path(self._ca_file).read_bytes())
+            named = ("grpc.ssl_target_name_override", self._host)
+            return grpc.aio.secure_channel(target, credentials, (*_OPTIONS, named))
+        if not ipaddress.ip_address(host).is_loopback:
+            raise LinkError("without TLS only loopback is spoken to; name a CA file")
+        return grpc.aio.insecure_channel(target, _OPTIONS)
+
+    async def _metadata(self) -> tuple[tuple[str, str], ...]:
+        if not self._ca_file:
+            return ()
+        # After a failure the token may be what was wrong: it rotates.
+        header = await self._credentials.header(anew=bool(self._failed))
+        return (("authorization", header),) if header else ()
+
+    async def _all(self, tried: dict[str, str]) -> list[Place]:
+        """All the configured name stands for, in any order; those that failed last come last."""
+        places = await self._resolved(self._host, self._port, tried)
+        self._failed &= set(places)
+        _RANDOM.shuffle(places)
+        return sorted(places, key=lambda place: place in self._failed)
+
+    async def _places(self, address: str, tried: dict[str, str]) -> list[Place]:
+        """What an address that a server named stands for."""
+        try:
+            return await self._resolved(*parse_address(address), tried)
+        except ValueError as error:
+            tried["leader"] = str(error)
+            return []
+
+    async def _resolved(self, host: str, port: int, tried: dict[str, str]) -> list[Place]:
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            tried[host] = error.strerror or str(error)
+            return []
+        return list(dict.fromkeys((str(where[0]), int(where[1])) for *_, where in found))
+
+    async def _let_go(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            await held[1].close()
+
+
+def parse_address(address: str) -> Place:
+    """A host, without the brackets of IPv6, and a port.
+
+    Raises:
+        ValueError: it is no HOST:PORT.
+    """
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not 0 < int(match[2]) < 1 << 16:
+        raise ValueError(f"{excerpt(address)} is no address; expected HOST:PORT")
+    return match[1].strip("[]"), int(match[2])
+
+
+def _leader(error: grpc.aio.AioRpcError) -> str:
+    for key, value in error.trailing_metadata() or ():
+        if key == _LEADER_KEY and isinstance(value, str):
+            return value
+    return ""
+
+
+def _shown(place: Place) -> str:
+    host, port = place
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

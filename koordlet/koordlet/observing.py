@@ -1,0 +1,201 @@
+"""koordlet's observing side, put together from the settings."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from koord_host.files import Tree
+from koord_host.layout import Layout
+from koord_host.perf_events import PerfEvents
+from koord_model.demand import amounts
+from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo
+from koord_prediction.amount import Amount
+from koord_prediction.peak import Rules
+from koord_service.logs import get_log
+
+from koordlet.cache.ring_cache import RingCache
+from koordlet.cluster import ClusterSide
+from koordlet.collecting import Latest, Sources
+from koordlet.collector_table import choose
+from koordlet.config import Settings, node_name
+from koordlet.documents import Observed, StateAge
+from koordlet.nvml import NVML
+from koordlet.observer import Observer
+from koordlet.pods import Pods
+from koordlet.predict_server import CheckpointDirectory, Learning, PredictServer, node_allocatable
+from koordlet.states.node_view import NodeViews
+from koordlet.telling import Told, reason_of
+
+_log = get_log("koordlet.observer")
+
+_STALE_ROUNDS = 20
+"""Koordinator forgets a counter that was silent for so many intervals."""
+
+Ages = Callable[[], Mapping[str, StateAge]]
+
+
+@dataclass(frozen=True, slots=True)
+class Observing:
+    """Collectors and what they found, prediction, and what is shown of both."""
+
+    observer: Observer
+    predicting: PredictServer
+    observed: Observed
+    training_interval: float
+
+    async def run(self) -> None:
+        """Observe and learn until cancelled, then write down what was learnt."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.observer.run())
+                group.create_task(self._learn())
+        finally:
+            self.predicting.checkpoint(time.time(), everything=True)
+            self.observer.cache.close()
+
+    async def _learn(self) -> None:
+        await asyncio.to_thread(self.predicting.load, time.time())
+        while True:
+            await asyncio.sleep(self.training_interval)
+            try:
+                await asyncio.to_thread(self._step)
+            except Exception as error:
+                # A defect of ours: what was predicted before stays.
+                _log.error("prediction failed", reason=reason_of(error))
+
+    def _step(self) -> None:
+        self.predicting.train(time.time())
+        self.predicting.checkpoint(time.time())
+
+
+def open_observing(
+    settings: Settings,
+    gates: Mapping[str, bool],
+    layout: Layout,
+    tree: Tree,
+    pods: Pods,
+    views: NodeViews,
+    cluster: ClusterSide | None = None,
+) -> Observing:
+    """Be ready to observe."""
+    told = Told()
+    watched, off = choose(settings, gates, _sources(settings, gates, layout, tree))
+    cache = RingCache(
+        _cache_path(settings), settings.tsdb_max_bytes, partial(_warn, told, "metric cache")
+    )
+    observer = Observer(
+        watched,
+        off,
+        cache,
+        pods.inventory.records,
+        lambda: views.current.slo,
+        outdated_seconds=settings.collect_sys_metric_outdated_interval,
+    )
+    checkpoints = settings.prediction_checkpoint_filepath or f"{settings.state_dir}/predictions"
+    predicting = PredictServer(
+        _learning(settings),
+        cache,
+        CheckpointDirectory(checkpoints, partial(_warn, told, "prediction")),
+        pods.inventory.records,
+        partial(
+            _allocatable,
+            cluster,
+            observer.newest,
+            partial(_warn, told, "prediction"),
+        ),
+    )
+    observed = Observed(
+        cache=cache,
+        collectors=observer.states,
+        latest=observer.newest,
+        pods=pods.inventory.records,
+        ages=partial(_ages, pods, cluster.ages if cluster else dict),
+        peaks=lambda: _peaks(predicting),
+        clock=time.time,
+        node=node_name(settings, os.environ),
+    )
+    return Observing(observer, predicting, observed, settings.prediction_training_interval)
+
+
+def _sources(settings: Settings, gates: Mapping[str, bool], layout: Layout, tree: Tree) -> Sources:
+    return Sources(
+        tree=tree,
+        layout=layout,
+        sys_root=settings.sys_root_dir,
+        kubelet_dir=settings.var_lib_kubelet_dir,
+        xpu_device_infos_dir=settings.xpu_device_infos_dir,
+        jiffies_per_second=os.sysconf("SC_CLK_TCK"),
+        page_bytes=os.sysconf("SC_PAGE_SIZE"),
+        stale_seconds=_STALE_ROUNDS * settings.collect_res_used_interval,
+        cpi_seconds=settings.cpi_collector_interval,
+        perf=PerfEvents(),
+        gpus=NVML() if gates["Accelerators"] else None,
+    )
+
+
+def _cache_path(settings: Settings) -> str | None:
+    if settings.tsdb_path == "none":
+        return None
+    return settings.tsdb_path or f"{settings.state_dir}/metrics"
+
+
+def _learning(settings: Settings) -> Learning:
+    return Learning(
+        training_interval=settings.prediction_training_interval,
+        cpu_halflife=settings.prediction_cpu_histogram_decay_halflife,
+        memory_halflife=settings.prediction_memory_histogram_decay_halflife,
+        expiration=settings.prediction_model_expiration_duration,
+        checkpoint_interval=settings.prediction_model_checkpoint_interval,
+        per_step=settings.prediction_model_checkpoint_max_per_step,
+        rules=Rules(
+            cpu_percentile=settings.prediction_percentile_cpu / 100,
+            memory_percentile=settings.prediction_percentile_memory / 100,
+            margin=settings.prediction_safety_margin_percent,
+            cold_start=settings.prediction_cold_start_duration,
+        ),
+    )
+
+
+def _allocatable(
+    cluster: ClusterSide | None, latest: Latest, tell: Callable[[str], None]
+) -> Amount | None:
+    """What the Node has for pods; without a cluster, all that the machine has."""
+    if cluster is not None:
+        found = cluster.node()
+        if found is None:
+            return None
+        annotations = found["metadata"].get("annotations") or {}
+        amount, ignored = node_allocatable(
+            annotations, amounts(found.get("status", {}).get("allocatable"))
+        )
+        if ignored:
+            tell(ignored)
+        return amount
+    cpus, memory = latest.fact(NodeCPUInfo), latest.fact(NodeMemoryInfo)
+    if cpus is None or memory is None:
+        return None
+    return Amount(float(len(cpus.online)), float(memory.total))
+
+
+def _peaks(predicting: PredictServer) -> Mapping[str, Mapping[str, float]] | None:
+    prod = predicting.prediction.prod
+    return None if prod is None else {"prod": {"cpu": prod.peak.cpu, "memory": prod.peak.memory}}
+
+
+def _ages(pods: Pods, others: Ages) -> Mapping[str, StateAge]:
+    """How old the list of pods is, where there is one, and what the API server said."""
+    found = dict(others())
+    if pods.source is not None:
+        age = pods.age
+        found["pods"] = StateAge(age if age < float("inf") else None, pods.trouble)
+    return found
+
+
+def _warn(told: Told, message: str, reason: str) -> None:
+    if told.first_time(message, reason):
+        _log.warning(message, reason=reason)

@@ -1,0 +1,91 @@
+"""How a NodeResourceTopology on the API server becomes what it should be. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from koord_model.keys import LABEL_NUMA_RESERVATION
+from koord_model.quantity import milli
+
+Object = dict[str, Any]
+
+
+def differs(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether what is ours in the object is not as it should be."""
+    return change(old, new) is not None
+
+
+def change(old: Mapping[str, Any], new: Mapping[str, Any]) -> Object | None:
+    """The merge patch that brings our part of the object in line; ``None`` where it is.
+
+    Others add resources to our zones, and annotations and labels of their own: those stay.
+    JSON and quantities that mean the same are the same, however they are spelled.
+    """
+    had, wanted = old.get("metadata") or {}, new["metadata"]
+    metadata: Object = {}
+    there = had.get("annotations") or {}
+    written = {
+        key: value
+        for key, value in wanted["annotations"].items()
+        if key not in there or _meaning(there[key]) != _meaning(value)
+    }
+    if written:
+        metadata["annotations"] = written
+    labels = _labels(had.get("labels") or {}, wanted["labels"])
+    if labels:
+        metadata["labels"] = labels
+    patch: Object = {}
+    if old.get("topologyPolicies") != new["topologyPolicies"]:
+        patch["topologyPolicies"] = new["topologyPolicies"]
+    zones = _merged(old.get("zones") or [], new["zones"])
+    if zones is not None:
+        patch["zones"] = zones
+    if metadata:
+        patch["metadata"] = metadata
+    return patch or None
+
+
+def _labels(had: Mapping[str, str], wanted: Mapping[str, str]) -> Object:
+    found: Object = {key: value for key, value in wanted.items() if had.get(key) != value}
+    if LABEL_NUMA_RESERVATION in had and LABEL_NUMA_RESERVATION not in wanted:
+        found[LABEL_NUMA_RESERVATION] = None
+    return found
+
+
+def _merged(old: list[Object], new: list[Object]) -> list[Object] | None:
+    """Our zones with what others keep in them; ``None`` where nothing changes."""
+    before = {zone.get("name"): zone for zone in old}
+    zones = []
+    same = [zone.get("name") for zone in old] == [zone["name"] for zone in new]
+    for zone in new:
+        had = before.get(zone["name"]) or {}
+        there = {one.get("name"): one for one in had.get("resources") or []}
+        ours = {one["name"]: one for one in zone["resources"]}
+        same = same and had.get("type") == zone["type"]
+        same = same and all(name in there and _equal(there[name], ours[name]) for name in ours)
+        merged = sorted({**there, **ours}.items())
+        zones.append({**had, **zone, "resources": [one for _, one in merged]})
+    return None if same else zones
+
+
+def _equal(had: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether two resources are the same amounts, maybe spelled otherwise."""
+    try:
+        return all(
+            milli(str(had.get(key, ""))) == milli(wanted[key])
+            for key in ("capacity", "allocatable", "available")
+        )
+    except ValueError:
+        return False
+
+
+@lru_cache(maxsize=64)
+def _meaning(written: str) -> object:
+    """The JSON in an annotation; what is none means itself."""
+    try:
+        return msgspec.json.decode(written)
+    except (msgspec.MsgspecError, RecursionError):
+        return written

@@ -1,0 +1,80 @@
+"""The kubelet of a node in a cluster: asked where the Node object says it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from koord_kube.api import Object
+
+from koordlet.states.kubelet_client import KubeletClient
+
+
+class KubeletOfNode:
+    """Follows the Node's address; to be closed.
+
+    ``node`` gives the Node, ``None`` while it is not known. With ``read_only_port`` it is
+    asked there, over HTTP and without a token; otherwise over TLS at the port it names.
+    """
+
+    name = "the kubelet"
+
+    def __init__(
+        self,
+        node: Callable[[], Object | None],
+        *,
+        address_type: str = "InternalIP",
+        read_only_port: int | None = None,
+        ca_file: str = "",
+        timeout: float = 3.0,
+    ) -> None:
+        self._node = node
+        self._address_type = address_type
+        self._read_only_port = read_only_port
+        self._ca_file = ca_file
+        self._timeout = timeout
+        self._client: KubeletClient | None = None
+
+    async def pods(self) -> bytes:
+        """The kubelet's list of pods.
+
+        Raises:
+            OSError: it cannot be had; the message says from where and why.
+        """
+        return await (await self._asked()).pods()
+
+    async def configz(self) -> bytes:
+        """The kubelet's configuration; raises like ``pods``."""
+        return await (await self._asked()).configz()
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def _asked(self) -> KubeletClient:
+        url = self._url()
+        if self._client is None or self._client.name != url:
+            await self.close()
+            self._client = KubeletClient(url, ca_file=self._ca_file, timeout=self._timeout)
+        return self._client
+
+    def _url(self) -> str:
+        node = self._node()
+        if node is None:
+            raise OSError("the Node object is not known yet, and with it where the kubelet is")
+        status: dict[str, Any] = node.get("status") or {}
+        found = {one["type"]: one["address"] for one in status.get("addresses") or ()}
+        address = found.get(self._address_type)
+        if not address:
+            there = ", ".join(sorted(found)) or "none"
+            raise OSError(
+                f"the Node has no address of type {self._address_type}; it has {there} "
+                "(--kubelet-preferred-address-type)"
+            )
+        host = f"[{address}]" if ":" in address else address
+        if self._read_only_port is not None:
+            return f"http://{host}:{self._read_only_port}/pods/"
+        endpoint = (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}
+        return f"https://{host}:{endpoint.get('Port', 10250)}/pods/"

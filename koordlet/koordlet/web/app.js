@@ -1,0 +1,258 @@
+// Asks koordlet every few seconds and shows what it says. Names of pods are somebody
+// else's: they are only ever set as text.
+
+import { chart, clock, element } from "./charts.js";
+
+const REFRESH_MS = 5000;
+const WINDOWS = { "15 min": [900, 10], "1 h": [3600, 20], "6 h": [21600, 120], "12 h": [43200, 240] };
+const LABELS = { system: "system", host: "host applications", ended: "ended pods" };
+const GIB = 2 ** 30;
+
+const state = { window: "15 min", sort: "cpu", down: true, filter: "", open: new Set(), top: null };
+const by = (id) => document.getElementById(id);
+
+async function ask(path) {
+  const answer = await fetch(path);
+  // A sick koordlet answers /healthz with 503, and says there what ails it.
+  if (!answer.ok && answer.status !== 503) throw new Error(`${path}: ${(await answer.text()).trim()}`);
+  return answer.json();
+}
+
+async function refresh() {
+  const [window, step] = WINDOWS[state.window];
+  const times = `window=${window}&step=${step}`;
+  try {
+    const [top, node, health, cpu, memory, psi] = await Promise.all([
+      ask("v1/top"), ask("v1/node"), ask("healthz"),
+      ask(`v1/usage?resource=cpu&${times}`), ask(`v1/usage?resource=memory&${times}`),
+      ask(`v1/metrics/query?kind=node_psi&psi_precision=10&psi_degree=some&points=1&window=${window}&step=${Math.max(step, 10)}`),
+    ]);
+    state.top = top;
+    showHead(node, health);
+    showTiles(top);
+    usageChart(by("cpu"), "CPU by class", "cores", cpu, cores, 2);
+    usageChart(by("memory"), "Memory by class", "", memory, bytes, 2);
+    psiChart(psi);
+    showPods();
+    showCollectors(node);
+    by("trouble").hidden = true;
+  } catch (error) {
+    by("trouble").textContent = `No news from koordlet since ${clock(Date.now() / 1000, true)} (${error.message}); what is shown is older.`;
+    by("trouble").hidden = false;
+  }
+}
+
+function cores(value, exact = false) {
+  if (value === null || value === undefined) return "–";
+  return exact ? (value < 9.995 ? value.toFixed(2) : value.toFixed(1)) : String(Number(value.toFixed(3)));
+}
+
+function bytes(value, exact = false) {
+  if (value === null || value === undefined) return "–";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let place = 0;
+  while (value >= 1024 && place < units.length - 1) { value /= 1024; place += 1; }
+  const digits = exact && place > 1 && value < 99.95 ? 1 : 0;
+  return `${Number.isInteger(value) && !exact ? value : value.toFixed(digits)} ${units[place]}`;
+}
+
+function percent(value, digits = 1) {
+  return value === null || value === undefined ? "–" : `${value.toFixed(digits)} %`;
+}
+
+function bar(part, hot = 2) {
+  const fill = element("i", { class: part > hot ? "hot" : "" });
+  fill.style.width = `${Math.min(Math.max(part, 0), 1) * 100}%`;
+  return element("div", { class: "bar" }, fill);
+}
+
+function showHead(node, health) {
+  by("node").textContent = node.node || "this node";
+  document.title = `${node.node || "node"} · koordlet`;
+  by("health").textContent = health.status;
+  by("health").className = `badge ${health.status}`;
+  by("health").title = health.reasons.join("\n");
+}
+
+function showTiles(top) {
+  const { node } = top, tiles = [];
+  for (const [name, key, format] of [["CPU", "cpu", cores], ["Memory", "memory", bytes]]) {
+    const used = node[key], all = node.capacity[key];
+    const known = used !== null && all;
+    const asked = top.classes.reduce((sum, one) => sum + (one[`${key}_request`] ?? 0), 0);
+    tiles.push(tile(name, format(used, true), all ? `of ${format(all)}${key === "cpu" ? " cores" : ""}` : "",
+      known ? bar(used / all, 0.95) : null,
+      known ? `${percent((used / all) * 100, 0)} used, ${percent((asked / all) * 100, 0)} requested` : "not measured yet"));
+  }
+  const psi = Object.fromEntries(["cpu", "memory", "io"].map((name) => [name, node.psi[name]?.some ?? null]));
+  tiles.push(tile("Pressure on CPU", percent(psi.cpu), "of the time",
+    psi.cpu === null ? null : bar(psi.cpu / 100, 0.5),
+    `memory ${percent(psi.memory)}, IO ${percent(psi.io)}`));
+  const classes = top.classes.map((one) => `${one.pods} ${one.qos}`).join(", ");
+  tiles.push(tile("Pods", String(top.pods.length), "on this node", null, classes));
+  by("tiles").replaceChildren(...tiles);
+}
+
+function tile(name, value, unit, between, note) {
+  return element("div", { class: "card tile" }, element("div", { class: "name" }, name),
+    element("div", { class: "value" }, `${value} `, element("small", {}, unit)),
+    ...(between ? [between] : []), element("div", { class: "note" }, note));
+}
+
+function usageChart(figure, title, unit, usage, format, base) {
+  const stacks = Object.entries(usage.classes).map(([name, values]) => ({ name, label: LABELS[name] ?? name, values }));
+  const peaks = Object.entries(usage.peaks).slice(0, 4);
+  const limits = peaks.map(([name, value]) => ({ label: `predicted peak, ${name}`, value, kind: "peak" }));
+  const whole = usage.capacity === null ? [] : [{ label: "capacity", value: usage.capacity, kind: "limit" }];
+  chart(figure, {
+    title, unit: whole.length ? `of ${format(usage.capacity)}${unit ? ` ${unit}` : ""}` : unit,
+    times: usage.times, stacks, lines: [], limits: [...limits, ...whole], format, base,
+    least: 0.1, empty: "Nothing measured in this time yet.",
+  });
+}
+
+function psiChart(found) {
+  const names = { cpu: ["psi-cpu", "CPU"], mem: ["psi-memory", "memory"], io: ["psi-io", "IO"] };
+  const lines = found.series.filter((one) => one.labels.psi_resource in names).map((one) => {
+    const [name, label] = names[one.labels.psi_resource];
+    return { name, label, values: one.points };
+  });
+  chart(by("psi"), {
+    title: "Pressure", unit: "percent of the time in which some task waited",
+    times: found.times, stacks: [], lines, limits: [], wide: true, least: 1,
+    format: (value, exact) => (exact ? percent(value) : `${cores(value)} %`),
+    empty: "Pressure is not measured here: see collector psi below.",
+  });
+}
+
+const COLUMNS = [
+  { key: "name", name: "Pod", words: true, value: (one) => `${one.namespace}/${one.name}` },
+  { key: "qos", name: "Class", words: true, value: (one) => one.qos },
+  { key: "cpu", name: "CPU, cores", value: (one) => one.cpu },
+  { key: "memory", name: "Memory", value: (one) => one.memory },
+  { key: "throttled", name: "Throttled", value: (one) => one.throttled },
+  { key: "psi_cpu", name: "PSI CPU", value: (one) => one.psi_cpu },
+  { key: "psi_memory", name: "PSI memory", value: (one) => one.psi_memory },
+  { key: "psi_io", name: "PSI IO", value: (one) => one.psi_io },
+];
+
+function sorted(pods) {
+  const { value } = COLUMNS.find((column) => column.key === state.sort);
+  const direction = state.down ? -1 : 1;
+  return [...pods].sort((a, b) => {
+    const [first, second] = [value(a) ?? null, value(b) ?? null];
+    // What is not known comes last either way.
+    if (first === null || second === null) return (first === null) - (second === null);
+    if (first === second) return a.uid < b.uid ? -1 : 1;
+    return (first < second ? -1 : 1) * direction;
+  });
+}
+
+function showPods() {
+  by("pods").tHead.replaceChildren(element("tr", {}, ...COLUMNS.map((column) => {
+    const order = column.key === state.sort ? (state.down ? "descending" : "ascending") : false;
+    const choose = () => {
+      state.down = column.key === state.sort ? !state.down : !column.words;
+      state.sort = column.key;
+      showPods();
+    };
+    return element("th", { class: column.words ? "words" : "", "aria-sort": order, scope: "col" },
+      element("button", { type: "button", onclick: choose }, column.name));
+  })));
+  const words = state.filter.toLowerCase();
+  const all = state.top?.pods ?? [];
+  const pods = sorted(all.filter((one) => `${one.namespace}/${one.name} ${one.qos}`.toLowerCase().includes(words)));
+  by("shown").textContent = pods.length === all.length ? `${all.length}` : `${pods.length} of ${all.length}`;
+  const rows = pods.flatMap(podRows);
+  by("pods").tBodies[0].replaceChildren(...(rows.length ? rows : [emptyRow(all.length)]));
+}
+
+function emptyRow(others) {
+  const text = others ? "No pod is called so." : "No pods run here, as far as koordlet knows.";
+  return element("tr", {}, element("td", { class: "words muted", colspan: COLUMNS.length }, text));
+}
+
+function podRows(pod) {
+  const open = state.open.has(pod.uid);
+  const turn = () => {
+    if (!state.open.delete(pod.uid)) state.open.add(pod.uid);
+    showPods();
+  };
+  const twist = element("button", { type: "button", class: "twist", "aria-expanded": String(open), "aria-label": "Containers" }, open ? "▾" : "▸");
+  const name = element("td", { class: "words" }, twist, element("span", { class: "muted" }, `${pod.namespace}/`), pod.name);
+  const chip = element("span", { class: `chip ${pod.qos}`, ink: pod.qos }, pod.qos);
+  const row = element("tr", { class: "pod", onclick: turn }, name, element("td", { class: "words" }, chip), ...numbers(pod));
+  if (!open) return [row];
+  return [row, ...pod.containers.map((one) => element("tr", { class: "container" },
+    element("td", { class: "words" }, one.name), element("td", {}), ...numbers(one)))];
+}
+
+function numbers(one) {
+  return [used(one, "cpu", cores), used(one, "memory", bytes),
+    element("td", { class: one.throttled > 0.1 ? "hot" : "" }, percent(one.throttled === null ? null : one.throttled * 100)),
+    ...["psi_cpu", "psi_memory", "psi_io"].map((key) => element("td", { class: one[key] > 10 ? "hot" : "" }, percent(one[key])))];
+}
+
+function used(one, key, format) {
+  const asked = one[`${key}_request`], value = one[key];
+  const cell = element("td", {}, format(value, true));
+  if (asked) {
+    cell.append(" ", element("span", { class: "of" }, `/ ${format(asked, key === "memory")}`));
+    cell.append(bar((value ?? 0) / asked));
+    cell.title = `${percent(((value ?? 0) / asked) * 100, 0)} of the request; limit ${format(one[`${key}_limit`], true)}`;
+  }
+  return cell;
+}
+
+const STATES = { works: "ok", waiting: "muted", off: "muted", unavailable: "degraded" };
+
+function showCollectors(node) {
+  const { cache } = node;
+  by("cache").textContent = `${cache.series} series kept in ${bytes(cache.memory_bytes, true)} of memory and ${bytes(cache.disk_bytes, true)} on disk`
+    + (cache.refused ? `, ${cache.refused} samples refused` : "") + (cache.trouble ? `; ${cache.trouble}` : "");
+  const head = ["What", "State", "Every", "Last round", "Samples"].map((name, i) => element("th", { class: i < 2 ? "words" : "", scope: "col" }, name));
+  head.push(element("th", { class: "words", scope: "col" }, "Why"));
+  by("collectors").tHead.replaceChildren(element("tr", {}, ...head));
+  const collectors = node.collectors.map((one) => observing(one.name, one.state, STATES[one.state], `${one.interval} s`,
+    one.rounds ? `${(one.seconds * 1000).toFixed(1)} ms` : "–", one.rounds ? String(one.samples) : "–", one.reason));
+  const states = Object.entries(node.states).map(([name, one]) => observing(name,
+    one.age_seconds === null ? "not known" : `${one.age_seconds.toFixed(0)} s old`,
+    one.trouble ? "failed" : one.age_seconds === null ? "muted" : "ok", "", "", "", one.trouble));
+  by("collectors").tBodies[0].replaceChildren(...collectors, ...states);
+}
+
+function observing(name, word, kind, every, round, samples, why) {
+  return element("tr", {}, element("td", { class: "words" }, name), element("td", { class: `words ${kind}` }, word),
+    element("td", {}, every), element("td", {}, round), element("td", {}, samples), element("td", { class: "words wrap muted" }, why));
+}
+
+function theme(chosen) {
+  const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  document.documentElement.dataset.theme = dark ? "dark" : "light";
+  by("theme").textContent = dark ? "Light" : "Dark";
+}
+
+function stored(value) {
+  try {
+    if (value) localStorage.setItem("koordlet-theme", value);
+    return localStorage.getItem("koordlet-theme");
+  } catch {
+    return value ?? null; // a browser that keeps nothing
+  }
+}
+
+function showWindows() {
+  by("windows").replaceChildren(...Object.keys(WINDOWS).map((name) => element("button", {
+    type: "button", "aria-pressed": String(name === state.window),
+    onclick: () => { state.window = name; showWindows(); refresh(); },
+  }, name)));
+}
+
+theme(stored());
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => theme(stored()));
+by("theme").addEventListener("click", () => theme(stored(document.documentElement.dataset.theme === "dark" ? "light" : "dark")));
+by("filter").addEventListener("input", (event) => { state.filter = event.target.value; showPods(); });
+showWindows();
+showPods();
+await refresh();
+setInterval(() => { if (!document.hidden) refresh(); }, REFRESH_MS);

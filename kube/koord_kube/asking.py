@@ -1,0 +1,112 @@
+"""One request to the API, and what its answer means. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from koord_kube.api import ApiError, Change, ConflictError, GoneError, NotFoundError, Object
+from koord_kube.resources import Resource
+
+T = TypeVar("T")
+
+_KINDS = {404: NotFoundError, 409: ConflictError, 410: GoneError}
+_WORDS = 300  # characters of what a server says that are handed on
+
+
+class Items(msgspec.Struct):
+    """A list, as the API serves it."""
+
+    metadata: dict[str, Any]
+    items: list[Object] | None = None
+
+
+class Event(msgspec.Struct):
+    """One line of a watch."""
+
+    type: str
+    object: Object
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+    code: int = 0
+    details: dict[str, Any] | None = None
+
+    @property
+    def retry_after(self) -> float:
+        asked = (self.details or {}).get("retryAfterSeconds", 0)
+        return float(asked) if isinstance(asked, int | float) else 0.0
+
+
+OBJECT = msgspec.json.Decoder(Object)
+ITEMS = msgspec.json.Decoder(Items)
+_EVENT = msgspec.json.Decoder(Event)
+_STATUS = msgspec.json.Decoder(_Status)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A request; as a string it says what it is about, for people."""
+
+    method: str
+    resource: Resource
+    name: str = ""
+    namespace: str = ""
+    subresource: str = ""
+    body: Mapping[str, Any] | None = field(default=None, repr=False)
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        return self.resource.path(self.name, self.namespace, self.subresource)
+
+    def __str__(self) -> str:
+        where = "/".join(part for part in (self.namespace, self.name, self.subresource) if part)
+        selected = self.query.get("fieldSelector", "")
+        return " ".join(part for part in (self.resource.plural, where, selected) if part)
+
+    def decoded(self, decoder: msgspec.json.Decoder[T], said: bytes) -> T:
+        """What a good answer says.
+
+        Raises:
+            ApiError: it is not what the API serves.
+        """
+        try:
+            return decoder.decode(said)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ApiError(f"{self}: the answer is not the API's: {error}") from None
+
+    def change(self, line: bytes) -> Change:
+        """One event of a watch; an ERROR event is raised as the refusal that it is."""
+        event = self.decoded(_EVENT, line)
+        if event.type != "ERROR":
+            return Change(event.type, event.object)
+        status = self.decoded(_STATUS, msgspec.json.encode(event.object))
+        raise self._error(status.code, status.message, status.retry_after)
+
+    def refused(
+        self, status: int, headers: Mapping[str, str], said: bytes, secret: str = ""
+    ) -> ApiError:
+        """What an answer means that is none; ``secret`` is left out, should it be in there."""
+        try:
+            found = _STATUS.decode(said)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            found = _Status(said.decode(errors="replace"))
+        if secret:
+            found.message = found.message.replace(secret, "***")
+        asked = headers.get("Retry-After", "")
+        waits = float(asked) if asked.isascii() and asked.isdigit() else found.retry_after
+        if status == 404 and not found.code:
+            # Of an object that is not there the API says so in JSON; of a kind, in plain text.
+            group = f"{self.resource.group or 'core'}/{self.resource.version}"
+            found.message = f"no such kind in {group}; is its CRD installed?"
+        return self._error(status, found.message, waits)
+
+    def _error(self, status: int, message: str, retry_after: float) -> ApiError:
+        kind = _KINDS.get(status, ApiError)
+        words = " ".join(message.split())[:_WORDS]
+        return kind(f"{self}: {status} {words}".rstrip(), status, retry_after)

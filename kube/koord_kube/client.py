@@ -1,0 +1,223 @@
+"""Asks a real API server, over HTTP with JSON; ``connect`` finds one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import ssl
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+import msgspec
+from koord_model.version import VERSION
+
+from koord_kube.api import ApiError, Change, Object
+from koord_kube.asking import ITEMS, OBJECT, Asking
+from koord_kube.credentials import Anonymous, Credentials
+from koord_kube.failures import reason_of
+from koord_kube.lines import Lines
+from koord_kube.rate import TokenBucket
+from koord_kube.resources import Resource
+
+_MERGE = "application/merge-patch+json"
+_RANDOM = random.SystemRandom()
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where the API server is, and how each knows the other.
+
+    ``context`` is what the server is verified by; ``None`` over plain HTTP.
+    ``server_name`` is the name in its certificate where it is not the URL's.
+    """
+
+    url: str
+    credentials: Credentials = field(default_factory=Anonymous, repr=False)
+    context: ssl.SSLContext | None = None
+    server_name: str | None = None
+    proxy: str | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``qps`` and ``burst`` are of writes; the rest is in seconds.
+
+    A watch is ended by the server after ``watch`` to twice as long, and given up ``grace``
+    later where it does not: then the connection is dead.
+    """
+
+    qps: float = 20.0
+    burst: int = 30
+    answer: float = 10.0
+    watch: float = 300.0
+    grace: float = 15.0
+
+
+class Client:
+    """The ``Api`` of a cluster; to be closed, or entered."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        limits: Limits | None = None,
+        *,
+        chance: Callable[[], float] = _RANDOM.random,
+    ) -> None:
+        self.cluster = cluster
+        self._limits = limits or Limits()
+        self._chance = chance
+        self._writes = TokenBucket(self._limits.qps, self._limits.burst)
+        self._opened: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End what is under way; the next request connects anew."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.close()
+
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
+        asking = Asking("GET", resource, name, namespace)
+        return asking.decoded(OBJECT, await self._answer(asking))
+
+    async def list(
+        self, resource: Resource, namespace: str = "", field_selector: str = ""
+    ) -> tuple[list[Object], str]:
+        """Items of built-in kinds have no ``kind`` of their own."""
+        query = {"fieldSelector": field_selector} if field_selector else {}
+        asking = Asking("GET", resource, "", namespace, query=query)
+        found = asking.decoded(ITEMS, await self._answer(asking))
+        return found.items or [], str(found.metadata.get("resourceVersion", ""))
+
+    async def watch(
+        self, resource: Resource, version: str, namespace: str = "", field_selector: str = ""
+    ) -> AsyncGenerator[Change, None]:
+        seconds = self._limits.watch * (1 + self._chance())
+        query = {
+            "watch": "true",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(max(1, int(seconds))),
+        }
+        if field_selector:
+            query["fieldSelector"] = field_selector
+        asking = Asking("GET", resource, "", namespace, query=query)
+        lines = Lines()
+        try:
+            async with asyncio.timeout(self._limits.answer):
+                response = await self._ask(asking, seconds + self._limits.grace)
+            async with response:
+                yield Change("BOOKMARK", {"metadata": {"resourceVersion": version}})
+                async for piece in response.content.iter_any():
+                    for line in lines.feed(piece):
+                        yield asking.change(line)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise ApiError(f"{asking}: {reason_of(error)}") from None
+        if lines.rest:
+            raise ApiError(f"{asking}: the watch broke off in the middle of an event")
+
+    async def create(self, resource: Resource, given: Object, namespace: str = "") -> Object:
+        return await self._write(Asking("POST", resource, "", namespace, body=given))
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        change: Mapping[str, Any],
+        namespace: str = "",
+        subresource: str = "",
+    ) -> Object:
+        return await self._write(Asking("PATCH", resource, name, namespace, subresource, change))
+
+    async def replace(
+        self,
+        resource: Resource,
+        name: str,
+        given: Object,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> Object:
+        return await self._write(Asking("PUT", resource, name, namespace, subresource, given))
+
+    async def _write(self, asking: Asking) -> Object:
+        await asyncio.sleep(self._writes.take(time.monotonic()))
+        return asking.decoded(OBJECT, await self._answer(asking))
+
+    async def _answer(self, asking: Asking) -> bytes:
+        try:
+            async with await self._ask(asking, self._limits.answer) as response:
+                return await response.read()
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise ApiError(f"{asking}: {reason_of(error)}") from None
+
+    async def _ask(self, asking: Asking, seconds: float) -> aiohttp.ClientResponse:
+        """A good answer, still to be read; asks twice where the token is refused."""
+        header = await self.cluster.credentials.header()
+        response = await self._send(asking, header, seconds)
+        if response.status == 401:
+            response.release()
+            header = await self.cluster.credentials.header(anew=True)
+            response = await self._send(asking, header, seconds)
+        if response.status < 300:
+            return response
+        async with response:
+            said = await response.read()
+        secret = header.rpartition(" ")[2]
+        raise asking.refused(response.status, response.headers, said, secret)
+
+    async def _send(self, asking: Asking, header: str, seconds: float) -> aiohttp.ClientResponse:
+        headers = {"Accept": "application/json", "User-Agent": f"pykoord/{VERSION}"}
+        if header:
+            headers["Authorization"] = header
+        data = None
+        if asking.body is not None:
+            data = msgspec.json.encode(asking.body)
+            headers["Content-Type"] = _MERGE if asking.method == "PATCH" else "application/json"
+        return await self._session().request(
+            asking.method,
+            self.cluster.url + asking.path,
+            params=asking.query,
+            data=data,
+            headers=headers,
+            timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=self._limits.answer),
+            allow_redirects=False,
+            server_hostname=self.cluster.server_name,
+            proxy=self.cluster.proxy,
+        )
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._opened is None:
+            self._opened = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    ssl=self.cluster.context or True, socket_factory=_socket
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                read_bufsize=256 * 1024,
+            )
+        return self._opened
+
+
+def _socket(address: tuple[Any, ...]) -> socket.socket:
+    """One that notices within half a minute that the other end is gone."""
+    made = socket.socket(*address[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
+    return made

@@ -1,0 +1,145 @@
+"""Finds the cluster: a kubeconfig file that is named, else the pod's service account."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from koord_kube.client import Client, Cluster, Limits
+from koord_kube.credentials import ACCOUNT, Anonymous, TokenFile, server_context
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import Configuration
+
+
+class ConnectError(Exception):
+    """There is no cluster to be found; one line that says why and the way out."""
+
+
+async def connect(
+    kubeconfig: str = "",
+    limits: Limits | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    account: Path = ACCOUNT,
+) -> Client:
+    """A client of the cluster that we are to talk to. Nothing is asked of it yet.
+
+    Raises:
+        ConnectError: nothing says where it is, or what says so cannot be used.
+    """
+    try:
+        if kubeconfig:
+            cluster = await from_kubeconfig(Path(kubeconfig))
+        else:
+            cluster = in_cluster(environ, account)
+    except OSError as error:
+        raise ConnectError(str(error)) from None
+    return Client(cluster, limits)
+
+
+def in_cluster(environ: Mapping[str, str], account: Path = ACCOUNT) -> Cluster:
+    """The cluster whose pod this is."""
+    # Not by the kubernetes package: it costs 20 MB, reads tokens with their line end,
+    # and forgets a token that is refused only after a minute.
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        raise ConnectError(
+            "no Kubernetes API: this is no pod (KUBERNETES_SERVICE_HOST and _PORT are not set) "
+            "and no --kubeconfig is given"
+        )
+    for name in ("token", "ca.crt"):
+        if not (account / name).is_file():
+            raise ConnectError(
+                f"{account / name}: not there; the pod needs automountServiceAccountToken, "
+                "or give --kubeconfig"
+            )
+    bracketed = f"[{host}]" if ":" in host else host
+    return Cluster(
+        f"https://{bracketed}:{port}",
+        TokenFile(account / "token"),
+        server_context(account / "ca.crt"),
+    )
+
+
+async def from_kubeconfig(path: Path) -> Cluster:
+    """The cluster of a kubeconfig file's current context."""
+    found = await _load(path)
+    if not found.verify_ssl:
+        raise ConnectError(
+            f"{path}: insecure-skip-tls-verify is not supported; give certificate-authority"
+        )
+    context = None
+    if found.host.startswith("https://"):
+        context = server_context(Path(found.ssl_ca_cert) if found.ssl_ca_cert else None)
+        if found.cert_file:
+            _identify(context, found.cert_file, found.key_file or found.cert_file)
+    header = _header(found)
+    return Cluster(
+        found.host.rstrip("/"),
+        KubeconfigToken(path, header) if header else Anonymous(),
+        context,
+        found.tls_server_name,
+        found.proxy,
+    )
+
+
+class KubeconfigToken:
+    """The token of a kubeconfig file, or of the program or provider that is named there.
+
+    All of it is done again when the token is refused.
+    """
+
+    def __init__(self, path: Path, header: str) -> None:
+        self._path = path
+        self._header = header
+
+    async def header(self, *, anew: bool = False) -> str:
+        if anew:
+            try:
+                self._header = _header(await _load(self._path))
+            except ConnectError as error:
+                raise OSError(str(error)) from None
+        return self._header
+
+
+def _header(found: Configuration) -> str:
+    return str(found.api_key.get("BearerToken", "")).strip()
+
+
+def _identify(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    try:
+        context.load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        raise ConnectError(
+            f"{certificate}: is no client certificate with its key ({error.reason})"
+        ) from None
+
+
+async def _load(path: Path) -> Configuration:
+    # Imported late: 20 MB, which a pod never needs.
+    from kubernetes.aio.client import Configuration
+    from kubernetes.aio.config import ConfigException, load_kube_config
+
+    found = Configuration()
+    try:
+        path.read_bytes()  # noqa: ASYNC240 - small; the library says only that it is not there
+        await load_kube_config(  # type: ignore[no-untyped-call]
+            str(path), client_configuration=found, persist_config=False
+        )
+    except OSError as error:
+        raise ConnectError(f"{path}: {error.strerror or error}") from None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        raise ConnectError(f"{path}: line {line}: {error.problem}") from None
+    except ConfigException as error:
+        # What comes after "in" may be a whole user, with his token.
+        raise ConnectError(f"{path}: {str(error).partition(' in ')[0]}") from None
+    except (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
+        raise ConnectError(f"{path}: is no kubeconfig ({type(error).__name__})") from None
+    return found

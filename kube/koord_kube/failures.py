@@ -1,0 +1,30 @@
+"""Why a server gave no answer, in words for people."""
+
+from __future__ import annotations
+
+import os
+import ssl
+
+import aiohttp
+
+
+def reason_of(error: Exception) -> str:
+    """One line, without the URL and without anything that was sent."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"the certificate is not trusted: {_distrust(error.certificate_error)}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno
+        # What the event loop says differs from loop to loop.
+        reason = os.strerror(number) if number and number > 0 else error.os_error
+        return f"{error.host}:{error.port}: {_one_line(reason)}"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return _one_line(error) or type(error).__name__
+
+
+def _distrust(error: Exception) -> str:
+    return error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else str(error)
+
+
+def _one_line(said: object) -> str:
+    return " ".join(str(said).split())

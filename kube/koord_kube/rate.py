@@ -1,0 +1,23 @@
+"""How often the API may be written to: the token bucket that Kubernetes' clients use. No IO."""
+
+from __future__ import annotations
+
+
+class TokenBucket:
+    """Lets ``burst`` through at once, then ``qps`` a second; who comes too early waits his turn."""
+
+    def __init__(self, qps: float, burst: int) -> None:
+        if qps <= 0 or burst < 1:
+            raise ValueError(
+                f"kube-api-qps {qps} and kube-api-burst {burst} have to be more than 0"
+            )
+        self._qps = qps
+        self._burst = float(burst)
+        self._tokens = float(burst)
+        self._at = 0.0
+
+    def take(self, now: float) -> float:
+        """Take one's turn at ``now``, monotonic seconds; returns how many seconds off it is."""
+        self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self._qps) - 1
+        self._at = now
+        return max(0.0, -self._tokens / self._qps)

@@ -1,0 +1,183 @@
+"""Takes what nodes report straight to the manager's leader, and keeps the latest of each.
+
+What is kept is in memory only: after a restart or a change of the leader every node
+reports anew within its report interval, and ages say what is missing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn
+
+import msgspec
+from koord_proto.node_metric_pb2 import DESCRIPTOR, ReportRequest, ReportResponse
+from koord_service.grpc_core import grpc
+
+SERVICE = DESCRIPTOR.services_by_name["NodeMetrics"].full_name
+LEADER_KEY = "koord-leader"
+"""Of the trailing metadata in which others say where the leader is."""
+
+SERVER_OPTIONS = (("grpc.max_receive_message_length", 4 << 20),)
+"""For the server this is added to: a thousand pods are a fifth of a megabyte."""
+
+_Context = grpc.aio.ServicerContext[ReportRequest, ReportResponse]
+
+
+class Standing(NamedTuple):
+    """Whether this manager leads; else where the leader takes reports, "" if not known."""
+
+    leads: bool
+    leader: str = ""
+
+
+Admit = Callable[[str, str], Awaitable[str]]
+"""Given a bearer token ("" without one) and a node's name: why that node may not be reported
+for with it, or "" where it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """A node's report.
+
+    ``reported_at`` is seconds since the epoch by the node's clock, ``received`` ours by a
+    steady one.
+    """
+
+    node: str
+    session: str
+    sequence: int
+    reported_at: float
+    received: float
+    status: bytes
+
+    def document(self) -> dict[str, Any]:
+        """The NodeMetric's status."""
+        return msgspec.json.decode(self.status, type=dict[str, Any])
+
+
+class Receiver:
+    """The service, and what it has received.
+
+    ``capacity`` bounds the nodes that are kept; one that has been silent for
+    ``keep_seconds`` makes room.
+    """
+
+    def __init__(
+        self,
+        standing: Callable[[], Standing],
+        admit: Admit,
+        *,
+        capacity: int = 10_000,
+        keep_seconds: float = 900.0,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._standing = standing
+        self._admit = admit
+        self._capacity = capacity
+        self._keep_seconds = keep_seconds
+        self._monotonic = monotonic
+        self._reports: dict[str, NodeReport] = {}
+        self._followed: dict[str, str] = {}
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Serve on a server."""
+        method = grpc.unary_unary_rpc_method_handler(
+            self._report,
+            request_deserializer=ReportRequest.FromString,
+            response_serializer=ReportResponse.SerializeToString,
+        )
+        handler = grpc.method_handlers_generic_handler(SERVICE, {"Report": method})
+        server.add_generic_rpc_handlers((handler,))
+
+    def latest(self, node: str) -> NodeReport | None:
+        """A node's newest report, of whatever age; ``None`` since it last led without one."""
+        return self._reports.get(node)
+
+    def reports(self) -> Mapping[str, NodeReport]:
+        """The newest of every node."""
+        return dict(self._reports)
+
+    def age(self, report: NodeReport) -> float:
+        """Seconds since it was received."""
+        return self._monotonic() - report.received
+
+    async def _report(self, request: ReportRequest, context: _Context) -> ReportResponse:
+        await self._require_leading(context)
+        refusal = await self._admit(_token(context), request.node)
+        if refusal:
+            await _refuse(context, grpc.StatusCode.PERMISSION_DENIED, refusal)
+        code, reason = self._keep(request)
+        if code is not None:
+            await _refuse(context, code, reason)
+        return ReportResponse()
+
+    async def _require_leading(self, context: _Context) -> None:
+        standing = self._standing()
+        if standing.leads:
+            return
+        # What comes back with the leadership would be old, and look like all there is.
+        self._reports.clear()
+        self._followed.clear()
+        where = ((LEADER_KEY, standing.leader),) if standing.leader else ()
+        said = f'the leader is "{standing.leader}"' if standing.leader else "nobody is known to"
+        await context.abort(
+            grpc.StatusCode.FAILED_PRECONDITION, f"this manager does not lead; {said}", where
+        )
+
+    def _keep(self, request: ReportRequest) -> tuple[grpc.StatusCode | None, str]:
+        """Keep the report, or say why not; no await between the check and the keeping."""
+        node, session = request.node, request.session
+        if not node or not session:
+            return grpc.StatusCode.INVALID_ARGUMENT, "node or session is empty; expected both"
+        if not _is_object(request.status):
+            return grpc.StatusCode.INVALID_ARGUMENT, f"status of {node} is no JSON object"
+        before = self._reports.get(node)
+        if self._followed.get(node) == session:
+            return grpc.StatusCode.ABORTED, f"{node}: another session has followed this one"
+        if before and before.session == session and request.sequence < before.sequence:
+            said = f"{node}: report {request.sequence} is older than {before.sequence}"
+            return grpc.StatusCode.ABORTED, said
+        if before is None and not self._has_room():
+            said = f"{self._capacity} nodes are kept, which is all there is room for"
+            return grpc.StatusCode.RESOURCE_EXHAUSTED, said
+        if before is not None and before.session != session:
+            self._followed[node] = before.session
+        self._reports[node] = NodeReport(
+            node,
+            session,
+            request.sequence,
+            request.reported_at_ms / 1000,
+            self._monotonic(),
+            request.status,
+        )
+        return None, ""
+
+    def _has_room(self) -> bool:
+        if len(self._reports) < self._capacity:
+            return True
+        limit = self._monotonic() - self._keep_seconds
+        for node in [name for name, one in self._reports.items() if one.received < limit]:
+            del self._reports[node]
+            self._followed.pop(node, None)
+        return len(self._reports) < self._capacity
+
+
+async def _refuse(context: _Context, code: grpc.StatusCode, reason: str) -> NoReturn:
+    await context.abort(code, reason)
+
+
+def _token(context: _Context) -> str:
+    for key, value in context.invocation_metadata() or ():
+        if key == "authorization" and isinstance(value, str):
+            return value.removeprefix("Bearer ")
+    return ""
+
+
+def _is_object(status: bytes) -> bool:
+    try:
+        msgspec.json.decode(status, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True

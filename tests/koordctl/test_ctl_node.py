@@ -1,0 +1,55 @@
+"""``koordctl node``."""
+
+from __future__ import annotations
+
+import datetime
+import json
+
+import pytest
+from koordctl.main import main
+from koordctl.node import node_lines
+from koordctl.observed import Collector, Node, StateAge
+
+Captured = pytest.CaptureFixture[str]
+
+
+def test_a_busy_node(koordlet: str, capsys: Captured) -> None:
+    main(["node", "--address", koordlet])
+    text = capsys.readouterr().out
+    for words in (
+        "machine   Fake CPU @ 2.50GHz, 16 CPUs, 8 cores, 2 sockets, 2 NUMA nodes, SMT on\n",
+        "CPU       14.07 of 16.00 cores (88 %), of which the system 0.70\n",
+        "peak      prod: 11.20 cores, 24.0 GiB predicted\n",
+        "of 4096 series, 11.8 MiB of memory, 2.2 MiB on disk, 3 samples refused\n",
+        "NodeSLO  812 s  API server: connection refused\n",
+    ):
+        assert words in text
+    rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line}
+    assert rows["podresource"] == ["works", "1", "s", "12.3", "ms", "80"]
+    assert rows["cpi"][:5] == ["off", "60", "s", "–", "–"]
+    assert rows["coldmemory"][-3:] == ["no", "kidled", "here"]
+
+
+def test_json(koordlet: str, capsys: Captured) -> None:
+    main(["node", "--json", "--address", koordlet])
+    assert json.loads(capsys.readouterr().out)["capacity"]["cpu"] == 16
+
+
+def test_a_node_of_which_nothing_is_known() -> None:
+    lines = list(node_lines(Node("", 0.0), datetime.UTC))
+    assert lines[0] == "this node at 1970-01-01 00:00:00"
+    assert "CPU       – of – cores (–), of which the system –" in lines
+    assert lines[-1] == "No collectors."
+
+
+def test_words_from_elsewhere_cannot_drive_the_terminal() -> None:
+    node = Node(
+        "n",
+        0.0,
+        collectors=[Collector("a\x1b[2J", "works", reason="x\ny")],
+        states={"s\x07": StateAge(None, "gone\x1b[2J")},
+    )
+    text = "\n".join(node_lines(node, datetime.UTC))
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "x y" in text

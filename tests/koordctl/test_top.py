@@ -1,0 +1,193 @@
+"""``koordctl top``, printed once and drawn live on a terminal."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+from koord_service.status import Page, StatusServer
+from koordctl.main import main
+from koordctl.observed import Capacity, NodeRow, Pod, Top
+from koordctl.top import chosen, head_lines, pod_lines
+from koordlet.pages import pages
+
+from tests.koordctl.conftest import Serve
+from tests.support.observed import ObservedNode, busy_node
+
+Captured = pytest.CaptureFixture[str]
+LIVE = [sys.executable, "-c", "from koordctl.main import main; main()", "top"]
+
+
+def test_once(koordlet: str, capsys: Captured) -> None:
+    main(["top", "--address", koordlet])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("node-1  ")
+    assert lines[0].endswith("  8 pods")
+    assert re.search(
+        r"CPU +█+.+ 88 %  14\.07 of 16\.00 cores, requested 113 %, predicted", lines[1]
+    )
+    assert lines[3].startswith("PSI     CPU 4.9 %, memory 0.1 % (all tasks 0.0 %), IO 2.6 %")
+    header = next(i for i, line in enumerate(lines) if line.startswith("POD"))
+    assert lines[header].split()[-4:] == ["PSI", "CPU", "MEM", "IO"]
+    assert lines[header + 1].split()[:3] == ["shop/orders-db-0", "LSR", "3.21"]
+    assert len(lines) == header + 9
+
+
+@pytest.mark.parametrize(
+    ("flags", "names"),
+    [
+        (["--class", "be"], ["spark-exec-18", "spark-exec-17", "train-resnet-5"]),
+        (["--class=BE", "--sort=memory", "-n1"], ["train-resnet-5"]),
+        (["--sort=psi", "-n", "2"], ["train-resnet-5", "spark-exec-18"]),
+        (["--class=SYSTEM"], []),
+    ],
+)
+def test_which_pods(koordlet: str, capsys: Captured, flags: list[str], names: list[str]) -> None:
+    main(["top", "--json", f"--address={koordlet}", *flags])
+    shown = json.loads(capsys.readouterr().out)
+    assert [pod["name"] for pod in shown["pods"]] == names
+    assert shown["node"]["name"] == "node-1"
+
+
+def test_pods_of_which_nothing_is_known_come_last() -> None:
+    pods = [Pod(name="a"), Pod(name="b", cpu=0.0), Pod(name="c", cpu=2.0, psi_io=1.0)]
+    top = Top(0.0, NodeRow(), pods=pods)
+    assert [pod.name for pod in chosen(top, "cpu")] == ["c", "b", "a"]
+    assert [pod.name for pod in chosen(top, "psi")] == ["c", "a", "b"]
+
+
+def test_a_node_of_which_nothing_is_known() -> None:
+    lines = list(head_lines(Top(0.0, NodeRow()), datetime.UTC))
+    assert lines[0] == "this node  00:00:00  0 pods"
+    assert lines[1] == f"CPU     {'·' * 24}      –  – of – cores, requested –"
+    assert list(pod_lines([])) == ["No pods to show."]
+
+
+def test_peaks_by_what_they_are_of() -> None:
+    node = NodeRow(peaks={"prod": {"cpu": 2.0}, "mid": {"cpu": 1.0}}, capacity=Capacity(4.0))
+    lines = list(head_lines(Top(0.0, node), datetime.UTC))
+    assert lines[1].endswith("predicted peak prod 2.00, mid 1.00")
+    assert "peak" not in lines[2]
+
+
+def test_names_cannot_drive_the_terminal() -> None:
+    [_, line] = pod_lines([Pod(name="a\x1b[2J", namespace="b\nc", qos="LS")])
+    assert line.startswith("b c/a�[2J")
+
+
+@pytest.mark.parametrize("flag", ["-n0", "-nx", "--sort=pods", "--class"])
+def test_flags_that_cannot_be(flag: str, capsys: Captured) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["top", flag])
+    assert end.value.code == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_koordlet_away_is_one_line(tmp_path: Path, capsys: Captured) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["top", f"--address={tmp_path}/s"])
+    assert end.value.code == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (
+        f"koordctl: no answer from {tmp_path}/s: No such file or directory; "
+        "is koordlet running, and is this its --status-address?\n"
+    )
+
+
+def test_somebody_else_answers(serve: Serve, capsys: Captured) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["top", "--address", serve(**{"v1/top": Page(b"hello")}).address])
+    assert end.value.code == 1
+    assert "answers /v1/top as koordlet does not" in capsys.readouterr().err
+
+
+class Terminal:
+    """koordctl on a terminal of its own."""
+
+    def __init__(self, *flags: str) -> None:
+        self.keyboard, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (20, 100))
+        self.program = subprocess.Popen([*LIVE, *flags], stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        self.seen = ""
+
+    def until(self, words: str) -> None:
+        deadline = time.monotonic() + 20
+        self.seen = ""
+        while words not in self.seen:
+            assert time.monotonic() < deadline, self.seen
+            ready, _, _ = select.select([self.keyboard], [], [], 0.2)
+            if ready:
+                try:
+                    self.seen += os.read(self.keyboard, 65536).decode(errors="replace")
+                except OSError:  # it has ended
+                    assert words in self.seen, self.seen
+                    return
+
+    def press(self, key: str) -> None:
+        os.write(self.keyboard, key.encode())
+
+    def close(self) -> int:
+        self.program.terminate()
+        os.close(self.keyboard)
+        return self.program.wait(20)
+
+
+@pytest.mark.parametrize("end", ["q", "Ctrl-C"])
+def test_live(koordlet: str, end: str) -> None:
+    terminal = Terminal("--address", koordlet)
+    try:
+        terminal.until("sorted by cpu")
+        assert "\x1b[?1049h" in terminal.seen
+        assert "more below" in terminal.seen
+        terminal.press("xm")
+        terminal.until("sorted by memory")
+        lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.seen).splitlines()
+        assert max(map(len, lines)) <= 100
+        if end == "q":
+            terminal.press("q")
+        else:
+            terminal.program.send_signal(signal.SIGINT)
+        terminal.until("\x1b[?25h\x1b[?1049l")
+        assert "Traceback" not in terminal.seen
+        assert terminal.program.wait(20) == 0
+    finally:
+        terminal.close()
+
+
+def test_live_through_a_restart_of_koordlet(tmp_path: Path) -> None:
+    address = f"unix://{tmp_path}/s"
+
+    def serve(node: ObservedNode) -> StatusServer:
+        server = StatusServer(address, pages(node.observed()))
+        server.start()
+        return server
+
+    server = serve(busy_node(60))
+    terminal = Terminal("--address", address)
+    try:
+        terminal.until("sorted by cpu")
+        server.stop()
+        terminal.press("t")
+        terminal.until("no answer from")
+        assert "orders-db-0" in terminal.seen, "what was seen last stays"
+        server = serve(busy_node(60))
+        terminal.press("c")
+        terminal.until("sorted by cpu")
+        terminal.press("q")
+        terminal.until("\x1b[?1049l")
+    finally:
+        server.stop()
+        terminal.close()

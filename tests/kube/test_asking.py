@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from koord_kube.api import ApiError, Change, ConflictError, GoneError, NotFoundError
+from koord_kube.asking import ITEMS, OBJECT, Asking
+from koord_kube.resources import LEASES, NODE_METRICS
+
+ASKING = Asking("GET", NODE_METRICS, "n1")
+
+
+def status(code: int, message: str = "so it is", **more: Any) -> bytes:
+    return json.dumps({"kind": "Status", "code": code, "message": message, **more}).encode()
+
+
+@pytest.mark.parametrize(
+    ("asking", "path", "text"),
+    [
+        (ASKING, "/apis/slo.koordinator.sh/v1alpha1/nodemetrics/n1", "nodemetrics n1"),
+        (
+            Asking("PATCH", NODE_METRICS, "n1", subresource="status"),
+            "/apis/slo.koordinator.sh/v1alpha1/nodemetrics/n1/status",
+            "nodemetrics n1/status",
+        ),
+        (
+            Asking("GET", LEASES, "", "kube-node-lease", query={"fieldSelector": "a=b"}),
+            "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+            "leases kube-node-lease a=b",
+        ),
+    ],
+)
+def test_what_it_is_about(asking: Asking, path: str, text: str) -> None:
+    assert (asking.path, str(asking)) == (path, text)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(404, NotFoundError), (409, ConflictError), (410, GoneError), (403, ApiError)],
+)
+def test_refusals_and_error_events_are_the_same(code: int, kind: type[ApiError]) -> None:
+    error = ASKING.refused(code, {}, status(code))
+    assert (type(error), error.status) == (kind, code)
+    assert str(error) == f"nodemetrics n1: {code} so it is"
+    line = json.dumps({"type": "ERROR", "object": json.loads(status(code))}).encode()
+    with pytest.raises(kind) as found:
+        ASKING.change(line)
+    assert (found.value.status, str(found.value)) == (code, str(error))
+
+
+@pytest.mark.parametrize(
+    ("headers", "details", "seconds"),
+    [
+        ({"Retry-After": "3"}, {}, 3.0),
+        ({}, {"retryAfterSeconds": 4}, 4.0),
+        ({"Retry-After": "Fri, 20 Nov 2026 22:00:00 GMT"}, {"retryAfterSeconds": 4}, 4.0),
+        ({"Retry-After": "-1"}, {}, 0.0),
+        ({"Retry-After": "²"}, {"retryAfterSeconds": "x"}, 0.0),
+        ({}, {}, 0.0),
+    ],
+)
+def test_when_to_come_again(headers: Any, details: Any, seconds: float) -> None:
+    error = ASKING.refused(429, headers, status(429, details=details))
+    assert error.retry_after == seconds
+
+
+def test_a_kind_that_is_not_installed() -> None:
+    error = ASKING.refused(404, {}, b"404 page not found\n")
+    assert str(error) == (
+        "nodemetrics n1: 404 no such kind in slo.koordinator.sh/v1alpha1; is its CRD installed?"
+    )
+
+
+@pytest.mark.parametrize("said", [b"<html>\noops</html>", b"[]", b"\xff\xfe", b'{"code": "x"}'])
+def test_a_refusal_in_other_words(said: bytes) -> None:
+    error = ASKING.refused(502, {}, said)
+    assert error.status == 502
+    assert "\n" not in str(error)
+
+
+def test_long_words_are_cut_and_secrets_left_out() -> None:
+    error = ASKING.refused(403, {}, status(403, "token s3cret\n" + "x" * 1000), "s3cret")
+    assert str(error).startswith("nodemetrics n1: 403 token *** x")
+    assert len(str(error)) < 400
+
+
+def test_changes() -> None:
+    assert ASKING.change(b'{"type":"ADDED","object":{"a":1}}') == Change("ADDED", {"a": 1})
+
+
+@pytest.mark.parametrize("said", [b"", b"[1]", b'{"items": 3}', b"\xff"])
+def test_an_answer_that_is_none(said: bytes) -> None:
+    for decode in (lambda: ASKING.decoded(ITEMS, said), lambda: ASKING.change(said)):
+        with pytest.raises(ApiError, match="nodemetrics n1: the answer is not the API's"):
+            decode()
+
+
+def test_a_good_answer() -> None:
+    assert ASKING.decoded(OBJECT, b'{"a": 1}') == {"a": 1}

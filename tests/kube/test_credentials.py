@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+from koord_kube.credentials import Anonymous, TokenFile, server_context
+
+from tests.support.certificates import Certificates
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_a_token_is_read_again_after_a_minute(tmp_path: Path) -> None:
+    path, clock = tmp_path / "token", Clock()
+    path.write_text("one\n")
+    token = TokenFile(path, monotonic=clock)
+    assert await token.header() == "Bearer one"
+    path.write_text("two\n")
+    clock.now = 59.0
+    assert await token.header() == "Bearer one"
+    clock.now = 60.0
+    assert await token.header() == "Bearer two"
+
+
+async def test_and_at_once_when_it_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("one\n")
+    token = TokenFile(path)
+    await token.header()
+    path.write_text("two\n")
+    assert await token.header(anew=True) == "Bearer two"
+
+
+@pytest.mark.parametrize("text", ["", "\n", "two words", "line\nfeed", "wört"])
+async def test_what_is_no_token(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "token"
+    path.write_text(text)
+    with pytest.raises(OSError, match="is no token") as found:
+        await TokenFile(path).header()
+    assert str(found.value).startswith(f"{path}: ")
+    assert not text.strip() or text.strip() not in str(found.value)
+
+
+async def test_no_token(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="token: No such file"):
+        await TokenFile(tmp_path / "token").header()
+    assert await Anonymous().header() == ""
+
+
+def test_servers_are_verified_and_their_names(certificates: Certificates) -> None:
+    context = server_context(certificates.authority)
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+
+
+def test_an_authority_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"none\.crt: No such file"):
+        server_context(tmp_path / "none.crt")
+    (tmp_path / "ca.crt").write_text("nothing")
+    with pytest.raises(OSError, match=r"ca\.crt: has no CA certificate"):
+        server_context(tmp_path / "ca.crt")

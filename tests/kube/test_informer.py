@@ -1,0 +1,380 @@
+"""An informer, a client and a double of the API server, through what befalls them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from koord_kube.api import Object
+from koord_kube.client import Client, Cluster, Limits
+from koord_kube.credentials import TokenFile
+from koord_kube.informer import Informer
+from koord_kube.resources import LEASES, NODE_SLOS, NODES, Resource
+from koord_kube.watching import Pace
+
+from tests.support.kube_api import KubeApi
+
+PACE = Pace(first=0.004, cap=0.02)
+LIMITS = Limits(answer=5.0, watch=20.0, grace=5.0)
+
+
+def node(name: str = "n1", color: object = "red") -> Object:
+    return {"metadata": {"name": name, "labels": {"color": color}}}
+
+
+def color(given: Object) -> str:
+    found = given["metadata"].get("labels", {}).get("color")
+    if not isinstance(found, str):
+        raise TypeError(f"color is {found!r}; expected a string")
+    return found
+
+
+class Follower:
+    """An informer that runs, what it was shown, and what it has told."""
+
+    def __init__(self, client: Client, resource: Resource = NODES, **more: Any) -> None:
+        self.shown: list[dict[str, str]] = []
+        self.told: list[str] = []
+        self._news = asyncio.Event()
+        self.informer = Informer(
+            client,
+            resource,
+            decode=color,
+            changed=self._changed,
+            tell=self.told.append,
+            **({"pace": PACE} | more),
+        )
+
+    def _changed(self, found: Mapping[str, str]) -> None:
+        self.shown.append(dict(found))
+
+    async def sees(self, **objects: str) -> None:
+        await until(lambda: dict(self.informer.objects) == objects)
+
+    async def is_watching(self, api: KubeApi, watches: int) -> None:
+        """Until so many watches were asked for in all, and the last is open."""
+        await until(lambda: api.count("watch") >= watches and api.open_watches() == 1)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not true():
+            await asyncio.sleep(0.001)
+
+
+class Following:
+    """Makes followers, and ends them."""
+
+    def __init__(self, group: asyncio.TaskGroup, client: Client) -> None:
+        self._group, self.client = group, client
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def __call__(self, client: Client | None = None, **more: Any) -> Follower:
+        follower = Follower(client or self.client, **more)
+        self._tasks.append(self._group.create_task(follower.informer.run()))
+        return follower
+
+    def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
+@pytest.fixture
+async def client(api: KubeApi) -> AsyncIterator[Client]:
+    async with Client(Cluster(api.url), LIMITS) as made:
+        yield made
+
+
+@pytest.fixture
+async def follow(client: Client) -> AsyncIterator[Following]:
+    async with asyncio.TaskGroup() as group:
+        following = Following(group, client)
+        yield following
+        following.end()
+
+
+class TestObjects:
+    async def test_it_follows(self, api: KubeApi, follow: Following) -> None:
+        api.put(NODES, node())
+        one = follow()
+        await one.sees(n1="red")
+        await one.is_watching(api, 1)
+        api.put(NODES, node("n2"))
+        await one.sees(n1="red", n2="red")
+        api.put(NODES, node("n1", "blue"))
+        await one.sees(n1="blue", n2="red")
+        api.delete(NODES, "n1")
+        await one.sees(n2="red")
+        assert one.shown == [
+            {"n1": "red"}, {"n1": "red", "n2": "red"}, {"n1": "blue", "n2": "red"}, {"n2": "red"},
+        ]  # fmt: skip
+        assert (one.informer.trouble, one.told) == ("", [])
+        assert (api.count("list"), api.count("watch")) == (1, 1)
+
+    async def test_one_name(self, api: KubeApi, follow: Following) -> None:
+        one = follow(name="n2")
+        await one.is_watching(api, 1)
+        for name in ("n1", "n2", "n3"):
+            api.put(NODES, node(name))
+        await one.sees(n2="red")
+        assert one.shown == [{}, {"n2": "red"}]
+
+    async def test_namespaces(self, api: KubeApi, follow: Following) -> None:
+        one, all_ = follow(resource=LEASES, namespace="a"), follow(resource=LEASES)
+        for namespace in ("a", "b"):
+            api.put(LEASES, node("l"), namespace)
+        await until(lambda: set(one.informer.objects) == {"a/l"})
+        await until(lambda: set(all_.informer.objects) == {"a/l", "b/l"})
+
+    async def test_what_was_shown_does_not_change(self, api: KubeApi, follow: Following) -> None:
+        api.put(NODES, node())
+        one = follow()
+        await one.sees(n1="red")
+        before = one.informer.objects
+        await one.is_watching(api, 1)
+        api.delete(NODES, "n1")
+        await one.sees()
+        assert dict(before) == {"n1": "red"}
+
+    async def test_nothing_is_known_before_the_first_list(self, client: Client) -> None:
+        informer = Follower(client).informer
+        assert informer.age(1e9) == float("inf")
+
+    async def test_age(self, api: KubeApi, follow: Following) -> None:
+        clock = iter(float(second) for second in range(10, 10_000))
+        one = follow(monotonic=lambda: next(clock))
+        await one.is_watching(api, 1)
+        before = one.informer.synced_at
+        assert one.informer.age(before + 5) == 5
+        api.bookmark()
+        await until(lambda: one.informer.synced_at > before)
+
+
+class TestDecoding:
+    async def test_the_last_good_version_stays(self, api: KubeApi, follow: Following) -> None:
+        for name in ("n1", "n2"):
+            api.put(NODES, node(name))
+        one = follow()
+        await one.is_watching(api, 1)
+        for wrong in (1, 1, 2):
+            api.put(NODES, node("n1", wrong) | {"spec": {"at": len(api.asked)}})
+        api.put(NODES, node("n2", "blue"))
+        await one.sees(n1="red", n2="blue")
+        assert one.told == [
+            f"nodes n1: color is {wrong}; expected a string (its last good version stays)"
+            for wrong in (1, 2)
+        ]
+        assert one.informer.trouble == one.told[-1]
+        api.expire_watches()
+        await one.is_watching(api, 2)
+        assert dict(one.informer.objects) == {"n1": "red", "n2": "blue"}
+        assert len(one.told) == 2
+        api.put(NODES, node("n1", "green"))
+        await one.sees(n1="green", n2="blue")
+        assert one.informer.trouble == ""
+
+    @pytest.mark.parametrize("watched", [True, False])
+    async def test_what_is_gone_is_no_trouble(
+        self, api: KubeApi, follow: Following, watched: bool
+    ) -> None:
+        api.put(NODES, node("n1", 1))
+        one = follow()
+        await one.is_watching(api, 1)
+        assert (dict(one.informer.objects), len(one.told)) == ({}, 1)
+        if watched:
+            api.delete(NODES, "n1")
+        else:
+            await api.stop()
+            api.delete(NODES, "n1")
+            api.compact()
+            await api.start()
+        await until(lambda: one.informer.trouble == "")
+
+
+class TestSource:
+    @pytest.mark.parametrize("as_status", [True, False])
+    async def test_gone(self, api: KubeApi, follow: Following, as_status: bool) -> None:
+        api.gone_as_status = as_status
+        one = follow()
+        await one.is_watching(api, 1)
+        await api.stop()
+        api.put(NODES, node())
+        api.compact()
+        await api.start()
+        await one.sees(n1="red")
+        assert api.count("list") == 2
+
+    async def test_gone_while_watching(self, api: KubeApi, follow: Following) -> None:
+        one = follow()
+        await one.is_watching(api, 1)
+        api.expire_watches()
+        await one.is_watching(api, 2)
+        api.put(NODES, node())
+        await one.sees(n1="red")
+        assert (api.count("list"), one.told) == (2, [])
+
+    async def test_too_many_requests(self, api: KubeApi, follow: Following) -> None:
+        api.put(NODES, node())
+        api.fail(status=429, times=2)
+        one = follow()
+        await one.sees(n1="red")
+        assert api.count("list") == 3
+        assert one.told == ["nodes: 429 this is a test"]
+
+    async def test_retry_after_is_heeded(
+        self, api: KubeApi, follow: Following, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        waits: list[float] = []
+        sleep = asyncio.sleep
+
+        async def noted(seconds: float) -> None:
+            waits.append(seconds)
+            await sleep(min(seconds, 0.01))
+
+        monkeypatch.setattr(asyncio, "sleep", noted)
+        api.put(NODES, node())
+        api.fail(status=429, retry_after=7)
+        await follow().sees(n1="red")
+        assert [one for one in waits if one >= 7] != []
+
+    async def test_a_token_that_was_replaced(
+        self, api: KubeApi, follow: Following, tmp_path: Path
+    ) -> None:
+        (tmp_path / "token").write_text("old")
+        api.tokens = frozenset({"old"})
+        token = TokenFile(tmp_path / "token")
+        async with Client(Cluster(api.url, token), LIMITS) as client:
+            one = follow(client)
+            await one.is_watching(api, 1)
+            api.tokens = frozenset({"new"})
+            api.end_watches()
+            # Refused until the kubelet has written the new one.
+            await until(lambda: "401" in one.informer.trouble)
+            (tmp_path / "token").write_text("new")
+            await until(lambda: api.open_watches() == 1)
+            api.put(NODES, node())
+            await one.sees(n1="red")
+            assert (one.informer.trouble, len(one.told)) == ("", 1)
+            follow.end()
+
+    async def test_a_watch_that_is_cut_goes_on_where_it_was(
+        self, api: KubeApi, follow: Following
+    ) -> None:
+        one = follow()
+        await one.is_watching(api, 1)
+        last = api.put(NODES, node())
+        await one.sees(n1="red")
+        api.cut_watches()
+        await one.is_watching(api, 2)
+        api.put(NODES, node(color="blue"))
+        await one.sees(n1="blue")
+        assert api.count("list") == 1
+        asked = [each.query["resourceVersion"] for each in api.asked if each.verb == "watch"]
+        assert asked[1:] == [last["metadata"]["resourceVersion"]]
+        assert (one.informer.trouble, one.told) == ("", [])
+
+    async def test_bookmarks_save_a_list(self, api: KubeApi, follow: Following) -> None:
+        one = follow(name="n1")
+        await one.is_watching(api, 1)
+        api.put(NODES, node("n2"))
+        api.compact()
+        api.bookmark()
+        before = one.informer.synced_at
+        await until(lambda: one.informer.synced_at > before)
+        api.end_watches()
+        await one.is_watching(api, 2)
+        api.put(NODES, node("n1"))
+        await one.sees(n1="red")
+        assert api.count("list") == 1
+
+    async def test_a_slow_server(self, api: KubeApi, follow: Following) -> None:
+        api.put(NODES, node())
+        api.fail(times=2, slow=0.2, verb="list")
+        async with Client(Cluster(api.url), Limits(answer=0.05)) as client:
+            one = follow(client)
+            await until(lambda: "no answer in time" in one.informer.trouble)
+            await one.sees(n1="red")
+            assert one.informer.trouble == ""
+            follow.end()
+
+    async def test_a_server_that_restarts(self, api: KubeApi, follow: Following) -> None:
+        api.put(NODES, node())
+        one = follow()
+        await one.is_watching(api, 1)
+        await api.stop()
+        await until(lambda: "refused" in one.informer.trouble)
+        assert dict(one.informer.objects) == {"n1": "red"}
+        api.put(NODES, node(color="blue"))
+        await api.start()
+        await one.sees(n1="blue")
+        await until(lambda: one.informer.trouble == "")
+        assert len(one.told) == 1
+
+    async def test_a_server_restored_from_a_backup(self, api: KubeApi, follow: Following) -> None:
+        one = follow()
+        await one.is_watching(api, 1)
+        await api.stop()
+        api._version = api._compacted = 500
+        api.put(NODES, node())
+        await api.start()
+        await one.sees(n1="red")
+
+    async def test_a_connection_that_is_dead(self, api: KubeApi, follow: Following) -> None:
+        limits = Limits(watch=0.05, grace=0.05)
+        async with Client(Cluster(api.url), limits) as client:
+            one = follow(client)
+            await one.is_watching(api, 1)
+            api.silence_watches()
+            api.put(NODES, node())
+            await one.sees(n1="red")
+            follow.end()
+
+    async def test_a_kind_that_is_installed_later(self, api: KubeApi, follow: Following) -> None:
+        api.installed.discard(NODE_SLOS)
+        one = follow(resource=NODE_SLOS, name="n1")
+        await api.wait_for("list", 4)
+        assert one.told == [one.informer.trouble]
+        assert one.informer.trouble == (
+            "nodeslos metadata.name=n1: 404 no such kind in slo.koordinator.sh/v1alpha1; "
+            "is its CRD installed?"
+        )
+        api.installed.add(NODE_SLOS)
+        api.put(NODE_SLOS, node())
+        await one.sees(n1="red")
+        assert one.informer.trouble == ""
+
+    async def test_it_lists_again_after_half_a_day(self, api: KubeApi, follow: Following) -> None:
+        class Clock:
+            now = 0.0
+
+            def __call__(self) -> float:
+                return self.now
+
+        clock = Clock()
+        one = follow(monotonic=clock, pace=Pace(first=0.001, cap=0.001))
+        await one.is_watching(api, 1)
+        clock.now = 10 * 3600.0
+        api.end_watches()
+        await one.is_watching(api, 2)
+        assert api.count("list") == 1
+        clock.now = 14 * 3600.0
+        api.end_watches()
+        await one.is_watching(api, 3)
+        assert api.count("list") == 2
+
+    async def test_trouble_that_comes_back_is_said_again(
+        self, api: KubeApi, follow: Following
+    ) -> None:
+        one = follow()
+        for times in (1, 2):
+            await one.is_watching(api, 1)
+            api.put(NODES, node(color=f"red{times}"))
+            await one.sees(n1=f"red{times}")
+            await api.stop()
+            await until(lambda: one.informer.trouble != "")
+            await api.start()
+            await until(lambda: one.informer.trouble == "")
+            assert len(one.told) == times

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from koord_manager.receiver import LEADER_KEY, SERVER_OPTIONS, SERVICE, Receiver, Standing
+from koord_proto.node_metric_pb2 import ReportRequest, ReportResponse
+
+STATUS = b'{"updateTime":"2026-11-20T10:00:00Z"}'
+
+
+class Manager:
+    """A receiver on loopback, and a node that talks to it."""
+
+    def __init__(self) -> None:
+        self.standing = Standing(leads=True)
+        self.now = 100.0
+        self.refusal = ""
+        self.asked: list[tuple[str, str]] = []
+        self.receiver = Receiver(
+            lambda: self.standing,
+            self._admit,
+            capacity=2,
+            keep_seconds=60,
+            monotonic=lambda: self.now,
+        )
+
+    async def _admit(self, token: str, node: str) -> str:
+        self.asked.append((token, node))
+        return self.refusal
+
+    async def report(
+        self, node: str = "n1", session: str = "s", sequence: int = 1, **more: Any
+    ) -> ReportResponse:
+        token = more.pop("token", "")
+        request = ReportRequest(
+            node=node,
+            session=session,
+            sequence=sequence,
+            reported_at_ms=1_500,
+            status=more.pop("status", STATUS),
+        )
+        metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        call = self.channel.unary_unary(
+            f"/{SERVICE}/Report",
+            request_serializer=ReportRequest.SerializeToString,
+            response_deserializer=ReportResponse.FromString,
+        )
+        answer: ReportResponse = await call(
+            request, timeout=10, metadata=metadata, compression=grpc.Compression.Gzip
+        )
+        return answer
+
+    async def refused(self, code: grpc.StatusCode, **more: Any) -> grpc.aio.AioRpcError:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await self.report(**more)
+        assert caught.value.code() is code
+        return caught.value
+
+    channel: grpc.aio.Channel
+
+
+@pytest.fixture
+async def manager() -> AsyncIterator[Manager]:
+    made = Manager()
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    made.receiver.add_to(server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        made.channel = channel
+        yield made
+    await server.stop(None)
+
+
+async def test_the_latest_report_is_kept_with_its_age(manager: Manager) -> None:
+    await manager.report(sequence=1)
+    manager.now = 110.0
+    await manager.report(sequence=5, status=b'{"a":1}')
+    manager.now = 117.0
+    kept = manager.receiver.latest("n1")
+    assert kept is not None
+    assert (kept.node, kept.session, kept.sequence, kept.reported_at) == ("n1", "s", 5, 1.5)
+    assert kept.document() == {"a": 1}
+    assert manager.receiver.age(kept) == 7
+    assert manager.receiver.reports() == {"n1": kept}
+    assert manager.receiver.latest("n2") is None
+
+
+async def test_the_same_report_again_is_taken_an_older_one_is_not(manager: Manager) -> None:
+    await manager.report(sequence=5)
+    await manager.report(sequence=5)
+    error = await manager.refused(grpc.StatusCode.ABORTED, sequence=4)
+    assert error.details() == "n1: report 4 is older than 5"
+    await manager.report(sequence=6)
+
+
+async def test_a_new_session_begins_anew_and_ends_the_one_before(manager: Manager) -> None:
+    await manager.report(session="a", sequence=9)
+    await manager.report(session="b", sequence=1)
+    await manager.refused(grpc.StatusCode.ABORTED, session="a", sequence=10)
+    kept = manager.receiver.latest("n1")
+    assert kept is not None
+    assert kept.session == "b"
+
+
+async def test_who_does_not_lead_says_who_does_and_forgets(manager: Manager) -> None:
+    await manager.report(sequence=9)
+    manager.standing = Standing(leads=False, leader="10.0.0.2:9317")
+    error = await manager.refused(grpc.StatusCode.FAILED_PRECONDITION)
+    assert (LEADER_KEY, "10.0.0.2:9317") in tuple(error.trailing_metadata() or ())
+    assert manager.receiver.reports() == {}
+    manager.standing = Standing(leads=False)
+    error = await manager.refused(grpc.StatusCode.FAILED_PRECONDITION)
+    assert LEADER_KEY not in dict(tuple(error.trailing_metadata() or ()))
+    manager.standing = Standing(leads=True)
+    await manager.report(sequence=1)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"node": ""}, {"session": ""}, {"status": b"no"}, {"status": b"[]"}, {"status": b"[" * 99999}],
+)
+async def test_what_is_no_report_is_refused(manager: Manager, bad: dict[str, Any]) -> None:
+    await manager.refused(grpc.StatusCode.INVALID_ARGUMENT, **bad)
+    assert manager.receiver.reports() == {}
+
+
+async def test_who_is_not_admitted_is_refused(manager: Manager) -> None:
+    manager.refusal = "the token is of another node"
+    error = await manager.refused(grpc.StatusCode.PERMISSION_DENIED, token="t")
+    assert error.details() == "the token is of another node"
+    assert manager.asked == [("t", "n1")]
+    assert manager.receiver.reports() == {}
+
+
+async def test_only_so_many_nodes_are_kept_silent_ones_make_room(manager: Manager) -> None:
+    await manager.report("n1")
+    manager.now += 50
+    await manager.report("n2")
+    await manager.refused(grpc.StatusCode.RESOURCE_EXHAUSTED, node="n3")
+    await manager.report("n1", sequence=2)
+    manager.now += 55
+    await manager.refused(grpc.StatusCode.RESOURCE_EXHAUSTED, node="n3")
+    manager.now += 10
+    await manager.report("n3")
+    assert set(manager.receiver.reports()) == {"n3"}
