@@ -87,12 +87,15 @@ def resident_mib() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE / (1 << 20)
 
 
-def fill(cache: MetricCache, series: list[Series]) -> int:
+def some_samples(series: list[Series]) -> list[list[Sample]]:
+    random = np.random.default_rng(1)
+    return [list(map(Sample, series, random.random(len(series)).tolist())) for _ in range(20)]
+
+
+def fill(cache: MetricCache, some: list[list[Sample]]) -> int:
     """Twelve hours, of which the last is by the second; a page a minute is used either way."""
     whole = HOURS * 3600
     seconds = [*range(0, whole - 3660, 60), *range(whole - 3660, whole)]
-    random = np.random.default_rng(1)
-    some = [list(map(Sample, series, random.random(len(series)).tolist())) for _ in range(20)]
     for second in seconds:
         cache.append(START + second, some[second % 20])
     return START + whole
@@ -102,9 +105,10 @@ def measure(rounds: int) -> list[Measure]:
     with tempfile.TemporaryDirectory(prefix="koord-bench-") as name:
         scratch = Path(name)
         series = node_series()
+        some = some_samples(series)
         before = resident_mib()
         cache = RingCache(str(scratch / "log"), 100 << 20, print)
-        now = fill(cache, series)
+        now = fill(cache, some)
         grown = resident_mib() - before
         disk = cache.state().disk_bytes / (1 << 20)
         shutil.copytree(scratch / "log", scratch / "copy")

@@ -13,8 +13,9 @@ from koord_host.kernel import Kernel
 from koord_host.restore import Fate
 from koord_model.version import VERSION
 
-from koordctl import asking, metrics, node, render, top
+from koordctl import asking, backtest, metrics, node, render, top
 from koordctl.answers import A, Pod, Status, read, unmanaged
+from koordctl.backtest import BacktestError
 from koordctl.client import AddressError, AskError, ask
 from koordctl.restore import CGROUPS, STATE, RestoreError, put_back, report_json, report_lines
 
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except AddressError as error:
         _leave(2, str(error))
-    except (AskError, RestoreError) as error:
+    except (AskError, BacktestError, RestoreError) as error:
         _leave(1, str(error))
     except BrokenPipeError:
         # "koordctl pods | head" has seen enough; nothing more may be written at exit.
@@ -74,8 +75,9 @@ def _parser() -> _Parser:
             help="the proxy's --metrics-address: HOST:PORT or unix:///PATH (default: %(default)s)",
         )
     observing = tuple(_add_observing(commands))
+    tested = _add_predict(commands)
     restore = _add_restore(commands)
-    for one in (status, pods, restore, *observing):
+    for one in (status, pods, tested, restore, *observing):
         one.add_argument("--json", action="store_true", help="as JSON, for programs")
     return parser
 
@@ -111,6 +113,21 @@ def _add_observing(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_P
             help="koordlet's --status-address: unix:///PATH or HOST:PORT (default: %(default)s)",
         )
         yield one
+
+
+def _add_predict(commands: argparse._SubParsersAction[_Parser]) -> _Parser:
+    words = "how well koordlet's predictor would have done"
+    predict = commands.add_parser("predict", help=words, allow_abbrev=False)
+    below = predict.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    shown = _command(
+        below,
+        "backtest",
+        backtest.run,
+        "under- and over-estimates on a trace of recorded use",
+        backtest.DESCRIPTION,
+    )
+    backtest.add_arguments(shown)
+    return shown
 
 
 def _add_restore(commands: argparse._SubParsersAction[_Parser]) -> _Parser:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import importlib.resources
 import io
@@ -16,6 +15,8 @@ from koord_prediction.models import Models
 from koord_prediction.peak import Rules
 from koord_prediction.trace import Trace, parse
 
+from koordctl.backtest import BacktestError, Options
+
 MOST_BYTES = 1 << 30
 """Of a trace, unpacked."""
 
@@ -23,28 +24,11 @@ _GZIP = b"\x1f\x8b"
 _UNITS = {"cpu": ("CPU, cores", 1.0), "memory": ("Memory, GiB", 2.0**30)}
 
 
-class PredictError(Exception):
-    """It cannot be done; the message is one line."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Options:
-    """As koordlet's settings of the same names; seconds, percent, and percentiles as percent."""
-
-    horizon: float = 3600.0
-    cold_start_duration: float = 86400.0
-    safety_margin_percent: float = 10.0
-    percentile_cpu: float = 95.0
-    percentile_memory: float = 98.0
-    cpu_histogram_decay_halflife: float = 43200.0
-    memory_histogram_decay_halflife: float = 86400.0
-
-
 def run(path: str, options: Options) -> Backtest:
     """Backtest the trace at ``path``; "" for the synthetic one that comes with koordctl.
 
     Raises:
-        PredictError: the file cannot be read, is no trace, or is too short; or an option
+        BacktestError: the file cannot be read, is no trace, or is too short; or an option
             cannot be.
     """
     _check(options)
@@ -59,14 +43,14 @@ def run(path: str, options: Options) -> Backtest:
     try:
         return backtest(trace, models, rules, options.horizon, options.cold_start_duration)
     except ValueError as error:
-        raise PredictError(f"{path or 'the synthetic trace'}: {error}") from None
+        raise BacktestError(f"{path or 'the synthetic trace'}: {error}") from None
 
 
 def read(path: str) -> Trace:
     """A trace from a file of CSV, gzipped or not.
 
     Raises:
-        PredictError: it cannot be read, or is no trace.
+        BacktestError: it cannot be read, or is no trace.
     """
     name = path or "the synthetic trace"
     try:
@@ -74,9 +58,9 @@ def read(path: str) -> Trace:
         text = _unpacked(packed).decode()
         return parse(io.StringIO(text, newline=""))
     except OSError as error:
-        raise PredictError(f"{name}: {error.strerror or error}") from None
+        raise BacktestError(f"{name}: {error.strerror or error}") from None
     except (ValueError, EOFError, zlib.error) as error:
-        raise PredictError(f"{name}: {error}") from None
+        raise BacktestError(f"{name}: {error}") from None
 
 
 def lines(found: Backtest) -> Iterator[str]:
@@ -110,15 +94,17 @@ def as_json(found: Backtest) -> str:
 def _check(options: Options) -> None:
     for name in ("horizon", "cpu_histogram_decay_halflife", "memory_histogram_decay_halflife"):
         if getattr(options, name) <= 0:
-            raise PredictError(f"{_flag(name)} is {getattr(options, name):g}; expected more than 0")
+            raise BacktestError(
+                f"{_flag(name)} is {getattr(options, name):g}; expected more than 0"
+            )
     for name in ("percentile_cpu", "percentile_memory"):
         if not 0 < getattr(options, name) <= 100:
-            raise PredictError(
+            raise BacktestError(
                 f"{_flag(name)} is {getattr(options, name):g}; expected more than 0, up to 100"
             )
     for name in ("cold_start_duration", "safety_margin_percent"):
         if getattr(options, name) < 0:
-            raise PredictError(f"{_flag(name)} is {getattr(options, name):g}; expected 0 or more")
+            raise BacktestError(f"{_flag(name)} is {getattr(options, name):g}; expected 0 or more")
 
 
 def _flag(name: str) -> str:

@@ -227,12 +227,13 @@ class Agent:
             served |= pages(observed)
         settings = self._settings
         beside = str(Path(settings.runtime_hooks_addr).with_name("status.sock"))
-        addresses = (settings.metrics_address, settings.status_address or beside)
-        return tuple(
-            StatusServer(address, served, mode=_EVERYBODY)
-            for address in dict.fromkeys(addresses)
-            if address and address != "none"
-        )
+        servers = []
+        if settings.metrics_address:
+            servers.append(StatusServer(settings.metrics_address, served))
+        if settings.status_address != "none":
+            address = settings.status_address or beside
+            servers.append(StatusServer(address, served, mode=_EVERYBODY))
+        return tuple(servers)
 
     async def _work(self, stop: asyncio.Event) -> None:
         """Do all that goes on and on, until told to stop."""

@@ -26,7 +26,7 @@ _FRESH_SECONDS = {1: 30.0, 10: 150.0}
 """How old the newest point may be, by the step of its kind: some rounds of the slowest."""
 _STUCK_SECONDS = 120.0
 _PSI = {"cpu": "cpu", "mem": "memory", "io": "io"}
-_PSI_PRECISION = "10"
+_PSI_PRECISION = "avg10"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,9 @@ from koordlet.levelling import Levelled
 from koordlet.metrics import NodeMetrics
 from koordlet.pods import Pods, PodSource
 from koordlet.reconciler import HOOKS, Done, Reconciler
-from koordlet.states.kubelet_client import KubeletClient
+from koordlet.states.kubelet_client import pods_at
 from koordlet.states.kubelet_cpus import STATIC
 from koordlet.states.node_view import NodeViews
-from koordlet.states.pod_source import PodFile
 from koordlet.states.rdma_devices import verbs
 from koordlet.states.remembered import Remembered
 from koordlet.tasks import Tasks
@@ -62,7 +61,9 @@ def open_pods(
     settings: Settings, layout: Layout, files: Reader, source: PodSource | None = None
 ) -> Pods:
     """Who runs here; ``source`` is the cluster's kubelet, unless the settings name another."""
-    source = _named_source(settings) if settings.pods else source
+    if settings.pods:
+        ca_file, timeout = settings.kubelet_ca_file, settings.kubelet_sync_timeout
+        source = pods_at(settings.pods, ca_file=ca_file, timeout=timeout)
     remembered = None
     if source is None and settings.node_writes:
         boot = detect.boot(files, layout.proc_root)
@@ -85,13 +86,6 @@ def open_views(settings: Settings, files: Reader) -> NodeViews:
     for line in problems:
         _log.warning("rules", reason=line)
     return views
-
-
-def _named_source(settings: Settings) -> PodSource:
-    if settings.pods.startswith("/"):
-        return PodFile(settings.pods)
-    ca_file, timeout = settings.kubelet_ca_file, settings.kubelet_sync_timeout
-    return KubeletClient(settings.pods, ca_file=ca_file, timeout=timeout)
 
 
 def open_node(

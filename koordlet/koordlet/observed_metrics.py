@@ -34,7 +34,6 @@ _LABELS = {
     "host_app_name": "host_application_name",
 }
 _VALUES = {
-    "psi_precision": {"10": "avg10", "60": "avg60", "300": "avg300"},
     "cpi_resource": {"cycle": "cycles", "instruction": "instructions"},
 }
 _POD = ("pod_uid", "pod_name", "pod_namespace", "qos")

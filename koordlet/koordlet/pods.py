@@ -41,6 +41,10 @@ class PodSource(Protocol):
         """
         ...
 
+    async def close(self) -> None:
+        """Let go of what is open."""
+        ...
+
 
 class Pods:
     """Who runs.
@@ -137,6 +141,13 @@ class Pods:
 
     async def run(self) -> None:
         """Keep it up to date until cancelled."""
+        try:
+            await self._follow()
+        finally:
+            if self.source is not None:
+                await self.source.close()
+
+    async def _follow(self) -> None:
         while True:
             self._due.clear()
             try:

@@ -7,10 +7,10 @@ its flag, environment variable, YAML key and help line follow from it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
-import re
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TypeVar
 
 import configargparse
 import msgspec
+from koord_model import duration
 from koord_model.version import VERSION
 
 S = TypeVar("S")
@@ -27,11 +28,6 @@ _BOOLEANS = {
     **dict.fromkeys(("true", "yes", "on", "1", "t", "y"), True),
     **dict.fromkeys(("false", "no", "off", "0", "f", "n"), False),
 }
-
-# Settings that are floats are seconds; Go programs write them "10s", "1m30s", "500ms".
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|µs|ms|s|m|h)")
-_DURATION = re.compile(rf"(?:{_PART.pattern})+")
 
 
 def option(default: Any, help: str, *, flag: str = "", choices: Sequence[str] = ()) -> Any:  # noqa: A002
@@ -196,8 +192,10 @@ def _converter(kind: Any) -> Callable[[str], Any]:
 
     def convert(text: str) -> Any:
         value: object = _BOOLEANS.get(text.lower(), text) if kind is bool else text
-        if kind is float and _DURATION.fullmatch(text):
-            value = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+        if kind is float:
+            # Seconds; Go programs write them "10s", "1m30s", "500ms".
+            with contextlib.suppress(ValueError):
+                value = duration.seconds(text)
         try:
             converted = msgspec.convert(value, kind, strict=False)
             if kind is float and not math.isfinite(converted):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import json
-import re
 import socket
 import threading
 import time
@@ -21,6 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from koord_model import duration
+
 from koord_service.sockets import listen_unix
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ _SILENCE_SECONDS = 10.0
 _CONNECTIONS = 32
 _PAUSE_SECONDS = 0.1
 _PARAMETERS = 64
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +81,21 @@ class Query:
         if name not in self.values:
             return default
         text = self.values[name]
-        match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh]?)", text, re.ASCII)
-        seconds = float(match[1]) * _UNITS[match[2]] if match else -1.0
+        seconds = _seconds(text)
         if not least <= seconds <= most:
             raise QueryError(
                 f'parameter "{name}" is "{text}"; '
                 f"expected {least:g} to {most:g} seconds, written like 90s, 5m or 1h"
             )
         return seconds
+
+
+def _seconds(text: str) -> float:
+    """A plain number is of seconds too; less than none for what is no time."""
+    try:
+        return duration.seconds(text if text[-1:].isalpha() else f"{text}s")
+    except ValueError:
+        return -1.0
 
 
 MakePage = Callable[[Query], Page]

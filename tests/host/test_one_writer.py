@@ -16,6 +16,7 @@ WRITERS = {
     "koord_host.journal": "the journal of changes",
     "koord_host.originals": "the database of what was found, and its lock",
     "koordctl.main": "/dev/null in place of a closed standard output",
+    "koordctl.predict": "none: it unpacks a trace in memory",
     "koordlet.cache.segments": "the log of what was measured",
     "koordlet.predict_server": "what prediction has learnt",
     "koordlet.registration": "its file among the hook servers'",

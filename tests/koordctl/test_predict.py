@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from koord_prediction.backtest import Method, Score
-from koordctl.predict import MOST_BYTES, Options, PredictError, as_json, lines, read, run
+from koordctl.backtest import BacktestError, Options
+from koordctl.predict import MOST_BYTES, as_json, lines, read, run
 
 HEADER = "time,pod,priority,request_cpu,request_memory,cpu,memory\n"
 SHORT = Options(horizon=120, cold_start_duration=120)
@@ -107,7 +108,7 @@ def test_what_cannot_be_read_is_told_with_its_name(
 ) -> None:
     path = tmp_path / "trace"
     path.write_bytes(content)
-    with pytest.raises(PredictError) as told:
+    with pytest.raises(BacktestError) as told:
         run(str(path), SHORT)
     assert str(told.value).startswith(f"{path}: ")
     assert why in str(told.value)
@@ -115,7 +116,7 @@ def test_what_cannot_be_read_is_told_with_its_name(
 
 
 def test_no_such_file(tmp_path: Path) -> None:
-    with pytest.raises(PredictError, match="nothing: No such file or directory"):
+    with pytest.raises(BacktestError, match="nothing: No such file or directory"):
         read(str(tmp_path / "nothing"))
 
 
@@ -124,7 +125,7 @@ def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("koordctl.predict.MOST_BYTES", 1 << 20)
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(bytes(2 << 20)))
-    with pytest.raises(PredictError, match="more than 1 MiB unpacked"):
+    with pytest.raises(BacktestError, match="more than 1 MiB unpacked"):
         read(str(path))
 
 
@@ -139,6 +140,6 @@ def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_options_that_cannot_be(change: dict[str, float], why: str) -> None:
-    with pytest.raises(PredictError) as told:
+    with pytest.raises(BacktestError) as told:
         run("", dataclasses.replace(Options(), **change))
     assert str(told.value).startswith(why)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from koord_host.layout import Driver, Layout
-from koordlet import collectors
 from koordlet.collecting import Sources
 from koordlet.collector_table import available, choose
 from koordlet.config import Settings
 from koordlet.gates import DEFAULTS
 
+from koordlet import collectors
 from tests.support.text_tree import TextTree
 
 SOURCES = Sources(TextTree(), Layout(2, Driver.SYSTEMD))

@@ -56,7 +56,7 @@ def test_the_node() -> None:
 @pytest.mark.parametrize(("kind", "fresh"), [("node_cpu_usage", 30), ("node_psi", 150)])
 def test_what_is_too_old_is_not_known(kind: str, fresh: float) -> None:
     node = ObservedNode()
-    labels = ("cpu", "10", "some") if kind == "node_psi" else ()
+    labels = ("cpu", "avg10", "some") if kind == "node_psi" else ()
     node.cache.append(NOW, [Sample(Series(kind, labels), 2.5)])
     observed = node.observed()
     node.now = NOW + fresh
@@ -69,7 +69,7 @@ def test_pressure_of_other_precisions_is_passed_over() -> None:
     node = ObservedNode()
     samples = [
         Sample(Series("node_psi", ("mem", precision, "full")), value)
-        for precision, value in (("10", 1.5), ("300", 80.0))
+        for precision, value in (("avg10", 1.5), ("avg300", 80.0))
     ]
     node.cache.append(NOW, samples)
     assert node_psi(node.observed()) == {"memory": {"full": 1.5}}

@@ -17,7 +17,7 @@ from koord_model.resources import LinuxResources
 from koordlet.keeper import NodeKeeper
 from koordlet.node import Node
 from koordlet.pods import Pods
-from koordlet.states.pod_source import PodFile
+from koordlet.states.kubelet_client import PodFile
 
 from koordlet import keeper as keeper_module
 from koordlet import pods as pods_module

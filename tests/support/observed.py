@@ -239,7 +239,7 @@ def _pod_samples(at: float) -> Iterator[Sample]:
         yield Sample(Series("pod_cpu_throttled", (uid,)), throttled)
         pressure = 18.0 * (1 - day) if best_effort else 1.2 * day
         for resource, part in (("cpu", 1.0), ("mem", 0.1), ("io", 0.3)):
-            yield Sample(Series("pod_psi", (uid, resource, "10", "some")), pressure * part)
+            yield Sample(Series("pod_psi", (uid, resource, "avg10", "some")), pressure * part)
         for place, (identity, one) in enumerate(record.containers.items()):
             part = (0.85, 0.15)[place] if len(record.containers) > 1 else 1.0
             yield from _of("container", (uid, identity), used * part, memory * part * 0.6)
@@ -255,9 +255,9 @@ def _node_samples(at: float, cpu: float, memory: float) -> Iterator[Sample]:
         yield from _of("node_numa", (numa,), (cpu + system) / 2, (memory + 2.4 * GIB) / 2)
     for resource, scale in (("cpu", 6.0), ("mem", 0.8), ("io", 2.5)):
         wave = scale * (1.1 + math.sin(at / 250 + scale))
-        yield Sample(Series("node_psi", (resource, "10", "some")), wave)
+        yield Sample(Series("node_psi", (resource, "avg10", "some")), wave)
         if resource != "cpu":
-            yield Sample(Series("node_psi", (resource, "10", "full")), wave / 3)
+            yield Sample(Series("node_psi", (resource, "avg10", "full")), wave / 3)
     for allocation, amount in (("usage", 4200.0), ("request", 8000.0), ("real-limit", 9000.0)):
         yield Sample(Series("node_be", ("cpu", allocation)), amount)
 
@@ -284,7 +284,7 @@ def full_node() -> ObservedNode:
         "pod_uid": record.pod.uid,
         "container_id": next(iter(record.containers)),
         "psi_resource": "cpu",
-        "psi_precision": "10",
+        "psi_precision": "avg10",
         "psi_degree": "some",
         "cpi_resource": "cycle",
         "be_resource": "cpu",

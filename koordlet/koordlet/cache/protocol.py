@@ -74,7 +74,7 @@ class Points:
 class CacheState:
     """How full the cache is, for ``/metrics`` and people.
 
-    ``refused`` counts samples that found no room, ``trouble`` says why nothing is kept
+    ``refused`` counts samples that found no room or were bad, ``trouble`` says why nothing is kept
     on disk ("" where it is).
     """
 
@@ -87,7 +87,7 @@ class CacheState:
 
 
 class MetricCache(Protocol):
-    """Keeps samples at the step of their kind for an hour, and by the minute for twelve.
+    """Keeps samples at the step of their kind for an hour, and by 60 steps for twelve.
 
     Safe to use from several threads.
     """

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from koord_model import duration
 from koord_model.fields import Fields, text
 
 MOST_SECONDS = 12 * 3600
@@ -14,9 +14,6 @@ MOST_SECONDS = 12 * 3600
 
 _LEAST_AGGREGATE = 60
 _LEAST_INTERVAL = 30
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
-_DURATION = re.compile(rf"(?:{_PART.pattern}){{1,8}}")
 
 
 class MemoryPolicy(StrEnum):
@@ -55,29 +52,16 @@ def policy(document: Mapping[str, object]) -> tuple[Policy, tuple[str, ...]]:
     return found, tuple(ignored)
 
 
-def duration(given: object) -> float:
-    """The seconds of a Go duration ("5m0s") from one second to ``MOST_SECONDS``.
+def window(given: object) -> float:
+    """The seconds of a duration from one second to ``MOST_SECONDS``.
 
     Raises:
         ValueError: it is none.
     """
-    word = text(given)
-    if _DURATION.fullmatch(word) is None:
-        raise ValueError(given)
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(word))
+    seconds = duration.seconds(text(given))
     if not 1 <= seconds <= MOST_SECONDS:
         raise ValueError(given)
     return seconds
-
-
-def go_duration(seconds: float) -> str:
-    """A duration of a second or more as Go writes it: 300 is "5m0s"."""
-    minutes, rest = divmod(round(seconds, 9), 60)
-    hours, minutes = divmod(int(minutes), 60)
-    written = f"{round(rest, 9):g}s"
-    if hours:
-        return f"{hours}h{minutes}m{written}"
-    return f"{minutes}m{written}" if minutes else written
 
 
 def _seconds(fields: Fields, name: str, default: int, least: int, most: int) -> int:
@@ -107,7 +91,7 @@ def _durations(fields: Fields, default: tuple[float, ...]) -> tuple[float, ...]:
     )
     expected = 'a duration from 1s to 12h like "5m"'
     read = (
-        one_by_one.take(f"durations[{index}]", 0.0, duration, expected, "left out")
+        one_by_one.take(f"durations[{index}]", 0.0, window, expected, "left out")
         for index in range(len(given))
     )
     return tuple(dict.fromkeys(seconds for seconds in read if seconds))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from koord_model import duration
 from koord_model.demand import Amounts
 from koord_model.keys import CPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koord_model.node_info import Device, GPUs, NodeMemoryInfo
@@ -22,7 +23,7 @@ from koord_model.priority import priority_class_or_default
 from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class
 
 from koordlet.cache.protocol import Aggregated, Aggregation, MetricCache, Window
-from koordlet.reports.metric_policy import MemoryPolicy, Policy, go_duration
+from koordlet.reports.metric_policy import MemoryPolicy, Policy
 from koordlet.reports.quantities import count, millicores, resources, size
 from koordlet.states.inventory import PodRecord
 
@@ -214,12 +215,12 @@ class _Usage:
 
 def _node(seconds: float, usage: _Usage, devices: Iterable[Device]) -> Json:
     used = usage.node(devices) if usage.spans("node_cpu_usage") else _blank()
-    return {"usage": used, "duration": go_duration(seconds)}
+    return {"usage": used, "duration": duration.written(seconds)}
 
 
 def _system(seconds: float, usage: _Usage) -> Json:
     used = usage.system() if usage.spans("sys_cpu_usage") else _blank()
-    return {"usage": used, "duration": go_duration(seconds)}
+    return {"usage": used, "duration": duration.written(seconds)}
 
 
 def _blank() -> dict[Aggregation, Json]:

@@ -25,7 +25,7 @@ async function refresh() {
     const [top, node, health, cpu, memory, psi] = await Promise.all([
       ask("v1/top"), ask("v1/node"), ask("healthz"),
       ask(`v1/usage?resource=cpu&${times}`), ask(`v1/usage?resource=memory&${times}`),
-      ask(`v1/metrics/query?kind=node_psi&psi_precision=10&psi_degree=some&points=1&window=${window}&step=${Math.max(step, 10)}`),
+      ask(`v1/metrics/query?kind=node_psi&psi_precision=avg10&psi_degree=some&points=1&window=${window}&step=${Math.max(step, 10)}`),
     ]);
     state.top = top;
     showHead(node, health);

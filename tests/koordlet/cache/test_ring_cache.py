@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -228,3 +230,34 @@ def test_without_a_directory_memory_works_and_says_so() -> None:
     assert cache.state().trouble == "no directory is set"
     assert cache.state().disk_bytes == 0
     cache.close()
+
+
+def test_readers_and_writers_may_be_many(tmp_path: Path) -> None:
+    cache = RingCache(str(tmp_path), 1 << 20, print)
+    series = [Series("pod_cpu_usage", (str(number),)) for number in range(20)]
+    wrong: list[object] = []
+
+    def write(first: int) -> None:
+        for second in range(first, first + 300):
+            cache.append(T0 + second, [Sample(one, float(second)) for one in series])
+
+    def read() -> None:
+        while not done.is_set():
+            found = cache.points("pod_cpu_usage", Window(T0, T0 + 999))
+            wrong.extend(one for one in found.values() if (one.values != one.times - T0).any())
+            cache.state()
+
+    done = threading.Event()
+    reader = threading.Thread(target=read)
+    writers = [threading.Thread(target=write, args=(first,)) for first in (0, 30)]
+    for thread in (reader, *writers):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    done.set()
+    reader.join()
+    cache.close()
+    assert wrong == []
+    again = RingCache(str(tmp_path), 1 << 20, print)
+    assert again.points("pod_cpu_usage", Window(T0, T0 + 999)).keys() == set(series)
+    again.close()

@@ -3,9 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from koordlet.reports.metric_policy import MemoryPolicy, Policy, duration, go_duration, policy
+from koordlet.reports.metric_policy import MemoryPolicy, Policy, policy
 
 
 def read(**collect: Any) -> tuple[Policy, tuple[str, ...]]:
@@ -72,37 +70,3 @@ def test_what_cannot_be_used_costs_only_itself(
 
 def test_no_aggregated_usages_are_wanted_by_an_empty_list() -> None:
     assert read(nodeAggregatePolicy={"durations": []}) == (Policy(durations=()), ())
-
-
-@pytest.mark.parametrize(
-    ("word", "seconds"),
-    [
-        ("5m0s", 300),
-        ("5m", 300),
-        ("1h2m3.5s", 3723.5),
-        ("1500ms", 1.5),
-        ("90s", 90),
-        ("12h", 43200),
-    ],
-)
-def test_durations_as_go_reads_them(word: str, seconds: float) -> None:
-    assert duration(word) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize("word", ["", "5", "m", "-5m", "5m ", "1d", "0.5s", "1s" * 9, 5, None])
-def test_what_is_no_duration(word: object) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - the line is Fields'
-        duration(word)
-
-
-@given(st.integers(1, 43200))
-def test_durations_survive_being_written(seconds: int) -> None:
-    assert duration(go_duration(seconds)) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "word"),
-    [(30, "30s"), (300, "5m0s"), (5400, "1h30m0s"), (3600, "1h0m0s"), (1.5, "1.5s")],
-)
-def test_durations_as_go_writes_them(seconds: float, word: str) -> None:
-    assert go_duration(seconds) == word
