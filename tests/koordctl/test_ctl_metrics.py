@@ -29,7 +29,7 @@ def test_labels_and_aggregations(koordlet: str, capsys: Captured) -> None:
     main([*query, "--aggregation", "p99,count", "--address", koordlet])
     header, row = capsys.readouterr().out.splitlines()
     assert header.split()[:3] == ["SERIES", "P99", "COUNT"]
-    assert row.startswith("io 10 some  ")
+    assert row.startswith("io avg10 some  ")
     assert " % " in row
 
 
