@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench import node, nri, proxy, report
+from bench import cache, node, nri, observe, proxy, report
 
 
 def main() -> None:
@@ -19,6 +19,13 @@ def main() -> None:
     print(report.table(measures))
     report.write(
         measures, "node", {"rounds": arguments.rounds, "pods": f"{node.PODS} × {node.CONTAINERS}"}
+    )
+    measures = [*observe.measure(arguments.rounds), *cache.measure(arguments.rounds)]
+    print(report.table(measures))
+    report.write(
+        measures,
+        "observe",
+        {"rounds": arguments.rounds, "pods": f"{observe.PODS} × {observe.CONTAINERS}, simulated"},
     )
     print(f"\nwritten to {report.RESULTS.relative_to(report.RESULTS.parent.parent)}/")
 

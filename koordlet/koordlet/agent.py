@@ -18,6 +18,7 @@ from koord_host.files import NodeFiles
 from koord_host.layout import Layout
 from koord_host.originals import InUseError
 from koord_kube.api import Object
+from koord_model.node_info import NodeCPUInfo
 from koord_service import logs, systemd
 from koord_service.status import MakePage, StatusServer, metrics_page
 
@@ -36,8 +37,10 @@ from koordlet.pages import pages
 from koordlet.pods import Pods
 from koordlet.registration import Registration, registration_text
 from koordlet.reporting import Reporting
+from koordlet.reports.topology_annotations import set_aside
 from koordlet.states.node_view import NodeViews
 from koordlet.states.pod_arrivals import PodArrivals
+from koordlet.states.share_pools import SetAside
 from koordlet.telling import Told, reason_of, reason_of_os_error
 
 _GRACE_SECONDS = 2.0
@@ -142,6 +145,7 @@ class Agent:
             self._observing = open_observing(settings, gates, layout, files, pods, views, cluster)
             self._loops.append(self._observing.run)
         if cluster is not None:
+            views.set_aside = partial(_set_aside, cluster, self._observing)
             self._loops.append(cluster.run)
             if self._observing is not None:
                 slo = lambda: views.current.slo  # noqa: E731 - nothing to name
@@ -273,6 +277,12 @@ class Agent:
             _log.error("cannot deregister", reason=reason_of_os_error(error))
         else:
             _log.info("stopping", registration=self._registration.path)
+
+
+def _set_aside(cluster: ClusterSide, observing: Observing | None) -> SetAside:
+    """The CPUs that the Node keeps out of the pools, as far as the machine's are known."""
+    cpus = observing.observer.newest.fact(NodeCPUInfo) if observing else None
+    return set_aside(cluster.node() or {}, cpus.online if cpus else ())
 
 
 async def _lasting(loop: Loop) -> None:

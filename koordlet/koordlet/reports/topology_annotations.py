@@ -20,7 +20,7 @@ from koord_model.keys import (
     ANNOTATION_SYSTEM_QOS_RESOURCE,
     CPU,
 )
-from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo
+from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo, Processor
 from koord_model.qos import QoSClass, qos_class
 from koord_model.quantity import milli
 from koord_model.resource_status import resource_status
@@ -34,6 +34,7 @@ from koordlet.reports.kubelet_config import (
 from koordlet.states import share_pools
 from koordlet.states.inventory import PodRecord
 from koordlet.states.kubelet_cpus import KubeletCPUs
+from koordlet.states.share_pools import SetAside
 
 Object = dict[str, Any]
 
@@ -62,7 +63,7 @@ class Facts:
 def annotations_of(node: Fields, facts: Facts) -> dict[str, str]:
     """By their keys, from the Node's annotations and the facts."""
     online = facts.cpus.online
-    reservation, reserved = _reservation(node, facts)
+    reservation, reserved = _reservation(node, online)
     system, exclusive = _system_qos(node)
     allocated = _kept_by_kubelet(facts)
     out = reserved | exclusive
@@ -93,6 +94,14 @@ def annotations_of(node: Fields, facts: Facts) -> dict[str, str]:
     return {key: _encode(value).decode() for key, value in written.items()}
 
 
+def set_aside(node: Mapping[str, object], processors: Iterable[Processor]) -> SetAside:
+    """The CPUs that a Node's annotations take out of the pools; what cannot be used is ignored."""
+    fields = Fields(node, "Node", []).of("metadata").of("annotations")
+    _, reserved = _reservation(fields, processors)
+    system, exclusive = _system_qos(fields)
+    return SetAside(reserved | exclusive, system.get("cpuset", ""))
+
+
 def _pools(
     info: NodeCPUInfo, pods: Iterable[PodRecord], out: frozenset[int], kept: frozenset[int]
 ) -> list[Object]:
@@ -118,10 +127,11 @@ def _pools(
     return sorted(pools, key=lambda pool: (pool["socket"], pool["node"]))
 
 
-def _reservation(node: Fields, facts: Facts) -> tuple[Object, frozenset[int]]:
+def _reservation(
+    node: Fields, online: Iterable[Processor]
+) -> tuple[Object, frozenset[int]]:
     """What the Node's annotation reserves, with the CPUs named; and those CPUs."""
     given = _decoded(node, ANNOTATION_NODE_RESERVATION)
-    online = facts.cpus.online
     cpus = given.take("reservedCPUs", "", _cpus, "a CPU list", "none reserved")
     quantities = given.of("resources")
     amount = quantities.take(CPU, 0, _milli, 'CPU like "2"', "none reserved")

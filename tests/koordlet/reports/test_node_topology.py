@@ -15,7 +15,7 @@ from koord_model.pod import Pod
 from koord_model.quantity import whole
 from koordlet.reports.kubelet_config import KubeletConfig
 from koordlet.reports.node_topology import build
-from koordlet.reports.topology_annotations import Facts
+from koordlet.reports.topology_annotations import Facts, set_aside
 from koordlet.reports.topology_change import change, differs
 from koordlet.states import share_pools
 from koordlet.states.inventory import PodRecord
@@ -431,3 +431,25 @@ def test_whatever_was_spoilt_is_put_right(spoil: Any) -> None:
     patch = change(old, new)
     assert patch is not None
     assert change(applied(old, patch), new) is None
+
+
+@pytest.mark.parametrize(
+    ("annotations", "cpus", "system"),
+    [
+        ({}, "", ""),
+        ({keys.ANNOTATION_NODE_RESERVATION: '{"reservedCPUs": "0-1"}'}, "0-1", ""),
+        ({keys.ANNOTATION_NODE_RESERVATION: '{"resources": {"cpu": "2"}}'}, "0,4", ""),
+        ({keys.ANNOTATION_SYSTEM_QOS_RESOURCE: '{"cpuset": "3"}'}, "3", "3"),
+        (
+            {keys.ANNOTATION_SYSTEM_QOS_RESOURCE: '{"cpuset": "3", "cpusetExclusive": false}'},
+            "",
+            "3",
+        ),
+        ({keys.ANNOTATION_NODE_RESERVATION: "{"}, "", ""),
+    ],
+)
+def test_cpus_that_the_node_takes_out_of_the_pools(
+    annotations: dict[str, str], cpus: str, system: str
+) -> None:
+    found = set_aside({"metadata": {"annotations": annotations}}, machine().online)
+    assert (cpuset.render(found.cpus), found.system) == (cpus, system)

@@ -4,7 +4,7 @@ from koord_model.keys import ANNOTATION_RESOURCE_STATUS, LABEL_QOS
 from koord_model.node import SharedPool, Topology
 from koord_model.pod import Pod
 from koordlet.states.kubelet_cpus import KubeletCPUs
-from koordlet.states.share_pools import topology
+from koordlet.states.share_pools import SetAside, topology
 
 NONE = KubeletCPUs()
 NODES = {0: frozenset(range(4)), 2: frozenset(range(8, 12))}
@@ -38,3 +38,12 @@ def test_the_kubelet_s_own_assignments_are_nobody_else_s() -> None:
     found = topology(NODES, [], KubeletCPUs("static", frozenset({0, 8})))
     assert [pool.cpuset for pool in found.shared_pools] == ["1-3", "9-11"]
     assert found.kubelet_policy == "static"
+
+
+def test_cpus_that_the_node_keeps_for_itself_are_shared_by_nobody() -> None:
+    aside = SetAside(frozenset({0, 8, 9}), "8-9")
+    found = topology(NODES, [], NONE, aside)
+    assert [pool.cpuset for pool in found.shared_pools] == ["1-3", "10-11"]
+    assert (found.system_cpuset, found.online) == ("8-9", "0-3,8-11")
+    unknown = topology(NODES, None, NONE, aside)
+    assert (unknown.shared_pools, unknown.system_cpuset) == ((), "8-9")
