@@ -182,7 +182,8 @@ class Look:
 
     ``at`` is the wall clock, seconds since the epoch. ``steady`` is CLOCK_MONOTONIC in
     seconds: it never jumps and stands still while the machine is suspended, as the
-    kernel's CPU counters do.
+    kernel's CPU counters do. ``pods_known`` is whether ``pods`` are all that run, as far as
+    anybody can say: not before the first list, where there is one.
     """
 
     at: float
@@ -190,6 +191,7 @@ class Look:
     pods: tuple[PodRecord, ...] = ()
     slo: NodeSLO = field(default_factory=NodeSLO)
     latest: Latest = field(default_factory=NothingYet)
+    pods_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)

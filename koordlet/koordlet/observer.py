@@ -103,7 +103,8 @@ class Observer:
     """Looks at the node until cancelled.
 
     ``watched`` are in the order in which they are asked; ``off`` are the states of
-    collectors that are not. ``pods`` and ``slo`` are asked for at each look.
+    collectors that are not. ``pods``, whether they are all ``pods_known``, and
+    ``slo`` are asked for at each look.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class Observer:
         pods: Callable[[], tuple[PodRecord, ...]],
         slo: Callable[[], NodeSLO],
         *,
+        pods_known: Callable[[], bool] = lambda: True,
         outdated_seconds: float = 10.0,
     ) -> None:
         self.cache = cache
@@ -121,6 +123,7 @@ class Observer:
         self._watched = tuple(watched)
         self._off = tuple(off)
         self._pods = pods
+        self._pods_known = pods_known
         self._slo = slo
         self._told = Told()
         self._thread = ThreadPoolExecutor(1, "observer")
@@ -143,7 +146,14 @@ class Observer:
 
     def look(self) -> None:
         """One round of all that is due; blocks while kernel files are read."""
-        look = Look(time.time(), time.monotonic(), self._pods(), self._slo(), self.newest)
+        look = Look(
+            time.time(),
+            time.monotonic(),
+            self._pods(),
+            self._slo(),
+            self.newest,
+            self._pods_known(),
+        )
         samples: list[Sample] = []
         for one in self._watched:
             if one.due <= look.steady:

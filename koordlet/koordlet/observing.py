@@ -94,6 +94,7 @@ def open_observing(
         cache,
         pods.inventory.records,
         lambda: views.current.slo,
+        pods_known=lambda: pods.known,
         outdated_seconds=settings.collect_sys_metric_outdated_interval,
     )
     checkpoints = settings.prediction_checkpoint_filepath or f"{settings.state_dir}/predictions"

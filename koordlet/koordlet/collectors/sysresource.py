@@ -38,7 +38,9 @@ class Collector:
         self._files = PerPod(self._file_of)
 
     def collect(self, look: Look) -> Found:
-        """Look once."""
+        """Look once; before pods are known, all of their use would be taken for the system's."""
+        if not look.pods_known:
+            return Found()
         reading = Reading(self._sources.tree)
         samples = []
         cpu, memory = _rest(look, "cpu_usage"), _rest(look, "memory_usage")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_model.node_slo import HostApplication
-from koordlet.collecting import Found
+from koordlet.collecting import Found, Look
 from koordlet.collectors import hostapplication, noderesource, podresource, sysresource
 from koordlet.samples import Sample, Series
 
@@ -201,3 +202,10 @@ def test_any_inputs_give_amounts(told: dict[tuple[str, ...], float]) -> None:
     for value in values(rounds_with(node, told).look(pod(), applications=(APP,))).values():
         assert math.isfinite(value)
         assert value >= 0
+
+
+def test_before_pods_are_known_nothing_is_the_systems(node: UsedNode) -> None:
+    rounds = rounds_with(node, TOLD)
+    look = Look(0.0, rounds.steady, pods_known=False, latest=rounds.newest)
+    assert sysresource.Collector(node.sources).collect(look) == Found()
+    assert sysresource.Collector(node.sources).collect(replace(look, pods_known=True)).samples
