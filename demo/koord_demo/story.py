@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -42,7 +43,7 @@ def tell(console: Console, node: Node, directory: Path) -> None:
         with running("koord-runtime-proxy", _proxy_command(node, directory, hooks)) as proxy:
             proxy.wait_until(proxy_socket.exists)
             proxied.wait_until_ready()
-            Story(console, node, direct, proxied, koordlet).run()
+            Story(console, node, direct, proxied, koordlet, directory).run()
 
 
 def _koordlet_command(directory: Path, hooks: Path) -> list[str]:
@@ -52,7 +53,8 @@ def _koordlet_command(directory: Path, hooks: Path) -> list[str]:
         *("--runtime-hooks-addr", socket, "--runtime-hooks-host-endpoint", socket),
         *("--runtime-hooks-config-path", str(hooks)),
         # The story is about the hooks; and this machine may be no node.
-        "--node-writes=false",
+        *("--node-writes=false", "--standalone", "--feature-gates", "PSICollector=true"),
+        *("--state-dir", str(directory / "koordlet")),
     ]
 
 
@@ -71,14 +73,24 @@ class Story:
     """The parts of the story, in order."""
 
     def __init__(
-        self, console: Console, node: Node, direct: Cri, proxied: Cri, koordlet: Program
+        self,
+        console: Console,
+        node: Node,
+        direct: Cri,
+        proxied: Cri,
+        koordlet: Program,
+        directory: Path,
     ) -> None:
-        """``direct`` leads to the runtime itself, ``proxied`` through the proxy."""
+        """``direct`` leads to the runtime itself, ``proxied`` through the proxy.
+
+        koordlet's sockets are in ``directory``.
+        """
         self._console = console
         self._node = node
         self._direct = direct
         self._proxied = proxied
         self._koordlet = koordlet
+        self._directory = directory
 
     def run(self) -> None:
         plan = batch_pod_config("reports", cgroup_root=self._node.cgroup_root)
@@ -89,6 +101,7 @@ class Story:
         self._what_the_kernel_holds(plan, pod.container_id, before)
         self._what_an_update_does(plan, pod.container_id)
         self._what_it_costs(pod.container_id)
+        self._what_koordlet_sees()
         remove_pod(self._proxied, pod)
         self._heading("The pod is gone again, and so is everything that was started.")
 
@@ -185,6 +198,15 @@ class Story:
             table.add_row(title, *both, f"[bold]{added}[/]")
         self._console.print(table)
         self._say(f"[dim]medians of {self._node.rounds} calls each, taken in turns[/]")
+
+    def _what_koordlet_sees(self) -> None:
+        self._heading("6. What koordlet sees meanwhile: koordctl top, of this machine")
+        address = f"unix://{self._directory}/status.sock"
+        command = [console_script("koordctl"), "top", "--once", "--address", address]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        # Of classes and pods it knows only on a node that it keeps.
+        machine = (answer.stdout or answer.stderr).partition("\n\n")[0]
+        self._console.print(machine, markup=False, highlight=False)
 
     def _heading(self, text: str) -> None:
         self._console.print(f"\n[bold]{text}[/]")

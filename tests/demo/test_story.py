@@ -31,6 +31,8 @@ def check(told: str) -> None:
     assert rows["memory limit"][2:5] == ["no", "limit", str(128 << 20)]
     assert "batch-cpu request 500 → cpu.shares 512" in told
     assert "µs" in told
+    [seen] = [line for line in told.splitlines() if line.startswith("CPU ")]
+    assert "cores, requested" in seen
 
 
 def test_embedded():

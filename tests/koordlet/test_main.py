@@ -37,6 +37,7 @@ class Koordlet:
                     f"--runtime-hooks-config-path={self.file.parent}",
                     # The machine's own cgroups are none of these tests' business.
                     "--node-writes=false",
+                    f"--state-dir={folder / 'state'}",
                     *flags,
                 ],
                 stderr=log,
