@@ -18,10 +18,12 @@ from koord_service.status import metrics_page
 from koordlet.metrics import HookMetrics, NodeMetrics, NriMetrics
 from koordlet.nri.client import Client
 from koordlet.nri.handler import Handler
+from koordlet.observed_metrics import ObservedMetrics
 from koordlet.reconciler import Done
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.observed import full_node
 from tools import flag_tables
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +65,7 @@ def _served() -> Iterator[tuple[str, str, set[str]]]:
     result = Result(Target("kubepods", "cpu.shares"), Wrote.WRITTEN)
     NodeMetrics(koordlet.registry).count(Done(Round((result,))))
     NriMetrics(koordlet.registry, Client(Handler()))
+    koordlet.registry.register(ObservedMetrics(full_node().observed()))
     ignored = Outcome(Patch(ignored=("pod a/b: label x",)))
     koordlet.count(Stage.PRE_CREATE_CONTAINER, ignored, 0.1)
     for registry in (proxy.registry, koordlet.registry):

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import koord_proxy.config
+import koordctl.asking
 import koordlet.config
 import pytest
 
@@ -18,6 +19,8 @@ from tests.systemd import units
 # writes cgroups and traffic classes, and reaches every process.
 EXPOSURE = {units.PROXY: 18, units.KOORDLET: 30}
 OFFLINE_SINCE = 250
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -160,10 +163,45 @@ def test_koordlet_may_write_what_it_writes() -> None:
         f"{settings.state_dir}/originals.db",
     ):
         assert str(Path(path).parent) in allowed
+    # Below the state directory, unless told otherwise.
+    assert (settings.tsdb_path, settings.prediction_checkpoint_filepath) == ("", "")
     assert f"-{settings.cgroup_root_dir}" in allowed
     assert f"-{settings.sys_fs_root_dir}/resctrl" in allowed
     made = f"/etc/{units.only(unit, 'Service.ConfigurationDirectory')}"
     assert made == settings.runtime_hooks_config_path
+
+
+def test_everybody_may_ask_koordlet() -> None:
+    unit, settings = units.read(units.KOORDLET), koordlet.config.Settings()
+    assert not settings.status_address, "else the socket is not beside the other one"
+    assert units.only(unit, "Service.RuntimeDirectoryMode") == "0755"
+    beside = Path(units.on_the_host(settings.runtime_hooks_addr)).with_name("status.sock")
+    asked = koordctl.asking.ADDRESS.removeprefix("unix://")
+    assert units.on_the_host(asked) == str(beside)
+
+
+DROP_INS = {
+    page: re.findall(r"^```ini\n(.*?)^```", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
+    for page in ("operations.md", "collectors.md")
+}
+
+
+def test_drop_ins_are_those_that_the_unit_speaks_of() -> None:
+    text = units.KOORDLET.read_text()
+    lines = [line for found in DROP_INS.values() for one in found for line in one.splitlines()]
+    settings = {line.partition("=")[0] for line in lines if "=" in line} - {"Environment"}
+    comment = text.partition("In a drop-in")[2].partition("\nProtect")[0]
+    assert settings == set(re.findall(r"([A-Z]\w+)=", comment))
+
+
+@needs_analyze
+@pytest.mark.parametrize("text", [one for found in DROP_INS.values() for one in found])
+def test_drop_ins_of_the_documents(root: Path, text: str) -> None:
+    directory = root / f"etc/systemd/system/{units.KOORDLET.name}.d"
+    directory.mkdir()
+    (directory / "override.conf").write_text(text)
+    said = analyze("verify", f"--root={root}", "--man=no", units.KOORDLET.name)
+    assert (said.stdout, said.stderr, said.returncode) == ("", "", 0)
 
 
 @pytest.mark.parametrize("path", [units.PROXY, units.KOORDLET], ids=lambda path: path.name)

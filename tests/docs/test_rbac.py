@@ -1,0 +1,131 @@
+"""deploy/rbac/koordlet.yaml allows what koordlet asks of the API server, and no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from koord_kube.api import Change, NotFoundError, Object
+from koord_kube.resources import DEVICES, NODE_TOPOLOGIES, Resource
+from koordlet.publisher import Publisher
+from koordlet.reporter import Reporter
+from koordlet.reports.metric_policy import Policy
+from koordlet.reports.node_metric import Built
+from koordlet.states.cluster import ClusterState
+
+FILE = Path(__file__).parents[2] / "deploy" / "rbac" / "koordlet.yaml"
+NAME = "node-1"
+_USAGE: Object = {"nodeUsage": {"resources": {}}, "systemUsage": {"resources": {}}}
+Right = tuple[str, str, str]
+"""API group, resource with its subresource, verb."""
+
+
+@pytest.fixture(scope="module")
+def documents() -> Mapping[str, Any]:
+    return {one["kind"]: one for one in yaml.safe_load_all(FILE.read_text())}
+
+
+def granted(documents: Mapping[str, Any]) -> set[Right]:
+    return {
+        (group, resource, verb)
+        for rule in documents["ClusterRole"]["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+class Noted:
+    """An API server on which there is nothing yet but what is created; notes each request."""
+
+    def __init__(self) -> None:
+        self.asked: set[Right] = set()
+        self._there: dict[Resource, Object] = {}
+
+    def _note(self, resource: Resource, verb: str, subresource: str = "") -> None:
+        name = "/".join(one for one in (resource.plural, subresource) if one)
+        self.asked.add((resource.group, name, verb))
+
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
+        self._note(resource, "get")
+        if resource not in self._there:
+            raise NotFoundError(f"{name} is not there")
+        return self._there[resource]
+
+    async def list(
+        self, resource: Resource, namespace: str = "", field_selector: str = ""
+    ) -> tuple[list[Object], str]:
+        self._note(resource, "list")
+        return [], "1"
+
+    async def watch(
+        self, resource: Resource, version: str, namespace: str = "", field_selector: str = ""
+    ) -> AsyncGenerator[Change, None]:
+        self._note(resource, "watch")
+        nothing: tuple[Change, ...] = ()
+        for one in nothing:
+            yield one
+
+    async def create(self, resource: Resource, given: Object, namespace: str = "") -> Object:
+        self._note(resource, "create")
+        self._there[resource] = given | {"metadata": {"resourceVersion": "1"}}
+        return self._there[resource]
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        change: Mapping[str, Any],
+        namespace: str = "",
+        subresource: str = "",
+    ) -> Object:
+        self._note(resource, "patch", subresource)
+        return self._there.get(resource, {})
+
+    async def replace(
+        self,
+        resource: Resource,
+        name: str,
+        given: Object,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> Object:
+        self._note(resource, "update", subresource)
+        return given
+
+
+async def _watch(api: Noted, tmp_path: Path) -> None:
+    """Follow this node's objects until each kind was listed and watched."""
+    state = ClusterState(api, NAME, f"{tmp_path}/cluster.json", print)
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        following = group.create_task(state.run())
+        while sum(verb == "watch" for *_, verb in api.asked) < len(state.ages()):
+            await asyncio.sleep(0.01)
+        following.cancel()
+
+
+async def test_what_koordlet_asks_is_what_it_may(
+    documents: Mapping[str, Any], tmp_path: Path
+) -> None:
+    api = Noted()
+    await _watch(api, tmp_path)
+    for resource in (NODE_TOPOLOGIES, DEVICES):
+        publisher = Publisher(api, resource, NAME, lambda _: {"a": 1}, lambda *_: {"a": 2})
+        await publisher.round()
+        await publisher.round()
+    reporter = Reporter(NAME, lambda _: Built({"nodeMetric": _USAGE}), Policy, api)
+    await reporter.round()
+    # The kubelet asks on koordlet's behalf whether it may see /pods and /configz.
+    kubelet = {("", "nodes/proxy", "get")}
+    assert api.asked | kubelet == granted(documents)
+
+
+def test_the_account_has_the_role(documents: Mapping[str, Any]) -> None:
+    binding, account = documents["ClusterRoleBinding"], documents["ServiceAccount"]["metadata"]
+    assert binding["roleRef"]["name"] == documents["ClusterRole"]["metadata"]["name"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", **account}]
+    assert documents["Namespace"]["metadata"]["name"] == account["namespace"]
