@@ -53,6 +53,9 @@ class Cache:
         series = tuple(Series(kind, labels) for labels in found)
         return Aggregated(series, column, np.ones(len(found), np.int64), values, values)
 
+    def load(self) -> None:
+        raise NotImplementedError
+
     def append(self, at: float, samples: object) -> None:
         raise NotImplementedError
 

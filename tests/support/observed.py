@@ -30,6 +30,9 @@ class DictionaryCache:
         self.kept: dict[Series, dict[float, float]] = {}
         self.trouble = trouble
 
+    def load(self) -> None:
+        """Nothing was kept."""
+
     def append(self, at: float, samples: Iterable[Sample]) -> None:
         for series, value in samples:
             assert len(series.labels) == len(KINDS[series.kind].labels), series

@@ -92,6 +92,13 @@ class MetricCache(Protocol):
     Safe to use from several threads.
     """
 
+    def load(self) -> None:
+        """Take up what earlier runs kept on disk, once, before the first ``append``.
+
+        It may take a second; what is asked meanwhile is answered from what is there.
+        """
+        ...
+
     def append(self, at: float, samples: Iterable[Sample]) -> None:
         """Keep what was measured at ``at``, seconds since the epoch.
 

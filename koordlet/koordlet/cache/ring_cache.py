@@ -27,7 +27,7 @@ class RingCache:
 
     ``path`` is the directory of the log; ``None`` or "" keeps nothing over a restart.
     ``max_bytes`` bounds its files. ``tell`` hears what is wrong with it, a line each.
-    What earlier runs wrote is read here and now.
+    What earlier runs wrote is not known before ``load``.
 
     Of the last hour all points are remembered. Before that there is a point for each 60
     steps: ``AVG``, ``MIN``, ``MAX`` and ``COUNT`` are those of all the points it was made
@@ -40,7 +40,12 @@ class RingCache:
         self._log = Log(path, max_bytes, tell) if path else None
         self._log_lock = threading.Lock()
         self._unwritten: deque[Batch] = deque()
-        if self._log is not None:
+
+    def load(self) -> None:
+        """Take up what earlier runs wrote, once, before the first sample is kept."""
+        if self._log is None:
+            return
+        with self._log_lock, self._lock:
             for batch in self._log.load():
                 self._unwritten += self._rings.replay(batch)
             self._rings.replayed()
@@ -95,7 +100,7 @@ class RingCache:
             kept = (rings.series, rings.capacity, rings.memory_bytes)
             refused = rings.refused
         if self._log is None:
-            return CacheState(*kept, 0, refused, "no directory is set")
+            return CacheState(*kept, 0, refused)
         return CacheState(*kept, self._log.disk_bytes, refused, self._log.trouble)
 
     def close(self) -> None:

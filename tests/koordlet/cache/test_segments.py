@@ -32,7 +32,9 @@ PODS = [Series("pod_cpu_usage", (f"pod-{number}",)) for number in range(5)]
 
 
 def cache_in(path: Path, told: list[str] | None = None, max_bytes: int = 100 * MIB) -> RingCache:
-    return RingCache(str(path), max_bytes, ([] if told is None else told).append)
+    made = RingCache(str(path), max_bytes, ([] if told is None else told).append)
+    made.load()
+    return made
 
 
 def fill(cache: RingCache, first: int, last: int, every: int = 1) -> None:
