@@ -18,6 +18,9 @@ import msgspec
 
 from koord_host.forms import Value
 
+NAME = "journal.jsonl"
+"""The journal's name in koordlet's ``--state-dir``."""
+
 MAX_BYTES = 4 << 20
 BACKUPS = 4
 

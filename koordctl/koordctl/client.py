@@ -53,7 +53,8 @@ def ask(address: str, page: str, program: Program = PROXY) -> bytes:
     """
     connection = _connection(address, program)
     try:
-        connection.request("GET", page)
+        # Without this, koordlet's /events are lines of text.
+        connection.request("GET", page, headers={"Accept": "application/json"})
         response = connection.getresponse()
         body = response.read()
     except (OSError, http.client.HTTPException) as error:
@@ -63,8 +64,9 @@ def ask(address: str, page: str, program: Program = PROXY) -> bytes:
         ) from None
     finally:
         connection.close()
-    if response.status == http.client.BAD_REQUEST:
-        # One line that says which parameter cannot be.
+    refusal = f"{response.status} {page.partition('?')[0]}: "
+    if response.status == http.client.BAD_REQUEST or _line(body).startswith(refusal):
+        # One line that says which parameter cannot be, or why there is nothing to say.
         raise AskError(f"{program.name} says: {_line(body)}")
     if response.status != http.client.OK:
         raise AskError(

@@ -13,7 +13,7 @@ from koord_host.kernel import Kernel
 from koord_host.restore import Fate
 from koord_model.version import VERSION
 
-from koordctl import asking, backtest, metrics, node, render, top
+from koordctl import asking, backtest, events, metrics, node, render, top
 from koordctl.answers import A, Pod, Status, read, unmanaged
 from koordctl.backtest import BacktestError
 from koordctl.client import AddressError, AskError, ask
@@ -91,6 +91,14 @@ def _add_observing(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_P
     seen = _command(
         commands, "node", node.run, "the machine, its use, and how koordlet's collectors fare"
     )
+    changed = _command(
+        commands,
+        "events",
+        events.run,
+        "what koordlet has changed on this node, and why",
+        "Shows what koordlet has changed on this node, and why; the newest change first.",
+    )
+    events.add_arguments(changed)
     words = "what koordlet has measured lately"
     measured = commands.add_parser(
         "metrics", help=words, description=f"Shows {words}.", allow_abbrev=False
@@ -106,7 +114,7 @@ def _add_observing(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_P
     )
     metrics.add_arguments(query)
     kinds = _command(below, "kinds", metrics.run_kinds, "what is measured, with units and labels")
-    for one in (shown, seen, query, kinds):
+    for one in (shown, seen, changed, query, kinds):
         one.add_argument(
             "--address",
             default=asking.ADDRESS,

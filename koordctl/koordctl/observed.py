@@ -148,6 +148,29 @@ class Node(msgspec.Struct, frozen=True):
     states: dict[str, StateAge] = {}
 
 
+class Event(msgspec.Struct, frozen=True, rename="camel"):
+    """One change; ``type`` is node, pod, group or unknown, ``created_at`` RFC 3339."""
+
+    created_at: str = ""
+    type: str = ""
+    namespace: str = ""
+    name: str = ""
+    container: str = ""
+    owner: str = ""
+    group: str = ""
+    knob: str = ""
+    old: int | str | None = None
+    new: int | str | None = None
+    why: str = ""
+
+
+class Events(msgspec.Struct, frozen=True, rename="pascal"):
+    """/events: a page, the newest change first; the token is "" where there are no more."""
+
+    events: list[Event]
+    next_page_token: str = ""
+
+
 class Kind(msgspec.Struct, frozen=True):
     """One row of /v1/metrics/kinds."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 from koord_host import detect
+from koord_host import journal as journal_file
 from koord_host.files import KernelFiles
 from koord_host.journal import Journal
 from koord_host.originals import InUseError, Originals
@@ -68,7 +69,7 @@ def put_back(
             raise RestoreError(troubles[0])
         if dry_run:
             return foresee(files, layout, originals, force=force)
-        journal = Journal(f"{state}/journal.jsonl", say)
+        journal = Journal(f"{state}/{journal_file.NAME}", say)
         at_exit.callback(journal.close)
         return restore(files, layout, originals, journal, time.time, force=force)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from koord_hooks.runner import available_plugins, load
 from koord_hooks.stages import Stage
+from koord_host import journal
 from koord_host.detect import DetectError
 from koord_host.files import NodeFiles
 from koord_host.layout import Layout
@@ -33,7 +34,7 @@ from koordlet.nri.client import Client
 from koordlet.nri_hooks import HookHandler
 from koordlet.observed_metrics import ObservedMetrics
 from koordlet.observing import Observing, open_observing
-from koordlet.pages import pages
+from koordlet.pages import events_page, pages
 from koordlet.pods import Pods
 from koordlet.registration import Registration, registration_text
 from koordlet.reporting import Reporting
@@ -119,9 +120,6 @@ class Agent:
                 at_exit.push_async_callback(self._node.keeper.finish, self._node.let_go)
             systemd.notify("READY=1")
             await self._work(stop)
-            systemd.notify("STOPPING=1")
-            # Before anything is put back: nobody may be given our values any more.
-            self._deregister()
 
     def _open(self, files: NodeFiles, gates: Mapping[str, bool]) -> None:
         """The node's parts, as far as it can be kept and looked at."""
@@ -138,19 +136,22 @@ class Agent:
         self._node = self._kept(files, layout, pods)
         views = self._node.views if self._node else open_views(settings, files)
         if cluster is not None:
-            self._follow(cluster, views)
+            self._follow(cluster, views, pods)
         if self._node is not None:
             self._node.look()
         if settings.collect_res_used_interval >= 1:
             self._observing = open_observing(settings, gates, layout, files, pods, views, cluster)
             self._loops.append(self._observing.run)
+        else:
+            off = f"--collect-res-used-interval is {settings.collect_res_used_interval:g}"
+            _log.warning("nothing is observed or reported", reason=f"{off}, below 1 s")
         if cluster is not None:
             views.set_aside = partial(_set_aside, cluster, self._observing)
             self._loops.append(cluster.run)
             if self._observing is not None:
                 slo = lambda: views.current.slo  # noqa: E731 - nothing to name
                 reporting = Reporting(settings, gates, cluster, self._observing, files, slo)
-                self._loops += [partial(_lasting, loop) for loop in reporting.loops]
+                self._loops += reporting.loops
 
     def _kept(self, files: NodeFiles, layout: Layout, pods: Pods) -> Node | None:
         """The node to keep; ``None`` where it cannot be: hooks are answered all the same."""
@@ -167,17 +168,20 @@ class Agent:
         self._loops.append(node.keeper.run)
         return node
 
-    def _follow(self, cluster: ClusterSide, views: NodeViews) -> None:
+    def _follow(self, cluster: ClusterSide, views: NodeViews, pods: Pods) -> None:
         """Have the API server's documents count, beginning with those of the last run."""
         keeper = self._node.keeper if self._node is not None else None
 
         def changed(kind: str, found: Object | None) -> None:
+            if kind == "Node":
+                pods.arrived()  # it says where the kubelet is
             if kind in ("Node", "NodeSLO"):
                 views.told(kind, found)
                 if keeper is not None:
                     keeper.wake()
-                else:
-                    views.refresh(None)
+                    return
+                for line in views.refresh(None)[1]:
+                    _log.warning("rules", reason=line)
 
         cluster.state.changed = changed
         cluster.state.recall()
@@ -224,7 +228,11 @@ class Agent:
 
     def _status_servers(self) -> tuple[StatusServer, ...]:
         registry = self._metrics.registry
-        served: dict[str, MakePage] = {"/metrics": lambda _: metrics_page(registry)}
+        kept = "" if self._node is None else f"{self._settings.state_dir}/{journal.NAME}"
+        served: dict[str, MakePage] = {
+            "/metrics": lambda _: metrics_page(registry),
+            "/events": events_page(kept),
+        }
         if self._observing is not None:
             observed = self._observing.observed
             registry.register(ObservedMetrics(observed))
@@ -233,17 +241,21 @@ class Agent:
         beside = str(Path(settings.runtime_hooks_addr).with_name("status.sock"))
         servers = []
         if settings.metrics_address:
-            servers.append(StatusServer(settings.metrics_address, served))
+            servers.append(_server("--metrics-address", settings.metrics_address, served))
         if settings.status_address != "none":
             address = settings.status_address or beside
-            servers.append(StatusServer(address, served, mode=_EVERYBODY))
+            servers.append(_server("--status-address", address, served, mode=_EVERYBODY))
         return tuple(servers)
 
     async def _work(self, stop: asyncio.Event) -> None:
         """Do all that goes on and on, until told to stop."""
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(loop()) for loop in self._loops]
+            tasks = [group.create_task(_lasting(loop)) for loop in self._loops]
             await _until(stop)
+            systemd.notify("STOPPING=1")
+            # Before the loops end, which may take seconds, and before anything is put
+            # back: nobody may be given our values any more.
+            self._deregister()
             for task in tasks:
                 task.cancel()
 
@@ -285,14 +297,30 @@ def _set_aside(cluster: ClusterSide, observing: Observing | None) -> SetAside:
     return set_aside(cluster.node() or {}, cpus.online if cpus else ())
 
 
+def _server(
+    flag: str, address: str, pages: Mapping[str, MakePage], *, mode: int = 0o660
+) -> StatusServer:
+    try:
+        return StatusServer(address, pages, mode=mode)
+    except ValueError as error:
+        raise ValueError(f"{flag}: {error}") from None
+
+
 async def _lasting(loop: Loop) -> None:
     """A loop in which a defect of ours costs a pause, and nothing of the other loops."""
     while True:
         try:
-            await loop()
+            return await loop()
         except Exception as error:
-            _log.error("failed, begins anew", reason=reason_of(error))
+            _log.error("failed, begins anew", reason=reason_of(_first(error)))
         await asyncio.sleep(_AGAIN_SECONDS)
+
+
+def _first(error: Exception) -> Exception:
+    """A group of tasks wraps what one of them raised."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 async def _until(stop: asyncio.Event) -> None:

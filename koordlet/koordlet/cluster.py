@@ -25,6 +25,7 @@ _log = get_log("koordlet.cluster")
 
 _CONFIGZ_SECONDS = 300.0
 """A kubelet's configuration changes with a restart of it."""
+_NODE_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -69,15 +70,20 @@ class ClusterSide:
 
     async def _follow_configz(self) -> None:
         while True:
-            wait = _CONFIGZ_SECONDS
-            try:
-                answer = msgspec.json.decode(await self.kubelet.configz(), type=dict[str, object])
-                self.kubelet_config, problems = kubelet_config.parse(answer)
-                self.complain(*problems)
-            except (OSError, msgspec.MsgspecError) as error:
-                wait /= 10
-                self.complain(f"kubelet /configz: {error}")
-            await asyncio.sleep(wait)
+            # Before the Node is known, nobody knows where the kubelet is: no trouble of its own.
+            known = self.node() is not None
+            await asyncio.sleep(await self._ask_configz() if known else _NODE_SECONDS)
+
+    async def _ask_configz(self) -> float:
+        """The seconds until it is to be asked again."""
+        try:
+            answer = msgspec.json.decode(await self.kubelet.configz(), type=dict[str, object])
+            self.kubelet_config, problems = kubelet_config.parse(answer)
+            self.complain(*problems)
+        except (OSError, msgspec.MsgspecError, UnicodeError) as error:
+            self.complain(f"kubelet /configz: {error}")
+            return _CONFIGZ_SECONDS / 10
+        return _CONFIGZ_SECONDS
 
 
 async def open_cluster(settings: Settings, environ: Mapping[str, str]) -> ClusterSide | None:
@@ -93,11 +99,11 @@ async def open_cluster(settings: Settings, environ: Mapping[str, str]) -> Cluste
         client = await connect(settings.kubeconfig, limits, environ=environ)
     except ConnectError as error:
         raise ValueError(f"{error} (or use none: --standalone)") from None
-    name, told = node_name(settings, environ), Told()
+    name = node_name(settings, environ)
 
     def tell(line: str) -> None:
-        if told.first_time(line):
-            _log.warning("API server", reason=line)
+        # Each outage is said anew; within one the informers say a line once.
+        _log.warning("API server", reason=line)
 
     state = ClusterState(client, name, f"{settings.state_dir}/cluster.json", tell)
     kubelet = KubeletOfNode(
@@ -108,4 +114,4 @@ async def open_cluster(settings: Settings, environ: Mapping[str, str]) -> Cluste
         timeout=settings.kubelet_sync_timeout,
     )
     ask = not settings.disable_query_kubelet_config
-    return ClusterSide(name, client, state, kubelet, told, ask_kubelet=ask)
+    return ClusterSide(name, client, state, kubelet, Told(), ask_kubelet=ask)

@@ -56,8 +56,20 @@ _POSITIVE = (
     "prediction_training_interval",
     "prediction_cpu_histogram_decay_halflife",
     "prediction_memory_histogram_decay_halflife",
+    "prediction_model_expiration_duration",
     "prediction_model_checkpoint_interval",
 )
+_LEAST = {
+    "hook_timeout": 0,
+    "collect_res_used_interval": 0,
+    "resource_force_update_seconds": 0,
+    "prediction_cold_start_duration": 0,
+    "prediction_safety_margin_percent": 0,
+    "prediction_model_checkpoint_max_per_step": 1,
+    "kube_api_burst": 1,
+    "kubelet_read_only_port": 1,
+    "tsdb_max_bytes": 1 << 20,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +109,9 @@ class Settings:
         'hook plugins to run; "all" for all there are',
     )
     feature_gates: tuple[str, ...] = option(
-        (), "plugins on or off by Koordinator's names: CoreSched=true,BatchResource=false"
+        (),
+        "plugins, collectors and reports on or off by Koordinator's names: "
+        "CoreSched=true,PSICollector=true",
     )
     hook_timeout: float = option(
         0.0, "seconds the proxy is asked to wait for an answer; 0 leaves it to the proxy"
@@ -108,7 +122,7 @@ class Settings:
     pods: str = option(
         "",
         "the kubelet's list of pods: URL (http://127.0.0.1:10255/pods) or file; "
-        "empty: only what hook calls and NRI tell",
+        "empty: the cluster's kubelet, or what hook calls and NRI tell",
     )
     kubelet_sync_interval: float = option(10.0, "seconds between two looks at the list of pods")
     default_runtime_type: str = option(
@@ -122,7 +136,9 @@ class Settings:
     runtime_hooks_nri_socket_path: str = option("/var/run/nri/nri.sock", "the runtime's NRI socket")
     runtime_hooks_nri_plugin_name: str = option("koordlet_nri", "our name as an NRI plugin")
     runtime_hooks_nri_plugin_index: str = option("00", "our place among NRI plugins, two digits")
-    node_writes: bool = option(True, "write kernel files; false: only answer the proxy")
+    node_writes: bool = option(
+        True, "write kernel files; false: only answer the proxy, and observe"
+    )
     cgroup_root_dir: str = option("/sys/fs/cgroup", "where cgroups are mounted")
     cgroup_version: str = option("auto", "cgroup version", choices=("auto", "1", "2"))
     cgroup_driver: str = option(
@@ -140,7 +156,7 @@ class Settings:
         60.0, "seconds after which a kernel file is read again, though nothing has changed"
     )
     state_dir: str = option(
-        "/var/lib/koordlet", "directory of the journal and of the values found before ours"
+        "/var/lib/koordlet", "directory of all that is kept over a restart, and of the journal"
     )
     restore_on_stop: bool = option(
         False, "when stopped, put back what was found before the first change"
@@ -273,21 +289,32 @@ class Settings:
             raise ValueError(
                 f'--runtime-hooks-nri-plugin-index is "{index}"; expected two digits, like 00'
             )
-        for name in _POSITIVE:
-            if getattr(self, name) <= 0:
-                flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{flag} is {getattr(self, name):g}; expected more than 0 seconds")
-        for name in ("prediction_percentile_cpu", "prediction_percentile_memory"):
-            if not 0 < getattr(self, name) <= 100:
-                flag = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{flag} is {getattr(self, name):g}; expected above 0, up to 100")
-        if self.hook_timeout < 0:
-            raise ValueError(f"--hook-timeout is {self.hook_timeout:g}; expected 0 or more seconds")
+        _check_numbers(self)
+
+
+def _check_numbers(settings: Settings) -> None:
+    for name in _POSITIVE:
+        if getattr(settings, name) <= 0:
+            raise ValueError(f"{_given(settings, name)}; expected more than 0")
+    for name, least in _LEAST.items():
+        if getattr(settings, name) < least:
+            raise ValueError(f"{_given(settings, name)}; expected {least} or more")
+    for name in ("prediction_percentile_cpu", "prediction_percentile_memory"):
+        if not 0 < getattr(settings, name) <= 100:
+            raise ValueError(f"{_given(settings, name)}; expected above 0, up to 100")
+    if settings.kubelet_read_only_port >= 1 << 16:
+        raise ValueError(f"{_given(settings, 'kubelet_read_only_port')}; expected 1 to 65535")
+
+
+def _given(settings: Settings, name: str) -> str:
+    """A number as it was given, with its flag."""
+    return f"--{name.replace('_', '-')} is {getattr(settings, name):.15g}"
 
 
 def node_name(settings: Settings, environ: Mapping[str, str]) -> str:
     """This node's name in the cluster."""
-    return settings.node_name or environ.get("NODE_NAME", "") or socket.gethostname()
+    # Kubelets register under the hostname in small letters.
+    return settings.node_name or environ.get("NODE_NAME", "") or socket.gethostname().lower()
 
 
 def plugins_of(

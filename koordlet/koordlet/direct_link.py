@@ -215,8 +215,9 @@ class DirectLink:
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            tried[host] = error.strerror or str(error)
+        except (OSError, UnicodeError) as error:
+            # UnicodeError: a label of the name is too long, or empty.
+            tried[host] = getattr(error, "strerror", None) or str(error)
             return []
         return list(dict.fromkeys((str(where[0]), int(where[1])) for *_, where in found))
 

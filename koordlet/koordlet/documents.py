@@ -33,11 +33,13 @@ _PSI_PRECISION = "avg10"
 class StateAge:
     """How old a state is (pods, node, NodeSLO …), in seconds; ``None`` before the first.
 
-    ``trouble`` says why there is no newer one; "" while its source answers.
+    ``trouble`` says why there is no newer one; "" while its source answers. ``absent`` is
+    whether its source says that there is no such kind of state, as without its CRD.
     """
 
     age_seconds: float | None
     trouble: str = ""
+    absent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,8 @@ def ready_document(observed: Observed) -> tuple[Document, bool]:
     reasons += [
         f"{name}: {age.trouble or 'not known yet'}"
         for name, age in observed.ages().items()
-        if age.age_seconds is None
+        # Waiting for a CRD would hold up the roll-out of a whole cluster without it.
+        if age.age_seconds is None and not age.absent
     ]
     return {"status": "waiting" if reasons else "ok", "reasons": reasons}, not reasons
 

@@ -9,6 +9,7 @@ from functools import partial
 
 from koord_hooks.runner import HookRunner
 from koord_host import detect
+from koord_host import journal as journal_file
 from koord_host.core_sched import CoreSched
 from koord_host.executor import Executor
 from koord_host.files import KernelFiles, Reader
@@ -102,7 +103,7 @@ def open_node(
     Raises:
         InUseError: another koordlet keeps it.
     """
-    journal = Journal(f"{settings.state_dir}/journal.jsonl", partial(_warn, "journal"))
+    journal = Journal(f"{settings.state_dir}/{journal_file.NAME}", partial(_warn, "journal"))
     boot = detect.boot(files, layout.proc_root)
     originals = Originals(
         f"{settings.state_dir}/originals.db", partial(_warn, "originals"), boot=boot

@@ -42,15 +42,34 @@ _RESOURCES = {"cpu": "core", "memory": "byte"}
 
 @dataclass(frozen=True, slots=True)
 class _Export:
-    """A kind's metric; ``more`` are labels with one value, ``scale`` turns the kind's unit."""
+    """A kind's metric; ``more`` are labels with one value, ``scale`` turns the kind's unit.
+
+    ``meaning`` is given where the kind's does not fit: with another unit, or several kinds.
+    """
 
     name: str
     more: Mapping[str, str] = field(default_factory=dict)
     scale: float = 1.0
+    meaning: str = ""
+
+
+_SYSTEM = "neither pod nor host application"
+_USERS = {
+    "node_metric_node_usage": "everything on the node",
+    "node_metric_numa_node_usage": "everything on a NUMA node",
+    "node_metric_system_usage": f"what is {_SYSTEM}",
+    "node_metric_numa_system_usage": f"what is {_SYSTEM}, on a NUMA node",
+}
 
 
 def _resource(name: str, resource: str) -> _Export:
-    return _Export(name, {"resource": resource, "unit": _RESOURCES[resource]})
+    labels = {"resource": resource, "unit": _RESOURCES[resource]}
+    return _Export(name, labels, meaning=f"use of {_USERS[name]} (cores, bytes)")
+
+
+def _of_application(resource: str) -> _Export:
+    meaning = "use of a host application (cores, bytes)"
+    return _Export("host_application_resource_usage", {"resource": resource}, meaning=meaning)
 
 
 _NAMED: Mapping[str, tuple[_Export, ...]] = {
@@ -68,13 +87,15 @@ _NAMED: Mapping[str, tuple[_Export, ...]] = {
     "node_numa_memory_usage": (_resource("node_metric_numa_node_usage", "memory"),),
     "sys_numa_cpu_usage": (_resource("node_metric_numa_system_usage", "cpu"),),
     "sys_numa_memory_usage": (_resource("node_metric_numa_system_usage", "memory"),),
-    "host_application_cpu_usage": (
-        _Export("host_application_resource_usage", {"resource": "cpu"}),
+    "host_application_cpu_usage": (_of_application("cpu"),),
+    "host_application_memory_usage": (_of_application("memory"),),
+    "node_be": (
+        _Export(
+            "node_be_cpu_cores",
+            scale=0.001,
+            meaning="best-effort pods together: what they use, ask for, and may have (cores)",
+        ),
     ),
-    "host_application_memory_usage": (
-        _Export("host_application_resource_usage", {"resource": "memory"}),
-    ),
-    "node_be": (_Export("node_be_cpu_cores", scale=0.001),),
     "node_psi": (_Export("node_psi"),),
     "pod_psi": (_Export("pod_psi"),),
     "container_psi": (_Export("container_psi"),),
@@ -123,8 +144,9 @@ class ObservedMetrics(Collector):
                 who = values[: -len(("resource", "precision", "degree"))]
                 labels["cpu_full_supported"] = "true" if full.get(who) else "false"
             for export in exports:
-                meaning = f"{kind.meaning} ({kind.unit})."
-                families.add(export.name, meaning, {**labels, **export.more}, value * export.scale)
+                meaning = export.meaning or f"{kind.meaning} ({kind.unit})"
+                shown = {**labels, **export.more}
+                families.add(export.name, f"{meaning}.", shown, value * export.scale)
 
     def _full_supported(self, kind: str) -> Mapping[tuple[str, ...], float]:
         return {} if kind == "node_psi" else self._observed.newest(f"{kind}_cpu_full_supported")

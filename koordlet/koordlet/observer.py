@@ -30,6 +30,9 @@ _log = get_log("koordlet.observer")
 _AGAIN_SECONDS = 60.0
 """Between two attempts of a collector that cannot work here."""
 
+_PAUSE_SECONDS = 1.0
+"""After a look that failed as a whole."""
+
 
 @dataclass(slots=True)
 class Watched:
@@ -39,6 +42,8 @@ class Watched:
     collector: AnyCollector
     interval: float
     due: float = 0.0
+    looked: float = 0.0
+    """When it was asked last, by the steady clock."""
     state: CollectorState = field(init=False)
 
     def __post_init__(self) -> None:
@@ -130,19 +135,33 @@ class Observer:
 
     def states(self) -> tuple[CollectorState, ...]:
         """How each collector fares, those switched off too, by name."""
-        states = (*(one.state for one in self._watched), *self._off)
-        return tuple(sorted(states, key=lambda state: state.name))
+        # By the wall clock as it goes now: one that was set makes nobody look stuck.
+        off_by = time.time() - time.monotonic()
+        states = (
+            replace(one.state, looked_at=one.looked + off_by) if one.state.rounds else one.state
+            for one in self._watched
+        )
+        return tuple(sorted((*states, *self._off), key=lambda state: state.name))
 
     async def run(self) -> None:
         """Look at what is due, each time something is."""
         loop = asyncio.get_running_loop()
-        try:
-            while True:
+        await loop.run_in_executor(self._thread, self.cache.load)
+        while True:
+            try:
                 await loop.run_in_executor(self._thread, self.look)
-                due = min((one.due for one in self._watched), default=time.monotonic() + 1)
-                await asyncio.sleep(max(due - time.monotonic(), 0.01))
-        finally:
-            self._thread.shutdown(wait=False)
+            except Exception as error:
+                # A defect of ours: hooks are answered all the same, and the next may be well.
+                if self._told.first_time("look", reason_of(error)):
+                    _log.error("look failed", reason=reason_of(error))
+                await asyncio.sleep(_PAUSE_SECONDS)
+            due = min((one.due for one in self._watched), default=time.monotonic() + 1)
+            await asyncio.sleep(max(due - time.monotonic(), 0.01))
+
+    async def finish(self) -> None:
+        """Close the cache, after the look under way; nothing is looked at from then on."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self.cache.close)
+        self._thread.shutdown()
 
     def look(self) -> None:
         """One round of all that is due; blocks while kernel files are read."""
@@ -158,11 +177,13 @@ class Observer:
         for one in self._watched:
             if one.due <= look.steady:
                 # Each with the time of its own reading: one may take long before another.
-                samples += self._ask(one, replace(look, steady=time.monotonic())).samples
+                own = replace(look, steady=time.monotonic())
+                samples += self._ask(one, own, look.steady).samples
         self.cache.append(look.at, samples)
         self.newest.forget()
 
-    def _ask(self, one: Watched, look: Look) -> Found:
+    def _ask(self, one: Watched, look: Look, began: float) -> Found:
+        """``began`` is when the round did: collectors of one interval stay in one round."""
         started = time.perf_counter()
         wait, found, failed, reason = one.interval, Found(), 0, ""
         try:
@@ -180,7 +201,7 @@ class Observer:
         for line in found.partial:
             if self._told.first_time(one.name, line):
                 _log.warning("not collected", collector=one.name, reason=line)
-        one.due = _next(one.due, wait, look.steady)
+        one.due, one.looked = _next(one.due, wait, began), began
         one.state = replace(
             one.state,
             available=not reason,
@@ -189,7 +210,6 @@ class Observer:
             failures=one.state.failures + failed,
             seconds=time.perf_counter() - started,
             samples=len(found.samples),
-            looked_at=look.at,
         )
         return found
 

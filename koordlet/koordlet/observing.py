@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
@@ -36,6 +37,9 @@ _log = get_log("koordlet.observer")
 _STALE_ROUNDS = 20
 """Koordinator forgets a counter that was silent for so many intervals."""
 
+_FINISH_SECONDS = 5.0
+"""How long a collector or a disk that hangs may keep koordlet from stopping."""
+
 Ages = Callable[[], Mapping[str, StateAge]]
 
 
@@ -50,27 +54,48 @@ class Observing:
 
     async def run(self) -> None:
         """Observe and learn until cancelled, then write down what was learnt."""
+        # One thread alone touches the models, also at the end.
+        predictor = ThreadPoolExecutor(1, "predictor")
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.observer.run())
-                group.create_task(self._learn())
+                group.create_task(self._learn(predictor))
         finally:
-            self.predicting.checkpoint(time.time(), everything=True)
-            self.observer.cache.close()
+            await self._finish(predictor)
 
-    async def _learn(self) -> None:
-        await asyncio.to_thread(self.predicting.load, time.time())
+    async def _learn(self, predictor: Executor) -> None:
+        await self._try(predictor, self._load)
         while True:
             await asyncio.sleep(self.training_interval)
-            try:
-                await asyncio.to_thread(self._step)
-            except Exception as error:
-                # A defect of ours: what was predicted before stays.
-                _log.error("prediction failed", reason=reason_of(error))
+            await self._try(predictor, self._step)
+
+    async def _try(self, predictor: Executor, do: Callable[[], None]) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(predictor, do)
+        except Exception as error:
+            # A defect of ours: what was predicted before stays.
+            _log.error("prediction failed", reason=reason_of(error))
+
+    def _load(self) -> None:
+        self.predicting.load(time.time())
 
     def _step(self) -> None:
         self.predicting.train(time.time())
         self.predicting.checkpoint(time.time())
+
+    def _keep(self) -> None:
+        self.predicting.checkpoint(time.time(), everything=True)
+
+    async def _finish(self, predictor: ThreadPoolExecutor) -> None:
+        """Write down what was learnt and measured, once the threads are done with it."""
+        try:
+            async with asyncio.timeout(_FINISH_SECONDS):
+                await self._try(predictor, self._keep)
+                await self.observer.finish()
+        except TimeoutError:
+            reason = f"a file or a driver has not answered for {_FINISH_SECONDS:g} s"
+            _log.warning("what was learnt and measured last is lost", reason=reason)
+        predictor.shutdown(wait=False)
 
 
 def open_observing(

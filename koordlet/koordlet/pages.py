@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import resources
@@ -18,6 +19,8 @@ from koordlet.documents import (
     node_document,
     ready_document,
 )
+from koordlet.event_document import event_document
+from koordlet.events import TokenError, read_page
 from koordlet.metric_kinds import KINDS
 from koordlet.top_document import top_document
 
@@ -27,6 +30,8 @@ LONGEST_WINDOW = 12 * 3600.0
 _WINDOW = 300.0
 _CURVES = 120
 """Points in a curve unless asked otherwise."""
+_EVENTS, _MOST_EVENTS = 256, 2048
+"""On a page; the second is the default of Koordinator's ``audit-max-events-limit``."""
 _AGGREGATIONS = "avg,p95,max,last"
 _NO_LABELS = {"kind", "window", "aggregation", "points", "step"}
 _FILES = {
@@ -47,7 +52,7 @@ _HEADERS = {
 
 
 def pages(observed: Observed) -> Mapping[str, MakePage]:
-    """All pages but ``/metrics``, by path."""
+    """All pages of what is observed, by path."""
     return {
         **{path: partial(_file, *file) for path, file in _FILES.items()},
         "/healthz": partial(_checked, health_document, observed),
@@ -58,6 +63,14 @@ def pages(observed: Observed) -> Mapping[str, MakePage]:
         "/v1/metrics/kinds": lambda _: json_page(kinds_document()),
         "/v1/metrics/query": partial(_query, observed),
     }
+
+
+def events_page(journal: str) -> MakePage:
+    """``/events``: what was changed on this node, newest first, as Koordinator serves it.
+
+    ``journal`` is the path of the journal of changes; "": none is kept.
+    """
+    return partial(_events, journal)
 
 
 def _file(name: str, content_type: str, _: Query) -> Page:
@@ -94,6 +107,27 @@ def _query(observed: Observed, query: Query) -> Page:
         observed, kind, window, _aggregations(query), labels or None, step if curves else None
     )
     return json_page(document)
+
+
+def _events(journal: str, query: Query) -> Page:
+    if not journal:
+        raise QueryError(
+            "koordlet changes nothing on this node and keeps no journal; "
+            "it is told not to (--node-writes=false), or its log says why it cannot",
+            404,
+        )
+    size = query.number("size", _EVENTS, 1, _MOST_EVENTS)
+    try:
+        token, pod = query.values.get("pageToken", ""), query.values.get("pod", "")
+        page = read_page(journal, size, token, pod)
+    except TokenError as error:
+        raise QueryError(str(error), 409) from None
+    events = [event_document(one) for one in page.changes]
+    if query.accepts("application/json"):
+        return json_page({"NextPageToken": page.next_token, "Events": events})
+    lines = "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in events)
+    headers = {"Next-Page-Token": page.next_token} if page.next_token else {}
+    return Page(lines.encode(), headers=headers)
 
 
 def _times(query: Query) -> tuple[float, float]:

@@ -77,7 +77,7 @@ class Publisher:
         self._sleep = sleep
         self._backoff = Backoff(interval, _LONGEST_BACKOFF, chance=chance)
         self._there: Object | None = None
-        self._reread_at = 0.0
+        self._reread_at = float("-inf")
         self.state = PublisherState()
 
     async def run(self) -> None:
@@ -118,7 +118,9 @@ class Publisher:
 
     async def _current(self) -> Object | None:
         now = self._monotonic()
-        if self._there is None or now >= self._reread_at:
+        # That there is none is remembered too: while nothing is to be written, no node may
+        # ask for it at each look.
+        if now >= self._reread_at:
             try:
                 self._there = await self._api.get(self._resource, self._name)
             except NotFoundError:
@@ -128,7 +130,7 @@ class Publisher:
         return self._there
 
     def _failed(self, error: ApiError) -> float:
-        self._there = None
+        self._there, self._reread_at = None, float("-inf")
         if isinstance(error, ConflictError):
             # Somebody was faster; it is read anew and changed then.
             return self._interval

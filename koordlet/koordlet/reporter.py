@@ -17,6 +17,7 @@ from typing import Protocol
 
 import msgspec
 from koord_kube.api import Api, ApiError, NotFoundError
+from koord_kube.rate import TokenBucket
 from koord_kube.resources import NODE_METRICS
 from koord_service.logs import get_log
 
@@ -35,7 +36,7 @@ _NOT_YET_SECONDS = 5.0
 _FIRST_BACKOFF = 10.0
 _LINK_SHARE = 0.5
 """The share of the interval after which a search for the leader is given up."""
-_QPS, _BURST = 0.1, 2.0
+_QPS, _BURST = 0.1, 2
 """How often the status of the object may be written, as Koordinator's koordlet does."""
 
 _RANDOM = random.SystemRandom()
@@ -60,27 +61,6 @@ class Link(Protocol):
     async def close(self) -> None:
         """Let go of the connection."""
         ...
-
-
-class Limit:
-    """So many a second on average, ``burst`` at once."""
-
-    def __init__(self, rate: float, burst: float, monotonic: Callable[[], float]) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._monotonic = monotonic
-        self._left = burst
-        self._at = monotonic()
-
-    def allow(self) -> bool:
-        """Whether one may go now; then it counts."""
-        now = self._monotonic()
-        self._left = min(self._burst, self._left + (now - self._at) * self._rate)
-        self._at = now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
 
 
 @dataclass(slots=True)
@@ -133,7 +113,7 @@ class Reporter:
         self._monotonic = monotonic
         self._chance = chance
         self._sleep = sleep
-        self._limit = Limit(_QPS, _BURST, monotonic)
+        self._limit = TokenBucket(_QPS, _BURST)
         self._backoff = Backoff(_FIRST_BACKOFF, float("inf"), chance=chance)
         self._notes: tuple[str, ...] = ()
         self.state = ReporterState()
@@ -179,7 +159,7 @@ class Reporter:
         if self._api is None:
             self.state.way = Way.NONE
             return min(self._backoff.next(), interval)
-        if not self._limit.allow():
+        if not self._limit.allow(self._monotonic()):
             self.state.limited += 1
             return min(1 / _QPS, interval)
         try:

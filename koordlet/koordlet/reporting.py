@@ -20,10 +20,10 @@ from koordlet.direct_link import DirectLink
 from koordlet.observing import Observing
 from koordlet.publisher import Build, Change, Publisher
 from koordlet.reporter import Reporter
-from koordlet.reports import device, kubelet_config, node_metric, node_topology, topology_change
+from koordlet.reports import device, node_metric, node_topology, topology_change
 from koordlet.reports.metric_policy import Policy, policy
 from koordlet.reports.topology_annotations import Facts
-from koordlet.states.kubelet_cpus import STATE_FILE
+from koordlet.states import kubelet_cpus
 
 
 class Reporting:
@@ -107,9 +107,9 @@ class Reporting:
 
     def _given_away(self) -> Mapping[str, frozenset[int]]:
         """The CPUs that the kubelet gave to containers; none where it keeps no such file."""
-        path = f"{self._settings.var_lib_kubelet_dir}/{STATE_FILE}"
+        path = f"{self._settings.var_lib_kubelet_dir}/{kubelet_cpus.STATE_FILE}"
         try:
-            return kubelet_config.allocations(self._reader.read(path))
+            return kubelet_cpus.parse(self._reader.read(path)).by_pod
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
@@ -132,7 +132,11 @@ def _link(settings: Settings, name: str) -> DirectLink | None:
     if not authority and (ACCOUNT / "ca.crt").exists():
         authority = str(ACCOUNT / "ca.crt")
     address = settings.node_metric_report_address
-    return DirectLink(address, name, ca_file=authority, credentials=TokenFile(ACCOUNT / "token"))
+    credentials = TokenFile(ACCOUNT / "token")
+    try:
+        return DirectLink(address, name, ca_file=authority, credentials=credentials)
+    except ValueError as error:
+        raise ValueError(f"--node-metric-report-address: {error}") from None
 
 
 def _amounts(amount: Amount | None) -> Amounts | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 
@@ -22,20 +23,22 @@ _STRANGER = "changed by somebody else"
 
 
 class Told:
-    """The latest things that were said, bounded in number."""
+    """The latest things that were said, bounded in number; for any thread."""
 
     def __init__(self) -> None:
         self._said: OrderedDict[Hashable, None] = OrderedDict()
+        self._lock = threading.Lock()
 
     def first_time(self, *words: Hashable) -> bool:
         """Whether this was not said lately; from now on it was."""
-        if words in self._said:
-            self._said.move_to_end(words)
-            return False
-        self._said[words] = None
-        if len(self._said) > _MOST:
-            self._said.popitem(last=False)
-        return True
+        with self._lock:
+            if words in self._said:
+                self._said.move_to_end(words)
+                return False
+            self._said[words] = None
+            if len(self._said) > _MOST:
+                self._said.popitem(last=False)
+            return True
 
 
 def subject_fields(subject: Pod | Container) -> dict[str, str]:

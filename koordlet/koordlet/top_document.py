@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from koord_model.keys import BATCH_CPU, BATCH_MEMORY, CPU
 from koord_model.pod import Pod
-from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class
+from koord_model.qos import QoSClass, kube_qos, qos_class_or_default
 
 from koordlet.documents import (
     Document,
@@ -24,19 +24,13 @@ from koordlet.states.inventory import Demand, PodRecord
 CLASSES = (QoSClass.SYSTEM, QoSClass.LSE, QoSClass.LSR, QoSClass.LS, QoSClass.BE)
 """In the order in which people see them."""
 
-_DEFAULTS = {
-    KubeQoS.GUARANTEED: QoSClass.LSR,
-    KubeQoS.BURSTABLE: QoSClass.LS,
-    KubeQoS.BEST_EFFORT: QoSClass.BE,
-}
 _CPU = (CPU, BATCH_CPU, "kubernetes.io/mid-cpu")
 _MEMORY = ("memory", BATCH_MEMORY, "kubernetes.io/mid-memory")
 
 
 def class_of(pod: Pod) -> QoSClass:
     """The class the pod's label names, or the one that Kubernetes' class stands for."""
-    named = qos_class(pod.labels)
-    return named if named is not QoSClass.NONE else _DEFAULTS[kube_qos(pod.cgroup_parent)]
+    return qos_class_or_default(pod.labels, kube_qos(pod.cgroup_parent))
 
 
 def asked_cpu(amounts: Mapping[str, int]) -> float | None:

@@ -16,6 +16,9 @@ T = TypeVar("T")
 _KINDS = {404: NotFoundError, 409: ConflictError, 410: GoneError}
 _WORDS = 300  # characters of what a server says that are handed on
 
+MOST_ASKED = 300.0
+"""Seconds; no server's Retry-After is heeded longer."""
+
 
 class Items(msgspec.Struct):
     """A list, as the API serves it."""
@@ -109,4 +112,5 @@ class Asking:
     def _error(self, status: int, message: str, retry_after: float) -> ApiError:
         kind = _KINDS.get(status, ApiError)
         words = " ".join(message.split())[:_WORDS]
-        return kind(f"{self}: {status} {words}".rstrip(), status, retry_after)
+        waits = min(max(0.0, retry_after), MOST_ASKED)
+        return kind(f"{self}: {status} {words}".rstrip(), status, waits)

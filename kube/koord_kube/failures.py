@@ -17,6 +17,8 @@ def reason_of(error: Exception) -> str:
         # What the event loop says differs from loop to loop.
         reason = os.strerror(number) if number and number > 0 else error.os_error
         return f"{error.host}:{error.port}: {_one_line(reason)}"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "the answer broke off"
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return _one_line(error) or type(error).__name__

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from koord_kube.api import Api, ApiError, Change, Object
+from koord_kube.api import Api, ApiError, Change, NotFoundError, Object
 from koord_kube.resources import Resource
 from koord_kube.watching import Action, Pace, Step, Watching
 
@@ -60,6 +60,8 @@ class Informer(Generic[T]):
         self.objects: Mapping[str, T] = MappingProxyType({})
         self.synced_at = float("-inf")
         """When the API last said that this is the state; monotonic seconds."""
+        self.absent = False
+        """Whether the API has no such kind at present: its CRD is not installed."""
 
     @property
     def trouble(self) -> str:
@@ -80,6 +82,7 @@ class Informer(Generic[T]):
             except ApiError as error:
                 step = self._watching.failed(error.status, error.retry_after)
                 self._troubled(str(error))
+                self.absent = isinstance(error, NotFoundError)
 
     async def _list(self) -> Step:
         found, version = await self._api.list(self._resource, self._namespace, self._selector)
@@ -139,6 +142,7 @@ class Informer(Generic[T]):
     def _fine(self) -> None:
         self.synced_at = self._monotonic()
         self._source_trouble = ""
+        self.absent = False
 
     def _troubled(self, line: str) -> None:
         """A watch that breaks off once is everyday: servers restart."""

@@ -18,6 +18,18 @@ class TokenBucket:
 
     def take(self, now: float) -> float:
         """Take one's turn at ``now``, monotonic seconds; returns how many seconds off it is."""
-        self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self._qps) - 1
-        self._at = now
+        self._fill(now)
+        self._tokens -= 1
         return max(0.0, -self._tokens / self._qps)
+
+    def allow(self, now: float) -> bool:
+        """Take one's turn if it is now; whose turn it is not has taken none."""
+        self._fill(now)
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    def _fill(self, now: float) -> None:
+        self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self._qps)
+        self._at = now

@@ -12,9 +12,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 GONE, NOT_FOUND, GATEWAY_TIMEOUT = 410, 404, 504
-MOST_ASKED = 300.0
-"""Seconds; no server's Retry-After is heeded longer."""
-
 _SHORT = 1.0  # seconds; a watch that ends sooner with nothing in it is a failure
 _STUBBORN = 5  # failures of watches in a row; then what the version says is doubted
 
@@ -93,7 +90,7 @@ class Watching:
             action = Action.LIST
         if status == GONE and self.failures == 1:
             return self._go(action)
-        return self._go(action, min(retry_after, MOST_ASKED) + self._backoff())
+        return self._go(action, retry_after + self._backoff())
 
     def _backoff(self) -> float:
         doublings = min(self.failures - 1, 32)

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from koord_model.annotations import about, decode, read
-from koord_model.fields import Fields, text
+from koord_model.fields import Fields, quantity, text
 from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koord_model.pod import Pod
 from koord_model.quantity import whole
@@ -112,9 +112,7 @@ def _amount(resources: Fields, name: str) -> int | None:
 
 
 def _quantity(given: object) -> int:
-    if isinstance(given, bool) or not isinstance(given, str | int | float):
-        raise ValueError(given)  # noqa: TRY004 - bad input, not a defect
-    amount = whole(given)
+    amount = whole(quantity(given))
     if not 0 <= amount <= _MOST:
         raise ValueError(given)
     return amount

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
+from koord_model import cpuset
 from koord_model.excerpt import excerpt
 
 T = TypeVar("T")
@@ -127,6 +128,26 @@ def text(given: object) -> str:
     if not isinstance(given, str):
         raise ValueError(given)  # noqa: TRY004 - bad input, not a defect
     return given
+
+
+def quantity(given: object) -> str | int | float:
+    """The value, if it may be a Kubernetes quantity: text or a number.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if isinstance(given, bool) or not isinstance(given, str | int | float):
+        raise ValueError(given)  # noqa: TRY004 - bad input, not a defect
+    return given
+
+
+def cpu_list(given: object) -> str:
+    """The value, if it is a kernel CPU list; in its shortest form.
+
+    Raises:
+        ValueError: it is not.
+    """
+    return cpuset.render(cpuset.parse(text(given)))
 
 
 def _flag(given: object) -> bool:

@@ -12,7 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from koord_model.annotations import decode
-from koord_model.fields import Fields, shown, text
+from koord_model.fields import Fields, quantity, shown, text
 from koord_model.node_slo import (
     RECOMMENDED,
     Bandwidth,
@@ -161,9 +161,7 @@ def _total_bandwidth(fields: Fields) -> int:
 
 
 def _bits(given: object) -> int:
-    if isinstance(given, bool) or not isinstance(given, str | int | float):
-        raise ValueError(given)  # noqa: TRY004 - bad input, not a defect
-    bits = whole(given)
+    bits = whole(quantity(given))
     if not 0 <= bits <= MAX_BITS:
         raise ValueError(given)
     return bits

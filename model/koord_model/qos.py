@@ -49,6 +49,18 @@ class KubeQoS(StrEnum):
     BEST_EFFORT = "BestEffort"
 
 
+def qos_class_or_default(labels: Mapping[str, str], kube: KubeQoS) -> QoSClass:
+    """The class a pod's labels ask for, or the one that Koordinator takes Kubernetes' for."""
+    return qos_class(labels) or _DEFAULTS[kube]
+
+
+_DEFAULTS = {
+    KubeQoS.GUARANTEED: QoSClass.LSR,
+    KubeQoS.BURSTABLE: QoSClass.LS,
+    KubeQoS.BEST_EFFORT: QoSClass.BE,
+}
+
+
 def kube_qos(cgroup_parent: str) -> KubeQoS:
     """Kubernetes' class read off the pod's cgroup, for both cgroup drivers."""
     if "besteffort" in cgroup_parent:

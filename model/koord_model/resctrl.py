@@ -28,7 +28,7 @@ from koord_model.excerpt import excerpt
 from koord_model.keys import ANNOTATION_RESCTRL
 from koord_model.node_slo import NodeSLO
 from koord_model.pod import Pod
-from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class
+from koord_model.qos import QoSClass, kube_qos, qos_class_or_default
 
 POD_GROUP_PREFIX = "koordlet-"
 """Resctrl groups of single pods are named so, with the pod's UID; Koordinator's prefix."""
@@ -132,7 +132,7 @@ def resctrl_wish(pod: Pod) -> tuple[ResctrlWish | None, tuple[str, ...]]:
             mb=asked.mb.everywhere,
             llc_by_domain=asked.llc.by_domain,
             mb_by_domain=asked.mb.by_domain,
-            fallback=_class_of(pod),
+            fallback=qos_class_or_default(pod.labels, kube_qos(pod.cgroup_parent)),
             l2=asked.l2.everywhere,
             l2_by_domain=asked.l2.by_domain,
         ),
@@ -148,19 +148,6 @@ def _group_of(pod: Pod) -> str:
     if not _UID.fullmatch(pod.uid):
         raise ValueError(f"the pod's UID is {excerpt(pod.uid)}, which names no group")
     return POD_GROUP_PREFIX + pod.uid
-
-
-def _class_of(pod: Pod) -> QoSClass:
-    """Its class; for a pod that names none, what Koordinator takes Kubernetes' for."""
-    named = qos_class(pod.labels)
-    return named if named is not QoSClass.NONE else _DEFAULTS[kube_qos(pod.cgroup_parent)]
-
-
-_DEFAULTS = {
-    KubeQoS.GUARANTEED: QoSClass.LSR,
-    KubeQoS.BURSTABLE: QoSClass.LS,
-    KubeQoS.BEST_EFFORT: QoSClass.BE,
-}
 
 
 _Value = TypeVar("_Value", Ways, int)

@@ -1,8 +1,9 @@
 """Status pages over HTTP on a loopback port or a unix socket.
 
-A page is a function of what stands behind the "?". It is called for each request, in a
-thread of its own, so it must only read. Who asks, asks locally: nothing here is secret,
-but nothing here is meant for the network either, so other addresses are refused.
+A page is a function of what stands behind the "?", and of the kinds of answer that the
+client takes. It is called for each request, in a thread of its own, so it must only read.
+Who asks, asks locally: nothing here is secret, but nothing here is meant for the network
+either, so other addresses are refused.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import json
+import re
 import socket
 import threading
 import time
@@ -31,6 +33,7 @@ _SILENCE_SECONDS = 10.0
 _CONNECTIONS = 32
 _PAUSE_SECONDS = 0.1
 _PARAMETERS = 64
+_PORT = re.compile(r":[0-9]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +47,25 @@ class Page:
 
 
 class QueryError(ValueError):
-    """A parameter cannot be; the message, one line, is answered with status 400."""
+    """A parameter cannot be; the message, one line, is answered with ``status``."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The parameters of a request, each given once. All methods raise QueryError."""
+    """The parameters of a request, each given once. All methods raise QueryError.
+
+    ``accept`` is the request's header of that name.
+    """
 
     values: Mapping[str, str] = field(default_factory=dict)
+    accept: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> Query:
+    def parse(cls, text: str, accept: str = "") -> Query:
         """What stands behind the "?" of a URL."""
         try:
             pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_PARAMETERS)
@@ -64,7 +75,12 @@ class Query:
         if len(values) < len(pairs):
             twice = next(name for name in values if [one for one, _ in pairs].count(name) > 1)
             raise QueryError(f'parameter "{twice}" is given twice')
-        return cls(values)
+        return cls(values, accept)
+
+    def accepts(self, content_type: str) -> bool:
+        """Whether the client asks for this very type; "*/*" asks for none."""
+        types = (one.partition(";")[0].strip() for one in self.accept.lower().split(","))
+        return content_type in types
 
     def choice(self, name: str, choices: Collection[str], default: str = "") -> str:
         """One of a few words; without a ``default`` it must be given."""
@@ -75,6 +91,17 @@ class Query:
             )
             raise QueryError(f"{given}; expected one of {', '.join(choices)}")
         return value
+
+    def number(self, name: str, default: int, least: int, most: int) -> int:
+        """A whole number."""
+        if name not in self.values:
+            return default
+        text = self.values[name]
+        # As long as the greatest: int() takes its time over thousands of digits.
+        plain = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+        if not plain or not least <= int(text) <= most:
+            raise QueryError(f'parameter "{name}" is "{text}"; expected {least} to {most}')
+        return int(text)
 
     def seconds(self, name: str, default: float, least: float, most: float) -> float:
         """A time such as "90", "90s", "5m" or "1h"."""
@@ -221,20 +248,31 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
+        if not self._asked_locally():
+            self._answer(_line(403, "asked under a name; ask 127.0.0.1, [::1] or localhost"))
+            return
         pages = self.server.pages
         if path not in pages:
             known = "".join(f"  {name}\n" for name in sorted(pages))
             self._answer(Page(f"404 no such page; there are:\n{known}".encode(), status=404))
             return
         try:
-            page = pages[path](Query.parse(query))
+            accept = ", ".join(self.headers.get_all("Accept", []))
+            page = pages[path](Query.parse(query, accept))
         except QueryError as error:
-            page = _line(400, f"{path}: {error}")
+            page = _line(error.status, f"{path}: {error}")
         except Exception as error:
             page = _line(500, f"{path} failed: {type(error).__name__}: {error}")
         self._answer(page)
 
     do_HEAD = do_GET  # noqa: N815
+
+    def _asked_locally(self) -> bool:
+        """Over TCP a browser may ask for a page of elsewhere whose name now leads here."""
+        host = self.headers.get("Host")
+        if host is None or not isinstance(self.client_address, tuple):
+            return True
+        return _is_loopback(host.rpartition(":")[0] if _PORT.search(host) else host)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """A line of text in place of the library's HTML."""
@@ -269,16 +307,19 @@ def _target(address: str) -> str | tuple[str, int]:
     if path.startswith("/"):
         return path
     host, _, port = address.rpartition(":")
-    host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
     if not (port.isascii() and port.isdigit() and int(port) < 2**16):
         raise ValueError(f'status address is "{address}"; expected 127.0.0.1:PORT or unix:///PATH')
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
+    if not _is_loopback(host):
         raise ValueError(f'status address is "{address}"; only loopback and unix:// are served')
-    return host, int(port)
+    return "127.0.0.1" if host == "localhost" else host.strip("[]"), int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether a host of a URL is this machine, by number or as "localhost"."""
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _listen_tcp(host: str, port: int) -> socket.socket:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 from koord_service.settings import SettingsError, parse
-from koordlet.config import Settings, plugins_of
+from koordlet.config import Settings, node_name, plugins_of
 
 
 def settings(*argv: str) -> Settings:
@@ -40,12 +40,30 @@ def test_lists_are_taken_with_commas() -> None:
         ),
         ({"kubelet_sync_interval": 0.0}, "--kubelet-sync-interval is 0; expected more than 0"),
         ({"pods": "127.0.0.1:10255/pods"}, "--pods is .*; expected an http.s. URL or absolute"),
-        ({"hook_timeout": -1.0}, "--hook-timeout is -1; expected 0 or more seconds"),
+        ({"hook_timeout": -1.0}, "--hook-timeout is -1; expected 0 or more"),
+        ({"kube_api_qps": 0.0}, "--kube-api-qps is 0; expected more than 0$"),
+        ({"kube_api_burst": 0}, "--kube-api-burst is 0; expected 1 or more"),
+        ({"kubelet_read_only_port": 70000}, "--kubelet-read-only-port is 70000; expected 1 to"),
+        ({"tsdb_max_bytes": -1}, "--tsdb-max-bytes is -1; expected 1048576 or more"),
+        ({"prediction_model_checkpoint_max_per_step": 0}, "-per-step is 0; expected 1 or more"),
+        ({"prediction_safety_margin_percent": -5}, "-percent is -5; expected 0 or more"),
+        ({"collect_res_used_interval": -1.0}, "-interval is -1; expected 0 or more"),
     ],
 )
 def test_values_that_cannot_be_are_named(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Settings(**values)
+
+
+def test_observing_can_be_off() -> None:
+    assert settings("--collect-res-used-interval=0").collect_res_used_interval == 0
+
+
+def test_a_node_is_called_as_its_kubelet_registers_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "Node-1.Example")
+    assert node_name(Settings(), {}) == "node-1.example"
+    assert node_name(Settings(), {"NODE_NAME": "A"}) == "A"
+    assert node_name(Settings(node_name="B"), {"NODE_NAME": "A"}) == "B"
 
 
 def test_an_error_names_the_flag() -> None:

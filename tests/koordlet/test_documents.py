@@ -43,7 +43,7 @@ def test_the_node() -> None:
     assert set(node["psi"]["cpu"]) == {"some"}
     assert [one["id"] for one in node["numa"]] == [0, 1]
     assert node["numa"][0]["cpu_used"] > 0
-    assert node["states"]["pods"] == {"age_seconds": 3.2, "trouble": ""}
+    assert node["states"]["pods"] == {"age_seconds": 3.2, "trouble": "", "absent": False}
     assert [(one["name"], one["state"]) for one in node["collectors"]] == [
         ("noderesource", "works"),
         ("podresource", "works"),
@@ -177,5 +177,7 @@ def test_ready() -> None:
         },
         False,
     )
-    node.collectors, node.ages = COLLECTORS, {"pods": StateAge(0.0)}
+    # A cluster without a CRD is not waited for.
+    missing = StateAge(None, "nodeslos: 404 no such kind", absent=True)
+    node.collectors, node.ages = COLLECTORS, {"pods": StateAge(0.0), "NodeSLO": missing}
     assert ready_document(node.observed()) == ({"status": "ok", "reasons": []}, True)

@@ -231,7 +231,8 @@ def test_systemd_hears_of_it(start: Start, tmp_path: Path) -> None:
         ("--runtime-hooks-disable-stages=PreLunch", '"PreLunch" is no hook type; there are: '),
         ("--runtime-hooks-addr=k.sock", "expected an absolute path"),
         ("--runtime-hooks-addr=/" + "x" * 120, "107 bytes"),
-        ("--metrics-address=0.0.0.0:1", "only loopback"),
+        ("--metrics-address=0.0.0.0:1", "--metrics-address: "),
+        ("--status-address=0.0.0.0:1", "only loopback"),
         ("--no-such-flag", "--no-such-flag"),
     ],
 )

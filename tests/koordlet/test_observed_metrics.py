@@ -108,6 +108,16 @@ def test_values_and_units() -> None:
     assert precisions == {"avg10"}
 
 
+def test_the_help_says_the_unit_that_is_served() -> None:
+    registry = CollectorRegistry()
+    registry.register(ObservedMetrics(full_node().observed()))
+    words = {family.name: family.documentation for family in registry.collect()}
+    assert words["koordlet_node_be_cpu_cores"].endswith("(cores).")
+    both = ("node_metric_node", "node_metric_numa_system", "host_application_resource")
+    for name in both:
+        assert words[f"koordlet_{name}_usage"].endswith("(cores, bytes)."), name
+
+
 def test_labels_of_a_pod_and_a_container() -> None:
     found = scrape(busy_node(60))
     [pod] = [

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pytest
@@ -11,6 +14,7 @@ from koordlet.cache.protocol import Aggregated, Aggregation, CacheState, Points,
 from koordlet.collecting import CollectorState, Found, Look, UnavailableError
 from koordlet.observer import Newest, Observer, Watched
 from koordlet.samples import Sample, Series
+from koordlet.states.inventory import PodRecord
 
 from koordlet import observer as module
 
@@ -22,6 +26,9 @@ class Kept:
 
     def __init__(self) -> None:
         self.samples: list[Sample] = []
+
+    def load(self) -> None:
+        """Nothing was kept."""
 
     def append(self, at: float, samples: Iterable[Sample]) -> None:
         self.samples += samples
@@ -104,6 +111,21 @@ def test_each_is_asked_at_its_interval(clock: Clock) -> None:
     assert slow.at == [1000.0, 1010.0, 1020.0]
 
 
+def test_those_of_one_interval_stay_in_one_look(clock: Clock) -> None:
+    def slow(_: Look) -> Found:
+        clock.now += 0.2
+        return Found()
+
+    first, second = Asked(slow), Asked(slow)
+    observer, _ = observing(Watched("first", first, 1.0), Watched("second", second, 1.0))
+    for start in (1000, 1001, 1002):
+        clock.now = float(start)
+        observer.look()
+    assert (len(first.at), len(second.at)) == (3, 3)
+    # Each still knows when it was asked itself.
+    assert second.at == pytest.approx([1000.2, 1001.2, 1002.2])
+
+
 def test_rounds_that_were_missed_are_not_made_up_for(clock: Clock) -> None:
     fast = Asked()
     observer, _ = observing(Watched("fast", fast, 1.0))
@@ -183,10 +205,80 @@ def test_what_could_not_be_read_is_said_once(
     assert len(caplog.records) == 1
 
 
+async def test_a_look_that_fails_as_a_whole_does_not_end_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.0)
+    looks = asyncio.Event()
+    pods = iter([RuntimeError("dictionary changed size during iteration")])
+    loop = asyncio.get_running_loop()
+
+    def records() -> tuple[PodRecord, ...]:
+        for error in pods:
+            raise error
+        loop.call_soon_threadsafe(looks.set)
+        return ()
+
+    observer = Observer([Watched("a", Asked(), 0.01)], [], Kept(), records, NodeSLO)
+    task = loop.create_task(observer.run())
+    async with asyncio.timeout(5):
+        await looks.wait()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert [one.getMessage() for one in caplog.records] == ["look failed"]
+
+
+async def test_the_cache_is_loaded_first_and_closed_after_the_look_under_way() -> None:
+    looking, go_on = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def find(_: Look) -> Found:
+        looking.set()
+        go_on.wait(5)
+        done.append("looked")
+        return Found()
+
+    class Closed(Kept):
+        def load(self) -> None:
+            done.append("loaded")
+
+        def append(self, at: float, samples: Iterable[Sample]) -> None:
+            done.append("appended")
+
+        def close(self) -> None:
+            done.append("closed")
+
+    observer = Observer([Watched("a", Asked(find), 1.0)], [], Closed(), tuple, NodeSLO)
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(observer.run())
+    await asyncio.to_thread(looking.wait, 5)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    closing = loop.create_task(observer.finish())
+    await asyncio.sleep(0)
+    go_on.set()
+    await closing
+    assert done == ["loaded", "looked", "appended", "closed"]
+
+
 def test_those_that_are_off_are_shown(clock: Clock) -> None:
     off = CollectorState("psi", 10.0, enabled=False, available=False, reason="gate is off")
     observer, _ = observing(Watched("z", Asked(), 1.0), off=[off])
     assert [state.name for state in observer.states()] == ["psi", "z"]
+
+
+def test_a_wall_clock_that_is_set_makes_nobody_look_stuck(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observer, _ = observing(Watched("a", Asked(), 1.0))
+    assert observer.states()[0].looked_at == 0
+    observer.look()
+    clock.now += 2
+    assert observer.states()[0].looked_at == 1000.0 + 1e9
+    monkeypatch.setattr(module.time, "time", lambda: clock.now + 2e9)
+    assert observer.states()[0].looked_at == 1000.0 + 2e9
 
 
 class TestNewest:

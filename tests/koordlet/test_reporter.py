@@ -12,7 +12,7 @@ from koord_kube.api import Object
 from koord_kube.client import Client, Cluster
 from koord_kube.resources import NODE_METRICS
 from koordlet.direct_link import LinkError
-from koordlet.reporter import Limit, Reporter, Way
+from koordlet.reporter import Reporter, Way
 from koordlet.reports.metric_policy import Policy
 from koordlet.reports.node_metric import Built
 
@@ -252,19 +252,6 @@ async def test_rounds_follow_each_other_at_the_policys_interval(make: Make, cloc
     # Soon after the start; then never later than the interval, nor all nodes at once.
     assert clock.slept == [7.5, 28.5, 114.0, 57.0]
     assert link.closed
-
-
-def test_the_limit_lets_a_burst_through_and_then_its_rate() -> None:
-    now = [0.0]
-    limit = Limit(0.1, 2.0, lambda: now[0])
-    assert [limit.allow() for _ in range(3)] == [True, True, False]
-    now[0] = 9.0
-    assert not limit.allow()
-    now[0] = 10.0
-    assert limit.allow()
-    assert not limit.allow()
-    now[0] = 1000.0
-    assert [limit.allow() for _ in range(3)] == [True, True, False]
 
 
 @pytest.fixture

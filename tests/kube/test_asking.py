@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from koord_kube.api import ApiError, Change, ConflictError, GoneError, NotFoundError
-from koord_kube.asking import ITEMS, OBJECT, Asking
+from koord_kube.asking import ITEMS, MOST_ASKED, OBJECT, Asking
 from koord_kube.resources import LEASES, NODE_METRICS
 
 ASKING = Asking("GET", NODE_METRICS, "n1")
@@ -57,6 +57,9 @@ def test_refusals_and_error_events_are_the_same(code: int, kind: type[ApiError])
         ({"Retry-After": "Fri, 20 Nov 2026 22:00:00 GMT"}, {"retryAfterSeconds": 4}, 4.0),
         ({"Retry-After": "-1"}, {}, 0.0),
         ({"Retry-After": "²"}, {"retryAfterSeconds": "x"}, 0.0),
+        ({"Retry-After": "9" * 400}, {}, MOST_ASKED),
+        ({}, {"retryAfterSeconds": 1e9}, MOST_ASKED),
+        ({}, {"retryAfterSeconds": -5}, 0.0),
         ({}, {}, 0.0),
     ],
 )

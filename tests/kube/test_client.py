@@ -189,7 +189,7 @@ class TestWatch:
     @pytest.mark.parametrize(
         ("happens", "reason"),
         [
-            (KubeApi.cut_watches, "Response payload|middle of an event"),
+            (KubeApi.cut_watches, "the answer broke off|middle of an event"),
             (KubeApi.expire_watches, "410 too old"),
         ],
     )

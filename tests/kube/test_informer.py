@@ -337,6 +337,7 @@ class TestSource:
         one = follow(resource=NODE_SLOS, name="n1")
         await api.wait_for("list", 4)
         assert one.told == [one.informer.trouble]
+        assert one.informer.absent
         assert one.informer.trouble == (
             "nodeslos metadata.name=n1: 404 no such kind in slo.koordinator.sh/v1alpha1; "
             "is its CRD installed?"
@@ -344,7 +345,7 @@ class TestSource:
         api.installed.add(NODE_SLOS)
         api.put(NODE_SLOS, node())
         await one.sees(n1="red")
-        assert one.informer.trouble == ""
+        assert (one.informer.trouble, one.informer.absent) == ("", False)
 
     async def test_it_lists_again_after_half_a_day(self, api: KubeApi, follow: Following) -> None:
         class Clock:

@@ -26,6 +26,18 @@ def test_a_clock_that_stands_still_or_goes_back_gives_nothing() -> None:
     assert [bucket.take(at) for at in (5.0, 4.0)] == pytest.approx([0, 0.1])
 
 
+def test_who_does_not_wait_takes_no_turn() -> None:
+    bucket = TokenBucket(qps=0.1, burst=2)
+    assert [bucket.allow(at) for at in (1.0, 1.0, 1.0, 10.9, 11.1, 11.2)] == [
+        True,
+        True,
+        False,
+        False,
+        True,
+        False,
+    ]
+
+
 @pytest.mark.parametrize(("qps", "burst"), [(0, 1), (-1, 1), (1, 0)])
 def test_limits_that_let_nothing_through(qps: float, burst: int) -> None:
     with pytest.raises(ValueError, match="kube-api-qps"):

@@ -1,6 +1,13 @@
 import pytest
 from koord_model.keys import LABEL_QOS
-from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class, unknown_word
+from koord_model.qos import (
+    KubeQoS,
+    QoSClass,
+    kube_qos,
+    qos_class,
+    qos_class_or_default,
+    unknown_word,
+)
 
 
 @pytest.mark.parametrize("word", ["LSE", "LSR", "LS", "BE", "SYSTEM"])
@@ -36,3 +43,18 @@ def test_an_unknown_word_is_told_with_those_there_are() -> None:
 )
 def test_kubernetes_class_is_read_off_the_cgroup(parent: str, expected: str) -> None:
     assert kube_qos(parent) == KubeQoS(expected)
+
+
+@pytest.mark.parametrize(
+    ("word", "kube", "expected"),
+    [
+        ("BE", KubeQoS.GUARANTEED, QoSClass.BE),
+        ("", KubeQoS.GUARANTEED, QoSClass.LSR),
+        ("gold", KubeQoS.BURSTABLE, QoSClass.LS),
+        ("", KubeQoS.BEST_EFFORT, QoSClass.BE),
+    ],
+)
+def test_without_a_label_kubernetes_class_stands_for_one(
+    word: str, kube: KubeQoS, expected: QoSClass
+) -> None:
+    assert qos_class_or_default({LABEL_QOS: word}, kube) is expected

@@ -174,6 +174,44 @@ def test_a_choice() -> None:
         query.choice("kind", ("a", "b"))
 
 
+def test_a_whole_number() -> None:
+    query = Query.parse("size=12&none=&long=0000000012&other=%D9%A3&less=0")
+    assert query.number("size", 5, 1, 12) == 12
+    assert query.number("missing", 5, 1, 12) == 5
+    for name in ("none", "long", "other", "less"):
+        with pytest.raises(QueryError, match=f'parameter "{name}" is ".*"; expected 1 to 12'):
+            query.number(name, 5, 1, 12)
+
+
+@pytest.mark.parametrize(
+    ("headers", "wanted"),
+    [
+        (b"", b"no"),
+        (b"Accept: */*\r\n", b"no"),
+        (b"Accept: application/json\r\n", b"yes"),
+        (b"accept: text/html, Application/JSON;q=0.9, */*\r\n", b"yes"),
+        (b"Accept: text/html\r\nAccept: application/json\r\n", b"yes"),
+        (b"Accept: application/jsonlines\r\n", b"no"),
+    ],
+)
+def test_the_kind_of_answer_that_is_asked_for(headers: bytes, wanted: bytes) -> None:
+    def page(query: Query) -> Page:
+        return Page(b"yes" if query.accepts("application/json") else b"no")
+
+    with serving(pages={"/": page}) as server, connect(server) as connection:
+        connection.sendall(b"GET / HTTP/1.0\r\n" + headers + b"\r\n")
+        answer = b"".join(iter(lambda: connection.recv(1000), b""))
+    assert answer.endswith(b"\r\n\r\n" + wanted)
+
+
+def test_a_refusal_of_another_status() -> None:
+    def gone(_: Query) -> Page:
+        raise QueryError("no more\nof this", 409)
+
+    with serving(pages={"/gone": gone}) as server:
+        assert ask(server, "/gone")[::2] == (409, b"409 /gone: no more of this\n")
+
+
 def test_headers_of_the_page() -> None:
     pages: Pages = {"/": lambda _: Page(b"x", headers={"X-Content-Type-Options": "nosniff"})}
     with serving(pages=pages) as server, connect(server) as connection:
@@ -353,3 +391,29 @@ def test_metrics_page() -> None:
     page = metrics_page(registry)
     assert b"relayed_calls_total 3.0\n" in page.body
     assert page.content_type.startswith("text/plain; version=")
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        ("127.0.0.1:9317", 200),
+        ("[::1]:9317", 200),
+        ("[::1]", 200),
+        ("LocalHost", 200),
+        ("evil.example:9317", 403),
+        ("10.0.0.1", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("", 403),
+    ],
+)
+def test_over_tcp_a_name_that_leads_here_by_chance_is_refused(host: str, code: int) -> None:
+    with serving() as server, connect(server) as connection:
+        connection.sendall(f"GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: connection.recv(1000), b""))
+    assert answer.startswith(f"HTTP/1.0 {code} ".encode())
+
+
+def test_over_a_unix_socket_any_name_will_do(tmp_path: Path) -> None:
+    with serving(f"unix://{tmp_path}/s") as server, connect(server) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: status\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.0 200 ")

@@ -10,6 +10,7 @@ them up is not in it.
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -172,13 +173,13 @@ class SimulatedNode:
         """What the kubelet and the runtime set, and nobody changes."""
         cpu = Path(self.layout.group_path(name, "cpu"))
         if self.layout.version == 2:
-            (cpu / "cpu.max").write_text("max 100000\n")
-            (cpu / "cpuset.cpus.effective").write_text(f"0-{self.cpus - 1}\n")
+            _write(cpu / "cpu.max", "max 100000\n")
+            _write(cpu / "cpuset.cpus.effective", f"0-{self.cpus - 1}\n")
             return
-        (cpu / "cpu.cfs_quota_us").write_text("-1\n")
-        (cpu / "cpu.cfs_period_us").write_text("100000\n")
+        _write(cpu / "cpu.cfs_quota_us", "-1\n")
+        _write(cpu / "cpu.cfs_period_us", "100000\n")
         cpuset = Path(self.layout.group_path(name, "cpuset"))
-        (cpuset / "cpuset.cpus").write_text(f"0-{self.cpus - 1}\n")
+        _write(cpuset / "cpuset.cpus", f"0-{self.cpus - 1}\n")
 
     def _write_group(self, name: str, group: _Group) -> None:
         for directory in self._directories(name):
@@ -188,9 +189,9 @@ class SimulatedNode:
         periods = f"nr_periods {group.periods}\nnr_throttled {group.throttled}\n"
         active, inactive = group.memory // 4, group.memory - group.memory // 4
         if self.layout.version == 1:
-            (cpu / "cpu.stat").write_text(f"{periods}throttled_time 0\n")
+            _write(cpu / "cpu.stat", f"{periods}throttled_time 0\n")
             usage = Path(self.layout.group_path(name, "cpuacct")) / "cpuacct.usage"
-            usage.write_text(f"{group.used_ns}\n")
+            _write(usage, f"{group.used_ns}\n")
             lines = [f"{word} 4096" for word in _OTHER_V1]
             for prefix in ("", "total_"):
                 lines += [f"{prefix}inactive_anon {inactive}", f"{prefix}active_anon {active}"]
@@ -198,15 +199,16 @@ class SimulatedNode:
                 lines += [f"{prefix}unevictable 0", *(f"total_{word} 4096" for word in _OTHER_V1)]
         else:
             used = group.used_ns // 1000
-            (cpu / "cpu.stat").write_text(
+            _write(
+                cpu / "cpu.stat",
                 f"usage_usec {used}\nuser_usec {used}\nsystem_usec 0\n{periods}"
-                "throttled_usec 0\nnr_bursts 0\nburst_usec 0\n"
+                "throttled_usec 0\nnr_bursts 0\nburst_usec 0\n",
             )
             lines = ["anon 0", *(f"{word} 4096" for word in _OTHER_V2[:16])]
             lines += [f"inactive_anon {inactive}", f"active_anon {active}"]
             lines += [f"inactive_file {8 * _MIB}", f"active_file {4 * _MIB}", "unevictable 0"]
             lines += [f"{word} 4096" for word in _OTHER_V2[16:]]
-        (memory / "memory.stat").write_text("\n".join(lines) + "\n")
+        _write(memory / "memory.stat", "\n".join(lines) + "\n")
         self._write_numa(memory, inactive, active)
 
     def _write_numa(self, memory: Path, inactive: int, active: int) -> None:
@@ -230,7 +232,7 @@ class SimulatedNode:
             lines = [
                 line(word, amount, " ") for word, amount in {**words, "unevictable": 0}.items()
             ]
-        (memory / "memory.numa_stat").write_text("\n".join(lines) + "\n")
+        _write(memory / "memory.numa_stat", "\n".join(lines) + "\n")
 
     def _machine(self) -> None:
         """What never changes: CPUs, their caches, NUMA nodes."""
@@ -269,15 +271,26 @@ class SimulatedNode:
         lines = [_cpu_line("cpu", sum(self._jiffies))]
         lines += [_cpu_line(f"cpu{index}", one) for index, one in enumerate(self._jiffies)]
         lines += ["intr " + "0 " * 400, "ctxt 1", "btime 1700000000", "procs_running 1"]
-        (proc / "stat").write_text("\n".join(lines) + "\n")
+        _write(proc / "stat", "\n".join(lines) + "\n")
         available = self.memory_bytes - pods.memory - 2048 * _MIB
-        (proc / "meminfo").write_text(
-            _meminfo("", self.memory_bytes, available) + f"MemAvailable: {available // 1024} kB\n"
+        _write(
+            proc / "meminfo",
+            _meminfo("", self.memory_bytes, available) + f"MemAvailable: {available // 1024} kB\n",
         )
         for node in range(self.numa_nodes):
             path = Path(self.sys_root, f"devices/system/node/node{node}/meminfo")
             each = self.memory_bytes // self.numa_nodes, available // self.numa_nodes
-            path.write_text(_meminfo(f"Node {node} ", *each))
+            _write(path, _meminfo(f"Node {node} ", *each))
+
+
+def _write(path: Path, text: str) -> None:
+    """Write over what is there: a reader finds no empty file, as there is none in a kernel."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    try:
+        os.pwrite(file, text.encode(), 0)
+        os.ftruncate(file, len(text))
+    finally:
+        os.close(file)
 
 
 def _sum(groups: list[_Group]) -> _Group:

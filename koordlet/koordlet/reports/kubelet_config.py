@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-import msgspec
 from koord_model import cpuset
-from koord_model.fields import Fields, text
+from koord_model.fields import Fields, cpu_list, text
 from koord_model.keys import CPU
 from koord_model.node_info import Processor
 from koord_model.quantity import milli
@@ -57,7 +56,7 @@ def parse(document: Mapping[str, object]) -> tuple[KubeletConfig, tuple[str, ...
         cpu_policy_options=fields.take("cpuManagerPolicyOptions", {}, _words, "texts by name"),
         topology_policy=fields.text("topologyManagerPolicy", "none") or "none",
         topology_scope=fields.text("topologyManagerScope", "container") or "container",
-        reserved_cpus=fields.take("reservedSystemCPUs", "", _cpus, "a CPU list"),
+        reserved_cpus=fields.take("reservedSystemCPUs", "", cpu_list, "a CPU list"),
         reserved_millicores=sum(_reserved(fields.of(name)) for name in held),
     )
     return found, tuple(ignored)
@@ -90,30 +89,6 @@ def take_by_topology(processors: Iterable[Processor], number: int) -> frozenset[
     return frozenset(taken)
 
 
-def allocations(state: str) -> Mapping[str, frozenset[int]]:
-    """The CPUs that the kubelet gave to containers for themselves, by the UID of their pod.
-
-    Raises:
-        ValueError: the text is no ``cpu_manager_state``.
-    """
-    try:
-        entries = _STATE.decode(state).entries
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise ValueError(str(error)) from None
-    found = {
-        uid: frozenset().union(*map(cpuset.parse, containers.values()))
-        for uid, containers in entries.items()
-    }
-    return {uid: cpus for uid, cpus in found.items() if cpus}
-
-
-class _State(msgspec.Struct):
-    entries: dict[str, dict[str, str]] = {}
-
-
-_STATE = msgspec.json.Decoder(_State)
-
-
 def _node(one: Processor) -> tuple[int, ...]:
     return (one.node,)
 
@@ -132,10 +107,6 @@ def _thread(one: Processor) -> tuple[int, ...]:
 
 def _reserved(fields: Fields) -> int:
     return fields.take(CPU, 0, lambda given: milli(text(given)), 'CPU like "500m"', "not counted")
-
-
-def _cpus(given: object) -> str:
-    return cpuset.render(cpuset.parse(text(given)))
 
 
 def _words(given: object) -> Mapping[str, str]:

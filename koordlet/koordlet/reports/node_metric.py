@@ -20,7 +20,7 @@ from koord_model.keys import CPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koord_model.node_info import Device, GPUs, NodeMemoryInfo
 from koord_model.node_slo import HostApplication
 from koord_model.priority import priority_class_or_default
-from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class
+from koord_model.qos import kube_qos, qos_class_or_default
 
 from koordlet.cache.protocol import Aggregated, Aggregation, MetricCache, Window
 from koordlet.reports.metric_policy import MemoryPolicy, Policy
@@ -45,11 +45,6 @@ _ENOUGH = 0.5
 _SUFFIXES = {
     MemoryPolicy.WITH_PAGE_CACHE: "_with_page_cache",
     MemoryPolicy.WITH_HOT_PAGE_CACHE: "_with_hot_page_usage",
-}
-_QOS_OF_KUBE = {
-    KubeQoS.GUARANTEED: QoSClass.LSR,
-    KubeQoS.BURSTABLE: QoSClass.LS,
-    KubeQoS.BEST_EFFORT: QoSClass.BE,
 }
 
 
@@ -263,7 +258,7 @@ def _pods(usage: _Usage, pods: Iterable[PodRecord], devices: Sequence[Device]) -
             "namespace": pod.namespace,
             "podUsage": used,
             **_filled("priority", priority_class_or_default(pod.labels, priority, kube).value),
-            "qos": (qos_class(pod.labels) or _QOS_OF_KUBE[kube]).value,
+            "qos": qos_class_or_default(pod.labels, kube).value,
         }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from koord_model.fields import Fields
+from koord_model.fields import Fields, quantity
 from koord_model.keys import CPU, LABEL_NUMA_RESERVATION
 from koord_model.node_info import NumaNode
 from koord_model.quantity import milli, whole
@@ -127,14 +127,8 @@ def _share(amount: int, number: int) -> int:
 
 
 def _milli(given: object) -> int:
-    return milli(_number(given))
+    return milli(quantity(given))
 
 
 def _whole(given: object) -> int:
-    return whole(_number(given))
-
-
-def _number(given: object) -> str | int | float:
-    if isinstance(given, bool) or not isinstance(given, str | int | float):
-        raise ValueError(given)  # noqa: TRY004 - bad input, not a defect
-    return given
+    return whole(quantity(given))

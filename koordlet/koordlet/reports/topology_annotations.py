@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 from koord_model import cpuset
-from koord_model.fields import Fields, text
+from koord_model.fields import Fields, cpu_list, quantity, text
 from koord_model.keys import (
     ANNOTATION_BE_CPU_SHARED_POOLS,
     ANNOTATION_CPU_BASIC_INFO,
@@ -48,7 +48,7 @@ class Facts:
     """What the NodeResourceTopology is built from.
 
     ``kubelet`` is ``None`` where the kubelet is not to be asked. ``allocated`` are the CPUs
-    that it gave to single containers, by pod UID (``kubelet_config.allocations``).
+    that it gave to single containers, by pod UID (``kubelet_cpus``).
     ``huge_pages`` is the gate HugePageReport: whether they are told, and not as memory.
     """
 
@@ -127,12 +127,10 @@ def _pools(
     return sorted(pools, key=lambda pool: (pool["socket"], pool["node"]))
 
 
-def _reservation(
-    node: Fields, online: Iterable[Processor]
-) -> tuple[Object, frozenset[int]]:
+def _reservation(node: Fields, online: Iterable[Processor]) -> tuple[Object, frozenset[int]]:
     """What the Node's annotation reserves, with the CPUs named; and those CPUs."""
     given = _decoded(node, ANNOTATION_NODE_RESERVATION)
-    cpus = given.take("reservedCPUs", "", _cpus, "a CPU list", "none reserved")
+    cpus = given.take("reservedCPUs", "", cpu_list, "a CPU list", "none reserved")
     quantities = given.of("resources")
     amount = quantities.take(CPU, 0, _milli, 'CPU like "2"', "none reserved")
     reserved = cpuset.parse(cpus) or take_by_topology(online, -(-amount // 1000))
@@ -149,7 +147,7 @@ def _reservation(
 def _system_qos(node: Fields) -> tuple[Object, frozenset[int]]:
     """The CPUs of SYSTEM pods as the Node's annotation has them, and those nobody else may use."""
     given = _decoded(node, ANNOTATION_SYSTEM_QOS_RESOURCE)
-    cpus = given.take("cpuset", "", _cpus, "a CPU list", "left out")
+    cpus = given.take("cpuset", "", cpu_list, "a CPU list", "left out")
     written: Object = {"cpuset": cpus} if cpus else {}
     if given.has("cpusetExclusive"):
         written["cpusetExclusive"] = given.flag("cpusetExclusive", default=True)
@@ -211,13 +209,7 @@ def _json(given: object) -> object:
 
 
 def _milli(given: object) -> int:
-    if isinstance(given, bool) or not isinstance(given, str | int | float):
-        raise ValueError(given)  # noqa: TRY004 - bad input, not a defect
-    return milli(given)
-
-
-def _cpus(given: object) -> str:
-    return cpuset.render(cpuset.parse(text(given)))
+    return milli(quantity(given))
 
 
 def _mapping(given: object) -> Object:

@@ -17,21 +17,13 @@ from typing import Any
 import msgspec
 from koord_kube.api import Api, Object
 from koord_kube.informer import Informer
-from koord_kube.resources import (
-    DEVICES,
-    NODE_METRICS,
-    NODE_SLOS,
-    NODE_TOPOLOGIES,
-    NODES,
-    Resource,
-)
+from koord_kube.resources import NODE_METRICS, NODE_SLOS, NODES, Resource
 
 from koordlet.documents import StateAge
 from koordlet.states.whole_file import write_whole
 
-_WATCHED = (NODES, NODE_SLOS, NODE_METRICS, NODE_TOPOLOGIES, DEVICES)
-_KEPT = ("Node", "NodeSLO", "NodeMetric")
-"""Kinds that koordlet is told something by; of the others it only knows what it wrote."""
+_WATCHED = (NODES, NODE_SLOS, NODE_METRICS)
+"""Kinds that koordlet is told something by; a watch more is one more for each node."""
 
 _DECODER = msgspec.json.Decoder(dict[str, dict[str, Any]])
 
@@ -56,6 +48,7 @@ class ClusterState:
         self._node = node
         self.changed = changed
         self._tell = tell
+        self._file_trouble = ""
         self._objects: dict[str, Object] = {}
         self._informers = {
             resource.kind: self._informer(api, resource, node) for resource in _WATCHED
@@ -69,7 +62,7 @@ class ClusterState:
         """How old each kind is; ``None`` for what this run has not yet been told."""
         now = time.monotonic()
         return {
-            kind: StateAge(_finite(one.age(now)), one.trouble)
+            kind: StateAge(_finite(one.age(now)), one.trouble, one.absent)
             for kind, one in self._informers.items()
         }
 
@@ -83,7 +76,7 @@ class ClusterState:
             self._tell(f"{self._path}: {error} (the API server is waited for)")
             return
         for kind, known in kept.items():
-            if kind in _KEPT and kind not in self._objects and self._is_ours(known):
+            if kind in self._informers and kind not in self._objects and self._is_ours(known):
                 self._objects[kind] = known
                 self.changed(kind, known)
 
@@ -111,16 +104,18 @@ class ClusterState:
             del self._objects[kind]
         else:
             self._objects[kind] = found
-        if kind in _KEPT:
-            self._keep()
+        self._keep()
         self.changed(kind, found)
 
     def _keep(self) -> None:
-        kept = {kind: one for kind, one in self._objects.items() if kind in _KEPT}
+        trouble = ""
         try:
-            write_whole(self._path, msgspec.json.encode(kept))
+            write_whole(self._path, msgspec.json.encode(self._objects))
         except OSError as error:
-            self._tell(f"{self._path}: {error.strerror} (a restart has to wait for the API server)")
+            trouble = f"{self._path}: {error.strerror} (a restart has to wait for the API server)"
+        if trouble and trouble != self._file_trouble:
+            self._tell(trouble)
+        self._file_trouble = trouble
 
     def _is_ours(self, known: Object) -> bool:
         """A file that was copied from another node is not."""

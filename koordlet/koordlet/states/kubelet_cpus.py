@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 from koord_model import cpuset
@@ -15,10 +16,14 @@ STATIC = "static"
 
 @dataclass(frozen=True, slots=True)
 class KubeletCPUs:
-    """The kubelet's policy, and the CPUs it has given to single containers."""
+    """The kubelet's policy, and the CPUs it has given to single containers.
+
+    ``by_pod`` are the same CPUs by the UIDs of the containers' pods.
+    """
 
     policy: str = "none"
     exclusive: frozenset[int] = frozenset()
+    by_pod: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
 
 class _State(msgspec.Struct):
@@ -39,5 +44,9 @@ def parse(text: str) -> KubeletCPUs:
         state = _DECODER.decode(text)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(str(error)) from None
-    given = (cpus for pod in state.entries.values() for cpus in pod.values())
-    return KubeletCPUs(state.policy, frozenset().union(*(cpuset.parse(cpus) for cpus in given)))
+    given = {
+        uid: frozenset().union(*map(cpuset.parse, containers.values()))
+        for uid, containers in state.entries.items()
+    }
+    by_pod = {uid: cpus for uid, cpus in given.items() if cpus}
+    return KubeletCPUs(state.policy, frozenset().union(*by_pod.values()), by_pod)

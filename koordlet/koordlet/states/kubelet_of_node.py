@@ -65,7 +65,10 @@ class KubeletOfNode:
         if node is None:
             raise OSError("the Node object is not known yet, and with it where the kubelet is")
         status: dict[str, Any] = node.get("status") or {}
-        found = {one["type"]: one["address"] for one in status.get("addresses") or ()}
+        found: dict[str, str] = {}
+        for one in status.get("addresses") or ():
+            # Of several of a type the first is the Node's primary one, on which it listens.
+            found.setdefault(one["type"], one["address"])
         address = found.get(self._address_type)
         if not address:
             there = ", ".join(sorted(found)) or "none"

@@ -147,8 +147,9 @@ class NodeViews:
         """Put what the API server says over the file's rules; lines on what of it is ignored."""
         self._taken = (self._from_file, self._told)
         self._rules = replace(self._from_file, problems=())
-        for document in self._told.values():
-            self._rules = _with_document(self._rules, document, self._online())
+        for kind, document in self._told.items():
+            # Told by its kind: what the state keeps of an object does not name it.
+            self._rules = _with_document(self._rules, {**document, "kind": kind}, self._online())
         return self._rules.problems
 
     def _online(self) -> str:

@@ -5,7 +5,6 @@ from koord_model import cpuset
 from koord_model.node_info import Processor
 from koordlet.reports.kubelet_config import (
     KubeletConfig,
-    allocations,
     parse,
     static_reserved,
     take_by_topology,
@@ -91,16 +90,3 @@ def test_a_share_of_a_cpu_reserves_a_whole_one() -> None:
     config = KubeletConfig("static", reserved_millicores=1001)
     assert static_reserved(config, machine(1, 4, 2)) == {0, 4}
     assert static_reserved(KubeletConfig(reserved_millicores=1001), machine(1, 4, 2)) == set()
-
-
-def test_what_the_static_policy_gave_away() -> None:
-    state = """{"policyName":"static","defaultCpuSet":"0","entries":
-        {"u1":{"a":"1-2","b":"3"},"u2":{"a":""}},"checksum":1}"""
-    assert allocations(state) == {"u1": {1, 2, 3}}
-    assert allocations('{"policyName":"none","defaultCpuSet":""}') == {}
-
-
-@pytest.mark.parametrize("state", ["", "[]", '{"entries":{"u":{"a":"x"}}}', "[" * 100_000])
-def test_what_is_no_state(state: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - who reads the file names it
-        allocations(state)

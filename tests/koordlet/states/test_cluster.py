@@ -124,3 +124,34 @@ async def test_an_object_that_is_deleted(tmp_path: Path, heard: Heard) -> None:
             api.delete(NODE_SLOS, "n1")
             assert await heard.until("NodeSLO") is None
             assert state.get("NodeSLO") is None
+
+
+async def test_only_what_koordlet_is_told_by_is_watched(tmp_path: Path, heard: Heard) -> None:
+    async with KubeApi() as api:
+        api.put(NODES, NODE)
+        async with watching(api, tmp_path / "cluster.json", heard) as state:
+            await heard.until("Node")
+            assert set(state.ages()) == {"Node", "NodeSLO", "NodeMetric"}
+
+
+async def test_a_kind_without_its_crd_is_known_not_to_be(tmp_path: Path, heard: Heard) -> None:
+    async with KubeApi() as api:
+        api.installed.discard(NODE_SLOS)
+        api.put(NODES, NODE)
+        async with watching(api, tmp_path / "cluster.json", heard) as state:
+            async with asyncio.timeout(5):
+                while not state.ages()["NodeSLO"].absent:
+                    await asyncio.sleep(0.01)
+            assert "CRD" in state.ages()["NodeSLO"].trouble
+
+
+async def test_a_file_that_cannot_be_written_is_told_once(tmp_path: Path, heard: Heard) -> None:
+    (tmp_path / "file").write_text("")
+    async with KubeApi() as api:
+        api.put(NODES, NODE)
+        async with watching(api, tmp_path / "file/cluster.json", heard):
+            await heard.until("Node")
+            heard.objects.clear()
+            api.put(NODES, {"metadata": {"name": "n1"}})
+            await heard.until("Node")
+    assert len([line for line in heard.lines if "has to wait" in line]) == 1

@@ -221,3 +221,14 @@ def test_documents_of_the_api_server_count_instead_of_the_files(tmp_path: Path) 
     assert views.refresh([])[1] == ()
     views.told("NodeSLO", None)
     assert views.refresh([])[0].slo.total_network_bandwidth == 10**9
+
+
+def test_a_node_that_is_told_takes_nothing_from_the_node_slo() -> None:
+    views = NodeViews(FakeNode(), NodeView(), Kernel)
+    views.told("NodeSLO", {"spec": {"systemStrategy": {"totalNetworkBandwidth": "3G"}}})
+    # As the API server's state keeps it: without the kind, which lists do not tell either.
+    ratio = {keys.ANNOTATION_CPU_NORMALIZATION_RATIO: "2"}
+    views.told("Node", {"metadata": {"annotations": ratio}})
+    view, problems = views.refresh([])
+    assert (view.slo.total_network_bandwidth, view.cpu_normalization_ratio) == (3 * 10**9, 2.0)
+    assert problems == ()

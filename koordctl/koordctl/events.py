@@ -1,0 +1,119 @@
+"""``koordctl events``: what koordlet has changed on this node, and why."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from koordctl.amounts import UNKNOWN
+from koordctl.asking import ask_koordlet
+from koordctl.observed import Event, Events
+from koordctl.render import clean, table
+
+_PAGE = 2048
+"""The most that koordlet gives at once."""
+_LONGEST = 40
+_ID = 12
+"""Letters of a container's id; crictl and docker show as many."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``koordctl events``."""
+    parser.add_argument(
+        "-n", type=_number, default=20, metavar="COUNT", help="how many at most (%(default)s)"
+    )
+    parser.add_argument(
+        "--pod", type=_pod, metavar="NAMESPACE/NAME", help="only what was done for this pod"
+    )
+
+
+def run(arguments: argparse.Namespace) -> Iterable[str]:
+    """The newest changes, the newest first.
+
+    Raises:
+        AskError: koordlet does not answer, or keeps no journal.
+    """
+    pod = arguments.pod or ""
+    pages = list(_ask(arguments.address, arguments.n, pod))
+    if arguments.json:
+        return [_merged([json.loads(body) for body, _ in pages])]
+    return event_lines([one for _, page in pages for one in page.events], pod)
+
+
+def event_lines(
+    events: Sequence[Event], pod: str = "", zone: datetime.tzinfo | None = None
+) -> Iterator[str]:
+    """A line a change; ``zone`` is that of the times, None the machine's."""
+    if not events:
+        yield f"Nothing is known to have been changed{f' for {clean(pod)}' if pod else ''}."
+        return
+    rows = [
+        (
+            _time(one.created_at, zone),
+            _who(one),
+            clean(one.knob),
+            f"{_value(one.old)} → {_value(one.new)}",
+            clean(one.why),
+        )
+        for one in events
+    ]
+    yield from table([("TIME", "WHO", "WHAT", "CHANGE", "WHY"), *rows])
+
+
+def _ask(address: str, count: int, pod: str) -> Iterator[tuple[bytes, Events]]:
+    """Page after page, as it came and as a value, until there are enough events."""
+    token, more = "", True
+    while more:
+        asked = {"size": min(count, _PAGE), "pageToken": token, "pod": pod}
+        page = f"/events?{urlencode({name: value for name, value in asked.items() if value})}"
+        body, found = ask_koordlet(address, page, Events)
+        yield body, found
+        count -= len(found.events)
+        token = found.next_page_token
+        more = bool(token) and count > 0
+
+
+def _merged(pages: Sequence[dict[str, Any]]) -> str:
+    """Pages as one, with the token of the last."""
+    events = [one for page in pages for one in page["Events"]]
+    return json.dumps({**pages[-1], "Events": events}, indent=2, ensure_ascii=False)
+
+
+def _who(event: Event) -> str:
+    """The pod, and the container if it is one's; else the group, or the node."""
+    if event.namespace:
+        who = f"{event.namespace}/{event.name}"
+        return clean(f"{who} {event.container[:_ID]}" if event.container else who)
+    return clean(event.name or event.type) or UNKNOWN
+
+
+def _value(value: int | str | None) -> str:
+    if value is None:
+        return UNKNOWN
+    text = clean(str(value)) or '""'
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _time(text: str, zone: datetime.tzinfo | None) -> str:
+    try:
+        when = datetime.datetime.fromisoformat(text).astimezone(zone)
+    except (ValueError, OverflowError):
+        return clean(text) or UNKNOWN
+    return f"{when:%Y-%m-%d %H:%M:%S}"
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
+        raise argparse.ArgumentTypeError(f'"{text}" is no number of changes; expected 1 or more')
+    return int(text)
+
+
+def _pod(text: str) -> str:
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise argparse.ArgumentTypeError(f'"{text}" is no pod; expected NAMESPACE/NAME')
+    return text

@@ -1,0 +1,172 @@
+"""``koordctl events``."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from koord_host.journal import Change, Journal
+from koord_service.status import MakePage, Page, StatusServer, json_page
+from koordctl.events import event_lines
+from koordctl.main import main
+from koordctl.observed import Event
+from koordlet.pages import events_page
+
+Captured = pytest.CaptureFixture[str]
+BATCH = "kubepods/besteffort/podb"
+
+
+def keep(path: Path, *changes: Change) -> None:
+    journal = Journal(str(path), pytest.fail, max_bytes=100_000)
+    for change in changes:
+        journal.add(change)
+        journal.flush()
+    journal.close()
+
+
+def change(number: int, pod: str = "shop/web", group: str = "kubepods/podw/c0ffee") -> Change:
+    time = f"2026-01-31T12:{number // 60 % 60:02}:{number % 60:02}.000Z"
+    return Change(time, "hooks", group, pod, "cpu.shares", None, number, f"why {number}")
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "journal.jsonl"
+
+
+@pytest.fixture
+def changing(journal: Path, tmp_path: Path) -> Iterator[str]:
+    """The address of one that keeps a journal."""
+    server = StatusServer(f"unix://{tmp_path}/s", {"/events": events_page(str(journal))})
+    server.start()
+    yield server.address
+    server.stop()
+
+
+def told(capsys: Captured, address: str, *argv: str) -> list[str]:
+    main(["events", "--address", address, *argv])
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_newest_first(changing: str, journal: Path, capsys: Captured) -> None:
+    keep(journal, *map(change, range(30)))
+    lines = told(capsys, changing)
+    assert lines[0].split() == ["TIME", "WHO", "WHAT", "CHANGE", "WHY"]
+    assert len(lines) == 21
+    assert lines[1].endswith("shop/web c0ffee  cpu.shares  – → 29  why 29")
+    assert lines[20].endswith("– → 10  why 10")
+    assert len(told(capsys, changing, "-n", "3")) == 4
+    assert len(told(capsys, changing, "-n99")) == 31
+
+
+def test_more_than_koordlet_gives_at_once(changing: str, journal: Path, capsys: Captured) -> None:
+    keep(journal, *map(change, range(2100)))
+    lines = told(capsys, changing, "-n", "2099")
+    assert [line.rsplit(maxsplit=1)[1] for line in lines[1:]] == [
+        str(number) for number in range(2099, 0, -1)
+    ]
+    found = json.loads("\n".join(told(capsys, changing, "-n", "2099", "--json")))
+    assert len(found["Events"]) == 2099
+    assert found["NextPageToken"]
+    found = json.loads("\n".join(told(capsys, changing, "-n", "5000", "--json")))
+    assert (len(found["Events"]), found["NextPageToken"]) == (2100, "")
+
+
+def test_of_one_pod(changing: str, journal: Path, capsys: Captured) -> None:
+    keep(journal, change(1), change(2, "jobs/batch", BATCH), change(3))
+    [_, line] = told(capsys, changing, "--pod", "jobs/batch")
+    assert line.split()[2] == "jobs/batch"
+    assert told(capsys, changing, "--pod=shop/cart") == [
+        "Nothing is known to have been changed for shop/cart."
+    ]
+
+
+def test_nothing_changed_yet(changing: str, capsys: Captured) -> None:
+    assert told(capsys, changing) == ["Nothing is known to have been changed."]
+
+
+def test_json_has_all_that_koordlet_says(changing: str, journal: Path, capsys: Captured) -> None:
+    keep(journal, change(1))
+    [event] = json.loads("\n".join(told(capsys, changing, "--json")))["Events"]
+    assert (event["reason"], event["why"]) == ("UpdateCgroups", "why 1")
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (["-n", "0"], 2, '"0" is no number of changes; expected 1 or more'),
+        (["-n", "-3"], 2, '"-3" is no number'),
+        (["-n", "many"], 2, '"many" is no number'),
+        (["--pod", "web"], 2, '"web" is no pod; expected NAMESPACE/NAME'),
+        (["--pod", "a/b/c"], 2, '"a/b/c" is no pod'),
+    ],
+)
+def test_what_cannot_be(capsys: Captured, argv: list[str], code: int, words: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["events", "--address=unix:///nowhere", *argv])
+    assert end.value.code == code
+    [line] = capsys.readouterr().err.splitlines()
+    assert words in line
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        (events_page(""), "koordlet says: 404 /events: koordlet changes nothing on this node"),
+        (lambda _: Page(b"404 no such page", status=404), "answers /events?size=20 with 404; is"),
+        (
+            lambda _: Page(b"409 /events: gone\n", status=409),
+            "koordlet says: 409 /events: gone",
+        ),
+        (lambda _: json_page({"events": []}), "answers /events?size=20 as koordlet does not"),
+    ],
+    ids=["no journal", "no page", "gone", "somebody else"],
+)
+def test_no_events(capsys: Captured, page: MakePage, words: str) -> None:
+    server = StatusServer("127.0.0.1:0", {"/events": page})
+    server.start()
+    try:
+        with pytest.raises(SystemExit) as end:
+            main(["events", "--address", server.address])
+    finally:
+        server.stop()
+    assert end.value.code == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert words in line
+
+
+def test_lines() -> None:
+    events = [
+        Event(
+            created_at="2026-01-31T12:00:01.5Z",
+            type="pod",
+            namespace="shop",
+            name="web",
+            container="0123456789abcdef",
+            knob="cpuset.cpus",
+            old="0-3",
+            new="x" * 50,
+            why="share\npool\x1b[2J",
+        ),
+        Event(created_at="some day\n", type="group", name=BATCH, knob="cpu.idle", old="", new=1),
+        Event(created_at="9999-12-31T23:59:59.9-23:00", type="node", knob="sysctl"),
+        Event(),
+    ]
+    header, *rows = (line.split("  ") for line in event_lines(events, zone=datetime.UTC))
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    assert header[0] == "TIME"
+    assert cells == [
+        [
+            "2026-01-31 12:00:01",
+            "shop/web 0123456789ab",
+            "cpuset.cpus",
+            f"0-3 → {'x' * 39}…",
+            "share pool�[2J",
+        ],
+        ["some day", BATCH, "cpu.idle", '"" → 1'],
+        ["9999-12-31T23:59:59.9-23:00", "node", "sysctl", "– → –"],
+        ["–", "–", "– → –"],
+    ]
