@@ -5,6 +5,7 @@ A collector is a module of ``koordlet.collectors``, found by its name, with
 - ``INTERVAL``: the setting (a field of ``config.Settings``) that is its interval,
 - ``ENABLED_BY``: feature gates (capitalised) and settings that must all be on,
 - ``AFTER``, if it needs them: collectors whose samples of the same round it uses,
+- ``ASIDE``, if it asks what may hang (a driver): it then has a thread of its own,
 - ``Collector(sources)`` with ``collect(look) -> Found``.
 
 Between two rounds a collector remembers what it needs, such as counters. It opens

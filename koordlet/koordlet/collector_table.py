@@ -36,7 +36,8 @@ def choose(
             state = CollectorState(name, interval, enabled=False, available=False, reason=reason)
             off.append(state)
         else:
-            on.append(Watched(name, module.Collector(sources), interval))
+            aside = getattr(module, "ASIDE", False)
+            on.append(Watched(name, module.Collector(sources), interval, aside))
     return tuple(on), tuple(off)
 
 

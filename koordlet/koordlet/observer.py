@@ -8,10 +8,12 @@ now and then; one that fails is counted, and the others go on.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
 from typing import TypeVar
 
 from koord_model.node_slo import NodeSLO
@@ -30,21 +32,33 @@ _log = get_log("koordlet.observer")
 _AGAIN_SECONDS = 60.0
 """Between two attempts of a collector that cannot work here."""
 
+_SILENT_SECONDS = 10.0
+"""After which a collector that looks aside counts as hanging."""
+
 _PAUSE_SECONDS = 1.0
 """After a look that failed as a whole."""
 
 
 @dataclass(slots=True)
 class Watched:
-    """A collector that is switched on, and when it is due."""
+    """A collector that is switched on, and when it is due.
+
+    One that looks ``aside`` has a thread of its own: what it asks may hang, such as a driver.
+    """
 
     name: str
     collector: AnyCollector
     interval: float
+    aside: bool = False
     due: float = 0.0
     looked: float = 0.0
     """When it was asked last, by the steady clock."""
     state: CollectorState = field(init=False)
+    thread: threading.Thread | None = None
+    asked: float = 0.0
+    """When its thread was started."""
+    found: SimpleQueue[Found] = field(default_factory=SimpleQueue)
+    """What it found aside, until the next look takes it."""
 
     def __post_init__(self) -> None:
         self.state = CollectorState(self.name, self.interval, enabled=True, available=True)
@@ -72,7 +86,9 @@ class Newest:
     def forget(self) -> None:
         """Drop series that nobody has sampled for a while: what they are about is gone."""
         limit = self._clock() - 60 * self._outdated_seconds
-        for kind, series in self._samples.items():
+        for kind in tuple(self._samples):
+            # Copies: collectors aside add to it meanwhile.
+            series = self._of(kind)
             if any(at < limit for _, at in series.values()):
                 kept = {labels: one for labels, one in series.items() if one[1] >= limit}
                 self._samples[kind] = kept
@@ -97,7 +113,7 @@ class Newest:
         return found if isinstance(found, kind) else None
 
     def _of(self, kind: str) -> Mapping[tuple[str, ...], tuple[float, float]]:
-        # A copy: the observer's thread adds to it meanwhile.
+        # A copy: other threads add to it meanwhile.
         return self._samples.get(kind, {}).copy()
 
     def _fresh(self, at: float) -> bool:
@@ -178,9 +194,34 @@ class Observer:
             if one.due <= look.steady:
                 # Each with the time of its own reading: one may take long before another.
                 own = replace(look, steady=time.monotonic())
-                samples += self._ask(one, own, look.steady).samples
+                if one.aside:
+                    self._ask_aside(one, own, look.steady)
+                else:
+                    samples += self._ask(one, own, look.steady).samples
+            while not one.found.empty():
+                samples += one.found.get().samples
         self.cache.append(look.at, samples)
         self.newest.forget()
+
+    def _ask_aside(self, one: Watched, look: Look, began: float) -> None:
+        """Ask it in its thread, unless it still has not answered the last time."""
+        if one.thread is not None and one.thread.is_alive():
+            one.looked = began
+            if began - one.asked > _SILENT_SECONDS:
+                reason = "has not answered for a while: what it asks hangs"
+                if self._told.first_time(one.name, reason):
+                    _log.warning("collector unavailable", collector=one.name, reason=reason)
+                one.state = replace(one.state, available=False, reason=reason)
+            one.due = _next(one.due, one.interval, began)
+            return
+
+        def ask() -> None:
+            one.found.put(self._ask(one, look, began))
+
+        one.asked = began
+        # Nobody waits for it at the end: it may never come to one.
+        one.thread = threading.Thread(target=ask, name=f"collector {one.name}", daemon=True)
+        one.thread.start()
 
     def _ask(self, one: Watched, look: Look, began: float) -> Found:
         """``began`` is when the round did: collectors of one interval stay in one round."""

@@ -263,6 +263,34 @@ async def test_the_cache_is_loaded_first_and_closed_after_the_look_under_way() -
     assert done == ["loaded", "looked", "appended", "closed"]
 
 
+def test_one_that_hangs_aside_holds_nobody_up_and_is_shown(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = threading.Event()
+
+    def hang(_: Look) -> Found:
+        answer.wait(5)
+        return found(7)
+
+    good = Asked(lambda _: found(1))
+    slow = Watched("slow", Asked(hang), 1.0, aside=True)
+    observer, kept = observing(slow, Watched("good", good, 1.0))
+    for _ in range(13):
+        observer.look()
+        clock.now += 1
+    assert len(good.at) == 13
+    state = observer.states()[1]
+    assert (state.name, state.available) == ("slow", False)
+    assert "hangs" in state.reason
+    assert len(caplog.records) == 1
+    answer.set()
+    assert slow.thread is not None
+    slow.thread.join(5)
+    observer.look()
+    assert Sample(CPU, 7) in kept.samples
+    assert observer.states()[1].available
+
+
 def test_those_that_are_off_are_shown(clock: Clock) -> None:
     off = CollectorState("psi", 10.0, enabled=False, available=False, reason="gate is off")
     observer, _ = observing(Watched("z", Asked(), 1.0), off=[off])

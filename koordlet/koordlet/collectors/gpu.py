@@ -32,6 +32,7 @@ from koordlet.samples import Sample, Series
 
 INTERVAL = "collect_res_used_interval"
 ENABLED_BY = ("Accelerators",)
+ASIDE = True
 
 QUIET_SECONDS = 300.0
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})

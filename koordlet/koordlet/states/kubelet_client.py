@@ -26,7 +26,8 @@ class KubeletClient:
     """The kubelet whose list of pods is at the URL ``name``, over a connection that is kept.
 
     To be closed. Over https its certificate is verified by ``ca_file`` ("": that of the
-    service account) and the account's token is sent. No proxy is asked, no redirect followed.
+    service account) and ``credentials`` are sent, the account's token unless others are
+    given. No proxy is asked, no redirect followed.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class KubeletClient:
         name: str,
         *,
         ca_file: str = "",
+        credentials: Credentials | None = None,
         account: Path = ACCOUNT,
         timeout: float = 3.0,
         most: int = MOST,
@@ -45,7 +47,9 @@ class KubeletClient:
         self._ca_file = ca_file
         self._account = account
         self._credentials: Credentials = Anonymous()
-        if self._secure and (account / "token").exists():
+        if self._secure and credentials is not None:
+            self._credentials = credentials
+        elif self._secure and (account / "token").exists():
             self._credentials = TokenFile(account / "token")
         self._timeout = timeout
         self._most = most

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from koord_kube.api import Object
+from koord_kube.credentials import Credentials
 
 from koordlet.states.kubelet_client import KubeletClient
 
@@ -26,12 +27,14 @@ class KubeletOfNode:
         address_type: str = "InternalIP",
         read_only_port: int | None = None,
         ca_file: str = "",
+        credentials: Credentials | None = None,
         timeout: float = 3.0,
     ) -> None:
         self._node = node
         self._address_type = address_type
         self._read_only_port = read_only_port
         self._ca_file = ca_file
+        self._credentials = credentials
         self._timeout = timeout
         self._client: KubeletClient | None = None
 
@@ -57,7 +60,12 @@ class KubeletOfNode:
         url = self._url()
         if self._client is None or self._client.name != url:
             await self.close()
-            self._client = KubeletClient(url, ca_file=self._ca_file, timeout=self._timeout)
+            self._client = KubeletClient(
+                url,
+                ca_file=self._ca_file,
+                credentials=self._credentials,
+                timeout=self._timeout,
+            )
         return self._client
 
     def _url(self) -> str:

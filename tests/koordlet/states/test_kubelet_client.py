@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from koord_kube.credentials import TokenFile
 from koordlet.states.kubelet_client import KubeletClient, PodFile, pods_at
 
 from tests.support.certificates import (
@@ -108,6 +109,14 @@ class TestSecure:
             for _ in range(3):
                 await client.pods()
         assert len(secure.connections) == 1
+
+    async def test_who_we_are_to_the_cluster_we_are_to_the_kubelet(
+        self, secure: Kubelet, account: Path, tmp_path: Path
+    ) -> None:
+        (tmp_path / "ours").write_text("0urs\n")
+        secure.tokens = {"0urs"}
+        async with asking(secure, account, credentials=TokenFile(tmp_path / "ours")) as client:
+            assert await client.pods() == PODS
 
     async def test_a_token_that_was_replaced(self, secure: Kubelet, account: Path) -> None:
         async with asking(secure, account) as client:
