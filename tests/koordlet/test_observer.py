@@ -5,62 +5,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 from koord_model.node_info import NodeMemoryInfo
 from koord_model.node_slo import NodeSLO
-from koordlet.cache.protocol import Aggregated, Aggregation, CacheState, Points, Window
 from koordlet.collecting import CollectorState, Found, Look, UnavailableError
 from koordlet.observer import Newest, Observer, Watched
 from koordlet.samples import Sample, Series
 from koordlet.states.inventory import PodRecord
 
 from koordlet import observer as module
+from tests.support.observed import DictionaryCache
 
 CPU = Series("node_cpu_usage")
 
 
-class Kept:
-    """A cache that only remembers what was appended."""
+class Kept(DictionaryCache):
+    """Remembers what was appended, in its order."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.samples: list[Sample] = []
-
-    def load(self) -> None:
-        """Nothing was kept."""
 
     def append(self, at: float, samples: Iterable[Sample]) -> None:
         self.samples += samples
-
-    def aggregate(
-        self,
-        kind: str,
-        window: Window,
-        aggregations: Sequence[Aggregation],
-        labels: Mapping[str, str] | None = None,
-    ) -> Aggregated:
-        raise NotImplementedError
-
-    def merged(
-        self,
-        kind: str,
-        window: Window,
-        aggregations: Sequence[Aggregation],
-        labels: Mapping[str, str] | None = None,
-    ) -> Mapping[Aggregation, float]:
-        raise NotImplementedError
-
-    def points(
-        self, kind: str, window: Window, labels: Mapping[str, str] | None = None
-    ) -> Mapping[Series, Points]:
-        raise NotImplementedError
-
-    def state(self) -> CacheState:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        raise NotImplementedError
 
 
 class Clock:

@@ -29,6 +29,8 @@ from koord_kube.resources import (
     Resource,
 )
 
+from tests.support.merge_patch import merged
+
 WITH_STATUS = frozenset({NODES, NODE_METRICS, NODE_SLOS})
 """Whose definitions have the status subresource."""
 
@@ -396,7 +398,7 @@ class KubeApi:
         if verb == "delete":
             self.delete(key.resource, key.name, key.namespace)
             return before
-        new = _merged(before, body) if verb == "patch" else body
+        new = merged(before, body) if verb == "patch" else body
         self._check(key, before, new, replacing=verb == "update")
         return self._keep(key, _split(key.resource, sub, before, new), before)
 
@@ -521,19 +523,6 @@ def _split(resource: Resource, sub: str, before: Object, new: Object) -> Object:
 
 def _wished(given: Object) -> Object:
     return {name: one for name, one in given.items() if name not in ("metadata", "status")}
-
-
-def _merged(before: Any, change: Any) -> Any:
-    """RFC 7396."""
-    if not isinstance(change, dict):
-        return change
-    done = dict(before) if isinstance(before, dict) else {}
-    for name, value in change.items():
-        if value is None:
-            done.pop(name, None)
-        else:
-            done[name] = _merged(done.get(name), value)
-    return done
 
 
 def _line(type_: str, given: Object) -> bytes:

@@ -5,5 +5,6 @@ root directory of it and keeps it, `node_disk` adds this checkout and makes a di
 `machine` boots it and collects what it says, `test_vm` looks at that.
 
 On the node: `scenario` does what an administrator, a kubelet and bad luck would do, with
-`kubelet` and `slices`; `expectations` is the table of pods, which both sides read.
+`kubelet` and `slices`; `observing` has pods burn, and reads what koordlet and the kernel say
+of them; `expectations` is the table of pods and figures, which both sides read.
 """

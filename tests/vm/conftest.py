@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.vm import base, machine, node_disk
+from tests.vm.expectations import NODE_FIGURES, POD_FIGURES
 
 Outcome = Callable[[str], Any]
 
@@ -62,7 +63,28 @@ def pytest_terminal_summary(
     terminalreporter.line(f"steps: {', '.join(steps)}")
     retries = lived.outcome("restarts", {}).get("retries", "not known")
     terminalreporter.line(f"calls cut off by restarts of the proxy, and made again: {retries}")
+    for line in figures(lived):
+        terminalreporter.line(line)
     terminalreporter.line(f"console: {lived.log}")
+
+
+def figures(lived: machine.Life) -> Iterator[str]:
+    """What koordlet measured, and what it cost."""
+    use = lived.outcome("use")
+    if use is None:
+        return
+    cost = use["cost"]
+    yield (
+        f"koordlet: started in {cost['start']:.1f} s, {cost['cores']:.3f} cores, "
+        f"{cost['memory'] / (1 << 20):.0f} MiB"
+    )
+    told, counted = use["koordlet"], use["kernel"]
+    rows = [(who, *figure) for who in told for figure in POD_FIGURES if who != "node"]
+    rows += [("node", *figure) for figure in NODE_FIGURES]
+    for who, kind, _, source in rows:
+        mine, kernels = told[who][kind], counted[who][source]
+        if None not in (mine, kernels):
+            yield f"{who} {kind}: {mine:.6g}, by {source} {kernels:.6g} ({mine / kernels - 1:+.2%})"
 
 
 @pytest.fixture(scope="session")

@@ -114,3 +114,72 @@ spec:
 
 UNHOOKED_BE = PLAIN.container
 """What a batch pod has where koordlet could not be asked: what the kubelet knows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Burner:
+    """A pod whose one process burns a CPU, with so many bytes in its hands."""
+
+    pod: PodCase
+    memory: int
+    command: tuple[str, ...]
+
+
+def _burner(pod: PodCase, mib: int, first: str = ":") -> Burner:
+    # It zeroes one buffer for ever.
+    script = f"{first}; exec dd if=/dev/zero of=/dev/null bs={mib}M"
+    return Burner(pod, mib * MIB, ("/bin/sh", "-c", script))
+
+
+LIMITED = _burner(
+    dataclasses.replace(BE, name="limited", annotations=batch(main=(300, 128 * MIB))),
+    64,
+    "dd if=/dev/zero of=/file bs=1M count=16",
+)
+"""It wants a whole CPU and may have 0.3; it has 16 MiB of page cache."""
+FREE = _burner(dataclasses.replace(LS, name="free"), 32)
+"""It may have all of the CPU that LSE and LSR pods have left."""
+BURNERS = (LIMITED, FREE)
+
+AVERAGE, NOW = "avg", "last"
+Figure = tuple[str, str, str]
+"""A kind, how its points become one number, and where the kernel says the same."""
+POD_FIGURES: tuple[Figure, ...] = (
+    ("container_cpu_usage", AVERAGE, "cpu.stat container"),
+    ("container_cpu_usage", AVERAGE, "/proc/PID/stat"),
+    ("pod_cpu_usage", AVERAGE, "cpu.stat pod"),
+    ("container_cpu_throttled", AVERAGE, "cpu.stat container throttled"),
+    ("pod_cpu_throttled", AVERAGE, "cpu.stat pod throttled"),
+    ("container_memory_usage", NOW, "memory.stat container"),
+    ("container_memory_usage", NOW, "/proc/PID/status"),
+    ("pod_memory_usage", NOW, "memory.stat pod"),
+    ("container_memory_usage_with_page_cache", NOW, "memory.stat container with files"),
+    ("pod_memory_usage_with_page_cache", NOW, "memory.stat pod with files"),
+)
+NODE_FIGURES: tuple[Figure, ...] = (
+    ("node_cpu_usage", AVERAGE, "/proc/stat"),
+    ("node_memory_usage", NOW, "MemTotal - MemAvailable"),
+    ("node_memory_usage_with_page_cache", NOW, "MemTotal - MemFree"),
+)
+TOLERANCE = 0.03
+"""Of a figure; of ratios, that much."""
+
+UNAVAILABLE = {
+    "coldmemory": "no kidled",
+    "gpu": "nvidia-ml-py",
+    # The unit and its drop-in let it ask; an emulated processor has none.
+    "performance": "counters of cycles and instructions are not there",
+    "resctrl": "resctrl is not mounted",
+    "xpu": "/var/run/koordlet/xpu-device-infos",
+}
+"""Collectors that are switched on here and find nothing to collect from, and what they say."""
+
+KOORDLET_ENVIRONMENT = """\
+KOORDLET_RESOURCE_FORCE_UPDATE_SECONDS=5
+KOORDLET_FEATURE_GATES=PSICollector=true,CPICollector=true,ColdPageCollector=true,\
+ResctrlCollector=true,Accelerators=true,RDMADevices=true
+KOORDLET_PSI_COLLECTOR_INTERVAL=2
+KOORDLET_ENABLE_PAGECACHE_COLLECTOR=true
+KOORDLET_ENABLE_RESCTRL_COLLECTOR=true
+"""
+"""As an administrator would who wants foreign changes undone within seconds, and to see all."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ import grpc
 from koord_demo import cri_client_pb2 as pb
 from koord_demo.cgroups import container_pid
 from koord_demo.cri_client import Cri
+from koord_demo.oci_image import SLEEP_FOREVER
 from koord_demo.pods import PodPlan, burstable_pod_config
 from koord_model.qos import KubeQoS
 
@@ -35,9 +36,9 @@ class Kubelet:
         self.retries: list[str] = []
         self._numbers = itertools.count(1)
 
-    def start(self, case: PodCase) -> str:
+    def start(self, case: PodCase, command: Sequence[str] = SLEEP_FOREVER) -> str:
         """Start a pod of this kind; returns the container's id."""
-        plan = self._plan(case)
+        plan = self._plan(case, command)
         sandbox_id = self._insist(
             "RunPodSandbox",
             plan.sandbox.metadata,
@@ -61,9 +62,12 @@ class Kubelet:
         """Write the kubelet's view of a pod's resources again, as it does after a resize."""
         self.cri.update_container_resources(container_id, _resources(case), timeout=DEADLINE)
 
-    def _plan(self, case: PodCase) -> PodPlan:
+    def _plan(self, case: PodCase, command: Sequence[str]) -> PodPlan:
         plan = burstable_pod_config(
-            f"{case.name}-{next(self._numbers)}", labels=case.labels, annotations=case.annotations
+            f"{case.name}-{next(self._numbers)}",
+            labels=case.labels,
+            annotations=case.annotations,
+            command=command,
         )
         parent = slices.make_pod(case, plan.sandbox.metadata.uid)
         plan.sandbox.linux.cgroup_parent = parent

@@ -1,4 +1,4 @@
-"""The commands of the README's section "On a real node", step by step."""
+"""The commands of the README's section "On a real node", step by step; drop-ins of the docs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 README = Path(__file__).parents[2] / "README.md"
+COLLECTORS = README.parent / "docs/collectors.md"
 
 
 def steps(text: str) -> dict[int, list[str]]:
@@ -14,6 +15,13 @@ def steps(text: str) -> dict[int, list[str]]:
     items = re.split(r"^(\d+)\. ", section, flags=re.MULTILINE)[1:]
     bodies = zip(items[::2], (item.partition("\n\n")[0] for item in items[1::2]), strict=True)
     return {int(number): _commands(body) for number, body in bodies}
+
+
+def drop_in(text: str, word: str) -> str:
+    """The drop-in of a unit that has this word in it."""
+    found = re.findall(r"^```ini\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    [one] = (one for one in found if word in one)
+    return one
 
 
 def _commands(body: str) -> list[str]:

@@ -21,16 +21,19 @@ from typing import Any
 from koord_demo.cgroups import container_pid, oom_score_adj
 from koord_demo.oci_image import IMAGE, write_image
 
-from tests.vm import expectations, node, readme, slices
+from tests.vm import expectations, node, observing, readme, slices
 from tests.vm.expectations import BE
 from tests.vm.kubelet import Kubelet, groups
+from tests.vm.observing import Burning
 
 RESTARTS = 3
-REFRESH_SECONDS, SETTLE_SECONDS = 5, 20.0
+SETTLE_SECONDS = 20.0
+MEASURED_SECONDS = 12.0
 
 kubelet = Kubelet(node.SOCKET)
 direct = Kubelet(node.CONTAINERD).cri
 """Past the proxy, to see what came of its work."""
+burning: list[Burning] = []
 
 
 def versions() -> dict[str, Any]:
@@ -60,10 +63,12 @@ def images() -> dict[str, Any]:
 
 def installation() -> list[dict[str, Any]]:
     """The README's steps, word for word; its first one was done as the disk was made."""
-    # As an administrator would who wants foreign changes undone within seconds.
-    node.run(
-        f"echo KOORDLET_RESOURCE_FORCE_UPDATE_SECONDS={REFRESH_SECONDS} > /etc/default/koordlet"
-    )
+    Path("/etc/default/koordlet").write_text(expectations.KOORDLET_ENVIRONMENT)
+    # Debian's own level, 3, leaves the counters to CAP_SYS_ADMIN.
+    Path("/proc/sys/kernel/perf_event_paranoid").write_text("2")
+    counters = Path("/etc/systemd/system/koordlet.service.d/counters.conf")
+    counters.parent.mkdir()
+    counters.write_text(readme.drop_in(readme.COLLECTORS.read_text(), "perf_event_open"))
     steps = readme.steps(readme.README.read_text())
     done = []
     for command in (command for step in (2, 3, 4) for command in steps[step]):
@@ -157,6 +162,62 @@ def kill() -> dict[str, Any]:
     }
 
 
+def use() -> dict[str, Any]:
+    """Pods burn CPU and memory, and koordlet says how much."""
+    burning.extend(observing.start(kubelet, direct, one) for one in expectations.BURNERS)
+    # A first look says nothing of what grows.
+    time.sleep(2)
+    return observing.measure(burning, MEASURED_SECONDS)
+
+
+def machine() -> dict[str, Any]:
+    return observing.machine()
+
+
+def people() -> list[dict[str, Any]]:
+    """Somebody who is not root looks, as the README says."""
+    nobody = "PATH=$PATH:/opt/pykoord/bin setpriv --reuid=65534 --regid=65534 --clear-groups"
+    commands = readme.steps(readme.README.read_text())[6]
+    return [node.run(f"{nobody} {command}") for command in commands]
+
+
+def reach() -> dict[str, Any]:
+    """What koordlet's unit lets it reach: a kubelet at the node's own address."""
+    node.run("busybox ip address add 192.0.2.1/32 dev lo")
+    group = "/sys/fs/cgroup/system.slice/koordlet.service"
+    connect = f"echo $$ > {group}/cgroup.procs; exec busybox nc -w 1 192.0.2.1 10250"
+    before = node.run(connect)
+    node.run("systemctl set-property --runtime koordlet IPAddressAllow=192.0.2.1")
+    return {"before": before, "after": node.run(connect)}
+
+
+def koordlet_kill() -> dict[str, Any]:
+    """koordlet is killed: what it had measured is there when it comes back."""
+    [one, *_] = burning
+    unit, at = node.unit(node.KOORDLET), time.time()
+    node.run("systemctl kill --signal=KILL koordlet")
+
+    def again() -> bool:
+        now = node.unit(node.KOORDLET)
+        return now["ActiveState"] == "active" and now["MainPID"] != unit["MainPID"]
+
+    def measures() -> bool:
+        return observing.seconds_measured(one, 120)[-1] > at + 1
+
+    seconds = node.until("koordlet, started again", again)
+    node.until("koordlet, measuring again", measures)
+    measured = observing.seconds_measured(one, 120)
+    for each in burning:
+        each.stop()
+    return {
+        "seconds": seconds,
+        "start": observing.start_seconds(),
+        "units": [unit, node.unit(node.KOORDLET)],
+        "before": [at - second for second in measured if second < at],
+        "after": [second - at for second in measured if second >= at],
+    }
+
+
 def every_plugin() -> dict[str, Any]:
     """All plugins, with a NodeSLO that asks for what the kernel of this node can do."""
     Path("/etc/koordlet").mkdir(exist_ok=True)
@@ -204,6 +265,10 @@ def complaints() -> dict[str, Any]:
     }
 
 
+def collectors() -> list[dict[str, str]]:
+    return observing.journal()
+
+
 def _settled(container_id: str, case: expectations.PodCase) -> dict[str, Any]:
     """What there is once koordlet, which writes when the runtime is done, has written."""
     begin = time.monotonic()
@@ -230,10 +295,16 @@ EVENTS: tuple[Callable[[], Any], ...] = (
     restarts,
     hang,
     kill,
+    use,
+    machine,
+    people,
+    reach,
+    koordlet_kill,
     every_plugin,
     way_back,
     kernel_rules,
     complaints,
+    collectors,
 )
 
 

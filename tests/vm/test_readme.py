@@ -27,3 +27,9 @@ def test_steps_of_the_readme() -> None:
     assert [step for step in (1, 2, 3, 4) if not steps.get(step)] == []
     [install] = steps[1]
     assert "pip install '.[" in install
+
+
+def test_drop_in_for_counters() -> None:
+    lines = readme.drop_in(readme.COLLECTORS.read_text(), "perf_event_open").splitlines()
+    assert lines[0] == "[Service]"
+    assert "SystemCallFilter=perf_event_open" in lines

@@ -9,9 +9,23 @@ from typing import Any
 import pytest
 from koord_model.qos import KubeQoS
 
-from tests.vm import node
+from tests.vm import node, observing
 from tests.vm.conftest import Outcome
-from tests.vm.expectations import BE, PODS, SCORED, UNHOOKED_BE, PodCase
+from tests.vm.expectations import (
+    BE,
+    BURNERS,
+    FREE,
+    LIMITED,
+    NODE_FIGURES,
+    POD_FIGURES,
+    PODS,
+    SCORED,
+    TOLERANCE,
+    UNAVAILABLE,
+    UNHOOKED_BE,
+    Burner,
+    PodCase,
+)
 
 pytestmark = pytest.mark.vm
 
@@ -164,6 +178,128 @@ def test_pod_is_hooked_once_the_proxy_is_back(outcome: Outcome) -> None:
 
 def test_nobody_complains(outcome: Outcome) -> None:
     assert outcome("complaints") == {"failed": "", "errors": ""}
+
+
+# What koordlet says of pods that burn CPU and hold memory.
+
+each_burner = pytest.mark.parametrize("burner", BURNERS, ids=lambda burner: burner.pod.name)
+
+
+@each_burner
+@pytest.mark.parametrize(
+    ("kind", "source"), [(kind, source) for kind, _, source in POD_FIGURES], ids=str
+)
+def test_pods_figure_is_the_kernels(
+    outcome: Outcome, burner: Burner, kind: str, source: str
+) -> None:
+    agree(outcome("use"), burner.pod.name, kind, source)
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"), [(kind, source) for kind, _, source in NODE_FIGURES], ids=str
+)
+def test_nodes_figure_is_the_kernels(outcome: Outcome, kind: str, source: str) -> None:
+    agree(outcome("use"), "node", kind, source)
+
+
+def agree(use: Mapping[str, Any], who: str, kind: str, source: str) -> None:
+    """A figure of koordlet's is the kernel's, or neither has one."""
+    told, counted = use["koordlet"][who][kind], use["kernel"][who][source]
+    if counted is None:
+        assert told is None
+    else:
+        within = {"abs" if "throttled" in kind else "rel": TOLERANCE}
+        assert told == pytest.approx(counted, **within)
+
+
+def test_the_burners_burnt(outcome: Outcome) -> None:
+    kernel = outcome("use")["kernel"]
+    limited, free = kernel[LIMITED.pod.name], kernel[FREE.pod.name]
+    assert limited["cpu.stat container"] == pytest.approx(0.3, rel=0.1)
+    assert limited["cpu.stat container throttled"] > 0.5
+    assert free["cpu.stat container"] > 0.5
+    assert free["cpu.stat container throttled"] is None
+
+
+@each_burner
+@pytest.mark.parametrize("who", ["pod", "container"])
+def test_pressure_is_the_kernels(outcome: Outcome, burner: Burner, who: str) -> None:
+    pressed(outcome("use")["pressure"], f"{burner.pod.name} {who} ")
+
+
+def test_nodes_pressure_is_the_kernels(outcome: Outcome) -> None:
+    pressed(outcome("use")["pressure"], "node ")
+
+
+def test_the_throttled_pod_is_under_pressure(outcome: Outcome) -> None:
+    assert outcome("use")["pressure"]["koordlet"][f"{LIMITED.pod.name} pod cpu some"] > 10
+
+
+def pressed(pressure: Mapping[str, Mapping[str, Any]], start: str) -> None:
+    """koordlet says of each file what stood there a moment ago, in single precision."""
+    told = {name: value for name, value in pressure["koordlet"].items() if name.startswith(start)}
+    files = {name: seen for name, seen in pressure["kernel"].items() if name.startswith(start)}
+    assert len(files) == 6
+    assert told.keys() == files.keys()
+    for name, seen in files.items():
+        assert any(told[name] == pytest.approx(one, rel=1e-6) for one in seen), (name, told, seen)
+
+
+def test_machine_is_as_lscpu_says(outcome: Outcome) -> None:
+    seen = outcome("machine")
+    rows, koordlet = seen["lscpu"]["rows"], seen["koordlet"]
+    assert seen["collector"] == seen["lscpu"]
+    cores, sockets, nodes = (len({row[column] for row in rows}) for column in (1, 2, 3))
+    machine = koordlet["machine"]
+    assert (machine["cores"], machine["sockets"], machine["numa_nodes"]) == (cores, sockets, nodes)
+    assert machine["model"] == seen["lscpu"]["model"]
+    assert koordlet["capacity"] == {"cpu": len(rows), "memory": seen["memory"]}
+
+
+def test_anybody_may_ask(outcome: Outcome) -> None:
+    said = outcome("people")
+    assert ["top" in one["command"] for one in said] == [True, False]
+    assert [one for one in said if one["exit"]] == []
+
+
+def test_top_shows_the_burners(outcome: Outcome) -> None:
+    output = outcome("people")[0]["output"]
+    for burner in BURNERS:
+        assert re.search(rf"^default/{burner.pod.name}-\d+ ", output, re.MULTILINE), output
+
+
+def test_unit_lets_koordlet_reach_what_it_is_allowed(outcome: Outcome) -> None:
+    """Nobody listens there; packets to what is not allowed are dropped."""
+    reach = outcome("reach")
+    assert "timed out" in reach["before"]["output"]
+    assert "refused" in reach["after"]["output"]
+
+
+def test_killed_koordlet_comes_back(outcome: Outcome) -> None:
+    before, after = outcome("koordlet_kill")["units"]
+    assert after["ActiveState"] == "active"
+    assert int(after["NRestarts"]) == int(before["NRestarts"]) + 1
+
+
+def test_what_was_measured_survives_the_kill(outcome: Outcome) -> None:
+    """All but the last ten seconds."""
+    kill = outcome("koordlet_kill")
+    assert min(kill["before"]) <= 11
+    assert len(kill["before"]) >= 10
+    assert kill["after"]
+
+
+def test_collectors_say_once_what_they_cannot(outcome: Outcome) -> None:
+    lines = [(line["pid"], line["message"]) for line in outcome("collectors")]
+    assert len(lines) == len(set(lines))
+    kill = outcome("koordlet_kill")
+    for unit in kill["units"]:
+        told = [message for pid, message in lines if pid == unit["MainPID"]]
+        unavailable = [message for message in told if observing.JOURNALLED[0] in message]
+        said = dict(re.findall(r"collector=(\w+) reason=(.+)", "\n".join(unavailable)))
+        assert said.keys() == UNAVAILABLE.keys()
+        assert {name: said[name] for name in said if UNAVAILABLE[name] not in said[name]} == {}
+    assert [message for _, message in lines if observing.JOURNALLED[2] in message] == []
 
 
 # Every plugin, and the way back.

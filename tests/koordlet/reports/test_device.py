@@ -11,6 +11,8 @@ import pytest
 from koord_model.node_info import Device, GPUs, RDMADevices, VirtualFunctions, XPUs
 from koordlet.reports.device import change, device, differs
 
+from tests.support.merge_patch import merged
+
 AT = 1_700_000_000.0
 THEN = "2023-11-14T22:13:20Z"
 
@@ -330,19 +332,6 @@ def test_an_object_with_holes_is_mended(known: dict[str, Any]) -> None:
     assert not differs(found, made(known=found))
 
 
-def merged(old: object, patch: object) -> object:
-    """RFC 7386."""
-    if not isinstance(patch, dict):
-        return patch
-    found = dict(old) if isinstance(old, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            found.pop(key, None)
-        else:
-            found[key] = merged(found.get(key), value)
-    return found
-
-
 def test_the_patch_makes_the_object_what_it_should_be() -> None:
     old = made()
     old["metadata"]["labels"] |= {"theirs": "stays"}
@@ -351,7 +340,6 @@ def test_the_patch_makes_the_object_what_it_should_be() -> None:
         patch = change(old, new)
         assert patch is not None
         after = merged(old, patch)
-        assert isinstance(after, dict)
         assert not differs(after, new)
         assert after["metadata"]["labels"]["theirs"] == "stays"
     assert change(old, made(known=old)) is None

@@ -13,14 +13,16 @@ from koord_model.node_slo import HostApplication
 from koord_model.pod import Pod
 from koord_model.qos import QoSClass
 from koord_model.quantity import milli, whole
-from koordlet.cache.protocol import Aggregated, Aggregation, CacheState, Points, Window
+from koordlet.cache.protocol import Aggregated, Aggregation, Window
 from koordlet.cache.ring_cache import RingCache
-from koordlet.metric_kinds import KINDS
 from koordlet.reports.metric_policy import MemoryPolicy, Policy
 from koordlet.reports.node_metric import Known, build, merge_patch
 from koordlet.reports.quantities import count, millicores, size
 from koordlet.samples import Sample, Series
 from koordlet.states.inventory import Demand, PodRecord
+
+from tests.support.merge_patch import merged
+from tests.support.observed import DictionaryCache
 
 NOW = 1_795_168_800.0
 GIB = 1 << 30
@@ -29,22 +31,23 @@ USUAL = Policy()
 Labels = tuple[str, ...]
 
 
-class Samples:
-    """A metric cache: points by kind and labels; counts what it is asked."""
+class Samples(DictionaryCache):
+    """Counts what it is asked."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, dict[Labels, list[tuple[float, float]]]] = {}
+        super().__init__()
         self.asked = 0
 
     def put(self, kind: str, value: float, *labels: str, span: float = 1800.0) -> None:
         """The value each ten seconds for so long."""
-        assert len(KINDS[kind].labels) == len(labels)
-        times = np.arange(NOW - span, NOW + 1, 10.0)
-        self.kept.setdefault(kind, {})[labels] = [(float(at), value) for at in times]
+        series = Series(kind, labels)
+        self.kept.pop(series, None)
+        for at in np.arange(NOW - span, NOW + 1, 10.0):
+            self.append(float(at), [Sample(series, value)])
 
     def curve(self, kind: str, values: Sequence[float]) -> None:
-        points = [(NOW - 10.0 * age, value) for age, value in enumerate(reversed(values))]
-        self.kept[kind] = {(): points[::-1]}
+        points = {NOW - 10.0 * age: value for age, value in enumerate(reversed(values))}
+        self.kept[Series(kind)] = points
 
     def aggregate(
         self,
@@ -53,50 +56,9 @@ class Samples:
         aggregations: Sequence[Aggregation],
         labels: Mapping[str, str] | None = None,
     ) -> Aggregated:
-        assert kind in KINDS
         assert not labels
         self.asked += 1
-        found = {
-            key: inside
-            for key, points in self.kept.get(kind, {}).items()
-            if (inside := [one for one in points if window.start <= one[0] <= window.end])
-        }
-        columns = {
-            name: np.array([_number(name, [v for _, v in one]) for one in found.values()])
-            for name in aggregations
-        }
-        return Aggregated(
-            tuple(Series(kind, key) for key in found),
-            columns,
-            np.array([len(one) for one in found.values()]),
-            np.array([one[0][0] for one in found.values()]),
-            np.array([one[-1][0] for one in found.values()]),
-        )
-
-    def load(self) -> None:
-        raise NotImplementedError
-
-    def append(self, *_: object) -> None:
-        raise AssertionError
-
-    def merged(self, *_: object) -> Mapping[Aggregation, float]:
-        raise AssertionError
-
-    def points(self, *_: object) -> Mapping[Series, Points]:
-        raise AssertionError
-
-    def state(self) -> CacheState:
-        raise AssertionError
-
-    def close(self) -> None:
-        raise AssertionError
-
-
-def _number(name: Aggregation, values: list[float]) -> float:
-    if name is Aggregation.AVG:
-        return sum(values) / len(values)
-    share = int(name.value[1:]) / 100
-    return sorted(values)[max(int(len(values) * share) - 1, 0)]
+        return super().aggregate(kind, window, aggregations, labels)
 
 
 @pytest.fixture
@@ -324,10 +286,9 @@ def test_the_real_cache_tells_the_same(samples: Samples) -> None:
         samples.put("pod_memory_usage", 3 << 20, uid, span=200.0)
     real = RingCache(None, 0, print)
     by_time: dict[float, list[Sample]] = {}
-    for kind, found in samples.kept.items():
-        for labels, points in found.items():
-            for at, value in points:
-                by_time.setdefault(at, []).append(Sample(Series(kind, labels), value))
+    for series, points in samples.kept.items():
+        for at, value in points.items():
+            by_time.setdefault(at, []).append(Sample(series, value))
     for at, found_then in sorted(by_time.items()):
         real.append(at, found_then)
     known = Known(pods=(record("a", "u1"), record("b", "u2"), record("c", "u3")))
@@ -346,23 +307,11 @@ def test_a_patch_leaves_nothing_of_an_older_status(samples: Samples) -> None:
     older["nodeMetric"]["nodeUsage"]["devices"] = [{"id": "gone"}]
     older["hostApplicationMetric"] = [{"name": "gone"}]
     bare = Samples()
-    bare.kept = {kind: samples.kept[kind] for kind in ("node_cpu_usage", "node_memory_usage")}
+    node = [Series("node_cpu_usage"), Series("node_memory_usage")]
+    bare.kept = {series: samples.kept[series] for series in node}
     newer = status_of(bare, policy=Policy(durations=()))
-    assert _merge({"status": older}, merge_patch(newer)) == {"status": newer}
-    assert _merge({"status": newer}, merge_patch(older)) == {"status": older}
-
-
-def _merge(target: Any, patch: Any) -> Any:
-    """RFC 7396."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = _merge(merged.get(key), value)
-    return merged
+    assert merged({"status": older}, merge_patch(newer)) == {"status": newer}
+    assert merged({"status": newer}, merge_patch(older)) == {"status": older}
 
 
 @pytest.mark.parametrize(

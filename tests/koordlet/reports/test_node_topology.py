@@ -21,6 +21,8 @@ from koordlet.states import share_pools
 from koordlet.states.inventory import PodRecord
 from koordlet.states.kubelet_cpus import KubeletCPUs
 
+from tests.support.merge_patch import merged
+
 GIB = 1 << 30
 
 
@@ -359,19 +361,6 @@ def test_what_is_written_is_read_back_the_same(
 # Changing what is there.
 
 
-def applied(old: Any, patch: Any) -> Any:
-    """RFC 7396."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(old) if isinstance(old, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = applied(merged.get(key), value)
-    return merged
-
-
 def test_the_same_is_no_change_however_it_is_spelled() -> None:
     new = built()
     old = copy.deepcopy(new)
@@ -398,7 +387,7 @@ def test_what_others_keep_in_it_stays() -> None:
     patch = change(old, new)
     assert patch is not None
     assert patch.keys() == {"zones"}
-    after = applied(old, patch)
+    after = merged(old, patch)
     assert batch in after["zones"][1]["resources"]
     assert zone(after, "node-1")["memory"] == "8Gi"
     assert after["metadata"]["labels"]["theirs"] == "x"
@@ -430,7 +419,7 @@ def test_whatever_was_spoilt_is_put_right(spoil: Any) -> None:
     spoil(old)
     patch = change(old, new)
     assert patch is not None
-    assert change(applied(old, patch), new) is None
+    assert change(merged(old, patch), new) is None
 
 
 @pytest.mark.parametrize(
