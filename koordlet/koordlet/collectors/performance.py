@@ -143,8 +143,8 @@ def _explained(error: OSError) -> str:
     if error.errno in _REFUSED:
         raise UnavailableError(
             f"perf_event_open is refused ({name}): give CAP_PERFMON (before Linux 5.8 "
-            "CAP_SYS_ADMIN), or set sysctl kernel.perf_event_paranoid to 0 or less; in a "
-            "container seccomp must allow the call"
+            "CAP_SYS_ADMIN) with sysctl kernel.perf_event_paranoid at 2 (Debian has 3), or set "
+            "that to 0 or less; in a container seccomp must allow the call"
         ) from error
     if error.errno in _NONE_HERE:
         raise UnavailableError(
