@@ -28,11 +28,12 @@ from koordlet.config import Settings
 from koordlet.keeper import NodeKeeper
 from koordlet.levelling import Levelled
 from koordlet.metrics import NodeMetrics
-from koordlet.pods import Pods, PodSource
+from koordlet.pods import Pods
 from koordlet.reconciler import HOOKS, Done, Reconciler
 from koordlet.states.kubelet_client import pods_at
 from koordlet.states.kubelet_cpus import STATIC
 from koordlet.states.node_view import NodeViews
+from koordlet.states.pod_source import PodSource
 from koordlet.states.rdma_devices import verbs
 from koordlet.states.remembered import Remembered
 from koordlet.tasks import Tasks

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Protocol
 
 from koord_hooks.stages import Stage
 from koord_host.files import Reader
@@ -17,6 +16,7 @@ from koord_service.logs import get_log
 from koordlet.levelling import container_group
 from koordlet.states import kubelet_pods
 from koordlet.states.inventory import Inventory, PodRecord
+from koordlet.states.pod_source import NotYetError, PodSource
 from koordlet.states.remembered import Remembered
 from koordlet.telling import reason_of
 
@@ -26,24 +26,6 @@ _SETTLE_SECONDS = 60.0
 _LEAST_SECONDS = 0.2  # between two lists; Koordinator asks five times a second at most
 _FOLLOW_SECONDS = 1.0
 """The kubelet knows of a container a moment after its group is there."""
-
-
-class PodSource(Protocol):
-    """Where the list of pods comes from; ``name`` is for people."""
-
-    name: str
-
-    async def pods(self) -> bytes:
-        """A v1 PodList in JSON.
-
-        Raises:
-            OSError: it cannot be had; the message says from where and why.
-        """
-        ...
-
-    async def close(self) -> None:
-        """Let go of what is open."""
-        ...
 
 
 class Pods:
@@ -71,6 +53,7 @@ class Pods:
         """Whether all that run are known."""
         self.trouble = ""
         """Why there is no list at present."""
+        self._told = ""
         self.changed = changed
         self._layout = layout
         self._reader = reader
@@ -170,6 +153,8 @@ class Pods:
         try:
             text = await self.source.pods()
             self.inventory.replace(kubelet_pods.parse(text, self._layout), now)
+        except NotYetError as error:
+            self.trouble = str(error)
         except OSError as error:
             self._tell_of_list(str(error))
         except ValueError as error:
@@ -186,11 +171,11 @@ class Pods:
 
     def _tell_of_list(self, reason: str) -> None:
         """One line when there is no list any more, or for another reason; one when there is."""
-        if reason and reason != self.trouble:
+        if reason and reason != self._told:
             _log.warning("no list of pods, those known stay", reason=reason)
-        elif self.trouble and not reason and self.source is not None:
+        elif self._told and not reason and self.source is not None:
             _log.info("there is a list of pods again", source=self.source.name)
-        self.trouble = reason
+        self.trouble = self._told = reason
 
     def drop_vanished(self) -> None:
         """Without a list, pods and containers whose groups are gone for a while have ended.

@@ -18,6 +18,7 @@ from koordlet.keeper import NodeKeeper
 from koordlet.node import Node
 from koordlet.pods import Pods
 from koordlet.states.kubelet_client import PodFile
+from koordlet.states.pod_source import NotYetError
 
 from koordlet import keeper as keeper_module
 from koordlet import pods as pods_module
@@ -341,6 +342,24 @@ class TestTheList:
             await self.look(keeper, clock)
         again = "there is a list of pods again"
         assert [event for event, _ in words(NO_LIST, again)] == [NO_LIST, again, NO_LIST]
+
+    async def test_a_list_that_cannot_be_there_yet_is_no_trouble_to_tell_of(
+        self,
+        keeper: NodeKeeper,
+        clock: Clock,
+        words: Callable[..., Words],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        async def fetch(_: object) -> bytes:
+            raise NotYetError("the Node is not known yet")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(PodFile, "pods", fetch)
+            await self.look(keeper, clock)
+        assert keeper.pods.trouble == "the Node is not known yet"
+        assert await self.look(keeper, clock) == {"job", "web"}
+        assert keeper.pods.trouble == ""
+        assert words(NO_LIST, "there is a list of pods again") == []
 
     async def test_who_starts_while_it_is_fetched_stays(
         self, keeper: NodeKeeper, clock: Clock, source: Path, monkeypatch: pytest.MonkeyPatch

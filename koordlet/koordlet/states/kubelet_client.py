@@ -172,9 +172,9 @@ def pods_at(
 def _refusal(status: int, reason: str | None) -> str:
     said = f"{status} {reason or ''}".rstrip()
     if status == 401:
-        return f"{said}; the service account's token is not accepted"
+        return f"{said}; the token is not accepted"
     if status == 403:
-        return f"{said}; the service account needs to get nodes/proxy"
+        return f"{said}; the account needs to get nodes/proxy"
     return said
 
 

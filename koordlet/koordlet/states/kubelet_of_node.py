@@ -9,6 +9,7 @@ from koord_kube.api import Object
 from koord_kube.credentials import Credentials
 
 from koordlet.states.kubelet_client import KubeletClient
+from koordlet.states.pod_source import NotYetError
 
 
 class KubeletOfNode:
@@ -71,7 +72,7 @@ class KubeletOfNode:
     def _url(self) -> str:
         node = self._node()
         if node is None:
-            raise OSError("the Node object is not known yet, and with it where the kubelet is")
+            raise NotYetError("the Node object is not known yet, and with it where the kubelet is")
         status: dict[str, Any] = node.get("status") or {}
         found: dict[str, str] = {}
         for one in status.get("addresses") or ():

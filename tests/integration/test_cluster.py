@@ -1,0 +1,563 @@
+"""koordlet as a process in a whole cluster: API server, kubelet, managers; all of them fail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import pytest_asyncio
+from koord_kube.resources import NODE_METRICS
+from koord_manager.receiver import SERVER_OPTIONS, Receiver, Standing
+from koord_model import quantity
+from koord_model.keys import (
+    ANNOTATION_CPU_MANAGER_POLICY,
+    ANNOTATION_CPU_SHARED_POOLS,
+    ANNOTATION_NODE_RESERVATION,
+    ANNOTATION_RESOURCE_STATUS,
+    LABEL_QOS,
+)
+
+from tests.support.certificates import HAVE_OPENSSL, make_certificates
+from tests.support.cluster import (
+    ACCOUNT_TOKEN,
+    MANAGERS,
+    NAME,
+    TOKEN,
+    Cluster,
+    ClusterKoordlet,
+    until,
+)
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(not HAVE_OPENSSL, reason="needs openssl"),
+]
+
+_ROTATED = f"{TOKEN}-rotated"
+_SECRETS = (TOKEN, ACCOUNT_TOKEN)
+"""All tokens begin with one of these."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster() -> AsyncIterator[Cluster]:
+    with tempfile.TemporaryDirectory(prefix="pykoord-cl-") as name:
+        async with Cluster(Path(name)).serving() as made:
+            yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def apart() -> AsyncIterator[Cluster]:
+    """Another cluster, of which no one else's koordlet knows."""
+    with tempfile.TemporaryDirectory(prefix="pykoord-cl-") as name:
+        async with Cluster(Path(name)).serving() as made:
+            yield made
+
+
+@asynccontextmanager
+async def running(
+    cluster: Cluster, name: str, *flags: str, **environ: str
+) -> AsyncIterator[ClusterKoordlet]:
+    koordlet = cluster.koordlet(name, *flags, **environ)
+    koordlet.start()
+    try:
+        yield koordlet
+    finally:
+        # Shown by pytest if anything fails.
+        print(koordlet.said[-6000:])
+        koordlet.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def steady(cluster: Cluster) -> AsyncIterator[ClusterKoordlet]:
+    """One that runs through most of these tests, and is healthy between them."""
+    async with running(cluster, "steady", *cluster.on_host) as koordlet:
+        yield koordlet
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def koordlet(cluster: Cluster, steady: ClusterKoordlet) -> AsyncIterator[ClusterKoordlet]:
+    await healthy(cluster, steady)
+    yield steady
+    steady.assert_sound()
+
+
+async def healthy(cluster: Cluster, koordlet: ClusterKoordlet) -> None:
+    async def well() -> bool:
+        found = await koordlet.ask("/healthz")
+        return bool(found) and found["status"] == "ok"
+
+    await until(well, "koordlet is healthy")
+    await until(lambda: len(cluster.status.get("podsMetric", ())) == 4, "pods are reported")
+
+
+def cpu(usage: dict[str, Any]) -> float:
+    return quantity.milli(usage["resources"]["cpu"]) / 1000
+
+
+class TestNodeMetric:
+    async def test_it_says_what_koordlet_measures(
+        self, cluster: Cluster, koordlet: ClusterKoordlet
+    ) -> None:
+        async def same() -> bool:
+            # Between a report and the question a new second may begin: then the next one.
+            status = await cluster.next_report()
+            measured = {
+                one.pod.name: await koordlet.value("pod_cpu_usage", pod_uid=one.pod.uid)
+                for one in cluster.node.records
+            }
+            measured["the node"] = await koordlet.value("node_cpu_usage")
+            told = {one["name"]: cpu(one["podUsage"]) for one in status["podsMetric"]}
+            told["the node"] = cpu(status["nodeMetric"]["nodeUsage"])
+            return told == {name: pytest.approx(one, abs=6e-4) for name, one in measured.items()}
+
+        await until(same, "the report says what is measured")
+
+    async def test_pods_have_their_classes(
+        self, cluster: Cluster, koordlet: ClusterKoordlet
+    ) -> None:
+        told = {
+            (one["namespace"], one["name"]): (one["priority"], one["qos"])
+            for one in cluster.status["podsMetric"]
+        }
+        best_effort, burstable = ("koord-batch", "BE"), ("koord-prod", "LS")
+        assert told == {
+            ("team-0", "app-0"): best_effort,
+            ("team-1", "app-1"): burstable,
+            ("team-2", "app-2"): burstable,
+            ("team-3", "app-3"): best_effort,
+        }
+
+    async def test_a_new_policy_is_followed(
+        self, cluster: Cluster, koordlet: ClusterKoordlet
+    ) -> None:
+        def windows() -> list[str]:
+            usages = cluster.status["nodeMetric"]["aggregatedNodeUsages"]
+            return [one["duration"] for one in usages]
+
+        assert windows() == ["2s", "1m0s"]
+        cluster.put_policy(nodeAggregatePolicy={"durations": ["3s", "5m", "oops"]})
+        await until(lambda: windows() == ["3s", "5m0s"], "the new windows are reported")
+        cluster.put_policy()
+        await until(lambda: windows() == ["2s", "1m0s"], "the old windows are reported")
+        [line] = [one for one in koordlet.reasons("not as expected") if "durations" in one]
+        assert '"oops"' in line
+
+    async def test_an_object_that_is_made_later(
+        self, cluster: Cluster, koordlet: ClusterKoordlet
+    ) -> None:
+        cluster.api.delete(NODE_METRICS, NAME)
+        trouble = "cannot report what the node uses"
+        await until(lambda: koordlet.reasons(trouble), "it says that there is no object")
+        before = cluster.api.count("patch", "nodemetrics")
+        await cluster.api.wait_for("patch", before + 1, "nodemetrics")
+        cluster.put_policy()
+        await until(lambda: cluster.status, "it is reported again")
+        assert koordlet.reasons(trouble) == [
+            f"NodeMetric {NAME} is not there yet; the manager creates it"
+        ]
+
+
+class TestTopology:
+    async def test_it_is_made_once_and_left_alone(
+        self, cluster: Cluster, koordlet: ClusterKoordlet
+    ) -> None:
+        found = await until(lambda: cluster.topology, "it is there")
+        assert [zone["name"] for zone in found["zones"]] == ["node-0", "node-1"]
+        [owner] = found["metadata"]["ownerReferences"]
+        assert owner["uid"] == cluster.put_node()["metadata"]["uid"]
+
+        def policy() -> str:
+            return str(cluster.topology["metadata"]["annotations"][ANNOTATION_CPU_MANAGER_POLICY])
+
+        await until(lambda: policy() == '{"policy":"none"}', "the kubelet's policy is told")
+        patched = cluster.patches("noderesourcetopologies")
+        await asyncio.sleep(1.0)  # three looks
+        assert cluster.patches("noderesourcetopologies") == patched
+        assert cluster.api.count("create", "noderesourcetopologies") == 1
+
+    async def test_an_lse_pod_takes_its_cpus_out_of_the_pools(
+        self, cluster: Cluster, koordlet: ClusterKoordlet
+    ) -> None:
+        def shared() -> str:
+            return str(cluster.topology["metadata"]["annotations"][ANNOTATION_CPU_SHARED_POOLS])
+
+        assert '"cpuset":"0-3"' in shared()
+        meta = cluster.kubelet.pods[1]["metadata"]
+        meta["labels"] |= {LABEL_QOS: "LSE"}
+        meta["annotations"] |= {ANNOTATION_RESOURCE_STATUS: '{"cpuset": "0-1"}'}
+        await until(lambda: '"cpuset":"2-3"' in shared(), "its CPUs are its own")
+        cluster.list_pods()
+        await until(lambda: '"cpuset":"0-3"' in shared(), "its CPUs are shared again")
+
+
+class TestKubelet:
+    async def test_a_token_that_is_replaced(
+        self, cluster: Cluster, koordlet: ClusterKoordlet
+    ) -> None:
+        cluster.kubelet.tokens = frozenset({_ROTATED})
+        await until(lambda: self.said(koordlet, "401"), "it is refused")
+        cluster.token_file.write_text(_ROTATED)
+        cluster.accept(_ROTATED)
+        await healthy(cluster, koordlet)
+        [line] = self.said(koordlet, "401")
+        assert "token is not accepted" in line
+        cluster.kubelet.strangers = frozenset({_ROTATED})
+        await until(lambda: self.said(koordlet, "403"), "it is forbidden")
+        cluster.kubelet.strangers = frozenset()
+
+    async def test_a_certificate_by_another_authority(
+        self, cluster: Cluster, koordlet: ClusterKoordlet
+    ) -> None:
+        other = make_certificates(cluster.folder / "other")
+        await cluster.kubelet.stop()
+        cluster.kubelet.tls = other.server_context()
+        await cluster.kubelet.start()
+        await until(lambda: self.said(koordlet, "not trusted"), "it is not trusted")
+        # All else goes on.
+        await cluster.next_report()
+        application = cluster.put_application()
+        await until(lambda: koordlet.knows_application(application), "the NodeSLO is in force")
+        assert len(cluster.status["podsMetric"]) == 4
+        cluster.trust(cluster.certificates, other)
+        await healthy(cluster, koordlet)
+        [line] = self.said(koordlet, "not trusted")
+        assert f"https://127.0.0.1:{cluster.kubelet.port}/pods/" in line
+        assert "--kubelet-ca-file" in line
+
+    async def test_a_slow_kubelet_leaves_the_last_list_in_force(
+        self, cluster: Cluster, koordlet: ClusterKoordlet
+    ) -> None:
+        cluster.kubelet.slow = 60.0
+
+        async def old() -> bool:
+            state = await koordlet.state_of("pods")
+            return bool(state["age_seconds"] > 1.5 and "no answer in 0.8 s" in state["trouble"])
+
+        await until(old, "the list grows old, and says why")
+        assert len((await cluster.next_report())["podsMetric"]) == 4
+        cluster.kubelet.slow = 0.0
+
+    @staticmethod
+    def said(koordlet: ClusterKoordlet, word: str) -> list[str]:
+        lines = koordlet.reasons("no list of pods, those known stay")
+        return [line for line in lines if word in line]
+
+
+Trouble = Callable[[Cluster], Awaitable[None]]
+
+
+async def gone(cluster: Cluster) -> None:
+    cluster.api.expire_watches()
+
+
+async def gone_by_status(cluster: Cluster) -> None:
+    cluster.api.gone_as_status = True
+    cluster.api.cut_watches()
+    cluster.api.compact()
+
+
+async def cut_in_the_middle(cluster: Cluster) -> None:
+    cluster.api.cut_watches()
+
+
+async def ended(cluster: Cluster) -> None:
+    cluster.api.end_watches()
+
+
+async def too_many_requests(cluster: Cluster) -> None:
+    cluster.api.fail(times=3, status=429, retry_after=1)
+    cluster.api.cut_watches()
+
+
+async def broken(cluster: Cluster) -> None:
+    words = f"Bearer {cluster.token_file.read_text()} makes no sense"
+    cluster.api.fail(times=8, status=500, message=words)
+    cluster.api.cut_watches()
+
+
+async def slow(cluster: Cluster) -> None:
+    cluster.api.fail(times=6, slow=0.5)
+    cluster.api.cut_watches()
+
+
+async def hanging(cluster: Cluster) -> None:
+    cluster.api.fail(times=3, hang=True)
+    cluster.api.cut_watches()
+
+
+async def token_rotated(cluster: Cluster) -> None:
+    token = f"{cluster.token_file.read_text()}x"
+    cluster.accept(token)
+    cluster.api.cut_watches()
+    await cluster.api.wait_for("watch", cluster.api.count("watch") + 1)
+    cluster.token_file.write_text(token)
+
+
+async def restarted(cluster: Cluster) -> None:
+    await cluster.api.stop()
+    await asyncio.sleep(0.3)
+    await cluster.api.start()
+
+
+async def restarted_from_an_old_backup(cluster: Cluster) -> None:
+    await cluster.api.stop()
+    cluster.api.compact()
+    await cluster.api.start()
+
+
+class TestApiServer:
+    @pytest.mark.parametrize(
+        "trouble",
+        [
+            gone,
+            gone_by_status,
+            cut_in_the_middle,
+            ended,
+            too_many_requests,
+            broken,
+            slow,
+            hanging,
+            token_rotated,
+            restarted,
+            restarted_from_an_old_backup,
+        ],
+    )
+    async def test_news_arrive_after(
+        self, cluster: Cluster, koordlet: ClusterKoordlet, trouble: Trouble
+    ) -> None:
+        await trouble(cluster)
+        application = cluster.put_application()
+        reserved = {"resources": {"memory": f"{application.rpartition('-')[2]}Gi"}}
+        cluster.put_node(**{ANNOTATION_NODE_RESERVATION: json.dumps(reserved)})
+        await until(lambda: koordlet.knows_application(application), "the NodeSLO is in force")
+
+        def told() -> bool:
+            annotations = cluster.topology["metadata"]["annotations"]
+            return bool(json.loads(annotations[ANNOTATION_NODE_RESERVATION]) == reserved)
+
+        await until(told, "the Node's annotation is followed")
+        await cluster.next_report()
+        cluster.api.faults.clear()
+        cluster.api.gone_as_status = False
+
+    async def test_it_comes_back_when_it_was_asked_to(
+        self, cluster: Cluster, koordlet: ClusterKoordlet
+    ) -> None:
+        loop, api = asyncio.get_running_loop(), cluster.api
+        api.fail(status=429, retry_after=2, verb="watch", plural="nodeslos")
+        asked = api.count("watch", "nodeslos")
+        api.cut_watches()
+        await api.wait_for("watch", asked + 1, "nodeslos")
+        refused = loop.time()
+        await api.wait_for("watch", asked + 2, "nodeslos")
+        # Not the moment is what counts, but that it is not sooner.
+        assert loop.time() - refused > 1.8
+
+
+class TestLife:
+    async def test_what_it_knew_is_in_force_while_the_api_is_away(
+        self, cluster: Cluster, koordlet: ClusterKoordlet
+    ) -> None:
+        application = cluster.put_application()
+        await until(lambda: koordlet.knows_application(application), "the NodeSLO is in force")
+        points = await remembered(koordlet)
+        # Nobody answers any more: that keeps nobody from ending.
+        cluster.api.fail(times=100, hang=True)
+        cluster.api.cut_watches()
+        cluster.kubelet.slow = 60.0
+        await cluster.api.wait_for("patch", cluster.api.count("patch") + 1)
+        koordlet.signal(signal.SIGTERM)
+        assert await asyncio.to_thread(koordlet.wait, 3.0) == 0
+        koordlet.assert_sound()
+        written = {one.name for one in koordlet.state.rglob("*")}
+        assert {one.pod.uid for one in cluster.node.records} < written
+        assert {"cluster.json", "__node__"} < written
+        await cluster.api.stop()
+        cluster.api.faults.clear()
+        cluster.kubelet.slow = 0.0
+        koordlet.start()
+        await until(lambda: koordlet.knows_application(application), "the last NodeSLO is in force")
+        assert (await koordlet.state_of("NodeSLO"))["age_seconds"] is None
+        assert await remembered(koordlet) >= points
+        top = await until(lambda: koordlet.ask("/v1/top"), "the page")
+        assert len(top["pods"]) == 4
+        application = cluster.put_application()
+        await cluster.api.start()
+        await until(lambda: koordlet.knows_application(application), "the new one is in force")
+        await cluster.next_report()
+
+    async def test_no_secret_gets_out(self, cluster: Cluster, koordlet: ClusterKoordlet) -> None:
+        pages = ["/v1/node", "/v1/top", "/healthz", "/readyz", "/metrics", "/events"]
+        told = {page: await koordlet.text(page) for page in pages}
+        told["/metrics of its own"] = await koordlet.text("/metrics", "metrics.sock")
+        assert all(told.values()), told
+        told |= {str(one): one.read_bytes().decode("latin-1") for one in files(koordlet.directory)}
+        assert koordlet.state.joinpath("cluster.json").exists()
+        assert [name for name, text in told.items() for secret in _SECRETS if secret in text] == []
+
+
+async def test_standalone_it_asks_nobody(apart: Cluster) -> None:
+    async with running(apart, "alone", "--standalone", **apart.as_pod) as koordlet:
+        await until(lambda: usage_of(koordlet), "it observes")
+        assert koordlet.stop() == 0
+        koordlet.assert_sound()
+    assert (apart.api.asked, apart.kubelet.asked) == ([], [])
+
+
+async def remembered(koordlet: ClusterKoordlet) -> int:
+    """How many points there are of the node's CPU."""
+
+    async def count() -> int:
+        found = await koordlet.ask(
+            "/v1/metrics/query", kind="node_cpu_usage", window="10m", aggregation="count"
+        )
+        return int(found["series"][0]["count"]) if found and found["series"] else 0
+
+    return await until(count, "points")
+
+
+async def usage_of(koordlet: ClusterKoordlet) -> bool:
+    found = await koordlet.ask("/v1/node")
+    return bool(found and found["usage"]["cpu"])
+
+
+def files(folder: Path) -> list[Path]:
+    return [one for one in folder.rglob("*") if one.is_file()]
+
+
+class Manager:
+    """A manager of which one leads; a leader that is not ``awake`` answers nothing."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.standing = Standing(leads=False)
+        self.awake = asyncio.Event()
+        self.awake.set()
+        self.receiver = Receiver(lambda: self.standing, self._admit)
+        self.tokens: set[str] = set()
+        self._server: grpc.aio.Server | None = None
+
+    async def _admit(self, token: str, _: str) -> str:
+        self.tokens.add(token)
+        await self.awake.wait()
+        return ""
+
+    async def start(self, port: int, credentials: grpc.ServerCredentials) -> None:
+        self._server = grpc.aio.server(options=(*SERVER_OPTIONS, ("grpc.so_reuseport", 0)))
+        self.receiver.add_to(self._server)
+        self._server.add_secure_port(f"{self.host}:{port}", credentials)
+        await self._server.start()
+
+    async def stop(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(None)
+
+    @property
+    def sequence(self) -> int:
+        """Of the last report; 0 without one."""
+        kept = self.receiver.latest(NAME)
+        return kept.sequence if kept else 0
+
+    async def hears(self, after: int) -> None:
+        """Until a report newer than that one has come."""
+        await until(lambda: self.sequence > after, f"{self.host} hears of the node")
+
+
+def lead(leader: Manager | None, *managers: Manager) -> None:
+    for one in managers:
+        one.standing = Standing(leads=one is leader)
+
+
+async def test_the_direct_link_follows_the_leader(apart: Cluster) -> None:
+    made = make_certificates(apart.folder / "managers", f"DNS:{MANAGERS}")
+    pair = (made.key.read_bytes(), made.certificate.read_bytes())
+    credentials = grpc.ssl_server_credentials((pair,))
+    first, second = Manager("127.0.0.1"), Manager("127.0.0.2")
+    with closing(socket.create_server((first.host, 0))) as probe:
+        port = probe.getsockname()[1]
+    lead(first, first, second)
+    flags = [
+        f"--node-metric-report-address={MANAGERS}:{port}",
+        f"--node-metric-report-ca-file={made.authority}",
+        "--kubelet-sync-interval=60",  # it is asked as soon as it is known where it is
+    ]
+    hosts = f"{first.host},{second.host}"
+    async with AsyncExitStack() as at_exit:
+        for manager in (first, second):
+            await manager.start(port, credentials)
+            at_exit.push_async_callback(manager.stop)
+        one = await at_exit.enter_async_context(
+            running(apart, "direct", *flags, HURRIED_MANAGERS=hosts, **apart.as_pod)
+        )
+        await first.hears(after=1)
+        # The object is left alone: that it is is what the link is for.
+        objects = apart.api.count("patch", "nodemetrics")
+        await first.hears(after=first.sequence)
+        assert apart.api.count("patch", "nodemetrics") == objects
+        kept = first.receiver.latest(NAME)
+        assert kept is not None
+        assert len(kept.document()["podsMetric"]) == 4
+        assert first.tokens == {ACCOUNT_TOKEN}
+
+        last = first.sequence
+        lead(second, first, second)
+        await second.hears(after=0)
+        assert second.sequence <= last + 2  # within an interval
+
+        await second.stop()
+        last = second.sequence
+        lead(first, first, second)
+        await first.hears(after=0)
+        assert first.sequence <= last + 2
+
+        first.awake.clear()  # it leads, and hangs
+        await second.start(port, credentials)
+        await apart.next_report()
+        last = second.sequence
+        lead(second, first, second)
+        await second.hears(after=last)
+        first.awake.set()
+
+        await first.stop()
+        await second.stop()
+        await apart.next_report()
+        assert "direct link does not work" in one.said
+        await first.start(port, credentials)
+        lead(first, first, second)
+        await first.hears(after=0)
+        assert await asyncio.to_thread(one.stop) == 0
+        one.assert_sound()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's koordlet writes kernel files")
+async def test_a_new_node_slo_is_written_into_cgroups(apart: Cluster) -> None:
+    groups = Path(apart.node.layout.cgroup_root, "kubepods")
+    knobs = {name: groups / name / "cpu.bvt_warp_ns" for name in ("", "burstable", "besteffort")}
+
+    def written() -> dict[str, str]:
+        return {name: knob.read_text().strip() for name, knob in knobs.items()}
+
+    for knob in knobs.values():
+        knob.write_text("0")
+    flags = [*apart.on_host, "--node-writes=true", "--hook-plugins=groupidentity"]
+    async with running(apart, "writing", *flags) as koordlet:
+        await until(lambda: apart.status.get("podsMetric"), "it runs")
+        assert written() == {"": "0", "burstable": "0", "besteffort": "0"}
+        cpu_qos = {"enable": True, "groupIdentity": -1}
+        policies = {"cpuPolicy": "groupIdentity"}
+        apart.put_slo(resourceQOSStrategy={"policies": policies, "beClass": {"cpuQOS": cpu_qos}})
+        await until(lambda: written()["besteffort"] != "0", "it is written")
+        assert written() == {"": "0", "burstable": "0", "besteffort": "-1"}
+        assert koordlet.stop() == 0
+        koordlet.assert_sound()
