@@ -13,7 +13,7 @@ from koord_host.kernel import Kernel
 from koord_host.restore import Fate
 from koord_model.version import VERSION
 
-from koordctl import asking, backtest, events, metrics, node, render, top
+from koordctl import asking, backtest, events, metrics, node, predictions, render, top
 from koordctl.answers import A, Pod, Status, read, unmanaged
 from koordctl.backtest import BacktestError
 from koordctl.client import AddressError, AskError, ask
@@ -75,9 +75,9 @@ def _parser() -> _Parser:
             help="the proxy's --metrics-address: HOST:PORT or unix:///PATH (default: %(default)s)",
         )
     observing = tuple(_add_observing(commands))
-    tested = _add_predict(commands)
+    predicted = tuple(_add_predict(commands))
     restore = _add_restore(commands)
-    for one in (status, pods, tested, restore, *observing):
+    for one in (status, pods, restore, *observing, *predicted):
         one.add_argument("--json", action="store_true", help="as JSON, for programs")
     return parser
 
@@ -115,27 +115,40 @@ def _add_observing(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_P
     metrics.add_arguments(query)
     kinds = _command(below, "kinds", metrics.run_kinds, "what is measured, with units and labels")
     for one in (shown, seen, changed, query, kinds):
-        one.add_argument(
-            "--address",
-            default=asking.ADDRESS,
-            help="koordlet's --status-address: unix:///PATH or HOST:PORT (default: %(default)s)",
-        )
+        _add_koordlet_address(one)
         yield one
 
 
-def _add_predict(commands: argparse._SubParsersAction[_Parser]) -> _Parser:
-    words = "how well koordlet's predictor would have done"
+def _add_koordlet_address(parser: _Parser) -> None:
+    parser.add_argument(
+        "--address",
+        default=asking.ADDRESS,
+        help="koordlet's --status-address: unix:///PATH or HOST:PORT (default: %(default)s)",
+    )
+
+
+def _add_predict(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
+    words = "what koordlet predicts, and how well it would have done"
     predict = commands.add_parser("predict", help=words, allow_abbrev=False)
     below = predict.add_subparsers(title="commands", metavar="COMMAND", required=True)
     shown = _command(
+        below,
+        "show",
+        predictions.run,
+        "what is predicted, and what pods and the node have used: their percentiles",
+    )
+    predictions.add_arguments(shown)
+    _add_koordlet_address(shown)
+    yield shown
+    tested = _command(
         below,
         "backtest",
         backtest.run,
         "under- and over-estimates on a trace of recorded use",
         backtest.DESCRIPTION,
     )
-    backtest.add_arguments(shown)
-    return shown
+    backtest.add_arguments(tested)
+    yield tested
 
 
 def _add_restore(commands: argparse._SubParsersAction[_Parser]) -> _Parser:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from koordctl.amounts import UNKNOWN, cores, memory, share, table
 from koordctl.asking import ask_koordlet
-from koordctl.observed import Collector, Machine, Node, StateAge
+from koordctl.observed import Collector, Machine, Node, Report, StateAge
 from koordctl.render import clean, count
 from koordctl.top import psi_words
 
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
 
 
 def node_lines(node: Node, zone: datetime.tzinfo | None = None) -> Iterator[str]:
-    """The machine, its use, the metric cache, states and collectors."""
+    """The machine, its use, the metric cache, states, reports and collectors."""
     when = datetime.datetime.fromtimestamp(node.at, datetime.UTC).astimezone(zone)
     release = f", koordlet {clean(node.version)}" if node.version else ""
     yield f"{clean(node.node) or 'this node'} at {when:%Y-%m-%d %H:%M:%S}{release}"
@@ -51,6 +51,11 @@ def node_lines(node: Node, zone: datetime.tzinfo | None = None) -> Iterator[str]
         yield ""
         states = [_state(name, one) for name, one in node.states.items()]
         yield from table([("STATE", "AGE", "TROUBLE"), *states], words=(0, 2))
+    if node.reports:
+        yield ""
+        header = ("REPORT", "WAY", "LAST", "SENT", "FAILED", "TROUBLE")
+        reports = [_report(name, one) for name, one in node.reports.items()]
+        yield from table([header, *reports], words=(0, 1, 5))
     yield ""
     if not node.collectors:
         yield "No collectors."
@@ -101,8 +106,23 @@ def _machine(machine: Machine, cpus: float | None) -> str:
 
 
 def _state(name: str, state: StateAge) -> tuple[str, str, str]:
-    age = UNKNOWN if state.age_seconds is None else f"{state.age_seconds:.0f} s"
-    return clean(name), age, clean(state.trouble)
+    return clean(name), _age(state.age_seconds), clean(state.trouble)
+
+
+def _report(name: str, one: Report) -> tuple[str, ...]:
+    way = f"{one.way} {one.leader}".strip()
+    return (
+        clean(name),
+        clean(way) or UNKNOWN,
+        _age(one.age_seconds),
+        str(sum(one.sent.values())),
+        str(one.failures),
+        clean(one.trouble),
+    )
+
+
+def _age(seconds: float | None) -> str:
+    return UNKNOWN if seconds is None else f"{seconds:.0f} s"
 
 
 def _collector(one: Collector) -> tuple[str, ...]:

@@ -130,6 +130,17 @@ class StateAge(msgspec.Struct, frozen=True):
     trouble: str = ""
 
 
+class Report(msgspec.Struct, frozen=True):
+    """A report to the cluster; ``way`` is "direct", "object", or "" where none went last."""
+
+    way: str = ""
+    leader: str = ""
+    age_seconds: float | None = None
+    sent: dict[str, int] = {}
+    failures: int = 0
+    trouble: str = ""
+
+
 class Node(msgspec.Struct, frozen=True):
     """/v1/node."""
 
@@ -146,6 +157,48 @@ class Node(msgspec.Struct, frozen=True):
     collectors: list[Collector] = []
     cache: Cache = Cache()
     states: dict[str, StateAge] = {}
+    reports: dict[str, Report] = {}
+
+
+class Predictor(msgspec.Struct, frozen=True):
+    """What one predictor says; ``reclaimable`` is ``None`` where it cannot be said."""
+
+    peak: Usage = Usage()
+    reclaimable: Usage | None = None
+
+
+class Model(msgspec.Struct, frozen=True):
+    """Percentiles ("p60" to "max") of what somebody used, by name; ``item`` is a part of the node.
+
+    Both are empty where there is no model.
+    """
+
+    item: str = ""
+    cpu: dict[str, float] = {}
+    memory: dict[str, int] = {}
+
+
+class PodModel(Model, frozen=True):
+    """A pod and its model; one that is ``cold`` counts with its request."""
+
+    uid: str = ""
+    name: str = ""
+    namespace: str = ""
+    qos: str = ""
+    cold: bool = False
+    cpu_request: float | None = None
+    memory_request: int | None = None
+
+
+class Predictions(msgspec.Struct, frozen=True):
+    """/v1/predictions; times are seconds since the epoch."""
+
+    at: float
+    pods: list[PodModel]
+    trained_at: float | None = None
+    node: str = ""
+    predictors: dict[str, Predictor] = {}
+    models: list[Model] = []
 
 
 class Event(msgspec.Struct, frozen=True, rename="camel"):

@@ -43,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--class", dest="qos", default="", metavar="CLASS", help="only pods of a class, such as BE"
     )
-    parser.add_argument("-n", dest="count", type=_count, metavar="COUNT", help="only so many pods")
+    parser.add_argument(
+        "-n", dest="count", type=pod_count, metavar="COUNT", help="only so many pods"
+    )
     parser.add_argument(
         "--once", action="store_true", help="print once, as where stdout is no terminal"
     )
@@ -58,7 +60,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
     body, top = ask_koordlet(arguments.address, "/v1/top", Top)
     pods = chosen(top, arguments.sort, arguments.qos, arguments.count)
     if arguments.json:
-        return [_json(body, pods)]
+        return [json_of(body, (pod.uid for pod in pods))]
     if arguments.once or not sys.stdout.isatty():
         return [*head_lines(top), "", *pod_lines(pods)]
     _keep_drawing(arguments, top)
@@ -196,15 +198,16 @@ def _peaks(top: Top, resource: str, shown: Callable[[float | None], str]) -> str
     return f", predicted peak {', '.join(words)}"
 
 
-def _json(body: bytes, pods: Sequence[Pod]) -> str:
+def json_of(body: bytes, uids: Iterable[str]) -> str:
     """What koordlet said, with the pods that are to be shown."""
     document = msgspec.json.decode(body)
     by_uid = {pod["uid"]: pod for pod in document["pods"]}
-    document["pods"] = [by_uid[pod.uid] for pod in pods]
+    document["pods"] = [by_uid[uid] for uid in uids]
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
-def _count(text: str) -> int:
+def pod_count(text: str) -> int:
+    """The argument of ``-n``."""
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         raise argparse.ArgumentTypeError(f'"{text}" is no number of pods')
     return int(text)

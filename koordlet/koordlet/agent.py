@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,8 @@ class Agent:
                 slo = lambda: views.current.slo  # noqa: E731 - nothing to name
                 reporting = Reporting(settings, gates, cluster, self._observing, files, slo)
                 self._loops += reporting.loops
+                observed = replace(self._observing.observed, reports=reporting.states)
+                self._observing = replace(self._observing, observed=observed)
 
     def _kept(self, files: NodeFiles, layout: Layout, pods: Pods) -> Node | None:
         """The node to keep; ``None`` where it cannot be: hooks are answered all the same."""

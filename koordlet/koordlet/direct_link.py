@@ -83,7 +83,8 @@ class DirectLink:
     @property
     def leader(self) -> str:
         """Who accepted the last report; "" where nobody did."""
-        return _shown(self._held[0]) if self._held else ""
+        held = self._held  # once: a status page asks from a thread of its own
+        return _shown(held[0]) if held else ""
 
     async def send(self, status: bytes, at: float, within: float) -> None:
         """Report a status of ``at`` (seconds since the epoch), in at most ``within`` seconds.

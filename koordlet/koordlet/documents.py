@@ -7,11 +7,13 @@ ratio of periods. What is not known is ``None``, never 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo
 from koord_model.version import VERSION
+from koord_prediction.amount import Amount
+from koord_prediction.peak import Predicted
 
 from koordlet.cache.protocol import Aggregation, MetricCache, Window
 from koordlet.collecting import CollectorState, Latest
@@ -43,10 +45,42 @@ class StateAge:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportState:
+    """How a report to the cluster fares.
+
+    ``way`` is how the last one went ("direct": to the manager's ``leader``, "object"; "":
+    none did). ``reported_at`` is when the cluster last had all that we know, seconds since
+    the epoch, 0 for never. ``sent`` counts by way, ``failures`` are attempts that failed.
+    ``trouble`` is "" while all is well.
+    """
+
+    way: str
+    reported_at: float
+    sent: Mapping[str, int]
+    failures: int
+    trouble: str
+    leader: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What the last training left: each model's percentiles ("p60" to "max"), by its UID.
+
+    ``at`` is seconds since the epoch, 0 before the first. ``cold`` are the UIDs of pods that
+    count with their request: they are too young, or have no model yet.
+    """
+
+    at: float = 0.0
+    models: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
+    cold: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """Where documents come from: the observer's parts, all safe to ask from any thread.
 
     ``clock`` is the wall clock, seconds since the epoch. ``node`` is the node's name.
+    ``predictions`` are by predictor, ``reports`` by the kind of object.
     """
 
     cache: MetricCache
@@ -57,6 +91,9 @@ class Observed:
     peaks: Callable[[], Peaks | None]
     clock: Callable[[], float]
     node: str = ""
+    predictions: Callable[[], Mapping[str, Predicted]] = dict
+    training: Callable[[], Training] = Training
+    reports: Callable[[], Mapping[str, ReportState]] = dict
 
     def newest(self, kind: str) -> Mapping[tuple[str, ...], float]:
         """The newest value of each series of a kind, by its labels."""
@@ -73,11 +110,11 @@ class Observed:
 
 def node_document(observed: Observed) -> Document:
     """The machine, what is used of it, and how the observing itself fares."""
-    peaks = observed.peaks()
+    peaks, now = observed.peaks(), observed.clock()
     return {
         "node": observed.node,
         "version": VERSION,
-        "at": observed.clock(),
+        "at": now,
         "capacity": capacity(observed.latest),
         "machine": _machine(observed.latest.fact(NodeCPUInfo)),
         "usage": {
@@ -92,6 +129,7 @@ def node_document(observed: Observed) -> Document:
         "collectors": [_collector(one) for one in observed.collectors()],
         "cache": asdict(observed.cache.state()),
         "states": {name: asdict(age) for name, age in observed.ages().items()},
+        "reports": {name: _report(one, now) for name, one in observed.reports().items()},
     }
 
 
@@ -106,6 +144,8 @@ def health_document(observed: Observed) -> tuple[Document, bool]:
     trouble = observed.cache.state().trouble
     degraded = [f"metric cache: {trouble}"] if trouble else []
     degraded += [f"{name}: {age.trouble}" for name, age in observed.ages().items() if age.trouble]
+    reports = observed.reports().items()
+    degraded += [f"report {name}: {one.trouble}" for name, one in reports if one.trouble]
     status = "failed" if stuck else "degraded" if degraded else "ok"
     return {"status": status, "reasons": [*stuck, *degraded]}, not stuck
 
@@ -205,6 +245,22 @@ def _numa(observed: Observed) -> list[Document]:
         }
         for node in (memory.nodes if memory is not None else ())
     ]
+
+
+def report_age(state: ReportState, now: float) -> float | None:
+    """Seconds since the cluster last had all that we know; ``None`` before the first time."""
+    return max(now - state.reported_at, 0.0) if state.reported_at else None
+
+
+def _report(state: ReportState, now: float) -> Document:
+    return {
+        "way": state.way,
+        "leader": state.leader,
+        "age_seconds": report_age(state, now),
+        "sent": dict(state.sent),
+        "failures": state.failures,
+        "trouble": state.trouble,
+    }
 
 
 def _collector(state: CollectorState) -> Document:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from koordlet.documents import Observed, capacity
+from koordlet.documents import Observed, capacity, report_age
 from koordlet.metric_kinds import KINDS, Kind
 from koordlet.states.inventory import PodRecord
 from koordlet.top_document import class_of, top_document
@@ -190,14 +190,18 @@ class ObservedMetrics(Collector):
         for resource, amount in capacity(self._observed.latest).items():
             labels = {"resource": resource, "unit": _RESOURCES[resource]}
             families.add("node_resource_capacity", "What the machine has.", labels, amount)
-        for predictor, peak in (self._observed.peaks() or {}).items():
-            for resource, unit in _RESOURCES.items():
-                families.add(
-                    "node_predicted_resource_peak",
-                    "The peak that is predicted.",
-                    {"predictor": predictor, "resource": resource, "unit": unit},
-                    peak.get(resource),
-                )
+        for predictor, said in self._observed.predictions().items():
+            for name, meaning, amount in (
+                ("peak", "The peak that is predicted.", said.peak),
+                ("reclaimable", "What prod pods ask for and will not need.", said.reclaimable),
+            ):
+                for resource, unit in _RESOURCES.items():
+                    families.add(
+                        f"node_predicted_resource_{name}",
+                        meaning,
+                        {"predictor": predictor, "resource": resource, "unit": unit},
+                        None if amount is None else getattr(amount, resource),
+                    )
 
     def _self(self, families: _Families) -> None:
         for one in self._observed.collectors():
@@ -220,6 +224,17 @@ class ObservedMetrics(Collector):
         families.count("metric_cache_refused", "Samples without room.", {}, state.refused)
         for name, age in self._observed.ages().items():
             families.add("state_age_seconds", "Age of a state.", {"state": name}, age.age_seconds)
+        self._reports(families)
+
+    def _reports(self, families: _Families) -> None:
+        now = self._observed.clock()
+        for name, one in self._observed.reports().items():
+            labels = {"report": name}
+            for way, sent in one.sent.items():
+                families.count("report", "Reports sent.", {**labels, "way": way}, sent)
+            families.count("report_failures", "Attempts that failed.", labels, one.failures)
+            meaning = "Seconds since the cluster last had all that we know."
+            families.add("report_age_seconds", meaning, labels, report_age(one, now))
 
 
 class _Families:

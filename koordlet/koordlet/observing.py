@@ -143,6 +143,8 @@ def open_observing(
         ages=partial(_ages, pods, cluster.ages if cluster else dict),
         peaks=lambda: _peaks(predicting),
         clock=time.time,
+        predictions=predicting.by_predictor,
+        training=lambda: predicting.training,
         node=node_name(settings, os.environ),
     )
     return Observing(observer, predicting, observed, settings.prediction_training_interval)

@@ -22,6 +22,7 @@ from koordlet.documents import (
 from koordlet.event_document import event_document
 from koordlet.events import TokenError, read_page
 from koordlet.metric_kinds import KINDS
+from koordlet.prediction_document import prediction_document
 from koordlet.top_document import top_document
 
 LONGEST_WINDOW = 12 * 3600.0
@@ -59,6 +60,7 @@ def pages(observed: Observed) -> Mapping[str, MakePage]:
         "/readyz": partial(_checked, ready_document, observed),
         "/v1/node": lambda _: json_page(node_document(observed)),
         "/v1/top": lambda _: json_page(top_document(observed)),
+        "/v1/predictions": lambda _: json_page(prediction_document(observed)),
         "/v1/usage": partial(_usage, observed),
         "/v1/metrics/kinds": lambda _: json_page(kinds_document()),
         "/v1/metrics/query": partial(_query, observed),

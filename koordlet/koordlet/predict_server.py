@@ -1,7 +1,8 @@
 """Learns what pods and the node use, predicts prod's peak, and keeps the models on disk.
 
 Each training interval: ``train``, then ``checkpoint``. Both may run in a thread of their own,
-one at a time; ``peaks`` answers from the last training and may be asked by anybody.
+one at a time; ``prediction``, ``by_predictor`` and ``training`` answer from the last training and
+may be asked by anybody.
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ from koord_prediction.models import Models, PodUse, samples
 from koord_prediction.peak import PodDemand, Predicted, Prediction, Rules, predict
 
 from koordlet.cache.protocol import Aggregation, MetricCache, Window
+from koordlet.documents import Training
 from koordlet.states.inventory import PodRecord
+from koordlet.states.whole_file import write_whole
 
 ANNOTATION_RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
 
 _ENDED = ("Succeeded", "Failed")
-_HALF = ".tmp"
+_HALF = ".part"
+"""The end of what ``write_whole`` has not finished; it begins with a dot, as no model's name."""
+
 _SET_ASIDE = ".corrupt"
 
 
@@ -61,7 +66,8 @@ class CheckpointDirectory:
         """
         found = []
         for file in self._files():
-            if file.name.endswith((_HALF, _SET_ASIDE)):
+            half = file.name.startswith(".") and file.name.endswith(_HALF)
+            if half or file.name.endswith(_SET_ASIDE):
                 self._remove(file)
                 continue
             try:
@@ -91,11 +97,8 @@ class CheckpointDirectory:
     def save(self, checkpoint: Checkpoint) -> bool:
         """Write a model; says once what is wrong, until it works again."""
         file = self._path / checkpoint.uid
-        half = file.with_name(f"{file.name}{_HALF}")
         try:
-            self._path.mkdir(mode=0o750, parents=True, exist_ok=True)
-            half.write_bytes(encode(checkpoint))
-            half.replace(file)
+            write_whole(file, encode(checkpoint))
         except OSError as error:
             if error.strerror != self._trouble:
                 self._trouble = error.strerror or ""
@@ -147,6 +150,7 @@ class PredictServer:
         self._models = Models(learning.cpu_halflife, learning.memory_halflife, learning.expiration)
         self._saved: dict[str, float] = {}
         self._prediction = Prediction()
+        self._training = Training()
 
     def load(self, now: float) -> int:
         """Take over the models on disk, once, before the first training; says how many.
@@ -162,6 +166,7 @@ class PredictServer:
                 self._directory.set_aside(checkpoint.uid, str(error))
             else:
                 taken += 1
+        self._training = Training(models=self._models.results())
         return taken
 
     def train(self, now: float) -> None:
@@ -181,7 +186,9 @@ class PredictServer:
         for uid in self._models.forget(now):
             self._saved.pop(uid, None)
             self._directory.remove(uid)
-        self._prediction = self._predict(records, now)
+        found = self._predict(records, now)
+        self._training = Training(now, self._models.results(), frozenset(found.cold))
+        self._prediction = found
 
     def checkpoint(self, now: float, *, everything: bool = False) -> int:
         """Write the models that are due, a few a step, or all of them at the end; says how many."""
@@ -202,21 +209,13 @@ class PredictServer:
         """What was predicted last, and by which predictor."""
         return self._prediction
 
-    def peaks(self) -> dict[str, dict[str, float]]:
-        """Of NodeMetric's status: ``prodPeakMetric`` and ``prodReclaimableMetric``.
-
-        Each holds "cpu" in cores and "memory" in bytes; one that nobody can say yet lacks.
-        """
-        prod = self._prediction.prod
-        found: dict[str, dict[str, float]] = {}
-        if prod is not None:
-            found["prodPeakMetric"] = _plain(prod.peak)
-            if prod.reclaimable is not None:
-                found["prodReclaimableMetric"] = _plain(prod.reclaimable)
-        return found
+    @property
+    def training(self) -> Training:
+        """What the models said after the last training, or when they were loaded."""
+        return self._training
 
     def by_predictor(self) -> dict[str, Predicted]:
-        """What each predictor said last, by Koordinator's names, for ``/metrics``."""
+        """What each predictor said last, by Koordinator's names."""
         last = self._prediction
         named = {
             "podReclaimablePredictor": last.by_pod,
@@ -224,10 +223,6 @@ class PredictServer:
             "minPredictor": last.prod,
         }
         return {name: said for name, said in named.items() if said is not None}
-
-    def results(self, uid: str) -> dict[str, Amount]:
-        """A model's p60, p90, p95, p98 and max; empty without one. Not while ``train`` runs."""
-        return self._models.results(uid)
 
     def _predict(self, records: tuple[PodRecord, ...], now: float) -> Prediction:
         rules = self._learning.rules
@@ -285,10 +280,6 @@ def _priority(record: PodRecord) -> PriorityClass:
 
 def _amount(found: Amounts) -> Amount:
     return Amount(found.get("cpu", 0) / 1000, float(found.get("memory", 0)))
-
-
-def _plain(amount: Amount) -> dict[str, float]:
-    return {"cpu": amount.cpu, "memory": amount.memory}
 
 
 def _is_file_name(uid: str) -> bool:

@@ -37,11 +37,16 @@ Change = Callable[[Mapping[str, Any], Mapping[str, Any]], Object | None]
 
 @dataclass(slots=True)
 class PublisherState:
-    """How publishing an object fares; ``trouble`` is "" while all is well."""
+    """How publishing an object fares; ``trouble`` is "" while all is well.
+
+    ``reported_at`` is when the object was last as it should be, seconds since the epoch, 0
+    for never.
+    """
 
     created: int = 0
     patched: int = 0
     failures: int = 0
+    reported_at: float = 0.0
     trouble: str = ""
 
 
@@ -61,6 +66,7 @@ class Publisher:
         *,
         interval: float = 3.0,
         reread_seconds: float = _REREAD_SECONDS,
+        now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = _RANDOM.random,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -72,6 +78,7 @@ class Publisher:
         self._change = change
         self._interval = interval
         self._reread_seconds = reread_seconds
+        self._now = now
         self._monotonic = monotonic
         self._chance = chance
         self._sleep = sleep
@@ -79,6 +86,11 @@ class Publisher:
         self._there: Object | None = None
         self._reread_at = float("-inf")
         self.state = PublisherState()
+
+    @property
+    def kind(self) -> str:
+        """The object's."""
+        return self._resource.kind
 
     async def run(self) -> None:
         """Look at the interval."""
@@ -106,7 +118,11 @@ class Publisher:
         if there is None:
             self._there = await self._api.create(self._resource, wanted)
             self.state.created += 1
-            return
+        else:
+            await self._put_right(there, wanted)
+        self.state.reported_at = self._now()
+
+    async def _put_right(self, there: Object, wanted: Object) -> None:
         change = self._change(there, wanted)
         if change is None:
             return
@@ -140,26 +156,8 @@ class Publisher:
 
     def _trouble(self, reason: str) -> None:
         """Say once that there is trouble, and once that it is over."""
-        kind = self._resource.kind
         if reason and not self.state.trouble:
-            _log.warning("cannot publish", kind=kind, reason=reason)
+            _log.warning("cannot publish", kind=self.kind, reason=reason)
         elif not reason and self.state.trouble:
-            _log.info("publishing again", kind=kind)
+            _log.info("publishing again", kind=self.kind)
         self.state.trouble = reason
-
-
-def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Object | None:
-    """The merge patch that makes one object of another; ``None`` where they are the same.
-
-    For objects that are built from what is there; lists are replaced whole.
-    """
-    patch: Object = {key: None for key in old if key not in new}
-    for key, value in new.items():
-        there = old.get(key)
-        if isinstance(value, Mapping) and isinstance(there, Mapping):
-            inner = difference(there, value)
-            if inner is not None:
-                patch[key] = inner
-        elif there != value:
-            patch[key] = value
-    return patch or None

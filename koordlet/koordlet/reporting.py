@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from koord_host.files import Reader
 from koord_kube.api import Object
 from koord_kube.credentials import ACCOUNT, TokenFile
-from koord_kube.resources import DEVICES, NODE_TOPOLOGIES, Resource
+from koord_kube.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES, Resource
 from koord_model.demand import Amounts
 from koord_model.node_info import GPUs, NodeCPUInfo, NodeMemoryInfo, RDMADevices, XPUs
 from koord_model.node_slo import NodeSLO
@@ -17,9 +17,10 @@ from koord_prediction.amount import Amount
 from koordlet.cluster import ClusterSide
 from koordlet.config import Settings
 from koordlet.direct_link import DirectLink
+from koordlet.documents import ReportState
 from koordlet.observing import Observing
-from koordlet.publisher import Build, Change, Publisher
-from koordlet.reporter import Reporter
+from koordlet.publisher import Build, Change, Publisher, PublisherState
+from koordlet.reporter import Reporter, ReporterState, Way
 from koordlet.reports import device, node_metric, node_topology, topology_change
 from koordlet.reports.metric_policy import Policy, policy
 from koordlet.reports.topology_annotations import Facts
@@ -48,12 +49,20 @@ class Reporting:
         self._reader = reader
         self._slo = slo
         self.reporter: Reporter | None = None
+        self._link: DirectLink | None = None
         if settings.enable_node_metric_report:
-            link = _link(settings, cluster.name)
+            link = self._link = _link(settings, cluster.name)
             self.reporter = Reporter(cluster.name, self._status, self._policy, cluster.client, link)
         self.publishers = tuple(self._publishers())
         runs = [] if self.reporter is None else [self.reporter.run]
         self.loops = (*runs, *(one.run for one in self.publishers))
+
+    def states(self) -> Mapping[str, ReportState]:
+        """How each report fares, by the kind of its object."""
+        found = {}
+        if self.reporter is not None:
+            found[NODE_METRICS.kind] = node_metric_state(self.reporter.state, self._link)
+        return found | {one.kind: publisher_state(one.state) for one in self.publishers}
 
     def _publishers(self) -> list[Publisher]:
         made = []
@@ -123,6 +132,36 @@ class Reporting:
             return None
         uid = node["metadata"].get("uid", "")
         return device.device(self._cluster.name, uid, gpus, xpus, rdma, time.time(), there)
+
+
+def node_metric_state(state: ReporterState, link: DirectLink | None) -> ReportState:
+    """How NodeMetric fares; ``link`` is the direct one, where there is one."""
+    sent = {Way.OBJECT.value: state.objects}
+    if link is not None:
+        sent[Way.DIRECT.value] = state.direct
+    trouble = [state.trouble] if state.trouble else []
+    if state.link_trouble:
+        trouble.append(f"direct link: {state.link_trouble}")
+    return ReportState(
+        way=state.way.value,
+        reported_at=state.reported_at,
+        sent=sent,
+        failures=state.failures + state.link_failures,
+        trouble="; ".join(trouble),
+        leader=link.leader if link is not None and state.way is Way.DIRECT else "",
+    )
+
+
+def publisher_state(state: PublisherState) -> ReportState:
+    """How an object that is published fares."""
+    well = state.reported_at and not state.trouble
+    return ReportState(
+        way=(Way.OBJECT if well else Way.NONE).value,
+        reported_at=state.reported_at,
+        sent={Way.OBJECT.value: state.created + state.patched},
+        failures=state.failures,
+        trouble=state.trouble,
+    )
 
 
 def _link(settings: Settings, name: str) -> DirectLink | None:

@@ -124,10 +124,22 @@ class Models:
         pairs = zip(cores.tolist(), amounts.tolist(), strict=True)
         return {uid: Amount(*pair) for uid, pair, ok in zip(known, pairs, said, strict=True) if ok}
 
-    def results(self, uid: str) -> dict[str, Amount]:
-        """One model's percentiles by the names of ``RESULTS``; empty without a model."""
-        found = {name: self.percentiles(p, p, (uid,)) for name, p in RESULTS.items()}
-        return {name: one[uid] for name, one in found.items() if uid in one}
+    def results(self) -> dict[str, dict[str, Amount]]:
+        """All models' percentiles by UID and the names of ``RESULTS``.
+
+        A model that has no samples says nothing.
+        """
+        uids, fractions = list(self._rows), tuple(RESULTS.values())
+        rows = self._rows_of(uids)
+        cores = self._cpu.percentiles(rows, fractions)
+        amounts = self._memory.percentiles(rows, fractions)
+        said = ~(np.isnan(cores[:, 0]) | np.isnan(amounts[:, 0]))
+        lines = zip(uids, cores.tolist(), amounts.tolist(), said, strict=True)
+        return {
+            uid: dict(zip(RESULTS, map(Amount, cpu, memory), strict=True))
+            for uid, cpu, memory, ok in lines
+            if ok
+        }
 
     def checkpoint(self, uid: str) -> Checkpoint:
         """One model, to be kept.

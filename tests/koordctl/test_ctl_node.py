@@ -8,7 +8,7 @@ import json
 import pytest
 from koordctl.main import main
 from koordctl.node import node_lines
-from koordctl.observed import Collector, Node, StateAge
+from koordctl.observed import Collector, Node, Report, StateAge
 
 Captured = pytest.CaptureFixture[str]
 
@@ -27,6 +27,10 @@ def test_a_busy_node(koordlet: str, capsys: Captured) -> None:
     rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line}
     assert rows["podresource"] == ["works", "1", "s", "12.3", "ms", "80"]
     assert rows["cpi"][:5] == ["off", "60", "s", "–", "–"]
+    assert rows["REPORT"] == ["WAY", "LAST", "SENT", "FAILED", "TROUBLE"]
+    assert rows["NodeMetric"] == ["direct", "10.0.0.7:9443", "41", "s", "30", "3"]
+    assert rows["NodeResourceTopology"] == ["object", "2", "s", "4", "0"]
+    assert rows["Device"] == ["–", "–", "0", "7", "devices:", "403", "Forbidden"]
     assert rows["coldmemory"][-3:] == ["no", "kidled", "here"]
 
 
@@ -48,6 +52,7 @@ def test_words_from_elsewhere_cannot_drive_the_terminal() -> None:
         0.0,
         collectors=[Collector("a\x1b[2J", "works", reason="x\ny")],
         states={"s\x07": StateAge(None, "gone\x1b[2J")},
+        reports={"r\x07": Report("\x1b[2J", "\x07", trouble="\x1b")},
     )
     text = "\n".join(node_lines(node, datetime.UTC))
     assert "\x1b" not in text

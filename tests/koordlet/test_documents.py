@@ -20,7 +20,7 @@ from koordlet.samples import Sample, Series
 from koordlet.states.inventory import PodRecord
 from koordlet.top_document import asked_cpu, asked_memory, class_of, top_document
 
-from tests.support.observed import COLLECTORS, GIB, NOW, ObservedNode, busy_node
+from tests.support.observed import COLLECTORS, GIB, NOW, REPORTS, ObservedNode, busy_node
 
 
 def test_a_node_of_which_nothing_is_known() -> None:
@@ -51,6 +51,15 @@ def test_the_node() -> None:
         ("cpi", "off"),
     ]
     assert node["cache"]["refused"] == 3
+    assert node["reports"]["NodeMetric"] == {
+        "way": "direct",
+        "leader": "10.0.0.7:9443",
+        "age_seconds": 41.0,
+        "sent": {"direct": 28, "object": 2},
+        "failures": 3,
+        "trouble": "",
+    }
+    assert node["reports"]["Device"]["age_seconds"] is None
 
 
 @pytest.mark.parametrize(("kind", "fresh"), [("node_cpu_usage", 30), ("node_psi", 150)])
@@ -152,6 +161,11 @@ def test_health() -> None:
         {"status": "degraded", "reasons": ["metric cache: disk full", "NodeSLO: refused"]},
         True,
     )
+    node.ages, node.cache.trouble, node.reports = {}, "", REPORTS
+    assert health_document(node.observed()) == (
+        {"status": "degraded", "reasons": ["report Device: devices: 403 Forbidden"]},
+        True,
+    )
     node.now += 200
     document, well = health_document(node.observed())
     assert not well
@@ -181,3 +195,8 @@ def test_ready() -> None:
     missing = StateAge(None, "nodeslos: 404 no such kind", absent=True)
     node.collectors, node.ages = COLLECTORS, {"pods": StateAge(0.0), "NodeSLO": missing}
     assert ready_document(node.observed()) == ({"status": "ok", "reasons": []}, True)
+
+
+def test_a_clock_put_back_makes_no_report_of_the_future() -> None:
+    node = ObservedNode(reports={"NodeMetric": replace(REPORTS["NodeMetric"], reported_at=NOW + 9)})
+    assert node_document(node.observed())["reports"]["NodeMetric"]["age_seconds"] == 0

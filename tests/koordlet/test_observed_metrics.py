@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from koord_prediction.amount import Amount
+from koord_prediction.peak import Predicted
 from koord_service.status import metrics_page
 from koordlet.metric_kinds import KINDS
 from koordlet.observed_metrics import ObservedMetrics
@@ -47,6 +49,7 @@ KOORDINATORS = {
     "koordlet_node_metric_numa_node_usage": {"node", "numa_node_id", "resource", "unit"},
     "koordlet_node_metric_numa_system_usage": {"node", "numa_node_id", "resource", "unit"},
     "koordlet_node_predicted_resource_peak": {"node", "predictor", "resource", "unit"},
+    "koordlet_node_predicted_resource_reclaimable": {"node", "predictor", "resource", "unit"},
     "koordlet_pod_psi": POD | PSI,
     "koordlet_container_psi": CONTAINER | PSI,
     "koordlet_container_cpi": CONTAINER | {"cpi_field"},
@@ -159,8 +162,40 @@ def test_koordlet_itself() -> None:
     rounds = {row["collector"]: value for row, value in found["koordlet_collector_rounds_total"]}
     assert rounds["podresource"] == 1800
     assert found["koordlet_metric_cache_refused_total"][0][1] == 3
+    sent = found["koordlet_report_total"]
+    assert [((row["report"], row["way"]), value) for row, value in sent] == [
+        (("NodeMetric", "direct"), 28),
+        (("NodeMetric", "object"), 2),
+        (("NodeResourceTopology", "object"), 4),
+        (("Device", "object"), 0),
+    ]
+    failed = {row["report"]: value for row, value in found["koordlet_report_failures_total"]}
+    assert failed == {"NodeMetric": 3, "NodeResourceTopology": 0, "Device": 7}
+    reported = {row["report"]: value for row, value in found["koordlet_report_age_seconds"]}
+    assert reported == {"NodeMetric": 41, "NodeResourceTopology": 2}
     ages = {row["state"]: value for row, value in found["koordlet_state_age_seconds"]}
     assert ages == {"pods": 3.2, "NodeSLO": 812.0}
+
+
+def test_predictions_by_predictor() -> None:
+    node = busy_node(0)
+    node.predictions = {
+        "podReclaimablePredictor": Predicted(Amount(3, GIB), None),
+        "minPredictor": Predicted(Amount(4, 2 * GIB), Amount(0, 5)),
+    }
+    rows = {
+        (name, row["predictor"], row["resource"], row["unit"]): value
+        for name in ("peak", "reclaimable")
+        for row, value in scrape(node)[f"koordlet_node_predicted_resource_{name}"]
+    }
+    assert rows == {
+        ("peak", "podReclaimablePredictor", "cpu", "core"): 3,
+        ("peak", "podReclaimablePredictor", "memory", "byte"): GIB,
+        ("peak", "minPredictor", "cpu", "core"): 4,
+        ("peak", "minPredictor", "memory", "byte"): 2 * GIB,
+        ("reclaimable", "minPredictor", "cpu", "core"): 0,
+        ("reclaimable", "minPredictor", "memory", "byte"): 5,
+    }
 
 
 def test_a_node_of_which_nothing_is_known() -> None:

@@ -63,6 +63,12 @@ def test_usage() -> None:
     assert (found["unit"], len(found["times"])) == ("bytes", 6)
 
 
+def test_predictions() -> None:
+    found = read("/v1/predictions")
+    assert len(found["pods"]) == 8
+    assert found["models"][0]["item"] == "node"
+
+
 @pytest.mark.parametrize(
     ("path", "words"),
     [

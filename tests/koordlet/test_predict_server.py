@@ -9,8 +9,9 @@ import pytest
 from koord_model.demand import Demand
 from koord_model.pod import Pod
 from koord_prediction.amount import Amount
-from koord_prediction.peak import Rules
+from koord_prediction.peak import Predicted, Rules
 from koordlet.cache.protocol import Aggregated, Aggregation, CacheState, Points, Window
+from koordlet.documents import Training
 from koordlet.predict_server import (
     CheckpointDirectory,
     Learning,
@@ -112,28 +113,38 @@ def near(cores: float) -> object:
     return pytest.approx(cores, rel=0.09)
 
 
+def prod(rig: Rig) -> Predicted:
+    found = rig.server.prediction.prod
+    assert found is not None
+    return found
+
+
 def test_learns_from_the_last_interval_and_predicts(rig: Rig) -> None:
     rig.pods = (record("a"), record("b", cores=2))
     rig.cache.measured(("a",), 1, GIB)
     rig.cache.measured(("b",), 0.5, GIB)
     rig.cache.measured((), 2, 3 * GIB)
-    assert rig.server.peaks() == {}
+    assert rig.server.prediction.prod is None
+    assert rig.server.training == Training()
     rig.server.train(NOW)
     assert rig.cache.windows == {(NOW - MINUTE, NOW)}
-    found = rig.server.peaks()
+    found = prod(rig)
+    assert found.reclaimable is not None
     # By priority: 1.5 of pods and 0.5 of the system.
-    assert found["prodPeakMetric"]["cpu"] == pytest.approx(2, rel=0.08)
-    assert found["prodPeakMetric"]["memory"] == pytest.approx(3 * GIB, rel=0.08)
-    assert found["prodReclaimableMetric"]["cpu"] == pytest.approx(4, rel=0.06)
+    assert found.peak.cpu == pytest.approx(2, rel=0.08)
+    assert found.peak.memory == pytest.approx(3 * GIB, rel=0.08)
+    assert found.reclaimable.cpu == pytest.approx(4, rel=0.06)
     assert rig.server.by_predictor().keys() == {
         "podReclaimablePredictor",
         "priorityReclaimablePredictor",
         "minPredictor",
     }
     assert rig.server.by_predictor()["podReclaimablePredictor"].peak.cpu == near(1.5)
-    assert rig.server.results("a")["p95"].cpu == near(1)
-    assert rig.server.results("__node__")["max"].memory == pytest.approx(3 * GIB, rel=0.06)
-    assert rig.server.results("nobody") == {}
+    training = rig.server.training
+    assert (training.at, training.cold) == (NOW, frozenset())
+    assert training.models["a"]["p95"].cpu == near(1)
+    assert training.models["__node__"]["max"].memory == pytest.approx(3 * GIB, rel=0.06)
+    assert training.models.keys() == {*PARTS, "a", "b"}
 
 
 def test_a_node_that_cannot_be_measured_does_not_make_the_system_idle(rig: Rig) -> None:
@@ -144,14 +155,14 @@ def test_a_node_that_cannot_be_measured_does_not_make_the_system_idle(rig: Rig) 
     del rig.cache.p90["node_memory_usage"]
     for minute in range(1, 100):
         rig.server.train(NOW + minute)
-    assert rig.server.results("__node-sys__")["p60"].cpu == near(4)
+    assert rig.server.training.models["__node-sys__"]["p60"].cpu == near(4)
 
 
 def test_before_anything_is_measured_nothing_is_said(rig: Rig) -> None:
     rig.pods = (record("a"),)
     rig.server.train(NOW)
-    assert rig.server.peaks() == {}
-    assert rig.server.results("__node-koord-prod__") == {}
+    assert rig.server.prediction.prod is None
+    assert "__node-koord-prod__" not in rig.server.training.models
 
 
 def test_pods_of_other_classes_are_learnt_and_not_counted(rig: Rig) -> None:
@@ -160,8 +171,8 @@ def test_pods_of_other_classes_are_learnt_and_not_counted(rig: Rig) -> None:
     rig.cache.measured(("b",), 8, 8 * GIB)
     rig.cache.measured((), 9, 9 * GIB)
     rig.server.train(NOW)
-    assert rig.server.results("__node-koord-batch__")["max"].cpu == near(8)
-    assert rig.server.peaks()["prodPeakMetric"]["cpu"] == near(1)
+    assert rig.server.training.models["__node-koord-batch__"]["max"].cpu == near(8)
+    assert prod(rig).peak.cpu == near(1)
 
 
 @pytest.mark.parametrize("how", [{"terminating": True}, {"phase": "Succeeded"}])
@@ -171,7 +182,9 @@ def test_ending_pods_ask_for_nothing(rig: Rig, how: dict[str, Any]) -> None:
     rig.cache.measured((), 0, 0)
     rig.server.train(NOW)
     assert rig.server.by_predictor()["podReclaimablePredictor"].peak == Amount()
-    assert rig.server.peaks()["prodReclaimableMetric"]["cpu"] == 0
+    spare = prod(rig).reclaimable
+    assert spare is not None
+    assert spare.cpu == 0
 
 
 def test_young_pods_count_with_their_request(rig: Rig) -> None:
@@ -179,8 +192,9 @@ def test_young_pods_count_with_their_request(rig: Rig) -> None:
     rig.cache.measured(("a",), 1, GIB)
     rig.cache.measured((), 1, GIB)
     rig.server.train(NOW)
-    assert rig.server.peaks()["prodPeakMetric"]["cpu"] == 4
+    assert prod(rig).peak.cpu == 4
     assert rig.server.prediction.cold == ("a",)
+    assert rig.server.training.cold == {"a"}
 
 
 def test_pods_no_list_has_told_of_are_learnt_only(rig: Rig) -> None:
@@ -188,7 +202,7 @@ def test_pods_no_list_has_told_of_are_learnt_only(rig: Rig) -> None:
     rig.cache.measured(("a",), 1, GIB)
     rig.cache.measured((), 1, GIB)
     rig.server.train(NOW)
-    assert rig.server.results("__node-koord-prod__")["max"].cpu == near(1)
+    assert rig.server.training.models["__node-koord-prod__"]["max"].cpu == near(1)
     assert rig.server.by_predictor()["podReclaimablePredictor"].peak == Amount()
 
 
@@ -196,7 +210,8 @@ def test_an_unknown_node_has_a_peak_only(rig: Rig) -> None:
     rig.allocatable = None
     rig.cache.measured((), 1, GIB)
     rig.server.train(NOW)
-    assert rig.server.peaks().keys() == {"prodPeakMetric"}
+    assert prod(rig).peak.cpu > 0
+    assert prod(rig).reclaimable is None
 
 
 @pytest.mark.parametrize("uid", ["../../etc/passwd", "", ".hidden", "__node__", "a/b"])
@@ -238,7 +253,7 @@ def test_models_are_written_and_come_back(rig: Rig) -> None:
     assert json.loads((rig.path / "pod-0").read_bytes())["UID"] == "pod-0"
     other = rig.another()
     assert other.load(NOW + 60) == 9
-    assert other.results("__node__") == rig.server.results("__node__")
+    assert other.training == replace(rig.server.training, at=0.0), "shown before it is trained"
     assert rig.said == []
 
 
@@ -277,7 +292,7 @@ def test_a_corrupt_file_is_set_aside_and_said(rig: Rig) -> None:
     fill(rig)
     rig.server.checkpoint(NOW)
     (rig.path / "pod-0").write_bytes(b"\0" * 100)
-    (rig.path / "pod-1.tmp").write_bytes(b"half")
+    (rig.path / ".pod-1.part").write_bytes(b"half")
     other = rig.another()
     assert other.load(NOW) == 8
     [line] = rig.said
@@ -295,6 +310,15 @@ def test_a_file_of_the_future_is_set_aside(rig: Rig) -> None:
     assert other.load(NOW - 365 * 86400) == 0
     assert len(rig.said) == 9
     assert "h ahead of the clock (set aside as" in rig.said[0]
+
+
+def test_a_file_is_written_for_us_alone_and_nothing_is_left_beside_it(rig: Rig) -> None:
+    fill(rig)
+    for _ in range(2):
+        assert rig.server.checkpoint(NOW, everything=True) == 9
+    assert names(rig) == [*PARTS, "pod-0", "pod-1"]
+    assert (rig.path / "pod-0").stat().st_mode & 0o777 == 0o600
+    assert rig.path.stat().st_mode & 0o777 == 0o750
 
 
 def test_no_directory_yet_is_no_trouble(rig: Rig) -> None:

@@ -3,15 +3,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from koord_kube.api import Object
 from koord_kube.client import Client, Cluster
 from koord_kube.resources import DEVICES
-from koordlet.publisher import Publisher, difference
+from koordlet.publisher import Publisher
+from koordlet.reports.device import LABEL_GPU_VENDOR, change
 
 from tests.support.kube_api import KubeApi
 
@@ -21,14 +19,18 @@ class Wanted:
 
     def __init__(self) -> None:
         self.devices: list[int] | None = [1]
-        self.labels = {"vendor": "x"}
+        self.labels = {LABEL_GPU_VENDOR: "x"}
 
     def build(self, there: Object | None) -> Object | None:
         if self.devices is None:
             return None
-        metadata = {**(there or {}).get("metadata", {}), "name": "n1", "labels": self.labels}
+        metadata = {"name": "n1", "labels": self.labels, "ownerReferences": []}
         kind = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Device"}
-        return {**(there or kind), "metadata": metadata, "spec": {"devices": self.devices}}
+        return {**kind, "metadata": metadata, "spec": spec(*self.devices)}
+
+
+def spec(*minors: int) -> Object:
+    return {"devices": [{"type": "gpu", "id": f"GPU-{n}", "minor": n} for n in minors]}
 
 
 @pytest.fixture
@@ -67,7 +69,8 @@ def publisher(client: Client, wanted: Wanted, clock: Clock) -> Publisher:
         DEVICES,
         "n1",
         wanted.build,
-        difference,
+        change,
+        now=lambda: 1e9 + clock.at,
         monotonic=clock,
         chance=lambda: 1.0,
         reread_seconds=300.0,
@@ -97,7 +100,7 @@ async def test_it_is_created_then_looked_at_and_written_only_when_it_differs(
     await publisher.round()
     await publisher.round()
     assert verbs(api) == ["patch"]
-    assert api.get(DEVICES, "n1")["spec"] == {"devices": [1, 2]}
+    assert api.get(DEVICES, "n1")["spec"] == spec(1, 2)
     assert (publisher.state.created, publisher.state.patched) == (1, 1)
 
 
@@ -108,7 +111,7 @@ async def test_what_others_keep_in_it_stays(
     await publisher.round()
     kept = api.get(DEVICES, "n1")
     assert kept["metadata"]["annotations"] == {"a": "b"}
-    assert kept["metadata"]["labels"] == {"vendor": "x"}
+    assert kept["metadata"]["labels"] == {LABEL_GPU_VENDOR: "x"}
     wanted.labels = {}
     await publisher.round()
     assert not api.get(DEVICES, "n1")["metadata"].get("labels")
@@ -118,16 +121,16 @@ async def test_what_somebody_changed_or_deleted_is_put_right(
     api: KubeApi, publisher: Publisher, clock: Clock
 ) -> None:
     await publisher.round()
-    api.put(DEVICES, {"metadata": {"name": "n1"}, "spec": {"devices": []}})
+    api.put(DEVICES, {"metadata": {"name": "n1"}, "spec": spec()})
     await publisher.round()
-    assert api.get(DEVICES, "n1")["spec"] == {"devices": []}
+    assert api.get(DEVICES, "n1")["spec"] == spec()
     clock.at += 300
     await publisher.round()
-    assert api.get(DEVICES, "n1")["spec"] == {"devices": [1]}
+    assert api.get(DEVICES, "n1")["spec"] == spec(1)
     api.delete(DEVICES, "n1")
     clock.at += 300
     await publisher.round()
-    assert api.get(DEVICES, "n1")["spec"] == {"devices": [1]}
+    assert api.get(DEVICES, "n1")["spec"] == spec(1)
 
 
 async def test_one_that_somebody_created_meanwhile_is_changed(
@@ -140,7 +143,7 @@ async def test_one_that_somebody_created_meanwhile_is_changed(
     await publisher.round()
     await publisher.round()
     kept = api.get(DEVICES, "n1")
-    assert kept["spec"] == {"devices": [1]}
+    assert kept["spec"] == spec(1)
     assert kept["metadata"]["annotations"] == {"theirs": "1"}
 
 
@@ -154,10 +157,10 @@ async def test_a_change_by_somebody_faster_is_not_lost(
     wanted.devices = [1, 2]
     assert await publisher.round() == 3.0
     assert publisher.state.trouble == ""
-    assert api.get(DEVICES, "n1")["spec"] == {"devices": [1]}
+    assert api.get(DEVICES, "n1")["spec"] == spec(1)
     await publisher.round()
     kept = api.get(DEVICES, "n1")
-    assert kept["spec"] == {"devices": [1, 2]}
+    assert kept["spec"] == spec(1, 2)
     assert kept["metadata"]["annotations"] == {"theirs": "1"}
 
 
@@ -176,6 +179,23 @@ async def test_trouble_is_said_once_and_waited_out(
     assert said == ["cannot publish", "publishing again"]
 
 
+async def test_when_it_was_last_as_it_should_be(
+    api: KubeApi, publisher: Publisher, wanted: Wanted, clock: Clock
+) -> None:
+    wanted.devices = None
+    await publisher.round()
+    assert publisher.state.reported_at == 0, "there is nothing to publish yet"
+    wanted.devices = [1]
+    for at in (10.0, 20.0):
+        clock.at = at
+        await publisher.round()
+        assert publisher.state.reported_at == 1e9 + at, "written, then found unchanged"
+    clock.at, wanted.devices = 30.0, [1, 2]
+    api.fail(status=503)
+    await publisher.round()
+    assert publisher.state.reported_at == 1e9 + 20
+
+
 async def test_it_waits_as_long_as_the_server_asks(api: KubeApi, publisher: Publisher) -> None:
     api.fail(status=503, retry_after=200)
     assert await publisher.round() == 200
@@ -192,7 +212,7 @@ async def test_a_defect_is_said_and_waited_out(
             raise defects.pop()
         return wanted.build(there)
 
-    publisher = Publisher(client, DEVICES, "n1", build, difference, chance=lambda: 1.0)
+    publisher = Publisher(client, DEVICES, "n1", build, change, chance=lambda: 1.0)
     assert await publisher.round() == 3.0
     assert "vendor" in publisher.state.trouble
     await publisher.round()
@@ -206,7 +226,7 @@ async def test_it_runs_until_cancelled(api: KubeApi, client: Client, wanted: Wan
         slept.append(seconds)
         await asyncio.sleep(0)
 
-    publisher = Publisher(client, DEVICES, "n1", wanted.build, difference, sleep=sleep)
+    publisher = Publisher(client, DEVICES, "n1", wanted.build, change, sleep=sleep)
     task = asyncio.gather(publisher.run())
     while len(slept) < 5:
         await asyncio.sleep(0.001)
@@ -215,31 +235,3 @@ async def test_it_runs_until_cancelled(api: KubeApi, client: Client, wanted: Wan
         await task
     assert set(slept) == {3.0}
     assert verbs(api) == ["get", "create"]
-
-
-_json = st.recursive(
-    st.integers(0, 3) | st.text(max_size=1),
-    lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
-    max_leaves=8,
-)
-_objects = st.dictionaries(st.sampled_from("abc"), _json, max_size=3)
-
-
-def merge(target: Any, patch: Any) -> Any:
-    """RFC 7396."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge(merged.get(key), value)
-    return merged
-
-
-@given(_objects, _objects)
-def test_the_difference_makes_one_of_the_other(old: Object, new: Object) -> None:
-    patch = difference(old, new)
-    assert (patch is None) == (old == new)
-    assert merge(old, patch or {}) == new

@@ -119,7 +119,10 @@ def test_a_busy_node(shown: Shown) -> None:
     assert page.by_id("node") is not None
     assert "node-1" in page.text
     assert page.by_id("health")["class"] == "badge degraded"
-    assert page.by_id("health")["title"] == "NodeSLO: API server: connection refused"
+    assert page.by_id("health")["title"].splitlines() == [
+        "NodeSLO: API server: connection refused",
+        "report Device: devices: 403 Forbidden",
+    ]
     assert len(page.pods()) == len(PODS)
     assert page.pods()[0] == "shop/orders-db-0", "the greediest first"
     [row] = [row for row in page.rows if row and row[0].endswith("spark-exec-17")]

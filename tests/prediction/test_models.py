@@ -75,11 +75,13 @@ def test_training_makes_models_and_percentiles_tell_them_apart() -> None:
     assert found["b"].cpu == pytest.approx(2, rel=0.06)
     assert found["b"].memory == pytest.approx(51 * GIB, rel=0.06)
     assert models.percentiles(0.95, 0.5, ("b", "nobody")) == {"b": found["b"]}
-    results = models.results("a")
-    assert results.keys() == RESULTS.keys()
+    assert models.results().keys() == {"a", "b"}
+    results = models.results()["a"]
+    assert list(results) == list(RESULTS)
     assert 0.6 < results["p60"].cpu < 0.66, "a bucket above, and newer samples weigh more"
     assert results["max"].cpu == pytest.approx(0.99, rel=0.06)
-    assert models.results("nobody") == {}
+    alone = {name: models.percentiles(part, part, ("a",))["a"] for name, part in RESULTS.items()}
+    assert results == alone
 
 
 def test_many_models_find_room_and_keep_apart() -> None:
@@ -106,6 +108,7 @@ def test_training_with_nothing_is_no_training() -> None:
     models = Models()
     models.train({}, NOW)
     assert models.percentiles(0.5, 0.5) == {}
+    assert models.results() == {}
 
 
 def test_a_model_survives_a_checkpoint() -> None:
@@ -114,11 +117,11 @@ def test_a_model_survives_a_checkpoint() -> None:
         models.train({"a": Amount(1 + hour % 7, GIB * (1 + hour % 5))}, NOW + 3600 * hour)
     later = NOW + 30 * 3600
     again.restore(models.checkpoint("a"), later)
-    assert again.results("a") == models.results("a")
+    assert again.results() == models.results()
     both = {"a": Amount(20, 20 * GIB)}
     models.train(both, later)
     again.train(both, later)
-    assert again.results("a") == models.results("a"), "weights still fit those of new samples"
+    assert again.results() == models.results(), "weights still fit those of new samples"
 
 
 def test_a_restored_model_has_one_expiration_to_be_seen_in() -> None:
@@ -144,5 +147,6 @@ def test_an_empty_checkpoint_predicts_nothing() -> None:
     empty = Learnt(0.0, np.zeros(CPU.count)), Learnt(0.0, np.zeros(MEMORY.count))
     models.restore(Checkpoint("a", *empty, NOW), NOW)
     assert models.percentiles(0.95, 0.98) == {}
+    assert models.results() == {}
     models.train({"a": Amount(1, GIB)}, NOW)
-    assert models.results("a")["max"].cpu == pytest.approx(1, rel=0.06)
+    assert models.results()["a"]["max"].cpu == pytest.approx(1, rel=0.06)

@@ -11,9 +11,13 @@ import numpy as np
 from koord_model.keys import BATCH_CPU, BATCH_MEMORY, LABEL_QOS
 from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo, NumaNode, Processor
 from koord_model.pod import Container, Pod
+from koord_model.priority import PriorityClass
+from koord_prediction.amount import Amount
+from koord_prediction.models import NODE, RESULTS, SYS, item_uid
+from koord_prediction.peak import Predicted
 from koordlet.cache.protocol import Aggregated, Aggregation, CacheState, Points, Window
 from koordlet.collecting import CollectorState, NothingYet
-from koordlet.documents import Observed, Peaks, StateAge
+from koordlet.documents import Observed, Peaks, ReportState, StateAge, Training
 from koordlet.metric_kinds import KINDS
 from koordlet.samples import Sample, Series
 from koordlet.states.inventory import Demand, PodRecord
@@ -120,6 +124,9 @@ class ObservedNode:
     collectors: tuple[CollectorState, ...] = ()
     ages: dict[str, StateAge] = field(default_factory=dict)
     peaks: Peaks | None = None
+    predictions: dict[str, Predicted] = field(default_factory=dict)
+    training: Training = field(default_factory=Training)
+    reports: dict[str, ReportState] = field(default_factory=dict)
     facts: tuple[object, ...] = ()
     now: float = NOW
 
@@ -133,6 +140,9 @@ class ObservedNode:
             peaks=lambda: self.peaks,
             clock=lambda: self.now,
             node="node-1",
+            predictions=lambda: self.predictions,
+            training=lambda: self.training,
+            reports=lambda: self.reports,
         )
 
 
@@ -158,6 +168,18 @@ COLLECTORS = (
     CollectorState("cpi", 60.0, False, False, "--feature-gates CPICollector=true is not given"),
 )
 PEAKS = {"prod": {"cpu": 11.2, "memory": 24.0 * GIB}}
+PREDICTIONS = {
+    "podReclaimablePredictor": Predicted(Amount(11.2, 22.0 * GIB), Amount(1.5, 3.0 * GIB)),
+    "priorityReclaimablePredictor": Predicted(Amount(10.1, 24.0 * GIB), Amount(2.0, 2.0 * GIB)),
+    "minPredictor": Predicted(Amount(11.2, 24.0 * GIB), Amount(1.5, 2.0 * GIB)),
+}
+REPORTS = {
+    "NodeMetric": ReportState(
+        "direct", NOW - 41.0, {"direct": 28, "object": 2}, 3, "", "10.0.0.7:9443"
+    ),
+    "NodeResourceTopology": ReportState("object", NOW - 2.0, {"object": 4}, 0, ""),
+    "Device": ReportState("", 0.0, {"object": 0}, 7, "devices: 403 Forbidden"),
+}
 
 
 def pod(
@@ -206,6 +228,18 @@ PODS = (
 )
 
 
+def training() -> Training:
+    """What was learnt of all pods but two, of which one is too young and one has just come."""
+    young, new = PODS[0].pod.uid, PODS[-1].pod.uid
+    whole = {NODE: 14.0, SYS: 0.7, **{item_uid(one): 2.0 for one in PriorityClass}}
+    pods = {one.pod.uid: 1.0 + number for number, one in enumerate(PODS) if one.pod.uid != new}
+    models = {
+        uid: {name: Amount(cpu * part, cpu * part * GIB) for name, part in RESULTS.items()}
+        for uid, cpu in (whole | pods).items()
+    }
+    return Training(NOW - 40.0, models, frozenset({young, new}))
+
+
 def busy_node(seconds: int = 1800, step: int = 10) -> ObservedNode:
     """Half an hour of a shop in daylight, with batch pods that take what is left."""
     node = ObservedNode(
@@ -213,6 +247,9 @@ def busy_node(seconds: int = 1800, step: int = 10) -> ObservedNode:
         collectors=COLLECTORS,
         facts=MACHINE,
         peaks=PEAKS,
+        predictions=dict(PREDICTIONS),
+        training=training(),
+        reports=dict(REPORTS),
         ages={"pods": StateAge(3.2), "NodeSLO": StateAge(812.0, "API server: connection refused")},
     )
     for ago in range(seconds, -1, -step):

@@ -13,11 +13,6 @@ from koord_model.quantity import milli
 Object = dict[str, Any]
 
 
-def differs(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether what is ours in the object is not as it should be."""
-    return change(old, new) is not None
-
-
 def change(old: Mapping[str, Any], new: Mapping[str, Any]) -> Object | None:
     """The merge patch that brings our part of the object in line; ``None`` where it is.
 
