@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from koordlet.cache.protocol import Aggregation, MetricCache, Window
 from koordlet.cache.ring_cache import RingCache
-from koordlet.samples import Sample, Series
+from koordlet.collecting.samples import Sample, Series
 
 from bench.report import Measure
 

@@ -21,11 +21,12 @@ from time import perf_counter
 from koord_host.kernel import Kernel
 from koord_model.node_slo import NodeSLO
 from koordlet.cache.ring_cache import RingCache
-from koordlet.collecting import Sources
-from koordlet.collector_table import choose
+from koordlet.collecting import observer as observer_module
+from koordlet.collecting.contract import Sources
+from koordlet.collecting.observer import Observer
+from koordlet.collecting.table import choose
 from koordlet.config import Settings
 from koordlet.gates import DEFAULTS
-from koordlet.observer import Observer
 from koordlet.predict_server import CheckpointDirectory, Learning, PredictServer
 from koordlet.reports import node_metric
 from koordlet.reports.metric_policy import Policy
@@ -33,7 +34,6 @@ from koordlet.states import kubelet_pods
 
 from bench.node import cpu_ms
 from bench.report import Measure
-from koordlet import observer as observer_module
 from tests.support.fake_node.cri import PodSpec, pod_list
 from tests.support.simulated_node import SimulatedNode
 
@@ -136,7 +136,7 @@ def a_day(directory: Path) -> float:
 
 
 def _again(watched: Watched) -> None:
-    from koordlet.samples import Sample, Series
+    from koordlet.collecting.samples import Sample, Series
 
     newest = watched.observer.newest
     kinds = ("pod_cpu_usage", "pod_memory_usage", "container_cpu_usage", "container_memory_usage")

@@ -1,10 +1,9 @@
-"""``koordctl predict backtest``: its options, and what it answers."""
+"""``koordctl predict backtest``: its options."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Iterable
 
 from koord_model import duration
 
@@ -55,19 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def run(arguments: argparse.Namespace) -> Iterable[str]:
-    """The answer's lines.
-
-    Raises:
-        BacktestError: the trace cannot be read, is none, or an option cannot be.
-    """
-    # Imported late: numpy costs a quarter of a second, which no other command needs.
-    from koordctl import predict
-
+def options(arguments: argparse.Namespace) -> Options:
+    """What was given on the command line."""
     names = [field.name for field in dataclasses.fields(Options)]
-    options = Options(**{name: getattr(arguments, name) for name in names})
-    found = predict.run(arguments.trace, options)
-    return [predict.as_json(found)] if arguments.json else predict.lines(found)
+    return Options(**{name: getattr(arguments, name) for name in names})
 
 
 def _seconds(word: str) -> float:

@@ -143,7 +143,7 @@ def _add_predict(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
     tested = _command(
         below,
         "backtest",
-        backtest.run,
+        _backtest,
         "under- and over-estimates on a trace of recorded use",
         backtest.DESCRIPTION,
     )
@@ -203,6 +203,14 @@ def _pods(arguments: argparse.Namespace) -> Iterable[str]:
         whole = msgspec.json.encode(pods) if arguments.unmanaged else body
         return [msgspec.json.format(whole, indent=2).decode().rstrip("\n")]
     return render.pod_lines(pods, only_unmanaged=arguments.unmanaged)
+
+
+def _backtest(arguments: argparse.Namespace) -> Iterable[str]:
+    # Imported late: numpy costs a quarter of a second, which no other command needs.
+    from koordctl import predict
+
+    found = predict.run(arguments.trace, backtest.options(arguments))
+    return [predict.as_json(found)] if arguments.json else predict.lines(found)
 
 
 def _restore(arguments: argparse.Namespace) -> Iterable[str]:

@@ -33,9 +33,9 @@ from koordlet.metrics import HookMetrics, NodeMetrics, NriMetrics
 from koordlet.node import Node, find_layout, open_node, open_pods, open_views
 from koordlet.nri.client import Client
 from koordlet.nri_hooks import HookHandler
-from koordlet.observed_metrics import ObservedMetrics
 from koordlet.observing import Observing, open_observing
-from koordlet.pages import events_page, pages
+from koordlet.pages.prometheus import ObservedMetrics
+from koordlet.pages.served import events_page, pages
 from koordlet.pods import Pods
 from koordlet.registration import Registration, registration_text
 from koordlet.reporting import Reporting

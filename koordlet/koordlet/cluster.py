@@ -13,11 +13,11 @@ from koord_kube.api import Object
 from koord_service.logs import get_log
 
 from koordlet.config import Settings, node_name
-from koordlet.documents import StateAge
 from koordlet.reports import kubelet_config
 from koordlet.reports.kubelet_config import KubeletConfig
 from koordlet.states.cluster import ClusterState
 from koordlet.states.kubelet_of_node import KubeletOfNode
+from koordlet.states.state_age import StateAge
 from koordlet.telling import Told
 
 if TYPE_CHECKING:

@@ -21,18 +21,19 @@ from koord_service.logs import get_log
 
 from koordlet.cache.ring_cache import RingCache
 from koordlet.cluster import ClusterSide
-from koordlet.collecting import Latest, Sources
-from koordlet.collector_table import choose
+from koordlet.collecting.contract import Latest, Sources
+from koordlet.collecting.nvml import NVML
+from koordlet.collecting.observer import Observer
+from koordlet.collecting.table import choose
 from koordlet.config import Settings, node_name
-from koordlet.documents import Observed, StateAge
-from koordlet.nvml import NVML
-from koordlet.observer import Observer
+from koordlet.pages.node import Observed
 from koordlet.pods import Pods
 from koordlet.predict_server import CheckpointDirectory, Learning, PredictServer, node_allocatable
 from koordlet.states.node_view import NodeViews
+from koordlet.states.state_age import StateAge
 from koordlet.telling import Told, reason_of
 
-_log = get_log("koordlet.observer")
+_log = get_log("koordlet.collecting.observer")
 
 _STALE_ROUNDS = 20
 """Koordinator forgets a counter that was silent for so many intervals."""

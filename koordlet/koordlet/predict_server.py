@@ -22,7 +22,7 @@ from koord_prediction.models import Models, PodUse, samples
 from koord_prediction.peak import PodDemand, Predicted, Prediction, Rules, predict
 
 from koordlet.cache.protocol import Aggregation, MetricCache, Window
-from koordlet.documents import Training
+from koordlet.pages.node import Training
 from koordlet.states.inventory import PodRecord
 from koordlet.states.whole_file import write_whole
 

@@ -16,11 +16,11 @@ from koord_prediction.amount import Amount
 
 from koordlet.cluster import ClusterSide
 from koordlet.config import Settings
-from koordlet.direct_link import DirectLink
-from koordlet.documents import ReportState
+from koordlet.delivery.direct_link import DirectLink
+from koordlet.delivery.publisher import Build, Change, Publisher, PublisherState
+from koordlet.delivery.reporter import Reporter, ReporterState, Way
 from koordlet.observing import Observing
-from koordlet.publisher import Build, Change, Publisher, PublisherState
-from koordlet.reporter import Reporter, ReporterState, Way
+from koordlet.pages.node import ReportState
 from koordlet.reports import device, node_metric, node_topology, topology_change
 from koordlet.reports.metric_policy import Policy, policy
 from koordlet.reports.topology_annotations import Facts

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from koordlet.collector_table import available
+from koordlet.collecting.kinds import KINDS
+from koordlet.collecting.table import available
 from koordlet.config import Settings
 from koordlet.gates import DEFAULTS
-from koordlet.metric_kinds import KINDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "collectors.md").read_text()
 _KIND = re.compile(r"`([^`]+)` \(([^)]+)\)")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from koordlet.observed_metrics import ObservedMetrics
+from koordlet.pages.prometheus import ObservedMetrics
 from prometheus_client import CollectorRegistry
 
 from tests.support.observed import full_node

@@ -18,7 +18,7 @@ from koord_service.status import metrics_page
 from koordlet.metrics import HookMetrics, NodeMetrics, NriMetrics
 from koordlet.nri.client import Client
 from koordlet.nri.handler import Handler
-from koordlet.observed_metrics import ObservedMetrics
+from koordlet.pages.prometheus import ObservedMetrics
 from koordlet.reconciler import Done
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families

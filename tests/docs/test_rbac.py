@@ -11,8 +11,8 @@ import pytest
 import yaml
 from koord_kube.api import Change, NotFoundError, Object
 from koord_kube.resources import DEVICES, NODE_TOPOLOGIES, Resource
-from koordlet.publisher import Publisher
-from koordlet.reporter import Reporter
+from koordlet.delivery.publisher import Publisher
+from koordlet.delivery.reporter import Reporter
 from koordlet.reports.metric_policy import Policy
 from koordlet.reports.node_metric import Built
 from koordlet.states.cluster import ClusterState

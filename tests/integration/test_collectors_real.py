@@ -13,7 +13,7 @@ import pytest
 from koord_host.kernel import Kernel
 from koord_host.layout import Driver, Layout
 from koord_model.pod import Container, Pod
-from koordlet.collecting import Look, Sources
+from koordlet.collecting.contract import Look, Sources
 from koordlet.collectors import pagecache, podresource, podthrottled
 from koordlet.states.inventory import PodRecord
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from koord_service.status import Page, StatusServer, json_page
-from koordlet.pages import pages
+from koordlet.pages.served import pages
 
 from tests.support.observed import busy_node
 

@@ -13,7 +13,7 @@ from koord_service.status import MakePage, Page, StatusServer, json_page
 from koordctl.events import event_lines
 from koordctl.main import main
 from koordctl.observed import Event
-from koordlet.pages import events_page
+from koordlet.pages.served import events_page
 
 Captured = pytest.CaptureFixture[str]
 BATCH = "kubepods/besteffort/podb"

@@ -20,7 +20,7 @@ from koord_service.status import Page, StatusServer
 from koordctl.main import main
 from koordctl.observed import Capacity, NodeRow, Pod, Top
 from koordctl.top import chosen, head_lines, pod_lines
-from koordlet.pages import pages
+from koordlet.pages.served import pages
 
 from tests.koordctl.conftest import Serve
 from tests.support.observed import ObservedNode, busy_node

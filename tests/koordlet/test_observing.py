@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 from koord_model.node_slo import NodeSLO
-from koordlet.collecting import Found, Look
-from koordlet.observer import Observer, Watched
+from koordlet.collecting.contract import Found, Look
+from koordlet.collecting.observer import Observer, Watched
 from koordlet.observing import Observing
 from koordlet.predict_server import PredictServer
 

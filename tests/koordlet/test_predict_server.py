@@ -11,14 +11,14 @@ from koord_model.pod import Pod
 from koord_prediction.amount import Amount
 from koord_prediction.peak import Predicted, Rules
 from koordlet.cache.protocol import Aggregated, Aggregation, CacheState, Points, Window
-from koordlet.documents import Training
+from koordlet.collecting.samples import Series
+from koordlet.pages.node import Training
 from koordlet.predict_server import (
     CheckpointDirectory,
     Learning,
     PredictServer,
     node_allocatable,
 )
-from koordlet.samples import Series
 from koordlet.states.inventory import PodRecord
 
 GIB = 2**30
@@ -374,7 +374,7 @@ def test_an_annotation_that_cannot_be_read_is_said(text: str) -> None:
 
 
 def test_samples_are_of_the_kinds_the_cache_has() -> None:
-    from koordlet.metric_kinds import KINDS
+    from koordlet.collecting.kinds import KINDS
 
     for who, labels in (("pod", ("pod_uid",)), ("node", ())):
         assert KINDS[f"{who}_cpu_usage"].labels == labels

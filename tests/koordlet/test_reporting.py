@@ -13,11 +13,11 @@ from koord_model.node_slo import NodeSLO
 from koordlet.agent import Agent
 from koordlet.cluster import ClusterSide
 from koordlet.config import Settings
-from koordlet.direct_link import DirectLink
-from koordlet.documents import ReportState
+from koordlet.delivery.direct_link import DirectLink
+from koordlet.delivery.publisher import PublisherState
+from koordlet.delivery.reporter import ReporterState, Way
 from koordlet.gates import gates_of
-from koordlet.publisher import PublisherState
-from koordlet.reporter import ReporterState, Way
+from koordlet.pages.node import ReportState
 from koordlet.reporting import Reporting, node_metric_state, publisher_state
 from koordlet.states.cluster import ClusterState
 from koordlet.telling import Told

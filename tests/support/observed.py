@@ -16,11 +16,12 @@ from koord_prediction.amount import Amount
 from koord_prediction.models import NODE, RESULTS, SYS, item_uid
 from koord_prediction.peak import Predicted
 from koordlet.cache.protocol import Aggregated, Aggregation, CacheState, Points, Window
-from koordlet.collecting import CollectorState, NothingYet
-from koordlet.documents import Observed, Peaks, ReportState, StateAge, Training
-from koordlet.metric_kinds import KINDS
-from koordlet.samples import Sample, Series
+from koordlet.collecting.contract import CollectorState, NothingYet
+from koordlet.collecting.kinds import KINDS
+from koordlet.collecting.samples import Sample, Series
+from koordlet.pages.node import Observed, Peaks, ReportState, Training
 from koordlet.states.inventory import Demand, PodRecord
+from koordlet.states.state_age import StateAge
 
 NOW = 1_800_000_000.0
 GIB = 1 << 30

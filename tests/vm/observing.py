@@ -17,7 +17,7 @@ from koord_host.kernel import Kernel
 from koord_host.layout import Driver, Layout
 from koord_model.node_info import NodeCPUInfo
 from koordctl.asking import ADDRESS
-from koordlet.collecting import Look, Sources
+from koordlet.collecting.contract import Look, Sources
 from koordlet.collectors import nodeinfo
 
 from koordctl import client

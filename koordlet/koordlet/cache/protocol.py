@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from koordlet.samples import Sample, Series
+from koordlet.collecting.samples import Sample, Series
 
 
 class Aggregation(StrEnum):

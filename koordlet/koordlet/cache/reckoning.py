@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordlet.cache.protocol import Aggregated, Aggregation
-from koordlet.samples import Series
+from koordlet.collecting.samples import Series
 
 _PERCENTILES = {
     Aggregation.P50: np.float32(0.5),

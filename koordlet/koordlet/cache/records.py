@@ -25,7 +25,7 @@ import msgspec
 import numpy as np
 
 from koordlet.cache.tier import Batch
-from koordlet.samples import Series
+from koordlet.collecting.samples import Series
 
 MAGIC = b"KOORDMC1"
 GROUPS = 64

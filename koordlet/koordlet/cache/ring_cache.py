@@ -19,7 +19,7 @@ from koordlet.cache.reckoning import Block, reckon
 from koordlet.cache.rings import Rings
 from koordlet.cache.segments import Log
 from koordlet.cache.tier import Batch
-from koordlet.samples import Sample, Series
+from koordlet.collecting.samples import Sample, Series
 
 
 class RingCache:

@@ -18,8 +18,8 @@ from koordlet.cache.pages import PAGE_BYTES, Floats, Integers, Pool
 from koordlet.cache.protocol import Window
 from koordlet.cache.reckoning import Block
 from koordlet.cache.tier import Batch, Tier
-from koordlet.metric_kinds import KINDS
-from koordlet.samples import Sample, Series
+from koordlet.collecting.kinds import KINDS
+from koordlet.collecting.samples import Sample, Series
 
 LATE_SECONDS = 60.0
 BELIEVED_AFTER = 10

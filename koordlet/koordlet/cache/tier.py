@@ -13,7 +13,7 @@ import numpy as np
 
 from koordlet.cache.pages import Floats, Integers, Pool, Ring
 from koordlet.cache.reckoning import Block
-from koordlet.samples import Series
+from koordlet.collecting.samples import Series
 
 RAW_SECONDS = 3600
 COARSE_SECONDS = 12 * 3600

@@ -23,9 +23,9 @@ from koord_model.keys import BATCH_CPU
 from koord_model.pod import Pod
 from koord_model.qos import KubeQoS, QoSClass, qos_class
 
-from koordlet.collecting import Counters, Found, Look, Sources
-from koordlet.looking import Pace, PerPod, Reading, groups
-from koordlet.samples import Sample, Series
+from koordlet.collecting.contract import Counters, Found, Look, Sources
+from koordlet.collecting.looking import Pace, PerPod, Reading, groups
+from koordlet.collecting.samples import Sample, Series
 from koordlet.states.inventory import PodRecord
 
 INTERVAL = "collect_res_used_interval"

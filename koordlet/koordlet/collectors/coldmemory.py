@@ -26,10 +26,10 @@ from koord_host import damon, kidled, procfs
 from koord_host.cgroup_stats import CgroupStats
 from koord_host.damon import Seen
 
-from koordlet.collecting import Counters, Found, Look, Sources, UnavailableError
+from koordlet.collecting.contract import Counters, Found, Look, Sources, UnavailableError
+from koordlet.collecting.looking import Group, PerPod, Reading, groups
+from koordlet.collecting.samples import Sample, Series
 from koordlet.levelling import host_application_group
-from koordlet.looking import Group, PerPod, Reading, groups
-from koordlet.samples import Sample, Series
 
 INTERVAL = "coldpage_collector_interval"
 ENABLED_BY: tuple[str, ...] = ("ColdPageCollector",)

@@ -1,6 +1,6 @@
 """NVIDIA GPUs: what node, pods and containers use of them, and the fact ``GPUs``.
 
-Sources: NVML (``koordlet.nvml``) for devices and processes; ``/proc/PID/cgroup`` for whose
+Sources: NVML (``collecting.nvml``) for devices and processes; ``/proc/PID/cgroup`` for whose
 a process is; ``/sys/bus/pci/devices/*`` for where a GPU is. The node's use is the GPU's
 own: percent of time in which kernels ran, bytes in use. A pod's or container's is the
 sum over its processes: percent of the multiprocessors, bytes.
@@ -25,10 +25,17 @@ from dataclasses import dataclass, replace
 from koord_model.keys import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koord_model.node_info import Device, GPUs
 
-from koordlet import pci
-from koordlet.collecting import Found, GPUProcess, GPUReading, Look, Sources, UnavailableError
+from koordlet.collecting import pci
+from koordlet.collecting.contract import (
+    Found,
+    GPUProcess,
+    GPUReading,
+    Look,
+    Sources,
+    UnavailableError,
+)
+from koordlet.collecting.samples import Sample, Series
 from koordlet.levelling import container_group
-from koordlet.samples import Sample, Series
 
 INTERVAL = "collect_res_used_interval"
 ENABLED_BY = ("Accelerators",)

@@ -11,10 +11,10 @@ from __future__ import annotations
 from koord_host.cgroup_stats import CgroupStats
 from koord_model.node_slo import HostApplication
 
-from koordlet.collecting import Counters, Found, Look, Sources
+from koordlet.collecting.contract import Counters, Found, Look, Sources
+from koordlet.collecting.looking import Pace, Reading
+from koordlet.collecting.samples import Sample, Series
 from koordlet.levelling import host_application_group
-from koordlet.looking import Pace, Reading
-from koordlet.samples import Sample, Series
 
 INTERVAL = "collect_res_used_interval"
 ENABLED_BY: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from koord_host import numa
 from koord_host.processors import Processors
 from koord_model.node_info import NodeCPUInfo
 
-from koordlet.collecting import Found, Look, Sources, UnavailableError
+from koordlet.collecting.contract import Found, Look, Sources, UnavailableError
 
 INTERVAL = "collect_node_cpu_info_interval"
 ENABLED_BY: tuple[str, ...] = ()

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 
 from koord_host import procfs
 
-from koordlet.collecting import Counters, Found, Look, Sources, UnavailableError
-from koordlet.looking import NumaNodes, Pace, Reading
-from koordlet.samples import Sample, Series
+from koordlet.collecting.contract import Counters, Found, Look, Sources, UnavailableError
+from koordlet.collecting.looking import NumaNodes, Pace, Reading
+from koordlet.collecting.samples import Sample, Series
 
 INTERVAL = "collect_res_used_interval"
 ENABLED_BY: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from koord_host import block_devices
 from koord_host.block_devices import BlockDevice
 from koord_model.node_info import LocalStorage
 
-from koordlet.collecting import Found, Look, Sources, UnavailableError
+from koordlet.collecting.contract import Found, Look, Sources, UnavailableError
 
 INTERVAL = "collect_node_storage_info_interval"
 ENABLED_BY: tuple[str, ...] = ("BlkIOReconcile",)

@@ -18,9 +18,16 @@ from collections.abc import Iterator
 
 from koord_model import cpuset
 
-from koordlet.collecting import Found, Look, PerfCounters, PerfWindow, Sources, UnavailableError
+from koordlet.collecting.contract import (
+    Found,
+    Look,
+    PerfCounters,
+    PerfWindow,
+    Sources,
+    UnavailableError,
+)
+from koordlet.collecting.samples import Sample, Series
 from koordlet.levelling import container_group
-from koordlet.samples import Sample, Series
 
 INTERVAL = "collect_cpi_timewindow"
 ENABLED_BY = ("CPICollector",)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from koord_host.cgroup_stats import CgroupStats
 
-from koordlet.collecting import Counters, Found, Look, Sources
-from koordlet.looking import Pace, PerPod, Reading, groups
-from koordlet.samples import Sample, Series
+from koordlet.collecting.contract import Counters, Found, Look, Sources
+from koordlet.collecting.looking import Pace, PerPod, Reading, groups
+from koordlet.collecting.samples import Sample, Series
 from koordlet.states.inventory import PodRecord
 
 INTERVAL = "collect_res_used_interval"

@@ -18,9 +18,9 @@ from errno import ENODEV
 from koord_host import pressure
 from koord_host.pressure import Averages, Pressure
 
-from koordlet.collecting import Found, Look, Sources, UnavailableError
-from koordlet.looking import Group, PerPod, groups
-from koordlet.samples import Sample, Series
+from koordlet.collecting.contract import Found, Look, Sources, UnavailableError
+from koordlet.collecting.looking import Group, PerPod, groups
+from koordlet.collecting.samples import Sample, Series
 
 INTERVAL = "psi_collector_interval"
 ENABLED_BY: tuple[str, ...] = ("PSICollector",)

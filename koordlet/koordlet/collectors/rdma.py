@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 
 from koord_model.node_info import Device, RDMADevices, VirtualFunctions
 
-from koordlet import pci
-from koordlet.collecting import Found, Look, Sources
+from koordlet.collecting import pci
+from koordlet.collecting.contract import Found, Look, Sources
 
 INTERVAL = "node_topology_sync_interval"
 ENABLED_BY = ("RDMADevices",)

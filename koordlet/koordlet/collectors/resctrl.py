@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 from koord_model.resctrl import CLASS_GROUPS
 
-from koordlet.collecting import Counters, Found, Look, Sources, UnavailableError
-from koordlet.samples import Sample, Series
+from koordlet.collecting.contract import Counters, Found, Look, Sources, UnavailableError
+from koordlet.collecting.samples import Sample, Series
 
 INTERVAL = "resctrl_collector_interval"
 ENABLED_BY: tuple[str, ...] = ("ResctrlCollector", "enable_resctrl_collector")

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator
 
 from koord_host.cgroup_stats import CgroupStats
 
-from koordlet.collecting import Found, Look, Sources
+from koordlet.collecting.contract import Found, Look, Sources
+from koordlet.collecting.looking import NumaNodes, PerPod, Reading
+from koordlet.collecting.samples import Sample, Series
 from koordlet.levelling import host_application_group
-from koordlet.looking import NumaNodes, PerPod, Reading
-from koordlet.samples import Sample, Series
 from koordlet.states.inventory import PodRecord
 
 INTERVAL = "collect_res_used_interval"

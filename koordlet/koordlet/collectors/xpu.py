@@ -24,7 +24,7 @@ from koord_model.keys import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koord_model.node_info import Device, XPUs
 from koord_model.quantity import whole
 
-from koordlet.collecting import Found, Look, Sources, UnavailableError
+from koordlet.collecting.contract import Found, Look, Sources, UnavailableError
 
 T = TypeVar("T")
 

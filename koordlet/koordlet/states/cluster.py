@@ -19,7 +19,7 @@ from koord_kube.api import Api, Object
 from koord_kube.informer import Informer
 from koord_kube.resources import NODE_METRICS, NODE_SLOS, NODES, Resource
 
-from koordlet.documents import StateAge
+from koordlet.states.state_age import StateAge
 from koordlet.states.whole_file import write_whole
 
 _WATCHED = (NODES, NODE_SLOS, NODE_METRICS)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from koordlet.cache.records import GROUPS, MAGIC, Decoder, Encoder, End
 from koordlet.cache.tier import Batch
-from koordlet.samples import Series
+from koordlet.collecting.samples import Series
 
 names = st.builds(
     Series, st.just("pod_cpu_usage"), st.tuples(st.text(st.characters(codec="utf-8"), max_size=9))

@@ -8,7 +8,7 @@ from koordlet.cache.pages import PAGE_BYTES
 from koordlet.cache.protocol import Aggregated, Aggregation, Window
 from koordlet.cache.reckoning import reckon
 from koordlet.cache.rings import BELIEVED_AFTER, Rings
-from koordlet.samples import Sample, Series
+from koordlet.collecting.samples import Sample, Series
 
 T0 = 1_700_000_400.0
 HOUR = 3600.0

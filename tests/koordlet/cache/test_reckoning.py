@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from koordlet.cache.protocol import Aggregation
 from koordlet.cache.reckoning import Block, reckon
-from koordlet.samples import Series
+from koordlet.collecting.samples import Series
 
 NODE = (Series("node_cpu_usage"),)
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from koordlet.cache.protocol import Aggregation, MetricCache, Window
 from koordlet.cache.ring_cache import RingCache
-from koordlet.samples import Sample, Series
+from koordlet.collecting.samples import Sample, Series
 
 T0 = 1_700_000_000.0
 ALL = tuple(Aggregation)

@@ -23,7 +23,7 @@ from koordlet.cache.protocol import Aggregation, Window
 from koordlet.cache.ring_cache import RingCache
 from koordlet.cache.segments import Log
 from koordlet.cache.tier import Batch
-from koordlet.samples import Sample, Series
+from koordlet.collecting.samples import Sample, Series
 
 T0 = 1_700_000_400.0
 MIB = 1 << 20
@@ -340,7 +340,7 @@ WRITER = textwrap.dedent(
     """
     import itertools, sys
     from koordlet.cache.ring_cache import RingCache
-    from koordlet.samples import Sample, Series
+    from koordlet.collecting.samples import Sample, Series
     cache = RingCache(sys.argv[1], 100 << 20, print)
     series = [Series("pod_cpu_usage", (f"pod-{one}",)) for one in range(300)]
     for second in itertools.count(int(sys.argv[2])):

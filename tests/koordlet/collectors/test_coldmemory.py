@@ -9,10 +9,10 @@ from koord_host.layout import Driver, Layout
 from koord_model.node_slo import HostApplication, NodeSLO
 from koord_model.pod import Container, Pod
 from koord_model.qos import QoSClass
-from koordlet.collecting import Found, Look, Sources, UnavailableError
+from koordlet.collecting.contract import Found, Look, Sources, UnavailableError
+from koordlet.collecting.kinds import KINDS
+from koordlet.collecting.samples import Series
 from koordlet.collectors import coldmemory
-from koordlet.metric_kinds import KINDS
-from koordlet.samples import Series
 from koordlet.states.inventory import PodRecord
 
 from tests.support.text_tree import TextTree

@@ -11,12 +11,19 @@ from hypothesis import strategies as st
 from koord_host.layout import Driver, Layout
 from koord_model.node_info import Device, GPUs
 from koord_model.pod import Container, Pod
-from koordlet.collecting import Found, GPUProcess, GPUReading, Look, Sources, UnavailableError
+from koordlet.collecting.contract import (
+    Found,
+    GPUProcess,
+    GPUReading,
+    Look,
+    Sources,
+    UnavailableError,
+)
+from koordlet.collecting.kinds import KINDS
+from koordlet.collecting.nvml import NVML
 from koordlet.collectors import gpu
 from koordlet.config import Settings
 from koordlet.gates import DEFAULTS
-from koordlet.metric_kinds import KINDS
-from koordlet.nvml import NVML
 from koordlet.states.inventory import PodRecord
 
 from tests.support.fake_nvml import FakeGPU, FakeNVML

@@ -10,7 +10,7 @@ from koord_host.kernel import Kernel
 from koord_host.layout import Driver, Layout
 from koord_model import cpuset
 from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo, NumaNode, Processor
-from koordlet.collecting import Found, Look, Sources, UnavailableError
+from koordlet.collecting.contract import Found, Look, Sources, UnavailableError
 from koordlet.collectors import nodeinfo
 
 from tests.support.text_tree import TextTree

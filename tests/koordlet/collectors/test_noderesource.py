@@ -8,7 +8,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koordlet.collecting import UnavailableError
+from koordlet.collecting.contract import UnavailableError
 from koordlet.collectors import noderesource
 
 from tests.koordlet.collectors.used_node import KIB, Rounds, UsedNode, values

@@ -8,7 +8,7 @@ import pytest
 from koord_host.kernel import Kernel
 from koord_host.layout import Driver, Layout
 from koord_model.node_info import LocalStorage
-from koordlet.collecting import Found, Look, Sources, UnavailableError
+from koordlet.collecting.contract import Found, Look, Sources, UnavailableError
 from koordlet.collectors import nodestorageinfo
 
 from tests.support.text_tree import TextTree

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_host.layout import Driver, Layout
 from koord_model.pod import Container, Pod
-from koordlet.collecting import Found, Look, Sources, UnavailableError
+from koordlet.collecting.contract import Found, Look, Sources, UnavailableError
+from koordlet.collecting.kinds import KINDS
+from koordlet.collecting.samples import Series
 from koordlet.collectors import performance
 from koordlet.config import Settings
 from koordlet.gates import DEFAULTS
-from koordlet.metric_kinds import KINDS
-from koordlet.samples import Series
 from koordlet.states.inventory import PodRecord
 
 from tests.support.text_tree import TextTree

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_host.layout import Driver, Layout
-from koordlet.collecting import Sources
+from koordlet.collecting.contract import Sources
 from koordlet.collectors import podresource
 
 from tests.koordlet.collectors.used_node import Group, Rounds, UsedNode, pod, values

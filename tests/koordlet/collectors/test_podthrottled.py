@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koordlet.collecting import UnavailableError
+from koordlet.collecting.contract import UnavailableError
 from koordlet.collectors import podthrottled
 
 from tests.koordlet.collectors.used_node import Group, Rounds, UsedNode, pod, values

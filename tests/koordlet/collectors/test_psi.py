@@ -9,10 +9,10 @@ import pytest
 from koord_host.kernel import Kernel
 from koord_host.layout import Driver, Layout
 from koord_model.pod import Container, Pod
-from koordlet.collecting import Found, Look, Sources, UnavailableError
+from koordlet.collecting.contract import Found, Look, Sources, UnavailableError
+from koordlet.collecting.kinds import KINDS
+from koordlet.collecting.samples import Series
 from koordlet.collectors import psi
-from koordlet.metric_kinds import KINDS
-from koordlet.samples import Series
 from koordlet.states.inventory import PodRecord
 
 from tests.support.text_tree import TextTree

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from koord_host.kernel import Kernel
 from koord_host.layout import Driver, Layout
 from koord_model.node_info import Device, RDMADevices, VirtualFunctions
-from koordlet.collecting import Found, Look, Sources
+from koordlet.collecting.contract import Found, Look, Sources
 from koordlet.collectors import rdma
 from koordlet.config import Settings
 from koordlet.gates import DEFAULTS

@@ -8,10 +8,10 @@ from typing import cast
 import pytest
 from koord_host.files import Tree
 from koord_host.layout import Driver, Layout
-from koordlet.collecting import Found, Look, Sources, UnavailableError
+from koordlet.collecting.contract import Found, Look, Sources, UnavailableError
+from koordlet.collecting.kinds import KINDS
+from koordlet.collecting.samples import Series
 from koordlet.collectors import resctrl
-from koordlet.metric_kinds import KINDS
-from koordlet.samples import Series
 
 from tests.support.fake_resctrl import FakeResctrl
 from tests.support.text_tree import TextTree

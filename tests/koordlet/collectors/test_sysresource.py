@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_model.node_slo import HostApplication
-from koordlet.collecting import Found, Look
+from koordlet.collecting.contract import Found, Look
+from koordlet.collecting.samples import Sample, Series
 from koordlet.collectors import hostapplication, noderesource, podresource, sysresource
-from koordlet.samples import Sample, Series
 
 from tests.koordlet.collectors.used_node import KIB, Group, Rounds, UsedNode, pod, values
 

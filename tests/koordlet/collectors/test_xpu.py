@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_host.layout import Driver, Layout
 from koord_model.node_info import Device, GPUs, XPUs
-from koordlet.collecting import Found, Look, Sources, UnavailableError
+from koordlet.collecting.contract import Found, Look, Sources, UnavailableError
 from koordlet.collectors import xpu
 from koordlet.config import Settings
 from koordlet.gates import DEFAULTS

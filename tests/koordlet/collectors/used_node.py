@@ -9,8 +9,8 @@ from koord_host.layout import Driver, Layout
 from koord_model.demand import Demand
 from koord_model.node_slo import HostApplication, NodeSLO
 from koord_model.pod import Container, Pod
-from koordlet.collecting import Found, Latest, Look, Sources
-from koordlet.observer import Newest
+from koordlet.collecting.contract import Found, Latest, Look, Sources
+from koordlet.collecting.observer import Newest
 from koordlet.states.inventory import PodRecord
 
 from tests.support.text_tree import TextTree

@@ -15,10 +15,10 @@ from koord_model.qos import QoSClass
 from koord_model.quantity import milli, whole
 from koordlet.cache.protocol import Aggregated, Aggregation, Window
 from koordlet.cache.ring_cache import RingCache
+from koordlet.collecting.samples import Sample, Series
 from koordlet.reports.metric_policy import MemoryPolicy, Policy
 from koordlet.reports.node_metric import Known, build, merge_patch
 from koordlet.reports.quantities import count, millicores, size
-from koordlet.samples import Sample, Series
 from koordlet.states.inventory import Demand, PodRecord
 
 from tests.support.merge_patch import merged

@@ -1,0 +1,4 @@
+"""How reports leave the node: by the API server, or straight to the manager.
+
+What is in them is made in ``koordlet.reports``.
+"""

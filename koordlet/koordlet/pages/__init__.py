@@ -1,0 +1,5 @@
+"""What koordlet shows: documents made of what it knows, their pages, the web page, metrics.
+
+``node``, ``top``, ``curves``, ``predictions`` and ``event`` are plain values and do no IO;
+``journal`` reads the journal backwards; ``served`` says which page is where.
+"""

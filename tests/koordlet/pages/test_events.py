@@ -1,0 +1,520 @@
+"""/events: the journal of changes, page by page."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import signal
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from koord_hooks.stages import Stage
+from koord_host.journal import Change, Journal
+from koord_host.layout import Driver
+from koord_service.status import Page, Query, QueryError, StatusServer
+from koordctl.client import KOORDLET, ask
+from koordlet.agent import Agent
+from koordlet.pages import journal as events
+from koordlet.pages.event import event_document
+from koordlet.pages.journal import (
+    EventPage,
+    Line,
+    Mark,
+    TokenError,
+    lines_backwards,
+    page_of,
+    read_page,
+)
+from koordlet.pages.served import events_page
+
+from tests.koordlet.test_keeper import JOB, Bench, main_of
+from tests.support.fake_node.kept import settings_of
+
+
+def change(number: int, pod: str = "shop/web", why: str = "") -> Change:
+    time = f"2026-01-31T12:00:{number % 60:02}.000Z"
+    return Change(time, "hooks", "kubepods/podu1", pod, "cpu.shares", number, None, why)
+
+
+class Book:
+    """A journal of small files, and the numbers it should hold."""
+
+    def __init__(self, directory: Path, max_bytes: int = 1000) -> None:
+        self.path = str(directory / "j")
+        self._journal = Journal(self.path, self._fail, max_bytes=max_bytes)
+        self._numbers = count()
+
+    def write(self, how_many: int, pod: str = "shop/web") -> None:
+        for _ in range(how_many):
+            self._journal.add(change(next(self._numbers), pod))
+            self._journal.flush()
+
+    def files(self) -> int:
+        return len(list(Path(self.path).parent.iterdir()))
+
+    @staticmethod
+    def _fail(trouble: str) -> None:
+        raise AssertionError(trouble)
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Book:
+    return Book(tmp_path)
+
+
+def numbers(page: EventPage) -> list[Any]:
+    return [one.old for one in page.changes]
+
+
+def all_numbers(path: str, size: int, token: str = "", pod: str = "") -> list[Any]:
+    """Page after page, until there are no more."""
+    found = []
+    while True:
+        page = read_page(path, size, token, pod)
+        assert len(page.changes) <= size
+        found += numbers(page)
+        assert len(found) < 1000, "pages go round in a circle"
+        if not page.next_token:
+            return found
+        token = page.next_token
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 2048])
+def test_pages_over_rotated_files(book: Book, size: int) -> None:
+    book.write(40)
+    assert book.files() == 5
+    found = all_numbers(book.path, size)
+    assert len(found) > 20, "five files of a few lines"
+    assert found == [*range(39, -1, -1)][: len(found)]
+
+
+def test_a_journal_that_is_empty_or_not_there(tmp_path: Path) -> None:
+    assert read_page(f"{tmp_path}/none", 5) == EventPage(())
+    (tmp_path / "empty").touch()
+    assert read_page(f"{tmp_path}/empty", 5) == EventPage(())
+
+
+def test_the_last_page_has_no_token(book: Book) -> None:
+    book.write(3)
+    assert read_page(book.path, 3).next_token == ""
+    assert read_page(book.path, 2).next_token != ""
+
+
+def test_of_one_pod(book: Book) -> None:
+    for pod in ("shop/web", "shop/db", "", "shop/web"):
+        book.write(1, pod)
+    assert all_numbers(book.path, 1, pod="shop/web") == [3, 0]
+    assert all_numbers(book.path, 9, pod="shop/we") == []
+
+
+@pytest.mark.parametrize("written", [0, 1, 5, 9])
+def test_pages_go_on_where_they_were_while_the_journal_is_written(book: Book, written: int) -> None:
+    """Also where the marked file has another name by now."""
+    book.write(11)
+    first = read_page(book.path, 4)
+    assert numbers(first) == [10, 9, 8, 7]
+    book.write(written)
+    assert all_numbers(book.path, 2, first.next_token) == [6, 5, 4, 3, 2, 1, 0]
+
+
+def test_pages_whose_file_is_gone(book: Book) -> None:
+    book.write(11)
+    token = read_page(book.path, 4).next_token
+    book.write(50)
+    with pytest.raises(TokenError, match="is gone with the oldest changes; begin without it"):
+        read_page(book.path, 4, token)
+
+
+def test_a_file_that_has_the_number_of_one_gone(book: Book) -> None:
+    """File systems give a removed file's inode to the next new one."""
+    book.write(5)
+    token = read_page(book.path, 2).next_token
+    other = "".join(f'{{"time":"{number}"}}\n' for number in range(500))
+    Path(book.path).write_text(other)
+    with pytest.raises(TokenError, match="is gone"):
+        read_page(book.path, 2, token)
+
+
+def test_rotation_between_opening_two_files(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first file is met again under its next name; the one not opened yet is not missed."""
+    book.write(11)
+    opened = os.open
+
+    def rotated_meanwhile(name: str, flags: int, mode: int = 0) -> int:
+        descriptor = opened(name, flags, mode)
+        if name == book.path and not flags & os.O_CREAT:
+            book.write(6)
+        return descriptor
+
+    monkeypatch.setattr(os, "open", rotated_meanwhile)
+    files = book.files()
+    found = numbers(read_page(book.path, 99))
+    assert book.files() > files
+    assert 10 <= found[0] < 16, "what came after the rotation is for the next to ask"
+    assert found == [*range(found[0], -1, -1)]
+
+
+def test_a_name_that_is_free_halfway_through_a_rotation(book: Book) -> None:
+    book.write(15)
+    wanted = all_numbers(book.path, 99)
+    assert book.files() == 3
+    Path(f"{book.path}.2").rename(f"{book.path}.3")
+    assert all_numbers(book.path, 99) == wanted
+    Path(f"{book.path}.1").rename(f"{book.path}.2")
+    assert all_numbers(book.path, 99) == wanted
+    Path(book.path).rename(f"{book.path}.1")
+    assert all_numbers(book.path, 99) == wanted
+
+
+@pytest.mark.parametrize("tail", [b'{"time":"2026', b"\xff", b"{"])
+def test_a_torn_last_line(book: Book, tail: bytes) -> None:
+    book.write(3)
+    with Path(book.path).open("ab") as file:
+        file.write(tail)
+    assert numbers(read_page(book.path, 1)) == [2]
+    # A crash's half line stays in the journal, as a line that is none.
+    Book(Path(book.path).parent).write(1)
+    assert all_numbers(book.path, 1) == [0, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"[]",
+        b'{"time":1}',
+        b"\xff\xfe",
+        b"\x00" * 99,
+        b'{"x":' + b"[" * 60_000,
+        b"[" * 70_000,
+        b'"' + b"x" * 3_000_000 + b'"',
+        json.dumps({"time": "now", "why": "x" * 70_000}).encode(),
+    ],
+    ids=lambda line: f"{line[:9]!r} {len(line)}",
+)
+def test_lines_that_are_none_are_passed_over(tmp_path: Path, line: bytes) -> None:
+    book = Book(tmp_path, max_bytes=1 << 30)
+    book.write(2)
+    with Path(book.path).open("ab") as file:
+        file.write(line + b"\n")
+    book.write(2)
+    assert all_numbers(book.path, 1) == [3, 2, 1, 0]
+    assert all_numbers(book.path, 3) == [3, 2, 1, 0]
+
+
+def test_a_huge_line_is_never_held(tmp_path: Path) -> None:
+    most = 0
+
+    def read(offset: int, length: int) -> bytes:
+        nonlocal most
+        most = max(most, length)
+        return text[offset : offset + length]
+
+    text = b"first\n" + b"x" * 1_000_000 + b"\nlast\n"
+    found = list(lines_backwards(read, len(text)))
+    assert found == [(1_000_007, b"last"), (0, b"first")]
+    assert most <= 1 << 16
+
+
+def test_a_file_that_somebody_cuts_meanwhile() -> None:
+    text = b"a\nb\n"
+    assert list(lines_backwards(lambda at, length: text[at : at + length], 100)) == []
+
+
+def test_a_page_looks_at_so_many_lines_and_no_more() -> None:
+    """A pod that nothing was done for costs no walk through the whole journal at once."""
+    text = json.dumps({**event_fields(change(1)), "pod": "shop/db"}).encode()
+    looked = count()
+    lines = (Line(7, next(looked), text) for _ in range(100_000))
+    page = page_of(lines, 5, "shop/web")
+    assert page.changes == ()
+    assert Mark.parse(page.next_token).offset == events.MOST_LINES - 1
+    assert next(looked) == events.MOST_LINES + 1
+
+
+def event_fields(one: Change) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in one.__struct_fields__}
+
+
+@given(
+    lines=st.lists(st.binary(max_size=40).map(lambda one: one.replace(b"\n", b"")), max_size=30),
+    tail=st.binary(max_size=20).map(lambda one: one.replace(b"\n", b"")),
+    block=st.integers(1, 50),
+    longest=st.integers(1, 50),
+)
+def test_backwards_is_forwards_reversed(
+    lines: list[bytes], tail: bytes, block: int, longest: int
+) -> None:
+    text = b"".join(line + b"\n" for line in lines) + tail
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(events, "_BLOCK", block)
+        patch.setattr(events, "_LONGEST", longest)
+        found = list(lines_backwards(lambda at, length: text[at : at + length], len(text)))
+    assert [line for _, line in found[::-1]] == [line for line in lines if len(line) <= longest]
+    for offset, line in found:
+        assert text[offset:].startswith(line + b"\n")
+        assert offset == 0 or text[offset - 1 : offset] == b"\n"
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 4), st.integers(1, 6)), min_size=1, max_size=12),
+    size=st.integers(250, 900),
+    garbage=st.sampled_from([b"", b"\n", b"no change\n"]),
+)
+def test_each_event_once_and_the_newest_first(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[int, int]],
+    size: int,
+    garbage: bytes,
+) -> None:
+    """Writing and rotating between pages of any size changes nothing of what they give."""
+    book = Book(tmp_path_factory.mktemp("journal"), max_bytes=size)
+    book.write(8)
+    held = all_numbers(book.path, 2048)
+    with Path(book.path).open("ab") as file:
+        file.write(garbage)
+    given, token = [], ""
+    for written, wanted in steps:
+        try:
+            page = read_page(book.path, wanted, token)
+        except TokenError:
+            break
+        given += numbers(page)
+        token = page.next_token
+        if not token:
+            removed = set(held) - set(all_numbers(book.path, 2048))
+            assert set(held) - set(given) <= removed
+            break
+        book.write(written)
+    assert given == held[: len(given)]
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**60 - 1), st.integers(0, 2**32 - 1))
+def test_a_mark_is_its_token(inode: int, offset: int, checksum: int) -> None:
+    mark = Mark(inode, offset, checksum)
+    assert Mark.parse(str(mark)) == mark
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        *("x", "1-2", "1-2-3", "-1-2-00000003", "1-2-00000003 ", "1-2-00000003\n", "1-2-000000G3"),
+        *("1" * 17 + "-2-00000003", "1-" + "f" * 16 + "-00000003", "١-2-00000003", "\udc80"),
+    ],
+)
+def test_what_is_no_token(book: Book, token: str) -> None:
+    book.write(1)
+    with pytest.raises(TokenError, match='"pageToken" is none that a page gave'):
+        read_page(book.path, 1, token)
+
+
+@pytest.mark.parametrize("offset", ["0", "1", "5", "fffffffffffffff"])
+def test_a_token_that_somebody_made_up(book: Book, offset: str) -> None:
+    book.write(3)
+    inode = Path(book.path).stat().st_ino
+    with pytest.raises(TokenError, match="is gone"):
+        read_page(book.path, 1, f"{inode:x}-{offset}-00000000")
+
+
+POD_GROUP = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu_1.slice"
+
+
+@pytest.mark.parametrize(
+    ("pod", "group", "knob", "wanted"),
+    [
+        ("shop/web", "kubepods/burstable/podu-1", "cpu.shares", ["pod", "", "UpdateCgroups"]),
+        ("shop/web", "kubepods/podu-1/c1", "cpu.idle", ["pod", "c1", "UpdateCgroups"]),
+        ("shop/web", POD_GROUP, "memory.min", ["pod", "", "UpdateCgroups"]),
+        (
+            "shop/web",
+            f"{POD_GROUP}/cri-containerd-c1.scope",
+            "cpu.shares",
+            ["pod", "c1", "UpdateCgroups"],
+        ),
+        ("shop/web", "kubepods/podu-1/crio-c1", "cpu.shares", ["pod", "c1", "UpdateCgroups"]),
+        (
+            "shop/web",
+            "kubepods/podu-1",
+            "blkio.throttle.read_bps_device",
+            ["pod", "", "UpdateBlkIO"],
+        ),
+        ("shop/web", "4711", "oom_score_adj", ["pod", "", "runtime-hooks"]),
+        ("", "kubepods/besteffort", "cpu.shares", ["group", "", "UpdateCgroups"]),
+        ("", "", "cpuset.cpus", ["node", "", "UpdateCgroups"]),
+        ("", "BE", "resctrl.L3:0", ["group", "", "UpdateResctrl"]),
+        ("", "BE", "resctrl.tasks", ["group", "", "ApplyCatL3GroupTasks"]),
+        ("", "vm.min_free_kbytes", "sysctl", ["node", "", "UpdateSystemConfig"]),
+        ("", "/var/lib/agent.json", "file", ["node", "", "netqos reconcile"]),
+        ("", "network", "root qdisc on eth0", ["node", "", "netqos reconcile"]),
+        ("", "tasks", "core scheduling cookie of 12", ["unknown", "", "runtime-hooks"]),
+        ("", "4711", "oom_score_adj", ["unknown", "", "runtime-hooks"]),
+        ("", "kubepods", "knob.of.another.release", ["unknown", "", "runtime-hooks"]),
+    ],
+)
+def test_a_change_in_koordinators_words(pod: str, group: str, knob: str, wanted: list[str]) -> None:
+    found = event_document(Change("t", "hooks", group, pod, knob, 1, "0-3", "so"))
+    kind, container, reason = wanted
+    assert (found["type"], found.get("container", ""), found["reason"]) == (kind, container, reason)
+    assert "" not in [found.get(name) for name in ("namespace", "name", "container")]
+    if kind == "pod":
+        assert (found["namespace"], found["name"]) == ("shop", "web")
+    else:
+        assert found.get("name", "") == ("" if kind == "node" else group)
+    place = f"{group}: " if group else ""
+    assert found["message"] == f"{place}{knob} 1 → 0-3 (so)"
+    own = {"owner": "hooks", "group": group, "knob": knob, "old": 1, "new": "0-3", "why": "so"}
+    assert own.items() <= found.items()
+
+
+def test_the_fields_of_an_event() -> None:
+    assert event_document(change(7, why="")) == {
+        "createdAt": "2026-01-31T12:00:07.000Z",
+        "type": "pod",
+        "namespace": "shop",
+        "name": "web",
+        "reason": "UpdateCgroups",
+        "message": "kubepods/podu1: cpu.shares 7 → unknown",
+        "owner": "hooks",
+        "group": "kubepods/podu1",
+        "knob": "cpu.shares",
+        "old": 7,
+        "new": None,
+        "why": "",
+    }
+
+
+def get(book: Book, query: str = "", accept: str = "application/json") -> Page:
+    return events_page(book.path)(Query.parse(query, accept))
+
+
+def test_as_json(book: Book) -> None:
+    book.write(3)
+    found = json.loads(get(book, "size=2").body)
+    assert list(found) == ["NextPageToken", "Events"]
+    assert [one["old"] for one in found["Events"]] == [2, 1]
+    found = json.loads(get(book, f"size=2&pageToken={found['NextPageToken']}").body)
+    assert [one["old"] for one in found["Events"]] == [0]
+    assert found["NextPageToken"] == ""
+
+
+def test_as_lines_of_text(book: Book) -> None:
+    book.write(3)
+    page = get(book, "size=2", "text/html, */*")
+    assert page.content_type == "text/plain; charset=utf-8"
+    assert [json.loads(line)["old"] for line in page.body.splitlines()] == [2, 1]
+    page = get(book, f"pageToken={page.headers['Next-Page-Token']}", "")
+    assert [json.loads(line)["old"] for line in page.body.splitlines()] == [0]
+    assert page.headers == {}
+
+
+def test_a_page_holds_256_unless_told_otherwise(tmp_path: Path) -> None:
+    book = Book(tmp_path, max_bytes=1 << 20)
+    book.write(300)
+    assert len(json.loads(get(book).body)["Events"]) == 256
+    assert len(json.loads(get(book, "size=2048").body)["Events"]) == 300
+
+
+def test_hostile_text(tmp_path: Path) -> None:
+    why = 'a\nb\r\x1b[2J\u2028\x85 \x00 "</script> \U0001f600'
+    path = tmp_path / "j"
+    fields = {**event_fields(change(1)), "why": why, "old": 10**30, "pod": "a/b/c\n"}
+    path.write_text(json.dumps(fields) + "\n")
+    for accept in ("", "application/json"):
+        page = events_page(str(path))(Query.parse("", accept))
+        document = json.loads(page.body)
+        found = document["Events"][0] if accept else document
+        assert (found["why"], found["old"], found["name"]) == (why, 10**30, "c\n")
+        assert page.body.count(b"\n") == 1 or accept
+        assert not any(byte < 32 and byte != 10 for byte in page.body)
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "words"),
+    [
+        ("size=0", 400, 'parameter "size" is "0"; expected 1 to 2048'),
+        ("size=2049", 400, 'parameter "size" is "2049"'),
+        ("size=-1", 400, 'parameter "size" is "-1"'),
+        ("size=" + "9" * 5000, 400, 'parameter "size" is "9'),
+        ("size=many", 400, 'parameter "size" is "many"'),
+        ("pageToken=moon", 409, '"pageToken" is none that a page gave'),
+        ("pageToken=1-2-00000003", 409, "is gone with the oldest"),
+    ],
+)
+def test_what_cannot_be_asked(book: Book, query: str, status: int, words: str) -> None:
+    book.write(2)
+    with pytest.raises(QueryError, match=words) as refused:
+        get(book, query)
+    assert refused.value.status == status
+
+
+def test_over_http(book: Book) -> None:
+    book.write(2)
+    pages = {"/events": events_page(book.path), "/none": events_page("")}
+    server = StatusServer("127.0.0.1:0", pages)
+    server.start()
+    host, _, port = server.address.rpartition(":")
+    client = http.client.HTTPConnection(host, int(port), timeout=5)
+
+    def ask(path: str, **headers: str) -> tuple[int, str, str, str]:
+        client.request("GET", path, headers=headers)
+        answer = client.getresponse()
+        kind, token = answer.getheader("Content-Type", ""), answer.getheader("Next-Page-Token", "")
+        return answer.status, kind, token, answer.read().decode()
+
+    try:
+        status, kind, token, body = ask("/events?size=1", Accept="application/json")
+        assert (status, kind, token) == (200, "application/json", "")
+        assert json.loads(body)["Events"][0]["old"] == 1
+        status, kind, token, body = ask("/events?size=1")
+        assert (status, kind) == (200, "text/plain; charset=utf-8")
+        assert json.loads(body)["old"] == 1
+        assert json.loads(ask(f"/events?pageToken={token}")[-1])["old"] == 0
+        assert ask("/events?pageToken=x")[::3] == (
+            409,
+            '409 /events: parameter "pageToken" is none that a page gave; begin without it\n',
+        )
+        status, _, _, body = ask("/none")
+        assert status == 404
+        assert body.startswith("404 /none: koordlet changes nothing on this node and keeps no ")
+        assert body.count("\n") == 1
+    finally:
+        client.close()
+        server.stop()
+
+
+async def test_a_koordlet_tells_what_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It serves the very file that it writes."""
+    bench = Bench(JOB)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    places = {
+        "runtime_hooks_addr": str(tmp_path / "k.sock"),
+        "runtime_hooks_config_path": str(tmp_path),
+        "runtime_hooks_nri_socket_path": str(tmp_path / "nri.sock"),
+        "collect_res_used_interval": 0.0,
+    }
+    agent = Agent(settings_of(bench.node, tmp_path, Driver.CGROUPFS, **places), bench.node)
+    assert agent._node is not None
+    keeper = agent._node.keeper
+    found: dict[str, Any] = {}
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        serving = group.create_task(agent.serve())
+        while not (tmp_path / "koordlet.json").exists():
+            await asyncio.sleep(0.01)
+        keeper.saw(Stage.POST_START_CONTAINER, main_of(JOB))
+        while not found.get("Events"):
+            await asyncio.sleep(0.01)
+            body = await asyncio.to_thread(ask, f"{tmp_path}/status.sock", "/events", KOORDLET)
+            found = json.loads(body)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await serving
+    assert {(one["namespace"], one["name"]) for one in found["Events"]} == {("shop", "job")}
+    assert "cpu.cfs_quota_us" in {one["knob"] for one in found["Events"]}

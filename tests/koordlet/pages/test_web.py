@@ -1,0 +1,211 @@
+"""The web page in a real browser: what is in it, and what it makes of nasty names.
+
+To see it: look at light.png and dark.png in the test's directory
+(``pytest --basetemp=/tmp/web tests/koordlet/test_web.py``).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from koord_service.status import Page, Query, StatusServer
+from koordlet.pages.node import Observed
+from koordlet.pages.served import pages
+from koordlet.states.state_age import StateAge
+
+from tests.support.observed import PODS, ObservedNode, busy_node, renamed
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (apt install chromium)")
+
+Shown = Callable[..., "Dom"]
+LIGHT, DARK = 1, 0
+_NASTY = "<img src=x onerror=alert(1)>\"'&<script>alert(2)</script>"
+
+# What a person does, in the page's own language; a page that only tests have loads it.
+_CLICKS = """
+import "./app.js";
+const headers = () => [...document.querySelectorAll("#pods th button")];
+document.querySelector("tr.pod").click();
+headers().find((one) => one.textContent === "Memory").click();
+document.getElementById("theme").click();
+const filter = document.getElementById("filter");
+filter.value = "be";
+filter.dispatchEvent(new Event("input"));
+const plot = document.querySelector("#cpu .plot"), box = plot.getBoundingClientRect();
+plot.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width * 0.7 }));
+"""
+
+
+class Dom(HTMLParser):
+    """The page after its scripts have run: text, tags and attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.rows: list[list[str]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data
+
+    def with_class(self, name: str) -> list[dict[str, str | None]]:
+        return [one for _, one in self.tags if name in (one.get("class") or "").split()]
+
+    def by_id(self, name: str) -> dict[str, str | None]:
+        return next(one for _, one in self.tags if one.get("id") == name)
+
+    def pods(self) -> list[str]:
+        """The first cell of each pod's row."""
+        return [row[0].lstrip("▸▾") for row in self.rows if row and row[0][:1] in ("▸", "▾")]
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Iterator[Shown]:
+    """Serve a node's pages, load one, and give what became of it."""
+    servers: list[StatusServer] = []
+
+    def show(node: ObservedNode, path: str = "/", scheme: int = LIGHT, name: str = "") -> Dom:
+        served = dict(pages(node.observed()))
+        index = served["/"](Query()).body
+        script = b'<script src="clicks.js" type="module"></script></body>'
+        served["/clicks"] = lambda _: Page(index.replace(b"</body>", script), "text/html")
+        served["/clicks.js"] = lambda _: Page(_CLICKS.encode(), "text/javascript")
+        server = StatusServer("127.0.0.1:0", served)
+        server.start()
+        servers.append(server)
+        return _load(f"http://{server.address}{path}", scheme, tmp_path, name)
+
+    yield show
+    for server in servers:
+        server.stop()
+
+
+def _load(url: str, scheme: int, directory: Path, name: str) -> Dom:
+    assert CHROMIUM is not None
+    flags = [
+        *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+        *("--hide-scrollbars", "--window-size=1440,1700", "--virtual-time-budget=3000"),
+        *("--enable-logging=stderr", f"--user-data-dir={directory / 'profile'}"),
+        f"--blink-settings=preferredColorScheme={scheme}",
+        f"--screenshot={directory / name}" if name else "--dump-dom",
+    ]
+    done = subprocess.run(
+        [CHROMIUM, *flags, url], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "CONSOLE" not in done.stderr, re.findall(".*CONSOLE.*", done.stderr)
+    return Dom(done.stdout)
+
+
+def test_a_busy_node(shown: Shown) -> None:
+    page = shown(busy_node())
+    assert page.by_id("node") is not None
+    assert "node-1" in page.text
+    assert page.by_id("health")["class"] == "badge degraded"
+    assert page.by_id("health")["title"].splitlines() == [
+        "NodeSLO: API server: connection refused",
+        "report Device: devices: 403 Forbidden",
+    ]
+    assert len(page.pods()) == len(PODS)
+    assert page.pods()[0] == "shop/orders-db-0", "the greediest first"
+    [row] = [row for row in page.rows if row and row[0].endswith("spark-exec-17")]
+    assert row[1] == "BE"
+    assert row[2].endswith("/ 3")
+    assert row[3].endswith("/ 4.0 GiB")
+    # One area each, none cut in pieces though steps are as long as the time between looks.
+    assert len(page.with_class("area")) == 14
+    assert len(page.with_class("stroke")) == 3
+    assert len(page.with_class("peak")) == 2
+    assert page.by_id("trouble").get("hidden") == ""
+    assert "no kidled here" in page.text
+
+
+@pytest.mark.parametrize(("scheme", "theme"), [(LIGHT, "light"), (DARK, "dark")])
+def test_light_and_dark(shown: Shown, scheme: int, theme: str, tmp_path: Path) -> None:
+    node = busy_node()
+    page = shown(node, scheme=scheme)
+    assert next(one for tag, one in page.tags if tag == "html")["data-theme"] == theme
+    shown(node, scheme=scheme, name=f"{theme}.png")
+    picture = (tmp_path / f"{theme}.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) > 50_000, "a page without anything on it is smaller"
+
+
+def test_sorting_filtering_unfolding_and_the_theme(shown: Shown) -> None:
+    page = shown(busy_node(), "/clicks")
+    assert next(one for tag, one in page.tags if tag == "html")["data-theme"] == "dark"
+    # "be" is in BE, and in no name.
+    assert page.pods() == ["ml/train-resnet-5", "batch/spark-exec-17", "batch/spark-exec-18"]
+    assert [one for _, one in page.tags if one.get("aria-sort") == "descending"]
+    [tip] = page.with_class("tip")[:1]
+    assert "hidden" not in tip
+    assert "left" in (tip.get("style") or "")
+
+
+def test_a_node_of_which_nothing_is_known(shown: Shown) -> None:
+    page = shown(ObservedNode())
+    assert page.text.count("Nothing measured in this time yet.") == 2
+    assert "Pressure is not measured here" in page.text
+    assert "No pods run here" in page.text
+    assert page.by_id("health")["class"] == "badge ok"
+    assert page.by_id("trouble").get("hidden") == ""
+
+
+def test_names_are_text_and_nothing_else(shown: Shown) -> None:
+    node = busy_node(60)
+    node.pods = (renamed(node.pods[0], _NASTY), *node.pods[1:])
+    node.ages = {_NASTY: StateAge(None, _NASTY)}
+    page = shown(node)
+    assert page.text.count(_NASTY) == 3
+    assert not [tag for tag, _ in page.tags if tag == "img"]
+    assert [one["src"] for tag, one in page.tags if tag == "script"] == ["app.js"]
+    assert not [one for _, one in page.tags if any(key.startswith("on") for key in one)]
+
+
+def test_koordlet_that_cannot_answer(shown: Shown) -> None:
+    page = shown(_Broken())
+    assert "hidden" not in page.by_id("trouble")
+    assert "No news from koordlet since" in page.text
+    assert "RuntimeError: no list" in page.text
+
+
+class _Broken(ObservedNode):
+    def observed(self) -> Observed:
+        return replace(super().observed(), pods=self._fail)
+
+    @staticmethod
+    def _fail() -> NoReturn:
+        raise RuntimeError("no list")
+
+
+def test_errors_of_scripts_are_noticed(tmp_path: Path) -> None:
+    html = b'<script src="a.js"></script>'
+    served = {
+        "/": lambda _: Page(html, "text/html"),
+        "/a.js": lambda _: Page(b"nothing.of.it", "text/javascript"),
+    }
+    server = StatusServer("127.0.0.1:0", served)
+    server.start()
+    try:
+        with pytest.raises(AssertionError, match="nothing is not defined"):
+            _load(f"http://{server.address}/", LIGHT, tmp_path, "")
+    finally:
+        server.stop()
