@@ -68,8 +68,8 @@ class ReporterState:
     """How reporting fares, for ``/metrics`` and people.
 
     ``reported_at`` is when the last report arrived, seconds since the epoch, 0 for never.
-    ``bytes`` is its size as JSON. ``trouble`` and ``link_trouble`` say why there is none
-    by the object, or by the direct link; "" while all is well.
+    ``trouble`` and ``link_trouble`` say why there is none by the object, or by the direct
+    link; "" while all is well.
     """
 
     way: Way = Way.NONE
@@ -77,9 +77,7 @@ class ReporterState:
     objects: int = 0
     failures: int = 0
     link_failures: int = 0
-    limited: int = 0
     reported_at: float = 0.0
-    bytes: int = 0
     trouble: str = ""
     link_trouble: str = ""
 
@@ -152,7 +150,7 @@ class Reporter:
         """``None`` where it has arrived; else the seconds after which to try again."""
         encoded = _encode(status)
         if await self._by_link(encoded, interval):
-            self._arrived(Way.DIRECT, len(encoded))
+            self._arrived(Way.DIRECT)
             self.state.direct += 1
             self._trouble("")
             return None
@@ -160,7 +158,6 @@ class Reporter:
             self.state.way = Way.NONE
             return min(self._backoff.next(), interval)
         if not self._limit.allow(self._monotonic()):
-            self.state.limited += 1
             return min(1 / _QPS, interval)
         try:
             await self._api.patch(
@@ -168,7 +165,7 @@ class Reporter:
             )
         except ApiError as error:
             return self._failed(error, interval)
-        self._arrived(Way.OBJECT, len(encoded))
+        self._arrived(Way.OBJECT)
         self.state.objects += 1
         self._trouble("")
         return None
@@ -199,10 +196,9 @@ class Reporter:
             self._trouble(str(error))
         return max(min(self._backoff.next(), interval), error.retry_after)
 
-    def _arrived(self, way: Way, size: int) -> None:
+    def _arrived(self, way: Way) -> None:
         self.state.way = way
         self.state.reported_at = self._now()
-        self.state.bytes = size
 
     def _trouble(self, reason: str) -> None:
         """Say once that there is trouble, and once that it is over."""
