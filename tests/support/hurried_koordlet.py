@@ -18,10 +18,11 @@ from koord_kube import credentials
 credentials.ACCOUNT = Path(os.environ.get("HURRIED_ACCOUNT", credentials.ACCOUNT))
 
 from koord_kube import client, informer  # noqa: E402
+from koordlet.delivery import direct_link, reporter  # noqa: E402
 from koordlet.main import main  # noqa: E402
 from koordlet.reports import metric_policy  # noqa: E402
 
-from koordlet import direct_link, reporter, reporting  # noqa: E402
+from koordlet import reporting  # noqa: E402
 
 _really: Any = direct_link.DirectLink._resolved
 
