@@ -22,7 +22,7 @@ test: $(STAMP)test ## Check style and layers, then run every test (as root also 
 	@$(MAKE) --no-print-directory lint
 	@$(PYTEST)
 
-unit: $(STAMP)test ## Run only the tests of parts: no root, no containerd, under a minute.
+unit: $(STAMP)test ## Run only the tests of parts: no root, no containerd, about a minute.
 	@PYTHONHASHSEED=0 MACHINE_EXAMPLES=40 $(PYTEST) -n auto --ignore=tests/integration -m "not containerd and not vm" # workers name sets alike
 
 integration: $(STAMP)test ## Run only the tests of the whole, as root also on a real containerd.
