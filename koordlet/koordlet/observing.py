@@ -33,7 +33,7 @@ from koordlet.states.node_view import NodeViews
 from koordlet.states.state_age import StateAge
 from koordlet.telling import Told, reason_of
 
-_log = get_log("koordlet.collecting.observer")
+_log = get_log("koordlet.observer")
 
 _STALE_ROUNDS = 20
 """Koordinator forgets a counter that was silent for so many intervals."""
@@ -90,13 +90,17 @@ class Observing:
     async def _finish(self, predictor: ThreadPoolExecutor) -> None:
         """Write down what was learnt and measured, once the threads are done with it."""
         try:
-            async with asyncio.timeout(_FINISH_SECONDS):
-                await self._try(predictor, self._keep)
-                await self.observer.finish()
+            # Not asyncio.timeout: in a task that is being cancelled, as this one is, Python
+            # before 3.11.3 does not tell its own cancelling from the other.
+            await asyncio.wait_for(self._keep_and_close(predictor), _FINISH_SECONDS)
         except TimeoutError:
             reason = f"a file or a driver has not answered for {_FINISH_SECONDS:g} s"
             _log.warning("what was learnt and measured last is lost", reason=reason)
         predictor.shutdown(wait=False)
+
+    async def _keep_and_close(self, predictor: Executor) -> None:
+        await self._try(predictor, self._keep)
+        await self.observer.finish()
 
 
 def open_observing(

@@ -27,7 +27,7 @@ from koordlet.telling import Told, reason_of
 
 F = TypeVar("F")
 
-_log = get_log("koordlet.collecting.observer")
+_log = get_log("koordlet.observer")
 
 _AGAIN_SECONDS = 60.0
 """Between two attempts of a collector that cannot work here."""

@@ -21,7 +21,7 @@ from koord_service.logs import get_log
 from koordlet.nri.backoff import Backoff
 from koordlet.telling import reason_of
 
-_log = get_log("koordlet.delivery.publisher")
+_log = get_log("koordlet.publisher")
 
 _REREAD_SECONDS = 300.0
 _LONGEST_BACKOFF = 300.0

@@ -27,7 +27,7 @@ from koordlet.reports.metric_policy import Policy
 from koordlet.reports.node_metric import Built, Json, merge_patch
 from koordlet.telling import reason_of
 
-_log = get_log("koordlet.delivery.reporter")
+_log = get_log("koordlet.reporter")
 
 _EARLY = 0.1
 """The share of the interval by which a report may be early, so that nodes do not report at once."""
