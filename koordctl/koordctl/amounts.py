@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 UNKNOWN = "–"
@@ -59,17 +59,6 @@ def sparkline(points: Sequence[float | None], width: int) -> str:
 def formatter(unit: str) -> Callable[[float | None], str]:
     """How amounts of a unit of koordlet's metrics are written."""
     return _FORMATS.get(unit, _plain)
-
-
-def table(rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)) -> Iterator[str]:
-    """Columns as wide as what is in them: ``words`` to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [
-            cell.ljust(width) if i in words else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
 
 
 def _narrowed(points: Sequence[float | None], width: int) -> list[float | None]:

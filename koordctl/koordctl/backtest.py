@@ -63,6 +63,6 @@ def options(arguments: argparse.Namespace) -> Options:
 def _seconds(word: str) -> float:
     """A time such as 90s, 5m or 1h; a plain number is of seconds."""
     try:
-        return duration.seconds(word if word[-1:].isalpha() else f"{word}s")
+        return duration.seconds_or_number(word)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None

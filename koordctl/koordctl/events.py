@@ -11,8 +11,9 @@ from urllib.parse import urlencode
 
 from koordctl.amounts import UNKNOWN
 from koordctl.asking import ask_koordlet
+from koordctl.columns import table
 from koordctl.observed import Event, Events
-from koordctl.render import clean, table
+from koordctl.render import clean
 
 _PAGE = 2048
 """The most that koordlet gives at once."""

@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import urlencode
 
-from koordctl.amounts import formatter, sparkline, table
+from koordctl.amounts import formatter, sparkline
 from koordctl.asking import ask_koordlet
+from koordctl.columns import table
 from koordctl.observed import Curve, Curves, Kinds
 from koordctl.render import clean
 

@@ -6,8 +6,9 @@ import argparse
 import datetime
 from collections.abc import Iterable, Iterator
 
-from koordctl.amounts import UNKNOWN, cores, memory, share, table
+from koordctl.amounts import UNKNOWN, cores, memory, share
 from koordctl.asking import ask_koordlet
+from koordctl.columns import table
 from koordctl.observed import Collector, Machine, Node, Report, StateAge
 from koordctl.render import clean, count
 from koordctl.top import psi_words
@@ -46,7 +47,7 @@ def node_lines(node: Node, zone: datetime.tzinfo | None = None) -> Iterator[str]
             )
             for one in node.numa
         ]
-        yield from table([("NUMA", "CPUS", "USED", "%", "MEMORY", "OF", "%"), *rows])
+        yield from table([("NUMA", "CPUS", "USED", "%", "MEMORY", "OF", "%"), *rows], words=(0,))
     if node.states:
         yield ""
         states = [_state(name, one) for name, one in node.states.items()]

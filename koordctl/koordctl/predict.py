@@ -6,7 +6,7 @@ import gzip
 import importlib.resources
 import io
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,7 @@ from koord_prediction.peak import Rules
 from koord_prediction.trace import Trace, parse
 
 from koordctl.backtest import BacktestError, Options
+from koordctl.columns import table
 
 MOST_BYTES = 1 << 30
 """Of a trace, unpacked."""
@@ -81,9 +82,8 @@ def lines(found: Backtest) -> Iterator[str]:
         yield ""
         yield f"{title} (the peak that came: {mean:.4g} on average)"
         header = ("", "TOO LOW", "BELOW P99", "MEAN SHORT", "WORST SHORT", "MEAN WASTED")
-        yield from _table(
-            [header, *(_row(method, score, unit) for method, score in scores.items())]
-        )
+        rows = [header, *(_row(method, score, unit) for method, score in scores.items())]
+        yield from table(rows, words=(0,))
 
 
 def as_json(found: Backtest) -> str:
@@ -134,14 +134,6 @@ def _row(method: str, score: Score, unit: float) -> tuple[str, ...]:
         f"{score.worst_under / unit:.3g} ({score.worst_under_percent:.1f}%)",
         f"{score.mean_over / unit:.3g} ({score.mean_over_percent:.1f}%)",
     )
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        first, *cells = row
-        numbers = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
-        yield "  ".join([first.ljust(widths[0]), *numbers]).rstrip()
 
 
 def _time(seconds: float) -> str:

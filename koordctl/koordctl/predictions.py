@@ -6,8 +6,9 @@ import argparse
 import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from koordctl.amounts import UNKNOWN, cores, memory, table
+from koordctl.amounts import UNKNOWN, cores, memory
 from koordctl.asking import ask_koordlet
+from koordctl.columns import table
 from koordctl.observed import PodModel, Predictions, Predictor
 from koordctl.render import clean, count
 from koordctl.top import json_of, pod_count
@@ -52,11 +53,11 @@ def head_lines(found: Predictions, zone: datetime.tzinfo | None = None) -> Itera
     if found.predictors:
         yield ""
         said = [_said(name, one) for name, one in found.predictors.items()]
-        yield from table([_PREDICTOR_HEADER, *said])
+        yield from table([_PREDICTOR_HEADER, *said], words=(0,))
     if found.models:
         yield ""
         rows = [(clean(one.item), *_cpu(one.cpu), *_memory(one.memory)) for one in found.models]
-        yield from table([_MODEL_HEADER, *rows])
+        yield from table([_MODEL_HEADER, *rows], words=(0,))
     cold = sum(pod.cold for pod in found.pods)
     if cold:
         yield ""

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Iterator, Sequence
 
 from koordctl.answers import Container, Missed, Pod, Status
+from koordctl.columns import table
 
 _HEADER = ("HOOK SERVER", "POLICY", "BREAKER", "STAGES")
 # What each breaker state means for the pods that start now.
@@ -80,14 +81,6 @@ def _missed(missed: Missed, zone: datetime.tzinfo | None) -> str:
     reason = clean(missed.reason) or "no reason known"
     who = f"{clean(missed.stage)} of {clean(missed.server)}"
     return f"  {when:%Y-%m-%d %H:%M:%S}  {who}: {reason}"
-
-
-def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as what is in them; the last as it is."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        yield "  ".join(cells).rstrip()
 
 
 def count(number: int, noun: str) -> str:

@@ -15,6 +15,9 @@ from koord_host.journal import Journal
 from koord_host.originals import InUseError, Originals
 from koord_host.restore import Fate, Restored, foresee, restore
 
+from koordctl.columns import table
+from koordctl.render import clean
+
 STATE = "/var/lib/koordlet"
 """koordlet's ``--state-dir`` unless told otherwise."""
 CGROUPS = "/sys/fs/cgroup"
@@ -82,10 +85,7 @@ def report_lines(report: Sequence[Restored], *, dry_run: bool = False) -> Iterat
     told = [one for one in report if one.fate not in (Fate.GONE, Fate.UNCHANGED)]
     if told:
         rows = [("GROUP", "KNOB", "WAS", "NOW", "FATE"), *(_row(one, dry_run) for one in told)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-            yield "  ".join(cells).rstrip()
+        yield from table(rows)
         yield ""
     yield _summary(report, dry_run)
 
@@ -137,8 +137,7 @@ def _shown(value: object, longest: int = _SHORT) -> str:
     """One line without control characters."""
     if value is None:
         return "?"
-    line = " ".join(str(value).split())
-    line = "".join(letter if letter.isprintable() else "�" for letter in line)
+    line = clean(str(value))
     return line if len(line) <= longest else f"…{line[1 - longest :]}"
 
 

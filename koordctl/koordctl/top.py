@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from koordctl.amounts import UNKNOWN, bar, cores, memory, percent, share, table
+from koordctl.amounts import UNKNOWN, bar, cores, memory, percent, share
 from koordctl.asking import ask_koordlet
 from koordctl.client import AskError
+from koordctl.columns import table
 from koordctl.observed import Pod, Row, Top
 from koordctl.render import clean
 from koordctl.screen import screen
@@ -99,7 +100,7 @@ def head_lines(top: Top, zone: datetime.tzinfo | None = None) -> Iterator[str]:
     )
     yield f"PSI     {psi_words(node.psi)}"
     yield ""
-    yield from table([_CLASS_HEADER, *_class_rows(top)])
+    yield from table([_CLASS_HEADER, *_class_rows(top)], words=(0,))
 
 
 def pod_lines(pods: Sequence[Pod]) -> Iterator[str]:

@@ -20,6 +20,11 @@ def seconds(text: str) -> float:
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
+def seconds_or_number(text: str) -> float:
+    """As ``seconds``; a plain number is of seconds too."""
+    return seconds(text if text[-1:].isalpha() else f"{text}s")
+
+
 def written(duration: float) -> str:
     """A duration of a second or more as Go writes it: 300 is "5m0s"."""
     minutes, rest = divmod(round(duration, 9), 60)

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from koord_model import cpuset
 from koord_model.excerpt import excerpt
+from koord_model.quantity import milli
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -139,6 +140,15 @@ def quantity(given: object) -> str | int | float:
     if isinstance(given, bool) or not isinstance(given, str | int | float):
         raise ValueError(given)  # noqa: TRY004 - bad input, not a defect
     return given
+
+
+def milli_quantity(given: object) -> int:
+    """The value in thousandths, if it is a Kubernetes quantity.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return milli(quantity(given))
 
 
 def cpu_list(given: object) -> str:

@@ -120,7 +120,7 @@ class Query:
 def _seconds(text: str) -> float:
     """A plain number is of seconds too; less than none for what is no time."""
     try:
-        return duration.seconds(text if text[-1:].isalpha() else f"{text}s")
+        return duration.seconds_or_number(text)
     except ValueError:
         return -1.0
 

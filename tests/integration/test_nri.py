@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import uvloop
 from koord_proto import nri_pb2 as nri
+from koord_service.backoff import Backoff
 from koordlet.nri.adjustments import adjustment, device, mount, resources, update
-from koordlet.nri.backoff import Backoff
 from koordlet.nri.client import Client, LateAnswer
 from koordlet.nri.convert import to_container, to_pod
 from koordlet.nri.handler import Handler

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koordctl.amounts import bar, cores, formatter, memory, percent, share, sparkline, table
+from koordctl.amounts import bar, cores, formatter, memory, percent, share, sparkline
+from koordctl.columns import table
 
 GIB = 1 << 30
 

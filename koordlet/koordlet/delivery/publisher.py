@@ -16,9 +16,9 @@ from typing import Any
 
 from koord_kube.api import Api, ApiError, ConflictError, NotFoundError, Object
 from koord_kube.resources import Resource
+from koord_service.backoff import Backoff
 from koord_service.logs import get_log
 
-from koordlet.nri.backoff import Backoff
 from koordlet.telling import reason_of
 
 _log = get_log("koordlet.publisher")

@@ -19,10 +19,10 @@ import msgspec
 from koord_kube.api import Api, ApiError, NotFoundError
 from koord_kube.rate import TokenBucket
 from koord_kube.resources import NODE_METRICS
+from koord_service.backoff import Backoff
 from koord_service.logs import get_log
 
 from koordlet.delivery.direct_link import LinkError
-from koordlet.nri.backoff import Backoff
 from koordlet.reports.metric_policy import Policy
 from koordlet.reports.node_metric import Built, Json, merge_patch
 from koordlet.telling import reason_of

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from koord_proto import nri_pb2 as pb
+from koord_service.backoff import Backoff
 from koord_service.logs import get_log
 
 from koordlet.nri.answering import Counts, LateAnswer, one_line
-from koordlet.nri.backoff import Backoff
 from koordlet.nri.connection import Connection, NotConnectedError, Patience, UpdateError
 from koordlet.nri.handler import Handler, handled_events
 from koordlet.nri.plugin import Plugin

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from koord_model.fields import Fields, quantity
+from koord_model.fields import Fields, milli_quantity, quantity
 from koord_model.keys import CPU, LABEL_NUMA_RESERVATION
 from koord_model.node_info import NumaNode
-from koord_model.quantity import milli, whole
+from koord_model.quantity import whole
 
 from koordlet.reports.quantities import millicores, size
 from koordlet.reports.topology_annotations import Facts, annotations_of
@@ -114,7 +114,7 @@ def _set_aside(status: Fields) -> dict[str, int]:
     """Capacity without allocatable: what the kubelet keeps for the system and itself."""
     capacity, allocatable = status.of("capacity"), status.of("allocatable")
     found = {}
-    for name, accept in ((CPU, _milli), (_MEMORY, _whole)):
+    for name, accept in ((CPU, milli_quantity), (_MEMORY, _whole)):
         if capacity.has(name) and allocatable.has(name):
             whole_node = capacity.take(name, 0, accept, "a quantity", "nothing set aside")
             free = allocatable.take(name, whole_node, accept, "a quantity", "nothing set aside")
@@ -124,10 +124,6 @@ def _set_aside(status: Fields) -> dict[str, int]:
 
 def _share(amount: int, number: int) -> int:
     return -(-amount // number) if number else 0
-
-
-def _milli(given: object) -> int:
-    return milli(quantity(given))
 
 
 def _whole(given: object) -> int:

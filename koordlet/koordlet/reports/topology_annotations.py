@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 from koord_model import cpuset
-from koord_model.fields import Fields, cpu_list, quantity, text
+from koord_model.fields import Fields, cpu_list, milli_quantity, text
 from koord_model.keys import (
     ANNOTATION_BE_CPU_SHARED_POOLS,
     ANNOTATION_CPU_BASIC_INFO,
@@ -22,7 +22,6 @@ from koord_model.keys import (
 )
 from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo, Processor
 from koord_model.qos import QoSClass, qos_class
-from koord_model.quantity import milli
 from koord_model.resource_status import resource_status
 
 from koordlet.reports.kubelet_config import (
@@ -132,7 +131,7 @@ def _reservation(node: Fields, online: Iterable[Processor]) -> tuple[Object, fro
     given = _decoded(node, ANNOTATION_NODE_RESERVATION)
     cpus = given.take("reservedCPUs", "", cpu_list, "a CPU list", "none reserved")
     quantities = given.of("resources")
-    amount = quantities.take(CPU, 0, _milli, 'CPU like "2"', "none reserved")
+    amount = quantities.take(CPU, 0, milli_quantity, 'CPU like "2"', "none reserved")
     reserved = cpuset.parse(cpus) or take_by_topology(online, -(-amount // 1000))
     written: Object = {}
     if given.has("resources"):
@@ -206,10 +205,6 @@ def _json(given: object) -> object:
         return msgspec.json.decode(text(given))
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(given) from error
-
-
-def _milli(given: object) -> int:
-    return milli(quantity(given))
 
 
 def _mapping(given: object) -> Object:

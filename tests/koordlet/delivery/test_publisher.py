@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 
 import pytest
 from koord_kube.api import Object
-from koord_kube.client import Client, Cluster
+from koord_kube.client import Client
 from koord_kube.resources import DEVICES
 from koordlet.delivery.publisher import Publisher
 from koordlet.reports.device import LABEL_GPU_VENDOR, change
@@ -31,18 +30,6 @@ class Wanted:
 
 def spec(*minors: int) -> Object:
     return {"devices": [{"type": "gpu", "id": f"GPU-{n}", "minor": n} for n in minors]}
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[KubeApi]:
-    async with KubeApi() as served:
-        yield served
-
-
-@pytest.fixture
-async def client(api: KubeApi) -> AsyncIterator[Client]:
-    async with Client(Cluster(api.url)) as made:
-        yield made
 
 
 class Clock:

@@ -3,13 +3,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 from koord_kube.api import Object
-from koord_kube.client import Client, Cluster
+from koord_kube.client import Client
 from koord_kube.resources import NODE_METRICS
 from koordlet.delivery.direct_link import LinkError
 from koordlet.delivery.reporter import Reporter, Way
@@ -61,18 +61,6 @@ class Clock:
 
 
 Make = Callable[..., Reporter]
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[KubeApi]:
-    async with KubeApi() as served:
-        yield served
-
-
-@pytest.fixture
-async def client(api: KubeApi) -> AsyncIterator[Client]:
-    async with Client(Cluster(api.url)) as made:
-        yield made
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from koordlet.nri.backoff import Backoff
+from koord_service.backoff import Backoff
 from koordlet.nri.client import Client
 from koordlet.nri.handler import Handler
 

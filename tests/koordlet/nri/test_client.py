@@ -7,7 +7,7 @@ import logging
 
 import pytest
 from koord_proto import nri_pb2 as pb
-from koordlet.nri.backoff import Backoff
+from koord_service.backoff import Backoff
 from koordlet.nri.client import Client, Ended, NotConnectedError, Patience, UpdateError
 from koordlet.nri.events import Runtime
 from koordlet.nri.handler import Handler

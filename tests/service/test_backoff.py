@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from koordlet.nri.backoff import Backoff
+from koord_service.backoff import Backoff
 
 
 def test_doubles_up_to_the_cap():
