@@ -40,6 +40,10 @@ _GRADES = {
 
 
 _POSITIVE = (
+    "reconcile_interval_seconds",
+    "cpu_suppress_interval_seconds",
+    "cpu_evict_interval_seconds",
+    "memory_evict_interval_seconds",
     "runtime_hooks_reconcile_interval",
     "kubelet_sync_interval",
     "kubelet_sync_timeout",
@@ -60,6 +64,9 @@ _POSITIVE = (
     "prediction_model_checkpoint_interval",
 )
 _LEAST = {
+    "cpu_evict_cool_time_seconds": 0,
+    "memory_evict_cool_time_seconds": 0,
+    "evictions_per_minute": 0,
     "hook_timeout": 0,
     "collect_res_used_interval": 0,
     "resource_force_update_seconds": 0,
@@ -259,6 +266,36 @@ class Settings:
         600.0, "seconds between two checkpoints of a model"
     )
     prediction_model_checkpoint_max_per_step: int = option(12, "models written at most in one step")
+    reconcile_interval_seconds: float = option(
+        1.0, "seconds between two rounds of the strategies that have no interval of their own"
+    )
+    cpu_suppress_interval_seconds: float = option(
+        1.0, "seconds between two rounds of CPU suppression (gate BECPUSuppress)"
+    )
+    cpu_evict_interval_seconds: float = option(
+        1.0, "seconds between two looks whether pods are to be evicted for CPU"
+    )
+    memory_evict_interval_seconds: float = option(
+        1.0, "seconds between two looks whether pods are to be evicted for memory"
+    )
+    cpu_evict_cool_time_seconds: float = option(
+        20.0, "seconds after an eviction for CPU, and after the start, without another"
+    )
+    memory_evict_cool_time_seconds: float = option(
+        4.0, "seconds after an eviction for memory, and after the start, without another"
+    )
+    evictions_per_minute: int = option(10, "pods that may be evicted in a minute, for any reason")
+    evict_dry_run: bool = option(False, "say which pods would be evicted, and evict none")
+    only_evict_by_api: bool = option(
+        False, "evict through the Kubernetes API or not at all: never stop containers"
+    )
+    evict_by_stop: bool = option(
+        False, "stop containers also where there is a Kubernetes API that could evict the pod"
+    )
+    container_runtime_endpoint: str = option(
+        "unix:///run/containerd/containerd.sock",
+        "the runtime that is asked to stop containers, where pods are evicted so",
+    )
     status_address: str = option(
         "",
         "unix socket or loopback port for koordctl and the web page; "

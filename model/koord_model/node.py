@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from koord_model.node_slo import NodeSLO
+from koord_model.used_threshold import SuppressPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,4 +76,5 @@ class NodeView:
 
         Their own quota must then not be set.
         """
-        return not (self.slo.suppress_enabled and self.slo.suppress_policy == "cfsQuota")
+        threshold = self.slo.threshold
+        return not (threshold.enable and threshold.cpu_suppress_policy is SuppressPolicy.CFS_QUOTA)

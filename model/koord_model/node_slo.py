@@ -1,4 +1,4 @@
-"""What the cluster asks of this node: the parts of a NodeSLO that hooks use.
+"""What the cluster asks of this node: a NodeSLO.
 
 Defaults are Koordinator's, where a class that is not enabled is neutral.
 ``koord_model.node_slo_document`` reads one.
@@ -10,7 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from koord_model.blkio_qos import BlkIOQoS
+from koord_model.cpu_burst import CPUBurst
+from koord_model.memory_qos import MemoryQoS
 from koord_model.qos import QoSClass
+from koord_model.system_strategy import SystemStrategy
+from koord_model.used_threshold import UsedThreshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,8 @@ class ClassQoS:
     cpu: CPUQoS = CPUQoS()
     resctrl: ResctrlQoS = ResctrlQoS()
     network: NetworkQoS = NetworkQoS()
+    memory: MemoryQoS = field(default_factory=MemoryQoS)
+    blkio: BlkIOQoS = field(default_factory=BlkIOQoS)
 
 
 class CPUPolicy(StrEnum):
@@ -101,10 +108,16 @@ class HostApplication:
     relative_path: str = ""
 
 
+_LS_MEMORY = MemoryQoS(wmark_ratio=95, wmark_scale_permill=20, wmark_min_adj=-25)
+
 RECOMMENDED: Mapping[QoSClass, ClassQoS] = {
-    QoSClass.LSR: ClassQoS(CPUQoS(group_identity=2, core_expeller=True)),
-    QoSClass.LS: ClassQoS(CPUQoS(group_identity=2, core_expeller=True)),
-    QoSClass.BE: ClassQoS(CPUQoS(group_identity=-1), ResctrlQoS(cat_end=30)),
+    QoSClass.LSR: ClassQoS(CPUQoS(group_identity=2, core_expeller=True), memory=_LS_MEMORY),
+    QoSClass.LS: ClassQoS(CPUQoS(group_identity=2, core_expeller=True), memory=_LS_MEMORY),
+    QoSClass.BE: ClassQoS(
+        CPUQoS(group_identity=-1),
+        ResctrlQoS(cat_end=30),
+        memory=MemoryQoS(wmark_ratio=95, wmark_scale_permill=20, wmark_min_adj=50),
+    ),
     QoSClass.SYSTEM: ClassQoS(),
 }
 """What holds for a class that is enabled without saying more."""
@@ -114,14 +127,20 @@ RECOMMENDED: Mapping[QoSClass, ClassQoS] = {
 class NodeSLO:
     """The node's service level objectives.
 
-    ``total_network_bandwidth`` is bits a second, 0 where it is not known.
+    ``total_network_bandwidth`` is bits a second, 0 where it is not known. ``root_blkio`` is
+    what is asked of the devices themselves. ``strategies`` is what
+    ``extensions.pykoord.strategies`` says, by strategy: its mode and settings, read by
+    ``koordlet.deciding.settings``.
     """
 
     cpu_policy: CPUPolicy = CPUPolicy.GROUP_IDENTITY
     net_policy: NetPolicy = NetPolicy.NONE
     classes: Mapping[QoSClass, ClassQoS] = field(default_factory=dict)
-    suppress_enabled: bool = False
-    suppress_policy: str = "cpuset"
+    threshold: UsedThreshold = field(default_factory=UsedThreshold)
+    burst: CPUBurst = field(default_factory=CPUBurst)
+    system: SystemStrategy = field(default_factory=SystemStrategy)
+    root_blkio: BlkIOQoS = field(default_factory=BlkIOQoS)
+    strategies: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     total_network_bandwidth: int = 0
     host_applications: tuple[HostApplication, ...] = ()
 

@@ -27,6 +27,7 @@ from koord_model.node_slo import (
 )
 from koord_model.qos import QoSClass
 from koord_model.quantity import whole
+from koord_model.used_threshold import SuppressPolicy, UsedThreshold
 
 MAX_BITS = 10**15
 """1 Pbit/s; larger bandwidths are typing errors."""
@@ -39,11 +40,6 @@ _CLASSES = {
     QoSClass.SYSTEM: "systemClass",
 }
 _ANY: msgspec.json.Decoder[object] = msgspec.json.Decoder()
-
-
-class _SuppressPolicy(StrEnum):
-    CPUSET = "cpuset"
-    CFS_QUOTA = "cfsQuota"
 
 
 class _Base(StrEnum):
@@ -72,8 +68,10 @@ def parse(document: Mapping[str, object] | str | bytes) -> tuple[NodeSLO, tuple[
         # Koordinator's default is tc, also where nothing is said of the network.
         net_policy=policies.word("netQOSPolicy", NetPolicy.TC if shaped else NetPolicy.NONE),
         classes={qos: one for qos, one in classes.items() if one != ClassQoS()},
-        suppress_enabled=used.flag("enable", default=False),
-        suppress_policy=used.word("cpuSuppressPolicy", _SuppressPolicy.CPUSET).value,
+        threshold=UsedThreshold(
+            enable=used.flag("enable", default=False),
+            cpu_suppress_policy=used.word("cpuSuppressPolicy", SuppressPolicy.CPUSET),
+        ),
         total_network_bandwidth=total,
         host_applications=_host_applications(spec),
     )

@@ -144,7 +144,8 @@ class TestPolicies:
 
     def test_suppression(self) -> None:
         read = slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressPolicy": "cfsQuota"})
-        assert (read.suppress_enabled, read.suppress_policy) == (True, "cfsQuota")
+        used = read.threshold
+        assert (used.enable, used.cpu_suppress_policy) == (True, "cfsQuota")
 
 
 BE = "resourceQOSStrategy.beClass"

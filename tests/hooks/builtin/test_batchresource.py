@@ -17,8 +17,10 @@ from koord_model.node_slo import NodeSLO
 from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
 from koord_model.resources import LinuxResources
+from koord_model.used_threshold import SuppressPolicy, UsedThreshold
 
 VIEW = NodeView()
+SUPPRESSED = UsedThreshold(enable=True, cpu_suppress_policy=SuppressPolicy.CFS_QUOTA)
 GIB = 1 << 30
 
 
@@ -94,9 +96,7 @@ def test_a_zero_memory_limit_is_none() -> None:
 
 
 def test_no_quota_where_best_effort_pods_are_limited_as_one_group() -> None:
-    patch = of_container(
-        spec(limit=1000), NodeView(slo=NodeSLO(suppress_enabled=True, suppress_policy="cfsQuota"))
-    )
+    patch = of_container(spec(limit=1000), NodeView(slo=NodeSLO(threshold=SUPPRESSED)))
     assert patch is not None
     assert patch.resources.cpu_quota == -1
     assert "limited as one group → quota -1" in patch.why
@@ -220,7 +220,7 @@ class TestAmountsThatCannotBeRead:
         assert len(patch.ignored) == 2
 
     def test_a_quota_that_is_not_set_anyway_does_not_depend_on_them(self) -> None:
-        slo = NodeSLO(suppress_enabled=True, suppress_policy="cfsQuota")
+        slo = NodeSLO(threshold=SUPPRESSED)
         patch = of_container(spec(limit="half"), NodeView(slo=slo))
         assert patch is not None
         assert patch.resources.cpu_quota == -1
