@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from koord_model.excerpt import excerpt
+from koord_model.fields import Fields
 from koord_model.pod import Pod
 
 T = TypeVar("T")
@@ -26,6 +27,26 @@ def read(pod: Pod, key: str, parse: Callable[[str], T]) -> T | None:
         return parse(text)
     except ValueError as error:
         raise ValueError(f"{about(pod, key)}: {error}") from None
+
+
+def fields_of(pod: Pod, key: str, ignored: list[str]) -> Fields | None:
+    """The fields of an annotation that is a JSON object; ``None`` without one.
+
+    Text that is none is ignored with a line, as each bad field will be.
+    """
+    if not pod.annotations.get(key):
+        return None
+    try:
+        given = read(pod, key, lambda text: decode(_OBJECT, text))
+    except ValueError as error:
+        ignored.append(f"{error} (ignored)")
+        return None
+    return None if given is None else Fields(given, f"{about(pod, key)}:", ignored)
+
+
+_OBJECT: msgspec.json.Decoder[dict[str, object] | None] = msgspec.json.Decoder(
+    dict[str, object] | None
+)
 
 
 def about(pod: Pod, key: str) -> str:

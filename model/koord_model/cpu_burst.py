@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from koord_model.annotations import fields_of
+from koord_model.fields import Fields
+from koord_model.keys import ANNOTATION_CPU_BURST
+from koord_model.pod import Pod
+
+MOST_QUOTA_PERCENT = 1_000_000
+MOST_QUOTA_SECONDS = 10**9
 
 
 class BurstPolicy(StrEnum):
@@ -29,3 +37,31 @@ class CPUBurst:
     quota_percent: int = 300
     quota_period_seconds: int = -1
     share_pool_threshold: int = 50
+
+
+def read(fields: Fields, usual: CPUBurst) -> CPUBurst:
+    """A node's section, laid over ``usual``."""
+    threshold = fields.number("sharePoolThresholdPercent", usual.share_pool_threshold, 0, 100)
+    return replace(_of_limits(fields, usual), share_pool_threshold=threshold)
+
+
+def of_pod(pod: Pod, node: CPUBurst) -> tuple[CPUBurst, tuple[str, ...]]:
+    """What holds for a pod: its annotation, laid over the node's; lines on what was ignored."""
+    ignored: list[str] = []
+    fields = fields_of(pod, ANNOTATION_CPU_BURST, ignored)
+    found = node if fields is None else _of_limits(fields, node)
+    return found, tuple(ignored)
+
+
+def _of_limits(fields: Fields, usual: CPUBurst) -> CPUBurst:
+    return CPUBurst(
+        policy=fields.word("policy", usual.policy),
+        burst_percent=fields.number("cpuBurstPercent", usual.burst_percent, 1, 10_000),
+        quota_percent=fields.number(
+            "cfsQuotaBurstPercent", usual.quota_percent, 100, MOST_QUOTA_PERCENT
+        ),
+        quota_period_seconds=fields.number(
+            "cfsQuotaBurstPeriodSeconds", usual.quota_period_seconds, -1, MOST_QUOTA_SECONDS
+        ),
+        share_pool_threshold=usual.share_pool_threshold,
+    )

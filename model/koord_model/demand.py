@@ -20,7 +20,9 @@ class Demand:
     """What the pod's specification asks for.
 
     ``requests`` and ``limits`` are the whole pod's; those of containers are by container
-    name. ``started`` is seconds since the epoch.
+    name. ``started`` is seconds since the epoch. ``priority_name`` is Kubernetes' priority class,
+    ``controller`` the kind of what made the pod ("ReplicaSet"), "" where nothing did.
+    ``grace_seconds`` is what it has to end in, ``None`` where that is not said.
     """
 
     priority: int | None = None
@@ -31,6 +33,9 @@ class Demand:
     limits: Amounts = field(default_factory=dict)
     container_requests: Mapping[str, Amounts] = field(default_factory=dict)
     container_limits: Mapping[str, Amounts] = field(default_factory=dict)
+    priority_name: str = ""
+    controller: str = ""
+    grace_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,12 @@ from koord_model.excerpt import excerpt
 from koord_model.quantity import milli
 
 T = TypeVar("T")
+U = TypeVar("U")
+N = TypeVar("N", bound=int | None)
+B = TypeVar("B", bound=bool | None)
 E = TypeVar("E", bound=StrEnum)
+
+_LONGEST_NAME = 64
 
 
 class Fields:
@@ -59,10 +64,10 @@ class Fields:
         self,
         name: str,
         default: T,
-        accept: Callable[[object], T],
+        accept: Callable[[object], U],
         expected: str,
         otherwise: str = "default kept",
-    ) -> T:
+    ) -> T | U:
         """What ``accept`` makes of a field; it raises ``ValueError`` for what it does not take."""
         given = self._given.get(name)
         if given is None:
@@ -73,11 +78,15 @@ class Fields:
             self._refuse(self._at(name), given, expected, otherwise)
             return default
 
-    def flag(self, name: str, default: bool) -> bool:
+    def entries(self) -> Iterator[tuple[str, object]]:
+        """Every field by its name, as it is; without those that are ``null``."""
+        return ((name, given) for name, given in self._given.items() if given is not None)
+
+    def flag(self, name: str, default: B) -> bool | B:
         """A field that is true or false."""
         return self.take(name, default, _flag, "true or false", _kept(default))
 
-    def number(self, name: str, default: int, low: int, high: int) -> int:
+    def number(self, name: str, default: N, low: int, high: int) -> int | N:
         """A whole number within bounds."""
 
         def accept(given: object) -> int:
@@ -86,10 +95,14 @@ class Fields:
         return self.take(name, default, accept, f"{low} to {high}", _kept(default))
 
     def word(self, name: str, default: E) -> E:
-        """One of the words of the default's type."""
+        """One of the words of the default's type; "" is as if the field were absent, as in Go."""
         words = type(default)
         expected = " or ".join(word.value for word in words if word.value)
-        return self.take(name, default, words, expected, _kept(default.value))
+
+        def accept(given: object) -> E:
+            return default if given == "" else words(text(given))
+
+        return self.take(name, default, accept, expected, _kept(default.value))
 
     def text(self, name: str, default: str = "") -> str:
         """Any text."""
@@ -100,7 +113,9 @@ class Fields:
         self._refuse(self._at(name), self._given.get(name), expected, otherwise)
 
     def _at(self, name: str) -> str:
-        return f"{self._path}.{name}" if self._path else name
+        # Some names are the author's own, and may be anything.
+        plain = name if name.isprintable() and 0 < len(name) <= _LONGEST_NAME else excerpt(name)
+        return f"{self._path}.{plain}" if self._path else plain
 
     def _refuse(self, path: str, given: object, expected: str, otherwise: str) -> None:
         named = f"{self._where} {path}" if path else self._where
@@ -173,4 +188,6 @@ def _within(given: object, low: int, high: int) -> int:
 
 
 def _kept(default: object) -> str:
+    if default is None:
+        return "left unset"
     return f"default {shown(default)} kept" if default != "" else "left empty"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from koord_model import memory_qos
 from koord_model.blkio_qos import BlkIOQoS
 from koord_model.cpu_burst import CPUBurst
 from koord_model.memory_qos import MemoryQoS
@@ -108,17 +109,17 @@ class HostApplication:
     relative_path: str = ""
 
 
-_LS_MEMORY = MemoryQoS(wmark_ratio=95, wmark_scale_permill=20, wmark_min_adj=-25)
+_LS_CPU = CPUQoS(group_identity=2, core_expeller=True)
 
 RECOMMENDED: Mapping[QoSClass, ClassQoS] = {
-    QoSClass.LSR: ClassQoS(CPUQoS(group_identity=2, core_expeller=True), memory=_LS_MEMORY),
-    QoSClass.LS: ClassQoS(CPUQoS(group_identity=2, core_expeller=True), memory=_LS_MEMORY),
+    QoSClass.LSR: ClassQoS(_LS_CPU, memory=memory_qos.RECOMMENDED[QoSClass.LSR]),
+    QoSClass.LS: ClassQoS(_LS_CPU, memory=memory_qos.RECOMMENDED[QoSClass.LS]),
     QoSClass.BE: ClassQoS(
         CPUQoS(group_identity=-1),
         ResctrlQoS(cat_end=30),
-        memory=MemoryQoS(wmark_ratio=95, wmark_scale_permill=20, wmark_min_adj=50),
+        memory=memory_qos.RECOMMENDED[QoSClass.BE],
     ),
-    QoSClass.SYSTEM: ClassQoS(),
+    QoSClass.SYSTEM: ClassQoS(memory=memory_qos.RECOMMENDED[QoSClass.SYSTEM]),
 }
 """What holds for a class that is enabled without saying more."""
 

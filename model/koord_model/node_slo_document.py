@@ -11,7 +11,9 @@ from enum import StrEnum
 
 import msgspec
 
+from koord_model import blkio_qos, cpu_burst, memory_qos, system_strategy, used_threshold
 from koord_model.annotations import decode
+from koord_model.cpu_burst import CPUBurst
 from koord_model.fields import Fields, quantity, shown, text
 from koord_model.node_slo import (
     RECOMMENDED,
@@ -27,7 +29,7 @@ from koord_model.node_slo import (
 )
 from koord_model.qos import QoSClass
 from koord_model.quantity import whole
-from koord_model.used_threshold import SuppressPolicy, UsedThreshold
+from koord_model.used_threshold import UsedThreshold
 
 MAX_BITS = 10**15
 """1 Pbit/s; larger bandwidths are typing errors."""
@@ -59,19 +61,20 @@ def parse(document: Mapping[str, object] | str | bytes) -> tuple[NodeSLO, tuple[
     spec = Fields(_spec(document), _KIND, ignored)
     strategy = spec.of("resourceQOSStrategy")
     policies = strategy.of("policies")
-    used = spec.of("resourceUsedThresholdWithBE")
+    system = spec.of("systemStrategy")
     classes = {qos: _class(strategy.of(name), qos) for qos, name in _CLASSES.items()}
-    total = _total_bandwidth(spec.of("systemStrategy"))
+    total = _total_bandwidth(system)
     shaped = total > 0 or any(one.network.enable for one in classes.values())
     slo = NodeSLO(
         cpu_policy=policies.word("cpuPolicy", CPUPolicy.GROUP_IDENTITY),
         # Koordinator's default is tc, also where nothing is said of the network.
         net_policy=policies.word("netQOSPolicy", NetPolicy.TC if shaped else NetPolicy.NONE),
         classes={qos: one for qos, one in classes.items() if one != ClassQoS()},
-        threshold=UsedThreshold(
-            enable=used.flag("enable", default=False),
-            cpu_suppress_policy=used.word("cpuSuppressPolicy", SuppressPolicy.CPUSET),
-        ),
+        threshold=used_threshold.read(spec.of("resourceUsedThresholdWithBE"), UsedThreshold()),
+        burst=cpu_burst.read(spec.of("cpuBurstStrategy"), CPUBurst()),
+        system=system_strategy.read(system),
+        root_blkio=blkio_qos.read(strategy.of("cgroupRoot").of("blkioQOS")),
+        strategies=_strategies(spec.of("extensions").of("pykoord").of("strategies")),
         total_network_bandwidth=total,
         host_applications=_host_applications(spec),
     )
@@ -99,6 +102,8 @@ def _class(fields: Fields, qos: QoSClass) -> ClassQoS:
         cpu=_cpu(fields.of("cpuQOS"), usual.cpu),
         resctrl=_resctrl(fields.of("resctrlQOS"), usual.resctrl),
         network=_network(fields.of("networkQOS")),
+        memory=memory_qos.read(fields.of("memoryQOS"), usual.memory),
+        blkio=blkio_qos.read(fields.of("blkioQOS")),
     )
 
 
@@ -163,6 +168,17 @@ def _bits(given: object) -> int:
     if not 0 <= bits <= MAX_BITS:
         raise ValueError(given)
     return bits
+
+
+def _strategies(fields: Fields) -> Mapping[str, Mapping[str, object]]:
+    """Our own section, strategy by strategy; ``koordlet.deciding.settings`` knows its fields."""
+    found = {}
+    for name, given in fields.entries():
+        if isinstance(given, Mapping):
+            found[name] = given
+        else:
+            fields.refuse(name, "an object", "left out")
+    return found
 
 
 def _host_applications(spec: Fields) -> tuple[HostApplication, ...]:

@@ -37,6 +37,29 @@ def test_what_is_absent_or_null_has_its_default_in_silence(given: object) -> Non
     assert ignored == []
 
 
+def test_an_empty_word_is_as_if_it_were_absent() -> None:
+    fields, ignored = read({"colour": ""})
+    assert fields.word("colour", Colour.BLUE) is Colour.BLUE
+    assert ignored == []
+
+
+def test_entries_are_all_that_is_there_whatever_it_is() -> None:
+    fields, _ = read({"a": 1, "b": None, "c": [], "d": False})
+    assert list(fields.entries()) == [("a", 1), ("c", []), ("d", False)]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [("a\nb", '"a\\nb"'), ("", '""'), ("a" * 500, '"aaa'), ("a b", "a b")]
+)
+def test_a_name_that_may_be_anything_leaves_the_line_a_line(name: str, shown: str) -> None:
+    fields, ignored = read({"in": {name: 7}})
+    fields.of("in").refuse(name, "an object", "left out")
+    [line] = ignored
+    assert line.startswith(f"thing in.{shown}")
+    assert "\n" not in line
+    assert len(line) < 400
+
+
 Taking = Callable[[Fields], object]
 CASES: list[tuple[object, Taking, object, str]] = [
     (10, lambda f: f.number("x", 1, 0, 9), 1, "x is 10; expected 0 to 9 (default 1 kept)"),
@@ -62,6 +85,9 @@ CASES: list[tuple[object, Taking, object, str]] = [
     ),
     ({}, lambda f: f.text("x", "a"), "a", 'x is an object; expected text (default "a" kept)'),
     ("a\nb", lambda f: f.of("x").has("y"), False, 'x is "a\\nb"; expected an object'),
+    (7, lambda f: f.number("x", None, 8, 9), None, "x is 7; expected 8 to 9 (left unset)"),
+    ("", lambda f: f.flag("x", None), None, 'x is ""; expected true or false (left unset)'),
+    (7, lambda f: f.word("x", Colour.RED), Colour.RED, "x is 7; expected red or blue (default"),
     (7, lambda f: list(f.objects("x")), [], "x is 7; expected a list (left out)"),
     ([7], lambda f: list(f.objects("x")), [], "x[0] is 7; expected an object (left out)"),
 ]

@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_model.blkio_qos import BlkIOQoS, BlockQoS
+from koord_model.cpu_burst import BurstPolicy, CPUBurst
+from koord_model.memory_qos import MemoryQoS
 from koord_model.node_slo import (
     Bandwidth,
     ClassQoS,
@@ -18,6 +21,8 @@ from koord_model.node_slo import (
 )
 from koord_model.node_slo_document import parse
 from koord_model.qos import QoSClass
+from koord_model.system_strategy import SystemStrategy
+from koord_model.used_threshold import UsedThreshold
 
 ON = {"enable": True}
 
@@ -148,6 +153,70 @@ class TestPolicies:
         assert (used.enable, used.cpu_suppress_policy) == (True, "cfsQuota")
 
 
+class TestSections:
+    """How each is read is told where its class is; here that it is read at all."""
+
+    def test_of_used_resources(self) -> None:
+        used = {"enable": True, "memoryEvictThresholdPercent": 80, "memoryEvictLowerPercent": 60}
+        assert slo(resourceUsedThresholdWithBE=used).threshold == UsedThreshold(
+            enable=True, memory_evict=80, memory_evict_lower=60
+        )
+
+    def test_of_cpu_burst(self) -> None:
+        assert slo(cpuBurstStrategy={"policy": "auto"}).burst == CPUBurst(BurstPolicy.AUTO)
+
+    def test_of_the_machine(self) -> None:
+        read = slo(systemStrategy={"minFreeKbytesFactor": 100, "totalNetworkBandwidth": "1G"})
+        assert (read.system, read.total_network_bandwidth) == (SystemStrategy(100), 10**9)
+
+    @pytest.mark.parametrize(
+        ("name", "qos", "adj"),
+        [
+            ("lsrClass", QoSClass.LSR, -25),
+            ("lsrClass", QoSClass.LSE, -25),
+            ("lsClass", QoSClass.LS, -25),
+            ("beClass", QoSClass.BE, 50),
+        ],
+    )
+    def test_of_a_class_memory(self, name: str, qos: QoSClass, adj: int) -> None:
+        read = slo(**of_class(name, memoryQOS=ON)).of(qos)
+        assert read.memory == MemoryQoS(
+            enable=True, wmark_ratio=95, wmark_scale_permill=20, wmark_min_adj=adj
+        )
+        assert slo(**of_class(name, memoryQOS={"wmarkRatio": 10})).of(qos) == ClassQoS()
+
+    def test_of_a_class_disks_and_of_the_devices_themselves(self) -> None:
+        io = {"enable": True, "blocks": [{"name": "/dev/vda", "ioCfg": {"readBPS": 5}}]}
+        wanted = BlkIOQoS(True, (BlockQoS("/dev/vda", read_bps=5),))
+        assert slo(**of_class(blkioQOS=io)).of(QoSClass.BE).blkio == wanted
+        assert slo(**of_class("cgroupRoot", blkioQOS=io)).root_blkio == wanted
+        assert slo(**of_class("cgroupRoot", blkioQOS={**io, "enable": False})) == NodeSLO()
+
+    def test_of_our_own_strategies(self) -> None:
+        asked = {"cpu_suppress": {"mode": "shadow", "x": 1}, "threshold": {}, "none": None}
+        read = slo(extensions={"pykoord": {"strategies": asked}, "others": {"a": 1}})
+        assert read.strategies == {"cpu_suppress": {"mode": "shadow", "x": 1}, "threshold": {}}
+
+    @pytest.mark.parametrize(
+        ("strategies", "line"),
+        [
+            ({"cpu_suppress": "off"}, '.cpu_suppress is "off"; expected an object (left out)'),
+            ({"cpu_suppress": [1]}, ".cpu_suppress is a list; expected an object (left out)"),
+            ({"a\nb": 1}, '."a\\nb" is 1; expected an object (left out)'),
+            ("on", ' is "on"; expected an object (defaults kept)'),
+        ],
+    )
+    def test_of_our_own_strategies_only_objects(self, strategies: object, line: str) -> None:
+        read, shown = told(extensions={"pykoord": {"strategies": strategies}})
+        assert shown == f"extensions.pykoord.strategies{line}"
+        assert read == NodeSLO()
+
+    def test_a_section_that_is_no_object_is_told_of_once(self) -> None:
+        read, shown = told(systemStrategy=7)
+        assert shown == "systemStrategy is 7; expected an object (defaults kept)"
+        assert read == NodeSLO()
+
+
 BE = "resourceQOSStrategy.beClass"
 
 
@@ -201,6 +270,14 @@ def test_the_default_is_that_of_an_enabled_class() -> None:
         (
             {"systemStrategy": {"totalNetworkBandwidth": "-1"}},
             'systemStrategy.totalNetworkBandwidth is "-1"; expected bits a second like "10G"',
+        ),
+        (
+            {"cpuBurstStrategy": {"policy": "never"}},
+            'cpuBurstStrategy.policy is "never"; expected none or cpuBurstOnly or cfsQuotaBurst',
+        ),
+        (
+            {"resourceQOSStrategy": {"cgroupRoot": {"blkioQOS": {"enable": 1}}}},
+            "resourceQOSStrategy.cgroupRoot.blkioQOS.enable is 1; expected true or false",
         ),
         (
             {"resourceUsedThresholdWithBE": {"cpuSuppressPolicy": "nice"}},
@@ -284,6 +361,18 @@ _KEYS = st.sampled_from(
         "totalNetworkBandwidth",
         "resourceUsedThresholdWithBE",
         "cpuSuppressPolicy",
+        "cpuBurstStrategy",
+        "policy",
+        "memoryQOS",
+        "priority",
+        "blkioQOS",
+        "cgroupRoot",
+        "blocks",
+        "ioCfg",
+        "schedFeatures",
+        "extensions",
+        "pykoord",
+        "strategies",
     ]
 )
 _ANYTHING = st.recursive(
