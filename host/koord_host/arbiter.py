@@ -123,7 +123,7 @@ def _first(wanted: tuple[Wanted, ...]) -> tuple[Value, bool]:
 
 
 def _least(knob: Knob, wanted: tuple[Wanted, ...]) -> tuple[Value, bool]:
-    if knob.v1_form.lines:
+    if knob.v1_form.lines is not None:
         return _least_by_device(wanted), True
     return min((one.value for one in wanted), key=_size), True
 

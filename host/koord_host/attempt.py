@@ -9,8 +9,8 @@ import os
 from koord_model import cpuset
 
 from koord_host.files import KernelFiles, Reader
-from koord_host.forms import CPUS, Value
-from koord_host.knobs import KNOBS, Knob
+from koord_host.forms import CPUS, Form, Value
+from koord_host.knobs import KNOBS
 from koord_host.layout import Layout
 from koord_host.ordering import BURST, IDLE, LIMIT, MEMSW, PERIOD, QUOTA, SHARES
 from koord_host.wishes import Target
@@ -27,8 +27,8 @@ def write(files: KernelFiles, layout: Layout, target: Target, value: Value) -> s
     knob = KNOBS[target.knob]
     path = layout.path(knob, target.place)
     form = knob.form(layout.version)
-    if form.lines:
-        return _write_lines(files, path, knob, value, layout.version)
+    if form.lines is not None:
+        return _write_lines(files, path, form, value)
     if target.knob == LIMIT and layout.version == 2:
         _make_room(files, path, value)
     # On cgroup v2 the file holds the quota too.
@@ -36,12 +36,47 @@ def write(files: KernelFiles, layout: Layout, target: Target, value: Value) -> s
     return files.write_and_read(path, form.encode(value, current))
 
 
-def _write_lines(files: KernelFiles, path: str, knob: Knob, value: Value, version: int) -> str:
+def once(files: KernelFiles, layout: Layout, target: Target, value: Value) -> None:
+    """Write a file that cannot be read.
+
+    Raises:
+        OSError: refused, or gone; the errno says which.
+    """
+    knob = KNOBS[target.knob]
+    text = knob.form(layout.version).encode(value, "")
+    files.write(layout.path(knob, target.place), text)
+
+
+def put_back(files: KernelFiles, layout: Layout, target: Target, found: Value) -> tuple[str, Value]:
+    """Have the kernel take again what was found once; the file's text then, and what it took.
+
+    A group with tasks that had no CPUs of its own cannot have none again on v2 (Linux 6.1
+    says ENOSPC): it gets all that any group above it has, and so runs on what they allow, now
+    and when they are allowed more. (There the kernel takes CPUs that the group above has not.)
+
+    Raises:
+        OSError: as ``write`` does.
+    """
+    try:
+        return write(files, layout, target, found), found
+    except OSError as error:
+        if error.errno != errno.ENOSPC or found != "" or layout.version != 2:
+            raise
+    allowed = _allowed_above(files, layout, target)
+    return write(files, layout, target, allowed), allowed
+
+
+def _allowed_above(files: Reader, layout: Layout, target: Target) -> str:
+    parts = target.place.split("/")
+    paths = (layout.group_path("/".join(parts[:count]), "") for count in range(len(parts)))
+    found = (cpuset.parse(files.read(f"{path}/{target.knob}.effective")) for path in paths)
+    return cpuset.render(frozenset().union(*found))
+
+
+def _write_lines(files: KernelFiles, path: str, form: Form, value: Value) -> str:
     current = text = files.read(path)
-    present = current.splitlines()
-    for line in knob.form(version).encode(value, current).splitlines():
-        if line not in present:
-            text = files.write_and_read(path, line)
+    for line in form.lines(str(value), current) if form.lines else ():
+        text = files.write_and_read(path, line)
     return text
 
 

@@ -108,7 +108,7 @@ def knobs(files: Reader, layout: Layout) -> frozenset[str]:
     """The names of the knobs whose files are there: ``koord_model.node.Kernel.knobs``.
 
     Looked for in the groups the kubelet has made, or before that in any group: the
-    root lacks most files.
+    root lacks most files, but for those that only it has.
     """
     found = set()
     probes: dict[str, list[str]] = {}
@@ -117,7 +117,7 @@ def knobs(files: Reader, layout: Layout) -> frozenset[str]:
             places = probes.get(knob.subsystem)
             if places is None:
                 places = probes[knob.subsystem] = _probes(files, layout, knob.subsystem)
-            there = _anywhere(files, layout, knob, places)
+            there = _anywhere(files, layout, knob, ("",) if knob.root else places)
         else:
             there = _elsewhere(files, layout, knob)
         if there:

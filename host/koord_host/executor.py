@@ -12,8 +12,14 @@ refresh, or that were refused and may be tried again:
 5. The writes are done one by one; one that is refused stops no other
    (``outcomes.RETRIES`` says when it is tried again). Each target is read back.
 6. What changed is journalled.
+7. Deeds are done: writes that leave no state (``memory.reclaim``).
 
-Everything runs in the caller's thread and takes as long as the kernel takes.
+Where the last wish was a strategy's, what was found is put back when it goes: by the
+same steps, until it is done, the place is gone, or a stranger's value is found. It is
+then forgotten. What others than strategies wished stays.
+
+Everything runs in the caller's thread and takes as long as the kernel takes; only
+``base`` may be called from another.
 """
 
 from __future__ import annotations
@@ -23,6 +29,7 @@ from collections.abc import Callable
 
 from koord_host import places
 from koord_host.arbiter import Decision, arbitrate
+from koord_host.deeds import Deeds
 from koord_host.files import KernelFiles
 from koord_host.forms import Value
 from koord_host.journal import Journal
@@ -31,10 +38,12 @@ from koord_host.layout import Layout
 from koord_host.ledger import Ledger
 from koord_host.ordering import BOUND_TOGETHER, IDLE, SHARES, Change
 from koord_host.originals import Original, Originals
-from koord_host.outcomes import EMPTY, Outcome, Result, Round
+from koord_host.outcomes import EMPTY, Outcome, Round
+from koord_host.returning import Returns
 from koord_host.standing import Running, Standing, Standings
 from koord_host.strangers import Policy, Verdict, by_row
-from koord_host.wishes import Owner, Target, Wish
+from koord_host.validity import invalid, trouble
+from koord_host.wishes import Owner, Priority, Target, Wish
 from koord_host.writer import Writer, decoded
 
 REFRESH_SECONDS = 60.0
@@ -68,7 +77,9 @@ class Executor:
         self._ledger = Ledger()
         self._again: dict[Target, None] = {}
         self._standings = Standings(refresh_seconds)
+        self._returns = Returns(files, layout, originals, self._standings, self._ledger)
         self._writer = Writer(files, layout, journal, originals, self._standings, clock)
+        self._deeds = Deeds(files, layout, journal, clock)
         self._invalid: dict[Target, set[tuple[Owner, Wish]]] = {}
         self._prune_at = 0.0
 
@@ -84,7 +95,8 @@ class Executor:
     def forget(self, owner: Owner, scope: str) -> None:
         """An owner wants nothing more in a scope.
 
-        What other owners want then decides; without any the value stays as it is.
+        What other owners want then decides. Without any, what a strategy wished is put
+        back, and other values stay as they are.
         """
         self._ledger.put(owner, scope, ())
 
@@ -96,12 +108,54 @@ class Executor:
         """
         self._again.update(dict.fromkeys(self._ledger.targets(owner, scope)))
 
+    def do(self, owner: Owner, wishes: tuple[Wish, ...]) -> None:
+        """Have something done once, in the next round: knobs whose row says ``deed``."""
+        for wish in wishes:
+            self._deeds.put(owner, wish, trouble(wish, deed=True))
+
+    def put_back_unwished(self) -> None:
+        """Have put back, from the next round on, what was last written for a strategy.
+
+        What nobody wishes now, that is: an earlier run left it. To be called once, when
+        every strategy has said what it wants.
+        """
+        left = (one.target for one in self._originals.all() if one.strategy)
+        self._ledger.put_back({one: None for one in left if not self._ledger.of(one)})
+
+    def base(self, target: Target) -> Value | None:
+        """What a target would have without strategies; for any thread.
+
+        What others wish of it, else what was found before its first change; ``None``
+        where neither is known: it has what it has. A group made anew under its old name
+        may for some minutes be given what was found in the one before it.
+        """
+        wishes = [
+            (owner, wish)
+            for owner, wish in self._ledger.of(target)
+            if owner.priority < Priority.STRATEGY and not trouble(wish)
+        ]
+        if wishes:
+            return arbitrate(KNOBS[target.knob], wishes).value
+        original = self._originals.get(target)
+        if original is None or original.text is None or target.knob not in KNOBS:
+            return None
+        return decoded(KNOBS[target.knob], original.text, self._layout.version)
+
+    def standing(self, place: str) -> list[tuple[str, Decision]]:
+        """What stands of a place's knobs, by name; for any thread."""
+        # A copy: the writer's thread adds to it meanwhile.
+        found = list(self._standings.items())
+        return sorted(
+            ((target.knob, one.decision) for target, one in found if target.place == place),
+            key=lambda pair: pair[0],
+        )
+
     # ---- a round
 
     def apply(self) -> Round:
         """Write what is due. Raises nothing for what the kernel refuses."""
         now = self._monotonic()
-        if not (self._ledger.changed or self._again or self._standings.is_due(now)):
+        if not (self._ledger.changed or self._again or self._standings.is_due(now) or self._deeds):
             return EMPTY
         self._prune(now)
         changed = self._ledger.take_changed()
@@ -123,9 +177,16 @@ class Executor:
         self._take_again(due)
         self._take_due(due, running.now)
         for target in due:
-            self._look(self._standings[target], running)
+            standing = self._standings[target]
+            if standing.returning:
+                self._look_back(standing, running)
+            else:
+                self._look(standing, running)
         if running.changes:
             self._writer.carry_out(running)
+        self._originals.owe_many(running.owed.items())
+        self._returns.forget_done(running)
+        running.results += self._deeds.carry_out()
         return Round(tuple(running.results), tuple(running.conflicts))
 
     def _decide(self, target: Target, running: Running) -> bool:
@@ -133,21 +194,23 @@ class Executor:
         wishes = self._valid(target, running)
         standing = self._standings.get(target)
         if not wishes:
-            self._standings.pop(target, None)
-            return False
+            return self._returns.begin(target, standing, self._again)
         knob = KNOBS[target.knob]
         decision = arbitrate(knob, wishes)
         before = standing.decision if standing else None
         if decision.conflict and not _same_conflict(before, decision):
             running.conflicts.append(decision.conflict)
+        if knob.form(self._layout.version).lines is not None:
+            decision = self._returns.completed(target, decision, before)
         if standing is None:
             path = self._layout.path(knob, target.place)
             self._standings[target] = Standing(target, knob, path, decision)
             return True
         standing.decision = decision
-        if before is not None and before.value == decision.value:
+        if before is not None and before.value == decision.value and not standing.returning:
             return False
         standing.text = standing.left = None
+        standing.returning = False
         standing.backoff, standing.told = 0.0, ()
         return True
 
@@ -155,13 +218,13 @@ class Executor:
         """The wishes that can be written; of the others each is told once."""
         valid, told = [], self._invalid.pop(target, set())
         for owner, wish in self._ledger.of(target):
-            trouble = _trouble(wish)
-            if not trouble:
+            reason = trouble(wish)
+            if not reason:
                 valid.append((owner, wish))
                 continue
             self._invalid.setdefault(target, set()).add((owner, wish))
             if (owner, wish) not in told:
-                running.results.append(_invalid(owner, wish, trouble))
+                running.results.append(invalid(owner, wish, reason))
         return valid
 
     def _take_again(self, due: dict[Target, None]) -> None:
@@ -198,6 +261,7 @@ class Executor:
             standing.text, standing.left = text, None
             if standing.identity is None:
                 standing.identity = self._identity(standing)
+            running.owed[standing.target] = standing.strategy
             self._standings.settle(standing, Outcome.UNCHANGED, running, value)
             return
         current = decoded(knob, text, version)
@@ -210,6 +274,21 @@ class Executor:
             # What cannot be understood is written over as if it were ours.
             now = value if current is None else current
             running.changes[standing.target] = Change(standing.target, now, value)
+
+    def _look_back(self, standing: Standing, running: Running) -> None:
+        """Read a target that is to be put back; note a change where it is ours still."""
+        standing.due = 0.0
+        original = self._returns.original(standing)
+        if original is None:
+            self._standings.settle(standing, Outcome.GONE, running)
+            return
+        try:
+            text = self._read(standing, running)
+        except OSError as error:
+            self._writer.missed(standing, error, running)
+            return
+        waking = self._bound_by_idle(standing.target, running)
+        self._returns.look(standing, original, text, running, waking=waking)
 
     def _read(self, standing: Standing, running: Running) -> str:
         if not standing.path:
@@ -280,47 +359,6 @@ class Executor:
 
 
 _THEIRS = "changed by somebody else; theirs stays until another value is wished"
-
-
-def _trouble(wish: Wish) -> str:
-    """Why a wish cannot be written, "" if it can."""
-    knob = KNOBS.get(wish.target.knob)
-    if knob is None:
-        return f"{wish.target.knob} is no knob"
-    if ".." in wish.target.place.split("/"):
-        return f"{wish.target.place} leads out of where it begins"
-    if not _can_be_said(wish.target.place):
-        return f"{wish.target.place!r} is no name that a file can have"
-    if isinstance(wish.value, str) and not _can_be_said(wish.value):
-        return f"{wish.target.knob}: {wish.value!r} is no text"
-    try:
-        knob.check(wish.value)
-    except ValueError as error:
-        return str(error)
-    return ""
-
-
-def _can_be_said(text: str) -> bool:
-    """Whether the kernel can be told: JSON from elsewhere may hold zeros and lone surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in text
-
-
-def _invalid(owner: Owner, wish: Wish, trouble: str) -> Result:
-    return Result(
-        wish.target,
-        Outcome.INVALID,
-        None,
-        wish.value,
-        owner.name,
-        wish.why,
-        wish.pod,
-        trouble,
-        alert=True,
-    )
 
 
 def _same_conflict(before: Decision | None, now: Decision) -> bool:

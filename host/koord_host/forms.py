@@ -7,7 +7,7 @@ strategies reckon in shares and quotas. -1 is "no limit".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from mmap import PAGESIZE
@@ -34,23 +34,60 @@ class Form:
     ``decode`` raises ``ValueError`` for text that no kernel gives, ``encode`` for values
     that none takes. ``encode`` is given what the file holds now, because some files
     hold more than the knob (``cpu.max``). ``text``: values are text. ``unit``:
-    the kernel rounds numbers down to a multiple of it. ``lines``: the kernel takes
-    one line a write.
+    the kernel rounds numbers down to a multiple of it.
+
+    Of files with a line for each device, of which the kernel takes one a write, ``lines``
+    are those to write for a value, given what the file holds now; devices that the value
+    does not name stay as they are. ``plain`` is a value without what means nothing (a
+    limit of 0). ``without`` is the value that takes from a device what it has.
     """
 
     encode: Callable[[Value, str], str]
     decode: Callable[[str], Value]
     text: bool = False
     unit: int = 1
-    lines: bool = False
+    lines: Callable[[str, str], list[str]] | None = None
+    plain: Callable[[Value], Value] = lambda value: value
+    without: str = "0"
 
     def same(self, one: Value, other: Value) -> bool:
         """Whether the kernel holds both to be the same value."""
         if one == other:
             return True
+        if self.lines is not None:
+            return self.plain(one) == self.plain(other)
         if self.unit == 1 or isinstance(one, str) or isinstance(other, str):
             return False
         return min(one, other) >= 0 and one // self.unit == other // self.unit
+
+    def complete(self, wanted: Value, gone: Value, found: Value = "") -> Value:
+        """A value that says of each device what becomes of it.
+
+        ``wanted``; and of devices that only ``gone`` names what ``found`` says, or nothing.
+        Values of files that have no lines are complete as they are.
+        """
+        if self.lines is None:
+            return wanted
+        named, before = _by_device(str(wanted)), _by_device(str(found))
+        for device in _by_device(str(gone)):
+            if device not in named:
+                named[device] = before.get(device, self.without)
+        return render_lines(named)
+
+
+def _by_device(text: str) -> dict[str, str]:
+    """The rest of each line, by the device it begins with."""
+    parts = (line.partition(" ") for line in text.splitlines() if line.strip())
+    return {device: rest for device, _, rest in parts}
+
+
+def render_lines(by_device: Mapping[str, str]) -> str:
+    """A line a device, in the order of their numbers; what is no device comes first."""
+    return "\n".join(f"{one} {by_device[one]}" for one in sorted(by_device, key=_device_order))
+
+
+def _device_order(device: str) -> list[int]:
+    return [int(part) for part in device.split(":") if part.isdigit()]
 
 
 def shares_to_weight(shares: int) -> int:
@@ -83,10 +120,14 @@ def devices(text: str) -> dict[str, int]:
     return found
 
 
-def render_devices(limits: dict[str, int]) -> str:
+def render_devices(limits: Mapping[str, int]) -> str:
     """The lines of these limits."""
-    ordered = sorted(limits.items(), key=lambda item: [int(part) for part in item[0].split(":")])
-    return "\n".join(f"{device} {limit}" for device, limit in ordered)
+    return render_lines({device: str(limit) for device, limit in limits.items()})
+
+
+def limited(text: str) -> str:
+    """Limits by device without those that are none."""
+    return render_devices({device: limit for device, limit in devices(text).items() if limit})
 
 
 def _number(value: Value, _: str) -> str:
@@ -115,6 +156,15 @@ def _limit(value: Value, _: str) -> str:
 
 def _from_limit(text: str) -> int:
     return NO_LIMIT if text.strip() == "max" else _whole(text)
+
+
+def _limit_in_digits(value: Value, _: str) -> str:
+    # Both of the kernel's parsers take it; only one of them takes "max", the other "-1".
+    return str((1 << 63) - 1 if value == NO_LIMIT else value)
+
+
+def _from_limit_or_digits(text: str) -> int:
+    return NO_LIMIT if text.strip() == "max" else _bytes_v1(text)
 
 
 def _quota_v2(value: Value, _: str) -> str:
@@ -158,17 +208,27 @@ def _device_lines(value: Value, current: str) -> str:
     return render_devices(devices(current) | devices(str(value)))
 
 
-def _device_limits(text: str) -> str:
-    return render_devices({device: limit for device, limit in devices(text).items() if limit})
+def _changed_devices(value: str, current: str) -> list[str]:
+    now = devices(current)
+    wanted = devices(value)
+    return [f"{one} {limit}" for one, limit in wanted.items() if now.get(one, 0) != limit]
 
 
 NUMBER = Form(_number, _whole)
 BYTES_V1 = Form(_number, _bytes_v1, unit=PAGESIZE)
 BYTES_V2 = Form(_limit, _from_limit, unit=PAGESIZE)
+BYTES_VENDOR = Form(_limit_in_digits, _from_limit_or_digits, unit=PAGESIZE)
+"""Of a file of cgroup v2 that some vendors' kernels have on v1, too."""
 QUOTA_V2 = Form(_quota_v2, _quota_from_v2)
 PERIOD_V2 = Form(_period_v2, _period_from_v2)
 WEIGHT_V2 = Form(_weight, lambda text: weight_to_shares(_whole(text)))
 CPUS = Form(_cpu_list, _cpus, text=True)
-DEVICES = Form(_device_lines, _device_limits, text=True, lines=True)
+DEVICES = Form(
+    _device_lines,
+    limited,
+    text=True,
+    lines=_changed_devices,
+    plain=lambda value: limited(str(value)),
+)
 TEXT = Form(_text, str.strip, text=True)
 WORDS = Form(_text, lambda text: " ".join(text.split()), text=True)

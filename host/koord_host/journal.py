@@ -1,7 +1,11 @@
-"""The journal: every change of the node as one JSON line.
+"""The journal: every change of the node, and every decision of a strategy, as one JSON line.
 
     {"time":"2026-01-31T12:00:00.123Z","owner":"hooks","group":"kubepods/…","pod":"ns/name",
      "knob":"cpu.shares","old":1024,"new":512,"why":"batch-cpu 500m → cpu.shares 512"}
+    {"time":"2026-01-31T12:00:01.123Z","strategy":"cpu_suppress","mode":"on",
+     "outcome":"best-effort pods get 4 CPUs","formula":"capacity × threshold − used",
+     "given":[["capacity",16,"cores"],["threshold",65,"%"],["used",6.4,"cores"]],
+     "pod":"","group":"kubepods/besteffort","aspect":""}
 
 Lines are kept until ``flush``, once a round, and then written at once. A journal that
 cannot be written stops no change of the node: it is told once, and the lines are lost.
@@ -24,7 +28,12 @@ NAME = "journal.jsonl"
 MAX_BYTES = 4 << 20
 BACKUPS = 4
 
+LONGEST_DECISION = 8192
+"""Bytes of a decision's line; a longer one goes without its numbers and in fewer words."""
+
 _MODE = 0o640
+_FEWER = 256
+_TEXTS = ("strategy", "outcome", "formula", "pod", "group", "aspect")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -45,11 +54,35 @@ class Change(msgspec.Struct, frozen=True):
     why: str
 
 
-_decode = msgspec.json.Decoder(Change).decode
+class Decided(msgspec.Struct, frozen=True):
+    """One line. What a strategy decided; ``time`` is RFC 3339 in UTC.
+
+    ``mode`` is "on" or "shadow". ``given`` are the numbers that ``formula`` names, with
+    their units. ``pod`` ("namespace/name") and ``group`` are what it is about; without
+    both, the node.
+    """
+
+    time: str
+    strategy: str
+    mode: str
+    outcome: str
+    formula: str = ""
+    given: tuple[tuple[str, bool | int | float | str | None, str], ...] = ()
+    pod: str = ""
+    group: str = ""
+    aspect: str = ""
+
+
+Event = Change | Decided
+"""What a line holds."""
+
+_decode_change = msgspec.json.Decoder(Change).decode
+_decode_decided = msgspec.json.Decoder(Decided).decode
+_NO_LINE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class Journal:
-    """Appends changes to a file (mode 0640), rotated by size to ``<path>.1`` and so on.
+    """Appends lines to a file (mode 0640), rotated by size to ``<path>.1`` and so on.
 
     ``path`` "" keeps no journal. ``trouble`` is what is wrong with it at present, ""
     if nothing; ``tell`` is called once when it begins.
@@ -72,10 +105,10 @@ class Journal:
         self._file = -1
         self._size = 0
 
-    def add(self, change: Change) -> None:
+    def add(self, event: Event) -> None:
         """Keep a line for the next flush."""
         if self._path:
-            self._lines.append(_encode(change))
+            self._lines.append(_encoded(event))
 
     def flush(self) -> None:
         """Write what was added, in one write."""
@@ -152,6 +185,15 @@ def rfc3339(seconds: float) -> str:
 def read(path: str, *, group: str = "", pod: str = "") -> Iterator[Change]:
     """The changes in a journal, oldest first; of one group or pod only, if so asked.
 
+    Raises:
+        OSError: the journal cannot be read; one that is not there is empty.
+    """
+    return (one for one in read_events(path, group=group, pod=pod) if isinstance(one, Change))
+
+
+def read_events(path: str, *, group: str = "", pod: str = "") -> Iterator[Event]:
+    """The changes and decisions in a journal, oldest first, as ``read`` does.
+
     Lines that are none (the disk was full, somebody wrote there) are passed over.
 
     Raises:
@@ -161,13 +203,36 @@ def read(path: str, *, group: str = "", pod: str = "") -> Iterator[Change]:
         if not file.exists():
             continue
         with file.open("rb") as lines:
-            for line in lines:
-                try:
-                    change = _decode(line)
-                except (msgspec.MsgspecError, UnicodeDecodeError):
+            for text in lines:
+                event = decode(text)
+                if event is None:
                     continue
-                if (not group or change.group == group) and (not pod or change.pod == pod):
-                    yield change
+                if (not group or event.group == group) and (not pod or event.pod == pod):
+                    yield event
+
+
+def decode(text: bytes) -> Event | None:
+    """A line of a journal; ``None`` for what is none."""
+    try:
+        return _decode_change(text)
+    except _NO_LINE:
+        pass
+    try:
+        return _decode_decided(text)
+    except _NO_LINE:
+        return None
+
+
+def _encoded(event: Event) -> bytes:
+    data = _encode(event)
+    if isinstance(event, Decided) and len(data) > LONGEST_DECISION:
+        text = {name: _cut(getattr(event, name)) for name in _TEXTS}
+        data = _encode(msgspec.structs.replace(event, given=(), **text))
+    return data
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _FEWER else f"{text[: _FEWER - 1]}…"
 
 
 def _rotated(path: str) -> list[Path]:

@@ -6,12 +6,14 @@ knob is a new row. Files to be written are named here, and for resctrl in ``resc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
+from koord_host.device_forms import COST_MODEL, COST_QOS, IO_LATENCY, IO_MAX, WEIGHTS
 from koord_host.forms import (
     BYTES_V1,
     BYTES_V2,
+    BYTES_VENDOR,
     CPUS,
     DEVICES,
     NO_LIMIT,
@@ -64,7 +66,9 @@ class Knob:
     """One row: where it is, how it reads, what it may be, who wins.
 
     ``v1`` and ``v2`` are file names, "" where that version has none. ``low`` and
-    ``high`` bound numbers; ``unlimited`` is whether -1 is a value.
+    ``high`` bound numbers; ``unlimited`` is whether -1 is a value. ``root`` is whether
+    only the root group has the file. ``deed``: a write is done once and leaves no
+    state; the file cannot be read.
     """
 
     name: str
@@ -80,6 +84,8 @@ class Knob:
     unlimited: bool = False
     nesting: Nesting = Nesting.FREE
     stranger: Stranger = Stranger.HOLD
+    root: bool = False
+    deed: bool = False
 
     def file(self, version: int) -> str:
         """The file's name on a cgroup version, "" where it has none."""
@@ -150,8 +156,17 @@ def _bytes(name: str, rule: Rule, v2: str | None = None, **more: object) -> Knob
     return _memory(name, rule, v2, v1_form=BYTES_V1, v2_form=BYTES_V2, low=0, **more)
 
 
-def _throttle(name: str) -> Knob:
-    return Knob(name, name, "", Rule.LEAST, subsystem="blkio", v1_form=DEVICES)
+def _protected(name: str, rule: Rule, **more: object) -> Knob:
+    return replace(_bytes(name, rule, **more), v1_form=BYTES_VENDOR)
+
+
+def _io(name: str, v1: str, v2: str, form: Form, rule: Rule = Rule.PRIORITY) -> Knob:
+    return Knob(name, v1, v2, rule, subsystem="blkio", v1_form=form, v2_form=form)
+
+
+def _throttle(way: str, unit: str) -> Knob:
+    name, form = f"blkio.throttle.{way}_{unit}_device", IO_MAX[f"{way[0]}{unit}"]
+    return replace(_io(name, name, "io.max", form, Rule.LEAST), v1_form=DEVICES)
 
 
 _ROWS = (
@@ -168,7 +183,7 @@ _ROWS = (
     _cpu("cpu.cfs_period_us", "cpu.max", Rule.PRIORITY, v2_form=PERIOD_V2, low=1000, high=10**6),
     _cpu("cpu.cfs_burst_us", "cpu.max.burst", Rule.PRIORITY, low=0, high=10**8),
     # In some vendors' kernels only, as memory.wmark_*, .priority, .use_priority_oom and
-    # .pagecache_limit.* and blkio.cost.weight are: looked for by ``detect.knobs``.
+    # .pagecache_limit.* and v1's blkio.cost.* are: looked for by ``detect.knobs``.
     _cpu("cpu.bvt_warp_ns", "cpu.bvt_warp_ns", Rule.PRIORITY, low=-1, high=2),
     _cpu("cpu.idle", "cpu.idle", Rule.PRIORITY, low=0, high=1),
     Knob(
@@ -193,32 +208,34 @@ _ROWS = (
     ),
     _bytes("memory.limit_in_bytes", Rule.LEAST, "memory.max", unlimited=True),
     _bytes("memory.memsw.limit_in_bytes", Rule.LEAST, "", unlimited=True),
-    _bytes("memory.min", Rule.MOST, nesting=Nesting.WITHIN),
-    _bytes("memory.low", Rule.MOST, nesting=Nesting.WITHIN),
-    _bytes("memory.high", Rule.LEAST, unlimited=True),
+    # On v1 in some vendors' kernels only.
+    _protected("memory.min", Rule.MOST, nesting=Nesting.WITHIN),
+    _protected("memory.low", Rule.MOST, nesting=Nesting.WITHIN),
+    _protected("memory.high", Rule.LEAST, unlimited=True),
     _memory("memory.wmark_ratio", Rule.PRIORITY, low=0, high=100),
     _memory("memory.wmark_scale_factor", Rule.PRIORITY, low=1, high=1000),
     _memory("memory.wmark_min_adj", Rule.PRIORITY, low=-25, high=50),
     _memory("memory.priority", Rule.PRIORITY, low=0, high=12),
     _memory("memory.use_priority_oom", Rule.PRIORITY, low=0, high=1),
+    Knob(
+        "memory.reclaim",
+        "",
+        "memory.reclaim",
+        Rule.MOST,
+        subsystem="memory",
+        low=1,
+        deed=True,
+    ),
     _memory("memory.oom.group", Rule.PRIORITY, low=0, high=1),
     _memory("memory.pagecache_limit.enable", Rule.PRIORITY, low=0, high=1),
     _bytes("memory.pagecache_limit.size", Rule.LEAST),
     _memory("memory.pagecache_limit.sync", Rule.PRIORITY, low=0, high=1),
-    *(
-        _throttle(f"blkio.throttle.{way}_{unit}_device")
-        for way in ("read", "write")
-        for unit in ("iops", "bps")
-    ),
-    Knob(
-        "blkio.cost.weight",
-        "blkio.cost.weight",
-        "",
-        Rule.PRIORITY,
-        subsystem="blkio",
-        low=1,
-        high=100,
-    ),
+    *(_throttle(way, unit) for way in ("read", "write") for unit in ("iops", "bps")),
+    # A disk takes a weight of its own while its cost.qos is on, on v1 in vendors' kernels only.
+    _io("blkio.cost.weight", "blkio.cost.weight", "io.weight", WEIGHTS),
+    replace(_io("blkio.cost.qos", "blkio.cost.qos", "io.cost.qos", COST_QOS), root=True),
+    replace(_io("blkio.cost.model", "blkio.cost.model", "io.cost.model", COST_MODEL), root=True),
+    _io("io.latency", "", "io.latency", IO_LATENCY, Rule.LEAST),
     Knob("net_cls.classid", "net_cls.classid", "", Rule.PRIORITY, subsystem="net_cls", low=0),
     Knob(
         "oom_score_adj",

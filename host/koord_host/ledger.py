@@ -12,7 +12,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self._scopes: dict[_Scope, tuple[Wish, ...]] = {}
-        self._targets: dict[Target, list[tuple[_Scope, Wish]]] = {}
+        # Tuples, never changed: other threads read them (``of``).
+        self._targets: dict[Target, tuple[tuple[_Scope, Wish], ...]] = {}
         # A dictionary for its order: what is wished first is looked at first.
         self._changed: dict[Target, None] = {}
 
@@ -29,20 +30,29 @@ class Ledger:
             return
         # Dictionaries for their order; a wish said twice counts once.
         old, new = dict.fromkeys(before), dict.fromkeys(wishes)
+        added: dict[Target, tuple[tuple[_Scope, Wish], ...]] = {}
         for wish in old:
             if wish not in new:
-                self._remove(key, wish)
+                added[wish.target] = ()
         for wish in new:
             if wish not in old:
-                self._targets.setdefault(wish.target, []).append((key, wish))
-                self._changed[wish.target] = None
+                added[wish.target] = (*added.get(wish.target, ()), (key, wish))
+        for target, more in added.items():
+            # In one assignment: nobody sees a target between two wishes.
+            known = self._targets.get(target, ())
+            left = tuple(one for one in known if one[0] != key or one[1] in new) + more
+            if left:
+                self._targets[target] = left
+            else:
+                self._targets.pop(target, None)
+            self._changed[target] = None
 
     def targets(self, owner: Owner, scope: str) -> list[Target]:
         """What an owner wants something of in a scope."""
         return [wish.target for wish in self._scopes.get((owner, scope), ())]
 
     def of(self, target: Target) -> list[tuple[Owner, Wish]]:
-        """What owners want of a target, in no particular order."""
+        """What owners want of a target, in no particular order; for any thread."""
         return [(owner, wish) for (owner, _), wish in self._targets.get(target, ())]
 
     def take_changed(self) -> dict[Target, None]:
@@ -51,18 +61,10 @@ class Ledger:
         return changed
 
     def put_back(self, changed: dict[Target, None]) -> None:
-        """Have targets that were taken count as changed after all."""
+        """Have targets count as changed: that were taken, or are to be looked at."""
         self._changed = changed | self._changed
 
     @property
     def changed(self) -> bool:
         """Whether there are such."""
         return bool(self._changed)
-
-    def _remove(self, key: _Scope, wish: Wish) -> None:
-        left = [entry for entry in self._targets[wish.target] if entry != (key, wish)]
-        if left:
-            self._targets[wish.target] = left
-        else:
-            del self._targets[wish.target]
-        self._changed[wish.target] = None

@@ -76,7 +76,7 @@ Present = Callable[[Target], Value | None]
 
 
 def order(
-    changes: Iterable[Change], present: Present, held: Container[Target] | None = None
+    changes: Iterable[Change], present: Present, held: Container[object] | None = None
 ) -> Order:
     """The writes that make these changes, each to its wanted value in the end.
 
@@ -110,7 +110,7 @@ class _Place:
         place: str,
         changes: dict[str, Change],
         present: Present,
-        held: Container[Target] | None,
+        held: Container[object] | None,
     ) -> None:
         self._place = place
         self._changes = changes

@@ -28,7 +28,7 @@ _Batch = tuple[str, Sequence[tuple[object, ...]]]
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS originals (
     place TEXT NOT NULL, knob TEXT NOT NULL, identity INTEGER NOT NULL,
-    found TEXT, found_at REAL NOT NULL, ours TEXT,
+    found TEXT, found_at REAL NOT NULL, ours TEXT, strategy TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (place, knob)
 ) WITHOUT ROWID, STRICT;
 CREATE TABLE IF NOT EXISTS under_way (
@@ -38,10 +38,14 @@ CREATE TABLE IF NOT EXISTS under_way (
 CREATE TABLE IF NOT EXISTS boot (id TEXT NOT NULL) STRICT;
 """
 
+# Databases of releases that knew no strategies have none of it.
+_ADD_STRATEGY = "ALTER TABLE originals ADD COLUMN strategy TEXT NOT NULL DEFAULT ''"
+
 _KEEP = (
-    "INSERT OR REPLACE INTO originals (place, knob, identity, found, found_at, ours)"
-    " VALUES (?, ?, ?, ?, ?, ?)"
+    "INSERT OR REPLACE INTO originals (place, knob, identity, found, found_at, ours, strategy)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
+_OWE = "UPDATE originals SET strategy = ? WHERE place = ? AND knob = ?"
 _MEAN = "INSERT OR IGNORE INTO under_way (place, knob, text) VALUES (?, ?, ?)"
 
 
@@ -51,7 +55,9 @@ class Original(NamedTuple):
     ``text`` is ``None`` where there was no file (another agent's, that we made). ``ours`` is
     what the file held after our last write, ``None`` before the first was read back.
     ``meant`` are what an earlier run was about to write when it was killed: the file may
-    hold ``ours`` or any of these. ``found_at`` is seconds since the epoch.
+    hold ``ours`` or any of these. ``found_at`` is seconds since the epoch. ``strategy`` is
+    the name of the strategy for which it was last written, "" if for none: strategies come
+    and go, and what they leave is put back.
     """
 
     target: Target
@@ -60,6 +66,7 @@ class Original(NamedTuple):
     found_at: float
     ours: str | None = None
     meant: tuple[str, ...] = ()
+    strategy: str = ""
 
 
 class InUseError(Exception):
@@ -96,23 +103,51 @@ class Originals:
         """All that is remembered, by place and knob."""
         return [self._known[target] for target in sorted(self._known)]
 
+    def get(self, target: Target) -> Original | None:
+        """What is remembered of a target; for any thread."""
+        return self._known.get(target)
+
     def needs(self, target: Target, identity: int) -> bool:
         """Whether a target is to be remembered before it is written."""
         known = self._known.get(target)
         return known is None or known.identity != identity
 
     def remember_many(
-        self, originals: Iterable[Original], meant: Iterable[tuple[Target, str]] = ()
+        self,
+        originals: Iterable[Original],
+        meant: Iterable[tuple[Target, str]] = (),
+        owed: Iterable[tuple[Target, str]] = (),
     ) -> None:
         """Remember what was found, and the texts that will be written, in one transaction.
 
-        What was known is replaced. ``wrote_many`` has to follow the writes.
+        What was known is replaced. ``wrote_many`` has to follow the writes. ``owed`` as for
+        ``owe_many``.
         """
         rows = list(originals)
         for row in rows:
             self._known[row.target] = row
             self._unsure.discard(row.target)
-        self._run((_KEEP, _rows(rows)), (_MEAN, [(*target, text) for target, text in meant]))
+        self._run(
+            (_KEEP, _rows(rows)),
+            (_OWE, self._owe(owed)),
+            (_MEAN, [(*target, text) for target, text in meant]),
+        )
+
+    def owe_many(self, owed: Iterable[tuple[Target, str]]) -> None:
+        """Remember for which strategy targets are as they are, "" for none.
+
+        Targets of which nothing is remembered owe nobody anything.
+        """
+        self._run((_OWE, self._owe(owed)))
+
+    def _owe(self, owed: Iterable[tuple[Target, str]]) -> list[tuple[str, str, str]]:
+        rows = []
+        for target, strategy in owed:
+            known = self._known.get(target)
+            if known is not None and known.strategy != strategy:
+                self._known[target] = known._replace(strategy=strategy)
+                rows.append((strategy, *target))
+        return rows
 
     def wrote_many(self, written: Iterable[tuple[Target, str]]) -> None:
         """Remember what the files held after our writes, in one transaction."""
@@ -173,15 +208,20 @@ class Originals:
         os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         self._database = _connect(self._path)
         self._database.executescript(_SCHEMA)
+        columns = self._database.execute("PRAGMA table_info(originals)").fetchall()
+        if all(name != "strategy" for _, name, *_ in columns):
+            self._database.execute(_ADD_STRATEGY)
         known = self._database.execute("SELECT id FROM boot").fetchone()
         if known != (boot,):
             self._empty(self._database, boot)
         rows = self._database.execute(
-            "SELECT place, knob, identity, found, found_at, ours FROM originals"
+            "SELECT place, knob, identity, found, found_at, ours, strategy FROM originals"
         )
-        for place, knob, identity, text, found_at, ours in rows:
+        for place, knob, identity, text, found_at, ours, strategy in rows:
             target = Target(place, knob)
-            self._known[target] = Original(target, identity, text, found_at, ours)
+            self._known[target] = Original(
+                target, identity, text, found_at, ours, strategy=strategy
+            )
         for place, knob, text in self._database.execute("SELECT place, knob, text FROM under_way"):
             target = Target(place, knob)
             if (known := self._known.get(target)) is not None:
@@ -253,7 +293,10 @@ class Originals:
 
 
 def _rows(originals: Iterable[Original]) -> list[tuple[object, ...]]:
-    return [(*one.target, one.identity, one.text, one.found_at, one.ours) for one in originals]
+    return [
+        (*one.target, one.identity, one.text, one.found_at, one.ours, one.strategy)
+        for one in originals
+    ]
 
 
 def _locked(path: str) -> int:

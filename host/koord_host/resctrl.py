@@ -155,9 +155,9 @@ class ResctrlGroups:
         return Report(placed, tuple(dict.fromkeys(lines)), self.free())
 
     def collect(self, live: Collection[str]) -> tuple[str, ...]:
-        """Remove pods' groups that are not among ``live``; lines about those that stay.
+        """Remove groups that are not among ``live``: pods', and those of classes made here.
 
-        Their tasks, where there are any, go to the root group.
+        Returns lines about those that stay. Their tasks, where there are any, go to the root group.
         """
         if not self.available():
             return ()
@@ -165,8 +165,8 @@ class ResctrlGroups:
         # Somebody removed these; what has such a name later is not ours for that.
         for group in {*self._made, *(group for group, _ in self._rounded)}.difference(there):
             self._forget(group)
-        pods = [name for name in there if name.startswith(POD_GROUP_PREFIX)]
-        gone = [name for name in pods if name not in live]
+        ours = [name for name in there if name in self._made or name.startswith(POD_GROUP_PREFIX)]
+        gone = [name for name in ours if name not in live]
         return self._remove(gone, "no pod that runs wishes for it")
 
     def remove_all_ours(self) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ what we last wrote: what somebody has set since is theirs, and stays unless forc
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,7 +19,7 @@ from koord_host.journal import Change as Line
 from koord_host.journal import Journal, rfc3339
 from koord_host.knobs import KNOBS
 from koord_host.layout import Layout
-from koord_host.ordering import IDLE, SHARES, Change, Present, Step, order
+from koord_host.ordering import IDLE, SHARES, Change, Present, order
 from koord_host.originals import Original, Originals
 from koord_host.wishes import Target
 
@@ -127,25 +126,40 @@ def _compare(
     target = original.target
     if not places.is_same(files, layout, original):
         return Restored(target, Fate.GONE)
-    form = KNOBS[target.knob].form(layout.version)
     try:
-        now = _now(files, layout, target)
+        text = files.read(layout.path(KNOBS[target.knob], target.place))
+    except FileNotFoundError:
+        return Restored(target, Fate.GONE)
+    except OSError as error:
+        return Restored(target, Fate.REFUSED, reason=str(error))
+    # An idle group shows other shares, and forgets its own when it wakes.
+    waking = asleep and target.knob == SHARES
+    return compare(original, text, layout.version, waking=waking, force=force)
+
+
+def compare(
+    original: Original, text: str, version: int, *, waking: bool = False, force: bool = False
+) -> Change | Restored:
+    """What is to change for a file to be as it was found, or why nothing is.
+
+    ``text`` is what it holds now. ``waking``: it shows what the group has only while it is
+    idle. ``force`` puts back what others have changed, too.
+    """
+    target, form = original.target, KNOBS[original.target.knob].form(version)
+    try:
+        now = form.decode(text)
         found = None if original.text is None else form.decode(original.text)
         written = [one for one in (original.ours, *original.meant) if one is not None]
         ours = [form.decode(one) for one in written]
-    except FileNotFoundError:
-        return Restored(target, Fate.GONE)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         return Restored(target, Fate.REFUSED, reason=str(error))
     if found is None:
         return Restored(target, Fate.SKIPPED, now, None, "there was no such file; remove it")
-    # An idle group shows other shares, and forgets its own when it wakes.
-    waking = asleep and target.knob == SHARES
     if form.same(now, found) and not waking:
         return Restored(target, Fate.UNCHANGED, now, now)
     if not force and not waking and not any(form.same(one, now) for one in ours):
         return Restored(target, Fate.SKIPPED, now, found, "changed by somebody else since")
-    return Change(target, now, found)
+    return Change(target, now, form.complete(found, now))
 
 
 def _now(files: Reader, layout: Layout, target: Target) -> Value:
@@ -167,7 +181,8 @@ def _carry_out(files: KernelFiles, layout: Layout, todo: Plan) -> list[Restored]
     instead: dict[Target, Value] = {}
     for step in ordered.steps:
         try:
-            if (written := _write(files, layout, step)) != step.value:
+            _, written = attempt.put_back(files, layout, step.target, step.value)
+            if written != step.value:
                 instead[step.target] = written
             errors.pop(step.target, None)
         except OSError as error:
@@ -178,24 +193,6 @@ def _carry_out(files: KernelFiles, layout: Layout, todo: Plan) -> list[Restored]
         change._replace(wanted=instead.get(change.target, change.wanted)) for change in todo.changes
     ]
     return [_fate(change, present, errors, dropped, layout.version) for change in changes]
-
-
-def _write(files: KernelFiles, layout: Layout, step: Step) -> Value:
-    """Write a step; what was written in the end.
-
-    A group with tasks that had no CPUs of its own cannot have none again on v2 (Linux 6.1
-    says ENOSPC): it gets those of the group above, which is what it ran on.
-    """
-    try:
-        attempt.write(files, layout, step.target, step.value)
-    except OSError as error:
-        if error.errno != errno.ENOSPC or step.value != "" or layout.version != 2:
-            raise
-        above, knob = step.target.place.rpartition("/")[0], step.target.knob
-        allowed = files.read(f"{layout.group_path(above, '')}/{knob}.effective").strip()
-        attempt.write(files, layout, step.target, allowed)
-        return allowed
-    return step.value
 
 
 def _fate(
@@ -214,4 +211,4 @@ def _fate(
     now = present(target)
     if now is None or not KNOBS[target.knob].form(version).same(now, wanted):
         return Restored(target, Fate.REFUSED, old, wanted, f"the kernel keeps {now}")
-    return Restored(target, Fate.RESTORED, old, wanted)
+    return Restored(target, Fate.RESTORED, old, now)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from koord_host.arbiter import Conflict, Decision
 from koord_host.forms import Value
 from koord_host.knobs import Knob
-from koord_host.ordering import Change
+from koord_host.ordering import BOUND_TOGETHER, Change
 from koord_host.outcomes import Outcome, Result, Retry, retry
 from koord_host.strangers import Strikes
-from koord_host.wishes import Target
+from koord_host.wishes import Priority, Target
 
 _FIRST_BACKOFF = 1.0
 
@@ -23,6 +23,7 @@ class Standing:
     ``text`` is what the file held when it was last as decided, ``None``: never was.
     ``left`` is a stranger's text that stays. ``told`` is the last trouble told.
     ``identity`` tells the place that was looked at from a later one of its name.
+    ``returning``: nobody wishes it, and what was found is put back; the decision has it.
     """
 
     target: Target
@@ -36,6 +37,13 @@ class Standing:
     backoff: float = 0.0
     told: tuple[object, ...] = ()
     strikes: Strikes = field(default_factory=Strikes)
+    returning: bool = False
+
+    @property
+    def strategy(self) -> str:
+        """The strategies that had their way; "": none had."""
+        owners = self.decision.owners
+        return ", ".join(one.name for one in owners if one.priority is Priority.STRATEGY)
 
     def begin_anew(self) -> None:
         """The place is gone, or another has its name: nobody has touched that one yet."""
@@ -50,7 +58,8 @@ class Running:
     ``texts`` are files as they were read before anything was written, ``after`` what
     targets had after the last write that can have moved them. ``identities`` are those
     of directories. ``notes`` are words about strangers, and whether they are an alert.
-    ``lost`` could not be remembered, and are not written.
+    ``lost`` could not be remembered, and are not written. ``owed`` are targets that are
+    as a strategy wants them without a write, or no longer.
     """
 
     now: float
@@ -64,6 +73,7 @@ class Running:
     errors: dict[Target, OSError] = field(default_factory=dict)
     lost: set[Target] = field(default_factory=set)
     written: list[tuple[Target, str]] = field(default_factory=list)
+    owed: dict[Target, str] = field(default_factory=dict)
 
 
 class Standings(dict[Target, Standing]):
@@ -132,3 +142,21 @@ class Standings(dict[Target, Standing]):
                 alert,
             )
         )
+
+
+class Held:
+    """The targets that are not to be moved for another's sake.
+
+    Those somebody wishes; and beside one that returns to what was found all others: they
+    were as they are then, or return too.
+    """
+
+    def __init__(self, standings: Standings) -> None:
+        self._standings = standings
+
+    def __contains__(self, target: object) -> bool:
+        return target in self._standings or (isinstance(target, Target) and self._returns(target))
+
+    def _returns(self, target: Target) -> bool:
+        beside = (Target(target.place, name) for name in BOUND_TOGETHER.get(target.knob, ()))
+        return any(one in self._standings and self._standings[one].returning for one in beside)

@@ -18,7 +18,7 @@ from koord_host.layout import Layout
 from koord_host.ordering import BOUND_TOGETHER, IDLE, PERIOD, QUOTA, SHARES, Step, order
 from koord_host.originals import Original, Originals
 from koord_host.outcomes import Outcome, Result, Retry, retry
-from koord_host.standing import Running, Standing, Standings
+from koord_host.standing import Held, Running, Standing, Standings
 from koord_host.wishes import Target
 
 _LONGEST = 500
@@ -49,7 +49,7 @@ class Writer:
         """Write the round's changes, read them back, journal them."""
         self._time = rfc3339(self._clock())
         plan = order(
-            running.changes.values(), partial(self.before, running=running), self._standings
+            running.changes.values(), partial(self.before, running=running), Held(self._standings)
         )
         reasons = dict(plan.dropped)
         aside = self._aside(plan.steps, running)
@@ -105,7 +105,7 @@ class Writer:
 
     def _remember(self, steps: Iterable[Step], aside: list[Target], running: Running) -> None:
         """Keep what was found and what will be written, in one transaction, before it is."""
-        found = []
+        found, owed = [], []
         for target in dict.fromkeys((*(step.target for step in steps), *aside)):
             try:
                 identity = self._identity(target, running)
@@ -117,7 +117,18 @@ class Writer:
                 continue
             if (standing := self._standings.get(target)) is not None:
                 standing.identity = identity
-        self._originals.remember_many(found, [self._meant(step, running) for step in steps])
+            if strategy := self._strategy(target):
+                # Of the value before this one it may still be true: never taken back here.
+                owed.append((target, strategy))
+        meant = [self._meant(step, running) for step in steps]
+        self._originals.remember_many(found, meant, owed)
+
+    def _strategy(self, target: Target) -> str:
+        """For which strategy a target is written, "" for none; what goes along, for whom."""
+        standing = self._standings.get(target)
+        if standing is not None:
+            return standing.strategy
+        return self._standings[_needed_by(target)].strategy
 
     def _identity(self, target: Target, running: Running) -> int:
         """Looked up once a directory; what a place has is the same for all files in it."""
@@ -159,7 +170,14 @@ class Writer:
         for name in BOUND_TOGETHER.get(target.knob, ()):
             running.after.pop(Target(target.place, name), None)
         running.after.pop(target, None)
-        running.after[target] = attempt.write(self._files, self._layout, target, value)
+        standing = self._standings.get(target)
+        if standing is None or not standing.returning:
+            running.after[target] = attempt.write(self._files, self._layout, target, value)
+            return
+        text, taken = attempt.put_back(self._files, self._layout, target, value)
+        running.after[target] = text
+        if taken != value:
+            standing.decision = standing.decision._replace(value=taken)
 
     def _step_back(self, target: Target, running: Running) -> None:
         """Where the last of several writes was refused, put back what was there before.
@@ -200,6 +218,7 @@ class Writer:
             running.written.append((target, text))
         if error is None and standing.knob.holds(value, text, version):
             standing.text = text
+            running.owed[target] = standing.strategy
             words, alert = running.notes.get(target, ("", False))
             self._standings.settle(
                 standing, Outcome.WRITTEN, running, old, new, reason=words, alert=alert
@@ -212,7 +231,7 @@ class Writer:
 
     def _finish_aside(self, target: Target, running: Running) -> None:
         """What nobody wished is told and journalled in the name of who needed it."""
-        needs = next(Target(target.place, name) for name in BOUND_TOGETHER[target.knob])
+        needs = _needed_by(target)
         decision = self._standings[needs].decision
         knob, version = KNOBS[target.knob], self._layout.version
         path = self._path(target)
@@ -226,6 +245,7 @@ class Writer:
         if new != old:
             self._record(target, decision, old, new)
             running.written.append((target, text))
+            running.owed.setdefault(target, self._strategy(target))
         if target in running.changes or (error is None and new == old):
             return
         reason, code, outcome = f"goes with {needs.knob}", 0, Outcome.WRITTEN
@@ -280,6 +300,11 @@ class Writer:
 
     def _there(self, standing: Standing) -> bool:
         return places.is_there(self._files, self._layout, standing.knob, standing.target.place)
+
+
+def _needed_by(target: Target) -> Target:
+    """The knob with which one goes along that nobody wishes."""
+    return next(Target(target.place, name) for name in BOUND_TOGETHER[target.knob])
 
 
 def _short(value: Value | None) -> Value | None:

@@ -127,7 +127,9 @@ def test_knobs(version: int, group: str) -> None:
     if group:
         assert {"cpu.shares", "cpuset.cpus", "memory.limit_in_bytes"} <= found
         assert ("memory.min" in found) == (version == 2)
-        assert ("blkio.throttle.read_bps_device" in found) == (version == 1)
+        assert "blkio.throttle.read_bps_device" in found
+        assert ("memory.reclaim" in found) == (version == 2)
+    assert ("blkio.cost.qos" in found) == (version == 2)
 
 
 def test_vendor_knobs() -> None:

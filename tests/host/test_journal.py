@@ -3,11 +3,26 @@ import os
 from pathlib import Path
 
 import pytest
-from koord_host.journal import Change, Journal, read, rfc3339
+from koord_host.journal import (
+    LONGEST_DECISION,
+    Change,
+    Decided,
+    Journal,
+    decode,
+    read,
+    read_events,
+    rfc3339,
+)
 
 
 def change(number: int = 0, group: str = "g", pod: str = "ns/p") -> Change:
     return Change(rfc3339(number), "hooks", group, pod, "cpu.shares", number, "0-3", "why → so")
+
+
+def decided(outcome: str = "four CPUs", **more: str) -> Decided:
+    given = (("capacity", 16, "cores"), ("threshold", 0.65, ""), ("policy", "cpuset", ""))
+    fields = {"group": "g", **more}
+    return Decided(rfc3339(1), "cpu_suppress", "on", outcome, "a × b", given, **fields)
 
 
 def journal(path: Path, told: list[str] | None = None, **options: int) -> Journal:
@@ -127,3 +142,62 @@ def test_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert book.trouble == ""
     book.close()
     assert [one.old for one in read(str(tmp_path / "j"))] == [2]
+
+
+def test_decisions_between_changes(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    book = journal(path)
+    for event in (change(1), decided(), change(2)):
+        book.add(event)
+    book.close()
+    assert json.loads(path.read_text().splitlines()[1]) == {
+        "time": "1970-01-01T00:00:01.000Z",
+        "strategy": "cpu_suppress",
+        "mode": "on",
+        "outcome": "four CPUs",
+        "formula": "a × b",
+        "given": [["capacity", 16, "cores"], ["threshold", 0.65, ""], ["policy", "cpuset", ""]],
+        "pod": "",
+        "group": "g",
+        "aspect": "",
+    }
+    assert list(read_events(str(path))) == [change(1), decided(), change(2)]
+    assert list(read(str(path))) == [change(1), change(2)]
+    assert list(read_events(str(path), pod="ns/p")) == [change(1), change(2)]
+    assert list(read_events(str(path), group="other")) == []
+
+
+def test_a_journal_of_an_earlier_release(tmp_path: Path) -> None:
+    """It has changes alone."""
+    path = tmp_path / "j"
+    line = '{"time":"t","owner":"hooks","group":"g","pod":"","knob":"k","old":1,"new":2,"why":"w"}'
+    path.write_text(f"{line}\n")
+    assert list(read_events(str(path))) == [Change("t", "hooks", "g", "", "k", 1, 2, "w")]
+
+
+def test_numbers_that_are_not_known() -> None:
+    line = decode(b'{"time":"t","strategy":"s","mode":"on","outcome":"o","given":[["a",null,""]]}')
+    assert line == Decided("t", "s", "on", "o", given=(("a", None, ""),))
+
+
+def test_a_decision_of_too_many_words_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    given = tuple((f"CPU {number}", "\x01" * 50, "cores") for number in range(400))
+    book = journal(path)
+    book.add(Decided("t", "s" * 999, "on", "o" * 99_999, "f" * 9999, given, "p" * 999, "g", "a"))
+    book.add(decided())
+    book.close()
+    first, second = read_events(str(path))
+    assert isinstance(first, Decided)
+    assert first.outcome == f"{'o' * 255}…"
+    assert (first.given, first.group, len(first.pod), first.mode) == ((), "g", 256, "on")
+    assert second == decided()
+    assert len(path.read_bytes().splitlines()[0]) < LONGEST_DECISION
+
+
+def test_a_decision_of_many_words_is_kept_whole(tmp_path: Path) -> None:
+    book = journal(tmp_path / "j")
+    long = decided("o" * (LONGEST_DECISION - 400))
+    book.add(long)
+    book.close()
+    assert list(read_events(str(tmp_path / "j"))) == [long]

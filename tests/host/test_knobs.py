@@ -67,6 +67,6 @@ def test_rows() -> None:
         assert knob.name == name
         if knob.where is Where.CGROUP:
             assert knob.subsystem
-            assert knob.v1
+            assert knob.v1 or knob.v2
         if knob.rule is Rule.INTERSECTION:
             assert name in ("cpuset.cpus", "cpuset.mems")

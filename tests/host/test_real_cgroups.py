@@ -21,7 +21,7 @@ from koord_host.outcomes import Outcome, Round
 from koord_host.restore import Fate, restore
 from koord_host.wishes import Target, Wish
 
-from tests.host.conftest import HOOKS, wish
+from tests.host.conftest import HOOKS, STRATEGY, wish
 
 ROOT = Path("/sys/fs/cgroup")
 SUBSYSTEMS = ("cpu", "cpuset", "memory")
@@ -41,6 +41,7 @@ QUOTA, PERIOD, SHARES = "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.shares"
 BURST, IDLE, CPUS = "cpu.cfs_burst_us", "cpu.idle", "cpuset.cpus"
 LIMIT, MEMSW = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
 LAYOUT = Layout(1, Driver.CGROUPFS)
+FINE = {Outcome.WRITTEN, Outcome.UNCHANGED}
 
 
 class Groups:
@@ -239,3 +240,53 @@ def test_what_many_groups_cost(groups: Groups, node: Node) -> None:
     assert nothing < 5
     assert refresh < 500
     assert max(everything) < 1000
+
+
+def test_what_a_strategy_wished_is_put_back(groups: Groups, tmp_path: Path) -> None:
+    node = Node(groups, tmp_path)
+    pod, container = f"{groups.top}/pod", f"{groups.top}/pod/c"
+    cpus, shares = groups.value("pod", CPUS), groups.value("pod", SHARES)
+    wishes = (
+        wish(pod, CPUS, "0"),
+        wish(container, CPUS, "0"),
+        wish(pod, IDLE, 1),
+        wish(pod, QUOTA, 30_000),
+        wish(container, QUOTA, 20_000),
+    )
+    node.executor.wish(STRATEGY, "test", wishes)
+    assert {one.outcome for one in node.executor.apply().results} <= FINE
+    assert [groups.value("pod", knob) for knob in (CPUS, IDLE)] == ["0", "1"]
+    node.executor.forget(STRATEGY, "test")
+    assert {one.outcome for one in node.executor.apply().results} <= FINE
+    assert [groups.value(name, CPUS) for name in ("pod", "pod/c")] == [cpus] * 2
+    assert [groups.value("pod", knob) for knob in (SHARES, QUOTA)] == [shares, "-1"]
+    assert len(node.originals) == 0
+
+
+DISK = Path("/dev/vda")
+
+
+@pytest.mark.skipif(not DISK.is_block_device(), reason=f"needs {DISK}")
+def test_a_disks_limit_is_put_back(tmp_path: Path) -> None:
+    kernel = Kernel()
+    number = Path("/sys/class/block/vda/dev").read_text().strip()
+    knob, place = "blkio.throttle.read_bps_device", f"pykoord-test-{os.getpid()}"
+    directory = LAYOUT.group_path(place, "blkio")
+    kernel.make_directory(directory)
+    try:
+        executor = Executor(
+            kernel,
+            LAYOUT,
+            Journal("", print),
+            Originals("", print),
+            clock=time.time,
+            monotonic=time.monotonic,
+        )
+        executor.wish(STRATEGY, "test", (wish(place, knob, f"{number} 1048576"),))
+        assert executor.apply().results[0].outcome is Outcome.WRITTEN
+        assert kernel.read(f"{directory}/{knob}") == f"{number} 1048576\n"
+        executor.forget(STRATEGY, "test")
+        assert executor.apply().results[0].outcome is Outcome.WRITTEN
+        assert kernel.read(f"{directory}/{knob}") == ""
+    finally:
+        kernel.remove_directory(directory)

@@ -377,11 +377,19 @@ def test_groups_of_pods_that_are_gone_are_collected_and_no_others() -> None:
     node.fake.add_task(11)
     node.level(wish("a"), wish("b"), tids=[11])
     node.level(ResctrlWish("BE", llc=Ways(0, 30)))
-    assert node.groups.collect({"koordlet-a"}) == ()
+    assert node.groups.collect({"koordlet-a", "BE"}) == ()
     assert node.groups.groups() == ("BE", "koordlet-a", "theirs")
     assert 11 in node.tasks("")
     gone = ("koordlet-b", "resctrl.group", "present", "absent", "no pod that runs wishes for it")
     assert node.journal[-1] == gone
+
+
+def test_a_class_s_group_that_was_made_here_goes_when_nobody_lives_in_it() -> None:
+    node = Node(FakeResctrl(closids=16, mb=None))
+    node.fake.make_directory(f"{ROOT}/LS")
+    node.level(ResctrlWish("BE", llc=Ways(0, 30)), ResctrlWish("LS", llc=Ways(0, 100)))
+    assert node.groups.collect(set()) == ()
+    assert node.groups.groups() == ("LS",)
 
 
 def test_putting_back_what_was_found() -> None:

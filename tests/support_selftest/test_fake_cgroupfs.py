@@ -97,7 +97,7 @@ def test_a_new_group_is_as_a_runtime_leaves_it(version: int) -> None:
     ("version", "file", "text"),
     [(1, "cpu.bvt_warp_ns", "-1"), (2, "cpu.bvt_warp_ns", "2"), (1, "memory.wmark_ratio", "95"),
      (2, "memory.wmark_min_adj", "-25"), (1, "memory.min", "4096"), (1, "memory.priority", "12"),
-     (1, "blkio.cost.weight", "60"), (1, "memory.oom.group", "1")],
+     (1, "blkio.cost.weight", "default 60"), (1, "memory.oom.group", "1")],
 )  # fmt: skip
 def test_vendor_files(version: int, file: str, text: str) -> None:
     plain, vendor = fake(version), fake(version, vendor=True)

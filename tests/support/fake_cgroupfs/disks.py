@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import re
 
-from tests.support.fake_cgroupfs.group import File, Group, ranged
+from tests.support.fake_cgroupfs.group import File, Group
 from tests.support.fake_cgroupfs.numerals import U64_MAX, refuse, unsigned
 
 _DEVICE = re.compile(r"\s*(\d+):(\d+)\s+(.*)", re.DOTALL)
@@ -113,7 +113,7 @@ def _write_weight(group: Group, text: str) -> None:
         group.values["weight"] = _weight(text)
         return
     device, rest = _split(group, text)
-    if not group.machine.iocost:
+    if not group.machine.iocost and device not in group.machine.costs:
         refuse(errno.EOPNOTSUPP)
     if rest.startswith("default"):
         group.values.pop(f"weight {device}", None)
@@ -125,6 +125,24 @@ def _read_weight(group: Group) -> str:
     own = [(one, group.values.get(f"weight {one}")) for one in _met(group)]
     lines = "".join(f"{device} {weight}\n" for device, weight in own if weight)
     return f"default {group.values.get('weight', 100)}\n{lines}"
+
+
+def _write_latency(group: Group, text: str) -> None:
+    """``target=<µs or max>``; none is no target. Another key is refused."""
+    device, rest = _split(group, text)
+    target = 0
+    for token in rest.rstrip("\n").split(" "):
+        key, _, value = token.partition("=")
+        number = re.match(r"\s*\d+", value)
+        if key != "target" or (number is None and value != "max"):
+            refuse(errno.EINVAL)
+        target = int(number[0]) if number else 0
+    group.values[f"latency {device}"] = target
+
+
+def _read_latency(group: Group) -> str:
+    found = [(one, group.values.get(f"latency {one}", 0)) for one in _met(group)]
+    return "".join(f"{device} target={target}\n" for device, target in found if target)
 
 
 def _write_bfq_weight(group: Group, text: str) -> None:
@@ -140,8 +158,9 @@ V1 = V1_ROOT | {
         lambda group: f"{group.values.get('weight', 100)}\n", _write_bfq_weight
     ),
 }
-V1_VENDOR = {"blkio.cost.weight": ranged("cost weight", 100, 1, 100)}
+V1_VENDOR = {"blkio.cost.weight": File(_read_weight, _write_weight)}
 V2 = {
     "io.max": File(_read_max, _write_max),
     "io.weight": File(_read_weight, _write_weight),
+    "io.latency": File(_read_latency, _write_latency),
 }

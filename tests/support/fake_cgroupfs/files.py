@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tests.support.fake_cgroupfs import cpu, cpuset, disks, membership, memory, small
+from tests.support.fake_cgroupfs import costs, cpu, cpuset, disks, membership, memory, small
 from tests.support.fake_cgroupfs.group import File
 
 Table = dict[str, File]
@@ -34,6 +34,8 @@ def of_v1(subsystem: str, *, root: bool, vendor: bool) -> Table:
     """The files of a group in the hierarchy of one subsystem."""
     own = (_V1_ROOT if root else _V1)[subsystem]
     extra = small.VENDOR_V1.get(subsystem, {}) if vendor else {}
+    if vendor and root and subsystem == "blkio":
+        extra = costs.V1_VENDOR_ROOT
     return membership.V1 | own | extra
 
 
@@ -53,4 +55,5 @@ def of_v2_root() -> Table:
         | small.CPU_STAT
         | cpuset.V2_ROOT
         | memory.V2_ROOT
+        | costs.V2_ROOT
     )  # fmt: skip

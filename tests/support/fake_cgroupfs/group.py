@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.support.fake_cgroupfs.numerals import mask_of, refuse, signed, unsigned
+
+if TYPE_CHECKING:
+    from tests.support.fake_cgroupfs.costs import Cost
 
 
 @dataclass(slots=True)
@@ -25,6 +28,8 @@ class Machine:
     iocost: bool
     """Whether the disks have their cost model on (``io.cost.qos``)."""
     inodes: int = 1
+    costs: dict[str, Cost] = field(default_factory=dict)
+    """``io.cost`` of the disks that anything was ever written about."""
     oom_kills: list[str] = field(default_factory=list)
     pids: set[int] = field(default_factory=set)
 

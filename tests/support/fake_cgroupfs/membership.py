@@ -15,7 +15,7 @@ THREADED = frozenset({"cpuset", "cpu", "pids"})
 _VALUES = {
     "cpu": ("shares", "period", "quota", "burst", "idle", "bvt"),
     "cpuset": ("cpus", "mems"),
-    "io": ("met", "weight", *disks.RATES),
+    "io": ("met", "weight", "latency", *disks.RATES),
     "memory": ("max", "high", "low", "min", "swap", "swap_high", "oom_group", "oom_kill"),
     "pids": ("pids",),
 }

@@ -175,7 +175,8 @@ class FakeNode:
 
     def group_values(self, group: str, layout: Layout) -> dict[str, str]:
         """All knobs of one cgroup, by file."""
-        paths = (layout.path(knob, group) for knob in KNOBS.values() if knob.where is Where.CGROUP)
+        states = (one for one in KNOBS.values() if one.where is Where.CGROUP and not one.deed)
+        paths = (layout.path(knob, group) for knob in states)
         return {path: self.read(path) for path in paths if path and self.exists(path)}
 
     def prctl(self, operation: int, pid: int, scope: int, address: int) -> None:
