@@ -16,13 +16,17 @@ class ApiError(Exception):
     """The API refused or was not there; the message is one line with resource and name.
 
     ``status`` is the HTTP status, 0 where there was no answer. ``retry_after`` is what
-    the server asked for in seconds, 0 where it asked for nothing.
+    the server asked for in seconds, 0 where it asked for nothing. ``cause`` is its word for
+    why ("DisruptionBudget"), "" where it gave none.
     """
 
-    def __init__(self, message: str, status: int = 0, retry_after: float = 0.0) -> None:
+    def __init__(
+        self, message: str, status: int = 0, retry_after: float = 0.0, cause: str = ""
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
+        self.cause = cause
 
 
 class NotFoundError(ApiError):
@@ -74,8 +78,15 @@ class Api(Protocol):
         """
         ...
 
-    async def create(self, resource: Resource, given: Object, namespace: str = "") -> Object:
-        """A new object."""
+    async def create(
+        self,
+        resource: Resource,
+        given: Object,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+    ) -> Object:
+        """A new object; with ``name`` and ``subresource`` one below another ("eviction")."""
         ...
 
     async def patch(

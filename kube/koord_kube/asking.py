@@ -44,6 +44,15 @@ class _Status(msgspec.Struct):
         asked = (self.details or {}).get("retryAfterSeconds", 0)
         return float(asked) if isinstance(asked, int | float) else 0.0
 
+    @property
+    def cause(self) -> tuple[str, str]:
+        """The server's first word for why, and what it says of it."""
+        causes = (self.details or {}).get("causes")
+        first = causes[0] if isinstance(causes, list) and causes else None
+        if not isinstance(first, dict):
+            return "", ""
+        return str(first.get("reason", "")), str(first.get("message", ""))
+
 
 OBJECT = msgspec.json.Decoder(Object)
 ITEMS = msgspec.json.Decoder(Items)
@@ -83,13 +92,25 @@ class Asking:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ApiError(f"{self}: the answer is not the API's: {error}") from None
 
+    def done(self, said: bytes) -> Object:
+        """The object that a write came to.
+
+        Raises:
+            ApiError: it came to nothing. Of an eviction the API says so with a status of 201.
+        """
+        found = self.decoded(OBJECT, said)
+        if found.get("kind") == "Status" and found.get("status") == "Failure":
+            status = self.decoded(_STATUS, said)
+            raise self._error(status.code, status)
+        return found
+
     def change(self, line: bytes) -> Change:
         """One event of a watch; an ERROR event is raised as the refusal that it is."""
         event = self.decoded(_EVENT, line)
         if event.type != "ERROR":
             return Change(event.type, event.object)
         status = self.decoded(_STATUS, msgspec.json.encode(event.object))
-        raise self._error(status.code, status.message, status.retry_after)
+        raise self._error(status.code, status)
 
     def refused(
         self, status: int, headers: Mapping[str, str], said: bytes, secret: str = ""
@@ -99,18 +120,21 @@ class Asking:
             found = _STATUS.decode(said)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             found = _Status(said.decode(errors="replace"))
-        if secret:
-            found.message = found.message.replace(secret, "***")
         asked = headers.get("Retry-After", "")
-        waits = float(asked) if asked.isascii() and asked.isdigit() else found.retry_after
+        if asked.isascii() and asked.isdigit():
+            found.details = (found.details or {}) | {"retryAfterSeconds": float(asked)}
         if status == 404 and not found.code:
             # Of an object that is not there the API says so in JSON; of a kind, in plain text.
             group = f"{self.resource.group or 'core'}/{self.resource.version}"
             found.message = f"no such kind in {group}; is its CRD installed?"
-        return self._error(status, found.message, waits)
+        return self._error(status, found, secret)
 
-    def _error(self, status: int, message: str, retry_after: float) -> ApiError:
+    def _error(self, status: int, found: _Status, secret: str = "") -> ApiError:
         kind = _KINDS.get(status, ApiError)
-        words = " ".join(message.split())[:_WORDS]
-        waits = min(max(0.0, retry_after), MOST_ASKED)
-        return kind(f"{self}: {status} {words}".rstrip(), status, waits)
+        cause, more = found.cause
+        said = f"{found.message} ({more})" if more else found.message
+        if secret:
+            cause, said = cause.replace(secret, "***"), said.replace(secret, "***")
+        words = " ".join(said.split())[:_WORDS]
+        waits = min(max(0.0, found.retry_after), MOST_ASKED)
+        return kind(f"{self}: {status} {words}".rstrip(), status, waits, cause)

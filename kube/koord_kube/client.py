@@ -131,8 +131,15 @@ class Client:
         if lines.rest:
             raise ApiError(f"{asking}: the watch broke off in the middle of an event")
 
-    async def create(self, resource: Resource, given: Object, namespace: str = "") -> Object:
-        return await self._write(Asking("POST", resource, "", namespace, body=given))
+    async def create(
+        self,
+        resource: Resource,
+        given: Object,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+    ) -> Object:
+        return await self._write(Asking("POST", resource, name, namespace, subresource, given))
 
     async def patch(
         self,
@@ -156,7 +163,7 @@ class Client:
 
     async def _write(self, asking: Asking) -> Object:
         await asyncio.sleep(self._writes.take(time.monotonic()))
-        return asking.decoded(OBJECT, await self._answer(asking))
+        return asking.done(await self._answer(asking))
 
     async def _answer(self, asking: Asking) -> bytes:
         try:

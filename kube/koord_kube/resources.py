@@ -24,6 +24,8 @@ class Resource:
 
 
 NODES = Resource("", "v1", "nodes", "Node")
+PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
+EVENTS = Resource("", "v1", "events", "Event", namespaced=True)
 NODE_METRICS = Resource("slo.koordinator.sh", "v1alpha1", "nodemetrics", "NodeMetric")
 NODE_SLOS = Resource("slo.koordinator.sh", "v1alpha1", "nodeslos", "NodeSLO")
 NODE_TOPOLOGIES = Resource(

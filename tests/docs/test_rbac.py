@@ -13,9 +13,14 @@ from koord_kube.api import Change, NotFoundError, Object
 from koord_kube.resources import DEVICES, NODE_TOPOLOGIES, Resource
 from koordlet.delivery.publisher import Publisher
 from koordlet.delivery.reporter import Reporter
+from koordlet.evicting.announcing import Announcer
+from koordlet.evicting.api_eviction import ByApi
+from koordlet.evicting.events import Saying
 from koordlet.reports.metric_policy import Policy
 from koordlet.reports.node_metric import Built
 from koordlet.states.cluster import ClusterState
+
+from tests.support.views import pod_view
 
 FILE = Path(__file__).parents[2] / "deploy" / "rbac" / "koordlet.yaml"
 NAME = "node-1"
@@ -70,8 +75,15 @@ class Noted:
         for one in nothing:
             yield one
 
-    async def create(self, resource: Resource, given: Object, namespace: str = "") -> Object:
-        self._note(resource, "create")
+    async def create(
+        self,
+        resource: Resource,
+        given: Object,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+    ) -> Object:
+        self._note(resource, "create", subresource)
         self._there[resource] = given | {"metadata": {"resourceVersion": "1"}}
         return self._there[resource]
 
@@ -108,6 +120,19 @@ async def _watch(api: Noted, tmp_path: Path) -> None:
         following.cancel()
 
 
+async def _evict(api: Noted) -> None:
+    """Evict a pod, and tell of it."""
+    pod = pod_view()
+    await ByApi(api).evict(pod.record, 30, forced=False)
+    announcer = Announcer(api, NAME)
+    announcer.say(Saying(pod.record.pod, "evictPodSuccess", "evicted"), 0.0, 0.0)
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        telling = group.create_task(announcer.run())
+        while not announcer.counts["written"]:
+            await asyncio.sleep(0.01)
+        telling.cancel()
+
+
 async def test_what_koordlet_asks_is_what_it_may(
     documents: Mapping[str, Any], tmp_path: Path
 ) -> None:
@@ -119,6 +144,7 @@ async def test_what_koordlet_asks_is_what_it_may(
         await publisher.round()
     reporter = Reporter(NAME, lambda _: Built({"nodeMetric": _USAGE}), Policy, api)
     await reporter.round()
+    await _evict(api)
     # The kubelet asks on koordlet's behalf whether it may see /pods and /configz.
     kubelet = {("", "nodes/proxy", "get")}
     assert api.asked | kubelet == granted(documents)

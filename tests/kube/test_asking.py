@@ -101,3 +101,31 @@ def test_an_answer_that_is_none(said: bytes) -> None:
 
 def test_a_good_answer() -> None:
     assert ASKING.decoded(OBJECT, b'{"a": 1}') == {"a": 1}
+
+
+def test_what_a_server_gives_as_its_cause() -> None:
+    causes = [{"reason": "DisruptionBudget", "message": "web needs s3cret pods"}]
+    said = json.dumps({"message": "no", "code": 429, "details": {"causes": causes}}).encode()
+    error = ASKING.refused(429, {}, said, "s3cret")
+    assert (str(error), error.cause) == (
+        "nodemetrics n1: 429 no (web needs *** pods)", "DisruptionBudget",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("causes", [None, [], ["x"], {"a": "b"}, [{}]])
+def test_a_cause_that_is_none(causes: Any) -> None:
+    said = json.dumps({"message": "no", "code": 429, "details": {"causes": causes}}).encode()
+    error = ASKING.refused(429, {}, said)
+    assert (str(error), error.cause) == ("nodemetrics n1: 429 no", "")
+
+
+def test_what_a_write_came_to() -> None:
+    assert ASKING.done(b'{"kind": "Status", "status": "Success"}')["status"] == "Success"
+    assert ASKING.done(b'{"kind": "Node", "status": {"a": 1}}')["kind"] == "Node"
+
+
+def test_a_failure_in_the_body_of_a_good_answer() -> None:
+    said = b'{"kind": "Status", "status": "Failure", "message": "two budgets", "code": 500}'
+    with pytest.raises(ApiError, match="nodemetrics n1: 500 two budgets") as found:
+        ASKING.done(said)
+    assert found.value.status == 500

@@ -2,8 +2,9 @@
 
 Resource versions grow with each change, creating what is there and replacing what has
 changed since are conflicts, ``/status`` alone changes a status, and a watch from a
-version that was compacted is Gone. Not here: schemas, defaults, admission, pages of
-lists, and any patch but the JSON merge patch.
+version that was compacted is Gone. Pods are evicted as ``kube_evictions`` says, and stay,
+marked for deletion, until the test (their kubelet) deletes them. Not here: schemas,
+defaults, admission, pages of lists, and any patch but the JSON merge patch.
 """
 
 from __future__ import annotations
@@ -21,20 +22,24 @@ from aiohttp import web
 from koord_kube.api import Object
 from koord_kube.resources import (
     DEVICES,
+    EVENTS,
     LEASES,
     NODE_METRICS,
     NODE_SLOS,
     NODE_TOPOLOGIES,
     NODES,
+    PODS,
     Resource,
 )
 
+from tests.support import kube_evictions
+from tests.support.kube_evictions import PDBS, EvictionRefused
 from tests.support.merge_patch import merged
 
-WITH_STATUS = frozenset({NODES, NODE_METRICS, NODE_SLOS})
+WITH_STATUS = frozenset({NODES, NODE_METRICS, NODE_SLOS, PODS, PDBS})
 """Whose definitions have the status subresource."""
 
-BUILT_IN = frozenset({NODES, LEASES})
+BUILT_IN = frozenset({NODES, LEASES, PODS, EVENTS, PDBS})
 
 _HALF = b'{"type":"MODIFIED","object":{"metadata":{"na'
 
@@ -101,9 +106,12 @@ class _Watch:
 
 
 class _Refused(Exception):
-    def __init__(self, status: int, reason: str, message: str, retry_after: int = 0) -> None:
+    def __init__(
+        self, status: int, reason: str, message: str, retry_after: int = 0, budget: str = ""
+    ) -> None:
         super().__init__(message)
         self.status, self.reason, self.retry_after = status, reason, retry_after
+        self.budget = budget
 
     def answer(self) -> web.Response:
         headers = {"Retry-After": str(self.retry_after)} if self.retry_after else {}
@@ -112,7 +120,9 @@ class _Refused(Exception):
         return web.json_response(self.document(), status=self.status, headers=headers)
 
     def document(self) -> Object:
-        details = {"retryAfterSeconds": self.retry_after} if self.retry_after else {}
+        details: Object = {"retryAfterSeconds": self.retry_after} if self.retry_after else {}
+        if self.budget:
+            details["causes"] = [{"reason": "DisruptionBudget", "message": self.budget}]
         return {
             "kind": "Status",
             "apiVersion": "v1",
@@ -138,7 +148,7 @@ class KubeApi:
         tls: ssl.SSLContext | None = None,
         tokens: frozenset[str] = frozenset(),
         installed: frozenset[Resource] = frozenset(
-            {NODES, LEASES, NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, DEVICES}
+            {NODES, LEASES, NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, DEVICES, PODS, EVENTS, PDBS}
         ),
     ) -> None:
         self.tokens = tokens
@@ -388,11 +398,13 @@ class KubeApi:
 
     def _one(self, verb: str, found: _Found, body: Any) -> Object:
         key, sub = found.key, found.subresource
-        if verb == "create":
+        if verb == "create" and not sub:
             return self._create(key, body)
         before = self.objects.get(key)
         if before is None:
             raise _Refused(404, "NotFound", f'{key.resource.plural} "{key.name}" not found')
+        if verb == "create":
+            return self._evict(key, before, body)
         if verb == "get":
             return before
         if verb == "delete":
@@ -402,12 +414,35 @@ class KubeApi:
         self._check(key, before, new, replacing=verb == "update")
         return self._keep(key, _split(key.resource, sub, before, new), before)
 
+    def _evict(self, key: Key, pod: Object, body: Object) -> Object:
+        budgets = [one for kind, one in self.objects.items() if kind.resource == PDBS]
+        try:
+            kube_evictions.check_request(key.name, key.namespace, body)
+            if kube_evictions.several_budgets(pod, budgets):
+                return kube_evictions.failed_status()
+            spent = kube_evictions.spend(pod, budgets)
+            if spent is not None:
+                self.put(PDBS, spent, key.namespace)
+            kube_evictions.check_uid(pod, body)
+        except EvictionRefused as error:
+            raise _Refused(
+                error.status, error.reason, str(error), error.asked, error.cause
+            ) from None
+        ending = kube_evictions.ending(pod, body)
+        if ending is None:
+            self.delete(PODS, key.name, key.namespace)
+        else:
+            self.put(PODS, ending, key.namespace)
+        return {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
+
     def _create(self, key: Key, body: Object) -> Object:
         name = body.get("metadata", {}).get("name", "")
         if not name:
             raise _Refused(422, "Invalid", "metadata.name: Required value: name is required")
         key = key._replace(name=name)
         self._check_kind(key, body)
+        if key.resource == EVENTS:
+            self._check_event(key, body)
         if key in self.objects:
             message = f'{key.resource.plural} "{name}" already exists'
             raise _Refused(409, "AlreadyExists", message)
@@ -430,6 +465,15 @@ class KubeApi:
             raise _Refused(409, "Conflict", message + "the object has been modified")
         if meta.get("uid") not in (None, "", before["metadata"]["uid"]):
             raise _Refused(409, "Conflict", "Precondition failed: UID in precondition differs")
+
+    @staticmethod
+    def _check_event(key: Key, given: Object) -> None:
+        """The rules of core v1 for one without ``eventTime``, and those of its type."""
+        if given.get("involvedObject", {}).get("namespace", "") != key.namespace:
+            message = "involvedObject.namespace: Invalid value: does not match event.namespace"
+            raise _Refused(422, "Invalid", message)
+        if given.get("metadata", {}).get("namespace", key.namespace) != key.namespace:
+            raise _Refused(400, "BadRequest", "the namespace does not match the request's")
 
     @staticmethod
     def _check_kind(key: Key, given: Object) -> None:
@@ -459,7 +503,10 @@ def _find(path: str, installed: set[Resource]) -> _Found | None:
         if parts[0] != plural or len(parts) > 3 or "" in parts:
             continue
         name, sub = [*parts[1:], "", ""][:2]
-        if sub and (sub != "status" or resource not in WITH_STATUS):
+        if sub and not (
+            (sub == "status" and resource in WITH_STATUS)
+            or (sub == "eviction" and resource == PODS)
+        ):
             continue
         return _Found(Key(resource, namespace, name), sub)
     return None

@@ -8,9 +8,10 @@ from typing import Any
 
 import aiohttp
 import pytest
-from koord_kube.resources import LEASES, NODE_METRICS, NODES, Resource
+from koord_kube.resources import EVENTS, LEASES, NODE_METRICS, NODES, PODS, Resource
 
 from tests.support.kube_api import KubeApi
+from tests.support.kube_evictions import PDBS
 
 METRIC = {
     "apiVersion": "slo.koordinator.sh/v1alpha1",
@@ -166,3 +167,107 @@ async def test_tokens(ask: Asking) -> None:
     assert (await ask("GET", ALL))[0] == 401
     ask.session.headers["Authorization"] = "Bearer good"
     assert (await ask("GET", ALL))[0] == 200
+
+
+EVICTION = PODS.path("p", "ns", "eviction")
+RUNS = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+
+
+def eviction(name: str = "p", version: str = "policy/v1", **more: Any) -> Any:
+    return {"apiVersion": version, "kind": "Eviction", "metadata": {"name": name}, **more}
+
+
+def put_pod(ask: Asking, status: Any = None, **spec: Any) -> None:
+    given = {"metadata": {"name": "p", "labels": {"app": "web"}}, "spec": spec}
+    ask.api.put(PODS, given | {"status": status or RUNS}, "ns")
+
+
+def put_budget(ask: Asking, name: str, selector: Any, **status: Any) -> None:
+    given = {"observedGeneration": 9, "disruptionsAllowed": 0, **status}
+    spec = {"selector": selector}
+    ask.api.put(PDBS, {"metadata": {"name": name}, "spec": spec, "status": given}, "ns")
+
+
+async def test_an_evicted_pod_stays_until_its_kubelet_has_ended_it(ask: Asking) -> None:
+    put_pod(ask, nodeName="n1")
+    for version in ("policy/v1", "policy/v1beta1"):
+        status, done = await ask("POST", EVICTION, eviction(version=version))
+        assert (status, done["status"]) == (201, "Success")
+        assert "deletionTimestamp" in ask.api.get(PODS, "p", "ns")["metadata"]
+
+
+async def test_a_pod_without_a_node_or_grace_goes_at_once(ask: Asking) -> None:
+    for spec, options in (({}, {}), ({"nodeName": "n1"}, {"gracePeriodSeconds": 0})):
+        put_pod(ask, **spec)
+        assert (await ask("POST", EVICTION, eviction(deleteOptions=options)))[0] == 201
+        assert (await ask("GET", PODS.path("p", "ns")))[0] == 404
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        eviction("q"),
+        eviction(version="v1"),
+        eviction() | {"kind": "Pod"},
+        eviction() | {"metadata": {"name": "p", "namespace": "other"}},
+    ],
+)
+async def test_requests_that_are_wrong(ask: Asking, body: Any) -> None:
+    put_pod(ask)
+    assert (await ask("POST", EVICTION, body))[0] == 400
+
+
+async def test_evicting_what_is_not_there_or_cannot_be(ask: Asking) -> None:
+    assert (await ask("POST", EVICTION, eviction()))[0] == 404
+    assert (await ask("POST", NODES.path("n1", "", "eviction"), eviction()))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("selector", "status"),
+    [({"matchLabels": {"app": "web"}}, 429), ({"matchLabels": {"app": "db"}}, 201), ({}, 429),
+     (None, 201)],
+)  # fmt: skip
+async def test_which_budgets_select_a_pod(ask: Asking, selector: Any, status: int) -> None:
+    put_pod(ask)
+    put_budget(ask, "b", selector)
+    found, said = await ask("POST", EVICTION, eviction())
+    assert found == status
+    if status == 429:
+        assert said["details"]["causes"][0]["reason"] == "DisruptionBudget"
+
+
+@pytest.mark.parametrize("status", [{"phase": "Failed"}, {"phase": "Pending"}])
+async def test_budgets_do_not_hold_pods_that_disrupt_nothing(ask: Asking, status: Any) -> None:
+    put_pod(ask, status)
+    put_budget(ask, "b", {})
+    put_budget(ask, "c", {})
+    assert (await ask("POST", EVICTION, eviction()))[1]["status"] == "Success"
+
+
+async def test_two_budgets_are_a_failure_with_a_good_status(ask: Asking) -> None:
+    put_pod(ask)
+    put_budget(ask, "b", {})
+    put_budget(ask, "c", {})
+    status, said = await ask("POST", EVICTION, eviction())
+    assert (status, said["status"], said["code"]) == (201, "Failure", 500)
+
+
+async def test_a_budget_is_spent_once_for_each(ask: Asking) -> None:
+    put_pod(ask, nodeName="n1")
+    put_budget(ask, "b", {}, disruptionsAllowed=1)
+    await ask("POST", EVICTION, eviction())
+    status = ask.api.get(PDBS, "b", "ns")["status"]
+    assert (status["disruptionsAllowed"], list(status["disruptedPods"])) == (0, ["p"])
+
+
+async def test_events_are_in_the_namespace_of_what_they_are_about(ask: Asking) -> None:
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e"},
+        "involvedObject": {"namespace": "ns"},
+    }
+    assert (await ask("POST", EVENTS.path("", "other"), event))[0] == 422
+    assert (await ask("POST", EVENTS.path("", "ns"), event))[0] == 201
+    event["metadata"] = {"name": "e2", "namespace": "other"}
+    assert (await ask("POST", EVENTS.path("", "ns"), event))[0] == 400
