@@ -1,4 +1,4 @@
-"""``koordctl events``: what koordlet has changed on this node, and why."""
+"""``koordctl events``: what koordlet has changed and decided on this node, and why."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Iterable[str]:
-    """The newest changes, the newest first.
+    """The newest changes and decisions, the newest first.
 
     Raises:
         AskError: koordlet does not answer, or keeps no journal.
@@ -48,20 +48,11 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
 def event_lines(
     events: Sequence[Event], pod: str = "", zone: datetime.tzinfo | None = None
 ) -> Iterator[str]:
-    """A line a change; ``zone`` is that of the times, None the machine's."""
+    """A line a change or decision; ``zone`` is that of the times, None the machine's."""
     if not events:
         yield f"Nothing is known to have been changed{f' for {clean(pod)}' if pod else ''}."
         return
-    rows = [
-        (
-            _time(one.created_at, zone),
-            _who(one),
-            clean(one.knob),
-            f"{_value(one.old)} → {_value(one.new)}",
-            clean(one.why),
-        )
-        for one in events
-    ]
+    rows = [(_time(one.created_at, zone), _who(one), *_what(one)) for one in events]
     yield from table([("TIME", "WHO", "WHAT", "CHANGE", "WHY"), *rows])
 
 
@@ -90,6 +81,14 @@ def _who(event: Event) -> str:
         who = f"{event.namespace}/{event.name}"
         return clean(f"{who} {event.container[:_ID]}" if event.container else who)
     return clean(event.name or event.type) or UNKNOWN
+
+
+def _what(event: Event) -> tuple[str, str, str]:
+    """The knob, what became of it, and why; of a decision its strategy and its arithmetic."""
+    if not event.outcome:
+        return clean(event.knob), f"{_value(event.old)} → {_value(event.new)}", clean(event.why)
+    aspect = f" ({event.aspect})" if event.aspect else ""
+    return clean(f"{event.owner}{aspect}"), "decided", clean(event.message)
 
 
 def _value(value: int | str | None) -> str:

@@ -13,7 +13,7 @@ from koord_host.kernel import Kernel
 from koord_host.restore import Fate
 from koord_model.version import VERSION
 
-from koordctl import asking, backtest, events, metrics, node, predictions, render, top
+from koordctl import asking, backtest, events, metrics, node, predictions, render, top, why
 from koordctl.answers import A, Pod, Status, read, unmanaged
 from koordctl.backtest import BacktestError
 from koordctl.client import AddressError, AskError, ask
@@ -75,9 +75,10 @@ def _parser() -> _Parser:
             help="the proxy's --metrics-address: HOST:PORT or unix:///PATH (default: %(default)s)",
         )
     observing = tuple(_add_observing(commands))
+    explained = tuple(_add_why(commands))
     predicted = tuple(_add_predict(commands))
     restore = _add_restore(commands)
-    for one in (status, pods, restore, *observing, *predicted):
+    for one in (status, pods, restore, *observing, *explained, *predicted):
         one.add_argument("--json", action="store_true", help="as JSON, for programs")
     return parser
 
@@ -95,8 +96,8 @@ def _add_observing(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_P
         commands,
         "events",
         events.run,
-        "what koordlet has changed on this node, and why",
-        "Shows what koordlet has changed on this node, and why; the newest change first.",
+        "what koordlet has changed and decided on this node, and why",
+        "Shows what koordlet has changed and decided on this node, and why; the newest first.",
     )
     events.add_arguments(changed)
     words = "what koordlet has measured lately"
@@ -125,6 +126,32 @@ def _add_koordlet_address(parser: _Parser) -> None:
         default=asking.ADDRESS,
         help="koordlet's --status-address: unix:///PATH or HOST:PORT (default: %(default)s)",
     )
+
+
+def _add_why(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
+    words = "what koordlet has decided, of what numbers and by what formula"
+    parser = commands.add_parser(
+        "why", help=words, description=f"Shows {words}.", allow_abbrev=False
+    )
+    below = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    suppress = _command(
+        below, "suppress", why.run_suppress, "why best-effort pods have the CPU that they have"
+    )
+    why.add_history(suppress)
+    pod = _command(below, "pod", why.run_pod, "what was decided about a pod")
+    why.add_pod(pod)
+    evicted = _command(below, "evicted", why.run_evicted, "why a pod was evicted, or which were")
+    why.add_evicted(evicted)
+    cgroup = _command(
+        below, "cgroup", why.run_cgroup, "who wishes what of a cgroup, and what was decided of it"
+    )
+    why.add_cgroup(cgroup)
+    strategies = _command(
+        below, "strategies", why.run_strategies, "how the strategies fare, and what they decided"
+    )
+    for one in (suppress, pod, evicted, cgroup, strategies):
+        _add_koordlet_address(one)
+        yield one
 
 
 def _add_predict(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:

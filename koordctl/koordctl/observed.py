@@ -202,7 +202,10 @@ class Predictions(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True, rename="camel"):
-    """One change; ``type`` is node, pod, group or unknown, ``created_at`` RFC 3339."""
+    """One change or decision; ``type`` is node, pod, group or unknown, ``created_at`` RFC 3339.
+
+    A decision has an ``outcome``, and no knob; ``owner`` is its strategy.
+    """
 
     created_at: str = ""
     type: str = ""
@@ -215,10 +218,14 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
     old: int | str | None = None
     new: int | str | None = None
     why: str = ""
+    mode: str = ""
+    aspect: str = ""
+    outcome: str = ""
+    message: str = ""
 
 
 class Events(msgspec.Struct, frozen=True, rename="pascal"):
-    """/events: a page, the newest change first; the token is "" where there are no more."""
+    """/events: a page, the newest first; the token is "" where there are no more."""
 
     events: list[Event]
     next_page_token: str = ""
@@ -259,3 +266,89 @@ class Curves(msgspec.Struct, frozen=True):
     unit: str = ""
     window_seconds: float = 0.0
     left_out: int = 0
+
+
+class Given(msgspec.Struct, frozen=True):
+    """A number that went into a decision; ``shown`` is it with its unit, for people."""
+
+    name: str
+    value: int | float | str | None = None
+    unit: str = ""
+    shown: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """A decision: its outcome, and the arithmetic that led there.
+
+    ``pod`` and ``group`` are what it is about, without both the node; ``aspect`` is which of
+    several decisions about it.
+    """
+
+    strategy: str
+    outcome: str = ""
+    mode: str = ""
+    aspect: str = ""
+    pod: str = ""
+    group: str = ""
+    formula: str = ""
+    given: list[Given] = []
+
+    @property
+    def about(self) -> tuple[str, str, str, str]:
+        """What all outcomes of the same question share."""
+        return self.strategy, self.aspect, self.pod, self.group
+
+
+class Standing(Outcome, frozen=True):
+    """One that stands since then, with the numbers of when it was said last."""
+
+    since: float = 0.0
+    said_at: float = 0.0
+
+
+class Past(Outcome, frozen=True):
+    """One of the history; ``until`` is ``None`` where it stands, or nobody knows."""
+
+    at: float = 0.0
+    until: float | None = None
+
+
+class Wished(msgspec.Struct, frozen=True):
+    """What somebody wishes of a cgroup's knob; ``conflict`` is who else wants what."""
+
+    knob: str
+    value: int | str | None = None
+    owner: str = ""
+    why: str = ""
+    conflict: str = ""
+
+
+class StrategyRow(msgspec.Struct, frozen=True):
+    """How a strategy fares; ``latest`` is the outcome that it came to last. Times in seconds."""
+
+    name: str
+    gate: str = ""
+    mode: str = ""
+    enabled: bool = True
+    reason: str = ""
+    rounds: int = 0
+    failures: int = 0
+    overruns: int = 0
+    seconds: float = 0.0
+    decided_at: float = 0.0
+    decisions: int = 0
+    latest: Standing | None = None
+
+
+class Why(msgspec.Struct, frozen=True):
+    """/v1/why; times are seconds since the epoch, ``pods`` those that run and are called so."""
+
+    at: float
+    decides: bool
+    node: str = ""
+    reason: str = ""
+    pods: list[str] = []
+    decisions: list[Standing] = []
+    history: list[Past] = []
+    wishes: list[Wished] = []
+    strategies: list[StrategyRow] = []

@@ -37,6 +37,7 @@ from koordlet.observing import Observing, open_observing
 from koordlet.pages.prometheus import ObservedMetrics
 from koordlet.pages.served import events_page, pages
 from koordlet.pods import Pods
+from koordlet.qos_manager import QoSManager, open_qos_manager
 from koordlet.registration import Registration, registration_text
 from koordlet.reporting import Reporting
 from koordlet.reports.topology_annotations import set_aside
@@ -81,6 +82,7 @@ class Agent:
         self._node: Node | None = None
         self._nri: Client | None = None
         self._observing: Observing | None = None
+        self._deciding: QoSManager | None = None
         self._open(files, gates)
         self._stages = self._asked_and_observed()
         self._server = self._hook_server()
@@ -143,6 +145,7 @@ class Agent:
         if settings.collect_res_used_interval >= 1:
             self._observing = open_observing(settings, gates, layout, files, pods, views, cluster)
             self._loops.append(self._observing.run)
+            self._decide(files, gates, layout, pods, views, self._observing)
         else:
             off = f"--collect-res-used-interval is {settings.collect_res_used_interval:g}"
             _log.warning("nothing is observed or reported", reason=f"{off}, below 1 s")
@@ -155,6 +158,29 @@ class Agent:
                 self._loops += reporting.loops
                 observed = replace(self._observing.observed, reports=reporting.states)
                 self._observing = replace(self._observing, observed=observed)
+
+    def _decide(
+        self,
+        files: NodeFiles,
+        gates: Mapping[str, bool],
+        layout: Layout,
+        pods: Pods,
+        views: NodeViews,
+        observing: Observing,
+    ) -> None:
+        self._deciding = open_qos_manager(
+            self._settings,
+            gates,
+            layout,
+            files,
+            pods,
+            views,
+            observing,
+            self._node,
+            self._cluster,
+            os.environ,
+        )
+        self._loops += self._deciding.loops
 
     def _kept(self, files: NodeFiles, layout: Layout, pods: Pods) -> Node | None:
         """The node to keep; ``None`` where it cannot be: hooks are answered all the same."""
@@ -239,7 +265,11 @@ class Agent:
         if self._observing is not None:
             observed = self._observing.observed
             registry.register(ObservedMetrics(observed))
-            served |= pages(observed)
+            decided = None
+            if self._deciding is not None:
+                self._deciding.register(registry)
+                decided = self._deciding.decided
+            served |= pages(observed, decided, kept)
         settings = self._settings
         beside = str(Path(settings.runtime_hooks_addr).with_name("status.sock"))
         servers = []

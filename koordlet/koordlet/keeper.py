@@ -37,7 +37,8 @@ _GATHER_SECONDS = 0.02
 class NodeKeeper:
     """Has what runs levelled, every ``interval`` seconds and when something is told.
 
-    ``tell`` is called on the event loop with the result of each round.
+    ``tell`` is called on the event loop with the result of each round, ``before`` in the
+    writer's thread at the beginning of one.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class NodeKeeper:
         tell: Callable[[Done], None],
         *,
         cache_groups: Callable[[], frozenset[str]] = frozenset,
+        before: Callable[[], None] = lambda: None,
         interval: float = 10.0,
     ) -> None:
         self.pods = pods
@@ -56,6 +58,7 @@ class NodeKeeper:
         self._views = views
         self._tell = tell
         self._cache_groups = cache_groups
+        self._before = before
         self._interval = interval
         self._due = asyncio.Event()
         self._touched: set[str] = set()
@@ -137,6 +140,7 @@ class NodeKeeper:
         self, records: tuple[PodRecord, ...], touched: set[str]
     ) -> tuple[Done, tuple[str, ...]]:
         started = time.perf_counter()
+        self._before()
         known = [record.pod for record in records] if self.pods.known else None
         view, problems = self._views.refresh(known)
         complete = self.pods.complete

@@ -25,6 +25,7 @@ from koord_model.traffic import Traffic
 from koord_service.logs import get_log
 
 from koordlet.config import Settings
+from koordlet.deciding.carrying import Carrier
 from koordlet.keeper import NodeKeeper
 from koordlet.levelling import Levelled
 from koordlet.metrics import NodeMetrics
@@ -44,10 +45,14 @@ _log = get_log("koordlet.node")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node being kept: its keeper, and what to do after the keeper's last round."""
+    """A node being kept: its keeper, and what to do after the keeper's last round.
+
+    ``carrier`` takes what strategies want.
+    """
 
     keeper: NodeKeeper
     views: NodeViews
+    carrier: Carrier
     let_go: Callable[[], None]
 
     def look(self) -> None:
@@ -161,12 +166,14 @@ def open_node(
         rules_file=settings.nodeslo_file,
         kubelet_dir=settings.var_lib_kubelet_dir,
     )
+    carrier = Carrier(executor, tasks, journal)
     keeper = NodeKeeper(
         reconciler,
         views,
         pods,
         partial(_tell_done, told, metrics),
         cache_groups=lambda: tasks.cache_groups,
+        before=carrier.take,
         interval=settings.runtime_hooks_reconcile_interval,
     )
 
@@ -179,7 +186,7 @@ def open_node(
         journal.close()
         originals.close()
 
-    return Node(keeper, views, let_go)
+    return Node(keeper, views, carrier, let_go)
 
 
 def find_layout(settings: Settings, files: Reader) -> Layout:

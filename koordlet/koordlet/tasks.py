@@ -50,6 +50,7 @@ class Tasks:
         self._looked_at = float("-inf")
         self._ended: set[str] = set()
         self._shared: Mapping[str, ResctrlWish] = {}
+        self._placed: Mapping[str, str] = {}
         self.cache_groups: frozenset[str] = frozenset()
 
     def hold(self, levelled: Levelled) -> None:
@@ -109,12 +110,15 @@ class Tasks:
             return ()
         held = self._held.values()
         tenants = [self._tenant(one, one.resctrl) for one in held if one.resctrl is not None]
-        live = {tenant.wish.group for tenant in tenants}
+        wished = [tenant.wish.group for tenant in tenants]
+        # One that got no group of its own lives in its class's.
+        live = {*wished, *(self._placed.get(group, group) for group in wished)}
         if not complete:
             live |= {*self._resctrl.groups()} - self._ended
         stay = self._resctrl.collect(live)
         self._ended.clear()
         report = self._resctrl.level(tenants, self._shared)
+        self._placed = report.placed
         self.cache_groups = frozenset(name for name in report.placed.values() if name)
         return stay + report.refused
 

@@ -19,10 +19,12 @@ from koordlet.metrics import HookMetrics, NodeMetrics, NriMetrics
 from koordlet.nri.client import Client
 from koordlet.nri.handler import Handler
 from koordlet.pages.prometheus import ObservedMetrics
+from koordlet.pages.strategy_metrics import StrategyMetrics
 from koordlet.reconciler import Done
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.decided import busy_decisions
 from tests.support.observed import full_node
 from tools import flag_tables
 
@@ -65,7 +67,9 @@ def _served() -> Iterator[tuple[str, str, set[str]]]:
     result = Result(Target("kubepods", "cpu.shares"), Wrote.WRITTEN)
     NodeMetrics(koordlet.registry).count(Done(Round((result,))))
     NriMetrics(koordlet.registry, Client(Handler()))
-    koordlet.registry.register(ObservedMetrics(full_node().observed()))
+    observed = full_node().observed()
+    koordlet.registry.register(ObservedMetrics(observed))
+    koordlet.registry.register(StrategyMetrics(observed, busy_decisions().decided()))
     ignored = Outcome(Patch(ignored=("pod a/b: label x",)))
     koordlet.count(Stage.PRE_CREATE_CONTAINER, ignored, 0.1)
     for registry in (proxy.registry, koordlet.registry):

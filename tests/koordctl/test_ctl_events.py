@@ -154,6 +154,15 @@ def test_lines() -> None:
         Event(created_at="some day\n", type="group", name=BATCH, knob="cpu.idle", old="", new=1),
         Event(created_at="9999-12-31T23:59:59.9-23:00", type="node", knob="sysctl"),
         Event(),
+        Event(
+            type="group",
+            name=BATCH,
+            owner="cpu_suppress",
+            aspect="cpuset",
+            mode="shadow",
+            outcome="four CPUs",
+            message="shadow: four\nCPUs (a − b)",
+        ),
     ]
     header, *rows = (line.split("  ") for line in event_lines(events, zone=datetime.UTC))
     cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
@@ -169,4 +178,5 @@ def test_lines() -> None:
         ["some day", BATCH, "cpu.idle", '"" → 1'],
         ["9999-12-31T23:59:59.9-23:00", "node", "sysctl", "– → –"],
         ["–", "–", "– → –"],
+        ["–", BATCH, "cpu_suppress (cpuset)", "decided", "shadow: four CPUs (a − b)"],
     ]

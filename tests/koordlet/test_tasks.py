@@ -180,6 +180,28 @@ class TestCaches:
         assert bench.in_group("BE") == {pid}
         assert "L3:0=0003f" in bench.node.read("/sys/fs/resctrl/BE/schemata").replace(" ", "")
 
+    def test_a_class_s_group_is_there_as_long_as_a_scope_wishes_it(self, bench: Bench) -> None:
+        of_class = wished(scope="class BE", resctrl=ResctrlWish("BE", llc=Ways(0, 30)))
+        bench.node.resctrl.add_task(7)
+        bench.tasks.hold(of_class)
+        assert bench.level() == ()
+        assert bench.tasks.cache_groups == {"BE"}
+        bench.tasks.forget("class BE")
+        assert bench.level() == ()
+        assert not bench.node.exists("/sys/fs/resctrl/BE")
+
+    def test_a_class_s_group_stays_for_a_pod_that_got_none_of_its_own(self) -> None:
+        bench = Bench()
+        bench.tasks.hold(wished(scope="class BE", resctrl=ResctrlWish("BE", llc=Ways(0, 30))))
+        bench.level()
+        bench.node.resctrl.closids = 2
+        bench.tasks.hold(wished(resctrl=CACHE))
+        bench.level()
+        assert bench.tasks.cache_groups == {"BE"}
+        bench.tasks.forget("class BE")
+        bench.level()
+        assert bench.node.exists("/sys/fs/resctrl/BE")
+
     def test_resctrl_that_is_taken_away_is_no_defect(self) -> None:
         bench = Bench()
         bench.tasks.hold(wished(resctrl=CACHE))

@@ -83,6 +83,14 @@ class Newest:
         for fact in found.facts:
             self._facts[type(fact)] = fact
 
+    def frozen(self) -> Newest:
+        """All of it as it is now: what is sampled later, and time, leave it alone."""
+        now = self._clock()
+        found = Newest(self._outdated_seconds, lambda: now)
+        found._samples = {kind: series.copy() for kind, series in self._samples.copy().items()}
+        found._facts = self._facts.copy()
+        return found
+
     def forget(self) -> None:
         """Drop series that nobody has sampled for a while: what they are about is gone."""
         limit = self._clock() - 60 * self._outdated_seconds

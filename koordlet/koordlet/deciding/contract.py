@@ -337,10 +337,11 @@ class Victim(NamedTuple):
 class Claim:
     """So much of a resource is to be freed, by evicting victims: the first goes first.
 
-    ``resource`` is "cpu" (cores), "memory" (bytes) or another word with a unit of its own.
+    ``resource`` is "cpu" (cores), "memory" (bytes), a resource's name where requests are what is
+    freed, or another word with a unit of its own.
     ``opt_in`` is whether only pods labelled ``koordinator.sh/eviction-enabled=true`` may go.
-    ``rule`` is Koordinator's name for the eviction policy ("cpuUsage", "beMemoryUsage" …), which a
-    pod's annotation ``koordinator.sh/eviction-policy`` may list. ``forced`` is whether it may
+    ``rule`` is the feature gate's name ("MemoryEvict"), which is what a pod's annotation
+    ``koordinator.sh/eviction-policy`` lists. ``forced`` is whether it may
     not wait: a hard threshold. ``notice_seconds`` is how long before a pod is to be told.
     """
 

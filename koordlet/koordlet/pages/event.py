@@ -1,22 +1,36 @@
-"""A change of the node in the shape of Koordinator's audit events. No IO.
+"""A change of the node, or a decision, in the shape of Koordinator's audit events. No IO.
 
 Koordinator's fields come first, left out where empty, as Go does; ``level``, which
-Koordinator fills nowhere, is not among them. ``owner``, ``group``, ``knob``, ``old``, ``new``
-and ``why`` are our own, as the journal has them.
+Koordinator fills nowhere, is not among them. ``owner``, ``group`` and the others that follow
+are our own, as the journal has them: ``knob``, ``old``, ``new`` and ``why`` of a change, ``mode``,
+``aspect``, ``outcome``, ``formula`` and ``given`` of a decision, whose owner is a strategy.
 """
 
 from __future__ import annotations
 
 import re
 
-from koord_host.journal import Change
+from koord_host.journal import Change, Decided, Event
 from koord_host.knobs import KNOBS, Where
 
+from koordlet.deciding.contract import Decision, Given
+from koordlet.deciding.decisions import EVICTED
 from koordlet.pages.node import Document
 
 _CGROUPS, _SYSTEM = "UpdateCgroups", "UpdateSystemConfig"
 _RESCTRL, _RESCTRL_TASKS = "UpdateResctrl", "ApplyCatL3GroupTasks"
 _BLKIO, _TRAFFIC, _HOOKS = "UpdateBlkIO", "netqos reconcile", "runtime-hooks"
+
+_DECIDED = {
+    "cpu_suppress": "AdjustBEByNodeCPUUsage",
+    "cpu_burst": "CPUBurst",
+    "memory_qos": "cgroup reconcile",
+    "resctrl": _RESCTRL,
+    "blkio": _BLKIO,
+    "system_config": "systemConfig reconcile",
+}
+"""Koordinator's reasons by strategy; of a strategy that it has not, its name is the reason."""
+_QUOTA_BURST = "CFSQuotaBurst"
 
 _OF_RESCTRL = "resctrl."
 _NETWORK = "network"
@@ -28,21 +42,17 @@ _CONTAINER = re.compile(
 """A container's cgroup, by either driver."""
 
 
-def event_document(change: Change) -> Document:
+def event_document(event: Event) -> Document:
     """One event; ``name`` is the pod's, or the cgroup's path, or the place's."""
-    namespace, _, name = change.pod.rpartition("/")
-    kind = _kind(change)
-    shared = {
-        "createdAt": change.time,
-        "type": kind,
-        "namespace": namespace,
-        "name": name if kind == "pod" else "" if kind == "node" else change.group,
-        "container": _container(change),
-        "reason": _reason(change),
-        "message": _message(change),
-    }
+    return _change_document(event) if isinstance(event, Change) else _decided_document(event)
+
+
+def _change_document(change: Change) -> Document:
+    shared = _shared(change, _kind(change), _reason(change), _message(change))
+    if _where(change) is Where.CGROUP:
+        shared |= _container(change.group)
     return {
-        **{field: text for field, text in shared.items() if text},
+        **shared,
         "owner": change.owner,
         "group": change.group,
         "knob": change.knob,
@@ -50,6 +60,47 @@ def event_document(change: Change) -> Document:
         "new": change.new,
         "why": change.why,
     }
+
+
+def _decided_document(decided: Decided) -> Document:
+    kind = "pod" if decided.pod else "group" if decided.group else "node"
+    given = tuple(Given(*one) for one in decided.given)
+    message = str(Decision(decided.outcome, decided.formula, given))
+    if decided.mode != "on":
+        message = f"{decided.mode}: {message}"
+    return {
+        **_shared(decided, kind, _reason_decided(decided), message),
+        **_container(decided.group),
+        "owner": decided.strategy,
+        "group": decided.group,
+        "mode": decided.mode,
+        "aspect": decided.aspect,
+        "outcome": decided.outcome,
+        "formula": decided.formula,
+        "given": [list(one) for one in decided.given],
+    }
+
+
+def _shared(event: Event, kind: str, reason: str, message: str) -> Document:
+    """Koordinator's fields, but the container."""
+    namespace, _, name = event.pod.rpartition("/")
+    shared = {
+        "createdAt": event.time,
+        "type": kind,
+        "namespace": namespace,
+        "name": name if kind == "pod" else "" if kind == "node" else event.group,
+        "reason": reason,
+        "message": message,
+    }
+    return {field: text for field, text in shared.items() if text}
+
+
+def _reason_decided(decided: Decided) -> str:
+    if decided.aspect.partition(" ")[0] == EVICTED:
+        return EVICTED
+    if decided.strategy == "cpu_burst" and "quota" in decided.aspect:
+        return _QUOTA_BURST
+    return _DECIDED.get(decided.strategy, decided.strategy)
 
 
 def _kind(change: Change) -> str:
@@ -67,12 +118,10 @@ def _kind(change: Change) -> str:
             return "node" if change.group == _NETWORK else "unknown"
 
 
-def _container(change: Change) -> str:
-    """The id of the container whose cgroup it is."""
-    if _where(change) is not Where.CGROUP:
-        return ""
-    found = _CONTAINER.fullmatch(change.group)
-    return found[1] if found else ""
+def _container(group: str) -> Document:
+    """The id of the container whose cgroup it is, if it is one's."""
+    found = _CONTAINER.fullmatch(group)
+    return {"container": found[1]} if found else {}
 
 
 def _reason(change: Change) -> str:

@@ -1,4 +1,4 @@
-"""The journal of changes in pages, newest first, over the file in use and the rotated ones.
+"""The journal in pages, newest first, over the file in use and the rotated ones.
 
 A page's token marks the last line that was looked at: the file by its inode, which
 rotation leaves alone, and the line by its place and its checksum, because inodes are
@@ -16,8 +16,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import msgspec
-from koord_host.journal import BACKUPS, Change
+from koord_host import journal
+from koord_host.journal import BACKUPS
 
 MOST_LINES = 16384
 """What one page looks at; where few events are wanted ones, it may end with none."""
@@ -27,10 +27,11 @@ _LONGEST = 1 << 16
 """Bytes of a line; ours are far shorter, and longer ones are passed over."""
 
 _TOKEN = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,15})-([0-9a-f]{8})", re.ASCII)
-_decode = msgspec.json.Decoder(Change).decode
 
 ReadAt = Callable[[int, int], bytes]
 """Bytes of a file: from where, and how many."""
+Wanted = Callable[[journal.Event], bool]
+"""Whether an event is asked for."""
 
 
 class TokenError(ValueError):
@@ -93,16 +94,16 @@ class File(NamedTuple):
 
 
 class EventPage(NamedTuple):
-    """Changes, newest first; ``next_token`` is "" where there are no more."""
+    """Changes and decisions, newest first; ``next_token`` is "" where there are no more."""
 
-    changes: tuple[Change, ...]
+    events: tuple[journal.Event, ...]
     next_token: str = ""
 
 
-def read_page(path: str, size: int, token: str = "", pod: str = "") -> EventPage:
-    """The newest changes, or those that follow a page's token; of one pod if so asked.
+def read_page(path: str, size: int, token: str = "", wanted: Wanted | None = None) -> EventPage:
+    """The newest events, or those that follow a page's token; ``wanted`` ones, if so asked.
 
-    ``pod`` is "namespace/name". A journal that is not there is empty.
+    A journal that is not there is empty.
 
     Raises:
         TokenError: the token is none, or the journal no longer has what follows.
@@ -110,21 +111,26 @@ def read_page(path: str, size: int, token: str = "", pod: str = "") -> EventPage
     """
     mark = Mark.parse(token) if token else None
     with ExitStack() as at_exit:
-        return page_of(lines_after(mark, _open(path, at_exit)), size, pod)
+        return page_of(lines_after(mark, _open(path, at_exit)), size, wanted)
 
 
-def page_of(lines: Iterable[Line], size: int, pod: str = "") -> EventPage:
-    """The changes in the first lines; what holds none is passed over."""
-    changes: list[Change] = []
+def page_of(lines: Iterable[Line], size: int, wanted: Wanted | None = None) -> EventPage:
+    """The events in the first lines; what holds none is passed over."""
+    events: list[journal.Event] = []
     last: Line | None = None
     for looked, line in enumerate(lines):
-        if last is not None and (len(changes) == size or looked == MOST_LINES):
-            return EventPage(tuple(changes), str(last.mark()))
+        if last is not None and (len(events) == size or looked == MOST_LINES):
+            return EventPage(tuple(events), str(last.mark()))
         last = line
-        change = _change(line.text)
-        if change is not None and (not pod or change.pod == pod):
-            changes.append(change)
-    return EventPage(tuple(changes))
+        event = journal.decode(line.text)
+        if event is not None and (wanted is None or wanted(event)):
+            events.append(event)
+    return EventPage(tuple(events))
+
+
+def of_pod(name: str) -> Wanted:
+    """Events of a pod, "namespace/name"."""
+    return lambda event: event.pod == name
 
 
 def lines_after(mark: Mark | None, files: Iterable[File]) -> Iterator[Line]:
@@ -174,13 +180,6 @@ def _placed(offset: int, lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     for line in lines:
         yield offset, line
         offset += len(line) + 1
-
-
-def _change(line: bytes) -> Change | None:
-    try:
-        return _decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 def _open(path: str, at_exit: ExitStack) -> Iterable[File]:

@@ -120,7 +120,7 @@ class ObservedMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All metrics of one scrape."""
-        families = _Families(self._observed.node)
+        families = Families(self._observed.node)
         pods = {record.pod.uid: record for record in self._observed.pods()}
         for kind in KINDS.values():
             self._measured(families, kind, pods)
@@ -130,7 +130,7 @@ class ObservedMetrics(Collector):
         self._self(families)
         yield from families.made()
 
-    def _measured(self, families: _Families, kind: Kind, pods: Mapping[str, PodRecord]) -> None:
+    def _measured(self, families: Families, kind: Kind, pods: Mapping[str, PodRecord]) -> None:
         exports = _NAMED.get(kind.name)
         if exports is None:
             exports = (_Export(f"{kind.name}_{_UNITS[kind.unit]}"),)
@@ -151,7 +151,7 @@ class ObservedMetrics(Collector):
     def _full_supported(self, kind: str) -> Mapping[tuple[str, ...], float]:
         return {} if kind == "node_psi" else self._observed.newest(f"{kind}_cpu_full_supported")
 
-    def _demands(self, families: _Families, pods: Iterable[PodRecord]) -> None:
+    def _demands(self, families: Families, pods: Iterable[PodRecord]) -> None:
         for record in pods:
             if record.demand is None:
                 continue
@@ -174,7 +174,7 @@ class ObservedMetrics(Collector):
                             value,
                         )
 
-    def _classes(self, families: _Families) -> None:
+    def _classes(self, families: Families) -> None:
         names = {
             "cpu": ("class_used_cpu_cores", "CPU that a class's pods use."),
             "memory": ("class_used_memory_bytes", "Memory that a class's pods use."),
@@ -186,7 +186,7 @@ class ObservedMetrics(Collector):
             for key, (name, meaning) in names.items():
                 families.add(name, meaning, {"qos": row["qos"]}, row[key])
 
-    def _node(self, families: _Families) -> None:
+    def _node(self, families: Families) -> None:
         for resource, amount in capacity(self._observed.latest).items():
             labels = {"resource": resource, "unit": _RESOURCES[resource]}
             families.add("node_resource_capacity", "What the machine has.", labels, amount)
@@ -203,7 +203,7 @@ class ObservedMetrics(Collector):
                         None if amount is None else getattr(amount, resource),
                     )
 
-    def _self(self, families: _Families) -> None:
+    def _self(self, families: Families) -> None:
         for one in self._observed.collectors():
             labels = {"collector": one.name}
             families.add(
@@ -226,7 +226,7 @@ class ObservedMetrics(Collector):
             families.add("state_age_seconds", "Age of a state.", {"state": name}, age.age_seconds)
         self._reports(families)
 
-    def _reports(self, families: _Families) -> None:
+    def _reports(self, families: Families) -> None:
         now = self._observed.clock()
         for name, one in self._observed.reports().items():
             labels = {"report": name}
@@ -237,7 +237,7 @@ class ObservedMetrics(Collector):
             families.add("report_age_seconds", meaning, labels, report_age(one, now))
 
 
-class _Families:
+class Families:
     """The metrics of one scrape, by name; all have the label of the node."""
 
     def __init__(self, node: str) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import resources
 
+from koord_host.journal import Decided as DecidedLine
 from koord_service.status import MakePage, Page, Query, QueryError, json_page
 
 from koordlet.cache.protocol import Aggregation
 from koordlet.collecting.kinds import KINDS
+from koordlet.deciding import journal_line
+from koordlet.deciding.decisions import Entry, Found
 from koordlet.pages import web
 from koordlet.pages.curves import kinds_document, query_document, usage_document
 from koordlet.pages.event import event_document
-from koordlet.pages.journal import TokenError, read_page
+from koordlet.pages.journal import TokenError, of_pod, read_page
 from koordlet.pages.node import (
     Document,
     Observed,
@@ -24,6 +27,7 @@ from koordlet.pages.node import (
 )
 from koordlet.pages.predictions import prediction_document
 from koordlet.pages.top import top_document
+from koordlet.pages.why import Asked, Decided, why_document, with_older
 
 LONGEST_WINDOW = 12 * 3600.0
 """Seconds; the metric cache remembers no longer."""
@@ -33,6 +37,9 @@ _CURVES = 120
 """Points in a curve unless asked otherwise."""
 _EVENTS, _MOST_EVENTS = 256, 2048
 """On a page; the second is the default of Koordinator's ``audit-max-events-limit``."""
+_HISTORY, _MOST_HISTORY = 20, 500
+"""Decisions that no longer stand, in one answer."""
+_STRATEGY, _POD, _GROUP, _EVICTED = "strategy", "pod", "group", "evicted"
 _AGGREGATIONS = "avg,p95,max,last"
 _NO_LABELS = {"kind", "window", "aggregation", "points", "step"}
 _FILES = {
@@ -52,8 +59,13 @@ _HEADERS = {
 }
 
 
-def pages(observed: Observed) -> Mapping[str, MakePage]:
-    """All pages of what is observed, by path."""
+def pages(
+    observed: Observed, decided: Decided | None = None, journal: str = ""
+) -> Mapping[str, MakePage]:
+    """All pages of what is observed and ``decided``, by path.
+
+    ``decided`` is ``None`` where nothing is. ``journal`` is the path of the journal, "" for none.
+    """
     return {
         **{path: partial(_file, *file) for path, file in _FILES.items()},
         "/healthz": partial(_checked, health_document, observed),
@@ -64,13 +76,14 @@ def pages(observed: Observed) -> Mapping[str, MakePage]:
         "/v1/usage": partial(_usage, observed),
         "/v1/metrics/kinds": lambda _: json_page(kinds_document()),
         "/v1/metrics/query": partial(_query, observed),
+        "/v1/why": partial(_why, observed, decided, journal),
     }
 
 
 def events_page(journal: str) -> MakePage:
-    """``/events``: what was changed on this node, newest first, as Koordinator serves it.
+    """``/events``: what was changed and decided here, newest first, as Koordinator serves it.
 
-    ``journal`` is the path of the journal of changes; "": none is kept.
+    ``journal`` is the path of the journal; "": none is kept.
     """
     return partial(_events, journal)
 
@@ -121,15 +134,64 @@ def _events(journal: str, query: Query) -> Page:
     size = query.number("size", _EVENTS, 1, _MOST_EVENTS)
     try:
         token, pod = query.values.get("pageToken", ""), query.values.get("pod", "")
-        page = read_page(journal, size, token, pod)
+        page = read_page(journal, size, token, of_pod(pod) if pod else None)
     except TokenError as error:
         raise QueryError(str(error), 409) from None
-    events = [event_document(one) for one in page.changes]
+    events = [event_document(one) for one in page.events]
     if query.accepts("application/json"):
         return json_page({"NextPageToken": page.next_token, "Events": events})
     lines = "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in events)
     headers = {"Next-Page-Token": page.next_token} if page.next_token else {}
     return Page(lines.encode(), headers=headers)
+
+
+def _why(observed: Observed, decided: Decided | None, journal: str, query: Query) -> Page:
+    asked = _asked(query)
+    most = query.number("history", _HISTORY, 0, _MOST_HISTORY)
+    older = query.choice("journal", ("0", "1"), "1") == "1"
+    found = Found()
+    if decided is not None:
+        wanted = asked.wanted()
+        found = decided.decisions.find(wanted, most)
+        if older and asked != Asked() and len(found.history) < most:
+            found = with_older(found, _older(journal, asked, found, most), most)
+    return json_page(why_document(observed, decided, asked, found))
+
+
+def _asked(query: Query) -> Asked:
+    """What the parameters ask for."""
+    given = [name for name in (_STRATEGY, _POD, _GROUP, _EVICTED) if name in query.values]
+    if len(given) > 1:
+        raise QueryError(f'parameters "{given[0]}" and "{given[1]}" cannot be given together')
+    for name in given:
+        if name != _EVICTED and not query.values[name].strip("/,"):
+            raise QueryError(f'parameter "{name}" is empty')
+    return Asked(
+        tuple(one for one in query.values.get(_STRATEGY, "").split(",") if one),
+        query.values.get(_POD, ""),
+        query.values.get(_GROUP, "").strip("/"),
+        query.values.get(_EVICTED),
+    )
+
+
+def _older(journal: str, asked: Asked, found: Found, most: int) -> Iterator[Entry]:
+    """What the journal has of decisions, and memory has not."""
+    known = {journal_line.identity(one) for one in found.history}
+    wanted = journal_line.decisions(asked.wanted())
+    token, left = "", most
+    while journal and left > 0:
+        try:
+            page = read_page(journal, left, token, wanted)
+        except (OSError, TokenError):
+            return  # what is in memory is worth showing all the same
+        for event in page.events:
+            if isinstance(event, DecidedLine):
+                entry = journal_line.entry(event)
+                if entry is not None and journal_line.identity(entry) not in known:
+                    yield entry
+        token, left = page.next_token, left - len(page.events)
+        if not token:
+            return
 
 
 def _times(query: Query) -> tuple[float, float]:

@@ -15,6 +15,11 @@ from koord_model.resources import LinuxResources
 from koordlet.states.inventory import PodRecord
 
 
+class _Owner(msgspec.Struct):
+    kind: str = ""
+    controller: bool | None = None
+
+
 class _Metadata(msgspec.Struct):
     name: str = ""
     namespace: str = ""
@@ -22,6 +27,7 @@ class _Metadata(msgspec.Struct):
     deleted: str | None = msgspec.field(default=None, name="deletionTimestamp")
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    owners: list[_Owner] | None = msgspec.field(default=None, name="ownerReferences")
 
 
 _Quantities = dict[str, str | int | float | None]
@@ -40,6 +46,8 @@ class _Container(msgspec.Struct):
 
 class _Spec(msgspec.Struct):
     priority: int | None = None
+    priority_name: str | None = msgspec.field(default=None, name="priorityClassName")
+    grace: int | None = msgspec.field(default=None, name="terminationGracePeriodSeconds")
     overhead: _Quantities | None = None
     runtime_class: str | None = msgspec.field(default=None, name="runtimeClassName")
     host_network: bool | None = msgspec.field(default=None, name="hostNetwork")
@@ -160,7 +168,14 @@ def _demand(listed: _Pod) -> Demand:
         ),
         container_requests=requests,
         container_limits=limits,
+        priority_name=spec.priority_name or "",
+        controller=_controller(listed.metadata),
+        grace_seconds=spec.grace,
     )
+
+
+def _controller(meta: _Metadata) -> str:
+    return next((one.kind for one in meta.owners or () if one.controller), "")
 
 
 def _requests(resources: _Resources | None) -> Amounts:

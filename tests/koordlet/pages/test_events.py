@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from koord_hooks.stages import Stage
-from koord_host.journal import Change, Journal
+from koord_host.journal import Change, Decided, Journal
 from koord_host.layout import Driver
 from koord_service.status import Page, Query, QueryError, StatusServer
 from koordctl.client import KOORDLET, ask
@@ -28,6 +28,7 @@ from koordlet.pages.journal import (
     Mark,
     TokenError,
     lines_backwards,
+    of_pod,
     page_of,
     read_page,
 )
@@ -69,15 +70,15 @@ def book(tmp_path: Path) -> Book:
 
 
 def numbers(page: EventPage) -> list[Any]:
-    return [one.old for one in page.changes]
+    return [one.old for one in page.events]
 
 
 def all_numbers(path: str, size: int, token: str = "", pod: str = "") -> list[Any]:
     """Page after page, until there are no more."""
     found = []
     while True:
-        page = read_page(path, size, token, pod)
-        assert len(page.changes) <= size
+        page = read_page(path, size, token, of_pod(pod) if pod else None)
+        assert len(page.events) <= size
         found += numbers(page)
         assert len(found) < 1000, "pages go round in a circle"
         if not page.next_token:
@@ -232,8 +233,8 @@ def test_a_page_looks_at_so_many_lines_and_no_more() -> None:
     text = json.dumps({**event_fields(change(1)), "pod": "shop/db"}).encode()
     looked = count()
     lines = (Line(7, next(looked), text) for _ in range(100_000))
-    page = page_of(lines, 5, "shop/web")
-    assert page.changes == ()
+    page = page_of(lines, 5, of_pod("shop/web"))
+    assert page.events == ()
     assert Mark.parse(page.next_token).offset == events.MOST_LINES - 1
     assert next(looked) == events.MOST_LINES + 1
 
@@ -388,6 +389,63 @@ def test_the_fields_of_an_event() -> None:
         "new": None,
         "why": "",
     }
+
+
+def decided(strategy: str = "cpu_suppress", **more: str) -> Decided:
+    given = (("capacity", 16, "cores"), ("used", None, ""))
+    return Decided("t", strategy, "on", "four CPUs", "capacity − used", given, **more)
+
+
+@pytest.mark.parametrize(
+    ("one", "wanted"),
+    [
+        (decided(), ("node", None, None, None, "AdjustBEByNodeCPUUsage")),
+        (decided(group="kubepods/be"), ("group", None, "kubepods/be", None)),
+        (
+            decided("cpu_burst", pod="shop/web", group="kubepods/podu-1/c1"),
+            ("pod", "shop", "web", "c1", "CPUBurst"),
+        ),
+        (
+            decided("cpu_burst", pod="shop/web", aspect="quota app"),
+            ("pod", "shop", "web", None, "CFSQuotaBurst"),
+        ),
+        (
+            decided("memory_evict", pod="shop/web", aspect="evicted"),
+            ("pod", "shop", "web", None, "evicted"),
+        ),
+        (
+            decided("memory_evict", pod="shop/web", aspect="eviction memory"),
+            ("pod", "shop", "web", None, "memory_evict"),
+        ),
+        (decided("resctrl", group="BE"), ("group", None, "BE", None, "UpdateResctrl")),
+        (decided("pressure_suppress"), ("node", None, None, None, "pressure_suppress")),
+    ],
+)
+def test_a_decision_in_koordinators_words(one: Decided, wanted: tuple[str | None, ...]) -> None:
+    found = event_document(one)
+    names = ("type", "namespace", "name", "container", "reason")
+    assert tuple(found.get(name) for name in names[: len(wanted)]) == wanted
+    assert found["message"] == ("four CPUs (capacity − used with capacity 16 cores, used unknown)")
+    assert found["given"] == [["capacity", 16, "cores"], ["used", None, ""]]
+    assert (found["owner"], found["outcome"], found["mode"]) == (one.strategy, "four CPUs", "on")
+
+
+def test_a_shadows_decision_says_so() -> None:
+    shadow = Decided("t", "s", "shadow", "four CPUs")
+    assert event_document(shadow)["message"] == "shadow: four CPUs"
+
+
+def test_changes_and_decisions_on_a_page(tmp_path: Path) -> None:
+    journal = Journal(f"{tmp_path}/j", Book._fail)
+    for event in (change(1), decided(pod="shop/db"), change(2, "shop/db")):
+        journal.add(event)
+    journal.close()
+    found = json.loads(events_page(f"{tmp_path}/j")(Query.parse("", "application/json")).body)
+    assert [one.get("knob", one["owner"]) for one in found["Events"]] == [
+        *("cpu.shares", "cpu_suppress", "cpu.shares")
+    ]
+    page = events_page(f"{tmp_path}/j")(Query.parse("pod=shop/db", "application/json"))
+    assert len(json.loads(page.body)["Events"]) == 2
 
 
 def get(book: Book, query: str = "", accept: str = "application/json") -> Page:

@@ -115,5 +115,5 @@ def test_the_web_page_names_files_that_are_served() -> None:
     named = re.findall(r'(?:href|src)="([^":]+)"|from "\./([^"]+)"', text)
     assert {f"/{one or other}" for one, other in named} == {"/app.js", "/charts.js", "/style.css"}
     asked = re.findall(r'ask\(["`]([a-z0-9/]+)', text)
-    assert len(asked) == 6
+    assert len(asked) == 9
     assert {f"/{path}" for path in asked} <= set(served)

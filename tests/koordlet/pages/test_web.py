@@ -17,10 +17,12 @@ from typing import NoReturn
 
 import pytest
 from koord_service.status import Page, Query, StatusServer
+from koordlet.deciding.contract import Decision, Given, Mode
 from koordlet.pages.node import Observed
 from koordlet.pages.served import pages
 from koordlet.states.state_age import StateAge
 
+from tests.support.decided import DecidedNode, busy_decisions, suppressed
 from tests.support.observed import PODS, ObservedNode, busy_node, renamed
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -42,6 +44,9 @@ filter.value = "be";
 filter.dispatchEvent(new Event("input"));
 const plot = document.querySelector("#cpu .plot"), box = plot.getBoundingClientRect();
 plot.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width * 0.7 }));
+for (const name of ["cpu_suppress", "cpu_burst"]) {
+  [...document.querySelectorAll("tr.fold")].find((one) => one.textContent.includes(name))?.click();
+}
 """
 
 
@@ -83,8 +88,14 @@ def shown(tmp_path: Path) -> Iterator[Shown]:
     """Serve a node's pages, load one, and give what became of it."""
     servers: list[StatusServer] = []
 
-    def show(node: ObservedNode, path: str = "/", scheme: int = LIGHT, name: str = "") -> Dom:
-        served = dict(pages(node.observed()))
+    def show(
+        node: ObservedNode,
+        path: str = "/",
+        scheme: int = LIGHT,
+        name: str = "",
+        decided: DecidedNode | None = None,
+    ) -> Dom:
+        served = dict(pages(node.observed(), decided.decided() if decided else None))
         index = served["/"](Query()).body
         script = b'<script src="clicks.js" type="module"></script></body>'
         served["/clicks"] = lambda _: Page(index.replace(b"</body>", script), "text/html")
@@ -103,7 +114,7 @@ def _load(url: str, scheme: int, directory: Path, name: str) -> Dom:
     assert CHROMIUM is not None
     flags = [
         *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
-        *("--hide-scrollbars", "--window-size=1440,1700", "--virtual-time-budget=3000"),
+        *("--hide-scrollbars", "--window-size=1440,2300", "--virtual-time-budget=3000"),
         *("--enable-logging=stderr", f"--user-data-dir={directory / 'profile'}"),
         f"--blink-settings=preferredColorScheme={scheme}",
         f"--screenshot={directory / name}" if name else "--dump-dom",
@@ -143,7 +154,7 @@ def test_light_and_dark(shown: Shown, scheme: int, theme: str, tmp_path: Path) -
     node = busy_node()
     page = shown(node, scheme=scheme)
     assert next(one for tag, one in page.tags if tag == "html")["data-theme"] == theme
-    shown(node, scheme=scheme, name=f"{theme}.png")
+    shown(node, scheme=scheme, name=f"{theme}.png", decided=busy_decisions())
     picture = (tmp_path / f"{theme}.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
     assert len(picture) > 50_000, "a page without anything on it is smaller"
@@ -158,6 +169,76 @@ def test_sorting_filtering_unfolding_and_the_theme(shown: Shown) -> None:
     [tip] = page.with_class("tip")[:1]
     assert "hidden" not in tip
     assert "left" in (tip.get("style") or "")
+
+
+def strategies(page: Dom) -> dict[str, list[str]]:
+    """The rows of the strategies, by name."""
+    rows = [row for row in page.rows if len(row) == 7 and row[0][:1] in ("▸", "▾")]
+    return {row[0][1:]: row[1:] for row in rows}
+
+
+def test_strategies_with_mode_and_latest_outcome(shown: Shown) -> None:
+    page = shown(busy_node(), decided=busy_decisions())
+    found = strategies(page)
+    assert found["cpu_suppress"][:2] == ["on", "best-effort pods get 4 CPUs"]
+    assert found["cpu_suppress"][3:] == ["60", "0", "2.1 ms"]
+    assert found["cpu_burst"][0] == "shadow"
+    assert found["cpu_burst"][1].endswith(" and 1 more")
+    assert found["cpu_burst"][4] == "1", "it took too long once"
+    assert found["memory_evict"][1:3] == ["nothing decided", "–"]
+    assert found["blkio"][:2] == ["off", "its gate BlkIOReconcile is off"]
+    assert "3 of 4 strategies decide" in page.text
+    assert not page.with_class("decision")
+
+
+def test_evictions(shown: Shown) -> None:
+    page = shown(busy_node(), decided=busy_decisions())
+    [row] = [row for row in page.rows if "batch/spark-exec-9" in row]
+    assert row[2:4] == ["memory_evict", "evicted: memory is short"]
+    assert row[4].startswith("used − lower: used 60 GiB, lower 56 GiB")
+    page = shown(busy_node(), decided=DecidedNode())
+    assert "none since koordlet started" in page.text
+
+
+def test_arithmetic_unfolded(shown: Shown) -> None:
+    page = shown(busy_node(), "/clicks", decided=busy_decisions())
+    assert len(page.with_class("decision")) == 3, "one of suppression, two of burst"
+    assert "capacity × threshold − used by others" in page.text
+    assert "used by others5.9 cores" in page.text
+    assert "about kubepods/besteffort, for 30 s" in page.text
+    assert "best-effort pods get 5 CPUs" in page.text, "what was before"
+
+
+def test_more_decisions_than_a_page_has_room_for(shown: Shown) -> None:
+    node = busy_decisions()
+    many = [("cpu_burst", Mode.ON, Decision("o", pod=f"n/{number}")) for number in range(40)]
+    node.decisions.keep(busy_node(0).now, many)
+    page = shown(busy_node(), "/clicks", decided=node)
+    assert len(page.with_class("decision")) == 30
+    assert "10 more: koordctl why pod NAME" in page.text
+    assert "Nothing stands decided." in page.text, "suppression is over"
+
+
+def test_a_koordlet_that_decides_nothing(shown: Shown) -> None:
+    page = shown(busy_node())
+    assert "koordlet decides nothing on this node" in page.text
+    assert strategies(page) == {}
+    assert "hidden" in page.by_id("evicting")
+    assert page.by_id("trouble").get("hidden") == ""
+
+
+def test_decisions_are_text_and_nothing_else(shown: Shown) -> None:
+    node = busy_decisions()
+    given = (Given(_NASTY, _NASTY, ""),)
+    nasty = Decision(_NASTY, _NASTY, given, pod=_NASTY, aspect=_NASTY)
+    gone = Decision(_NASTY, "", (), pod=_NASTY, aspect="evicted")
+    now = busy_node(0).now
+    round_ = [("cpu_suppress", Mode.ON, nasty), ("cpu_suppress", Mode.ON, gone)]
+    node.decisions.keep(now, [("cpu_suppress", Mode.ON, suppressed(4, 1.0)), *round_])
+    page = shown(busy_node(60), "/clicks", decided=node)
+    assert page.text.count(_NASTY) >= 8
+    assert not [tag for tag, _ in page.tags if tag == "img"]
+    assert not [one for _, one in page.tags if any(key.startswith("on") for key in one)]
 
 
 def test_a_node_of_which_nothing_is_known(shown: Shown) -> None:

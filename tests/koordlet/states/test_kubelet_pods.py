@@ -165,6 +165,7 @@ def test_what_a_pod_asks_for() -> None:
     [record] = parse(listed(given), LAYOUT)
     demand = record.demand
     assert demand is not None
+    assert (demand.priority_name, demand.controller, demand.grace_seconds) == ("", "", None)
     assert (demand.priority, demand.phase, demand.terminating) == (5500, "Running", True)
     assert demand.started == 1795168800.0
     assert demand.requests == {"cpu": 1010, "memory": (1 << 20) + 1024}
@@ -173,3 +174,21 @@ def test_what_a_pod_asks_for() -> None:
         "main": {"cpu": 1000, "memory": 1 << 20},
         "log": {"memory": 1024},
     }
+
+
+def test_who_made_it_and_how_it_is_to_end() -> None:
+    given = pod()
+    given["metadata"]["ownerReferences"] = [
+        {"kind": "Node", "name": "n"},
+        {"kind": "DaemonSet", "name": "d", "controller": True},
+    ]
+    given["spec"] |= {
+        "priorityClassName": "system-node-critical",
+        "terminationGracePeriodSeconds": 0,
+    }
+    [record] = parse(listed(given), LAYOUT)
+    demand = record.demand
+    assert demand is not None
+    assert (demand.priority_name, demand.controller, demand.grace_seconds) == (
+        "system-node-critical", "DaemonSet", 0,
+    )  # fmt: skip

@@ -7,8 +7,9 @@ const REFRESH_MS = 5000;
 const WINDOWS = { "15 min": [900, 10], "1 h": [3600, 20], "6 h": [21600, 120], "12 h": [43200, 240] };
 const LABELS = { system: "system", host: "host applications", ended: "ended pods" };
 const GIB = 2 ** 30;
+const MOST_SHOWN = 30;
 
-const state = { window: "15 min", sort: "cpu", down: true, filter: "", open: new Set(), top: null };
+const state = { window: "15 min", sort: "cpu", down: true, filter: "", open: new Set(), unfolded: new Set(), top: null, why: null };
 const by = (id) => document.getElementById(id);
 
 async function ask(path) {
@@ -35,6 +36,7 @@ async function refresh() {
     psiChart(psi);
     showPods();
     showCollectors(node);
+    await refreshDecisions();
     by("trouble").hidden = true;
   } catch (error) {
     by("trouble").textContent = `No news from koordlet since ${clock(Date.now() / 1000, true)} (${error.message}); what is shown is older.`;
@@ -202,6 +204,84 @@ function used(one, key, format) {
     cell.title = `${percent(((value ?? 0) / asked) * 100, 0)} of the request; limit ${format(one[`${key}_limit`], true)}`;
   }
   return cell;
+}
+
+async function refreshDecisions() {
+  const all = await ask("v1/why?history=0");
+  const unfolded = all.decides ? [...state.unfolded] : [];
+  const [evicted, ...found] = await Promise.all([
+    // Older ones are in the journal: reading it each few seconds would be much work.
+    ask("v1/why?evicted=&history=8&journal=0"),
+    ...unfolded.map((name) => ask(`v1/why?strategy=${encodeURIComponent(name)}&history=100&journal=0`)),
+  ]);
+  state.why = { all, evicted, by: Object.fromEntries(unfolded.map((name, i) => [name, found[i]])) };
+  showDecisions();
+}
+
+function unfold(name) {
+  if (!state.unfolded.delete(name)) state.unfolded.add(name);
+  showDecisions();
+  refreshDecisions().catch(() => {}); // the next round tells what ails it
+}
+
+function showDecisions() {
+  const { all, evicted, by: found } = state.why;
+  const strategies = all.strategies ?? [];
+  by("decides").textContent = all.decides ? `${strategies.filter((one) => one.enabled && one.mode !== "off").length} of ${strategies.length} strategies decide` : all.reason;
+  by("strategies").tHead.replaceChildren(...(all.decides ? [heads(["Strategy", "Mode", "Latest outcome"], ["Since", "Rounds", "Failed", "Took"])] : []));
+  by("strategies").tBodies[0].replaceChildren(...strategies.flatMap((one) => strategyRows(one, found[one.name], all.at)));
+  const gone = all.decides ? evictions(evicted) : [];
+  by("evicting").hidden = !all.decides;
+  by("evictions-note").textContent = gone.length ? "" : "none since koordlet started";
+  by("evictions").tHead.replaceChildren(...(gone.length ? [heads(["When", "Pod", "Strategy", "What", "Why"], [])] : []));
+  by("evictions").tBodies[0].replaceChildren(...gone.map(evictionRow));
+}
+
+function heads(words, numbers) {
+  return element("tr", {}, ...words.map((name) => element("th", { class: "words", scope: "col" }, name)),
+    ...numbers.map((name) => element("th", { scope: "col" }, name)));
+}
+
+function strategyRows(one, found, now) {
+  const open = state.unfolded.has(one.name), mode = one.enabled ? one.mode : "off";
+  const twist = element("button", { type: "button", class: "twist", "aria-expanded": String(open), "aria-label": "Arithmetic" }, open ? "▾" : "▸");
+  const more = one.decisions > 1 ? ` and ${one.decisions - 1} more` : "";
+  const row = element("tr", { class: "fold", title: one.gate, onclick: () => unfold(one.name) },
+    element("td", { class: "words" }, twist, one.name), element("td", { class: "words" }, element("span", { class: `mode ${mode}` }, mode)),
+    element("td", { class: `words wrap ${one.reason ? "muted" : ""}` }, one.reason || one.latest?.outcome || "nothing decided",
+      element("span", { class: "muted" }, one.reason ? "" : more)),
+    element("td", {}, one.latest ? clock(one.latest.since, true) : "–"), element("td", {}, String(one.rounds)),
+    element("td", { class: one.failures + one.overruns ? "hot" : "" }, String(one.failures + one.overruns)),
+    element("td", {}, one.rounds ? `${(one.seconds * 1000).toFixed(1)} ms` : "–"));
+  if (!open) return [row];
+  const inside = found ? found.decisions.slice(0, MOST_SHOWN).map((each) => arithmetic(each, found.history, now)) : ["…"];
+  if (found && !found.decisions.length) inside.push("Nothing stands decided.");
+  if (found && found.decisions.length > MOST_SHOWN) inside.push(`${found.decisions.length - MOST_SHOWN} more: koordctl why pod NAME, koordctl why cgroup PATH.`);
+  return [row, element("tr", {}, element("td", { class: "inside", colspan: 7 }, ...inside))];
+}
+
+function arithmetic(one, history, now) {
+  const about = [one.pod, one.group].filter(Boolean).join(" ") || "the node";
+  const numbers = one.given.flatMap((each) => [element("dt", {}, each.name), element("dd", {}, each.shown)]);
+  const before = history.filter((past) => past.at < one.since && ["strategy", "aspect", "pod", "group"].every((key) => past[key] === one[key]));
+  return element("div", { class: "decision" }, element("div", { class: "outcome" }, one.outcome),
+    ...(one.formula ? [element("code", {}, one.formula)] : []), ...(numbers.length ? [element("dl", {}, ...numbers)] : []),
+    element("div", { class: "note" }, `about ${about}${one.aspect ? ` (${one.aspect})` : ""}, for ${Math.max(Math.round(now - one.since), 0)} s`),
+    ...before.slice(0, 5).map((past) => element("div", { class: "note" }, `${clock(past.at, true)}  ${past.outcome}`)));
+}
+
+function evictions(found) {
+  const standing = found.decisions.map((one) => ({ ...one, at: one.since }));
+  const seen = new Set(standing.map((one) => `${one.at} ${one.strategy} ${one.aspect} ${one.pod}`));
+  return [...standing, ...found.history.filter((one) => !seen.has(`${one.at} ${one.strategy} ${one.aspect} ${one.pod}`))]
+    .sort((a, b) => b.at - a.at).slice(0, 8);
+}
+
+function evictionRow(one) {
+  const numbers = one.given.map((each) => `${each.name} ${each.shown}`).join(", ");
+  return element("tr", {}, element("td", { class: "words" }, clock(one.at, true)), element("td", { class: "words" }, one.pod),
+    element("td", { class: "words" }, one.strategy), element("td", { class: "words wrap" }, one.mode === "on" ? one.outcome : `${one.mode}: ${one.outcome}`),
+    element("td", { class: "words wrap muted" }, [one.formula, numbers].filter(Boolean).join(": ")));
 }
 
 const STATES = { works: "ok", waiting: "muted", off: "muted", unavailable: "degraded" };

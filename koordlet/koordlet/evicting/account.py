@@ -1,0 +1,274 @@
+"""What was evicted lately: how many a minute, for what, and who is on the way out. No IO.
+
+All times are a steady clock's seconds. An eviction that is refused never was: it neither
+counts in the minute nor begins a cool time. One whose outcome nobody knows counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from koordlet.deciding.contract import PodView, View
+
+MINUTE = 60.0
+_GRACE = 30.0
+"""Kubernetes' default for ``terminationGracePeriodSeconds``."""
+_MARGIN = 30.0
+"""How much longer than its grace period a pod may take to go."""
+_ASKING = 90.0
+"""How long asking for an eviction may take at most, tries and all."""
+_BAR, _LONGEST_BAR = 10.0, 300.0
+_ATTEMPTS = 3
+"""How often a pod is evicted that does not go."""
+_WARNING_LASTS = 60.0
+
+Reason = tuple[str, str, str]
+"""Who claims: strategy, rule, resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many evictions a minute, and the seconds without another after one.
+
+    ``cpu_cool`` is for all kinds of CPU (batch-cpu too), ``cool`` for all else.
+    """
+
+    per_minute: int = 10
+    cpu_cool: float = 20.0
+    cool: float = 4.0
+
+    def cool_time(self, family: str) -> float:
+        """The seconds after an eviction for a kind of resource without another."""
+        return self.cpu_cool if family == "cpu" else self.cool
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What may be done now.
+
+    ``left`` of ``per_minute`` evictions are left; ``cooling`` says for how many seconds there
+    are none yet for a resource; ``going`` is who is on the way out, with what each frees by
+    who claimed it; ``barred`` who is not to be tried now, and why; ``warned`` how many
+    seconds ago pods were told.
+    """
+
+    left: int
+    per_minute: int
+    cooling: Callable[[str], float] = lambda _: 0.0
+    going: Mapping[str, Mapping[Reason, float]] = field(default_factory=dict)
+    barred: Mapping[str, str] = field(default_factory=dict)
+    warned: Mapping[str, float] = field(default_factory=dict)
+
+
+class Late(NamedTuple):
+    """A pod that has not gone, ``seconds`` after it was evicted for a strategy."""
+
+    pod: PodView
+    strategy: str
+    seconds: float
+    attempts: int
+
+
+@dataclass(slots=True)
+class _Going:
+    """``until`` is when its patience ends; ``ours`` whether we evicted it.
+
+    ``stays`` is whether the pod itself stays, and only its containers end.
+    """
+
+    since: float
+    until: float
+    patience: float
+    frees: Mapping[Reason, float] = field(default_factory=dict)
+    ours: bool = True
+    stays: bool = False
+
+
+@dataclass(slots=True)
+class _Barred:
+    until: float
+    reason: str
+    times: int
+
+
+class _Evicted(NamedTuple):
+    uid: str
+    family: str
+    at: float
+
+
+@dataclass(slots=True)
+class _Warned:
+    first: float
+    last: float
+
+
+class Account:
+    """The account of evictions; ``pretended`` where nobody does them.
+
+    What was pretended is forgotten once the pod would be gone.
+    """
+
+    def __init__(self, limits: Limits, started: float, *, pretended: bool = False) -> None:
+        self.limits = limits
+        self._started = started
+        self._pretended = pretended
+        self._evicted: list[_Evicted] = []
+        self._going: dict[str, _Going] = {}
+        self._barred: dict[str, _Barred] = {}
+        self._attempts: dict[str, int] = {}
+        self._warned: dict[str, _Warned] = {}
+        self._stuck: set[str] = set()
+
+    def look(self, view: View) -> tuple[Late, ...]:
+        """Take in who is there: pods that are gone, that are ending, and that are late."""
+        now = view.steady
+        here = {pod.uid: pod for pod in view.pods}
+        if view.pods_known:
+            self._forget({uid for uid, pod in here.items() if not self._ended(pod)})
+        for uid, pod in here.items():
+            ending = pod.demand is not None and pod.demand.terminating
+            if ending and uid not in self._going and uid not in self._stuck:
+                patience = grace_seconds(pod) + _MARGIN
+                self._going[uid] = _Going(now, now + patience, patience, ours=False)
+        late = [uid for uid, one in self._going.items() if now >= one.until]
+        self._warned = {
+            uid: one for uid, one in self._warned.items() if now - one.last < _WARNING_LASTS
+        }
+        horizon = max(MINUTE, self.limits.cpu_cool, self.limits.cool)
+        self._evicted = [one for one in self._evicted if now - one.at < horizon]
+        found = [self._late(uid, now, here.get(uid)) for uid in late]
+        return tuple(one for one in found if one is not None)
+
+    def room(self, now: float) -> Room:
+        """What may be done now."""
+        lately = sum(now - one.at < MINUTE for one in self._evicted)
+        return Room(
+            left=max(0, self.limits.per_minute - lately),
+            per_minute=self.limits.per_minute,
+            cooling=lambda resource: self.cooling(resource, now),
+            going=self.expected,
+            barred={uid: one.reason for uid, one in self._barred.items() if now < one.until},
+            warned={uid: now - one.first for uid, one in self._warned.items()},
+        )
+
+    def cooling(self, resource: str, now: float) -> float:
+        """For how many more seconds there is no eviction for a resource; 0: there may be."""
+        kind = family(resource)
+        times = (one.at for one in self._evicted if one.family == kind)
+        return max(0.0, max(times, default=self._started) + self.limits.cool_time(kind) - now)
+
+    @property
+    def expected(self) -> Mapping[str, Mapping[Reason, float]]:
+        """Who is on the way out, and what each frees by who claimed it."""
+        return {uid: one.frees for uid, one in self._going.items()}
+
+    @property
+    def going(self) -> frozenset[str]:
+        """The UIDs of pods that are on their way out; none that is only pretended."""
+        return frozenset(
+            uid for uid, one in self._going.items() if not (one.ours and self._pretended)
+        )
+
+    def book(
+        self,
+        pod: PodView,
+        resource: str,
+        frees: Mapping[Reason, float],
+        grace: float,
+        now: float,
+        *,
+        stays: bool = False,
+    ) -> None:
+        """A pod is being evicted from now on, and has ``grace`` seconds to end in.
+
+        ``stays`` is whether it counts as gone as soon as none of its containers runs.
+        """
+        uid, patience = pod.uid, grace + _MARGIN
+        asking = 0.0 if self._pretended else _ASKING
+        self._evicted.append(_Evicted(uid, family(resource), now))
+        self._going[uid] = _Going(now, now + patience + asking, patience, frees, stays=stays)
+        self._attempts[uid] = self._attempts.get(uid, 0) + 1
+        self._warned.pop(uid, None)
+
+    def accepted(self, uid: str, now: float) -> None:
+        """Its eviction has begun."""
+        if uid in self._going:
+            self._going[uid].until = now + self._going[uid].patience
+
+    def refused(
+        self, uid: str, reason: str, now: float, *, after: float = 0.0, happened: bool = False
+    ) -> None:
+        """It is not to be: for ``after`` seconds at least, longer each time.
+
+        ``happened`` is whether it counts all the same, as its outcome is not known.
+        """
+        self._going.pop(uid, None)
+        if not happened:
+            self._take_back(uid)
+        self._bar(uid, reason, now, after)
+
+    def warn(self, uid: str, now: float) -> bool:
+        """A pod is to go soon; whether that is new, so that it is to be told."""
+        known = self._warned.get(uid)
+        if known is None:
+            self._warned[uid] = _Warned(now, now)
+            return True
+        known.last = now
+        return False
+
+    def _take_back(self, uid: str) -> None:
+        """The last eviction of a pod never was."""
+        for place, one in reversed(list(enumerate(self._evicted))):
+            if one.uid == uid:
+                del self._evicted[place]
+                break
+        self._attempts[uid] = max(0, self._attempts.get(uid, 0) - 1)
+
+    def _ended(self, pod: PodView) -> bool:
+        """Whether a pod that stays has ended all the same."""
+        going = self._going.get(pod.uid)
+        return going is not None and going.stays and not pod.record.containers
+
+    def _late(self, uid: str, now: float, pod: PodView | None) -> Late | None:
+        """It has not gone: nothing is expected of it any more."""
+        going = self._going.pop(uid)
+        if going.ours and self._pretended:
+            return None
+        if pod is not None and pod.demand is not None and pod.demand.terminating:
+            self._stuck.add(uid)
+        attempts = self._attempts.get(uid, 0)
+        reason = f"has not gone {now - going.since:.0f} s after its eviction"
+        if attempts >= _ATTEMPTS:
+            self._barred[uid] = _Barred(float("inf"), f"has not gone after {attempts} evictions", 0)
+        else:
+            self._bar(uid, reason, now)
+        if pod is None:
+            return None
+        strategy = next((name for name, *_ in going.frees), "")
+        return Late(pod, strategy, now - going.since, attempts if going.ours else 0)
+
+    def _bar(self, uid: str, reason: str, now: float, after: float = 0.0) -> None:
+        times = self._barred[uid].times + 1 if uid in self._barred else 1
+        seconds = max(after, min(_BAR * 2.0 ** min(times - 1, 10), _LONGEST_BAR))
+        self._barred[uid] = _Barred(now + seconds, reason, times)
+
+    def _forget(self, present: Set[str]) -> None:
+        """Pods that are not there any more."""
+        for known in (self._going, self._barred, self._attempts, self._warned):
+            for uid in known.keys() - present:
+                del known[uid]
+        self._stuck &= present
+
+
+def family(resource: str) -> str:
+    """The kind of a resource that cools together: "cpu" is batch-cpu's too."""
+    return next((kind for kind in ("cpu", "memory") if resource.endswith(kind)), resource)
+
+
+def grace_seconds(pod: PodView) -> float:
+    """How long the pod has to end in, by its own word."""
+    said = pod.demand.grace_seconds if pod.demand is not None else None
+    return _GRACE if said is None else float(said)

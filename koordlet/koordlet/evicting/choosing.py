@@ -1,0 +1,243 @@
+"""From claims to evictions: no more than is needed, nobody who may not go. No IO.
+
+Claims are served in one order: those that may not wait first, then rules for best-effort
+pods, for what was promised, for use, and thresholds of our own. For each claim:
+
+1. What pods on their way out free counts: those chosen before in this round, those of earlier
+   rounds that are still there, and those that end for other reasons.
+2. Within the cool time of its resource nothing more is chosen, unless it may not wait.
+3. Its victims are taken in their order until enough is freed, or the minute's budget is spent.
+   A pod that the guard or the account bars is passed over, and the next one taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from koordlet.deciding.contract import Claim, Decision, Given, Mode, PodView, Victim
+from koordlet.evicting.account import Reason, Room
+
+Claimed = tuple[str, Mode, Claim]
+"""A claim, with the strategy that makes it and its mode."""
+Decided = tuple[str, Mode, Decision]
+
+_ROUNDING = 1e-9
+_UNITS = {"cpu": "cores", "memory": "bytes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A pod to evict, and why.
+
+    ``frees`` is what each claim gets of it, by who makes it: not only the one it is for.
+    """
+
+    pod: PodView
+    strategy: str
+    mode: Mode
+    claim: Claim
+    decision: Decision
+    frees: Mapping[Reason, float] = field(default_factory=dict)
+
+
+class Warned(NamedTuple):
+    """A pod that goes in ``seconds`` unless things get better."""
+
+    pod: PodView
+    strategy: str
+    claim: Claim
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a round's claims come to."""
+
+    evictions: tuple[Eviction, ...] = ()
+    warned: tuple[Warned, ...] = ()
+    decisions: tuple[Decided, ...] = ()
+
+
+def choose(
+    claims: Sequence[Claimed],
+    room: Room,
+    refusal: Callable[[PodView, Claim], str],
+    *,
+    only_shown: bool = False,
+) -> Choice:
+    """Whom to evict for the claims; ``refusal`` says why a pod may not be, "" where it may.
+
+    ``only_shown`` is whether nothing of it will be done: the decisions then say so.
+    """
+    round_ = _Round(room, refusal, "would be evicted" if only_shown else "is to be evicted")
+    for strategy, mode, claim in sorted(claims, key=order):
+        round_.serve(strategy, mode, claim)
+    evictions = tuple(replace(one, frees=_frees(one.pod, claims)) for one in round_.evictions)
+    return Choice(evictions, tuple(round_.warned), tuple(round_.decisions))
+
+
+def order(claimed: Claimed) -> tuple[bool, int, str, str, str, float]:
+    """A claim's place: whoever stands first is served first."""
+    strategy, _, claim = claimed
+    rank_ = rank(claim.rule)
+    return not claim.forced, rank_, strategy, claim.rule, claim.resource, -claim.need
+
+
+def rank(rule: str) -> int:
+    """The rank of a rule by its name: Koordinator's order, and our own rules last."""
+    name = rule.lower()
+    if name.startswith("be"):
+        return 0
+    if "allocatable" in name:
+        return 1
+    return 2 if name in ("cpuevict", "memoryevict") or name.endswith("usage") else 3
+
+
+class _Round:
+    def __init__(self, room: Room, refusal: Callable[[PodView, Claim], str], word: str) -> None:
+        self._room = room
+        self._refusal = refusal
+        self._word = word
+        self._left = room.left
+        self._chosen: set[str] = set()
+        self.evictions: list[Eviction] = []
+        self.warned: list[Warned] = []
+        self.decisions: list[Decided] = []
+
+    def serve(self, strategy: str, mode: Mode, claim: Claim) -> None:
+        """Choose for one claim."""
+        if not claim.need > 0:
+            return
+        ask = _Asking(strategy, mode, claim, _unit(claim))
+        ask.expected = self._expected(strategy, claim)
+        if ask.rest <= 0:
+            self._say(ask, "no eviction: enough is freed by pods that are on their way out")
+            return
+        cooling = 0.0 if claim.forced else self._room.cooling(claim.resource)
+        if cooling > 0:
+            more = (Given("cool time left", cooling, "s"),)
+            self._say(ask, "no eviction yet: one was a short time ago, or koordlet started", *more)
+            return
+        waits = self._take(ask)
+        if ask.rest > 0:
+            self._say(ask, f"not enough: {waits}")
+
+    def _expected(self, strategy: str, claim: Claim) -> float:
+        """What pods free that are on their way out, whether the claim still names them or not."""
+        known = strategy, claim.rule, claim.resource
+        found = {uid: frees[known] for uid, frees in self._room.going.items() if known in frees}
+        found |= {
+            pod.uid: max(0.0, releases)
+            for pod, releases in claim.victims
+            if pod.uid in self._chosen or pod.uid in self._room.going
+        }
+        return sum(found.values())
+
+    def _take(self, ask: _Asking) -> str:
+        """Take victims until there is enough; else why there is not."""
+        claim, seen = ask.claim, set[str]()
+        for victim in claim.victims:
+            uid = victim.pod.uid
+            if ask.rest <= 0:
+                break
+            if uid in seen or uid in self._chosen or uid in self._room.going:
+                continue
+            seen.add(uid)
+            if why := self._bars(victim, claim):
+                self._say_of(ask, victim.pod, f"not evicted for {claim.resource}: {why}")
+            elif (seconds := self._notice(victim.pod, claim)) > 0:
+                self._warn(ask, victim, seconds)
+            elif self._left <= 0:
+                return f"{self._room.per_minute} evictions a minute are the most"
+            else:
+                self._evict(ask, victim)
+        return "no further pod may be evicted"
+
+    def _bars(self, victim: Victim, claim: Claim) -> str:
+        if why := self._refusal(victim.pod, claim) or self._room.barred.get(victim.pod.uid, ""):
+            return why
+        return "" if victim.releases > 0 else "it would free nothing"
+
+    def _notice(self, pod: PodView, claim: Claim) -> float:
+        """For how many seconds the pod may stay, as it was told too short a time ago."""
+        if claim.forced:
+            return 0.0
+        return claim.notice_seconds - self._room.warned.get(pod.uid, 0.0)
+
+    def _warn(self, ask: _Asking, victim: Victim, seconds: float) -> None:
+        ask.expected += victim.releases
+        self.warned.append(Warned(victim.pod, ask.strategy, ask.claim, seconds))
+        text = f"is evicted for {ask.claim.resource} soon, if nothing changes"
+        self._say_of(ask, victim.pod, text, Given("notice left", seconds, "s"))
+
+    def _evict(self, ask: _Asking, victim: Victim) -> None:
+        claim = ask.claim
+        before = claim.decision
+        given = (
+            *before.given,
+            Given("still to be freed", ask.rest, ask.unit),
+            Given("frees", victim.releases, ask.unit),
+        )
+        text = f"{self._word}: {before.outcome} ({claim.rule})"
+        decision = Decision(
+            text, before.formula, given, pod=victim.pod.name, aspect=f"eviction {claim.resource}"
+        )
+        self._left -= 1
+        self._chosen.add(victim.pod.uid)
+        ask.expected += victim.releases
+        self.evictions.append(Eviction(victim.pod, ask.strategy, ask.mode, claim, decision))
+        self.decisions.append((ask.strategy, ask.mode, decision))
+
+    def _say(self, ask: _Asking, outcome: str, *more: Given) -> None:
+        given = (
+            Given("need", ask.claim.need, ask.unit),
+            Given("on its way", ask.expected, ask.unit),
+            *more,
+        )
+        text = f"{ask.claim.resource}: {outcome}"
+        aspect = f"claim {ask.claim.rule} {ask.claim.resource}"
+        decision = Decision(text, "need − on its way", given, aspect=aspect)
+        self.decisions.append((ask.strategy, ask.mode, decision))
+
+    def _say_of(self, ask: _Asking, pod: PodView, outcome: str, *given: Given) -> None:
+        aspect = f"eviction {ask.claim.resource}"
+        decision = Decision(outcome, given=given, pod=pod.name, aspect=aspect)
+        self.decisions.append((ask.strategy, ask.mode, decision))
+
+
+@dataclass(slots=True)
+class _Asking:
+    """A claim while it is being served; ``expected`` is what is freed for it so far."""
+
+    strategy: str
+    mode: Mode
+    claim: Claim
+    unit: str
+    expected: float = 0.0
+
+    @property
+    def rest(self) -> float:
+        """What is still to be freed; what is left by rounding alone is nothing."""
+        rest = self.claim.need - self.expected
+        return rest if rest > _ROUNDING * self.claim.need else 0.0
+
+
+def _frees(pod: PodView, claims: Sequence[Claimed]) -> dict[Reason, float]:
+    return {
+        (strategy, claim.rule, claim.resource): releases
+        for strategy, _, claim in claims
+        for releases in _releases(pod, claim)
+        if releases > 0
+    }
+
+
+def _releases(pod: PodView, claim: Claim) -> Iterator[float]:
+    return (victim.releases for victim in claim.victims if victim.pod.uid == pod.uid)
+
+
+def _unit(claim: Claim) -> str:
+    """The unit of a claim's numbers: that of its own "need", where its decision has one."""
+    said = (given.unit for given in claim.decision.given if given.name == "need")
+    return next(said, _UNITS.get(claim.resource, ""))

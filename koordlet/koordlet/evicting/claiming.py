@@ -1,0 +1,68 @@
+"""Plans of strategies that claim evictions: a claim, or the reason why there is none. No IO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from koordlet.deciding.contract import Claim, Decision, Given, Plan, Victim, View
+
+NOT_KNOWN_YET = "no eviction: it is not known yet which pods run"
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """What is too scarce on the node.
+
+    ``what`` is a few words for people ("memory is above its threshold"), ``need`` how much is
+    to be freed in ``unit``; ``formula`` and ``given`` tell how that was found.
+    """
+
+    rule: str
+    resource: str
+    unit: str
+    what: str
+    need: float
+    formula: str
+    given: tuple[Given, ...]
+    aspect: str = ""
+
+
+def nothing(
+    outcome: str, formula: str = "", given: tuple[Given, ...] = (), aspect: str = ""
+) -> Plan:
+    """A plan that wants nothing, and says why."""
+    return Plan(decisions=(Decision(outcome, formula, given, aspect=aspect),))
+
+
+def off(reason: object) -> Plan:
+    """The plan of a rule that cannot work with the settings it has."""
+    return nothing(f"off: {reason}")
+
+
+def to_free(shortage: Shortage, victims: tuple[Victim, ...], opt_in: bool) -> Plan:
+    """A plan that claims what is needed; without victims it can only say so."""
+    given = (
+        *shortage.given,
+        Given("need", shortage.need, shortage.unit),
+        Given("victims", len(victims)),
+    )
+    if not victims:
+        outcome = f"{shortage.what}, but this rule has no pod to evict"
+        return nothing(outcome, shortage.formula, given, shortage.aspect)
+    outcome = f"{shortage.what}: pods are to be evicted"
+    decision = Decision(outcome, shortage.formula, given, aspect=shortage.aspect)
+    claim = Claim(shortage.rule, shortage.resource, shortage.need, victims, decision, opt_in=opt_in)
+    return Plan(decisions=(decision,), claims=(claim,))
+
+
+def together(*plans: Plan) -> Plan:
+    """Plans of one strategy about several resources."""
+    return Plan(
+        decisions=tuple(one for plan in plans for one in plan.decisions),
+        claims=tuple(one for plan in plans for one in plan.claims),
+    )
+
+
+def waits(view: View) -> Plan | None:
+    """The plan of a node whose pods are not known; ``None`` where they are."""
+    return None if view.pods_known else nothing(NOT_KNOWN_YET)

@@ -1,0 +1,152 @@
+"""Why koordlet does what it does: decisions with their arithmetic, wishes, strategies. No IO.
+
+Times are seconds since the epoch. A history entry's ``until`` is ``None`` where it stands, or
+where nobody knows any more: the journal, which has what is older, does not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from koordlet.deciding.contract import Decision, Mode, Signal, shown
+from koordlet.deciding.decisions import (
+    Decisions,
+    Entry,
+    Found,
+    Key,
+    Standing,
+    names_pod,
+    of_evicted,
+    of_group,
+    of_pod,
+    of_strategies,
+    plain,
+)
+from koordlet.deciding.round import StrategyState
+from koordlet.pages.node import Document, Observed
+
+NOTHING_DECIDED = (
+    "koordlet decides nothing on this node: it writes nothing here (--node-writes=false), or "
+    "its log says why it cannot"
+)
+
+
+def _no_wishes(_: str) -> Sequence[Document]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What koordlet decides, for pages; all of it is safe to ask from any thread.
+
+    ``signals`` are those of the last round, by strategy. ``wishes`` gives all that is wished
+    of a cgroup's knobs: documents with ``knob``, ``value``, ``owner``, ``why``, and ``conflict``
+    ("" for none: who else wants what).
+    """
+
+    decisions: Decisions
+    strategies: Callable[[], tuple[StrategyState, ...]] = tuple
+    signals: Callable[[], Mapping[str, tuple[Signal, ...]]] = dict
+    wishes: Callable[[str], Sequence[Document]] = _no_wishes
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What somebody wants to know: at most one of these, without any only the strategies.
+
+    ``pod`` is "namespace/name" or a name, ``evicted`` too, "" for all evictions; ``group`` is a
+    cgroup as ``Layout`` names it.
+    """
+
+    strategies: tuple[str, ...] = ()
+    pod: str = ""
+    group: str = ""
+    evicted: str | None = None
+
+    def wanted(self) -> Callable[[Key], bool]:
+        """Which decisions are meant."""
+        if self.pod:
+            return of_pod(self.pod)
+        if self.group:
+            return of_group(self.group)
+        if self.evicted is not None:
+            return of_evicted(self.evicted)
+        return of_strategies(*self.strategies)
+
+
+def why_document(
+    observed: Observed, decided: Decided | None, asked: Asked, found: Found
+) -> Document:
+    """What was ``found``, and how the strategies fare.
+
+    ``pods`` are those that run and are called as was asked.
+    """
+    document: Document = {"node": observed.node, "at": observed.clock()}
+    if decided is None:
+        return document | {"decides": False, "reason": NOTHING_DECIDED}
+    called = asked.pod or asked.evicted
+    names = (record.pod.full_name for record in observed.pods()) if called else ()
+    return document | {
+        "decides": True,
+        "pods": [name for name in names if called and names_pod(called, name)],
+        "decisions": [_standing(one) for one in found.standing],
+        "history": [_entry(one) for one in found.history],
+        "wishes": list(decided.wishes(asked.group)) if asked.group else [],
+        "strategies": strategy_documents(decided),
+    }
+
+
+def strategy_documents(decided: Decided) -> list[Document]:
+    """How each strategy fares, with the outcome that it came to last."""
+    newest: dict[str, Standing] = {}
+    for one in decided.decisions.find(lambda _: True, most=0).standing:
+        other = newest.get(one.strategy)
+        if other is None or one.since > other.since:
+            newest[one.strategy] = one
+    return [
+        {
+            **asdict(state),
+            "mode": state.mode.value,
+            "latest": _standing(newest[state.name]) if state.name in newest else None,
+        }
+        for state in decided.strategies()
+    ]
+
+
+def with_older(found: Found, older: Iterable[Entry], most: int) -> Found:
+    """The history with what the journal has in addition, newest first; ``most`` of all."""
+    entries = sorted((*found.history, *older), key=lambda one: one.at, reverse=True)
+    began: dict[Key, float] = {}
+    history = []
+    for one in entries:
+        # What was decided next ended it, where nobody remembers when else that was.
+        until = began.get(one.key) if one.until is None else one.until
+        history.append(replace(one, until=until))
+        began[one.key] = one.at
+    return found._replace(history=tuple(history[:most]))
+
+
+def _standing(one: Standing) -> Document:
+    shared = _decision(one.strategy, one.mode, one.decision)
+    return shared | {"since": one.since, "said_at": one.said_at}
+
+
+def _entry(one: Entry) -> Document:
+    return _decision(one.strategy, one.mode, one.decision) | {"at": one.at, "until": one.until}
+
+
+def _decision(strategy: str, mode: Mode, decision: Decision) -> Document:
+    return {
+        "strategy": strategy,
+        "mode": mode.value,
+        "aspect": decision.aspect,
+        "pod": decision.pod,
+        "group": decision.group,
+        "outcome": decision.outcome,
+        "formula": decision.formula,
+        "given": [
+            {"name": name, "value": plain(value), "unit": unit, "shown": shown(value, unit)}
+            for name, value, unit in decision.given
+        ],
+    }

@@ -1,0 +1,305 @@
+"""Best-effort pods get the CPU that the other pods leave of a threshold, and no more.
+
+How much that is ``deciding.be_amount`` says, and which CPUs ``deciding.be_cpus``. Less is less
+at once. More comes only when it has been so for some seconds, and then step by step.
+
+Policy cpuset: the cgroup of best-effort pods and all below it get so many CPUs. Where the
+kubelet gives CPUs away itself (static policy), it writes the cpusets of new containers and fails
+if the groups above have fewer CPUs: there only containers are held down.
+Policy cfsQuota: that cgroup gets a quota, and CPUs only so far as some are not for sharing.
+
+While something is not known, nothing is widened or narrowed: what was wished stays wished,
+except CPUs that an LSE pod has got meanwhile. Groups that appear without a pod being known
+are looked for every few seconds: they begin with the CPUs of the group above.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Annotated, NamedTuple
+
+from koord_host.forms import NO_LIMIT, Value
+from koord_host.wishes import Target, Wish
+from koord_model import cpuset
+from koord_model.node import Topology
+from koord_model.node_info import Processor
+from koord_model.node_slo import NodeSLO
+from koord_model.qos import KubeQoS
+from koord_model.used_threshold import SuppressPolicy
+from msgspec import Meta
+
+from koordlet.deciding import be_amount, be_cpus, be_groups, be_quota
+from koordlet.deciding.be_amount import Amount, Limits, Load, Spell
+from koordlet.deciding.be_cpus import Pools
+from koordlet.deciding.be_groups import CPUSET, PERIOD, QUOTA
+from koordlet.deciding.contract import Decision, Given, Plan, PodView, Signal, View
+from koordlet.states.share_pools import SetAside
+
+GATE = "BECPUSuppress"
+INTERVAL = "cpu_suppress_interval_seconds"
+
+_LOOK_AGAIN_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How full the node may get with best-effort pods on it."""
+
+    enable: bool = False
+    """Whether best-effort pods are held down at all."""
+    threshold_percent: Annotated[float, Meta(ge=0, le=100)] = 65
+    """Of the node's CPUs: what it may use together with best-effort pods."""
+    min_percent: Annotated[float, Meta(ge=0, le=100)] = 0
+    """Of the node's CPUs: what best-effort pods have in any case."""
+    policy: SuppressPolicy = SuppressPolicy.CPUSET
+    """How they are held down: cpuset or cfsQuota."""
+    growth_percent: Annotated[float, Meta(gt=0, le=100)] = 10
+    """Of the node's CPUs: how much more they get in one round at most."""
+    grow_after_seconds: Annotated[float, Meta(ge=0, le=3600)] = 5
+    """Seconds for which there must have been more before they get it."""
+    quota_change_percent: Annotated[float, Meta(ge=0, le=100)] = 1
+    """Of the node's CPUs: a quota that would change by less stays."""
+
+
+def settings(slo: NodeSLO) -> Settings:
+    """What ``resourceUsedThresholdWithBE`` asks for."""
+    asked = slo.threshold
+    return Settings(
+        asked.enable,
+        asked.cpu_suppress,
+        asked.cpu_suppress_min or 0,
+        asked.cpu_suppress_policy,
+    )
+
+
+class _Who(NamedTuple):
+    """All that the pools follow from."""
+
+    pods: tuple[PodView, ...]
+    cpus: tuple[Processor, ...]
+    topology: Topology | None
+    aside: SetAside
+    above: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """What was wished, and what it came from.
+
+    ``policy`` is ``None`` as long as what was found at the start is held. ``cpus`` and ``quota``
+    are what is wished, ``None`` for nothing. ``looked_at`` is when the groups below were looked
+    for, by the steady clock.
+    """
+
+    policy: SuppressPolicy | None = None
+    spell: Spell = ()
+    cpus: frozenset[int] | None = None
+    quota: int | None = None
+    cores: float | None = None
+    outcome: str = ""
+    why: str = ""
+    static: bool = False
+    pods: tuple[PodView, ...] = ()
+    looked_at: float = 0.0
+    groups: tuple[str, ...] = ()
+    wishes: tuple[Wish, ...] = ()
+    who: _Who | None = None
+    pools: Pools = field(default_factory=Pools)
+
+
+_OFF = Plan(
+    decisions=(Decision("best-effort pods are not held down: the NodeSLO does not enable it"),)
+)
+_FIRST = _Memory()
+
+
+def plan(view: View, settings: Settings, memory: object) -> Plan:
+    """The CPUs or the quota of best-effort pods, as far as all is known."""
+    if not settings.enable:
+        return _OFF
+    before = memory if isinstance(memory, _Memory) else _FIRST
+    load = be_amount.measure(view)
+    if isinstance(load, Load) and view.node.topology is None:
+        load = "the kubelet's CPU policy"
+    if isinstance(load, str):
+        return _hold(view, before, load)
+    before = _with_pools(view, before)
+    bound = view.signal("pressure_suppress", "be_cpu_cores")
+    limits = Limits(settings.threshold_percent, settings.min_percent, bound)
+    amount = be_amount.amount(load, limits, before.spell, view.steady, settings.grow_after_seconds)
+    by_quota = settings.policy is SuppressPolicy.CFS_QUOTA or not before.pools.allowed
+    step = (_quota if by_quota else _cpus)(view, settings, amount, before)
+    formula = f"{amount.formula}, growing by at most {settings.growth_percent:g} % of the node"
+    decision = Decision(step.outcome, formula, (*amount.given, *step.given))
+    after = replace(_carry(view, before, step, decision), policy=settings.policy)
+    signals = (_left(step.cores, step.quota), Signal("ls_used_cpu_cores", load.pods))
+    return Plan(
+        after.wishes,
+        (decision,),
+        signals=signals,
+        memory=replace(after, spell=amount.spell),
+    )
+
+
+def _left(cores: float, quota: int | None) -> Signal:
+    """What best-effort pods are left, by the way that holds them down."""
+    way = SuppressPolicy.CPUSET if quota is None else SuppressPolicy.CFS_QUOTA
+    return Signal(f"be_suppress_cpu_cores/{way}", cores)
+
+
+# ---- what is to be done about it
+
+
+class _Step(NamedTuple):
+    """What is to be wished, and what that is in cores."""
+
+    cpus: frozenset[int] | None
+    quota: int | None
+    cores: float
+    outcome: str
+    given: tuple[Given, ...]
+
+
+def _cpus(view: View, settings: Settings, amount: Amount, before: _Memory) -> _Step:
+    had = be_groups.cpus_found(view) if before.cpus is None else before.cpus
+    count = be_cpus.count_of(
+        amount.cores, len(had), len(view.cpus), settings.growth_percent, amount.least
+    )
+    chosen = be_cpus.choose(count, before.pools, view.cpus, had)
+    outcome = _running_on(chosen, view)
+    if len(chosen) < count:
+        outcome += "; LSE pods and reservations leave no more"
+    given = (Given("CPUs before", len(had)), Given("CPUs", len(chosen)), *_owners(before.pools))
+    return _Step(chosen, None, float(len(chosen)), outcome, given)
+
+
+def _running_on(cpus: frozenset[int], view: View) -> str:
+    none = "" if any(map(be_amount.is_best_effort, view.pods)) else " (there are none now)"
+    return f"best-effort pods{none} run on {len(cpus)} CPUs: {cpuset.render(cpus)}"
+
+
+def _owners(pools: Pools) -> tuple[Given, ...]:
+    return (
+        Given("CPUs of LSE pods", len(pools.lse)),
+        Given("CPUs set aside", len(pools.aside)),
+        Given("CPUs of LSR pods", len(pools.lsr)),
+        Given("shared CPUs", len(pools.shared)),
+    )
+
+
+def _quota(view: View, settings: Settings, amount: Amount, before: _Memory) -> _Step:
+    """A quota on all of them; CPUs only where some are not for sharing.
+
+    The policy cpuset comes here too when there is no CPU at all that they may run on.
+    """
+    period = _period(view)
+    pools = before.pools
+    allowed = pools.allowed if pools.lse or pools.aside else None
+    if not pools.allowed:
+        return _without_cpus(pools, period)
+    had = before.quota
+    if had is None:
+        had = be_groups.number_now(view, QUOTA) or NO_LIMIT
+    percent = amount.capacity * period / 100
+    quota = be_quota.next_quota(
+        had,
+        be_quota.quota_of(amount.cores, period),
+        be_quota.quota_of(amount.least, period),
+        settings.quota_change_percent * percent,
+        settings.growth_percent * percent,
+    )
+    outcome = f"best-effort pods may use {quota / period:g} cores"
+    if not any(map(be_amount.is_best_effort, view.pods)):
+        outcome += " (there are none now)"
+    given = (Given("quota before", had, "µs"), Given("quota", quota, "µs"), *_owners(pools))
+    return _Step(allowed, quota, quota / period, outcome, given)
+
+
+def _without_cpus(pools: Pools, period: int) -> _Step:
+    cores = be_quota.LEAST / period
+    outcome = (
+        "no CPU is left to best-effort pods: LSE pods and reservations have all; "
+        f"they may use {cores:g} cores"
+    )
+    return _Step(None, be_quota.LEAST, cores, outcome, _owners(pools))
+
+
+def _period(view: View) -> int:
+    return be_groups.number_now(view, PERIOD) or be_quota.USUAL_PERIOD
+
+
+# ---- while something is not known
+
+
+def _hold(view: View, before: _Memory, missing: str) -> Plan:
+    """What was wished stays; after a restart, what the cgroups have."""
+    if before.policy is None:
+        held = before if before.outcome else _as_found(view)
+    else:
+        held = _held(view, before)
+    decision = Decision(f"{missing}: not known; {held.outcome}")
+    signals = () if held.cores is None else (_left(held.cores, held.quota),)
+    return Plan(held.wishes, (decision,), signals=signals, memory=held)
+
+
+def _as_found(view: View) -> _Memory:
+    left = be_groups.left_behind(view)
+    return _Memory(outcome="what was found is left as it is", wishes=left)
+
+
+def _held(view: View, before: _Memory) -> _Memory:
+    """As many CPUs as before, but none that an LSE pod has now."""
+    step = _Step(before.cpus, before.quota, before.cores or 0.0, before.outcome, ())
+    if before.cpus and view.cpus and view.pods_known and view.node.topology is not None:
+        before = _with_pools(view, before)
+        chosen = be_cpus.choose(
+            len(before.cpus or ()), before.pools, view.cpus, before.cpus or frozenset()
+        )
+        if not chosen:
+            step = _without_cpus(before.pools, _period(view))
+        elif chosen != before.cpus:
+            step = step._replace(cpus=chosen, outcome=_running_on(chosen, view))
+    return _carry(view, before, step, Decision(step.outcome))
+
+
+# ---- the groups
+
+
+def _with_pools(view: View, before: _Memory) -> _Memory:
+    """Who has which CPUs: reckoned anew when a pod or the machine has changed."""
+    above = view.cgroups.now(be_cpus.all_pods(view), CPUSET)
+    who = _Who(view.pods, view.cpus, view.node.topology, view.set_aside, above)
+    if who == before.who:
+        return before
+    return replace(before, who=who, pools=be_cpus.pools(view))
+
+
+def _carry(view: View, before: _Memory, step: _Step, decision: Decision) -> _Memory:
+    """The wishes of a step; the same objects as long as nothing has changed."""
+    static = be_groups.is_static(view)
+    pods = tuple(pod for pod in view.pods if pod.kube is KubeQoS.BEST_EFFORT)
+    same = (step.cpus, step.quota, static) == (before.cpus, before.quota, before.static)
+    known = same and pods == before.pods
+    if known and view.steady - before.looked_at < _LOOK_AGAIN_SECONDS and before.policy is not None:
+        return replace(before, outcome=step.outcome, cores=step.cores)
+    why = before.why if same and before.why else str(decision)
+    groups = be_groups.groups(view) if step.cpus is not None else ()
+    wishes = before.wishes
+    if not same or groups != before.groups or before.policy is None:
+        cpus = cpuset.render(step.cpus or ())
+        wishes = tuple(Wish(Target(group, CPUSET), cpus, why) for group in groups)
+        if step.quota is not None:
+            wishes += (Wish(Target(view.be_group, QUOTA), step.quota, why),)
+    return replace(
+        before,
+        cpus=step.cpus,
+        quota=step.quota,
+        cores=step.cores,
+        outcome=step.outcome,
+        why=why,
+        static=static,
+        pods=pods,
+        looked_at=view.steady,
+        groups=groups,
+        wishes=wishes,
+    )

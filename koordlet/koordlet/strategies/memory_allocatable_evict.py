@@ -1,0 +1,58 @@
+"""Evicts mid and batch pods while more memory is promised to them than the node has for them.
+
+Koordinator's ``MemoryAllocatableEvict``; the arithmetic is ``evicting.promised``'s. Only pods that
+agreed to be evicted may go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from koord_model.node_slo import NodeSLO
+
+from koordlet.deciding.contract import Plan, View
+from koordlet.evicting import claiming, promised, thresholds
+
+GATE = "MemoryAllocatableEvict"
+INTERVAL = "memory_evict_interval_seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """From ``resourceUsedThresholdWithBE``."""
+
+    enable: bool = False
+    """Whether the section is switched on."""
+    threshold_percent: int | None = None
+    """``memoryAllocatableEvictThresholdPercent`` of what is allocatable, above which is evicted."""
+    lower_percent: int | None = None
+    """``memoryAllocatableEvictLowerPercent``: down to which is evicted."""
+    priority: int | None = None
+    """``allocatableEvictPriorityThreshold``: pods up to this priority count and may go."""
+
+
+def settings(slo: NodeSLO) -> Settings:
+    """What the NodeSLO says."""
+    given = slo.threshold
+    return Settings(
+        given.enable,
+        given.memory_allocatable_evict,
+        given.memory_allocatable_evict_lower,
+        given.allocatable_evict_priority,
+    )
+
+
+def plan(view: View, settings: Settings, memory: object) -> Plan:
+    """A claim for each resource of which too much is promised."""
+    try:
+        thresholds.enabled(settings.enable)
+        band = thresholds.promise_band(
+            settings.threshold_percent,
+            settings.lower_percent,
+            "memoryAllocatableEvictThresholdPercent",
+            "memoryAllocatableEvictLowerPercent",
+        )
+        highest = promised.highest(settings.priority, "allocatableEvictPriorityThreshold")
+    except ValueError as error:
+        return claiming.off(error)
+    return promised.plan(view, promised.Rule(GATE, promised.MEMORY, "bytes", highest), band)

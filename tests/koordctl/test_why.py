@@ -1,0 +1,277 @@
+"""``koordctl why``."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from koord_host.journal import Journal
+from koord_service.status import StatusServer
+from koordctl.main import main
+from koordctl.observed import Past, Standing, StrategyRow, Why, Wished
+from koordctl.why import cgroup_lines, strategy_lines, why_lines
+from koordlet.deciding.contract import Mode
+from koordlet.deciding.decisions import Entry
+from koordlet.deciding.journal_line import line
+from koordlet.deciding.round import StrategyState
+from koordlet.pages.served import pages
+
+from tests.support.decided import BE, DecidedNode, busy_decisions, suppressed
+from tests.support.observed import NOW, busy_node
+
+Captured = pytest.CaptureFixture[str]
+Serve = Callable[..., str]
+
+
+@pytest.fixture
+def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    """The address of a koordlet that has decided something."""
+    monkeypatch.setenv("TZ", "UTC")
+    servers: list[StatusServer] = []
+
+    def start(node: DecidedNode | None, journal: str = "") -> str:
+        decided = node.decided() if node is not None else None
+        observed = busy_node(0).observed()
+        server = StatusServer(f"unix://{tmp_path}/s", pages(observed, decided, journal))
+        server.start()
+        servers.append(server)
+        return server.address
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def busy(serve: Serve) -> str:
+    return serve(busy_decisions())
+
+
+def told(capsys: Captured, address: str, *argv: str) -> str:
+    main(["why", *argv, "--address", address])
+    return capsys.readouterr().out
+
+
+def lines_of(found: Why, *nothing: str) -> list[str]:
+    return list(why_lines(found, nothing, datetime.UTC))
+
+
+def test_why_suppress(busy: str, capsys: Captured) -> None:
+    lines = told(capsys, busy, "suppress").splitlines()
+    assert lines[:6] == [
+        "best-effort pods get 4 CPUs",
+        "  cpu_suppress, about kubepods/besteffort",
+        "  capacity × threshold − used by others",
+        "    capacity         16  cores",
+        "    threshold        65  %",
+        "    used by others  5.9  cores",
+    ]
+    assert lines[6].startswith("  since 2027-01-15 ")
+    assert "(30 s), numbers of " in lines[6]
+    assert lines[7] == "  before"
+    assert lines[8].endswith("  best-effort pods get 5 CPUs")
+    assert lines[9].endswith("  best-effort pods get 6 CPUs")
+    assert len(lines) == 10
+
+
+def test_how_much_of_the_past(busy: str, capsys: Captured) -> None:
+    assert "before" not in told(capsys, busy, "suppress", "--history", "0")
+    assert len(told(capsys, busy, "suppress", "--history=2").splitlines()) == 9
+
+
+def test_the_past_before_a_restart(serve: Serve, tmp_path: Path, capsys: Captured) -> None:
+    journal = Journal(f"{tmp_path}/j", pytest.fail)
+    journal.add(line(Entry(NOW - 900, "cpu_suppress", Mode.ON, suppressed(9, 1.0))))
+    journal.close()
+    address = serve(busy_decisions(), f"{tmp_path}/j")
+    assert told(capsys, address, "suppress").endswith("best-effort pods get 9 CPUs\n")
+
+
+def test_why_pod(busy: str, capsys: Captured) -> None:
+    text = told(capsys, busy, "pod", "web")
+    assert text.splitlines()[:2] == [
+        "the quota is raised",
+        "  cpu_burst, about shop/web kubepods/w; shadow: only shown, not done",
+    ]
+    assert told(capsys, busy, "pod", "shop/web") == text
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["pod", "orders-db-0"], "Nothing is or was decided about shop/orders-db-0.\n"),
+        (
+            ["pod", "shop/cart"],
+            "No pod shop/cart is known here, and nothing was decided about one.\n",
+        ),
+        (["evicted", "cart"], "No eviction of cart is known.\n"),
+        (["evicted", "search-0"], "No eviction of search-0 is known; shop/search-0 runs.\n"),
+        (["cgroup", "kubepods/guaranteed"], "Nobody wishes anything of kubepods/guaranteed now.\n"),
+    ],
+)
+def test_nothing_to_tell(busy: str, capsys: Captured, argv: list[str], words: str) -> None:
+    assert told(capsys, busy, *argv) == words
+
+
+def test_nothing_is_decided_and_nothing_evicted_yet(serve: Serve, capsys: Captured) -> None:
+    address = serve(DecidedNode())
+    assert told(capsys, address, "suppress") == "Nothing is decided about best-effort pods' CPU.\n"
+    assert told(capsys, address, "evicted") == "No eviction is known.\n"
+    assert told(capsys, address, "strategies") == "koordlet has no strategies.\n"
+
+
+@pytest.mark.parametrize(
+    "argv", [["suppress"], ["pod", "web"], ["evicted"], ["cgroup", "kubepods"], ["strategies"]]
+)
+def test_koordlet_that_decides_nothing(serve: Serve, capsys: Captured, argv: list[str]) -> None:
+    text = told(capsys, serve(None), *argv)
+    assert text.startswith("koordlet decides nothing on this node: ")
+    assert text.count("\n") == 1
+
+
+def test_why_evicted(busy: str, capsys: Captured) -> None:
+    lines = told(capsys, busy, "evicted", "batch/spark-exec-9").splitlines()
+    assert lines[:5] == [
+        "evicted: memory is short",
+        "  memory_evict (evicted), about batch/spark-exec-9",
+        "  used − lower",
+        "    used   60  GiB",
+        "    lower  56  GiB",
+    ]
+    assert "(40 s ago), over since " in lines[5]
+    assert told(capsys, busy, "evicted").splitlines() == lines
+
+
+def test_why_cgroup(busy: str, capsys: Captured) -> None:
+    lines = told(capsys, busy, "cgroup", f"/sys/fs/cgroup/cpu,cpuacct/{BE}/").splitlines()
+    assert lines[:5] == [
+        "KNOB         VALUE  OWNER         WHY",
+        "cpuset.cpus  0-3    cpu_suppress  so",
+        "cpu.idle     1      hooks         group identity -1; conflict: operator wants 0",
+        "",
+        "best-effort pods get 4 CPUs",
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", [BE, f"/{BE}", f"/sys/fs/cgroup/{BE}", f"/sys/fs/cgroup/memory/{BE}/"]
+)
+def test_a_cgroup_by_any_of_its_paths(busy: str, capsys: Captured, path: str) -> None:
+    assert "cpuset.cpus" in told(capsys, busy, "cgroup", path)
+
+
+def test_strategies(busy: str, capsys: Captured) -> None:
+    header, suppress, burst, evict, off = told(capsys, busy, "strategies").splitlines()
+    assert header.split()[:4] == ["STRATEGY", "MODE", "GATE", "ROUNDS"]
+    assert suppress.split()[:7] == [*("cpu_suppress", "on", "BECPUSuppress", "60", "0", "0", "2.1")]
+    assert suppress.endswith("best-effort pods get 4 CPUs")
+    assert burst.split()[1] == "shadow"
+    assert burst.endswith("(and 1 more)")
+    assert evict.endswith("nothing decided")
+    assert off.split()[:3] == ["blkio", "off", "BlkIOReconcile"]
+    assert off.endswith("its gate BlkIOReconcile is off")
+
+
+@pytest.mark.parametrize(
+    ("argv", "key"),
+    [
+        (["suppress"], "decisions"),
+        (["pod", "web"], "decisions"),
+        (["evicted"], "history"),
+        (["cgroup", BE], "wishes"),
+        (["strategies"], "strategies"),
+    ],
+)
+def test_as_json(busy: str, capsys: Captured, argv: list[str], key: str) -> None:
+    found = json.loads(told(capsys, busy, *argv, "--json"))
+    assert found["at"] == NOW
+    assert found[key]
+
+
+def test_strategies_that_are_off_are_why_nothing_is_decided(serve: Serve, capsys: Captured) -> None:
+    gate = "its gate G is off"
+    off = StrategyState("cpu_suppress", "G", Mode.OFF, enabled=False, reason=gate)
+    on = StrategyState("pressure_suppress", "H", Mode.ON, enabled=True)
+    assert told(capsys, serve(DecidedNode(states=(off, on))), "suppress").splitlines() == [
+        "Nothing is decided about best-effort pods' CPU.",
+        "cpu_suppress is off: its gate G is off.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["pod"], "the following arguments are required: NAME"),
+        (["pod", "a/b/c"], '"a/b/c" is no pod; expected NAMESPACE/NAME or NAME'),
+        (["pod", "/b"], '"/b" is no pod'),
+        (["evicted", "b/"], '"b/" is no pod'),
+        (["cgroup", "/"], '"/" is no cgroup; expected one below /sys/fs/cgroup/'),
+        (["cgroup", "/sys/fs/cgroup/memory"], "is no cgroup"),
+        (["suppress", "--history", "501"], '"501" is no number of outcomes; expected 0 to 500'),
+        (["suppress", "--history", "-1"], "--history"),
+        (["moon"], "moon"),
+    ],
+)
+def test_what_cannot_be(capsys: Captured, argv: list[str], words: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["why", *argv])
+    assert end.value.code == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert words in line
+
+
+def test_koordlet_that_is_not_there(capsys: Captured, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["why", "suppress", "--address", f"unix://{tmp_path}/none"])
+    assert end.value.code == 1
+    assert "is koordlet running" in capsys.readouterr().err
+
+
+def test_several_blocks_are_apart_and_hostile_words_are_cleaned() -> None:
+    found = Why(
+        at=100.0,
+        decides=True,
+        decisions=[
+            Standing("s\x1b[2J", "a\nb", "on", since=float("1e300"), said_at=100.0),
+            Standing("t", "c", "new", "x", since=99.9),
+        ],
+    )
+    assert lines_of(found) == [
+        "a b",
+        "  s�[2J, about the node",
+        "  since – (0 s), numbers of 1970-01-01 00:01:40",
+        "",
+        "c",
+        "  t (x), about the node; new: only shown, not done",
+        "  since 1970-01-01 00:01:39 (0 s), numbers of 1970-01-01 00:00:00",
+    ]
+
+
+def test_what_is_over_with_what_was_before() -> None:
+    found = Why(
+        at=90_000.0,
+        decides=True,
+        history=[Past("s", "b", "on", at=10.0), Past("s", "a", "shadow", at=5.0, until=10.0)],
+    )
+    assert lines_of(found) == [
+        "b",
+        "  s, about the node",
+        "  decided 1970-01-01 00:00:10 (1 d 59 min ago)",
+        "  before",
+        "    1970-01-01 00:00:05  a (shadow)",
+    ]
+
+
+def test_values_of_wishes() -> None:
+    wishes = [Wished("a", "x" * 99), Wished("b", ""), Wished("c", None, "o", "w\x1b")]
+    rows = list(cgroup_lines(Why(1.0, True, wishes=wishes), "g"))[1:]
+    assert [" ".join(row.split()) for row in rows] == [f"a {'x' * 59}…", 'b ""', "c – o w�"]
+
+
+def test_a_koordlet_of_another_release_may_say_less() -> None:
+    _, row = strategy_lines(Why(1.0, True, strategies=[StrategyRow("s")]), datetime.UTC)
+    assert row.split() == ["s", "0", "0", "0", "–", "–", "nothing", "decided"]
+    assert list(cgroup_lines(Why(1.0, False), "g")) == ["koordlet decides nothing on this node."]

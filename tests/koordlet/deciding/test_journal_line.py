@@ -1,0 +1,80 @@
+"""Decisions as lines of the journal, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_host.journal import Change, Decided, Journal, read_events
+from koordlet.deciding import journal_line
+from koordlet.deciding.contract import Decision, Given, Mode
+from koordlet.deciding.decisions import Entry, Key, of_pod
+
+GIVEN = (Given("capacity", 16, "cores"), Given("used", float("inf"), "%"), Given("x", None))
+ENTRY = Entry(
+    1.5, "cpu_suppress", Mode.SHADOW, Decision("o", "f", GIVEN, pod="n/p", group="g", aspect="a")
+)
+
+
+def test_a_line_has_all_of_it() -> None:
+    assert journal_line.line(ENTRY) == Decided(
+        "1970-01-01T00:00:01.500Z",
+        "cpu_suppress",
+        "shadow",
+        "o",
+        "f",
+        (("capacity", 16, "cores"), ("used", "inf", "%"), ("x", None, "")),
+        "n/p",
+        "g",
+        "a",
+    )
+
+
+_NUMBERS = st.none() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text()
+_GIVEN = st.builds(Given, st.text(max_size=9), _NUMBERS, st.sampled_from(["", "cores"]))
+_DECISIONS = st.builds(
+    Decision, st.text(), st.text(), st.lists(_GIVEN, max_size=5).map(tuple), st.text(), st.text()
+)
+
+
+@given(st.builds(Entry, st.floats(0, 4e9), st.text(), st.sampled_from(list(Mode)), _DECISIONS))
+def test_what_the_journal_has_is_the_same(
+    tmp_path_factory: pytest.TempPathFactory, entry: Entry
+) -> None:
+    path = tmp_path_factory.mktemp("journal") / "j"
+    book = Journal(str(path), pytest.fail)
+    book.add(journal_line.line(entry))
+    book.close()
+    [line] = read_events(str(path))
+    assert isinstance(line, Decided)
+    back = journal_line.entry(line)
+    assert back is not None
+    assert journal_line.identity(back) == journal_line.identity(entry)
+    assert abs(back.at - entry.at) < 0.002
+    text = [(name, str(value), unit) for name, value, unit in entry.decision.given]
+    assert [(name, str(value), unit) for name, value, unit in back.decision.given] == text
+    without = dataclasses.replace(entry.decision, given=())
+    assert dataclasses.replace(back.decision, given=()) == without
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        Decided("some day", "s", "on", "o"),
+        Decided("9999-12-31T23:59:59-23:59", "s", "on", "o"),
+        Decided("1970-01-01T00:00:01.500Z", "s", "sometimes", "o"),
+    ],
+    ids=["no time", "too late", "a mode of another release"],
+)
+def test_what_is_no_decision_of_ours(line: Decided) -> None:
+    assert journal_line.entry(line) is None
+
+
+def test_which_events_are_decisions_that_are_wanted() -> None:
+    wanted = journal_line.decisions(of_pod("p"))
+    assert wanted(journal_line.line(ENTRY))
+    assert not wanted(Decided("t", "s", "on", "o", pod="n/q"))
+    assert not wanted(Change("t", "hooks", "g", "n/p", "cpu.idle", 0, 1, ""))
+    assert journal_line.key(journal_line.line(ENTRY)) == Key("cpu_suppress", "a", "n/p", "g")

@@ -1,0 +1,137 @@
+from dataclasses import replace
+
+from koord_host.forms import Value
+from koord_host.layout import Driver, Layout
+from koord_host.wishes import Target
+from koord_model.demand import Demand
+from koord_model.node import NodeView
+from koord_model.node_info import NodeMemoryInfo
+from koord_model.pod import Container, Pod
+from koordlet.collecting.contract import Found
+from koordlet.collecting.observer import Newest
+from koordlet.collecting.samples import Sample, Series
+from koordlet.deciding.contract import Signal, Stats
+from koordlet.deciding.viewing import CacheHistory, NodeCgroups, Seen, Views
+from koordlet.states.inventory import PodRecord
+from koordlet.states.share_pools import SetAside
+
+from tests.support.fake_node import FakeNode
+from tests.support.observed import DictionaryCache
+
+LAYOUT = Layout(2, Driver.CGROUPFS)
+POD = Pod("web-1", "shop", "u1", cgroup_parent="/kubepods/burstable/podu1")
+RECORD = PodRecord(POD, {"c1": Container(POD, "main", "c1")}, demand=Demand(priority=9500))
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def newest(clock: Clock) -> Newest:
+    found = Newest(10.0, clock)
+    found.keep(Found([Sample(Series("node_cpu_usage"), 3.0)], (NodeMemoryInfo(1 << 30),)), 100.0)
+    return found
+
+
+def seen(**changes: object) -> Seen:
+    usual = Seen(
+        LAYOUT,
+        FakeNode(2),
+        pods=lambda: (RECORD,),
+        pods_known=lambda: True,
+        view=NodeView,
+        newest=newest(Clock()),
+        cache=DictionaryCache(),
+    )
+    return replace(usual, **changes)  # type: ignore[arg-type]
+
+
+def test_pods_with_their_groups_and_the_same_object_while_nothing_changes() -> None:
+    pods = [RECORD]
+    views = Views(seen(pods=lambda: tuple(pods)))
+    [pod] = views.build(1000.0, 1.0, {}).pods
+    assert (pod.name, pod.group) == ("shop/web-1", "kubepods/burstable/podu1")
+    [container] = pod.containers
+    assert container.group == "kubepods/burstable/podu1/c1"
+    [again] = views.build(1001.0, 2.0, {}).pods
+    assert again is pod
+    pods[0] = replace(RECORD, containers={})
+    [other] = views.build(1002.0, 3.0, {}).pods
+    assert other.containers == ()
+
+
+def test_what_is_sampled_later_and_time_leave_it_alone() -> None:
+    clock = Clock()
+    latest = newest(clock)
+    view = Views(seen(newest=latest)).build(1000.0, 1.0, {})
+    latest.keep(Found([Sample(Series("node_cpu_usage"), 9.0)], (NodeMemoryInfo(1),)), 100.0)
+    clock.now = 1000.0
+    assert latest.value("node_cpu_usage") is None
+    assert (view.latest.value("node_cpu_usage"), view.memory_bytes) == (3.0, 1 << 30)
+
+
+def test_what_the_node_keeps_back_is_the_kubelet_s_or_the_annotation_s() -> None:
+    node = {"status": {"capacity": {"cpu": "64"}, "allocatable": {"cpu": "62500m"}}}
+    view = Views(seen(node=lambda: node)).build(0.0, 0.0, {})
+    assert (view.reserved_cpu, view.allocatable) == (1.5, {"cpu": 62500})
+    aside = SetAside(frozenset({0, 1, 2}))
+    assert (
+        Views(seen(node=lambda: node, set_aside=lambda: aside)).build(0.0, 0.0, {}).reserved_cpu
+        == 3.0
+    )
+
+
+def test_an_amplified_node_keeps_nothing_back() -> None:
+    node = {"status": {"capacity": {"cpu": "64"}, "allocatable": {"cpu": "90"}}}
+    assert Views(seen(node=lambda: node)).build(0.0, 0.0, {}).reserved_cpu == 0.0
+
+
+def test_signals_of_the_last_round() -> None:
+    signals = {"interference": (Signal("psi_outlier", 4.0, "shop/web-1"),)}
+    view = Views(seen()).build(0.0, 0.0, signals)
+    assert view.signal("interference", "psi_outlier", "shop/web-1") == 4.0
+    assert view.signal("interference", "psi_outlier") is None
+    assert view.signal("other", "psi_outlier", "shop/web-1") is None
+
+
+def test_windows_end_at_the_view_s_moment() -> None:
+    cache = DictionaryCache()
+    for second in range(10):
+        cache.append(100.0 + second, [Sample(Series("pod_cpu_usage", ("u1",)), float(second))])
+    history = CacheHistory(cache, 108.0)
+    assert history.windows("pod_cpu_usage", 2.0) == {("u1",): Stats(7.0, 8.0, 8.0, 3, 106.0, 108.0)}
+    assert history.windows("pod_cpu_usage", 2.0) is history.windows("pod_cpu_usage", 2.0)
+
+
+class TestCgroups:
+    def node(self) -> FakeNode:
+        node = FakeNode(2)
+        for group in ("kubepods/besteffort/poda/c1", "kubepods/besteffort/podb"):
+            node.cgroups.make_group(group)
+        node.write("/sys/fs/cgroup/kubepods/besteffort/cpu.max", "50000 100000")
+        return node
+
+    def cgroups(self, base: dict[Target, Value] | None = None) -> NodeCgroups:
+        known = base or {}
+        return NodeCgroups(self.node(), LAYOUT, known.get)
+
+    def test_what_files_say(self) -> None:
+        cgroups = self.cgroups()
+        assert cgroups.now("kubepods/besteffort", "cpu.cfs_quota_us") == 50000
+        assert cgroups.now("kubepods/besteffort", "cpu.cfs_period_us") == 100000
+        assert cgroups.now("kubepods/nobody", "cpu.cfs_quota_us") is None
+        assert cgroups.now("kubepods/besteffort", "net_cls.classid") is None
+
+    def test_without_strategies_it_has_what_hooks_want_or_what_was_found(self) -> None:
+        quota = Target("kubepods/besteffort", "cpu.cfs_quota_us")
+        assert self.cgroups({quota: 20000}).base(*quota) == 20000
+        assert self.cgroups().base(*quota) == 50000
+
+    def test_all_groups_below_parents_first(self) -> None:
+        found = self.cgroups().below("kubepods/besteffort", "cpuset")
+        above = "kubepods/besteffort"
+        assert found == (f"{above}/poda", f"{above}/podb", f"{above}/poda/c1")
+        assert self.cgroups().below("kubepods/nobody", "cpuset") == ()

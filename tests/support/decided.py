@@ -1,0 +1,106 @@
+"""A node on which strategies have decided something, as pages, metrics and people see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from koordlet.deciding.contract import Decision, Given, Mode, Signal
+from koordlet.deciding.decisions import EVICTED, Decisions
+from koordlet.deciding.round import StrategyState
+from koordlet.pages.why import Decided
+
+from tests.support.observed import GIB, NOW, PODS
+
+BE = "kubepods/besteffort"
+SPARK = "batch/spark-exec-17"
+FORMULA = "capacity × threshold − used by others"
+
+
+def suppressed(cpus: int, used: float) -> Decision:
+    """Best-effort pods are left so many CPUs."""
+    given = (
+        Given("capacity", 16.0, "cores"),
+        Given("threshold", 65, "%"),
+        Given("used by others", used, "cores"),
+    )
+    return Decision(f"best-effort pods get {cpus} CPUs", FORMULA, given, group=BE)
+
+
+def evicted(pod: str, aspect: str = EVICTED) -> Decision:
+    """A pod goes, for the node has too little memory."""
+    given = (Given("used", 60 * GIB, "bytes"), Given("lower", 56 * GIB, "bytes"))
+    return Decision("evicted: memory is short", "used − lower", given, pod=pod, aspect=aspect)
+
+
+def state(name: str, gate: str, mode: Mode = Mode.ON, **more: Any) -> StrategyState:
+    """A strategy that has worked for a minute."""
+    fields = {"rounds": 60, "seconds": 0.0021, "decided_at": NOW, "decisions": 1, "wishes": 2}
+    return StrategyState(name, gate, mode, True, 1.0, **{**fields, **more})
+
+
+STATES = (
+    state("cpu_suppress", "BECPUSuppress"),
+    state("cpu_burst", "CPUBurst", Mode.SHADOW, decisions=2, overruns=1),
+    state("memory_evict", "MemoryEvict", decisions=0),
+    StrategyState(
+        "blkio", "BlkIOReconcile", Mode.OFF, enabled=False, reason="its gate BlkIOReconcile is off"
+    ),
+)
+SIGNALS: Mapping[str, tuple[Signal, ...]] = {
+    "cpu_suppress": (
+        Signal("be_suppress_cpu_cores/cpuset", 4.0),
+        Signal("ls_used_cpu_cores", 5.9),
+        Signal("headroom", 0.5),
+    ),
+    "cpu_burst": (
+        Signal("container_scaled_cfs_quota_us/app", 300000, PODS[0].pod.full_name),
+        Signal("container_scaled_cfs_burst_us/app", 2000000, PODS[0].pod.full_name),
+    ),
+}
+WISHES = [
+    {"knob": "cpuset.cpus", "value": "0-3", "owner": "cpu_suppress", "why": "so", "conflict": ""},
+    {
+        "knob": "cpu.idle",
+        "value": 1,
+        "owner": "hooks",
+        "why": "group identity -1",
+        "conflict": "operator wants 0",
+    },
+]
+
+
+@dataclass
+class DecidedNode:
+    """What a test may change before it asks."""
+
+    decisions: Decisions = field(default_factory=Decisions)
+    states: tuple[StrategyState, ...] = ()
+    signals: Mapping[str, tuple[Signal, ...]] = field(default_factory=dict)
+    wished: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+
+    def decided(self) -> Decided:
+        return Decided(
+            self.decisions,
+            strategies=lambda: self.states,
+            signals=lambda: self.signals,
+            wishes=lambda group: [dict(one) for one in self.wished.get(group, ())],
+        )
+
+
+def busy_decisions() -> DecidedNode:
+    """A minute in which suppression changed twice, and one pod was evicted."""
+    node = DecidedNode(states=STATES, signals=SIGNALS, wished={BE: WISHES})
+    burst = Decision("the quota is raised", "quota × 1.2", (), pod="shop/web", group="kubepods/w")
+    pool = Decision("the share pool idles", aspect="share pool")
+    for ago, cpus in ((60, 6), (50, 6), (40, 5), (30, 4), (0, 4)):
+        round_ = [
+            ("cpu_suppress", Mode.ON, suppressed(cpus, 4.4 + (60 - ago) / 40)),
+            ("cpu_burst", Mode.SHADOW, burst),
+            ("cpu_burst", Mode.SHADOW, pool),
+        ]
+        if ago == 40:
+            round_.append(("memory_evict", Mode.ON, evicted("batch/spark-exec-9")))
+        node.decisions.keep(NOW - ago, round_)
+    return node
