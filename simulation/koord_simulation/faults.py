@@ -1,0 +1,73 @@
+"""What goes wrong with what koordlet sees, and when. No IO."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+
+class FaultKind(StrEnum):
+    """What goes wrong."""
+
+    MISSING = "missing"  # metrics are not measured
+    STUCK = "stuck"  # metrics are measured, and always the same
+    CLOCK = "clock"  # the wall clock jumps by ``seconds``, and back at the end
+    PODS_UNKNOWN = "pods-unknown"  # nobody can say which pods run; those known stay
+    NO_SLO = "no-slo"  # there is no NodeSLO: defaults hold
+    NO_FACTS = "no-facts"  # CPUs and memory of the node are not known
+    RESTART = "restart"  # koordlet is restarted at ``start``: strategies forget
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something is wrong from ``start`` to ``end`` (seconds of the run).
+
+    ``metrics`` are the kinds that it is about, with "*" for anything.
+    """
+
+    kind: FaultKind
+    start: float
+    end: float = math.inf
+    metrics: str = "*"
+    seconds: float = 0.0
+
+    def holds(self, now: float) -> bool:
+        """Whether it is so now."""
+        return self.start <= now < self.end
+
+
+class Faults:
+    """All faults of a run."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self._faults = faults
+        self._now: list[Fault] = []
+
+    def turn(self, now: float) -> None:
+        """Let it be that second of the run."""
+        self._now = [one for one in self._faults if one.holds(now)] if self._faults else []
+
+    def has(self, kind: FaultKind) -> bool:
+        """Whether there is one of a kind now."""
+        return any(one.kind is kind for one in self._now)
+
+    def starts(self, kind: FaultKind, now: float) -> bool:
+        """Whether one of a kind starts in this very second."""
+        return any(one.kind is kind and one.start <= now < one.start + 1 for one in self._now)
+
+    def of_metric(self, kind: FaultKind, metric: str) -> bool:
+        """Whether a metric is missing, or stuck."""
+        return any(one.kind is kind and fnmatchcase(metric, one.metrics) for one in self._now)
+
+    @property
+    def any_metrics(self) -> bool:
+        """Whether any metric is not as it should be."""
+        return self.has(FaultKind.MISSING) or self.has(FaultKind.STUCK)
+
+    @property
+    def clock(self) -> float:
+        """How far the wall clock is off, in seconds."""
+        return sum(one.seconds for one in self._now if one.kind is FaultKind.CLOCK)

@@ -1,0 +1,77 @@
+"""``koord-simulate``: run scenarios, and say what came of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from koord_simulation.files import ScenarioError, load, strategies
+from koord_simulation.plot import plot
+from koord_simulation.recording import Run
+from koord_simulation.report import lines, report
+from koord_simulation.run import simulate
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; the exit status is 2 where a scenario cannot be run."""
+    arguments = _parser().parse_args(argv)
+    try:
+        _simulate(arguments)
+    except ScenarioError as error:
+        sys.stderr.write(f"koord-simulate: {error}\n")
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="koord-simulate",
+        description="Runs koordlet's strategies on a node that is only reckoned, in accelerated "
+        "time, and says how pods fared. koord_simulation/reading.py says what a scenario has.",
+    )
+    parser.add_argument("scenario", type=Path, help="a file of YAML")
+    parser.add_argument("--without", action="store_true", help="run it without strategies too")
+    parser.add_argument("--json", action="store_true", help="numbers as JSON")
+    parser.add_argument("--decisions", action="store_true", help="what was decided, and when")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="a picture (PNG) of the run")
+    parser.add_argument("--seed", type=int, help="instead of the scenario's")
+    return parser
+
+
+def _simulate(arguments: argparse.Namespace) -> None:
+    scenario, ignored = load(arguments.scenario)
+    for line in ignored:
+        sys.stderr.write(f"koord-simulate: {line}\n")
+    if arguments.seed is not None:
+        scenario = replace(scenario, seed=arguments.seed)
+    runs = [simulate(scenario, strategies(scenario.strategies))]
+    if arguments.without:
+        name = f"{scenario.name or 'scenario'}, without strategies"
+        runs.append(simulate(replace(scenario.only(), name=name)))
+    _show(runs, arguments)
+    if arguments.plot:
+        plot(runs[0], arguments.plot)
+
+
+def _show(runs: Sequence[Run], arguments: argparse.Namespace) -> None:
+    reports = [report(run) for run in runs]
+    if arguments.json:
+        documents = [one.document() for one in reports]
+        shown = documents if len(documents) > 1 else documents[0]
+        sys.stdout.write(json.dumps(shown, indent=2) + "\n")
+        return
+    if arguments.decisions:
+        for one in runs[0].said:
+            about = f" {one.about}" if one.about else ""
+            sys.stdout.write(f"{one.at:6.0f} s {one.strategy}{about}: {one.outcome}\n")
+        sys.stdout.write("\n")
+    for number, found in enumerate(reports):
+        sys.stdout.write("\n" * (number > 0) + "\n".join(lines(found)) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
