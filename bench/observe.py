@@ -76,8 +76,13 @@ class Recorder:
 class Watched:
     """A simulated node with all default collectors, the metric cache and prediction."""
 
-    def __init__(self, directory: Path, tree: object | None = None) -> None:
-        self.node = SimulatedNode(directory / "node", pods=PODS, containers=CONTAINERS)
+    def __init__(
+        self,
+        directory: Path,
+        tree: object | None = None,
+        node: type[SimulatedNode] = SimulatedNode,
+    ) -> None:
+        self.node = node(directory / "node", pods=PODS, containers=CONTAINERS)
         self.clock = Clock()
         observer_module.time = self.clock  # type: ignore[assignment]
         sources = Sources(

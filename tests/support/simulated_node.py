@@ -113,6 +113,7 @@ class SimulatedNode:
         labels = {LABEL_QOS: "BE" if best_effort else "LS", "app": f"app-{number % 20}"}
         pod = Pod(f"app-{number}", f"team-{number % 7}", uid, labels, cgroup_parent=f"/{group}")
         each = {BATCH_CPU: 300} if best_effort else {"cpu": 300, "memory": 512 * _MIB}
+        most = {} if best_effort else {"cpu": 500, "memory": 1024 * _MIB}
         names = [f"c{index}" for index in range(self._containers)]
         ids = [f"{number:04x}{index:02x}".ljust(64, "f") for index in range(self._containers)]
         record = PodRecord(
@@ -122,7 +123,9 @@ class SimulatedNode:
                 priority=5500 if best_effort else 9500,
                 phase="Running",
                 requests={name: amount * self._containers for name, amount in each.items()},
+                limits={name: amount * self._containers for name, amount in most.items()},
                 container_requests=dict.fromkeys(names, each),
+                container_limits=dict.fromkeys(names, most),
             ),
         )
         groups = [
