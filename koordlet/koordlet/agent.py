@@ -136,7 +136,7 @@ class Agent:
         self._loops.append(pods.run)
         if pods.source is not None:
             self._loops.append(PodArrivals(layout, pods.arrived).run)
-        self._node = self._kept(files, layout, pods)
+        self._node = self._kept(files, layout, pods, gates)
         views = self._node.views if self._node else open_views(settings, files)
         if cluster is not None:
             self._follow(cluster, views, pods)
@@ -182,7 +182,9 @@ class Agent:
         )
         self._loops += self._deciding.loops
 
-    def _kept(self, files: NodeFiles, layout: Layout, pods: Pods) -> Node | None:
+    def _kept(
+        self, files: NodeFiles, layout: Layout, pods: Pods, gates: Mapping[str, bool]
+    ) -> Node | None:
         """The node to keep; ``None`` where it cannot be: hooks are answered all the same."""
         if not self._settings.node_writes:
             return None
@@ -190,7 +192,9 @@ class Agent:
             if os.geteuid() != 0:
                 raise DetectError("only root may write kernel files")
             metrics = NodeMetrics(self._metrics.registry)
-            node = open_node(self._settings, self._runner, self._told, files, metrics, layout, pods)
+            node = open_node(
+                self._settings, self._runner, self._told, files, metrics, layout, pods, gates
+            )
         except (DetectError, InUseError) as error:
             _log.warning("kernel files are left alone, hooks are answered", reason=str(error))
             return None

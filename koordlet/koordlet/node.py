@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,6 +26,7 @@ from koord_service.logs import get_log
 
 from koordlet.config import Settings
 from koordlet.deciding.carrying import Carrier
+from koordlet.gates import DEFAULTS
 from koordlet.keeper import NodeKeeper
 from koordlet.levelling import Levelled
 from koordlet.metrics import NodeMetrics
@@ -103,6 +104,7 @@ def open_node(
     metrics: NodeMetrics,
     layout: Layout,
     pods: Pods,
+    gates: Mapping[str, bool] = DEFAULTS,
 ) -> Node:
     """Be ready to keep the node.
 
@@ -158,6 +160,7 @@ def open_node(
         kernel=found,
         idle_classes=settings.idle_besteffort,
         unset_cpu_quota=not settings.disable_unset_cpu_quota,
+        suppresses=gates["BECPUSuppress"],
     )
     views = NodeViews(
         files,

@@ -55,7 +55,8 @@ class NodeView:
     much faster a CPU here is than the cluster's reference CPU. ``idle_classes`` is
     whether the groups above all pods of a class may be made idle
     (``koord_model.class_idle`` says why they may not, as a rule). ``unset_cpu_quota`` is
-    whether pods with CPUs of their own lose their CPU quota.
+    whether pods with CPUs of their own lose their CPU quota. ``suppresses`` is whether this
+    agent holds best-effort pods down where the NodeSLO asks for it.
     """
 
     topology: Topology | None = None
@@ -64,6 +65,7 @@ class NodeView:
     kernel: Kernel = Kernel()
     idle_classes: bool = False
     unset_cpu_quota: bool = True
+    suppresses: bool = True
 
     @property
     def online(self) -> str:
@@ -77,4 +79,7 @@ class NodeView:
         Their own quota must then not be set.
         """
         threshold = self.slo.threshold
-        return not (threshold.enable and threshold.cpu_suppress_policy is SuppressPolicy.CFS_QUOTA)
+        common = threshold.cpu_suppress_policy is SuppressPolicy.CFS_QUOTA
+        mode = self.slo.strategies.get("cpu_suppress", {}).get("mode", "on")
+        # Switched off or in shadow, nobody gives them the common one.
+        return not (threshold.enable and common and self.suppresses and mode == "on")
