@@ -55,7 +55,15 @@ def _koordlet_command(directory: Path, hooks: Path) -> list[str]:
         # The story is about the hooks; and this machine may be no node.
         *("--node-writes=false", "--standalone", "--feature-gates", "PSICollector=true"),
         *("--state-dir", str(directory / "koordlet")),
+        *("--nodeslo-file", str(_rules(directory))),
     ]
+
+
+def _rules(directory: Path) -> Path:
+    """What a cluster's NodeSLO says where batch pods are to be held down."""
+    path = directory / "nodeslo.yaml"
+    path.write_text("kind: NodeSLO\nspec: {resourceUsedThresholdWithBE: {enable: true}}\n")
+    return path
 
 
 def _proxy_command(node: Node, directory: Path, hooks: Path) -> list[str]:
@@ -102,6 +110,7 @@ class Story:
         self._what_an_update_does(plan, pod.container_id)
         self._what_it_costs(pod.container_id)
         self._what_koordlet_sees()
+        self._what_it_would_do()
         remove_pod(self._proxied, pod)
         self._heading("The pod is gone again, and so is everything that was started.")
 
@@ -201,12 +210,23 @@ class Story:
 
     def _what_koordlet_sees(self) -> None:
         self._heading("6. What koordlet sees meanwhile: koordctl top, of this machine")
-        address = f"unix://{self._directory}/status.sock"
-        command = [console_script("koordctl"), "top", "--once", "--address", address]
-        answer = subprocess.run(command, capture_output=True, text=True, check=False)
         # Of classes and pods it knows only on a node that it keeps.
-        machine = (answer.stdout or answer.stderr).partition("\n\n")[0]
+        machine = self._koordctl("top", "--once").partition("\n\n")[0]
         self._console.print(machine, markup=False, highlight=False)
+
+    def _what_it_would_do(self) -> None:
+        self._heading("7. What it would do about it: koordctl why suppress (nothing is done here)")
+        why = ("why", "suppress", "--history", "0")
+        # It measures for a second or two before it says anything.
+        self._koordlet.wait_until(lambda: "known;" not in self._koordctl(*why))
+        self._console.print(self._koordctl(*why), markup=False, highlight=False)
+
+    def _koordctl(self, *words: str) -> str:
+        """What koordctl answers, or why it does not."""
+        command = [console_script("koordctl"), *words]
+        command += ["--address", f"unix://{self._directory}/status.sock"]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        return answer.stdout or answer.stderr
 
     def _heading(self, text: str) -> None:
         self._console.print(f"\n[bold]{text}[/]")
