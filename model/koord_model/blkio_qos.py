@@ -10,6 +10,9 @@ from koord_model.fields import Fields, text
 from koord_model.keys import ANNOTATION_BLKIO_QOS
 from koord_model.pod import Pod
 
+MOST_BLOCKS = 64
+"""What is read of one list: an annotation could have tens of thousands."""
+
 MOST = (1 << 63) - 1
 """Operations, bytes or µs: what the kernel's numbers hold."""
 
@@ -74,7 +77,7 @@ def of_pod(pod: Pod) -> tuple[BlkIOQoS, tuple[str, ...]]:
 
 
 def _blocks(fields: Fields) -> tuple[BlockQoS, ...]:
-    read_blocks = (_block(one) for one in fields.objects("blocks"))
+    read_blocks = (_block(one) for one in fields.objects("blocks", MOST_BLOCKS))
     return tuple(one for one in read_blocks if one is not None)
 
 

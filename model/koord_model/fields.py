@@ -41,15 +41,20 @@ class Fields:
         """The object in a field; an empty one where there is none."""
         return Fields(self._given.get(name), self._where, self.ignored, self._at(name))
 
-    def objects(self, name: str) -> Iterator[Fields]:
-        """The objects of the list in a field; what is no object is passed over."""
+    def objects(self, name: str, most: int | None = None) -> Iterator[Fields]:
+        """The objects of the list in a field; what is no object is passed over.
+
+        ``most`` is how long the list may be: what is beyond is left out.
+        """
         listed = self._given.get(name)
         if listed is None:
             return
         if not isinstance(listed, list):
             self._refuse(self._at(name), listed, "a list", "left out")
             return
-        for index, given in enumerate(listed):
+        if most is not None and len(listed) > most:
+            self._refuse(self._at(name), listed, f"{most} or fewer", "the rest left out")
+        for index, given in enumerate(listed[:most]):
             path = f"{self._at(name)}[{index}]"
             if isinstance(given, Mapping):
                 yield Fields(given, self._where, self.ignored, path)

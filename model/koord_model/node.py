@@ -79,7 +79,8 @@ class NodeView:
         Their own quota must then not be set.
         """
         threshold = self.slo.threshold
-        common = threshold.cpu_suppress_policy is SuppressPolicy.CFS_QUOTA
-        mode = self.slo.strategies.get("cpu_suppress", {}).get("mode", "on")
+        given = self.slo.strategies.get("cpu_suppress", {})
+        common = given.get("policy", threshold.cpu_suppress_policy) == SuppressPolicy.CFS_QUOTA
         # Switched off or in shadow, nobody gives them the common one.
-        return not (threshold.enable and common and self.suppresses and mode == "on")
+        done = self.suppresses and given.get("mode", "on") == "on"
+        return not (done and common and given.get("enable", threshold.enable) is True)

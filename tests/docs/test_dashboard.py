@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from koordlet.evicting.metrics import EvictionCounts, EvictionMetrics
+from koordlet.evicting.ways import End
 from koordlet.pages.prometheus import ObservedMetrics
+from koordlet.pages.strategy_metrics import StrategyMetrics
 from prometheus_client import CollectorRegistry
 
+from tests.support.decided import busy_decisions
 from tests.support.observed import full_node
 
 FILE = Path(__file__).parents[2] / "deploy" / "grafana" / "koordlet.json"
@@ -26,7 +30,12 @@ _BY = re.compile(r"by \(([^)]*)\)")
 def served() -> dict[str, set[str]]:
     """The labels of every metric that koordlet can serve, by name."""
     registry = CollectorRegistry()
-    registry.register(ObservedMetrics(full_node().observed()))
+    observed = full_node().observed()
+    registry.register(ObservedMetrics(observed))
+    registry.register(StrategyMetrics(observed, busy_decisions().decided()))
+    counts = EvictionCounts()
+    counts.ended(End.EVICTED, "MemoryEvict", "batch", "job-1")
+    registry.register(EvictionMetrics(observed.node, counts, lambda: 0))
     found: dict[str, set[str]] = {}
     for family in registry.collect():
         for sample in family.samples:

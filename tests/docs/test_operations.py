@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from koord_host.wishes import Target
 from koord_model.patch import Conflict, Patch
 from koord_proxy.metrics import Gauges, Metrics
 from koord_service.status import metrics_page
+from koordlet.evicting.metrics import EvictionCounts, EvictionMetrics
+from koordlet.evicting.ways import End
 from koordlet.metrics import HookMetrics, NodeMetrics, NriMetrics
 from koordlet.nri.client import Client
 from koordlet.nri.handler import Handler
@@ -70,6 +73,9 @@ def _served() -> Iterator[tuple[str, str, set[str]]]:
     observed = full_node().observed()
     koordlet.registry.register(ObservedMetrics(observed))
     koordlet.registry.register(StrategyMetrics(observed, busy_decisions().decided()))
+    counts = EvictionCounts(Counter(written=1))
+    counts.ended(End.EVICTED, "MemoryEvict", "batch", "job-1")
+    koordlet.registry.register(EvictionMetrics(observed.node, counts, lambda: 0))
     ignored = Outcome(Patch(ignored=("pod a/b: label x",)))
     koordlet.count(Stage.PRE_CREATE_CONTAINER, ignored, 0.1)
     for registry in (proxy.registry, koordlet.registry):

@@ -3,7 +3,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from koord_model.blkio_qos import BlkIOQoS, BlockQoS, BlockType, of_pod, read
+from koord_model.blkio_qos import MOST_BLOCKS, BlkIOQoS, BlockQoS, BlockType, of_pod, read
 from koord_model.fields import Fields
 from koord_model.keys import ANNOTATION_BLKIO_QOS
 from koord_model.pod import Pod
@@ -126,3 +126,11 @@ class TestPods:
             "pod shop/web: annotation koordinator.sh/blkioQOS: blocks is an object; "
             "expected a list (left out)"
         )
+
+    @pytest.mark.parametrize("block", [{}, 7, {"name": 7}])
+    def test_have_only_so_many_devices_read(self, block: object) -> None:
+        blocks = [{"name": "/dev/vda"}, *[block] * 50_000]
+        found, ignored = of_pod(pod(json.dumps({"blocks": blocks})))
+        assert [one.name for one in found.blocks] == ["/dev/vda"]
+        assert len(ignored) == MOST_BLOCKS
+        assert ignored[0].endswith("blocks is a list; expected 64 or fewer (the rest left out)")

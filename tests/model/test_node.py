@@ -42,3 +42,23 @@ class TestWhetherBestEffortPodsHaveQuotasOfTheirOwn:
 
     def test_where_the_gate_is_closed(self) -> None:
         assert NodeView(slo=NodeSLO(threshold=BY_QUOTA), suppresses=False).be_cfs_quota
+
+    @pytest.mark.parametrize(
+        ("threshold", "given", "own"),
+        [
+            (replace(BY_QUOTA, enable=False), {"enable": True}, False),
+            (replace(BY_QUOTA, cpu_suppress_policy=SuppressPolicy.CPUSET), {}, True),
+            (
+                replace(BY_QUOTA, cpu_suppress_policy=SuppressPolicy.CPUSET),
+                {"policy": "cfsQuota"},
+                False,
+            ),
+            (BY_QUOTA, {"policy": "cpuset"}, True),
+            (BY_QUOTA, {"enable": False}, True),
+        ],
+    )
+    def test_what_is_asked_of_the_strategy_itself_counts_more(
+        self, threshold: UsedThreshold, given: dict[str, object], own: bool
+    ) -> None:
+        slo = NodeSLO(threshold=threshold, strategies={"cpu_suppress": given})
+        assert NodeView(slo=slo).be_cfs_quota is own

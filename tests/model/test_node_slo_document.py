@@ -197,6 +197,11 @@ class TestSections:
         read = slo(extensions={"pykoord": {"strategies": asked}, "others": {"a": 1}})
         assert read.strategies == {"cpu_suppress": {"mode": "shadow", "x": 1}, "threshold": {}}
 
+    @pytest.mark.parametrize(("bare", "word"), [(True, "on"), (False, "off")])
+    def test_of_a_strategy_a_mode_that_yaml_took_for_a_truth(self, bare: bool, word: str) -> None:
+        read = slo(extensions={"pykoord": {"strategies": {"cpu_burst": {"mode": bare, "x": 1}}}})
+        assert read.strategies == {"cpu_burst": {"mode": word, "x": 1}}
+
     @pytest.mark.parametrize(
         ("strategies", "line"),
         [

@@ -1,0 +1,154 @@
+"""docs/strategies.md says of each strategy what its module says, and its examples work."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from koord_host.validity import trouble
+from koord_model.node_slo import NodeSLO
+from koordlet.config import Settings
+from koordlet.deciding.contract import Mode, Plan, Stats, Strategy, View
+from koordlet.deciding.settings import Asked, asked, unknown
+from koordlet.deciding.table import available, choose
+from koordlet.gates import DEFAULTS
+from koordlet.states.node_view import parse_rules
+
+from tests.support.views import FakeHistory, stats, view
+from tools import strategy_tables
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "strategies.md").read_text()
+ALL, _ = choose(Settings(), dict.fromkeys(DEFAULTS, True))
+
+
+def _rows() -> Iterator[list[str]]:
+    table = PAGE.partition("<!-- strategies -->")[2].partition("<!-- end -->")[0]
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    for line in lines[2:]:
+        yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+ROWS = {row[0].strip("`"): row for row in _rows()}
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"koordlet.strategies.{name}")
+
+
+def _block(marker: str) -> str:
+    """The code after a marker."""
+    found = re.search(rf"<!-- {marker} -->\n```\w+\n(.*?)```\n", PAGE, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_table_has_every_strategy_once() -> None:
+    assert len(list(_rows())) == len(ROWS)
+    assert set(ROWS) == set(available())
+
+
+@pytest.mark.parametrize("name", available())
+def test_gates(name: str) -> None:
+    gate = _module(name).GATE
+    assert ROWS[name][1:3] == [f"`{gate}`", "yes" if DEFAULTS[gate] else "no"]
+
+
+@pytest.mark.parametrize("name", available())
+def test_intervals(name: str) -> None:
+    interval = _module(name).INTERVAL
+    if isinstance(interval, str):
+        flag = f"--{interval.replace('_', '-')}"
+        assert ROWS[name][3] == f"`{flag}` {getattr(Settings(), interval):g} s"
+    else:
+        assert ROWS[name][3] == f"{interval:g} s"
+
+
+def test_settings_are_those_of_the_strategies() -> None:
+    assert strategy_tables.with_tables(PAGE) == PAGE, "run: python tools/strategy_tables.py"
+    assert set(available()) <= set(re.findall(r"<!-- settings: (\w+) -->", PAGE))
+
+
+@pytest.mark.parametrize("name", available())
+def test_every_strategy_has_a_section(name: str) -> None:
+    headings = re.findall(r"^##+ (.+)$", PAGE, re.MULTILINE)
+    assert name in {one for heading in headings for one in heading.split(", ")}
+
+
+# ---- modes and settings by a NodeSLO
+
+
+def _asked(slo: NodeSLO) -> dict[str, Asked]:
+    return {one.name: asked(one, slo) for one in ALL}
+
+
+def test_the_nodeslo_is_one() -> None:
+    rules = parse_rules(_block("nodeslo"))
+    assert rules.problems == ()
+    found = _asked(rules.slo)
+    assert unknown(found, rules.slo) == ()
+    assert not [line for one in found.values() for line in one.ignored]
+    modes = {name: one.mode for name, one in found.items() if one.mode is not Mode.ON}
+    assert modes == {"cpu_suppress": Mode.SHADOW, "cpu_burst": Mode.OFF}
+    assert found["cpu_suppress"].settings.threshold_percent == 60
+    assert len(found["threshold_evict"].settings.thresholds) == 1
+
+
+# ---- the strategy of the page
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module as who follows the page would save it."""
+    module = ModuleType("calm_swap", None)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(_block("example"), "calm_swap.py", "exec"), module.__dict__)
+    return module
+
+
+def _strategy(module: Any) -> Strategy:
+    return Strategy(
+        "calm_swap",
+        module.GATE,
+        module.INTERVAL,
+        module.Settings,
+        module.settings,
+        module.plan,
+    )
+
+
+def _view(pressure: float | None) -> View:
+    series: dict[tuple[str, ...], Stats] = {}
+    if pressure is not None:
+        series["node_psi", "mem", "avg60", "some"] = stats(pressure)
+    return view(history=FakeHistory(series))
+
+
+def test_the_example_swaps_less_under_pressure_and_holds_what_it_had(example: ModuleType) -> None:
+    strategy = _strategy(example)
+    slo = NodeSLO(strategies={"calm_swap": {"swappiness": 5}})
+    settings = asked(strategy, slo).settings
+
+    def plan(pressure: float | None, before: Plan | None = None) -> Plan:
+        return strategy.plan(_view(pressure), settings, before.memory if before else None)
+
+    easy, hard = plan(3.0), plan(30.0)
+    assert easy.wishes == ()
+    [wish] = hard.wishes
+    assert (wish.target.place, wish.value, trouble(wish)) == ("vm.swappiness", "5", "")
+    assert plan(None).wishes == ()
+    assert plan(None, hard).wishes == hard.wishes
+    assert plan(3.0, plan(None, hard)).wishes == ()
+    assert all(str(one) for found in (easy, hard, plan(None)) for one in found.decisions)
+
+
+def test_a_setting_of_the_example_that_makes_no_sense_is_told(example: ModuleType) -> None:
+    slo = NodeSLO(strategies={"calm_swap": {"swappiness": 500}})
+    found = asked(_strategy(example), slo)
+    assert (found.settings.swappiness, len(found.ignored)) == (10, 1)
