@@ -41,20 +41,23 @@ class Deeds:
         self._layout = layout
         self._journal = journal
         self._clock = clock
-        self._waiting: list[_Deed] = []
+        self._waiting: dict[tuple[Owner, Target], _Deed] = {}
         self._told: dict[Target, tuple[Outcome, int]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def put(self, owner: Owner, wish: Wish, trouble: str = "") -> None:
-        """Have one done in the next round."""
-        self._waiting.append(_Deed(owner, wish, trouble))
+        """Have one done in the next round, instead of what its owner has waiting there.
+
+        A round that comes late does not do twice what was wished twice meanwhile.
+        """
+        self._waiting[owner, wish.target] = _Deed(owner, wish, trouble)
 
     def carry_out(self) -> list[Result]:
         """Do what is waiting, each once whatever becomes of it, and journal it."""
-        waiting, self._waiting = self._waiting, []
-        results = [self._do(deed) for deed in waiting]
+        waiting, self._waiting = self._waiting, {}
+        results = [self._do(deed) for deed in waiting.values()]
         if results:
             self._journal.flush()
         return results

@@ -108,6 +108,14 @@ class Executor:
         """
         self._again.update(dict.fromkeys(self._ledger.targets(owner, scope)))
 
+    def look_again_at(self, concerned: Callable[[str], bool]) -> None:
+        """The same for all targets of the places that are concerned, whoever wishes them.
+
+        In the writer's thread.
+        """
+        found = (target for target in self._standings if concerned(target.place))
+        self._again.update(dict.fromkeys(found))
+
     def do(self, owner: Owner, wishes: tuple[Wish, ...]) -> None:
         """Have something done once, in the next round: knobs whose row says ``deed``."""
         for wish in wishes:

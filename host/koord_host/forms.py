@@ -7,7 +7,7 @@ strategies reckon in shares and quotas. -1 is "no limit".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from mmap import PAGESIZE
@@ -59,6 +59,30 @@ class Form:
         if self.unit == 1 or isinstance(one, str) or isinstance(other, str):
             return False
         return min(one, other) >= 0 and one // self.unit == other // self.unit
+
+    def made_of(self, text: str, known: Sequence[Value]) -> bool:
+        """Whether a file holds one of these values, or of each device what one of them says.
+
+        A write that was broken off between two lines leaves something of two. What a value
+        does not say of a device is the kernel's choice.
+
+        Raises:
+            ValueError: a value is none of this form.
+        """
+        if self.lines is None:
+            return any(self.same(one, self.decode(text)) for one in known)
+        said = [_by_device(str(one)) for one in known]
+        there = _by_device(str(self.decode(text)))
+        every = dict.fromkeys(device for one in (there, *said) for device in one)
+        return all(
+            any(self._says(device, one.get(device), text) for one in said) for device in every
+        )
+
+    def _says(self, device: str, rest: str | None, text: str) -> bool:
+        now = self.decode(text)
+        if rest is None:
+            return device not in _by_device(str(now))
+        return self.same(self.decode(self.encode(f"{device} {rest}", text)), now)
 
     def complete(self, wanted: Value, gone: Value, found: Value = "") -> Value:
         """A value that says of each device what becomes of it.

@@ -157,7 +157,7 @@ def _bytes(name: str, rule: Rule, v2: str | None = None, **more: object) -> Knob
 
 
 def _protected(name: str, rule: Rule, **more: object) -> Knob:
-    return replace(_bytes(name, rule, **more), v1_form=BYTES_VENDOR)
+    return replace(_bytes(name, rule, name, **more), v1_form=BYTES_VENDOR)
 
 
 def _io(name: str, v1: str, v2: str, form: Form, rule: Rule = Rule.PRIORITY) -> Knob:

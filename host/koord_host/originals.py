@@ -35,6 +35,9 @@ CREATE TABLE IF NOT EXISTS under_way (
     place TEXT NOT NULL, knob TEXT NOT NULL, text TEXT NOT NULL,
     PRIMARY KEY (place, knob, text)
 ) WITHOUT ROWID, STRICT;
+CREATE TABLE IF NOT EXISTS cache_groups (
+    name TEXT NOT NULL PRIMARY KEY
+) WITHOUT ROWID, STRICT;
 CREATE TABLE IF NOT EXISTS boot (id TEXT NOT NULL) STRICT;
 """
 
@@ -46,6 +49,8 @@ _KEEP = (
     " VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 _OWE = "UPDATE originals SET strategy = ? WHERE place = ? AND knob = ?"
+_FORGET_GROUPS = "DELETE FROM cache_groups", [()]
+_KEEP_GROUP = "INSERT OR IGNORE INTO cache_groups (name) VALUES (?)"
 _MEAN = "INSERT OR IGNORE INTO under_way (place, knob, text) VALUES (?, ?, ?)"
 
 
@@ -86,6 +91,8 @@ class Originals:
 
     def __init__(self, path: str, tell: Callable[[str], None], *, boot: str = "") -> None:
         self.trouble = ""
+        self.cache_groups: frozenset[str] = frozenset()
+        """The shared resctrl groups that were made, by this run or one before."""
         self._path = path
         self._tell = tell
         self._known: dict[Target, Original] = {}
@@ -177,6 +184,13 @@ class Originals:
         """Forget what belongs to places that are gone, or others of the same name now."""
         self.forget_many([known.target for known in self.all() if not there(known)])
 
+    def keep_cache_groups(self, names: Iterable[str]) -> None:
+        """Remember which shared resctrl groups were made, or are about to be."""
+        names = frozenset(names)
+        if names != self.cache_groups:
+            self.cache_groups = names
+            self._run(_FORGET_GROUPS, (_KEEP_GROUP, [(name,) for name in sorted(names)]))
+
     def close(self) -> None:
         """Close the database and let others have it."""
         if self._database is not None:
@@ -227,11 +241,14 @@ class Originals:
             if (known := self._known.get(target)) is not None:
                 self._known[target] = known._replace(meant=(*known.meant, text))
                 self._unsure.add(target)
+        groups = self._database.execute("SELECT name FROM cache_groups").fetchall()
+        self.cache_groups = frozenset(name for (name,) in groups)
 
     def _empty(self, database: sqlite3.Connection, boot: str) -> None:
         database.execute("BEGIN IMMEDIATE")
         database.execute("DELETE FROM originals")
         database.execute("DELETE FROM under_way")
+        database.execute("DELETE FROM cache_groups")
         database.execute("DELETE FROM boot")
         database.execute("INSERT INTO boot (id) VALUES (?)", (boot,))
         database.execute("COMMIT")
@@ -270,7 +287,8 @@ class Originals:
             return
         if self._behind:
             everything = ("DELETE FROM originals", [()]), (_KEEP, _rows(self._known.values()))
-            batches = *everything, (_MEAN, self._meant()), *batches
+            groups = (_KEEP_GROUP, [(name,) for name in sorted(self.cache_groups)])
+            batches = *everything, (_MEAN, self._meant()), _FORGET_GROUPS, groups, *batches
         try:
             self._database.execute("BEGIN IMMEDIATE")
             for statement, rows in batches:

@@ -69,7 +69,8 @@ class ResctrlGroups:
     """This node's resctrl groups.
 
     ``record`` is the executor's journal. ``made`` are shared groups that an earlier run
-    made. ``reserved`` are shared groups that pods' own must leave room for.
+    made, ``keep`` hears which are made, before they are. ``reserved`` are shared groups
+    that pods' own must leave room for.
     ``full_bandwidth`` is what 100 % of memory bandwidth is, in the units of this node's
     MB lines, where somebody measured it.
     """
@@ -81,6 +82,7 @@ class ResctrlGroups:
         *,
         record: Record,
         made: Iterable[str] = (),
+        keep: Callable[[frozenset[str]], None] = lambda _: None,
         reserved: Iterable[str] = CLASS_GROUPS,
         full_bandwidth: int | None = None,
     ) -> None:
@@ -88,6 +90,7 @@ class ResctrlGroups:
         self._root = root
         self._record = record
         self._made = set(made)
+        self._keep = keep
         self._reserved = tuple(reserved)
         self._full_bandwidth = full_bandwidth
         self._info: ResctrlInfo | None = None
@@ -165,15 +168,24 @@ class ResctrlGroups:
         # Somebody removed these; what has such a name later is not ours for that.
         for group in {*self._made, *(group for group, _ in self._rounded)}.difference(there):
             self._forget(group)
-        ours = [name for name in there if name in self._made or name.startswith(POD_GROUP_PREFIX)]
-        gone = [name for name in ours if name not in live]
+        gone = [name for name in self.ours() if name not in live]
         return self._remove(gone, "no pod that runs wishes for it")
 
     def remove_all_ours(self) -> tuple[str, ...]:
         """Remove pods' groups, and the shared ones made here; lines about those that stay."""
+        return self._remove(self.ours(), "put back what was found")
+
+    def ours(self) -> tuple[str, ...]:
+        """The groups that are there and were made here: pods', and shared ones."""
         there = self.groups() if self.available() else ()
-        ours = [one for one in there if one in self._made or one.startswith(POD_GROUP_PREFIX)]
-        return self._remove(ours, "put back what was found")
+        return tuple(
+            name for name in there if name in self._made or name.startswith(POD_GROUP_PREFIX)
+        )
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """The shared groups made here, by this run or one before."""
+        return frozenset(name for name in self._made if not name.startswith(POD_GROUP_PREFIX))
 
     # Placing
 
@@ -220,13 +232,16 @@ class ResctrlGroups:
             return ""
         if group not in self._reserved and self.free() == 0:
             return self._used_up(there)
+        self._made.add(group)
+        self._keep_shared(group)
         try:
             self._files.make_directory(f"{self._root}/{group}")
         except FileExistsError:
+            self._forget(group)
             return ""
         except OSError as error:
+            self._forget(group)
             return self._told(error)
-        self._made.add(group)
         self._record(group, "resctrl.group", "absent", "present", why)
         return ""
 
@@ -335,8 +350,14 @@ class ResctrlGroups:
 
     def _forget(self, group: str) -> None:
         self._made.discard(group)
+        self._keep_shared(group)
         for key in [key for key in self._rounded if key[0] == group]:
             del self._rounded[key]
+
+    def _keep_shared(self, group: str) -> None:
+        """Tell of a shared group; those of pods are known by their names."""
+        if not group.startswith(POD_GROUP_PREFIX):
+            self._keep(self.shared)
 
     # Reading
 

@@ -151,13 +151,15 @@ def compare(
         found = None if original.text is None else form.decode(original.text)
         written = [one for one in (original.ours, *original.meant) if one is not None]
         ours = [form.decode(one) for one in written]
+        broken_off = bool(original.meant) and form.made_of(text, [found or "", *ours])
     except ValueError as error:
         return Restored(target, Fate.REFUSED, reason=str(error))
     if found is None:
         return Restored(target, Fate.SKIPPED, now, None, "there was no such file; remove it")
     if form.same(now, found) and not waking:
         return Restored(target, Fate.UNCHANGED, now, now)
-    if not force and not waking and not any(form.same(one, now) for one in ours):
+    is_ours = broken_off or any(form.same(one, now) for one in ours)
+    if not force and not waking and not is_ours:
         return Restored(target, Fate.SKIPPED, now, found, "changed by somebody else since")
     return Change(target, now, form.complete(found, now))
 

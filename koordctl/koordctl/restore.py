@@ -11,9 +11,12 @@ import msgspec
 from koord_host import detect
 from koord_host import journal as journal_file
 from koord_host.files import KernelFiles
-from koord_host.journal import Journal
+from koord_host.journal import Change, Journal, rfc3339
+from koord_host.layout import Layout
 from koord_host.originals import InUseError, Originals
-from koord_host.restore import Fate, Restored, foresee, restore
+from koord_host.resctrl import ResctrlGroups
+from koord_host.restore import OWNER, Fate, Restored, foresee, restore
+from koord_host.wishes import Target
 
 from koordctl.columns import table
 from koordctl.render import clean
@@ -22,6 +25,7 @@ STATE = "/var/lib/koordlet"
 """koordlet's ``--state-dir`` unless told otherwise."""
 CGROUPS = "/sys/fs/cgroup"
 
+_CACHE_GROUP = "resctrl.group"
 _SHORT = 60
 _WORDS = {
     Fate.RESTORED: "restored",
@@ -71,10 +75,40 @@ def put_back(
         if troubles:
             raise RestoreError(troubles[0])
         if dry_run:
-            return foresee(files, layout, originals, force=force)
+            return [
+                *foresee(files, layout, originals, force=force),
+                *map(_removed, _cache_groups(files, layout, originals, None).ours()),
+            ]
         journal = Journal(f"{state}/{journal_file.NAME}", say)
         at_exit.callback(journal.close)
-        return restore(files, layout, originals, journal, time.time, force=force)
+        report = restore(files, layout, originals, journal, time.time, force=force)
+        return report + _remove(_cache_groups(files, layout, originals, journal))
+
+
+def _cache_groups(
+    files: KernelFiles, layout: Layout, originals: Originals, journal: Journal | None
+) -> ResctrlGroups:
+    def record(group: str, what: str, old: str, new: str, why: str) -> None:
+        if journal is not None:
+            journal.add(Change(rfc3339(time.time()), OWNER, group, "", what, old, new, why))
+
+    made, keep = originals.cache_groups, originals.keep_cache_groups
+    return ResctrlGroups(files, layout.resctrl_root, record=record, made=made, keep=keep)
+
+
+def _remove(groups: ResctrlGroups) -> list[Restored]:
+    """Remove the resctrl groups that koordlet has made: their tasks are the root group's then."""
+    before, troubles = groups.ours(), "; ".join(groups.remove_all_ours())
+    left = frozenset(groups.ours())
+    return [_removed(one) if one not in left else _stays(one, troubles) for one in before]
+
+
+def _removed(group: str) -> Restored:
+    return Restored(Target(group, _CACHE_GROUP), Fate.RESTORED, "present", "absent")
+
+
+def _stays(group: str, reason: str) -> Restored:
+    return Restored(Target(group, _CACHE_GROUP), Fate.REFUSED, "present", "present", reason)
 
 
 def report_lines(report: Sequence[Restored], *, dry_run: bool = False) -> Iterator[str]:

@@ -26,6 +26,7 @@ from koord_service.status import MakePage, StatusServer, metrics_page
 
 from koordlet.cluster import ClusterSide
 from koordlet.config import Settings, plugins_of
+from koordlet.deciding.carrying import Wanted
 from koordlet.gates import gates_of
 from koordlet.hook_server import HookServer
 from koordlet.keeper import OBSERVED
@@ -142,6 +143,8 @@ class Agent:
             self._follow(cluster, views, pods)
         if self._node is not None:
             self._node.look()
+        else:
+            self._loops.append(partial(_follow_rules, settings, views, pods))
         if settings.collect_res_used_interval >= 1:
             self._observing = open_observing(settings, gates, layout, files, pods, views, cluster)
             self._loops.append(self._observing.run)
@@ -149,6 +152,9 @@ class Agent:
         else:
             off = f"--collect-res-used-interval is {settings.collect_res_used_interval:g}"
             _log.warning("nothing is observed or reported", reason=f"{off}, below 1 s")
+            if self._node is not None:
+                # Nor decided: what strategies of an earlier run left is put back.
+                self._node.carrier.put(Wanted(complete=True))
         if cluster is not None:
             views.set_aside = partial(_set_aside, cluster, self._observing)
             self._loops.append(cluster.run)
@@ -332,6 +338,16 @@ def _set_aside(cluster: ClusterSide, observing: Observing | None) -> SetAside:
     """The CPUs that the Node keeps out of the pools, as far as the machine's are known."""
     cpus = observing.observer.newest.fact(NodeCPUInfo) if observing else None
     return set_aside(cluster.node() or {}, cpus.online if cpus else ())
+
+
+async def _follow_rules(settings: Settings, views: NodeViews, pods: Pods) -> None:
+    """Have the rules file count where no keeper looks at it in its rounds."""
+    while True:
+        known = [record.pod for record in pods.inventory.records()] if pods.known else None
+        _, problems = await asyncio.to_thread(views.refresh, known)
+        for line in problems:
+            _log.warning("rules", reason=line)
+        await asyncio.sleep(settings.runtime_hooks_reconcile_interval)
 
 
 def _server(

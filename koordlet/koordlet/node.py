@@ -127,7 +127,13 @@ def open_node(
         policy=beside_static_kubelet(lambda: _kubelet_is_static(views)),
     )
     core_sched = CoreSched(partial(_record, journal, "tasks"))
-    resctrl = ResctrlGroups(files, layout.resctrl_root, record=partial(_record, journal))
+    resctrl = ResctrlGroups(
+        files,
+        layout.resctrl_root,
+        record=partial(_record, journal),
+        made=originals.cache_groups,
+        keep=originals.keep_cache_groups,
+    )
     cookies, why_not = core_sched.available()
     if not cookies:
         _log.debug("no core scheduling", reason=why_not)

@@ -23,6 +23,8 @@ from koordlet.telling import reason_of
 _log = get_log("koordlet.pods")
 
 _SETTLE_SECONDS = 60.0
+_OLD_SECONDS = 60.0
+"""After which a list is old, unless three of its intervals are longer."""
 _LEAST_SECONDS = 0.2  # between two lists; Koordinator asks five times a second at most
 _FOLLOW_SECONDS = 1.0
 """The kubelet knows of a container a moment after its group is there."""
@@ -72,6 +74,11 @@ class Pods:
     def age(self) -> float:
         """Seconds since the last good list; infinite before the first."""
         return time.monotonic() - self._listed_at
+
+    @property
+    def fresh(self) -> bool:
+        """Whether who runs was heard lately: where there is a list, that it is no old one."""
+        return self.source is None or self.age <= max(_OLD_SECONDS, 3 * self._interval)
 
     @property
     def known(self) -> bool:

@@ -75,6 +75,7 @@ def open_qos_manager(
         set_aside=lambda: views.set_aside(),
         base=_nothing_known if node is None else node.carrier.base,
         evicting=evictor.evicting,
+        pods_fresh=lambda: pods.fresh,
     )
     carry = None if node is None else partial(_carry, node)
     decider = Decider(rounds, off, Views(seen).build, decisions, evictor, carry)

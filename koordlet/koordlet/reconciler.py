@@ -5,7 +5,7 @@ Everything here runs in one thread, the writer's: nobody else touches the node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -14,11 +14,12 @@ from koord_host.executor import Executor
 from koord_host.files import Reader
 from koord_host.forms import NO_LIMIT
 from koord_host.knobs import KNOBS
-from koord_host.layout import Layout
+from koord_host.layout import Driver, Layout
 from koord_host.outcomes import Round
 from koord_host.wishes import Owner, Priority, Target, Wish
 from koord_model.node import NodeView
 from koord_model.pod import Container, Pod
+from koord_model.qos import KubeQoS
 from koord_model.traffic import Traffic
 
 from koordlet.levelling import (
@@ -86,6 +87,9 @@ class Reconciler:
         self._tasks = tasks
         self._tell = tell
         self._shape = shape
+        self._classes: frozenset[str] = frozenset()
+        if layout.driver is Driver.SYSTEMD:
+            self._classes = frozenset(map(layout.kube_qos_group, KubeQoS))
         self._cached: dict[str, _Cached] = {}
         self._node_inputs: tuple[tuple[Pod, ...], NodeView] | None = None
         self._traffic: tuple[Traffic | None, str] = (None, "")
@@ -107,8 +111,12 @@ class Reconciler:
         records = tuple(records)
         for scope in self._cached.keys() - {pod_scope(one.pod.uid) for one in records}:
             self._forget(scope)
+        touched = frozenset(touched)
         changed, defects = set(map(pod_scope, touched)), []
+        set_anew: set[str] = set()
         for record in records:
+            if record.pod.uid in touched or self._is_news(record):
+                set_anew.add(self._layout.group_of_parent(record.pod.cgroup_parent))
             try:
                 if self._freshen(record, view):
                     changed.add(pod_scope(record.pod.uid))
@@ -117,6 +125,7 @@ class Reconciler:
                 defects.append(f"{record.pod.full_name}: {type(error).__name__}: {error}")
         for scope in changed:
             self._executor.look_again(HOOKS, scope)
+        self._look_again(set_anew)
         if view is not self._view:
             self._view = view
             self._hold(level_kube_qos(self._runner, view, self._layout))
@@ -128,6 +137,27 @@ class Reconciler:
         if self._shape is not None:
             self._shape(*self._traffic)
         return Done(writes, troubles, len(records), defects=tuple(defects))
+
+    def _look_again(self, pods: Collection[str]) -> None:
+        """Have read what the runtime has set anew, whoever wishes it: pods' groups and all in them.
+
+        With systemd also the groups above, each time: whoever sets one thing of a slice has
+        systemd set all that it knows of it. The kubelet sets the shares of a class once a
+        minute, and a quota or protection of memory that is ours is gone.
+        """
+        classes = self._classes
+
+        def concerned(place: str) -> bool:
+            return place in classes or place in pods or place.rpartition("/")[0] in pods
+
+        if pods:
+            self._executor.look_again_at(concerned)
+        elif classes:
+            self._executor.look_again_at(classes.__contains__)
+
+    def _is_news(self, record: PodRecord) -> bool:
+        cached = self._cached.get(pod_scope(record.pod.uid))
+        return cached is None or cached.record is not record
 
     def _freshen(self, record: PodRecord, view: NodeView) -> bool:
         """Whether a pod was asked about anew: it, or the view, is not what it was."""

@@ -49,6 +49,7 @@ class Tasks:
         self._complete = False
         self._looked_at = float("-inf")
         self._ended: set[str] = set()
+        self._left = resctrl.shared if resctrl is not None else frozenset()
         self._shared: Mapping[str, ResctrlWish] = {}
         self._placed: Mapping[str, str] = {}
         self.cache_groups: frozenset[str] = frozenset()
@@ -67,6 +68,12 @@ class Tasks:
         self._changed |= before is not None
         if before is not None and before.resctrl is not None:
             self._ended.add(before.resctrl.group)
+            self._left -= {before.resctrl.group}
+
+    def forget_left(self) -> None:
+        """Nobody wants the shared groups of an earlier run but those who have said so."""
+        self._changed |= bool(self._left)
+        self._left = frozenset()
 
     def share(self, slo: NodeSLO) -> None:
         """What pods get whose class has to share a resctrl group."""
@@ -113,6 +120,7 @@ class Tasks:
         wished = [tenant.wish.group for tenant in tenants]
         # One that got no group of its own lives in its class's.
         live = {*wished, *(self._placed.get(group, group) for group in wished)}
+        live |= self._left
         if not complete:
             live |= {*self._resctrl.groups()} - self._ended
         stay = self._resctrl.collect(live)

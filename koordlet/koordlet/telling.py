@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from koord_hooks.runner import Outcome
 from koord_hooks.stages import Stage
@@ -20,6 +20,8 @@ _node_log = get_log("koordlet.node")
 
 _MOST = 4096
 _STRANGER = "changed by somebody else"
+_MOST_STRANGERS = 3
+"""In one round: more have one cause, such as systemd that was told to read its units again."""
 
 
 class Told:
@@ -102,23 +104,45 @@ def tell_round(told: Told, done: Round, troubles: Iterable[str]) -> None:
         _node_log.info("levelled", written=written)
     for conflict in done.conflicts:
         _node_log.warning("owners disagree", conflict=str(conflict))
+    strangers: dict[str, list[Result]] = {}
     for result in done.news:
-        _tell_result(result)
+        if result.outcome is Wrote.WRITTEN and result.reason.startswith(_STRANGER):
+            strangers.setdefault(result.reason, []).append(result)
+        else:
+            _tell_result(result)
+    for reason, results in strangers.items():
+        _tell_strangers(reason, results)
 
 
-def _tell_result(result: Result) -> None:
-    fields = {
+def _tell_strangers(reason: str, results: Sequence[Result]) -> None:
+    """A line for each value that somebody else had changed, or one for very many."""
+    if len(results) > _MOST_STRANGERS:
+        first = results[0].target
+        knobs = ", ".join(sorted({one.target.knob for one in results}))
+        example = f"{first.knob} of {first.place}"
+        _node_log.warning(
+            _STRANGER, values=len(results), knobs=knobs, example=example, reason=reason
+        )
+        return
+    for result in results:
+        _node_log.warning(_STRANGER, value=result.old, **_fields(result))
+
+
+def _fields(result: Result) -> dict[str, str | None]:
+    return {
         "group": result.target.place,
         "knob": result.target.knob,
         "pod": result.pod or None,
         "reason": result.reason,
     }
+
+
+def _tell_result(result: Result) -> None:
+    """Of what was written without ado the journal has it."""
+    fields = _fields(result)
     if result.outcome in (Wrote.REFUSED, Wrote.INVALID, Wrote.OVERRIDDEN):
         _node_log.warning("not written", value=result.new, **fields)
     elif result.outcome is Wrote.YIELDED:
         _node_log.warning("left to somebody else", value=result.old, **fields)
     elif result.outcome is Wrote.UNSUPPORTED:
         _node_log.info("no such knob", **fields)
-    elif result.reason.startswith(_STRANGER):
-        # Other reasons are of what goes with another knob: the journal has it.
-        _node_log.warning(_STRANGER, value=result.old, **fields)

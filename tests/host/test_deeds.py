@@ -31,6 +31,14 @@ def test_done_once_and_journalled(node2: Node) -> None:
     assert len(node2.originals) == 0
 
 
+def test_what_waits_is_done_once_with_its_newest_value(node2: Node) -> None:
+    node2.files.set_usage(POD, 8 << 20, reclaimable=4 << 20)
+    for value in (1 << 20, 2 << 20):
+        node2.executor.do(STRATEGY, (wish(POD, RECLAIM, value, "pages nobody misses"),))
+    assert only(node2.executor.apply()).new == 2 << 20
+    assert node2.files.read(f"{node2.files.directory(POD)}/memory.current").strip() == str(6 << 20)
+
+
 def test_less_than_asked_for_is_no_trouble(node2: Node) -> None:
     node2.files.set_usage(POD, 8 << 20, reclaimable=1 << 20)
     result = do(node2, 2 << 20)

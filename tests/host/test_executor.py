@@ -281,6 +281,16 @@ def test_a_strangers_value_is_written_over(node: Node) -> None:
     assert alerts[5:] == [False, False, True]
 
 
+def test_what_is_to_be_looked_at_again_is_nobodys_to_be_told_of(node: Node) -> None:
+    node.wish(wish(POD, SHARES, 512), wish(CONTAINER, SHARES, 512))
+    for place in (POD, CONTAINER):
+        node.set(place, SHARES, "7")
+    node.executor.look_again_at(lambda place: place == POD)
+    result = only(node.executor.apply())
+    assert (result.target.place, result.outcome, result.reason) == (POD, Outcome.WRITTEN, "")
+    assert (node.value(POD, SHARES), node.value(CONTAINER, SHARES)) == ("512", "7")
+
+
 def test_a_strangers_value_is_left(make_node: MakeNode) -> None:
     node = make_node(policy=lambda target, _: Stranger.YIELD)
     node.wish(wish(CONTAINER, CPUS, "0-3"))

@@ -1,9 +1,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_host.device_forms import COST_QOS
 from koord_host.forms import (
     BYTES_V1,
     BYTES_V2,
+    BYTES_VENDOR,
     CPUS,
     DEVICES,
     NUMBER,
@@ -100,3 +102,34 @@ def test_bytes_are_rounded_to_pages_and_other_numbers_are_not() -> None:
 
 def test_devices() -> None:
     assert devices("8:0 5\n\n 8:16  7 \n") == {"8:0": 5, "8:16": 7}
+
+
+@pytest.mark.parametrize("text", ["max\n", "9223372036854771712\n", str((1 << 63) - 1)])
+def test_no_limit_of_a_vendors_kernel(text: str) -> None:
+    assert BYTES_VENDOR.decode(text) == -1
+    assert BYTES_VENDOR.encode(-1, "").isdigit()
+    assert BYTES_VENDOR.same(-1, BYTES_VENDOR.decode(BYTES_VENDOR.encode(-1, "")))
+
+
+COST = "8:0 enable=1 ctrl=user rpct=95.00 rlat=3000 wpct=95.00 wlat=3000 min=1.00 max=10000.00"
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "known", "holds"),
+    [
+        (NUMBER, "5", [4, 5], True),
+        (NUMBER, "6", [4, 5], False),
+        (DEVICES, "8:0 5\n8:16 6", ["8:0 5\n8:16 6"], True),
+        # Broken off after the first line, or with the second yet to come.
+        (DEVICES, "8:0 5", ["", "8:0 5\n8:16 6"], True),
+        (DEVICES, "8:0 5\n8:16 7", ["8:16 7", "8:0 5\n8:16 6"], True),
+        (DEVICES, "8:0 5\n8:16 8", ["8:16 7", "8:0 5\n8:16 6"], False),
+        (DEVICES, "8:32 5", ["", "8:0 5"], False),
+        (DEVICES, "", ["8:0 5"], False),
+        (DEVICES, "", ["8:0 5", "8:0 0"], True),
+        (COST_QOS, COST, ["", "8:0 enable=1 ctrl=user rlat=3000"], True),
+        (COST_QOS, COST, ["", "8:0 enable=1 ctrl=user rlat=4000"], False),
+    ],
+)
+def test_what_a_file_is_made_of(form: Form, text: str, known: list[Value], holds: bool) -> None:
+    assert form.made_of(text, known) is holds

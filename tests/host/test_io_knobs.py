@@ -1,11 +1,14 @@
 """The io controller's knobs on a node whose kernel refuses what it refuses."""
 
 import errno
+from pathlib import Path
 
 import pytest
 from koord_host.outcomes import Outcome
+from koord_host.restore import Fate
 
 from tests.host.conftest import STRATEGY, MakeNode, Node, only, outcomes, wish
+from tests.host.test_survival import KilledError, again, kill, put_back
 
 POD = "kubepods/besteffort/pod1"
 RBPS, WIOPS = "blkio.throttle.read_bps_device", "blkio.throttle.write_iops_device"
@@ -116,3 +119,38 @@ def test_restore_takes_away_devices_that_had_nothing(disks: Node) -> None:
     assert {one.fate for one in report} == {Fate.RESTORED}
     assert disks.value(POD, RBPS) == ""
     assert disks.value("", QOS).startswith("8:0 enable=0")
+
+
+@pytest.mark.parametrize("dies_after", [1, 2])
+@pytest.mark.parametrize(
+    ("place", "knob", "lines"),
+    [(POD, RBPS, "8:0 4096\n8:16 5"), ("", QOS, f"{COST}\n{COST.replace('8:0', '8:16')}")],
+)
+def test_what_a_kill_left_between_two_lines_is_put_back(
+    disks: Node,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    dies_after: int,
+    place: str,
+    knob: str,
+    lines: str,
+) -> None:
+    real, written = disks.files.write, []
+
+    def write(path: str, text: str) -> None:
+        if len(written) == dies_after:
+            raise KilledError
+        real(path, text)
+        written.append(text)
+
+    before = disks.value(place, knob)
+    with monkeypatch.context() as patched:
+        patched.setattr(disks.files, "write", write)
+        patched.setattr(disks.originals, "wrote_many", kill)
+        with pytest.raises(KilledError):
+            disks.wish(wish(place, knob, lines), owner=STRATEGY)
+    node = again(disks, tmp_path)
+    report = put_back(node)
+    assert {one.fate for one in report.values()} == {Fate.RESTORED}
+    left = disks.value(place, knob)
+    assert left == before or all("=max" in one or "enable=0" in one for one in left.splitlines())

@@ -134,3 +134,24 @@ def test_in_memory_only(told: list[str]) -> None:
     originals.remember_many(FOUND)
     originals.close()
     assert told == []
+
+
+def test_shared_cache_groups_are_known_after_a_restart_but_not_after_a_reboot(
+    reopen: Open,
+) -> None:
+    originals = reopen()
+    assert originals.cache_groups == frozenset()
+    originals.keep_cache_groups({"LS", "BE"})
+    originals.keep_cache_groups({"BE"})
+    assert reopen().cache_groups == {"BE"}
+    assert reopen("another boot").cache_groups == frozenset()
+
+
+def test_cache_groups_are_written_once_the_database_takes_something_again(reopen: Open) -> None:
+    originals = reopen()
+    assert originals._database is not None
+    originals._database.execute("PRAGMA query_only = ON")
+    originals.keep_cache_groups({"BE"})
+    originals._database.execute("PRAGMA query_only = OFF")
+    originals.remember_many(FOUND)
+    assert reopen().cache_groups == {"BE"}

@@ -639,3 +639,23 @@ class Pods(RuleBasedStateMachine):
 
 
 TestPods = Pods.TestCase
+
+
+def test_shared_groups_are_told_before_they_are_made_and_after_they_went() -> None:
+    fake, told = FakeResctrl(mb=None), []
+
+    def keep(names: frozenset[str]) -> None:
+        told.append((sorted(names), fake.exists(f"{ROOT}/BE")))
+
+    node = Node(fake, keep=keep)
+    node.level(ResctrlWish("BE", llc=Ways(0, 30)), wish("a"))
+    node.groups.collect(())
+    assert told == [(["BE"], False), ([], False)]
+
+
+def test_a_shared_group_of_an_earlier_run_goes_when_nobody_wishes_it() -> None:
+    node = Node(FakeResctrl(mb=None))
+    node.level(ResctrlWish("BE", llc=Ways(0, 30)), ResctrlWish("LS", llc=Ways(0, 50)))
+    later = Node(node.fake, made=node.groups.shared)
+    assert later.groups.collect({"LS"}) == ()
+    assert later.groups.groups() == ("LS",)

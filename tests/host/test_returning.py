@@ -525,3 +525,34 @@ def test_strategies_leave_no_trace(both: tuple[State, State]) -> None:
     left = {one.target.knob for one in originals.all()}
     # The kernel keeps an idle group's shares itself.
     assert left <= {SHARES}
+
+
+@pytest.mark.parametrize("above_stays", [False, True])
+def test_groups_with_tasks_that_had_no_cpus_of_their_own_run_where_they_ran(
+    make_node: MakeNode, above_stays: bool
+) -> None:
+    """On v2 the kernel takes no empty set again; what groups above have holds for them."""
+    node = make_node(2)
+    node.files.add_process(CONTAINER, 7)
+    node.wish(*(wish(place, CPUS, "2-3") for place in (BE, POD, CONTAINER)), owner=STRATEGY)
+    if above_stays:
+        node.wish(wish(BE, CPUS, "2-3"), scope="other")
+    let_go(node)
+    assert nothing_is_left(node) is not above_stays
+    effective = f"{node.layout.group_path(CONTAINER, '')}/{CPUS}.effective"
+    assert node.files.read(effective).strip() == ("2-3" if above_stays else "0-15")
+    # Not only now: it is not pinned to what was there above it in that moment.
+    node.set(BE, CPUS, "0-7")
+    assert node.files.read(effective).strip() == "0-7"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_no_limit_is_found_and_put_back_on_a_vendors_kernel(
+    make_node: MakeNode, version: int
+) -> None:
+    node = make_node(version, vendor=True)
+    assert node.value(POD, "memory.high") == "max"
+    node.wish(wish(POD, "memory.high", 1 << 30), owner=STRATEGY)
+    assert only(let_go(node)).outcome is Outcome.WRITTEN
+    assert node.value(POD, "memory.high") == "max"
+    assert nothing_is_left(node)

@@ -10,12 +10,15 @@ from koord_host.journal import Journal, read
 from koord_host.knobs import KNOBS
 from koord_host.layout import Driver, Layout
 from koord_host.originals import Originals
+from koord_host.resctrl import ResctrlGroups, Tenant
 from koord_host.restore import Fate, Restored
 from koord_host.wishes import Owner, Priority, Target, Wish
+from koord_model.resctrl import ResctrlWish, Ways
 from koordctl.restore import RestoreError, put_back, report_json, report_lines
 
 from koordctl import main as program
 from tests.support.fake_cgroupfs import FakeCgroupfs
+from tests.support.fake_node import FakeNode
 
 GROUP = "kubepods/pod1"
 SHARES, QUOTA = Target(GROUP, "cpu.shares"), Target(GROUP, "cpu.cfs_quota_us")
@@ -187,3 +190,56 @@ def test_the_command_where_nothing_can_be_done(
         program.main(["restore", "--state", str(tmp_path)])
     assert left.value.code == 1
     assert capsys.readouterr().err.startswith(f"koordctl: {tmp_path} has no originals.db")
+
+
+# ---- groups of the cache, which are no files with a value
+
+CACHES = "/sys/fs/resctrl"
+
+
+@pytest.fixture
+def with_caches(tmp_path: Path) -> tuple[FakeNode, str]:
+    """A node whose koordlet was killed: a pod's group, its class's, and one of somebody else."""
+    node, state = FakeNode(1), str(tmp_path)
+    node.cgroups.make_group(GROUP)
+    originals = Originals(f"{state}/originals.db", print)
+    keep = originals.keep_cache_groups
+    groups = ResctrlGroups(node, record=lambda *_: None, keep=keep)
+    for name in ("BE", "koordlet-a"):
+        groups.level([Tenant(ResctrlWish(name, llc=Ways(0, 50)), lambda: ())])
+    node.resctrl.make_directory(f"{CACHES}/LS")
+    originals.close()
+    return node, state
+
+
+def test_cache_groups_that_koordlet_made_are_removed(with_caches: tuple[FakeNode, str]) -> None:
+    node, state = with_caches
+    report = put_back(node, state, print, dry_run=True)
+    removed = [
+        Restored(Target(name, "resctrl.group"), Fate.RESTORED, "present", "absent")
+        for name in ("BE", "koordlet-a")
+    ]
+    assert report == removed
+    assert {"BE", "koordlet-a", "LS"} <= {*node.entries(CACHES)}
+    assert put_back(node, state, print) == removed
+    left = {*node.entries(CACHES)}
+    assert (left & {"BE", "koordlet-a"}, "LS" in left) == (set(), True)
+    assert [(one.owner, one.group, one.new) for one in read(f"{state}/journal.jsonl")] == [
+        ("restore", "BE", "absent"),
+        ("restore", "koordlet-a", "absent"),
+    ]
+    assert put_back(node, state, print) == []
+
+
+def test_a_cache_group_that_stays(
+    with_caches: tuple[FakeNode, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, state = with_caches
+
+    def busy(path: str) -> None:
+        raise OSError(16, "Device or resource busy", path)
+
+    monkeypatch.setattr(node, "remove_directory", busy)
+    report = put_back(node, state, print)
+    assert {one.fate for one in report} == {Fate.REFUSED}
+    assert "Device or resource busy" in report[0].reason

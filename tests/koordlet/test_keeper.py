@@ -293,6 +293,24 @@ class TestTheList:
         assert reason in fields["reason"]
         assert str(source) in fields["reason"]
 
+    async def test_one_that_is_a_minute_old_is_an_old_one(
+        self, keeper: NodeKeeper, clock: Clock, source: Path
+    ) -> None:
+        assert not keeper.pods.fresh
+        await self.look(keeper, clock)
+        source.unlink()
+        clock.now += 49
+        await self.look(keeper, clock)
+        assert (keeper.pods.known, keeper.pods.fresh) == (True, True)
+        clock.now += 1
+        assert (keeper.pods.known, keeper.pods.fresh) == (True, False)
+        source.write_bytes(pod_list([WEB]))
+        await self.look(keeper, clock)
+        assert keeper.pods.fresh
+
+    async def test_where_there_is_none_nothing_is_old(self, keep: Keep) -> None:
+        assert keep(Bench(WEB).node).keeper.pods.fresh
+
     async def test_without_one_what_has_no_group_any_more_has_ended(
         self, keep: Keep, clock: Clock, source: Path
     ) -> None:

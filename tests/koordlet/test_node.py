@@ -17,11 +17,13 @@ from koord_host.detect import DetectError
 from koord_host.journal import read
 from koord_host.layout import Driver
 from koord_host.originals import InUseError
+from koord_host.wishes import Target, Wish
 from koord_model import keys
 from koord_model.qos import KubeQoS
 from koord_proto import hook_pb2 as pb
 from koordlet.agent import Agent
 from koordlet.config import Settings
+from koordlet.deciding.carrying import Wanted
 from koordlet.node import Node
 
 from tests.koordlet.conftest import Keep, Words
@@ -275,3 +277,31 @@ async def test_nobody_is_given_our_values_while_they_are_put_back(
             await asyncio.sleep(0.01)
         os.kill(os.getpid(), signal.SIGTERM)
     assert seen == [False]
+
+
+async def test_what_strategies_left_is_put_back_where_nothing_is_decided_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(JOB)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    quota = Wish(Target("kubepods/besteffort", "cpu.cfs_quota_us"), 50_000, "suppressed")
+
+    async def run(wanted: Wanted | None, interval: float) -> str:
+        settings = settings_of(
+            bench.node,
+            tmp_path,
+            Driver.CGROUPFS,
+            runtime_hooks_addr=str(tmp_path / "k.sock"),
+            collect_res_used_interval=interval,
+        )
+        node = Agent(settings, bench.node)._node
+        assert node is not None
+        if wanted is not None:
+            node.carrier.put(wanted)
+        await node.keeper.level()
+        await node.keeper.finish(node.let_go)
+        return bench.read("kubepods/besteffort/cpu.max")
+
+    assert await run(Wanted({"cpu_suppress": (quota,)}), 1.0) == "50000 100000"
+    assert await run(None, 1.0) == "50000 100000"
+    assert await run(None, 0.0) == "max 100000"

@@ -15,6 +15,7 @@ from koord_host.journal import Journal
 from koord_host.layout import Driver, Layout
 from koord_host.originals import Originals
 from koord_host.outcomes import Outcome
+from koord_host.wishes import Owner, Priority, Target, Wish
 from koord_model.node import NodeView
 from koord_model.node_slo import HostApplication, NodeSLO
 from koord_model.patch import NodePatch, Patch
@@ -49,7 +50,7 @@ def record(name: str, handler: str = "", **limits: int) -> PodRecord:
 class Bench:
     """A reconciler on a node in memory with the pods a, b and c, and clocks that stand still."""
 
-    def __init__(self, hooks: HookRunner) -> None:
+    def __init__(self, hooks: HookRunner, layout: Layout = LAYOUT) -> None:
         self.node = FakeNode(1)
         for name in "abc":
             for part in ("main", "sandbox"):
@@ -59,7 +60,7 @@ class Bench:
         self.now = 0.0
         self.executor = Executor(
             self.node,
-            LAYOUT,
+            layout,
             Journal("", print),
             Originals("", print),
             clock=lambda: self.now,
@@ -67,10 +68,10 @@ class Bench:
         )
         self.reconciler = Reconciler(
             hooks,
-            LAYOUT,
+            layout,
             self.node,
             self.executor,
-            Tasks(HOOKS, self.node, LAYOUT, lambda: self.now, 60.0),
+            Tasks(HOOKS, self.node, layout, lambda: self.now, 60.0),
             self.told.append,
             lambda traffic, why: self.shaped.append((traffic, why)),
         )
@@ -219,6 +220,66 @@ def test_what_a_runtime_has_set_anew_is_looked_at_again() -> None:
     assert bench.value(f"{BE}/poda", "cpu.shares") == "7", "not due yet"
     bench.round(a, touched={"a"})
     assert bench.value(f"{BE}/poda", "cpu.shares") == "100"
+
+
+STRATEGY = Owner("strategy", Priority.STRATEGY)
+
+
+def wants(bench: Bench, *groups: str) -> None:
+    """A strategy wishes shares of groups."""
+    wishes = tuple(Wish(Target(group, "cpu.shares"), 100, "test") for group in groups)
+    bench.executor.wish(STRATEGY, "strategy", wishes)
+
+
+def set_anew(bench: Bench, *groups: str) -> None:
+    for group in groups:
+        bench.node.write(f"/sys/fs/cgroup/cpu/{group}/cpu.shares", "7")
+
+
+def test_what_strategies_wish_of_a_pod_is_looked_at_again_too() -> None:
+    bench = Bench(runner())
+    a, b = record("a"), record("b")
+    theirs = (f"{BE}/poda", f"{BE}/poda/a-main", f"{BE}/poda/a-sandbox")
+    others = (BE, f"{BE}/podb", f"{BE}/podb/b-main")
+    wants(bench, *theirs, *others)
+    bench.round(a, b)
+    set_anew(bench, *theirs, *others)
+    done = bench.round(a, b, touched={"a"})
+    assert {bench.value(group, "cpu.shares") for group in theirs} == {"100"}
+    assert {bench.value(group, "cpu.shares") for group in others} == {"7"}, "not due yet"
+    assert {one.reason for one in done.writes.results} == {""}, "the runtime is no stranger"
+
+
+def test_of_a_pod_that_is_news_they_are_looked_at_again() -> None:
+    bench = Bench(runner())
+    wants(bench, f"{BE}/poda/a-main")
+    bench.round(record("a"))
+    set_anew(bench, f"{BE}/poda/a-main")
+    bench.round(record("a", cpu_quota=50_000))
+    assert bench.value(f"{BE}/poda/a-main", "cpu.shares") == "100"
+
+
+def test_another_view_of_the_node_is_no_news_of_pods() -> None:
+    bench = Bench(runner())
+    a = record("a")
+    wants(bench, f"{BE}/poda")
+    bench.round(a)
+    set_anew(bench, f"{BE}/poda")
+    bench.round(a, view=replace(VIEW, cpu_normalization_ratio=2.0))
+    assert bench.value(f"{BE}/poda", "cpu.shares") == "7"
+
+
+def test_with_systemd_groups_above_pods_are_looked_at_each_time() -> None:
+    slices = ("kubepods.slice", "kubepods.slice/kubepods-besteffort.slice")
+    pod = f"{slices[1]}/kubepods-besteffort-poda.slice"
+    bench = Bench(runner(), Layout(1, Driver.SYSTEMD))
+    bench.node.cgroups.make_group(pod)
+    wants(bench, *slices, pod)
+    bench.round()
+    set_anew(bench, *slices, pod)
+    done = bench.round()
+    assert [bench.value(group, "cpu.shares") for group in (*slices, pod)] == ["100", "100", "7"]
+    assert {one.reason for one in done.writes.results} == {""}, "systemd is no stranger"
 
 
 class TestQuotas:

@@ -35,8 +35,10 @@ def wished(
 class Bench:
     """Tasks on a node in memory, all of it to be had, and a clock that the test turns."""
 
-    def __init__(self, version: int = 2) -> None:
+    def __init__(self, version: int = 2, left: tuple[str, ...] = ()) -> None:
         self.node = FakeNode(version)
+        for name in left:
+            self.node.make_directory(f"/sys/fs/resctrl/{name}")
         for group in (MAIN, f"{OTHER}/c2"):
             self.node.cgroups.make_group(group)
         self.now = 0.0
@@ -61,7 +63,7 @@ class Bench:
             lambda: self.now,
             60.0,
             CoreSched(record, self.node.prctl),
-            ResctrlGroups(self.node, record=record),
+            ResctrlGroups(self.node, record=record, made=left),
         )
 
     def level(self, *, complete: bool = True) -> tuple[str, ...]:
@@ -210,3 +212,26 @@ class TestCaches:
         bench.tasks.hold(wished(resctrl=replace(CACHE, mb=10)))
         assert bench.level(complete=False) == ()
         assert bench.tasks.cache_groups == frozenset()
+
+
+class TestCachesOfAnEarlierRun:
+    def there(self, bench: Bench) -> set[str]:
+        return {"BE", "LS"} & {*bench.node.entries("/sys/fs/resctrl")}
+
+    def test_they_stay_until_it_is_known_who_wants_them(self) -> None:
+        bench = Bench(left=("BE", "LS"))
+        bench.level()
+        assert self.there(bench) == {"BE", "LS"}
+        ls = ResctrlWish("LS", llc=Ways(0, 50))
+        bench.tasks.hold(wished(scope="class LS", resctrl=ls))
+        bench.tasks.forget_left()
+        bench.level()
+        assert self.there(bench) == {"LS"}
+
+    def test_one_that_was_wanted_and_is_no_more_goes_at_once(self) -> None:
+        bench = Bench(left=("BE", "LS"))
+        bench.tasks.hold(wished(scope="class LS", resctrl=ResctrlWish("LS", llc=Ways(0, 50))))
+        bench.level()
+        bench.tasks.forget("class LS")
+        bench.level()
+        assert self.there(bench) == {"BE"}

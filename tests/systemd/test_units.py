@@ -182,7 +182,7 @@ def test_everybody_may_ask_koordlet() -> None:
 
 DROP_INS = {
     page: re.findall(r"^```ini\n(.*?)^```", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
-    for page in ("operations.md", "collectors.md")
+    for page in ("operations.md", "collectors.md", "strategies.md")
 }
 
 

@@ -119,15 +119,25 @@ def cpus_now(view: View, group: str) -> frozenset[int]:
 
 
 def count_of(
-    cores: float, before: int, cpus: int, growth_percent: float, least: float = 0.0
+    cores: float,
+    before: int,
+    cpus: int,
+    growth_percent: float,
+    least: float = 0.0,
+    deadband: float = 0.0,
 ) -> int:
     """How many of the node's ``cpus`` so many cores are: rounded up.
 
     Never fewer than ``LEAST_CPUS`` and ``least``, which is in cores. ``before`` is how many there
-    were: growth in one step is ``growth_percent`` of the node at most, rounded up.
+    were: growth in one step is ``growth_percent`` of the node at most, rounded up, and where they
+    are too many for ``cores`` by less than ``deadband`` cores, none is taken away.
     """
+    floor = max(_rounded_up(least), LEAST_CPUS)
+    wanted = max(_rounded_up(cores), floor)
+    if wanted < before <= max(_rounded_up(cores + deadband), floor):
+        return min(before, cpus)
     at_most = before + math.ceil(cpus * growth_percent / 100)
-    return min(max(_rounded_up(least), LEAST_CPUS, min(_rounded_up(cores), at_most)), cpus)
+    return min(max(floor, min(wanted, at_most)), cpus)
 
 
 def _rounded_up(cores: float) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ BY_QUOTA = (BurstPolicy.AUTO, BurstPolicy.QUOTA_BURST)
 """The policies by which quotas grow."""
 
 _DEFAULT_PERIOD = 100_000  # µs
+_LEAST_QUOTA = 1000
+"""The kernel's, in µs: the kubelet rounds smaller ones up to it."""
 
 _LOOK_SECONDS = 10.0
 """How long quotas that only hooks and the kubelet change are taken for what they were."""
@@ -77,6 +80,17 @@ def _bandwidth(view: View, group: str) -> tuple[int, int]:
     return base if base > 0 else NO_LIMIT, max(period, 1)
 
 
+def _plausible(base: int, limit: int, period: int, ratio: float) -> int:
+    """The base, or what the limit (millicores) can mean at most if that is less, in µs.
+
+    What an earlier run raised, and nobody remembers to have, is no base. ``ratio`` is
+    cpunormalization's: a slower CPU's quota is larger.
+    """
+    if not limit:
+        return base
+    return min(base, max(math.ceil(limit * period / (1000 * min(ratio, 1.0))), _LEAST_QUOTA))
+
+
 def _number(value: Value | None, default: int) -> int:
     return value if isinstance(value, int) else default
 
@@ -89,12 +103,13 @@ def _quota(
     before: Mapping[Key, Quota],
 ) -> Quota | None:
     """A container's quota; ``None`` where it has none."""
+    limits = pod.demand.container_limits if pod.demand else {}
+    limit = limits.get(one.container.name, {}).get(CPU, 0)
     base, period = _bandwidth(view, one.group)
     if base == NO_LIMIT:
         return None
+    base = _plausible(base, limit, period, view.node.cpu_normalization_ratio)
     key = pod.uid, one.container.id
-    limits = pod.demand.container_limits if pod.demand else {}
-    limit = limits.get(one.container.name, {}).get(CPU, 0)
     known = before.get(key)
     made = Quota(one, key, asked, limit, base, period, base, view.steady)
     if asked.policy not in BY_QUOTA:

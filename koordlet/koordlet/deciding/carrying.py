@@ -91,6 +91,7 @@ class Carrier:
         if wanted.complete and not self._complete:
             self._complete = True
             self._executor.put_back_unwished()
+            self._tasks.forget_left()
 
     def _hold(self, caches: tuple[CacheClass, ...]) -> None:
         held = {f"class {one.wish.group}": one for one in caches}

@@ -220,7 +220,8 @@ class View:
 
     ``at`` is the wall clock, seconds since the epoch, and may jump; ``steady`` is
     CLOCK_MONOTONIC in seconds: intervals are reckoned by it. ``pods_known`` is whether
-    ``pods`` are all that run. ``allocatable`` is what the Node has for pods, by resource (CPU
+    ``pods`` are all that run, ``pods_fresh`` whether that was heard lately: by an old list
+    nobody is evicted. ``allocatable`` is what the Node has for pods, by resource (CPU
     in millicores, batch-cpu too), empty where the Node is not known. ``reserved_cpu`` is
     what the kubelet and the Node's reservation annotation keep back, in cores, and
     ``set_aside`` which CPUs. ``signals`` are those of the last round, by strategy.
@@ -232,6 +233,7 @@ class View:
     layout: Layout
     pods: tuple[PodView, ...] = ()
     pods_known: bool = True
+    pods_fresh: bool = True
     node: NodeView = field(default_factory=NodeView)
     latest: Latest = field(default_factory=NothingYet)
     history: History = field(default_factory=NoHistory)
@@ -358,13 +360,15 @@ class Claim:
 class Notice(NamedTuple):
     """Something people should know of a pod: becomes an Event on it.
 
-    ``reason`` is one CamelCase word, ``message`` one line.
+    ``reason`` is one CamelCase word, ``message`` one line. ``of_eviction`` is whether it
+    announces one: it is not said where nobody is evicted.
     """
 
     pod: PodView
     reason: str
     message: str
     warning: bool = True
+    of_eviction: bool = False
 
 
 class CacheClass(NamedTuple):

@@ -30,6 +30,8 @@ _SILENT_SECONDS = 10.0
 _PAUSE_SECONDS = 1.0
 _SETTLE_SECONDS = 10.0
 """After the start: before, strategies may not have measured yet what they go by."""
+_LONGEST_SECONDS = 300.0
+"""After which nobody waits for a list of pods any more: there may never be one."""
 
 Look = Callable[[float, float, Mapping[str, tuple[Signal, ...]]], View]
 """Builds the view of a moment: the wall clock, the steady one, the last round's signals."""
@@ -72,6 +74,7 @@ class Decider:
         self._carry = carry
         self._wanted = Wanted()
         self._told = Told()
+        self._started: float | None = None
         self._began: float | None = None
         self.signals: Mapping[str, tuple[Signal, ...]] = {}
         """Of all strategies, shadows too: for ``/metrics``."""
@@ -121,7 +124,7 @@ class Decider:
                 reason = "a kernel file does not answer; nothing is decided until it does"
                 _log.error("round of strategies hangs", reason=reason)
             return False
-        reason = f"has not come back for {_SILENT_SECONDS:g} s; it is asked no more"
+        reason = f"has not come back for {_SILENT_SECONDS:g} s; it is not asked until it does"
         _log.error("strategy", reason=f"{name} {reason}")
         self._rounds.give_up(name, reason)
         return True
@@ -132,7 +135,7 @@ class Decider:
 
     def _hand_on(self, view: View, found: Round) -> None:
         self.signals = found.signals
-        about_pods = self._evictor.consider(view, found.claims, found.notices)
+        about_pods = self._about_pods(view, found)
         news = self._decisions.keep(view.at, [*found.decisions, *about_pods])
         if self._carry is None:
             return
@@ -147,9 +150,21 @@ class Decider:
             self._wanted = wanted
             self._carry(wanted)
 
+    def _about_pods(self, view: View, found: Round) -> Sequence[tuple[str, Mode, Decision]]:
+        """What is decided of claims; a claim that makes no sense costs evictions, not wishes."""
+        try:
+            return self._evictor.consider(view, found.claims, found.notices)
+        except Exception as error:
+            if self._told.first_time("claims", reason_of(error)):
+                _log.error("claims of strategies failed", reason=reason_of(error))
+            return ()
+
     def _settled(self, view: View) -> bool:
-        """Whether strategies have known the pods, and had time to measure."""
-        if self._began is None and view.pods_known:
+        """Whether strategies have known the pods, or will not, and had time to measure."""
+        if self._started is None:
+            self._started = view.steady
+        waited = view.steady >= self._started + _LONGEST_SECONDS
+        if self._began is None and (view.pods_known or waited):
             self._began = view.steady
         return self._began is not None and view.steady >= self._began + _SETTLE_SECONDS
 

@@ -89,11 +89,12 @@ class Quota(NamedTuple):
     def saved(self) -> int:
         """``cpu.cfs_burst_us``: what of the quota may be saved up.
 
-        A burst above a lower limit that is yet to come into force would have the
-        kernel refuse that.
+        Of the quota without burst: the kernel takes no quota below a burst that is set, and
+        would refuse the kubelet that writes a pod's limits again, or a lower one that is
+        yet to come into force.
         """
-        quota = self.quota
-        if self.limit and not self.raised:
+        quota = self.base
+        if self.limit:
             quota = min(quota, self.limit * self.period // 1000)
         millicores = self.limit or self.base * 1000 // self.period
         wanted = millicores * self.asked.burst_percent * self.period // (1000 * 100)

@@ -20,6 +20,12 @@ from koordlet.deciding.settings import Asked, asked, unknown
 BUDGET_SECONDS = 0.1
 """Of one strategy in one round: all of koordlet's own together take a fifth of it."""
 
+SIGNAL_SECONDS = 60.0
+"""How long the last signals of a strategy count that has failed since."""
+
+QUIET_SECONDS = 600.0
+"""Trouble that comes and goes is told again only after so long without it."""
+
 
 class AbandonedError(Exception):
     """Nobody waits for this round any more; another thread goes on with the strategies."""
@@ -113,7 +119,14 @@ class _Kept:
     asked: Asked | None = None
     read_of: NodeSLO | None = None
     hanging: bool = False
-    told: set[str] = field(default_factory=set)
+    told: dict[str, float] = field(default_factory=dict)
+    """When each trouble was there last, by the steady clock."""
+    planned: float = float("-inf")
+    """When it made the plan that stands, by the steady clock."""
+
+    def speaks(self, steady: float) -> bool:
+        """Whether its signals may be acted on: not those of one that fails for a while."""
+        return not self.state.reason or steady - self.planned < SIGNAL_SECONDS
 
 
 class Rounds:
@@ -151,7 +164,7 @@ class Rounds:
         return min((one.due for one in self._kept.values()), default=float("inf"))
 
     def give_up(self, name: str, reason: str) -> None:
-        """Ask a strategy no more: it did not come back from its last round."""
+        """Ask a strategy no more until it comes back from its last round."""
         kept = self._kept[name]
         kept.hanging = True
         kept.state = replace(kept.state, reason=reason, overruns=kept.state.overruns + 1)
@@ -172,12 +185,12 @@ class Rounds:
             if kept.state.mode is not Mode.OFF
         }
         found = Round(plans, named, tuple(problems))
-        # A shadow is seen, but nobody acts on it; unless all are shadows.
-        done = {name for name, _ in found.done()}
+        # A shadow is seen, but nobody acts on it; unless all are shadows. Nor on what is old.
+        done = {name for name, _ in found.done() if self._kept[name].speaks(view.steady)}
         self.signals = {
             name: signals
             for name, signals in found.signals.items()
-            if self._shown_only or name in done
+            if name in done or (self._shown_only and self._kept[name].speaks(view.steady))
         }
         return found
 
@@ -198,7 +211,7 @@ class Rounds:
             return False
         kept.due = _next(kept.due, kept.strategy.interval, view.steady)
         plan, reason, seconds = self._plan(kept, kept.asked.settings, view)
-        if kept.hanging:
+        if _comes_late(kept):
             raise AbandonedError(kept.strategy.name)
         state = replace(
             kept.state,
@@ -208,9 +221,9 @@ class Rounds:
             reason=reason,
         )
         if plan is None:
-            if reason not in kept.told:
-                kept.told.add(reason)
+            if view.steady - kept.told.get(reason, float("-inf")) >= QUIET_SECONDS:
                 problems.append(f"{kept.strategy.name} {reason}")
+            kept.told[reason] = view.steady
             overran = seconds > self._budget
             kept.state = replace(
                 state,
@@ -218,7 +231,7 @@ class Rounds:
                 overruns=state.overruns + overran,
             )
             return False
-        kept.told.clear()
+        kept.planned = view.steady
         kept.plan = replace(plan, wishes=same_wishes(kept.plan.wishes, plan.wishes))
         kept.state = replace(
             state, decisions=len(plan.decisions), wishes=len(plan.wishes), reason=""
@@ -234,8 +247,9 @@ class Rounds:
             found = asked(kept.strategy, slo)
         except Exception as error:
             # Others' code: as if it failed in a round, with what was asked before.
-            kept.state = replace(kept.state, failures=kept.state.failures + 1)
-            problems.append(f"{kept.strategy.name} cannot read its settings: {_words(error)}")
+            reason = f"cannot read its settings: {_words(error)}"
+            kept.state = replace(kept.state, failures=kept.state.failures + 1, reason=reason)
+            problems.append(f"{kept.strategy.name} {reason}")
             return False
         if self._shown_only and found.mode is Mode.ON:
             found = replace(found, mode=Mode.SHADOW)
@@ -259,7 +273,9 @@ class Rounds:
             reason = "" if isinstance(found, Plan) else f"failed: its plan is {_kind(found)}"
         except Exception as error:
             found, reason = None, f"failed: {_words(error)}"
-        self.running = ""
+        if self.running == kept.strategy.name:
+            # Another thread may be at another strategy meanwhile.
+            self.running = ""
         seconds = self._clock() - started
         if seconds > self._budget:
             found, reason = None, f"took more than {self._budget * 1000:.0f} ms of CPU"
@@ -277,6 +293,15 @@ def same_wishes(before: tuple[Wish, ...], now: tuple[Wish, ...]) -> tuple[Wish, 
         one is other for one, other in zip(kept, before, strict=True)
     )
     return before if same else kept
+
+
+def _comes_late(kept: _Kept) -> bool:
+    """Whether a strategy was given up meanwhile; from now on it is asked again.
+
+    Whatever held it up, a kernel file or a machine that stood still, is over.
+    """
+    late, kept.hanging = kept.hanging, False
+    return late
 
 
 def _begun(strategy: Strategy) -> StrategyState:

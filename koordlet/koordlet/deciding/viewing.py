@@ -20,6 +20,8 @@ from koordlet.collecting.looking import PerPod
 from koordlet.collecting.observer import Newest
 from koordlet.deciding.contract import (
     ContainerView,
+    History,
+    NoHistory,
     PodView,
     Signal,
     Stats,
@@ -30,6 +32,10 @@ from koordlet.states.inventory import PodRecord
 from koordlet.states.share_pools import SetAside
 
 _AVG, _LAST, _MAX = Aggregation.AVG, Aggregation.LAST, Aggregation.MAX
+
+_PUT_BACK_SECONDS = 5.0
+_DOUBT_SECONDS = 60.0
+"""Once the wall clock was put back: so long what was measured at that time before is in windows."""
 
 Base = Callable[[Target], Value | None]
 """What a target would have without strategies; ``None``: what it has."""
@@ -53,6 +59,7 @@ class Seen:
     node: Callable[[], Object | None] = lambda: None
     set_aside: Callable[[], SetAside] = SetAside
     evicting: Callable[[], frozenset[str]] = frozenset
+    pods_fresh: Callable[[], bool] = lambda: True
 
 
 class Views:
@@ -61,6 +68,8 @@ class Views:
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
         self._pods = PerPod(self._pod)
+        self._off = float("-inf")
+        self._doubted_until = float("-inf")
         self._node: Object | None = None
         self._amounts: tuple[Amounts, float] = ({}, 0.0)
 
@@ -75,9 +84,10 @@ class Views:
             seen.layout,
             pods=tuple(self._pods.of(seen.pods())),
             pods_known=seen.pods_known(),
+            pods_fresh=seen.pods_fresh(),
             node=seen.view(),
             latest=seen.newest.frozen(),
-            history=CacheHistory(seen.cache, at),
+            history=self._history(at, steady),
             cgroups=NodeCgroups(seen.reader, seen.layout, seen.base),
             allocatable=allocatable,
             reserved_cpu=max(kept_back, float(len(aside.cpus))),
@@ -85,6 +95,17 @@ class Views:
             signals=signals,
             evicting=seen.evicting(),
         )
+
+    def _history(self, at: float, steady: float) -> History:
+        """What was measured; nothing for a while after the wall clock was put back.
+
+        The cache takes some rounds to believe it, and windows at a time that was before hold
+        what was measured then: by that nobody is to be evicted.
+        """
+        if at - steady < self._off - _PUT_BACK_SECONDS:
+            self._doubted_until = steady + _DOUBT_SECONDS
+        self._off = at - steady
+        return NoHistory() if steady < self._doubted_until else CacheHistory(self._seen.cache, at)
 
     def _pod(self, record: PodRecord) -> PodView:
         layout = self._seen.layout

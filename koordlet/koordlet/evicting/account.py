@@ -20,6 +20,8 @@ _MARGIN = 30.0
 _ASKING = 90.0
 """How long asking for an eviction may take at most, tries and all."""
 _BAR, _LONGEST_BAR = 10.0, 300.0
+_LONGEST_GRACE = 300.0
+"""The most that is waited for of a pod's grace period: that is its own word, and may be years."""
 _ATTEMPTS = 3
 """How often a pod is evicted that does not go."""
 _WARNING_LASTS = 60.0
@@ -32,12 +34,15 @@ Reason = tuple[str, str, str]
 class Limits:
     """How many evictions a minute, and the seconds without another after one.
 
-    ``cpu_cool`` is for all kinds of CPU (batch-cpu too), ``cool`` for all else.
+    ``cpu_cool`` is for all kinds of CPU (batch-cpu too), ``cool`` for all else. ``settles`` is
+    for how many seconds what a pod freed still counts once it is gone: so long what the
+    node uses may have been measured before.
     """
 
     per_minute: int = 10
     cpu_cool: float = 20.0
     cool: float = 4.0
+    settles: float = 3.0
 
     def cool_time(self, family: str) -> float:
         """The seconds after an eviction for a kind of resource without another."""
@@ -93,6 +98,13 @@ class _Barred:
     times: int
 
 
+class _Gone(NamedTuple):
+    """A pod that has gone; until then what it frees counts."""
+
+    until: float
+    frees: Mapping[Reason, float]
+
+
 class _Evicted(NamedTuple):
     uid: str
     family: str
@@ -117,6 +129,7 @@ class Account:
         self._pretended = pretended
         self._evicted: list[_Evicted] = []
         self._going: dict[str, _Going] = {}
+        self._gone: dict[str, _Gone] = {}
         self._barred: dict[str, _Barred] = {}
         self._attempts: dict[str, int] = {}
         self._warned: dict[str, _Warned] = {}
@@ -127,11 +140,12 @@ class Account:
         now = view.steady
         here = {pod.uid: pod for pod in view.pods}
         if view.pods_known:
-            self._forget({uid for uid, pod in here.items() if not self._ended(pod)})
+            self._forget({uid for uid, pod in here.items() if not self._ended(pod)}, now)
+        self._gone = {uid: one for uid, one in self._gone.items() if now < one.until}
         for uid, pod in here.items():
             ending = pod.demand is not None and pod.demand.terminating
             if ending and uid not in self._going and uid not in self._stuck:
-                patience = grace_seconds(pod) + _MARGIN
+                patience = min(grace_seconds(pod), _LONGEST_GRACE) + _MARGIN
                 self._going[uid] = _Going(now, now + patience, patience, ours=False)
         late = [uid for uid, one in self._going.items() if now >= one.until]
         self._warned = {
@@ -162,8 +176,9 @@ class Account:
 
     @property
     def expected(self) -> Mapping[str, Mapping[Reason, float]]:
-        """Who is on the way out, and what each frees by who claimed it."""
-        return {uid: one.frees for uid, one in self._going.items()}
+        """Who is on the way out, and what each frees by who claimed it; who has just gone too."""
+        gone = {uid: one.frees for uid, one in self._gone.items()}
+        return {**gone, **{uid: one.frees for uid, one in self._going.items()}}
 
     @property
     def going(self) -> frozenset[str]:
@@ -186,7 +201,7 @@ class Account:
 
         ``stays`` is whether it counts as gone as soon as none of its containers runs.
         """
-        uid, patience = pod.uid, grace + _MARGIN
+        uid, patience = pod.uid, min(grace, _LONGEST_GRACE) + _MARGIN
         asking = 0.0 if self._pretended else _ASKING
         self._evicted.append(_Evicted(uid, family(resource), now))
         self._going[uid] = _Going(now, now + patience + asking, patience, frees, stays=stays)
@@ -255,8 +270,10 @@ class Account:
         seconds = max(after, min(_BAR * 2.0 ** min(times - 1, 10), _LONGEST_BAR))
         self._barred[uid] = _Barred(now + seconds, reason, times)
 
-    def _forget(self, present: Set[str]) -> None:
+    def _forget(self, present: Set[str], now: float) -> None:
         """Pods that are not there any more."""
+        for uid in self._going.keys() - present:
+            self._gone[uid] = _Gone(now + self.limits.settles, self._going[uid].frees)
         for known in (self._going, self._barred, self._attempts, self._warned):
             for uid in known.keys() - present:
                 del known[uid]

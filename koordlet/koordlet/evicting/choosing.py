@@ -4,7 +4,8 @@ Claims are served in one order: those that may not wait first, then rules for be
 pods, for what was promised, for use, and thresholds of our own. For each claim:
 
 1. What pods on their way out free counts: those chosen before in this round, those of earlier
-   rounds that are still there, and those that end for other reasons.
+   rounds that are still there or have just gone, and those that end for other reasons. It
+   counts for all claims of the resource, whichever of them it was for.
 2. Within the cool time of its resource nothing more is chosen, unless it may not wait.
 3. Its victims are taken in their order until enough is freed, or the minute's budget is spent.
    A pod that the guard or the account bars is passed over, and the next one taken.
@@ -13,7 +14,7 @@ pods, for what was promised, for use, and thresholds of our own. For each claim:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from koordlet.deciding.contract import Claim, Decision, Given, Mode, PodView, Victim
@@ -71,11 +72,11 @@ def choose(
 
     ``only_shown`` is whether nothing of it will be done: the decisions then say so.
     """
-    round_ = _Round(room, refusal, "would be evicted" if only_shown else "is to be evicted")
+    word = "would be evicted" if only_shown else "is to be evicted"
+    round_ = _Round(room, refusal, word, claims)
     for strategy, mode, claim in sorted(claims, key=order):
         round_.serve(strategy, mode, claim)
-    evictions = tuple(replace(one, frees=_frees(one.pod, claims)) for one in round_.evictions)
-    return Choice(evictions, tuple(round_.warned), tuple(round_.decisions))
+    return Choice(tuple(round_.evictions), tuple(round_.warned), tuple(round_.decisions))
 
 
 def order(claimed: Claimed) -> tuple[bool, int, str, str, str, float]:
@@ -96,12 +97,19 @@ def rank(rule: str) -> int:
 
 
 class _Round:
-    def __init__(self, room: Room, refusal: Callable[[PodView, Claim], str], word: str) -> None:
+    def __init__(
+        self,
+        room: Room,
+        refusal: Callable[[PodView, Claim], str],
+        word: str,
+        claims: Sequence[Claimed],
+    ) -> None:
         self._room = room
         self._refusal = refusal
         self._word = word
+        self._claims = claims
         self._left = room.left
-        self._chosen: set[str] = set()
+        self._chosen: dict[str, Mapping[Reason, float]] = {}
         self.evictions: list[Eviction] = []
         self.warned: list[Warned] = []
         self.decisions: list[Decided] = []
@@ -127,11 +135,10 @@ class _Round:
     def _expected(self, strategy: str, claim: Claim) -> float:
         """What pods free that are on their way out, whether the claim still names them or not."""
         known = strategy, claim.rule, claim.resource
-        found = {uid: frees[known] for uid, frees in self._room.going.items() if known in frees}
+        going = {**self._room.going, **self._chosen}
+        found = {uid: _freed(frees, known) for uid, frees in going.items()}
         found |= {
-            pod.uid: max(0.0, releases)
-            for pod, releases in claim.victims
-            if pod.uid in self._chosen or pod.uid in self._room.going
+            pod.uid: max(0.0, releases) for pod, releases in claim.victims if pod.uid in going
         }
         return sum(found.values())
 
@@ -185,9 +192,9 @@ class _Round:
             text, before.formula, given, pod=victim.pod.name, aspect=f"eviction {claim.resource}"
         )
         self._left -= 1
-        self._chosen.add(victim.pod.uid)
+        frees = self._chosen[victim.pod.uid] = _frees(victim.pod, self._claims)
         ask.expected += victim.releases
-        self.evictions.append(Eviction(victim.pod, ask.strategy, ask.mode, claim, decision))
+        self.evictions.append(Eviction(victim.pod, ask.strategy, ask.mode, claim, decision, frees))
         self.decisions.append((ask.strategy, ask.mode, decision))
 
     def _say(self, ask: _Asking, outcome: str, *more: Given) -> None:
@@ -231,6 +238,16 @@ def _frees(pod: PodView, claims: Sequence[Claimed]) -> dict[Reason, float]:
         for releases in _releases(pod, claim)
         if releases > 0
     }
+
+
+def _freed(frees: Mapping[Reason, float], claim: Reason) -> float:
+    """What a claim gets of a pod that goes.
+
+    By its own reckoning; where it does not name the pod, what others of its resource get.
+    """
+    if claim in frees:
+        return frees[claim]
+    return max((freed for one, freed in frees.items() if one[-1] == claim[-1]), default=0.0)
 
 
 def _releases(pod: PodView, claim: Claim) -> Iterator[float]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from koordlet.deciding.contract import Claim, Decision, Given, Plan, Victim, View
 
 NOT_KNOWN_YET = "no eviction: it is not known yet which pods run"
+NOT_HEARD_LATELY = "no eviction: the list of pods is an old one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,5 +65,11 @@ def together(*plans: Plan) -> Plan:
 
 
 def waits(view: View) -> Plan | None:
-    """The plan of a node whose pods are not known; ``None`` where they are."""
-    return None if view.pods_known else nothing(NOT_KNOWN_YET)
+    """The plan of a node whose pods are not known; ``None`` where they are.
+
+    By an old list neither: its kubelet ends no pod either, and one after the other would be
+    evicted in vain.
+    """
+    if not view.pods_known:
+        return nothing(NOT_KNOWN_YET)
+    return None if view.pods_fresh else nothing(NOT_HEARD_LATELY)

@@ -123,7 +123,11 @@ class Evictor:
             self._log_eviction("would evict", eviction, reason="strategy in shadow mode")
         for warned in shown.warned:
             self._shadow.warn(warned.pod.uid, view.steady)
-        self._say(events.of_notice(name, one) for name, mode, one in notices if mode is Mode.ON)
+        self._say(
+            events.of_notice(name, one)
+            for name, mode, one in notices
+            if mode is Mode.ON and (self._way is not None or not one.of_eviction)
+        )
         self._evicting = self._account.going
         news, self._news = self._news, []
         return (*news, *done.decisions, *shown.decisions)
@@ -279,6 +283,8 @@ def open_evictor(
         settings.evictions_per_minute,
         settings.cpu_evict_cool_time_seconds,
         settings.memory_evict_cool_time_seconds,
+        # The look after the next one began when it was gone.
+        settles=2 * settings.collect_res_used_interval + 1,
     )
     announcer = Announcer(api, cluster.name if cluster else node_name(settings, environ))
     return Evictor(way, limits, announcer, why_not=why_not, own=own_names(environ))

@@ -40,6 +40,8 @@ _SOURCE = "kubernetes.io/config.source"
 _SYSTEM_CLASSES = "system-"
 _SYSTEM_NAMESPACE = "kube-system"
 _NEVER = str(2**31 - 1)
+_LONGEST_RULES = 4096
+"""A list of all rules is a tenth of it; what is longer is none, and is not kept in memory."""
 _RULES = msgspec.json.Decoder(list[str])
 
 
@@ -81,7 +83,7 @@ def refusal(pod: PodView, claim: Claim, own: frozenset[str] = frozenset()) -> st
     listed = pod.record.pod.annotations.get(ANNOTATION_EVICTION_POLICY)
     if listed is None:
         return ""
-    rules = _rules(listed)
+    rules = _rules(listed) if len(listed) <= _LONGEST_RULES else None
     if rules is None:
         return f"has an {ANNOTATION_EVICTION_POLICY} that is no list of rules"
     if claim.rule not in rules:

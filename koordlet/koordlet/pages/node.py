@@ -207,9 +207,9 @@ def _machine(cpus: NodeCPUInfo | None) -> Document | None:
     return {
         "model": cpus.model,
         "vendor": cpus.vendor,
-        "sockets": _distinct(one.socket for one in cpus.processors),
-        "cores": _distinct(one.core for one in cpus.processors),
-        "numa_nodes": _distinct(one.node for one in cpus.processors),
+        "sockets": _distinct(one.socket for one in cpus.online),
+        "cores": _distinct(one.core for one in cpus.online),
+        "numa_nodes": _distinct(one.node for one in cpus.online),
         "smt": cpus.smt,
         "turbo": cpus.turbo,
     }

@@ -26,10 +26,7 @@ from koordlet.deciding.decisions import (
 from koordlet.deciding.round import StrategyState
 from koordlet.pages.node import Document, Observed
 
-NOTHING_DECIDED = (
-    "koordlet decides nothing on this node: it writes nothing here (--node-writes=false), or "
-    "its log says why it cannot"
-)
+NOTHING_DECIDED = "koordlet decides nothing on this node: its log says why"
 
 
 def _no_wishes(_: str) -> Sequence[Document]:

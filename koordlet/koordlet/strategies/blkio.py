@@ -16,7 +16,7 @@ one disk the stricter counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -100,9 +100,7 @@ def plan(view: View, settings: Settings, memory: object) -> Plan:
     before = memory if isinstance(memory, _Memory) else None
     storage = view.latest.fact(LocalStorage)
     if storage is None:
-        if before is not None:
-            return _plan(before)
-        return Plan(decisions=(_UNKNOWN,)) if any(_places(view, settings)) else NOTHING
+        return _hold(before, {one.group for one in _places(view, settings)})
     knobs = view.node.kernel.knobs
     costs = view.cgroups.now("", _COST_QOS) if _WEIGHT in knobs else None
     key = _Key(settings, storage, view.pods, knobs, costs)
@@ -112,6 +110,17 @@ def plan(view: View, settings: Settings, memory: object) -> Plan:
     done = {one.group: _done(one, found, before) for one in _places(view, settings)}
     wishes = tuple(chain.from_iterable(one.wishes for one in done.values()))
     return _plan(_Memory(key, done, wishes, tuple(one.decision for one in done.values())))
+
+
+def _hold(before: _Memory | None, asked: Collection[str]) -> Plan:
+    """While the disks are not known: as before, but nothing of what is not asked any more."""
+    if not asked:
+        return NOTHING
+    if before is None:
+        return Plan(decisions=(_UNKNOWN,))
+    held = [one for group, one in before.done.items() if group in asked]
+    wishes = tuple(chain.from_iterable(one.wishes for one in held))
+    return Plan(wishes, tuple(one.decision for one in held), memory=before)
 
 
 def _plan(made: _Memory) -> Plan:

@@ -231,7 +231,7 @@ def _said(pod: BurstPod, saves: bool) -> _Said:
     ]
     if pod.base != NO_LIMIT:
         together = sum(one.saved * pod.period // one.period for one in pod.quotas)
-        burst = burst_within(together, room)
+        burst = burst_within(together, pod.base)
         wishes.append(Wish(Target(pod.of.group, BURST), burst, _SAVES, pod.of.name))
     signals += [
         _signal("container_scaled_cfs_burst_us", pod, one, one.saved) for one in pod.quotas

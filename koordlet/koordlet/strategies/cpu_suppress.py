@@ -1,7 +1,8 @@
 """Best-effort pods get the CPU that the other pods leave of a threshold, and no more.
 
 How much that is ``deciding.be_amount`` says, and which CPUs ``deciding.be_cpus``. Less is less
-at once. More comes only when it has been so for some seconds, and then step by step.
+at once, beyond a small dead band: load that trembles would move tasks for a part of a CPU.
+More comes only when it has been so for some seconds, and then step by step.
 
 Policy cpuset: the cgroup of best-effort pods and all below it get so many CPUs. Where the
 kubelet gives CPUs away itself (static policy), it writes the cpusets of new containers and fails
@@ -39,6 +40,7 @@ GATE = "BECPUSuppress"
 INTERVAL = "cpu_suppress_interval_seconds"
 
 _LOOK_AGAIN_SECONDS = 5.0
+_LEAST_DEADBAND = 0.25  # cores
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,9 @@ class Settings:
     """Of the node's CPUs: how much more they get in one round at most."""
     grow_after_seconds: Annotated[float, Meta(ge=0, le=3600)] = 5
     """Seconds for which there must have been more before they get it."""
+    deadband_percent: Annotated[float, Meta(ge=0, le=100)] = 2
+    """Of the node's CPUs, and a quarter of a CPU at least: with policy cpuset best-effort pods keep
+    what they have while it is too much by no more than this; 0: for not even that."""
     quota_change_percent: Annotated[float, Meta(ge=0, le=100)] = 1
     """Of the node's CPUs: a quota that would change by less stays."""
 
@@ -162,15 +167,33 @@ class _Step(NamedTuple):
 
 def _cpus(view: View, settings: Settings, amount: Amount, before: _Memory) -> _Step:
     had = be_groups.cpus_found(view) if before.cpus is None else before.cpus
+    deadband = _deadband(settings, len(view.cpus))
     count = be_cpus.count_of(
-        amount.cores, len(had), len(view.cpus), settings.growth_percent, amount.least
+        amount.cores,
+        len(had),
+        len(view.cpus),
+        settings.growth_percent,
+        amount.least,
+        deadband,
     )
     chosen = be_cpus.choose(count, before.pools, view.cpus, had)
     outcome = _running_on(chosen, view)
     if len(chosen) < count:
         outcome += "; LSE pods and reservations leave no more"
-    given = (Given("CPUs before", len(had)), Given("CPUs", len(chosen)), *_owners(before.pools))
+    given = (
+        Given("dead band", deadband, "cores"),
+        Given("CPUs before", len(had)),
+        Given("CPUs", len(chosen)),
+        *_owners(before.pools),
+    )
     return _Step(chosen, None, float(len(chosen)), outcome, given)
+
+
+def _deadband(settings: Settings, cpus: int) -> float:
+    """How many cores too much take no CPU away."""
+    if not settings.deadband_percent:
+        return 0.0
+    return max(cpus * settings.deadband_percent / 100, _LEAST_DEADBAND)
 
 
 def _running_on(cpus: frozenset[int], view: View) -> str:

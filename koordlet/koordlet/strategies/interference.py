@@ -50,6 +50,7 @@ GATE = "InterferenceDetection"
 INTERVAL = 10.0
 
 _THROTTLED_SECONDS = 30.0
+_FORGET_SECONDS = 3600.0
 _ANTAGONIST_CORES = 0.1
 _OWN_THROTTLING = 0.1
 
@@ -97,13 +98,19 @@ def plan(view: View, settings: Settings, memory: object) -> Plan:
     decisions = [] if found.cpi or found.psi else [Decision(_NOT_MEASURED)]
     now = _Round(view, settings, found, before)
     victims = [one for pod in view.pods if pod.qos is not QoSClass.BE for one in now.victims(pod)]
-    watches = now.watches if view.pods_known else {**before, **now.watches}
+    watches = now.watches if view.pods_known else {**_late(before, view), **now.watches}
     return Plan(
         decisions=(*decisions, *(_decision(one) for one in victims)),
         signals=tuple(_signals(victims)),
         notices=tuple(_notices(victims, before)),
         memory=_Memory(watches),
     )
+
+
+def _late(before: Mapping[Key, Watch], view: View) -> Mapping[Key, Watch]:
+    """Those of which something was heard lately: where no list ever comes, containers go too."""
+    since = view.steady - _FORGET_SECONDS
+    return {key: watch for key, watch in before.items() if watch.steady >= since}
 
 
 _NOT_MEASURED = (

@@ -37,6 +37,7 @@ GATE = "CgroupReconcile"
 INTERVAL = "reconcile_interval_seconds"
 
 _NOTHING = Protection()
+_NO_PROTECTION = "there is no memory.min nor memory.low (cgroup v1 has none)"
 _CLASS_ABOVE = {
     KubeQoS.GUARANTEED: QoSClass.LSR,
     KubeQoS.BURSTABLE: QoSClass.LS,
@@ -65,6 +66,11 @@ class _Context(NamedTuple):
     knobs: frozenset[str]
     top: int | None
     settings: Settings
+
+    @property
+    def protects(self) -> bool:
+        """Whether the kernel can keep memory with a group."""
+        return MIN in self.knobs or LOW in self.knobs
 
     @property
     def instead(self) -> bool:
@@ -161,7 +167,7 @@ def _of_pod(pod: PodView, context: _Context) -> _OfPod:
     parts = [] if pod.in_vm else [_of_container(pod, one, asked, context) for one in pod.containers]
     own = amounts.protection(amounts.amount(pod.requests, pod.qos), asked)
     least = amounts.larger(own, amounts.together(one.protection for one in parts))
-    decision = _decided(pod, asked, least)
+    decision = _decided(pod, asked, least, context)
     values = knobs.protecting(least)
     if not pod.in_vm:
         limit = amounts.amount(pod.limits, pod.qos)
@@ -174,8 +180,10 @@ def _of_pod(pod: PodView, context: _Context) -> _OfPod:
     return _OfPod(pod, tuple(wishes), least, (*told, decision, *throttled), watermark)
 
 
-def _decided(pod: PodView, asked: MemoryQoS, least: Protection) -> Decision:
+def _decided(pod: PodView, asked: MemoryQoS, least: Protection, context: _Context) -> Decision:
     outcome = f"memory QoS: {least} of {pod.name} protected"
+    if least != _NOTHING and not context.protects:
+        outcome = f"memory QoS: nothing of {pod.name} protected: {_NO_PROTECTION}"
     if pod.in_vm:
         outcome += ", and nothing else done: it runs in a virtual machine"
     return Decision(

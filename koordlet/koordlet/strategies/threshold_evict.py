@@ -129,7 +129,11 @@ def _in_grace(
     )
     first = ranking.first_to_go(allowed, observed.need)
     message = f"may be evicted if the node is past its threshold for {grace}: {threshold}"
-    notices = [Notice(pod, _TELLING, message) for pod in first if pod.uid not in episode.told]
+    notices = [
+        Notice(pod, _TELLING, message, of_eviction=True)
+        for pod in first
+        if pod.uid not in episode.told
+    ]
     return _Found(decision, episode.with_told(pod.uid for pod in first), notices=tuple(notices))
 
 

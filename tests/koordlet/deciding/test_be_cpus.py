@@ -9,7 +9,7 @@ from koord_model import cpuset
 from koord_model.node import SharedPool, Topology
 from koord_model.node_info import Processor
 from koord_model.qos import QoSClass
-from koordlet.deciding.be_cpus import Pools, choose, count_of, cpus_now, in_order, pools
+from koordlet.deciding.be_cpus import LEAST_CPUS, Pools, choose, count_of, cpus_now, in_order, pools
 from koordlet.states.share_pools import SetAside
 
 from tests.support.views import FakeCgroups, FakeLatest, cpu_info, pod_view, view
@@ -42,6 +42,43 @@ def test_count(cores: float, before: int, least: float, count: int) -> None:
 
 def test_a_node_with_one_cpu() -> None:
     assert count_of(0.2, 1, 1, 10) == 1
+
+
+@pytest.mark.parametrize(
+    ("cores", "before", "count"),
+    [
+        (5.0, 6, 6),
+        (4.76, 6, 6),
+        (4.75, 6, 5),
+        (4.75, 7, 5),
+        (6.1, 6, 7),
+        (1.9, 3, 3),
+        (1.7, 3, 2),
+        (70.0, 66, 64),
+    ],
+    ids=[
+        "a little too many",
+        "nearly too many",
+        "too many",
+        "far too many",
+        "too few",
+        "near the least",
+        "the least",
+        "CPUs that are gone",
+    ],
+)
+def test_a_few_too_many_stay(cores: float, before: int, count: int) -> None:
+    assert count_of(cores, before, 64, 10, deadband=0.25) == count
+
+
+@given(st.floats(-10, 80), st.floats(0, 20), st.integers(0, 64), st.floats(0, 64), st.floats(0, 4))
+def test_more_cores_are_never_fewer_cpus_and_no_more_than_the_dead_band_too_many(
+    cores: float, more: float, before: int, least: float, deadband: float
+) -> None:
+    count = count_of(cores, before, 64, 10, least, deadband)
+    assert count <= count_of(cores + more, before, 64, 10, least, deadband)
+    assert count <= max(count_of(cores + deadband, 64, 64, 100, least), LEAST_CPUS)
+    assert count_of(cores, count, 64, 10, least, deadband) in range(count, count + 8)
 
 
 # 16 CPUs: cores 0-3 (0-3 and 8-11) in NUMA node 0, cores 4-7 in node 1.

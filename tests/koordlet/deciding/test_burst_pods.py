@@ -8,7 +8,14 @@ import pytest
 from koord_model.cpu_burst import BurstPolicy, CPUBurst
 from koord_model.keys import ANNOTATION_CPU_BURST
 from koord_model.qos import KubeQoS, QoSClass
-from koordlet.deciding.burst_pods import PERIOD, QUOTA, BurstPod, looked_at, may_burst
+from koordlet.deciding.burst_pods import (
+    PERIOD,
+    QUOTA,
+    BurstPod,
+    _plausible,
+    looked_at,
+    may_burst,
+)
 from koordlet.deciding.contract import PodView
 
 from tests.support.views import STEADY, FakeCgroups, pod_view, view
@@ -121,3 +128,20 @@ def test_another_limit_begins_anew_and_gives_its_writer_time() -> None:
     again = look(FakeCgroups(CGROUPS), unlisted, known=found, steady=STEADY + 12)
     assert [one.limit for one in again.quotas] == [2000, 500]
     assert again.quotas[0].rest_until == STEADY + 39
+
+
+@pytest.mark.parametrize(
+    ("base", "limit", "ratio", "expected"),
+    [
+        (100_000, 1000, 1.0, 100_000),
+        (300_000, 1000, 1.0, 100_000),  # raised by an earlier run that nobody remembers
+        (50_000, 1000, 2.0, 50_000),  # hooks' quota on a faster CPU
+        (200_000, 1000, 0.5, 200_000),  # and on a slower one
+        (300_000, 0, 1.0, 300_000),  # no limit is known
+        (1000, 3, 1.0, 1000),  # the kubelet's least
+    ],
+)
+def test_a_base_is_never_more_than_the_limit_means(
+    base: int, limit: int, ratio: float, expected: int
+) -> None:
+    assert _plausible(base, limit, 100_000, ratio) == expected

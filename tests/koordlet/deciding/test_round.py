@@ -2,6 +2,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
 from koord_host.layout import Driver, Layout
 from koord_host.wishes import Target, Wish
 from koord_model.node import NodeView
@@ -118,6 +119,22 @@ def test_a_strategy_that_raises_keeps_what_it_wanted_and_harms_no_other() -> Non
     assert len(other.calls) == 3
 
 
+def test_signals_of_one_that_fails_count_for_a_minute() -> None:
+    signal = Signal("cores", 3.0)
+
+    def answer(view: View, *_: Any) -> Plan:
+        if view.steady > 0.0:
+            raise ValueError("no")
+        return Plan(signals=(signal,))
+
+    asked = rounds(Asked(answer).strategy())
+    seen = []
+    for steady in (0.0, 30.0, 59.0, 61.0):
+        asked.decide(view(steady))
+        seen.append(asked.signals)
+    assert seen == [{"one": (signal,)}] * 3 + [{}]
+
+
 def test_the_same_failure_is_told_once() -> None:
     def answer(*_: Any) -> Plan:
         raise ValueError("no")
@@ -126,6 +143,18 @@ def test_the_same_failure_is_told_once() -> None:
     told = [asked.decide(view(float(second))).problems for second in range(4)]
     assert told == [("one failed: ValueError: no",), (), (), ()]
     assert state(asked).failures == 4
+
+
+def test_trouble_that_comes_and_goes_is_told_again_after_a_long_quiet() -> None:
+    def answer(view: View, *_: Any) -> Plan:
+        if view.steady not in (1.0, 3.0, 700.0):
+            raise ValueError("no")
+        return Plan()
+
+    asked = rounds(Asked(answer).strategy())
+    times = (0.0, 1.0, 2.0, 3.0, 99.0, 698.0, 700.0, 1297.0, 1897.0)
+    told = [second for second in times if asked.decide(view(second)).problems]
+    assert told == [0.0, 1897.0]
 
 
 def test_what_is_no_plan_is_a_failure() -> None:
@@ -212,7 +241,20 @@ def test_settings_that_cannot_be_read_leave_the_last_in_force() -> None:
     asked.decide(view(0.0))
     found = asked.decide(view(1.0, NodeSLO(total_network_bandwidth=1)))
     assert found.problems == ("one cannot read its settings: RuntimeError: defect",)
+    assert state(asked).failures == 1
     assert [call[1].percent for call in one.calls] == [1, 1]
+
+
+def test_one_whose_settings_were_never_read_says_why_it_is_not_asked() -> None:
+    def settings(_: NodeSLO) -> Settings:
+        raise RuntimeError("defect")
+
+    one = Asked(lambda *_: Plan())
+    asked = rounds(replace(one.strategy(), settings=settings))
+    asked.decide(view(0.0))
+    asked.decide(view(1.0))
+    assert one.calls == []
+    assert state(asked).reason == "cannot read its settings: RuntimeError: defect"
 
 
 def test_one_that_was_given_up_is_not_asked_again_and_its_wishes_stand() -> None:
@@ -238,6 +280,33 @@ def test_one_that_comes_back_late_ends_its_round() -> None:
         assert other.calls == []
     else:
         raise AssertionError("the round went on")
+
+
+def test_one_that_has_come_back_is_asked_again() -> None:
+    def answer(*_: Any) -> Plan:
+        if len(one.calls) == 1:
+            asked.give_up("one", "late")
+        return Plan(wishes=wishes(5))
+
+    one = Asked(answer)
+    asked = rounds(one.strategy())
+    with pytest.raises(AbandonedError):
+        asked.decide(view(0.0))
+    found = asked.decide(view(1.0))
+    assert dict(found.done())["one"].wishes == wishes(5)
+    assert state(asked).reason == ""
+
+
+def test_one_that_comes_back_does_not_hide_which_other_is_asked_now() -> None:
+    def answer(*_: Any) -> Plan:
+        asked.give_up("one", "late")
+        asked.running = "other"  # another thread goes on
+        return Plan()
+
+    asked = rounds(Asked(answer).strategy())
+    with pytest.raises(AbandonedError):
+        asked.decide(view())
+    assert asked.running == "other"
 
 
 class TestSameWishes:

@@ -97,6 +97,22 @@ def test_signals_of_the_last_round() -> None:
     assert view.signal("other", "psi_outlier", "shop/web-1") is None
 
 
+def test_once_the_clock_was_put_back_nothing_was_measured_for_a_minute() -> None:
+    cache = DictionaryCache()
+    for at in (1000.0, 1050.0, 1600.0):
+        cache.append(at, [Sample(Series("node_cpu_usage"), 3.0)])
+    views = Views(seen(cache=cache))
+
+    def measured(at: float, steady: float) -> bool:
+        return bool(views.build(at, steady, {}).history.windows("node_cpu_usage", 30.0))
+
+    assert measured(1601.0, 1.0)
+    assert measured(1600.0, 4.0), "a second is none: clocks are kept right so"
+    assert not measured(1001.0, 6.0), "that was ten minutes ago"
+    assert not measured(1060.9, 65.9)
+    assert measured(1061.0, 66.0)
+
+
 def test_windows_end_at_the_view_s_moment() -> None:
     cache = DictionaryCache()
     for second in range(10):

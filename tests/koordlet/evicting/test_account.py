@@ -110,6 +110,30 @@ class TestGoing:
         assert one.look(view(pods=(pod,), steady=LATER + 1)) == ()
         assert (one.going, one.expected) == ({"a"}, {"a": FREES})
         one.look(view(steady=LATER + 2))
+        assert one.going == frozenset()
+
+    def test_what_it_freed_counts_until_it_has_been_measured(self) -> None:
+        one = account()
+        book(one, "a", LATER)
+        # It took longer than any cool time, and what the node uses was measured before.
+        one.look(view(steady=LATER + 25))
+        assert one.room(LATER + 25).going == {"a": FREES}
+        one.look(view(steady=LATER + 27.9))
+        assert one.expected == {"a": FREES}
+        one.look(view(steady=LATER + 28))
+        assert one.expected == {}
+
+    @pytest.mark.parametrize("ours", [True, False])
+    def test_nobody_waits_for_years_of_grace(self, *, ours: bool) -> None:
+        one = account()
+        pod = pod_view("a", grace_seconds=10**9, terminating=not ours)
+        if ours:
+            one.book(pod, "memory", FREES, grace_seconds(pod), LATER)
+            one.accepted("a", LATER)
+        one.look(view(pods=(pod,), steady=LATER))
+        one.look(view(pods=(pod,), steady=LATER + 329))
+        assert one.going == {"a"}
+        one.look(view(pods=(pod,), steady=LATER + 330))
         assert (one.going, one.expected) == (frozenset(), {})
 
     def test_a_list_that_is_not_whole_tells_of_nothing_gone(self) -> None:

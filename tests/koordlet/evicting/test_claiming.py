@@ -38,6 +38,12 @@ def test_a_node_whose_pods_are_not_known_waits() -> None:
     assert waiting.decisions[0].outcome == claiming.NOT_KNOWN_YET
 
 
+def test_by_an_old_list_nobody_goes() -> None:
+    waiting = claiming.waits(view(pods_fresh=False))
+    assert waiting is not None
+    assert (waiting.claims, waiting.decisions[0].outcome) == ((), claiming.NOT_HEARD_LATELY)
+
+
 def test_plans_about_several_resources_are_one() -> None:
     other = claiming.off("no reason")
     both = claiming.together(claiming.to_free(SHORTAGE, (Victim(pod_view(), 1.0),), True), other)

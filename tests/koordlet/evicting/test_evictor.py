@@ -179,8 +179,11 @@ class TestThroughTheApi:
             assert "enough is freed by pods that are on their way out" in waits
             assert side.decided[0][2].aspect == EVICTED
             assert not ends(api, b)
-            # It is gone, and still there is not enough.
-            await side.round([b], claim(1, b))
+            # It is gone, but what was measured is of before; then there still is not enough.
+            [waits] = await side.round([b], claim(1, b))
+            assert "enough is freed by pods that are on their way out" in waits
+            assert not ends(api, b)
+            await side.round([b], claim(1, b), after=3.0)
             assert ends(api, b)
             [event, _] = await events_of(api, 2)
         assert (event["reason"], event["involvedObject"]["uid"]) == ("evictPodSuccess", a.uid)
@@ -305,6 +308,21 @@ class TestWhatIsNotDone:
             notice = Notice(a, "Slow", "is slow")
             await side.round([a], soft, mode=Mode.SHADOW, notices=[notice])
             assert not side.evictor._announcer._waiting
+
+    async def test_a_dry_run_alarms_nobody(self, api: KubeApi, client: Client) -> None:
+        a, b = put_pod(api, "a"), put_pod(api, "b")
+        notices = [
+            Notice(a, "MayBeEvicted", "may be evicted", of_eviction=True),
+            Notice(b, "CPUInterference", "is slowed down"),
+        ]
+        async with side_of(ByApi(client), client, why_not="--evict-dry-run") as side:
+            await side.round([a, b], notices=notices)
+            [event] = await events_of(api, 1)
+        assert event["reason"] == "CPUInterference"
+        async with side_of(ByApi(client), client) as side:
+            await side.round([a, b], notices=notices, after=2.0)
+            reasons = [one["reason"] for one in await events_of(api, 3)]
+        assert sorted(reasons) == ["CPUInterference", "CPUInterference", "MayBeEvicted"]
 
     async def test_no_way_is_a_dry_run_with_its_reason(
         self, caplog: pytest.LogCaptureFixture

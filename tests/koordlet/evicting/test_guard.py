@@ -111,6 +111,8 @@ def test_the_opt_in_counts_where_the_claim_asks_for_it(
         ("[1]", "no list of rules"),
         ("nonsense", "no list of rules"),
         ("[" * 5000, "no list of rules"),
+        # Not read, nor kept: annotations may be a quarter of a megabyte.
+        ('["MemoryEvict"' + " " * 5000 + "]", "no list of rules"),
     ],
 )
 def test_the_policy_lists_the_rules_that_may(policy: str, why: str) -> None:

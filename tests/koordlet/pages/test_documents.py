@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from koord_model.node_info import NodeCPUInfo, Processor
 from koord_model.pod import Pod
 from koord_model.qos import QoSClass
 from koordlet.collecting.contract import CollectorState
@@ -31,6 +32,16 @@ def test_a_node_of_which_nothing_is_known() -> None:
     assert node["usage"] == {"cpu": None, "memory": None, "memory_with_page_cache": None}
     assert (node["machine"], node["psi"], node["numa"], node["peaks"]) == (None, {}, [], None)
     assert (top["pods"], top["classes"], top["node"]["cpu"]) == ([], [], None)
+
+
+def test_cpus_that_do_not_run_count_for_nothing() -> None:
+    """The kernel does not say where they are."""
+    off = replace(Processor(2, core=-1, socket=-1, node=0), online=False)
+    cpus = NodeCPUInfo((Processor(0, 0, 0, 0), Processor(1, 1, 0, 0), off))
+    node = node_document(ObservedNode(facts=(cpus,)).observed())
+    machine = node["machine"]
+    assert (machine["cores"], machine["sockets"], machine["numa_nodes"]) == (2, 1, 1)
+    assert node["capacity"]["cpu"] == 2
 
 
 def test_the_node() -> None:

@@ -298,3 +298,15 @@ def test_its_values_can_be_weighed_against_others() -> None:
     for one in made.wishes:
         both = [(owner("blkio"), one), (owner("another"), replace(one, value=str(one.value)))]
         assert arbitrate(KNOBS[one.target.knob], both).value == one.value
+
+
+def test_what_is_asked_no_more_goes_whether_disks_are_known_or_not() -> None:
+    web = pod_view("web", qos=QoSClass.LS)
+    asked = Settings(be=qos(SSD), ls=qos(SSD))
+    before = plan(node(web), asked, None)
+    assert plan(node(web, storage=None), Settings(), before.memory).wishes == ()
+    held = plan(node(web, storage=None), Settings(be=qos(SSD)), before.memory)
+    assert {one.target.place for one in held.wishes} == {node().be_group}
+    assert len(held.decisions) == 1
+    # Known again, all that is asked then is reckoned anew.
+    assert plan(node(web), asked, held.memory).wishes == before.wishes

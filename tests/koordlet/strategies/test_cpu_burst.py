@@ -255,7 +255,8 @@ def test_a_throttled_container_s_quota_grows_to_its_ceiling_and_the_pod_s_with_i
         300_000,
     ]
     assert quotas(seen[-1])[node.pods[0].group] == 300_000
-    assert bursts(seen[-1]) == quotas(seen[-1])
+    # The kubelet may write its limit again: no burst is above that.
+    assert set(bursts(seen[-1]).values()) == {100_000}
     assert seen[-1].wishes == seen[-2].wishes
     decision = seen[-1].decisions[-1]
     assert decision is seen[-2].decisions[-1]
@@ -299,7 +300,7 @@ def test_periods_other_than_100_ms() -> None:
     node.base[first(node), QUOTA] = 50_000
     found = node.round()
     assert quotas(found) == {first(node): 60_000, node.pods[0].group: 120_000}
-    assert bursts(found) == quotas(found)
+    assert bursts(found) == {first(node): 50_000, node.pods[0].group: 100_000}
 
 
 @pytest.mark.parametrize(
@@ -460,7 +461,7 @@ def test_whatever_happens_the_kernel_takes_it_and_it_comes_home(
     made = (
         pod_view("one", containers=("a", "b"), qos=QoSClass.LS),
         pod_view("two", containers=("a",)),
-        pod_view("three", containers=("a",), limits={"cpu": 3}),
+        pod_view("three", containers=("a",), limits={"cpu": 10_000}),
     )
     ids = [one.container.id for pod in made for one in pod.containers]
     node = Node(made, asked, base=based(made, base))

@@ -189,8 +189,27 @@ def test_load_that_swings_does_not_move_cpus() -> None:
     node = Node()
     node.round(20)
     plans = [node.round(20 + swing) for swing in (0.9, 0, 0.9, 0.4, 0, 0, 0.9, 0, 0.7, 0.9) * 3]
-    assert set(counts(plans)) == {21}
+    assert set(counts(plans)) == {22}
     assert {id(one.wishes) for one in plans} == {id(plans[0].wishes)}
+
+
+def test_what_is_beyond_the_dead_band_goes_at_once_and_all_of_it() -> None:
+    node = Node()
+    # 2 % of 64 CPUs are 1.28: there are 41.6 − 20 = 21.6 cores, then 19.73 and 19.71.
+    assert counts([node.round(web) for web in (20, 21.87, 21.89)]) == [22, 22, 20]
+    assert counts([node.round(20.6) for _ in range(6)]) == [20] * 4 + [21] * 2
+    assert "dead band 1.28 cores" in str(node.round(20.6).decisions[0])
+
+
+def test_a_small_node_has_a_dead_band_of_a_quarter_of_a_cpu() -> None:
+    node = Node(cpu_info(8))
+    # 5.2 − 1 = 4.2 cores, then 3.8 and 3.7.
+    assert counts([node.round(web) for web in (1, 1.4, 1.5)]) == [5, 5, 4]
+
+
+def test_without_a_dead_band_every_cpu_too_much_goes() -> None:
+    node, settings = Node(), replace(ON, deadband_percent=0)
+    assert counts([node.round(web, settings) for web in (20, 20.7)]) == [22, 21]
 
 
 def test_the_least_are_two_cpus_or_what_is_asked() -> None:

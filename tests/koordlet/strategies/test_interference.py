@@ -372,3 +372,19 @@ def test_of_twenty_pods_whose_use_varies_by_itself_hardly_one_is_blamed(noise: s
         [decision] = found.decisions
         blamed += "fits" in decision.outcome
     assert blamed / 100 <= most
+
+
+def test_without_a_list_of_pods_what_is_long_gone_is_forgotten() -> None:
+    node = Node(known=False)
+    node.round()
+    node.pods = ()
+    for _ in range(3):
+        node.round(1200.0)
+        assert ("web", "web-main", "psi") in watches(node)
+    node.round(1200.0)
+    assert watches(node) == {}
+
+
+def watches(node: Node) -> dict[tuple[str, str, str], Watch]:
+    assert isinstance(node.memory, interference._Memory)
+    return dict(node.memory.watches)

@@ -240,6 +240,16 @@ class TestThrottling:
         assert not any("held back" in one for one in outcomes(made))
 
 
+def test_a_kernel_that_cannot_protect_is_told_of() -> None:
+    pod = ls()
+    made = plan(seen(pod, classes={QoSClass.LS: HALF}, knobs=()), Settings(), None)
+    assert values(made) == {}
+    assert outcomes(made)[0] == (
+        "memory QoS: nothing of ns/web protected: "
+        "there is no memory.min nor memory.low (cgroup v1 has none)"
+    )
+
+
 MARKED = {QoSClass.LS: MemoryQoS(enable=True, wmark_ratio=95, wmark_scale_permill=20)}
 
 
