@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench import cache, node, nri, observe, proxy, report
+from bench import cache, colocation, node, nri, observe, proxy, report, strategies
 
 
 def main() -> None:
@@ -27,7 +27,29 @@ def main() -> None:
         "observe",
         {"rounds": arguments.rounds, "pods": f"{observe.PODS} × {observe.CONTAINERS}, simulated"},
     )
+    measures = strategies.measure(arguments.rounds)
+    print(report.table(measures))
+    report.write(
+        measures,
+        "strategies",
+        {"pods": f"{observe.PODS} × {observe.CONTAINERS}, simulated", "CPUs": 64, "gates": "all"},
+    )
+    _colocation(arguments.rounds)
     print(f"\nwritten to {report.RESULTS.relative_to(report.RESULTS.parent.parent)}/")
+
+
+def _colocation(rounds: int) -> None:
+    """Most of a minute a round: a few are enough to see how far turns differ."""
+    if (reason := colocation.why_not()) is not None:
+        print(f"colocation left out: {reason}")
+        return
+    turns, repeated = colocation.turns(min(rounds, 3), spare=20.0)
+    measures, settings = colocation.figures(turns, repeated)
+    print(report.table(measures))
+    report.write(measures, "colocation", settings)
+    latencies = {name: [one.answers.latencies for one in taken] for name, taken in turns.items()}
+    batch = {name: [one.batch for one in taken] for name, taken in turns.items() if name != "alone"}
+    report.plot_turns(latencies, batch, "colocation")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 For real: containerd, two pods at a time, cgroups as a kubelet makes them. The server
 (``latency_server``) is a Burstable pod that requests half a core, asked at a fixed rate
-(``open_loop``); stress-ng is the batch work, with twice as many processes as there are CPUs. In turns:
+(``open_loop``); stress-ng is the batch work, twice as many processes as there are CPUs. In
+turns:
 
 - alone: the batch pods are frozen;
 - same class: nobody manages anything. Batch work is a pod that requests CPU as every pod
@@ -56,7 +57,7 @@ SETTLE, SECONDS = 2.0, 6.0
 """Of each turn: what does not count, and what does."""
 THRESHOLD = 65
 """Percent of the node, Koordinator's default."""
-QUIET = 0.35
+QUIET = 0.2
 """Cores that all else on the machine may use; turns in which it used more are repeated."""
 
 _PORT = 39_817
@@ -97,12 +98,6 @@ VARIANTS = (
         "koordlet: quota", "best-effort", _SUPPRESS, lambda found: found["cpu.cfs_quota_us"] != "-1"
     ),
     Variant("koordlet: idle", "best-effort", _IDLE, lambda found: found["cpu.idle"] == "1"),
-    Variant(
-        "koordlet: both",
-        "best-effort",
-        {**_SUPPRESS, **_IDLE},
-        lambda found: found["cpu.cfs_quota_us"] != "-1" and found["cpu.idle"] == "1",
-    ),
 )
 
 
@@ -279,12 +274,68 @@ def _node_seconds() -> float:
 # ---- what is said of it
 
 
-def median(found: Turns, name: str, of: Callable[[Turn], float]) -> float:
-    """Of all turns of a variant."""
-    return statistics.median(map(of, found[name]))
+def figures(found: Turns, repeated: int) -> tuple[list[Measure], dict[str, object]]:
+    """The figures, and what goes with them."""
+    others = [variant.name for variant in VARIANTS if variant.beside]
+    alone, unmanaged = VARIANTS[0].name, "best effort"
+
+    def median(name: str, of: Callable[[Turn], float]) -> float:
+        return statistics.median(map(of, found[name]))
+
+    measures = [Measure("server p99, alone", "ms", median(alone, _p99), "", None, None)]
+    measures += [
+        Measure(f"server p99, {name}", "ms", median(name, _p99), alone, median(alone, _p99), None)
+        for name in others
+    ]
+    measures += [
+        Measure(
+            f"batch work, {name}",
+            "cores",
+            median(name, _batch),
+            unmanaged,
+            median(unmanaged, _batch),
+            None,
+        )
+        for name in others
+    ]
+    settings: dict[str, object] = {
+        "turns": f"{SECONDS:g} s each, all variants in turn; {repeated} repeated, for more than "
+        f"{QUIET:g} cores were busy with something else",
+        "server": f"{RATE} requests/s, {WORK_MS:g} ms of CPU each, on {_CORES} CPUs; a pod that "
+        "requests 500m",
+        "batch work": f"stress-ng, {2 * _CORES} processes; CPU time is what counts",
+        "asked of koordlet": f"quota: cpuSuppressThresholdPercent {THRESHOLD}, policy "
+        "cfsQuota; idle: group identity -1 with --idle-besteffort",
+    }
+    if max(median(variant.name, lambda turn: turn.rest) for variant in VARIANTS) > QUIET:
+        settings["beware"] = (
+            "the machine was busy with something else: the server waited for that too, and "
+            "suppression left that to it"
+        )
+    for variant in VARIANTS:
+        settings[variant.name] = _line(found[variant.name])
+    return measures, settings
 
 
-def spread(found: Turns, name: str, of: Callable[[Turn], float]) -> str:
-    """The median with the least and the most."""
-    values = [of(turn) for turn in found[name]]
-    return f"{statistics.median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
+def _p99(turn: Turn) -> float:
+    return turn.p99
+
+
+def _batch(turn: Turn) -> float:
+    return turn.batch
+
+
+def _line(taken: Sequence[Turn]) -> str:
+    """Each figure as the median of all turns, with the least and the most."""
+
+    def spread(of: Callable[[Turn], float]) -> str:
+        values = [of(turn) for turn in taken]
+        return f"{statistics.median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
+
+    return (
+        f"{len(taken)} turns; p50 {spread(lambda turn: turn.p50)} ms, p99 {spread(_p99)} ms, "
+        f"max {spread(lambda turn: turn.answers.latencies[-1])} ms, "
+        f"lost {sum(turn.answers.lost for turn in taken)}; server {spread(lambda t: t.server)}, "
+        f"batch {spread(_batch)}, all else {spread(lambda t: t.rest)} cores; requests sent "
+        f"{spread(lambda turn: turn.answers.late)} ms late (p99)"
+    )

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import json
 import platform
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -112,3 +118,60 @@ def plot(measures: list[Measure], added: dict[str, dict[str, float]], name: str)
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(RESULTS / f"{name}.png", dpi=110)
     plt.close(figure)
+
+
+def plot_turns(
+    latencies: Mapping[str, Sequence[Sequence[float]]],
+    batch: Mapping[str, Sequence[float]],
+    name: str,
+) -> None:
+    """Latencies in milliseconds and batch work in cores, by variant and turn.
+
+    How many requests took longer than so long, of all turns together; p99 of each turn with the
+    median of all; and batch work the same way.
+    """
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 4.8), layout="constrained")
+    colours = dict(zip(latencies, plt.rcParams["axes.prop_cycle"].by_key()["color"], strict=False))
+    for variant, turns in latencies.items():
+        every = sorted(one for turn in turns for one in turn)
+        above = [1 - place / len(every) for place in range(len(every))]
+        left.step(every, above, label=variant, color=colours[variant], where="post")
+    left.set(xscale="log", yscale="log", xlabel="latency, ms", title="All requests")
+    left.set_ylabel("part of the requests that took longer")
+    left.legend(frameon=False, fontsize=8)
+    p99 = {
+        variant: [sorted(turn)[int(len(turn) * 0.99)] for turn in turns]
+        for variant, turns in latencies.items()
+    }
+    _dots(middle, p99, colours)
+    middle.set(yscale="log", ylabel="p99, ms", title="p99 of each turn, and the median")
+    for axis in (left.xaxis, left.yaxis, middle.yaxis):
+        axis.set_major_formatter("{x:g}")
+    middle.yaxis.set_minor_formatter("{x:g}")
+    _dots(right, batch, colours)
+    right.set(ylabel="cores", title="Batch work of each turn, and the median", ylim=(0, None))
+    for axes in (left, middle, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(RESULTS / f"{name}.png", dpi=110)
+    plt.close(figure)
+
+
+def _dots(axes: Axes, values: Mapping[str, Sequence[float]], colours: Mapping[str, str]) -> None:
+    """A dot for each turn, a line and a number for the median."""
+    for place, (variant, turns) in enumerate(values.items()):
+        middle = statistics.median(turns)
+        axes.plot([place] * len(turns), turns, "o", color=colours[variant], alpha=0.5)
+        axes.hlines(middle, place - 0.3, place + 0.3, color=colours[variant], linewidth=2)
+        axes.annotate(
+            f"{middle:.3g}",
+            (place + 0.08, middle),
+            textcoords="offset points",
+            xytext=(0, 4),
+            fontsize=8,
+        )
+    axes.set_xticks(range(len(values)), values, rotation=20, ha="right", fontsize=8)
