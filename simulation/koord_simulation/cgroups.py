@@ -153,6 +153,11 @@ class SimulatedCgroups:
 
     # ---- what strategies want
 
+    @property
+    def wished(self) -> Mapping[Owner, tuple[Wish, ...]]:
+        """What is wanted now, by whom."""
+        return self._wishes
+
     def wish(self, wishes: Mapping[Owner, tuple[Wish, ...]]) -> None:
         """All that is wanted now; what was wanted before and is not any more is put back."""
         if not self._stale and wishes == self._wishes:

@@ -32,6 +32,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="koord-simulate",
         description="Runs koordlet's strategies on a node that is only reckoned, in accelerated "
         "time, and says how pods fared. koord_simulation/reading.py says what a scenario has.",
+        epilog="Of a pod: p50 and p99 are means over the seconds that it ran, worst is what one "
+        "second in a hundred exceeded, throttled the part of periods. Turns: how often what "
+        "best-effort pods may use went from less to more or back.",
     )
     parser.add_argument("scenario", type=Path, help="a file of YAML")
     parser.add_argument("--without", action="store_true", help="run it without strategies too")

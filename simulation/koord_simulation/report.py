@@ -8,7 +8,7 @@ it ran, ``worst`` what one second in a hundred exceeded, ``throttled`` the mean 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -130,33 +130,48 @@ def lines(found: Report) -> Iterator[str]:
         f"{found.be_allowed_least:.1f} at least; {found.direction_changes:.1f} turns an hour"
     )
     if found.pods:
+        p99 = sum(one.p99 for one in found.pods) / len(found.pods)
+        worst = max(one.worst for one in found.pods)
+        yield f"services: p99 {p99:.1f} ms on average, {worst:.1f} ms in the worst seconds"
         yield ""
-        yield from _columns(
-            [
-                ("pod", "class", "p50 ms", "p99 ms", "worst ms", "throttled", "CPUs"),
-                *(
-                    (
-                        one.pod,
-                        one.qos,
-                        f"{one.p50:.1f}",
-                        f"{one.p99:.1f}",
-                        f"{one.worst:.1f}",
-                        f"{one.throttled:.1%}",
-                        f"{one.cores:.2f}",
-                    )
-                    for one in found.pods
-                ),
-            ]
-        )
-        yield ""
-    yield from _few("evicted", [f"{one.at:.0f} s {one.pod}: {one.why}" for one in found.evictions])
-    killed = [
-        f"{one.at:.0f} s {one.pod} ({f'limit of {one.where}' if one.where else 'node'})"
-        for one in found.kills
+        yield from _columns([_HEADER, *map(_row, found.pods)])
+    happened = [
+        *_few("evicted", list(_evictions(found.evictions))),
+        *_few("killed for memory", list(map(_kill, found.kills))),
+        *_few("refused by the kernel", [f"{n} × {why}" for why, n in found.refused.items()]),
+        *_few("problem", list(found.problems)),
     ]
-    yield from _few("killed for memory", killed)
-    yield from _few("refused by the kernel", [f"{n} × {why}" for why, n in found.refused.items()])
-    yield from _few("problem", list(found.problems))
+    if happened:
+        yield ""
+        yield from happened
+
+
+_HEADER = ("pod", "class", "p50 ms", "p99 ms", "worst ms", "throttled", "CPUs")
+
+
+def _row(one: PodReport) -> tuple[str, ...]:
+    return (
+        one.pod,
+        one.qos,
+        f"{one.p50:.1f}",
+        f"{one.p99:.1f}",
+        f"{one.worst:.1f}",
+        f"{one.throttled:.1%}",
+        f"{one.cores:.2f}",
+    )
+
+
+def _evictions(found: Iterable[Evicted]) -> Iterator[str]:
+    """A line each; the arithmetic with the first of a strategy, for it is long."""
+    told: set[str] = set()
+    for one in found:
+        line = f"{one.at:.0f} s {one.pod} by {one.strategy}"
+        yield line if one.strategy in told else f"{line}: {one.why}"
+        told.add(one.strategy)
+
+
+def _kill(one: OOMKill) -> str:
+    return f"{one.at:.0f} s {one.pod} ({f'limit of {one.where}' if one.where else 'node'})"
 
 
 def _few(what: str, found: Sequence[str]) -> Iterator[str]:

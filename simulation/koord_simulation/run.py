@@ -204,17 +204,17 @@ class Simulation:
         if self.faults.has(FaultKind.NO_SLO):
             node = replace(node, slo=self._bare_slo)
         return View(
-            at,
-            STEADY + self.second,
-            self.scenario.machine.layout,
-            self._pods,
-            not self.faults.has(FaultKind.PODS_UNKNOWN),
-            node,
-            self.measured,
-            self.measured,
-            self.cgroups,
-            self.scenario.machine.for_pods,
-            self.scenario.machine.reserved_cpu,
+            at=at,
+            steady=STEADY + self.second,
+            layout=self.scenario.machine.layout,
+            pods=self._pods,
+            pods_known=not self.faults.has(FaultKind.PODS_UNKNOWN),
+            node=node,
+            latest=self.measured,
+            history=self.measured,
+            cgroups=self.cgroups,
+            allocatable=self.scenario.machine.for_pods,
+            reserved_cpu=self.scenario.machine.reserved_cpu,
             signals=self._rounds.signals,
             evicting=self.account.going,
         )

@@ -29,6 +29,8 @@ _BE: tuple[Labels, ...] = (("cpu", "usage"), ("cpu", "request"), ("cpu", "real-l
 _PRESSURES = (("cpu", "some"), ("cpu", "full"), ("mem", "some"), ("mem", "full"), ("io", "some"),
               ("io", "full"))  # fmt: skip
 _HERTZ, _PER_CYCLE = 2e9, 2.0
+_PERIODS = 10
+"""Of a quota, in a second."""
 
 
 class Sensors:
@@ -90,6 +92,14 @@ class Sensors:
         self._cycle_labels = tuple((*one, "cycle") for one in self._labels)
         self._instruction_labels = tuple((*one, "instruction") for one in self._labels)
         self._cpus_seen = -1
+        self._owed = np.zeros(len(own))
+
+    def _counted(self, throttle: Floats) -> Floats:
+        """Throttling as the kernel counts it, in whole periods; what is less adds up to one."""
+        owed = self._owed + np.nan_to_num(throttle) * _PERIODS
+        whole = np.floor(owed + 1e-9)
+        self._owed = owed - whole
+        return np.asarray(np.where(np.isnan(throttle), np.nan, whole / _PERIODS), np.float64)
 
     def _each_second(self, state: State, anon: Floats, cache: Floats) -> None:
         put, pods = self._put, self._pods
@@ -113,7 +123,7 @@ class Sensors:
         put("container_memory_usage", self._labels, memory)
         put("pod_memory_usage_with_page_cache", self._pod_labels, self._sum(with_cache))
         put("container_memory_usage_with_page_cache", self._labels, with_cache)
-        throttle = state.throttle[pods]
+        throttle = self._counted(state.throttle[pods])
         put("container_cpu_throttled", self._labels, throttle)
         put("pod_cpu_throttled", self._pod_labels, self._most(throttle))
 

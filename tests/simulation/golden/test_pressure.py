@@ -1,0 +1,156 @@
+"""Who waits for CPU, and from whom: ``pressure_suppress`` and ``interference``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from koord_model.qos import QoSClass
+from koord_simulation.curves import Constant, Noise, Spikes
+from koord_simulation.faults import Fault, FaultKind
+from koord_simulation.machine import GIB, MIB, Machine
+from koord_simulation.recording import Run
+from koord_simulation.report import direction_changes
+from koord_simulation.scenario import Scenario
+from koord_simulation.workload import Workload
+
+from tests.simulation.golden.runs import run, said, slo, unharmed
+from tests.simulation.stories import job, story, web
+
+SUPPRESS, PRESSURE, INTERFERENCE = "cpu_suppress", "pressure_suppress", "interference"
+BOTH = (SUPPRESS, PRESSURE)
+LOOSE = slo(cpu_suppress=95)
+"""A threshold that leaves services to wait; what the pressure is for."""
+
+
+def services(cores: float = 14.0, **more: Any) -> list[Workload]:
+    curve = Constant(cores / 4) + Noise(0.1)
+    return [replace(web(f"web-{number}"), cpu=curve, **more) for number in range(4)]
+
+
+def node(*pods: Workload, seconds: int = 600, **more: Any) -> Scenario:
+    given = {"machine": Machine(cpus=32, memory=128 * GIB), "slo": LOOSE, **more}
+    return story(*pods, seconds=seconds, **given)
+
+
+def p99(ran: Run, since: int = 200) -> float:
+    return float(np.nanmean(ran.p99[since:, :4]))
+
+
+JOBS = job(cpu=30.0, containers=8)
+
+
+def test_services_that_wait_get_room_below_the_threshold() -> None:
+    alone, both = (run(node(*services(18), JOBS), *names) for names in ((SUPPRESS,), BOTH))
+    unharmed(alone, both)
+    assert p99(both) < p99(alone)
+    assert both.be_cpu[200:].mean() < alone.be_cpu[200:].mean()
+    assert both.be_allowed.min() >= 2
+    assert said(both, "best-effort pods get less")
+
+
+def test_services_that_do_not_wait_leave_the_threshold_as_it_is() -> None:
+    alone, both = (run(node(*services(4), JOBS), *names) for names in ((SUPPRESS,), BOTH))
+    assert np.array_equal(alone.be_allowed, both.be_allowed)
+    assert said(both, "no bound for best-effort pods")
+
+
+def test_the_bound_does_not_swing() -> None:
+    ran = run(node(*services(18), JOBS, seconds=1200), *BOTH)
+    assert direction_changes(ran.be_allowed[300:]) <= 12, "in a quarter of an hour"
+
+
+def test_what_was_taken_comes_back_slowly() -> None:
+    busy = [replace(one, cpu=Constant(1.0) + Spikes(4.0, 10_000, 200, 100)) for one in services()]
+    ran = run(node(*busy, JOBS, seconds=900), *BOTH)
+    low = int(ran.be_allowed[100:320].argmin()) + 100
+    assert ran.be_allowed[low] < ran.be_allowed[90]
+    assert ran.be_allowed[-1] > 0.9 * ran.be_allowed[90]
+    rises = np.diff(ran.be_allowed[low:])
+    assert rises.max() <= 3.2, "a tenth of the node at once is the most"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(FaultKind.MISSING, 200, 400, "pod_psi"),
+        Fault(FaultKind.MISSING, 200, 400, "*"),
+        Fault(FaultKind.NO_FACTS, 200, 400),
+    ],
+    ids=["pressure", "all", "facts"],
+)
+def test_without_measurements_there_is_no_bound_and_it_is_said(fault: Fault) -> None:
+    ran = run(node(*services(18), JOBS, faults=(fault,)), *BOTH)
+    unharmed(ran)
+    [first, *_] = [one for one in said(ran, "no bound: ") if one.at > 100]
+    assert 200 <= first.at <= 250
+    assert ran.be_allowed.min() >= 2
+
+
+def test_a_clock_that_jumps_costs_a_window_at_most() -> None:
+    jump = Fault(FaultKind.CLOCK, 300, 340, seconds=-3600)
+    with_jump, without = (
+        run(node(*services(18), JOBS, faults=one), *BOTH) for one in ((jump,), ())
+    )
+    unharmed(with_jump)
+    assert abs(with_jump.be_allowed[500:].mean() - without.be_allowed[500:].mean()) < 2
+
+
+def test_without_a_node_slo_nothing_is_bound() -> None:
+    gone = Fault(FaultKind.NO_SLO, 200, 300)
+    ran = run(node(*services(18), JOBS, faults=(gone,)), *BOTH)
+    assert set(ran.be_allowed[200:300]) == {32.0}
+
+
+def test_without_services_or_jobs_nothing_is_wrong() -> None:
+    for pods in ((JOBS,), tuple(services(18)), ()):
+        unharmed(run(node(*pods, seconds=60), *BOTH, INTERFERENCE))
+
+
+def test_lse_pods_with_cpus_of_their_own_say_nothing_of_the_others() -> None:
+    alone = replace(services()[0], qos=QoSClass.LSE, cpus="0-31", cpu=Constant(31.5))
+    ran = run(node(alone, JOBS, seconds=200), *BOTH)
+    unharmed(ran)
+    assert said(ran, "of no latency-sensitive pod")
+
+
+# ---- who suffers, and from whom
+
+
+NOISY = replace(
+    job("noisy", cpu=20.0, start=1500.0, end=2100.0, containers=8),
+    llc_bytes=6 * MIB,
+    bandwidth=8e9,
+)
+QUIET = job("quiet", cpu=1.0)
+
+
+def sensitive() -> list[Workload]:
+    return services(8, llc_sensitivity=1.5)
+
+
+def test_a_neighbour_that_takes_the_cache_is_named() -> None:
+    """And only it, and only for as long as it is there."""
+    ran = run(node(*sensitive(), QUIET, NOISY, seconds=2400), INTERFERENCE)
+    unharmed(ran)
+    suffers = said(ran, "needs more cycles")
+    assert suffers, [one.outcome for one in ran.said][:5]
+    assert all(1500 < one.at < 2200 for one in suffers)
+    assert any("default/noisy" in one.outcome for one in suffers)
+    assert not any("default/quiet" in one.outcome for one in ran.said)
+    assert "usual" in suffers[0].outcome, "with the numbers"
+
+
+def test_nobody_is_blamed_while_nothing_happens() -> None:
+    ran = run(node(*sensitive(), QUIET, seconds=2400), INTERFERENCE)
+    assert said(ran, "container ") == []
+
+
+def test_without_measurements_nobody_is_blamed_and_it_is_said() -> None:
+    missing = Fault(FaultKind.MISSING, 0, metrics="container_*")
+    ran = run(node(*sensitive(), QUIET, NOISY, faults=(missing,), seconds=2000), INTERFERENCE)
+    unharmed(ran)
+    assert [one.at for one in ran.said] == [0]
+    assert "CPICollector" in ran.said[0].outcome
