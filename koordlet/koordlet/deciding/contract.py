@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from koord_host.forms import Value
 from koord_host.layout import Layout
@@ -37,6 +37,14 @@ from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class, qos_class_or
 from koord_model.resctrl import ResctrlWish
 
 from koordlet.collecting.contract import Latest, NothingYet
+from koordlet.deciding.decision import Decision as Decision
+from koordlet.deciding.decision import Given as Given
+from koordlet.deciding.decision import shown as shown
+from koordlet.deciding.sources import Cgroups as Cgroups
+from koordlet.deciding.sources import History as History
+from koordlet.deciding.sources import NoCgroups as NoCgroups
+from koordlet.deciding.sources import NoHistory as NoHistory
+from koordlet.deciding.sources import Stats as Stats
 from koordlet.states.inventory import PodRecord
 from koordlet.states.share_pools import SetAside
 
@@ -127,77 +135,6 @@ class PodView:
         return runs_in_vm(self.record.pod)
 
 
-class Stats(NamedTuple):
-    """A series over a window, in the kind's unit; times are seconds since the epoch."""
-
-    avg: float
-    last: float
-    most: float
-    points: int
-    first_at: float
-    last_at: float
-
-
-class History(Protocol):
-    """What was measured, over windows that end now."""
-
-    def windows(self, kind: str, seconds: float) -> Mapping[tuple[str, ...], Stats]:
-        """Every series of a kind (``collecting.kinds``) with points in the last ``seconds``.
-
-        By its labels. The same window asked for twice in a round costs nothing more.
-
-        Raises:
-            KeyError: no such kind.
-        """
-        ...
-
-
-class NoHistory:
-    """``History`` of a node that has just started."""
-
-    def windows(self, kind: str, seconds: float) -> Mapping[tuple[str, ...], Stats]:
-        """Nothing."""
-        return {}
-
-
-class Cgroups(Protocol):
-    """The node's cgroups as they are in this round; what was read once is not read again.
-
-    Groups are named as ``Layout`` names them, knobs as ``koord_host.knobs`` does.
-    """
-
-    def now(self, group: str, knob: str) -> Value | None:
-        """What the kernel's file says; ``None``: no such group or file, or no sense in it."""
-        ...
-
-    def base(self, group: str, knob: str) -> Value | None:
-        """What it would say without strategies.
-
-        What hooks want of it, or else what was found before the first change, or else ``now``.
-        """
-        ...
-
-    def below(self, group: str, subsystem: str) -> tuple[str, ...]:
-        """Every group below, at any depth, parents before children; sandboxes too."""
-        ...
-
-
-class NoCgroups:
-    """``Cgroups`` of a node that has none."""
-
-    def now(self, group: str, knob: str) -> Value | None:
-        """None."""
-        return None
-
-    def base(self, group: str, knob: str) -> Value | None:
-        """None."""
-        return None
-
-    def below(self, group: str, subsystem: str) -> tuple[str, ...]:
-        """Nothing."""
-        return ()
-
-
 @dataclass(frozen=True, slots=True)
 class Signal:
     """A number that one strategy found out for others, and for ``/metrics``.
@@ -275,57 +212,6 @@ class View:
 
 
 # ---- what it wants
-
-
-class Given(NamedTuple):
-    """One number that went into a decision, with its unit ("cores", "bytes", "%", "")."""
-
-    name: str
-    value: float | int | str | None
-    unit: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One piece of arithmetic: what was decided, of what numbers, by what formula.
-
-    ``outcome`` is one line for people that stays the same as long as nothing else is decided:
-    numbers that move each second belong to ``given``, in the order in which ``formula`` names
-    them. ``pod`` ("namespace/name") and ``group`` (a cgroup) are what it is about; without
-    both, the node. ``aspect`` tells it from other decisions of the same strategy about the same.
-    """
-
-    outcome: str
-    formula: str = ""
-    given: tuple[Given, ...] = ()
-    pod: str = ""
-    group: str = ""
-    aspect: str = ""
-
-    def __str__(self) -> str:
-        """The outcome with its arithmetic, for a journal's ``why``."""
-        numbers = ", ".join(f"{name} {shown(value, unit)}" for name, value, unit in self.given)
-        arithmetic = " with ".join(part for part in (self.formula, numbers) if part)
-        return f"{self.outcome} ({arithmetic})" if arithmetic else self.outcome
-
-
-def shown(value: float | str | None, unit: str = "") -> str:
-    """A number for people: short, with its unit; bytes in the largest unit that fits."""
-    if value is None:
-        return "unknown"
-    if isinstance(value, str):
-        return value
-    if unit == "bytes":
-        return _bytes(value)
-    text = f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
-    return f"{text} {unit}" if unit else text
-
-
-def _bytes(value: float) -> str:
-    for power, name in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
-        if abs(value) >= 1024**power:
-            return f"{value / 1024**power:.4g} {name}"
-    return f"{value:.0f} B"
 
 
 class Victim(NamedTuple):

@@ -1,6 +1,6 @@
 """Evicts best-effort pods that get much less CPU than they request.
 
-Koordinator's ``BECPUEvict``; the arithmetic is ``evicting.satisfaction``'s. What they may
+Koordinator's ``BECPUEvict``; the arithmetic is ``claims.satisfaction``'s. What they may
 have is the real limit of their cgroups, or what the Node has of ``batch-cpu`` (policy
 evictByAllocatable; 0 counts as 1 millicore). Pods go by ``spec.priority``, then who uses most of
 its request; each releases its request of ``batch-cpu``, in millicores.
@@ -17,12 +17,12 @@ from koord_model.node_slo import NodeSLO
 from koord_model.used_threshold import CPUEvictPolicy
 from msgspec import Meta
 
+from koordlet.arithmetic.claims import claiming, ranking, satisfaction, thresholds, usage
+from koordlet.arithmetic.claims.claiming import Shortage
+from koordlet.arithmetic.claims.measured import average
+from koordlet.arithmetic.claims.promised import batch_cpu
+from koordlet.arithmetic.claims.satisfaction import FORMULA, BestEffort, Bounds
 from koordlet.deciding.contract import Given, Plan, PodView, View
-from koordlet.evicting import claiming, ranking, satisfaction, thresholds, usage
-from koordlet.evicting.claiming import Shortage
-from koordlet.evicting.measured import average
-from koordlet.evicting.promised import batch_cpu
-from koordlet.evicting.satisfaction import FORMULA, BestEffort, Bounds
 
 GATE = "BECPUEvict"
 INTERVAL = "cpu_evict_interval_seconds"

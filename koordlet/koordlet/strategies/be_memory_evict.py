@@ -1,6 +1,6 @@
 """Evicts best-effort pods while the node's memory is used too much.
 
-Koordinator's ``BEMemoryEvict``; the arithmetic is ``evicting.usage``'s. Use is the newest value,
+Koordinator's ``BEMemoryEvict``; the arithmetic is ``claims.usage``'s. Use is the newest value,
 without page cache. Pods go by ``spec.priority``, then who uses most.
 """
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from koord_model.node_slo import NodeSLO
 
+from koordlet.arithmetic.claims import claiming, ranking, thresholds, usage
 from koordlet.deciding.contract import Plan, View
-from koordlet.evicting import claiming, ranking, thresholds, usage
 
 GATE = "BEMemoryEvict"
 INTERVAL = "memory_evict_interval_seconds"

@@ -29,8 +29,8 @@ from koord_model.node_info import LocalStorage
 from koord_model.node_slo import NodeSLO
 from koord_model.qos import QoSClass
 
+from koordlet.arithmetic.io.disks import Disks, disks
 from koordlet.deciding.contract import NOTHING, Decision, Plan, PodView, View, shown, wish
-from koordlet.deciding.disks import Disks, disks
 
 GATE = "BlkIOReconcile"
 INTERVAL = "reconcile_interval_seconds"

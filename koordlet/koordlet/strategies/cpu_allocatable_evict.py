@@ -1,6 +1,6 @@
 """Evicts mid and batch pods while more CPU is promised to them than the node has for them.
 
-Koordinator's ``CPUAllocatableEvict``; the arithmetic is ``evicting.promised``'s. Only pods that
+Koordinator's ``CPUAllocatableEvict``; the arithmetic is ``claims.promised``'s. Only pods that
 agreed to be evicted may go.
 """
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from koord_model.node_slo import NodeSLO
 
+from koordlet.arithmetic.claims import claiming, promised, thresholds
 from koordlet.deciding.contract import Plan, View
-from koordlet.evicting import claiming, promised, thresholds
 
 GATE = "CPUAllocatableEvict"
 INTERVAL = "cpu_evict_interval_seconds"

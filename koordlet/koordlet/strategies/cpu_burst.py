@@ -5,7 +5,7 @@ which counts more. Not for LSE, LSR and BE pods, nor for what runs in a virtual 
 Two things, each for itself or both (``policy``):
 
 - ``cpu.cfs_burst_us``: what a container leaves of its quota it may use later;
-- ``cpu.cfs_quota_us`` of a container that is throttled grows (``deciding.quota_burst``),
+- ``cpu.cfs_quota_us`` of a container that is throttled grows (``burst.quota_burst``),
   while the CPUs that pods share have room (``share_pool``) and its tokens last.
 
 The quota without burst is what hooks want or what was found, so that a quota divided by
@@ -25,10 +25,17 @@ from koord_model.cpu_burst import MOST_QUOTA_PERCENT, MOST_QUOTA_SECONDS, BurstP
 from koord_model.node_slo import NodeSLO
 from msgspec import Meta
 
-from koordlet.deciding.burst_pods import BURST, BY_QUOTA, QUOTA, BurstPod, looked_at, may_burst
+from koordlet.arithmetic.burst.burst_pods import (
+    BURST,
+    BY_QUOTA,
+    QUOTA,
+    BurstPod,
+    looked_at,
+    may_burst,
+)
+from koordlet.arithmetic.burst.quota_burst import Now, Quota, burst_within, stepped
+from koordlet.arithmetic.burst.share_pool import WINDOW, Released, SharePool, shared_cpus
 from koordlet.deciding.contract import Decision, Given, Plan, Signal, View, wish
-from koordlet.deciding.quota_burst import Now, Quota, burst_within, stepped
-from koordlet.deciding.share_pool import WINDOW, Released, SharePool, shared_cpus
 
 GATE = "CPUBurst"
 INTERVAL = "reconcile_interval_seconds"
@@ -233,9 +240,7 @@ def _said(pod: BurstPod, saves: bool) -> _Said:
         together = sum(one.saved * pod.period // one.period for one in pod.quotas)
         burst = burst_within(together, pod.base)
         wishes.append(Wish(Target(pod.of.group, BURST), burst, _SAVES, pod.of.name))
-    signals += [
-        _signal("container_scaled_cfs_burst_us", pod, one, one.saved) for one in pod.quotas
-    ]
+    signals += [_signal("container_scaled_cfs_burst_us", pod, one, one.saved) for one in pod.quotas]
     return _Said(tuple(wishes), tuple(decisions), tuple(signals), len(pod.quotas))
 
 

@@ -1,6 +1,6 @@
 """Evicts pods up to a priority while the node's CPU is used too much.
 
-Koordinator's ``CPUEvict``; the arithmetic is ``evicting.usage``'s. Use is the average over a
+Koordinator's ``CPUEvict``; the arithmetic is ``claims.usage``'s. Use is the average over a
 window. Only pods that agreed to be evicted may go.
 """
 
@@ -13,8 +13,8 @@ from typing import Annotated
 from koord_model.node_slo import NodeSLO
 from msgspec import Meta
 
+from koordlet.arithmetic.claims import claiming, ranking, thresholds, usage
 from koordlet.deciding.contract import Plan, View
-from koordlet.evicting import claiming, ranking, thresholds, usage
 
 GATE = "CPUEvict"
 INTERVAL = "cpu_evict_interval_seconds"

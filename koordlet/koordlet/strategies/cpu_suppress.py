@@ -1,7 +1,7 @@
 """Best-effort pods get the CPU that the other pods leave of a threshold, and no more.
 
-How much that is ``deciding.be_amount`` says, and which CPUs ``deciding.be_cpus``. Less is less
-at once, beyond a small dead band: load that trembles would move tasks for a part of a CPU.
+How much that is ``suppression.be_amount`` says, and which CPUs ``suppression.be_cpus``. Less is
+less at once, beyond a small dead band: load that trembles would move tasks for a part of a CPU.
 More comes only when it has been so for some seconds, and then step by step.
 
 Policy cpuset: the cgroup of best-effort pods and all below it get so many CPUs. Where the
@@ -29,10 +29,10 @@ from koord_model.qos import KubeQoS
 from koord_model.used_threshold import SuppressPolicy
 from msgspec import Meta
 
-from koordlet.deciding import be_amount, be_cpus, be_groups, be_quota
-from koordlet.deciding.be_amount import Amount, Limits, Load, Spell
-from koordlet.deciding.be_cpus import Pools
-from koordlet.deciding.be_groups import CPUSET, PERIOD, QUOTA
+from koordlet.arithmetic.suppression import be_amount, be_cpus, be_groups, be_quota
+from koordlet.arithmetic.suppression.be_amount import Amount, Limits, Load, Spell
+from koordlet.arithmetic.suppression.be_cpus import Pools
+from koordlet.arithmetic.suppression.be_groups import CPUSET, PERIOD, QUOTA
 from koordlet.deciding.contract import Decision, Given, Plan, PodView, Signal, View
 from koordlet.states.share_pools import SetAside
 

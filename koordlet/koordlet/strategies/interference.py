@@ -8,8 +8,8 @@ restarts is learnt anew: what was usual of the last one may not be of another im
   anything: caches, memory bandwidth, the other hyper-thread;
 - CPU pressure (``container_psi``, some, over 10 s): tasks that wait for a CPU.
 
-What is usual is learnt (``deciding.baseline``); some outliers in a row are an episode
-(``deciding.suffering``), for which ``deciding.antagonist`` looks for the pod whose CPU use
+What is usual is learnt (``interference.baseline``); some outliers in a row are an episode
+(``interference.suffering``), for which ``interference.antagonist`` looks for the pod whose CPU use
 fits. A container that its own quota throttles also waits: then nobody else is to blame. How
 long tasks wait to be scheduled is measured by no collector: only each task's schedstat says it.
 """
@@ -25,7 +25,16 @@ from koord_model.node_slo import NodeSLO
 from koord_model.qos import QoSClass
 from msgspec import Meta
 
-from koordlet.deciding.antagonist import Suspects, antagonist
+from koordlet.arithmetic.interference.antagonist import Suspects, antagonist
+from koordlet.arithmetic.interference.fare import (
+    Key,
+    Measured,
+    Metric,
+    cpu_pressure,
+    cycles_per_instruction,
+    measured,
+)
+from koordlet.arithmetic.interference.suffering import Episode, Limits, Uses, Watch
 from koordlet.deciding.contract import (
     ContainerView,
     Decision,
@@ -36,15 +45,6 @@ from koordlet.deciding.contract import (
     Signal,
     View,
 )
-from koordlet.deciding.fare import (
-    Key,
-    Measured,
-    Metric,
-    cpu_pressure,
-    cycles_per_instruction,
-    measured,
-)
-from koordlet.deciding.suffering import Episode, Limits, Uses, Watch
 
 GATE = "InterferenceDetection"
 INTERVAL = 10.0

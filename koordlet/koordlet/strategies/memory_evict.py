@@ -1,6 +1,6 @@
 """Evicts pods up to a priority while the node's memory is used too much.
 
-Koordinator's ``MemoryEvict``; the arithmetic is ``evicting.usage``'s. Use is the newest value,
+Koordinator's ``MemoryEvict``; the arithmetic is ``claims.usage``'s. Use is the newest value,
 without page cache. Only pods that agreed to be evicted may go.
 """
 
@@ -11,8 +11,8 @@ from functools import partial
 
 from koord_model.node_slo import NodeSLO
 
+from koordlet.arithmetic.claims import claiming, ranking, thresholds, usage
 from koordlet.deciding.contract import Plan, View
-from koordlet.evicting import claiming, ranking, thresholds, usage
 
 GATE = "MemoryEvict"
 INTERVAL = "memory_evict_interval_seconds"

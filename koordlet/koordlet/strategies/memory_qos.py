@@ -27,11 +27,11 @@ from koord_model.memory_qos import MemoryQoS
 from koord_model.node_slo import NodeSLO
 from koord_model.qos import KubeQoS, QoSClass
 
-from koordlet.deciding import memory_knobs as knobs
-from koordlet.deciding import memory_protection as amounts
+from koordlet.arithmetic.memory import memory_knobs as knobs
+from koordlet.arithmetic.memory import memory_protection as amounts
+from koordlet.arithmetic.memory.memory_knobs import BY_PRIORITY, HIGH, LOW, MIN, PRIORITY, RATIO
+from koordlet.arithmetic.memory.memory_protection import Protection
 from koordlet.deciding.contract import ContainerView, Decision, Given, Plan, PodView, View, shown
-from koordlet.deciding.memory_knobs import BY_PRIORITY, HIGH, LOW, MIN, PRIORITY, RATIO
-from koordlet.deciding.memory_protection import Protection
 
 GATE = "CgroupReconcile"
 INTERVAL = "reconcile_interval_seconds"

@@ -1,8 +1,8 @@
 """While latency-sensitive pods wait for CPU, best-effort pods get less than the threshold leaves.
 
 A threshold says how full a node may be; it does not say whether anybody suffers. This measures
-that (``deciding.ls_pressure``) and moves an upper bound for best-effort pods' CPU until it is
-near a target (``deciding.feedback``): down fast, up again slowly. The bound is the
+that (``suppression.ls_pressure``) and moves an upper bound for best-effort pods' CPU until it is
+near a target (``suppression.feedback``): down fast, up again slowly. The bound is the
 signal ``be_cpu_cores``, which the strategy ``cpu_suppress`` obeys; nothing is wished here. Where
 nothing is measured there is no bound. Pressure needs the gate PSICollector, cgroup v2 and PSI.
 
@@ -20,10 +20,10 @@ from typing import Annotated, NamedTuple
 from koord_model.node_slo import NodeSLO
 from msgspec import Meta
 
-from koordlet.deciding.be_cpus import LEAST_CPUS
+from koordlet.arithmetic.suppression.be_cpus import LEAST_CPUS
+from koordlet.arithmetic.suppression.feedback import State, Tuning, error_of, step
+from koordlet.arithmetic.suppression.ls_pressure import Waiting, waiting
 from koordlet.deciding.contract import Decision, Given, Plan, Signal, View
-from koordlet.deciding.feedback import State, Tuning, error_of, step
-from koordlet.deciding.ls_pressure import Waiting, waiting
 
 GATE = "PressureSuppress"
 # One step for each new measurement: more often would be steps on the same number.

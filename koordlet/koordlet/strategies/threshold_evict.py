@@ -29,10 +29,17 @@ from koord_model.node_slo import NodeSLO
 from koord_model.qos import QoSClass
 from msgspec import Meta
 
+from koordlet.arithmetic.claims import claiming, ranking
+from koordlet.arithmetic.claims.episodes import Episode, advance
+from koordlet.arithmetic.claims.node_thresholds import (
+    Observed,
+    Threshold,
+    observe,
+    releases,
+    weight,
+)
 from koordlet.deciding.contract import Claim, Decision, Given, Notice, Plan, Victim, View, shown
-from koordlet.evicting import claiming, guard, ranking
-from koordlet.evicting.episodes import Episode, advance
-from koordlet.evicting.node_thresholds import Observed, Threshold, observe, releases, weight
+from koordlet.evicting import guard
 
 GATE = "ThresholdEvict"
 INTERVAL = "reconcile_interval_seconds"

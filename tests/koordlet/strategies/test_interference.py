@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import pytest
 from koord_model.node_slo import NodeSLO
 from koord_model.qos import KubeQoS, QoSClass
-from koordlet.deciding.baseline import Baseline
+from koordlet.arithmetic.interference.baseline import Baseline
+from koordlet.arithmetic.interference.fare import cpu_pressure, cycles_per_instruction
+from koordlet.arithmetic.interference.suffering import Limits, Watch
 from koordlet.deciding.contract import Plan, PodView, Stats, View
-from koordlet.deciding.fare import cpu_pressure, cycles_per_instruction
-from koordlet.deciding.suffering import Limits, Watch
 from koordlet.gates import DEFAULTS
 from koordlet.strategies import interference
 from koordlet.strategies.interference import Settings, plan, settings

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from koord_model.keys import LABEL_EVICTION_ENABLED
 from koord_model.node_slo import NodeSLO
 from koord_model.qos import KubeQoS, QoSClass
+from koordlet.arithmetic.claims.node_thresholds import NodeSignal, Over, Threshold
 from koordlet.deciding.contract import Claim, Mode, Plan, PodView, Strategy, View
 from koordlet.deciding.settings import asked
 from koordlet.evicting.account import Room
 from koordlet.evicting.choosing import choose
 from koordlet.evicting.guard import refusal
-from koordlet.evicting.node_thresholds import NodeSignal, Over, Threshold
 from koordlet.strategies import threshold_evict
 from koordlet.strategies.threshold_evict import Settings
 

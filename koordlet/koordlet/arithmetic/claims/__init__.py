@@ -1,0 +1,1 @@
+"""How much is to be freed, by evicting whom."""

@@ -1,0 +1,1 @@
+"""Which pods suffer, and who may be the cause."""

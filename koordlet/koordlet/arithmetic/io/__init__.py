@@ -1,0 +1,1 @@
+"""Which disks are meant."""

@@ -1,0 +1,1 @@
+"""What of whose memory is protected, and when it is held back."""

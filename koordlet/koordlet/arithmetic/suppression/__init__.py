@@ -1,0 +1,1 @@
+"""How much CPU best-effort pods may use, and which CPUs."""

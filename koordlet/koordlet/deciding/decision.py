@@ -1,0 +1,57 @@
+"""A decision of a strategy: its arithmetic as data. No IO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Given(NamedTuple):
+    """One number that went into a decision, with its unit ("cores", "bytes", "%", "")."""
+
+    name: str
+    value: float | int | str | None
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One piece of arithmetic: what was decided, of what numbers, by what formula.
+
+    ``outcome`` is one line for people that stays the same as long as nothing else is decided:
+    numbers that move each second belong to ``given``, in the order in which ``formula`` names
+    them. ``pod`` ("namespace/name") and ``group`` (a cgroup) are what it is about; without
+    both, the node. ``aspect`` tells it from other decisions of the same strategy about the same.
+    """
+
+    outcome: str
+    formula: str = ""
+    given: tuple[Given, ...] = ()
+    pod: str = ""
+    group: str = ""
+    aspect: str = ""
+
+    def __str__(self) -> str:
+        """The outcome with its arithmetic, for a journal's ``why``."""
+        numbers = ", ".join(f"{name} {shown(value, unit)}" for name, value, unit in self.given)
+        arithmetic = " with ".join(part for part in (self.formula, numbers) if part)
+        return f"{self.outcome} ({arithmetic})" if arithmetic else self.outcome
+
+
+def shown(value: float | str | None, unit: str = "") -> str:
+    """A number for people: short, with its unit; bytes in the largest unit that fits."""
+    if value is None:
+        return "unknown"
+    if isinstance(value, str):
+        return value
+    if unit == "bytes":
+        return _bytes(value)
+    text = f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
+    return f"{text} {unit}" if unit else text
+
+
+def _bytes(value: float) -> str:
+    for power, name in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if abs(value) >= 1024**power:
+            return f"{value / 1024**power:.4g} {name}"
+    return f"{value:.0f} B"
