@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-
 PYTEST := $(BIN)/python -m pytest
+PARTS := -m "not integration and not containerd and not vm"
+WHOLE := -m "integration or containerd or vm"
 RUNTIME ?= embedded
 
 .PHONY: help demo test unit integration test-vm lint format bench fuzz proto clean
@@ -19,11 +21,11 @@ demo: $(STAMP)demo ## Run a batch pod through proxy and koordlet, and tell what 
 test: $(STAMP)test ## Check style and layers, then run every test (as root also on real containerds and in a VM).
 	@tools/system_packages test
 	@tools/system_packages vm
-	@$(MAKE) --no-print-directory lint
-	@$(PYTEST)
+	@$(MAKE) --no-print-directory lint unit
+	@$(PYTEST) $(WHOLE)
 
 unit: $(STAMP)test ## Run only the tests of parts: no root, no containerd, about a minute.
-	@PYTHONHASHSEED=0 MACHINE_EXAMPLES=40 $(PYTEST) -n auto --ignore=tests/integration -m "not containerd and not vm" # workers name sets alike
+	@PYTHONHASHSEED=0 MACHINE_EXAMPLES=40 $(PYTEST) -n auto $(PARTS) # workers name sets alike
 
 integration: $(STAMP)test ## Run only the tests of the whole, as root also on a real containerd.
 	@tools/system_packages test

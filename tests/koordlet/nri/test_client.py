@@ -377,7 +377,7 @@ async def test_waits_longer_each_time_until_it_works(runtime, socket):
         await eventually(lambda: runtime.connections > 4)
         assert backoff.next() == 0.004
         runtime.refuse_all = ""
-        await eventually(lambda: client.connected)
+        await eventually(lambda: client.connected and runtime.plugins)
         runtime.plugins[0].close()
         await eventually(lambda: client.counts.connections == 2)
         assert backoff.next() == 0.002
