@@ -25,8 +25,9 @@ _OPTIONS = (
     # before it is tried again while the other side restarts.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 50),
-    # In spite of its name: how long a connection may take to come up.
-    ("grpc.min_reconnect_backoff_ms", 5000),
+    # In spite of its name: how long a connection may take to come up. A program that systemd
+    # starts on a busy machine takes its time before it answers at the socket.
+    ("grpc.min_reconnect_backoff_ms", 20_000),
     ("grpc.max_reconnect_backoff_ms", 250),
     ("grpc.enable_http_proxy", 0),
 )

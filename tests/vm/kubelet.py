@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 from koord_demo import cri_client_pb2 as pb
@@ -28,12 +30,22 @@ _ATTEMPTS = 20
 _OOM_SCORES = {KubeQoS.GUARANTEED: -997, KubeQoS.BURSTABLE: 999, KubeQoS.BEST_EFFORT: 1000}
 
 
+@dataclasses.dataclass(frozen=True)
+class Started:
+    """A pod that was started."""
+
+    case: PodCase
+    sandbox: pb.PodSandboxConfig
+    container_id: str
+
+
 class Kubelet:
     """Starts pods through a CRI socket. ``retries`` says which calls were cut off, and how."""
 
     def __init__(self, address: str) -> None:
         self.cri = Cri(address)
         self.retries: list[str] = []
+        self.started: list[Started] = []
         self._numbers = itertools.count(1)
 
     def start(self, case: PodCase, command: Sequence[str] = SLEEP_FOREVER) -> str:
@@ -56,11 +68,24 @@ class Kubelet:
             None,
             lambda: self.cri.start_container(container_id, timeout=DEADLINE),
         )
+        self.started.append(Started(case, plan.sandbox, container_id))
         return container_id
 
     def update(self, container_id: str, case: PodCase) -> None:
         """Write the kubelet's view of a pod's resources again, as it does after a resize."""
         self.cri.update_container_resources(container_id, _resources(case), timeout=DEADLINE)
+
+    def list_pods(self, path: Path, spec: Callable[[PodCase], dict[str, Any]]) -> None:
+        """Write what a kubelet says at /pods of those that run."""
+        running = {
+            one.id
+            for one in self.cri.list_containers(timeout=DEADLINE)
+            if one.state == pb.CONTAINER_RUNNING
+        }
+        items = [_listed(one, spec) for one in self.started if one.container_id in running]
+        aside = path.with_suffix(".new")
+        aside.write_text(json.dumps({"kind": "PodList", "apiVersion": "v1", "items": items}))
+        aside.rename(path)
 
     def _plan(self, case: PodCase, command: Sequence[str]) -> PodPlan:
         plan = burstable_pod_config(
@@ -101,6 +126,29 @@ def groups(cri: Cri, container_id: str) -> dict[str, object]:
     path = line.removeprefix("0::")
     directory = slices.CGROUP / path.lstrip("/")
     return {"path": path, "container": _files(directory), "pod": _files(directory.parent)}
+
+
+def _listed(one: Started, spec: Callable[[PodCase], dict[str, Any]]) -> dict[str, Any]:
+    status = {
+        "name": "main",
+        "containerID": f"containerd://{one.container_id}",
+        "state": {"running": {"startedAt": "2024-01-01T00:00:00Z"}},
+    }
+    return {
+        "metadata": {
+            "name": one.sandbox.metadata.name,
+            "namespace": one.sandbox.metadata.namespace,
+            "uid": one.sandbox.metadata.uid,
+            "labels": dict(one.sandbox.labels),
+            "annotations": dict(one.sandbox.annotations),
+        },
+        "spec": spec(one.case),
+        "status": {
+            "phase": "Running",
+            "qosClass": one.case.kube_qos.value,
+            "containerStatuses": [status],
+        },
+    }
 
 
 def _resources(case: PodCase) -> pb.LinuxContainerResources:

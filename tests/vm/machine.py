@@ -16,7 +16,8 @@ LONGEST = 1500
 """Seconds after which a node that is still up is given up."""
 
 _KERNEL = (
-    *("root=/dev/vda", "rw", "console=ttyS0", "psi=1", "panic=-1"),
+    # The other CPUs come when the scenario wants them.
+    *("root=/dev/vda", "rw", "console=ttyS0", "psi=1", "panic=-1", "maxcpus=2"),
     *("systemd.getty_auto=no", "systemd.journald.forward_to_console=1"),
 )
 
@@ -43,7 +44,7 @@ def live(disk: Path, console: Path) -> Life:
     results = disk.with_name("results.jsonl")
     command = [
         # numpy is built for processors from 2009 on (x86-64-v2); QEMU's default is an older one.
-        *(QEMU, "-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", "2", "-m", "2048"),
+        *(QEMU, "-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", "4", "-m", "2048"),
         *("-nodefaults", "-display", "none", "-no-reboot"),
         *("-kernel", str(base.root() / "vmlinuz"), "-initrd", str(base.root() / "initrd.img")),
         *("-append", " ".join(_KERNEL)),

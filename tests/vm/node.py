@@ -71,18 +71,18 @@ def proxy_is_up() -> bool:
     return unit(PROXY)["ActiveState"] == "active" and page("healthz")["reconciled"]
 
 
-def until(what: str, ready: Callable[[], bool]) -> float:
-    """Wait, and say how many seconds it took.
+def until(what: str, ready: Callable[[], bool], most: float = _DEADLINE) -> float:
+    """Wait ``most`` seconds at most, and say how many it took.
 
     Raises:
         TimeoutError: it did not come to pass.
     """
     begin = time.monotonic()
-    while time.monotonic() < begin + _DEADLINE:
+    while time.monotonic() < begin + most:
         try:
             if ready():
                 return round(time.monotonic() - begin, 1)
         except OSError:
             pass  # the page is away while the proxy is
         time.sleep(0.5)
-    raise TimeoutError(f"waited {_DEADLINE:.0f} s for: {what}")
+    raise TimeoutError(f"waited {most:.0f} s for: {what}")

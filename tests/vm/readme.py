@@ -7,6 +7,7 @@ from pathlib import Path
 
 README = Path(__file__).parents[2] / "README.md"
 COLLECTORS = README.parent / "docs/collectors.md"
+STRATEGIES = README.parent / "docs/strategies.md"
 
 
 def steps(text: str) -> dict[int, list[str]]:

@@ -24,6 +24,7 @@ from koord_demo.oci_image import IMAGE, write_image
 from tests.vm import expectations, node, observing, readme, slices
 from tests.vm.expectations import BE
 from tests.vm.kubelet import Kubelet, groups
+from tests.vm.managing import Managing
 from tests.vm.observing import Burning
 
 RESTARTS = 3
@@ -66,9 +67,11 @@ def installation() -> list[dict[str, Any]]:
     Path("/etc/default/koordlet").write_text(expectations.KOORDLET_ENVIRONMENT)
     # Debian's own level, 3, leaves the counters to CAP_SYS_ADMIN.
     Path("/proc/sys/kernel/perf_event_paranoid").write_text("2")
-    counters = Path("/etc/systemd/system/koordlet.service.d/counters.conf")
-    counters.parent.mkdir()
-    counters.write_text(readme.drop_in(readme.COLLECTORS.read_text(), "perf_event_open"))
+    drop_ins = Path("/etc/systemd/system/koordlet.service.d")
+    drop_ins.mkdir()
+    for page, word in ((readme.COLLECTORS, "perf_event_open"), (readme.STRATEGIES, "/proc/sys/vm")):
+        text = readme.drop_in(page.read_text(), word)
+        (drop_ins / f"{page.stem}.conf").write_text(text)
     steps = readme.steps(readme.README.read_text())
     done = []
     for command in (command for step in (2, 3, 4) for command in steps[step]):
@@ -303,6 +306,7 @@ EVENTS: tuple[Callable[[], Any], ...] = (
     every_plugin,
     way_back,
     kernel_rules,
+    *Managing(kubelet, direct).steps(),
     complaints,
     collectors,
 )

@@ -59,6 +59,13 @@ def weight(shares_: int) -> int:
     return 1 + (shares_ - 2) * 9999 // 262142
 
 
+def set_weight(name: str, value: int) -> None:
+    """Set a slice's weight as libcontainer does for the kubelet."""
+    arguments = [name, "true", "1", "CPUWeight", "t", str(value)]
+    command = ["busctl", "call", *_MANAGER, "SetUnitProperties", "sba(sv)", *arguments]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+
 def _start(name: str, *, weight: int, quota: int = 0, memory: int = 0) -> None:
     properties = [
         *("Description", "s", f"libcontainer container {name}"),

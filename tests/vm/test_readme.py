@@ -33,3 +33,8 @@ def test_drop_in_for_counters() -> None:
     lines = readme.drop_in(readme.COLLECTORS.read_text(), "perf_event_open").splitlines()
     assert lines[0] == "[Service]"
     assert "SystemCallFilter=perf_event_open" in lines
+
+
+def test_drop_in_for_sysctls() -> None:
+    lines = readme.drop_in(readme.STRATEGIES.read_text(), "/proc/sys/vm").splitlines()
+    assert lines[0] == "[Service]"

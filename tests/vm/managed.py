@@ -1,0 +1,179 @@
+"""What the QoS manager is asked for on the node: its pods, NodeSLOs and settings.
+
+It has four CPUs then; 0 belongs to an LSE pod, so best-effort pods have three at most.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from koord_model import keys
+from koord_model.qos import KubeQoS
+
+from tests.support.pod_cases import MIB, PodCase, batch, qos
+
+RULES, LISTED = "/etc/koordlet/node.yaml", "/etc/koordlet/pods.json"
+DISK = "/dev/vda"
+CPUS = "0-3"
+
+ENVIRONMENT = f"""\
+KOORDLET_NODESLO_FILE={RULES}
+KOORDLET_PODS={LISTED}
+KOORDLET_KUBELET_SYNC_INTERVAL=1
+KOORDLET_RUNTIME_HOOKS_RECONCILE_INTERVAL=2
+KOORDLET_FEATURE_GATES=CgroupReconcile=true,BlkIOReconcile=true,PSICollector=true,\
+MemoryOffload=true,PressureSuppress=true,SystemConfig=true,ThresholdEvict=true
+KOORDLET_PSI_COLLECTOR_INTERVAL=2
+KOORDLET_ENABLE_PAGECACHE_COLLECTOR=true
+KOORDLET_RESTORE_ON_STOP=true
+"""
+"""What is read again is so by default a minute later: too late to hide what nobody tells."""
+
+SCALE = 25
+
+BURSTING = PodCase(
+    "bursting",
+    KubeQoS.BURSTABLE,
+    labels=qos("LS"),
+    cpu_request=100,
+    cpu_limit=200,
+    memory_limit=128 * MIB,
+)
+"""It wants a whole CPU and has a limit of 0.2. It requests half of its memory limit."""
+BURN = ("/bin/sh", "-c", "exec dd if=/dev/zero of=/dev/null bs=4M")
+BASE, CEILING = 20_000, 60_000
+"""Its quota, and three times that."""
+
+CACHED_BYTES = 32 * MIB
+CACHED = PodCase(
+    "cached", KubeQoS.BEST_EFFORT, labels=qos("BE"), annotations=batch(main=(500, 128 * MIB))
+)
+CACHE = ("/bin/sh", "-c", "dd if=/dev/zero of=/file bs=1M count=32 conv=fsync; exec sleep 100000")
+"""It has page cache that it does not miss."""
+
+LATE = dataclasses.replace(CACHED, name="late")
+_PRIORITIES = {"cached": 5500, "late": 3000}
+
+_OFF: dict[str, Any] = {
+    "extensions": {
+        "pykoord": {
+            "strategies": {
+                "memory_offload": {
+                    "share_percent": 20,
+                    "target_percent": 100,
+                    "floor_percent": 0,
+                    "floor_bytes": MIB,
+                },
+                "threshold_evict": {"thresholds": [{"signal": "memory.pressure", "percent": 99}]},
+            }
+        }
+    }
+}
+_ON: dict[str, Any] = {
+    "resourceUsedThresholdWithBE": {
+        "enable": True,
+        # Whatever runs: what they have in any case, a quarter of four CPUs.
+        "cpuSuppressThresholdPercent": 1,
+        "cpuSuppressMinPercent": 25,
+        "cpuSuppressPolicy": "cpuset",
+    },
+    "cpuBurstStrategy": {"policy": "auto", "sharePoolThresholdPercent": 100},
+    "systemStrategy": {"watermarkScaleFactor": SCALE},
+    "resourceQOSStrategy": {
+        "lsClass": {
+            "memoryQOS": {
+                "enable": True,
+                "minLimitPercent": 25,
+                "lowLimitPercent": 50,
+                "throttlingPercent": 50,
+            }
+        },
+        "beClass": {
+            "memoryQOS": {"enable": True, "lowLimitPercent": 10},
+            "blkioQOS": {
+                "enable": True,
+                "blocks": [
+                    {
+                        "name": DISK,
+                        "type": "device",
+                        "ioCfg": {"readBPS": 100 * MIB, "writeIOPS": 5000, "ioWeightPercent": 40},
+                    }
+                ],
+            },
+        },
+        "cgroupRoot": {
+            "blkioQOS": {
+                "enable": True,
+                "blocks": [{"name": DISK, "type": "device", "ioCfg": {"readLatency": 4000}}],
+            }
+        },
+    },
+    **_OFF,
+}
+
+
+def slo(*changes: tuple[str, object], on: bool = True) -> str:
+    """The NodeSLO, with changes of it: ("cpuBurstStrategy.policy", "none"). JSON is YAML."""
+    spec = copy.deepcopy(_ON if on else _OFF)
+    for path, value in changes:
+        *above, last = path.split(".")
+        place = spec
+        for name in above:
+            place = place[name]
+        place[last] = value
+    return json.dumps({"kind": "NodeSLO", "spec": spec})
+
+
+QUOTA = ("resourceUsedThresholdWithBE.cpuSuppressPolicy", "cfsQuota")
+FULL = ("cpuBurstStrategy.sharePoolThresholdPercent", 0)
+UNPROTECTED = ("resourceQOSStrategy.lsClass.memoryQOS.enable", False)
+EVICT = (
+    "extensions.pykoord.strategies.threshold_evict",
+    {
+        "priority": 3999,
+        "thresholds": [{"signal": "memory.available", "percent": 100, "hard": True}],
+    },
+)
+"""Nobody's node is empty: what has no higher priority must go."""
+
+QUARTER = "100000 100000"
+"""The quota that is a quarter of four CPUs."""
+PROTECTED = {
+    "memory.min": str(16 * MIB),
+    "memory.low": str(32 * MIB),
+}
+"""A quarter and a half of what ``BURSTING`` requests."""
+HELD_BACK = {**PROTECTED, "memory.high": str(96 * MIB)}
+"""Its container, besides: half-way between request and limit."""
+LIMITED_IO = {"rbps": str(100 * MIB), "wbps": "max", "riops": "max", "wiops": "5000"}
+
+
+def spec(case: PodCase) -> dict[str, Any]:
+    """A pod's specification, as the API server has it."""
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+    if case.cpu_request:
+        requests["cpu"] = f"{case.cpu_request}m"
+    if case.cpu_limit:
+        limits["cpu"] = f"{case.cpu_limit}m"
+    if case.memory_limit:
+        requests["memory"] = str(case.memory_limit // 2)
+        limits["memory"] = str(case.memory_limit)
+    asked = _batch(case.annotations)
+    resources = {"requests": requests | asked, "limits": limits | asked}
+    container = {"name": "main", "resources": resources}
+    return {"priority": _PRIORITIES.get(case.name, 9500), "containers": [container]}
+
+
+def _batch(annotations: Mapping[str, str]) -> dict[str, str]:
+    text = annotations.get(keys.ANNOTATION_EXTENDED_RESOURCE_SPEC)
+    asked: dict[str, str] = json.loads(text)["containers"]["main"]["limits"] if text else {}
+    return asked
+
+
+WARNED = r"nri not available yet|took more than 100 ms of CPU"
+"""What is said all the same: containerd has no NRI here, and the machine is an emulated one."""

@@ -1,0 +1,327 @@
+"""What is done on the node to see its QoS manager at work, and what is then there.
+
+Each step leaves the node to the next: pods that run, a NodeSLO in force.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from koord_demo.cgroups import container_pid
+from koord_demo.cri_client import Cri
+
+from tests.vm import managed, node, observing, slices
+from tests.vm import managed_files as files
+from tests.vm.kubelet import DEADLINE, Kubelet
+from tests.vm.managed import BURSTING, CACHED, CEILING, LATE
+
+JOURNAL = Path("/var/lib/koordlet/journal.jsonl")
+
+_KOORDLET = "journalctl --unit=koordlet --output=cat"
+_NOBODY = "PATH=$PATH:/opt/pykoord/bin setpriv --reuid=65534 --regid=65534 --clear-groups"
+
+Groups = Mapping[str, Mapping[str, str]]
+
+
+@dataclasses.dataclass
+class Managing:
+    """The steps, and what they know of each other."""
+
+    kubelet: Kubelet
+    direct: Cri
+    ids: dict[str, str] = dataclasses.field(default_factory=dict)
+    found: Groups = dataclasses.field(default_factory=dict)
+    """All groups before any strategy did anything."""
+    began: float = 0.0
+    """When koordlet was started, seconds since the epoch."""
+    read: int = 0
+    """Lines of the journal that were there before."""
+    cached_at_first: int = 0
+    """Bytes of page cache."""
+
+    # ---- steps
+
+    def qos_start(self) -> dict[str, Any]:
+        """Four CPUs, and koordlet with every strategy that has something to do here."""
+        for cpu in (2, 3):
+            Path(f"/sys/devices/system/cpu/cpu{cpu}/online").write_text("1")
+        Path("/etc/default/koordlet").write_text(managed.ENVIRONMENT)
+        Path(managed.RULES).parent.mkdir(exist_ok=True)
+        self.ask(on=False)
+        self.kubelet.list_pods(Path(managed.LISTED), managed.spec)
+        self.read = len(_journal(0))
+        self.began = time.time()
+        started = node.run("systemctl start koordlet")
+        node.until("koordlet in the proxy's list", node.koordlet_is_asked)
+        for case, command in ((BURSTING, managed.BURN), (CACHED, managed.CACHE)):
+            self.start(case, command)
+        node.until("page cache", lambda: self.cached() > 0.9 * managed.CACHED_BYTES)
+        # Hooks write what they want a moment after a pod has started.
+        time.sleep(3)
+        self.found = files.groups()
+        self.cached_at_first = self.cached()
+        return {
+            "started": started,
+            "found": self.found,
+            "cpus": files.text("/sys/fs/cgroup/cpuset.cpus.effective"),
+        }
+
+    def qos_on(self) -> dict[str, Any]:
+        """The NodeSLO asks for all of it: best-effort pods lose CPUs."""
+        began = time.monotonic()
+        self.ask()
+        node.until("fewer CPUs", lambda: files.cpus(files.BESTEFFORT) == 2, 60)
+        seconds = round(time.monotonic() - began, 1)
+        node.until(
+            "protected memory", lambda: files.text(files.BURSTABLE / "memory.min") != "0", 60
+        )
+        time.sleep(2)
+        return {
+            "seconds": seconds,
+            "groups": files.groups(),
+            "bursting": self.group_of(BURSTING.name),
+            "io": {
+                name: files.text(slices.CGROUP / name) for name in ("io.cost.qos", "io.cost.model")
+            },
+            "sysctl": files.text(files.SYSCTL),
+            "suppress": _why("strategy=cpu_suppress"),
+            "people": [
+                node.run(f"{_NOBODY} koordctl why {words}")
+                for words in (
+                    "suppress",
+                    f"cgroup {files.BESTEFFORT}",
+                )
+            ],
+        }
+
+    def qos_burst_up(self) -> dict[str, Any]:
+        """A throttled container's quota grows as far as it may."""
+        group = slices.CGROUP / self.group_of(BURSTING.name)
+        node.until("a raised quota", lambda: files.quota(group) == CEILING, 60)
+        raised = self.bandwidth()
+        # As a kubelet does that resizes the pod in place. systemd, which runc asks for it, sets
+        # all that it knows of the container's scope.
+        self.kubelet.update(self.ids[BURSTING.name], BURSTING)
+        updated = self.bandwidth()
+        begin = time.monotonic()
+        while files.text(group / "memory.min") == "0" and time.monotonic() < begin + 30:
+            time.sleep(0.2)
+        return {
+            "raised": raised,
+            "updated": updated,
+            "memory": {name: files.text(group / name) for name in managed.HELD_BACK},
+            "seconds": round(time.monotonic() - begin, 1),
+        }
+
+    def qos_quota(self) -> dict[str, Any]:
+        """By quota instead of CPUs; systemd, which makes another pod, has its own view of it."""
+        self.ask(managed.QUOTA)
+        node.until("a quota", lambda: files.quota(files.BESTEFFORT) > 0, 60)
+        node.until("all CPUs", lambda: files.cpus(files.BESTEFFORT) in (0, 3, 4), 60)
+        before = files.groups()
+        self.start(LATE)
+        node.until("a new pod's CPUs", lambda: files.cpus_below() == {"1-3"}, 60)
+        after, wanted = files.groups(), files.above()
+        # A kubelet does this to each class once a minute.
+        at = time.time()
+        slices.set_weight("kubepods-besteffort.slice", 1)
+        slices.set_weight("kubepods-burstable.slice", 4)
+        undone: list[dict[str, Any]] = []
+        while not (undone and files.above() == wanted) and time.time() < at + 30:
+            time.sleep(0.2)
+            undone = [
+                one
+                for one in self.changes(at)
+                if one["group"].endswith("besteffort.slice") and one["knob"] == "cpu.cfs_quota_us"
+            ]
+        return {
+            "before": before,
+            "after": after,
+            "late": self.group_of(LATE.name),
+            "wanted": wanted,
+            "undone": undone,
+            "done_again": files.above(),
+            "seconds": round(time.time() - at, 1),
+        }
+
+    def qos_burst_down(self) -> dict[str, Any]:
+        """The shared CPUs count as overloaded: the quota comes down again, step by step."""
+        self.ask(managed.QUOTA, managed.FULL)
+        group = slices.CGROUP / self.group_of(BURSTING.name)
+        seen = [self.bandwidth()]
+        began = time.monotonic()
+        while files.quota(group) > managed.BASE and time.monotonic() < began + 60:
+            now = self.bandwidth()
+            if now != seen[-1]:
+                seen.append(now)
+            time.sleep(0.2)
+        time.sleep(2)
+        return {"seen": [*seen, self.bandwidth()]}
+
+    def qos_offload(self) -> dict[str, Any]:
+        """Half a minute after the start memory has been reclaimed for the first time."""
+
+        def reclaimed() -> bool:
+            return any(line.get("knob") == "memory.reclaim" for line in self.journal())
+
+        node.until("memory.reclaim", reclaimed, 90)
+        return {
+            "before": self.cached_at_first,
+            "after": self.cached(),
+            "lines": [one for one in self.journal() if one.get("knob") == "memory.reclaim"],
+            "why": _why(f"pod={self.name_of(CACHED.name)}"),
+        }
+
+    def qos_kill(self) -> dict[str, Any]:
+        """koordlet is killed, and one thing it did is not wanted any more when it is back."""
+        before = files.groups()
+        group = slices.CGROUP / self.group_of(BURSTING.name)
+        unit = node.unit(node.KOORDLET)
+        self.ask(managed.QUOTA, managed.FULL, managed.UNPROTECTED)
+        at = time.time()
+        node.run("systemctl kill --signal=KILL koordlet")
+
+        def again() -> bool:
+            now = node.unit(node.KOORDLET)
+            return now["ActiveState"] == "active" and now["MainPID"] != unit["MainPID"]
+
+        node.until("koordlet, started again", again)
+        # Not before every strategy has had time to say what it wants.
+        node.until("unprotected memory", lambda: files.text(group / "memory.min") == "0", 60)
+        return {
+            "before": before,
+            "after": files.groups(),
+            "changes": self.changes(at),
+        }
+
+    def qos_evict(self) -> dict[str, Any]:
+        """A pod is in the way: its container is stopped through the runtime."""
+        self.ask(managed.QUOTA, managed.FULL, managed.EVICT)
+        ident = self.ids[LATE.name]
+
+        def stopped() -> bool:
+            return self.direct.container_status(ident, timeout=DEADLINE).status.finished_at > 0
+
+        node.until("the eviction", stopped, 90)
+        others = (self.ids[name] for name in (BURSTING.name, CACHED.name))
+        states = [self.direct.container_status(one, timeout=DEADLINE) for one in others]
+        return {
+            "others": [one.status.finished_at for one in states],
+            "people": node.run(f"{_NOBODY} koordctl why evicted {self.name_of(LATE.name)}"),
+            "victim": self.name_of(LATE.name),
+            "pressure": observing.page(
+                "/v1/metrics/query?kind=node_psi&window=30s&aggregation=last"
+            ),
+        }
+
+    def qos_off(self) -> dict[str, Any]:
+        """Everything is switched off while koordlet runs."""
+        self.ask(on=False)
+        node.until("no quota", lambda: files.quota(files.BESTEFFORT) < 0, 60)
+        time.sleep(3)
+        return {"found": self.found, "after": files.groups(), **files.machine()}
+
+    def qos_stop(self) -> dict[str, Any]:
+        """koordlet is stopped while best-effort pods are held down."""
+        self.ask()
+        node.until("fewer CPUs", lambda: files.cpus(files.BESTEFFORT) == 2, 60)
+        journal = self.journal()
+        stopped = node.run("systemctl stop koordlet")
+        return {
+            "stopped": stopped,
+            "found": self.found,
+            "after": files.groups(),
+            **files.machine(),
+            "decisions": [one for one in journal if "strategy" in one],
+            "owners": sorted({one["owner"] for one in journal if "owner" in one}),
+        }
+
+    def qos_log(self) -> dict[str, Any]:
+        """What koordlet said of all this."""
+        said = node.run(f"{_KOORDLET} --since=@{self.began:.0f}")["output"].splitlines()
+        systemd = node.run(f"journalctl _PID=1 --output=cat --since=@{self.began:.0f}")["output"]
+        return {
+            "lines": said,
+            "systemd": [one for one in systemd.splitlines() if "ailed" in one],
+        }
+
+    def steps(self) -> tuple[Callable[[], Any], ...]:
+        """In their order."""
+        return (
+            self.qos_start,
+            self.qos_on,
+            self.qos_burst_up,
+            self.qos_quota,
+            self.qos_burst_down,
+            self.qos_offload,
+            self.qos_kill,
+            self.qos_evict,
+            self.qos_off,
+            self.qos_stop,
+            self.qos_log,
+        )
+
+    # ---- how
+
+    def ask(self, *changes: tuple[str, object], on: bool = True) -> None:
+        """Put a NodeSLO into force, as an editor writes a file."""
+        path = Path(managed.RULES)
+        aside = path.with_suffix(".new")
+        aside.write_text(managed.slo(*changes, on=on))
+        aside.rename(path)
+
+    def start(self, case: managed.PodCase, *command: tuple[str, ...]) -> None:
+        self.ids[case.name] = self.kubelet.start(case, *command)
+        self.kubelet.list_pods(Path(managed.LISTED), managed.spec)
+
+    def group_of(self, name: str) -> str:
+        """The cgroup of a pod's container."""
+        pid = container_pid(self.direct, self.ids[name])
+        [line] = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        return line.removeprefix("0::/")
+
+    def name_of(self, name: str) -> str:
+        """A pod's "namespace/name"."""
+        ident = self.ids[name]
+        labels = self.direct.container_status(ident, timeout=DEADLINE).status.labels
+        return f"{labels['io.kubernetes.pod.namespace']}/{labels['io.kubernetes.pod.name']}"
+
+    def cached(self) -> int:
+        """Bytes of page cache of the pod that has some."""
+        stat = files.text(slices.CGROUP / self.group_of(CACHED.name) / "memory.stat")
+        return next(int(line.split()[1]) for line in stat.splitlines() if line.startswith("file "))
+
+    def bandwidth(self) -> dict[str, str]:
+        """Quota and burst of the bursting container and its pod."""
+        container = slices.CGROUP / self.group_of(BURSTING.name)
+        return {
+            f"{who} {file}": files.text(group / file)
+            for who, group in (("container", container), ("pod", container.parent))
+            for file in ("cpu.max", "cpu.max.burst")
+        }
+
+    def journal(self) -> list[dict[str, Any]]:
+        """What koordlet has journalled since it was started with strategies."""
+        return _journal(self.read)
+
+    def changes(self, since: float) -> list[dict[str, Any]]:
+        """What it has changed since then, to the second."""
+        return [one for one in self.journal() if "knob" in one and one["time"] > _rfc3339(since)]
+
+
+def _journal(after: int) -> list[dict[str, Any]]:
+    lines = JOURNAL.read_text().splitlines() if JOURNAL.exists() else []
+    return [json.loads(line) for line in lines[after:] if line.endswith("}")]
+
+
+def _why(asked: str) -> Any:
+    return observing.page(f"/v1/why?{asked}&history=20")
+
+
+def _rfc3339(at: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))

@@ -1,0 +1,245 @@
+"""What strategies did to the node, as it was found. What happens there is in managing.py."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tests.vm import managed
+from tests.vm.conftest import Outcome
+from tests.vm.managed import BASE, CEILING, QUARTER
+
+pytestmark = pytest.mark.vm
+
+KUBEPODS = "kubepods.slice"
+BESTEFFORT = f"{KUBEPODS}/kubepods-besteffort.slice"
+BURSTABLE = f"{KUBEPODS}/kubepods-burstable.slice"
+Groups = Mapping[str, Mapping[str, str]]
+
+
+def below(found: Groups, group: str) -> dict[str, Mapping[str, str]]:
+    """A group and all in it."""
+    return {
+        name: files
+        for name, files in found.items()
+        if name == group or name.startswith(f"{group}/")
+    }
+
+
+def pods_group(group: str) -> str:
+    return group.rpartition("/")[0]
+
+
+def fields(line: str) -> dict[str, str]:
+    """A device's line: "254:0 rbps=1 wbps=max"."""
+    return dict(word.split("=", 1) for word in line.split()[1:])
+
+
+# Best-effort pods are held down.
+
+
+def test_best_effort_pods_run_on_few_cpus(outcome: Outcome) -> None:
+    """All of them: of pods that are listed or not, of containers and sandboxes."""
+    groups = below(outcome("qos_on")["groups"], BESTEFFORT)
+    [cpus] = {files["cpuset.cpus"] for files in groups.values()}
+    assert len(groups) > 3
+    assert cpus in ("1-2", "2-3", "1,3")
+
+
+def test_a_quota_takes_the_place_of_cpus(outcome: Outcome) -> None:
+    before, after = (below(outcome("qos_quota")[when], BESTEFFORT) for when in ("before", "after"))
+    assert before[BESTEFFORT]["cpu.max"] == QUARTER
+    # CPU 0 is an LSE pod's, whatever the policy.
+    assert {files["cpuset.cpus"] for files in before.values()} == {"1-3"}
+    assert after[BESTEFFORT]["cpu.max"] == QUARTER
+
+
+def test_a_new_pod_runs_within_the_limits(outcome: Outcome) -> None:
+    quota = outcome("qos_quota")
+    assert quota["late"] in quota["after"]
+    assert quota["after"][quota["late"]]["cpuset.cpus"] == "1-3"
+
+
+def test_what_systemd_undoes_of_classes_is_done_again(outcome: Outcome) -> None:
+    """Long before anybody looks again by himself: that is after a minute."""
+    quota = outcome("qos_quota")
+    assert quota["wanted"]["besteffort cpu.max"] == QUARTER
+    assert [one["old"] for one in quota["undone"]] == [-1], "systemd does so no more"
+    assert quota["done_again"] == quota["wanted"]
+    assert quota["seconds"] < 15
+
+
+# CPU burst.
+
+
+def test_a_throttled_containers_quota_grows(outcome: Outcome) -> None:
+    raised = outcome("qos_burst_up")["raised"]
+    assert raised["container cpu.max"] == f"{CEILING} 100000"
+    assert int(raised["pod cpu.max"].split()[0]) >= CEILING
+    assert 0 < int(raised["container cpu.max.burst"]) <= CEILING
+
+
+def test_a_kubelet_may_write_its_limit_meanwhile(outcome: Outcome) -> None:
+    """The kernel takes no quota below a burst that is set."""
+    updated = outcome("qos_burst_up")["updated"]
+    assert int(updated["container cpu.max"].split()[0]) >= BASE
+
+
+def test_memory_of_an_updated_container_is_protected_again(outcome: Outcome) -> None:
+    up = outcome("qos_burst_up")
+    assert up["memory"] == managed.HELD_BACK
+    assert up["seconds"] < 15
+
+
+def test_quotas_come_down_step_by_step(outcome: Outcome) -> None:
+    seen = outcome("qos_burst_down")["seen"]
+    quotas = [int(one["container cpu.max"].split()[0]) for one in seen]
+    assert quotas[-1] == BASE
+    assert quotas == sorted(quotas, reverse=True)
+    assert len(set(quotas)) > 2, quotas
+    assert seen[-1]["pod cpu.max"] == f"{BASE} 100000"
+    assert int(seen[-1]["container cpu.max.burst"]) <= BASE
+
+
+# Memory.
+
+
+def test_memory_is_protected_at_each_level(outcome: Outcome) -> None:
+    on = outcome("qos_on")
+    groups, container = on["groups"], on["bursting"]
+    assert {name: groups[container][name] for name in managed.HELD_BACK} == managed.HELD_BACK
+    pod = groups[pods_group(container)]
+    assert {name: pod[name] for name in managed.PROTECTED} == managed.PROTECTED
+    for above in (BURSTABLE, KUBEPODS):
+        for name, value in managed.PROTECTED.items():
+            assert int(groups[above][name]) >= int(value), (above, name)
+
+
+def test_cold_memory_is_given_back(outcome: Outcome) -> None:
+    offload = outcome("qos_offload")
+    assert offload["lines"]
+    assert {one["owner"] for one in offload["lines"]} == {"memory_offload"}
+    assert offload["after"] < offload["before"]
+    said = [one["outcome"] for one in offload["why"]["decisions"]]
+    assert any("reclaimed" in one for one in said), said
+
+
+# Disks.
+
+
+def test_best_effort_pods_io_is_limited(outcome: Outcome) -> None:
+    on = outcome("qos_on")
+    [line] = on["groups"][BESTEFFORT]["io.max"].splitlines()
+    assert fields(line) == managed.LIMITED_IO
+    assert re.search(r"^\d+:\d+ 40$", on["groups"][BESTEFFORT]["io.weight"], re.MULTILINE)
+    assert {"enable": "1", "rlat": "4000"}.items() <= fields(on["io"]["io.cost.qos"]).items()
+
+
+# The machine.
+
+
+def test_the_machines_settings_are_set(outcome: Outcome) -> None:
+    assert outcome("qos_on")["sysctl"] == str(managed.SCALE)
+
+
+# koordlet is killed.
+
+
+def test_what_is_still_wanted_stays_through_a_kill(outcome: Outcome) -> None:
+    kill = outcome("qos_kill")
+    before, after = (below(kill[when], BESTEFFORT) for when in ("before", "after"))
+    for name, files in before.items():
+        for file in ("cpu.max", "cpuset.cpus", "io.max"):
+            assert after[name].get(file) == files.get(file), (name, file)
+    moved = {(one["knob"], one["new"]) for one in kill["changes"] if one["owner"] == "cpu_suppress"}
+    assert moved == set()
+
+
+def test_what_is_not_wanted_any_more_is_put_back_after_a_kill(outcome: Outcome) -> None:
+    after = outcome("qos_kill")["after"]
+    for name, files in below(after, BURSTABLE).items():
+        assert (files["memory.min"], files["memory.low"]) == ("0", "0"), name
+        assert files["memory.high"] == "max", name
+
+
+# Evictions, and pressure.
+
+
+def test_a_pod_is_evicted_through_the_runtime(outcome: Outcome) -> None:
+    evict = outcome("qos_evict")
+    assert evict["others"] == [0, 0]
+    people = evict["people"]
+    assert people["exit"] == 0
+    assert evict["victim"] in people["output"]
+    assert "memory.available" in people["output"]
+
+
+def test_pressure_of_the_node_is_measured(outcome: Outcome) -> None:
+    series = outcome("qos_evict")["pressure"]["series"]
+    assert {"cpu", "mem", "io"} == {one["labels"]["psi_resource"] for one in series}
+
+
+# All of it is taken back.
+
+
+def differences(found: Groups, after: Groups) -> Iterator[tuple[str, str, str, str]]:
+    """What is otherwise than it was found."""
+    for group, files in found.items():
+        for name, text in files.items():
+            now = after.get(group, files).get(name, "")
+            # A group with tasks cannot have no CPUs of its own again: it has all of them.
+            same = now == text or (name == "cpuset.cpus" and (text, now) == ("", managed.CPUS))
+            if not same and not (name == "io.weight" and now.splitlines()[0] == text):
+                yield group, name, text, now
+
+
+def test_switched_off_all_is_as_it_was_found(outcome: Outcome) -> None:
+    seen = outcome("qos_off")
+    assert list(differences(seen["found"], seen["after"])) == []
+    machine_is_as_found(seen)
+
+
+def test_stopped_all_is_as_it_was_found(outcome: Outcome) -> None:
+    """With --restore-on-stop: what hooks wrote too, so of pods only what no hook writes counts."""
+    seen = outcome("qos_stop")
+    hooked = {"cpu.max", "cpuset.cpus"}
+    assert [
+        one
+        for one in differences(seen["found"], seen["after"])
+        if one[0] in (KUBEPODS, BESTEFFORT, BURSTABLE) or one[1] not in hooked
+    ] == []
+    machine_is_as_found(seen)
+
+
+def machine_is_as_found(seen: Mapping[str, Any]) -> None:
+    assert fields(seen["io"] or "254:0").get("enable", "0") == "0"
+    assert seen["sysctl"] == "10"
+
+
+# People.
+
+
+def test_anybody_may_ask_why(outcome: Outcome) -> None:
+    suppress, cgroup = people = outcome("qos_on")["people"]
+    assert [one for one in people if one["exit"]] == []
+    assert "best-effort pods run on 2 CPUs" in suppress["output"]
+    assert "capacity × threshold" in suppress["output"]
+    assert "memory_qos" in cgroup["output"]
+    assert re.search(r"^cpuset.cpus +\S+ +cpu_suppress ", cgroup["output"], re.MULTILINE)
+
+
+def test_decisions_are_in_the_journal(outcome: Outcome) -> None:
+    stop = outcome("qos_stop")
+    decided = {one["strategy"] for one in stop["decisions"]}
+    assert {"cpu_suppress", "cpu_burst", "memory_qos", "memory_offload", "blkio"} <= decided
+    assert {"cpu_suppress", "cpu_burst", "memory_qos", "blkio"} <= set(stop["owners"])
+
+
+def test_nobody_is_bothered(outcome: Outcome) -> None:
+    """Warnings are of what somebody should look at; there is nothing of the kind here."""
+    lines = outcome("qos_log")["lines"]
+    told = [line for line in lines if re.match(r"(WARNING|ERROR)", line)]
+    assert [line for line in told if not re.search(managed.WARNED, line)] == []
