@@ -24,7 +24,7 @@ test: $(STAMP)test ## Check style and layers, then run every test (as root also 
 	@$(MAKE) --no-print-directory lint unit
 	@$(PYTEST) $(WHOLE)
 
-unit: $(STAMP)test ## Run only the tests of parts: no root, no containerd, about a minute.
+unit: $(STAMP)test ## Run only the tests of parts: no root, no containerd, two minutes.
 	@PYTHONHASHSEED=0 MACHINE_EXAMPLES=40 $(PYTEST) -n auto $(PARTS) # workers name sets alike
 
 integration: $(STAMP)test ## Run only the tests of the whole, as root also on a real containerd.
