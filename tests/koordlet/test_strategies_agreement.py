@@ -78,6 +78,11 @@ class Case:
     coming: tuple[QoSClass, ...] = ()
 
 
+def _have_room(classes: list[QoSClass]) -> bool:
+    """Whether the node has CPUs of their own for all that are to have such."""
+    return all(classes.count(own) <= 4 for own in (QoSClass.LSE, QoSClass.LSR))
+
+
 def cases(hooks: st.SearchStrategy[bool]) -> st.SearchStrategy[Case]:
     missing = st.frozensets(st.sampled_from(MISSING), max_size=2)
     loads = st.sampled_from([0.05, 0.5, 0.7, 0.99])
@@ -91,7 +96,7 @@ def cases(hooks: st.SearchStrategy[bool]) -> st.SearchStrategy[Case]:
         policy=st.sampled_from(POLICIES),
         identity=st.sampled_from(IDENTITIES),
         hooks=hooks,
-        pods=st.lists(st.sampled_from(CLASSES), max_size=8).map(tuple),
+        pods=st.lists(st.sampled_from(CLASSES), max_size=8).filter(_have_room).map(tuple),
         rounds=st.lists(st.tuples(loads, missing), min_size=2, max_size=8).map(tuple),
         seed=st.integers(0, 1 << 16),
         restart_at=st.integers(0, 8),

@@ -232,12 +232,14 @@ class _Asking:
 
 
 def _frees(pod: PodView, claims: Sequence[Claimed]) -> dict[Reason, float]:
-    return {
-        (strategy, claim.rule, claim.resource): releases
-        for strategy, _, claim in claims
-        for releases in _releases(pod, claim)
-        if releases > 0
-    }
+    """What each claim gets of a pod; of several claims of one kind the one that gets most."""
+    frees: dict[Reason, float] = {}
+    for strategy, _, claim in claims:
+        known = strategy, claim.rule, claim.resource
+        for releases in _releases(pod, claim):
+            if releases > frees.get(known, 0.0):
+                frees[known] = releases
+    return frees
 
 
 def _freed(frees: Mapping[Reason, float], claim: Reason) -> float:

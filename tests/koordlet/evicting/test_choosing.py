@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -304,3 +306,16 @@ class TestAlways:
         shuffled = list(claims)
         chance.shuffle(shuffled)
         assert names(choose(claims, room(left), may)) == names(choose(shuffled, room(left), may))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+def test_of_two_claims_of_one_kind_the_one_that_gets_more_of_a_pod_counts(
+    order: tuple[int, ...],
+) -> None:
+    oversold, hard = "MemoryAllocatableEvict", claim(1.0, {"a": 2.0}, "CPUEvict", "cpu")
+    claims: list[Claimed] = [
+        ("t", Mode.ON, claim(1.0, {"a": 1.0}, oversold, "cpu")),
+        ("t", Mode.ON, replace(hard, rule=oversold, forced=True)),
+        ("s", Mode.ON, claim(2.0, {"b": 1.0}, "BEMemoryEvict", "cpu")),
+    ]
+    assert names(choose([claims[place] for place in order], room(2), may)) == ["a"]
