@@ -97,6 +97,8 @@ def test_memory_of_an_updated_container_is_protected_again(outcome: Outcome) -> 
 def test_quotas_come_down_step_by_step(outcome: Outcome) -> None:
     seen = outcome("qos_burst_down")["seen"]
     quotas = [int(one["container cpu.max"].split()[0]) for one in seen]
+    # The first looks may come while it still rises.
+    quotas = quotas[quotas.index(max(quotas)) :]
     assert quotas[-1] == BASE
     assert quotas == sorted(quotas, reverse=True)
     assert len(set(quotas)) > 2, quotas
