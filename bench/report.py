@@ -153,6 +153,7 @@ def plot_turns(
     for axis in (left.xaxis, left.yaxis, middle.yaxis):
         axis.set_major_formatter("{x:g}")
     middle.yaxis.set_minor_formatter("{x:g}")
+    left.xaxis.set_minor_formatter("")  # their labels would lie over each other
     _dots(right, batch, colours)
     right.set(ylabel="cores", title="Batch work of each turn, and the median", ylim=(0, None))
     for axes in (left, middle, right):
