@@ -148,9 +148,6 @@ class Signal:
     pod: str = ""
 
 
-_NO_SLO = NodeSLO()
-
-
 @dataclass(frozen=True)
 class View:
     """The node at one moment, frozen: all that a strategy may go by.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from koord_model.node_slo import NodeSLO
 
-from koordlet.arithmetic.claims import claiming, promised, thresholds
+from koordlet.arithmetic.claims import promised
 from koordlet.deciding.contract import Plan, View
 
 GATE = "CPUAllocatableEvict"
@@ -44,15 +44,4 @@ def settings(slo: NodeSLO) -> Settings:
 
 def plan(view: View, settings: Settings, memory: object) -> Plan:
     """A claim for each resource of which too much is promised."""
-    try:
-        thresholds.enabled(settings.enable)
-        band = thresholds.promise_band(
-            settings.threshold_percent,
-            settings.lower_percent,
-            "cpuAllocatableEvictThresholdPercent",
-            "cpuAllocatableEvictLowerPercent",
-        )
-        highest = promised.highest(settings.priority, "allocatableEvictPriorityThreshold")
-    except ValueError as error:
-        return claiming.off(error)
-    return promised.plan(view, promised.Rule(GATE, promised.CPU, "millicores", highest), band)
+    return promised.asked_plan(view, settings, GATE, "cpu", promised.CPU, "millicores")

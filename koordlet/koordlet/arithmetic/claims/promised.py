@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from koord_model.extended_resources import batch_resources
 from koord_model.keys import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from koord_model.priority import BANDS, PriorityClass
 
-from koordlet.arithmetic.claims import claiming, ranking
+from koordlet.arithmetic.claims import claiming, ranking, thresholds
 from koordlet.arithmetic.claims.claiming import Shortage
 from koordlet.arithmetic.claims.thresholds import Band, within
 from koordlet.deciding.contract import Given, Plan, PodView, View
@@ -44,6 +45,42 @@ class Rule:
     resources: Mapping[PriorityClass, str]
     unit: str
     highest: int
+
+
+class Asked(Protocol):
+    """What is asked of a rule: percentages of what is allocatable, and the highest priority."""
+
+    @property
+    def enable(self) -> bool: ...
+    @property
+    def threshold_percent(self) -> int | None: ...
+    @property
+    def lower_percent(self) -> int | None: ...
+    @property
+    def priority(self) -> int | None: ...
+
+
+def asked_plan(
+    view: View,
+    asked: Asked,
+    name: str,
+    word: str,
+    resources: Mapping[PriorityClass, str],
+    unit: str,
+) -> Plan:
+    """What a rule wants, or why it is off; the NodeSLO calls its fields by ``word``."""
+    try:
+        thresholds.enabled(asked.enable)
+        band = thresholds.promise_band(
+            asked.threshold_percent,
+            asked.lower_percent,
+            f"{word}AllocatableEvictThresholdPercent",
+            f"{word}AllocatableEvictLowerPercent",
+        )
+        most = highest(asked.priority, "allocatableEvictPriorityThreshold")
+    except ValueError as error:
+        return claiming.off(error)
+    return plan(view, Rule(name, resources, unit, most), band)
 
 
 def highest(priority: int | None, field: str) -> int:
