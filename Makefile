@@ -50,7 +50,7 @@ bench: $(STAMP)test $(STAMP)bench ## Measure against peers, in turns; results in
 	@$(BIN)/python -m bench
 
 fuzz: $(STAMP)test $(STAMP)fuzz ## Fuzz the frame and header path (SECONDS=60), and the session between two peers.
-	@MACHINE_EXAMPLES=1000 $(PYTEST) -q tests/proxy/test_session_machine.py
+	@MACHINE_EXAMPLES=1000 $(PYTEST) -q tests/proxy/cri/test_session_machine.py
 	@$(BIN)/python -m tests.fuzz.relay -max_total_time=$(or $(SECONDS),60)
 
 proto: $(STAMP)dev ## Write the protobuf modules from the .proto files.

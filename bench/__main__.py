@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench import cache, colocation, node, nri, observe, proxy, report, strategies
+from bench import cache, colocation, docker, node, nri, observe, proxy, report, strategies
 
 
 def main() -> None:
@@ -15,6 +15,9 @@ def main() -> None:
     print(report.table(measures))
     report.write(measures, "proxy", settings)
     report.plot(measures, added, "proxy")
+    measures = docker.measure(2 * arguments.rounds)
+    print(report.table(measures))
+    report.write(measures, "docker", {"rounds": 2 * arguments.rounds, "backend": "dockerd"})
     measures = [*node.measure(arguments.rounds), *nri.measure(arguments.rounds)]
     print(report.table(measures))
     report.write(

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+GRPC = ["-H", "content-type: application/grpc", "-H", "te: trailers"]
+
 
 class Load(NamedTuple):
     """What one run of h2load saw: microseconds of each call in order of size, calls a second."""
@@ -28,8 +30,12 @@ def calls(
     connections: int = 1,
     body: Path | None,
     scratch: Path,
+    http1: bool = False,
 ) -> Load:
-    """Make gRPC calls, so many at a time a connection; any that fails ends the benchmark."""
+    """Make calls, so many at a time a connection; any that fails ends the benchmark.
+
+    They are gRPC's, or with ``http1`` plain requests of HTTP/1.1.
+    """
     log = scratch / "h2load.log"
     log.unlink(missing_ok=True)
     command = [
@@ -42,7 +48,7 @@ def calls(
         str(callers),
         f"--log-file={log}",
     ]
-    command += ["-H", "content-type: application/grpc", "-H", "te: trailers"]
+    command += ["--h1"] if http1 else GRPC
     if body is not None:
         command += ["-d", str(body)]
     command += ["-B", f"unix:{socket}", f"http://localhost{path}"]

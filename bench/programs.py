@@ -20,10 +20,10 @@ defaults
   timeout client 60s
   timeout server 60s
 frontend client
-  bind unix@{listen} proto h2
+  bind unix@{listen} proto {version}
   default_backend runtime
 backend runtime
-  server runtime unix@{backend} proto h2
+  server runtime unix@{backend} proto {version}
 """
 
 NGINX = """
@@ -68,9 +68,12 @@ def socat(listen: Path, backend: Path) -> contextlib.AbstractContextManager[int]
     return running(["socat", f"UNIX-LISTEN:{listen},fork", f"UNIX-CONNECT:{backend}"], listen)
 
 
-def haproxy(listen: Path, backend: Path, scratch: Path) -> contextlib.AbstractContextManager[int]:
+def haproxy(
+    listen: Path, backend: Path, scratch: Path, *, version: str = "h2"
+) -> contextlib.AbstractContextManager[int]:
+    """HAProxy, with HTTP/2 or (``h1``) HTTP/1.1 on both sides."""
     config = scratch / f"{listen.stem}.cfg"
-    config.write_text(HAPROXY.format(listen=listen, backend=backend))
+    config.write_text(HAPROXY.format(listen=listen, backend=backend, version=version))
     return running([which("haproxy"), "-f", str(config), "-db", "-q"], listen)
 
 
@@ -82,9 +85,10 @@ def nginx(listen: Path, root: Path, scratch: Path) -> contextlib.AbstractContext
 
 
 def proxy(
-    listen: Path, backend: Path, *, hooks: Path, plugins: str = ""
+    listen: Path, backend: Path, *, hooks: Path, plugins: str = "", mode: str = "Containerd"
 ) -> contextlib.AbstractContextManager[int]:
     command = [str(BIN / "koord-runtime-proxy"), "--log-level", "info"]
+    command += ["--backend-runtime-mode", mode]
     command += ["--koord-runtimeproxy-endpoint", str(listen)]
     command += ["--remote-runtime-service-endpoint", str(backend)]
     command += ["--hook-config-path", str(hooks), "--state-path", f"{listen}.db"]

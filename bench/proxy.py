@@ -86,10 +86,12 @@ def _relayed(backend: Path, scratch: Path, rounds: int) -> tuple[list[Measure], 
     with contextlib.ExitStack() as stack:
         sockets, pids = _paths(stack, backend, scratch, "version")
         for number in range(rounds):
-            for path, socket in _in_turn(sockets, number):
-                with _cpu(pids.get(path), CALLS, lambda used, at=path: cpu.add(at, used)):
+            for path, socket in in_turn(sockets, number):
+                with cpu_a_call(pids.get(path), CALLS, lambda used, at=path: cpu.add(at, used)):
                     one = load.calls(socket, VERSION, count=CALLS, body=body, scratch=scratch)
-                with _cpu(pids.get(path), BUSY_CALLS, lambda used, at=path: busy_cpu.add(at, used)):
+                with cpu_a_call(
+                    pids.get(path), BUSY_CALLS, lambda used, at=path: busy_cpu.add(at, used)
+                ):
                     many = load.calls(
                         socket, VERSION, count=BUSY_CALLS, callers=16, body=body, scratch=scratch
                     )
@@ -157,7 +159,7 @@ def _large(scratch: Path, rounds: int) -> list[Measure]:
         stack.enter_context(programs.nginx(backend, root, scratch))
         sockets, _ = _paths(stack, backend, scratch, "large")
         for number in range(rounds):
-            for path, socket in _in_turn(sockets, number):
+            for path, socket in in_turn(sockets, number):
                 one = load.calls(socket, LIST, count=LARGE_CALLS, body=None, scratch=scratch)
                 p50.add(path, one.percentile(0.5))
     why = "Each chunk that is read is written in one piece, but crosses Python once."
@@ -201,7 +203,7 @@ def _intercepted(containerd: Containerd, scratch: Path, rounds: int) -> list[Mea
             pod = run_pod(cri, plan)
             body = load.message(scratch, "update", _update(pod.container_id, plan))
             for number in range(rounds):
-                for path, socket in _in_turn({"direct": backend, **sockets}, number):
+                for path, socket in in_turn({"direct": backend, **sockets}, number):
                     one = load.calls(socket, UPDATE, count=UPDATE_CALLS, body=body, scratch=scratch)
                     p50.add(path, one.percentile(0.5))
             _soak(sockets["koordlet"], body, scratch)
@@ -314,13 +316,13 @@ def _pods(containerd: Containerd, scratch: Path, count: int) -> list[Measure]:
     ]
 
 
-def _in_turn(sockets: dict[str, Path], number: int) -> list[tuple[str, Path]]:
+def in_turn(sockets: dict[str, Path], number: int) -> list[tuple[str, Path]]:
     """The paths in order, every other round backwards: none always comes after the same one."""
     return list(sockets.items())[:: -1 if number % 2 else 1]
 
 
 @contextlib.contextmanager
-def _cpu(pid: int | None, calls: int, tell: Callable[[float], None]):
+def cpu_a_call(pid: int | None, calls: int, tell: Callable[[float], None]):
     """CPU time a call of a process while the block runs."""
     before = programs.cpu_micros(pid) if pid else 0
     yield

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from koord_service.settings import option
 from koord_service.sockets import parse_mode
 
+CONTAINERD, DOCKERD = "/var/run/containerd/containerd.sock", "/var/run/docker.sock"
+"""Where the runtimes are found unless the settings say otherwise."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -16,10 +19,12 @@ class Settings:
         "/var/run/koord-runtimeproxy/runtimeproxy.sock", "unix socket the kubelet talks to"
     )
     remote_runtime_service_endpoint: str = option(
-        "/var/run/containerd/containerd.sock", "unix socket of the container runtime"
+        CONTAINERD, f"unix socket of the container runtime; for Docker {DOCKERD} if left alone"
     )
     backend_runtime_mode: str = option(
-        "Containerd", "kind of the runtime; Docker is not supported yet", choices=("Containerd",)
+        "Containerd",
+        "kind of the runtime: Docker stands for dockerd behind cri-dockerd or dockershim",
+        choices=("Containerd", "Docker"),
     )
     runtime_hook_server_key: str = option(
         "runtimeproxy.koordinator.sh/skip-hookserver",
@@ -55,6 +60,9 @@ class Settings:
         Raises:
             ValueError: one line naming the flag, its value and what was expected.
         """
+        if self.docker and self.remote_runtime_service_endpoint == CONTAINERD:
+            # What is not containerd cannot be meant by its socket.
+            object.__setattr__(self, "remote_runtime_service_endpoint", DOCKERD)
         for flag in ("koord_runtimeproxy_endpoint", "remote_runtime_service_endpoint"):
             path = getattr(self, flag)
             if not path.removeprefix("unix://").startswith("/"):
@@ -69,3 +77,8 @@ class Settings:
         parse_mode(self.socket_mode)
         if self.drain_timeout < 0:
             raise ValueError(f"--drain-timeout is {self.drain_timeout:g}; expected 0 or more")
+
+    @property
+    def docker(self) -> bool:
+        """Whether the runtime is dockerd."""
+        return self.backend_runtime_mode == "Docker"

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+
+MAX_MESSAGE = 16 * 1024 * 1024
+"""Bytes of a request that is read: the kubelet's and containerd's own limit of a message."""
 
 
 class Treatment(enum.Enum):
@@ -46,7 +49,8 @@ class RequestArrived:
     """A whole request was read.
 
     If ``held``, the session waits for ``release`` or ``refuse``. ``message`` is
-    ``None`` where the request could not be read; ``problem`` says why.
+    ``None`` where the request could not be read; ``problem`` says why. ``target``
+    is what the request line names, where the method does not say all.
     """
 
     stream: int
@@ -54,6 +58,7 @@ class RequestArrived:
     message: bytes | None
     held: bool
     problem: str = ""
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +80,67 @@ class CallAbandoned:
 
 
 Request = RequestArrived | CallEnded | CallAbandoned
+
+
+class Session(Protocol):
+    """One client connection and its backend connection, as a machine without IO.
+
+    After each call, send what is in ``to_client`` and ``to_backend`` and act on
+    ``requests``, these first, emptying all three; then half-close the sides that
+    ``eof_to_client`` and ``eof_to_backend`` say.
+    """
+
+    to_client: list[bytes]
+    to_backend: list[bytes]
+    requests: list[Request]
+
+    @property
+    def failed(self) -> Exception | None:
+        """Why both sides have to be closed once everything is sent."""
+
+    @property
+    def trouble(self) -> str:
+        """What is odd about the connection, in one line, if anything."""
+
+    @property
+    def stalled(self) -> bool:
+        """Bytes of the client wait here: stop reading from it."""
+
+    @property
+    def drained(self) -> bool:
+        """The client was told all there is to its leaving, and its calls are over."""
+
+    @property
+    def eof_to_client(self) -> bool:
+        """Nothing more will be sent to the client, while it may go on."""
+
+    @property
+    def eof_to_backend(self) -> bool:
+        """Nothing more will be sent to the backend, while it may go on."""
+
+    def receive_from_client(self, data: bytes) -> None:
+        """Bytes came from the client."""
+
+    def receive_from_backend(self, data: bytes) -> None:
+        """Bytes came from the backend."""
+
+    def client_eof(self) -> bool:
+        """The client sends no more; whether the connection goes on."""
+
+    def backend_eof(self) -> bool:
+        """The backend sends no more; whether the connection goes on."""
+
+    def release(self, stream: int, /, message: bytes | None = None) -> None:
+        """Send a held request on: as it came, or this message in its place."""
+
+    def refuse(self, stream: int, /, message: str) -> None:
+        """Answer a held request with an error."""
+
+    def drain(self) -> None:
+        """Ask the client to make its next calls elsewhere."""
+
+    def cut_off(self) -> None:
+        """The client had its time to do so."""
+
+    def abandon(self) -> None:
+        """One side is gone: every call on the connection is over."""

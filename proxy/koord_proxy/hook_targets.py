@@ -17,11 +17,11 @@ from koord_model.patch import Patch
 from koord_service.grpc_core import grpc
 from koord_service.logs import get_log
 
+from koord_proxy.events import MAX_MESSAGE
 from koord_proxy.rules.breaker import Breaker
 from koord_proxy.rules.merge import Facts, Response
 from koord_proxy.rules.records import names_of
 from koord_proxy.rules.registration import Policy, Registration
-from koord_proxy.wire.messages import MAX_MESSAGE
 
 log = get_log("koord_proxy.hooks")
 

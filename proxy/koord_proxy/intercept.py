@@ -11,9 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
-from google.protobuf.message import DecodeError, Message
 from koord_hooks.stages import Stage
 from koord_service.logs import get_log
 
@@ -26,18 +25,16 @@ from koord_proxy.events import (
     Route,
     Treatment,
 )
+from koord_proxy.language import Asked, Language
 from koord_proxy.metrics import Metrics
-from koord_proxy.rules import facts as rules
-from koord_proxy.rules.merge import Facts
-from koord_proxy.rules.methods import INTERCEPTED, METHODS, Method
+from koord_proxy.rules.merge import ContainerFacts, Facts, Field
+from koord_proxy.rules.methods import Method
 from koord_proxy.rules.records import Kind, Missed, Record, labels_of, names_of
 from koord_proxy.rules.registration import Policy
+from koord_proxy.runtime import NotKubernetesError
 from koord_proxy.store import Store
 
 log = get_log("koord_proxy.calls")
-
-UNAVAILABLE = 14
-"""gRPC status of a call refused because a hook did not happen."""
 
 
 class Decidable(Protocol):
@@ -46,7 +43,7 @@ class Decidable(Protocol):
     def release(self, stream: int, message: bytes | None = None) -> None:
         """Send a held request on."""
 
-    def refuse(self, stream: int, status: int, message: str) -> None:
+    def refuse(self, stream: int, message: str) -> None:
         """Answer a held request with an error."""
 
 
@@ -58,24 +55,30 @@ class Call:
     facts to go back to should an update fail.
     """
 
-    method: Method
-    request: Any
+    asked: Asked
     record: Record | None = None
     facts: Facts | None = None
     before: Facts | None = None
     task: asyncio.Task[None] | None = None
 
+    @property
+    def method(self) -> Method:
+        """What the request amounts to."""
+        return self.asked.method
+
 
 class Decision(NamedTuple):
     """What becomes of a held call: ``message`` goes on in its place (None: as it came).
 
-    ``result`` is the word for the metric; ``refusal``, if set, is what the client gets.
+    ``result`` is the word for the metric; ``refusal``, if set, is what the client gets;
+    ``left_out`` are changes that the request has no field for.
     """
 
     result: str
     message: bytes | None = None
     refusal: str = ""
     verdict: Verdict | None = None
+    left_out: tuple[Field, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ class Interceptor:
     def __init__(
         self,
         *,
+        language: Language,
         store: Store,
         dispatcher: Dispatcher,
         metrics: Metrics,
@@ -105,6 +109,7 @@ class Interceptor:
         skip: SkipRule,
         adopt: Callable[[Kind, str], Awaitable[Record | None]],
     ) -> None:
+        self._language = language
         self._store = store
         self._dispatcher = dispatcher
         self._metrics = metrics
@@ -112,14 +117,14 @@ class Interceptor:
         self._adopt = adopt
         self.skip = skip
 
-    def route(self, path: str) -> Route:
+    def route(self, target: str) -> Route:
         """How a call is treated: held only where somebody wants to be asked first."""
-        method = INTERCEPTED.get(path)
-        tally = self._metrics.tally(path)
-        if method is None:
+        call = self._language.call(target)
+        tally = self._metrics.tally(self._language.label(target))
+        if not call:
             return Route(Treatment.RELAY, tally)
-        held = method.pre is not None and self._dispatcher.subscribed[method.pre]
-        return Route(Treatment.HOLD if held else Treatment.WATCH, tally, method.name)
+        held = any(self._dispatcher.subscribed[stage] for stage in self._language.stages(call))
+        return Route(Treatment.HOLD if held else Treatment.WATCH, tally, call)
 
     def handle(
         self, connection: Decidable, calls: dict[int, Call], requests: Iterable[Request]
@@ -140,49 +145,59 @@ class Interceptor:
     def _arrived(
         self, connection: Decidable, calls: dict[int, Call], arrived: RequestArrived
     ) -> None:
-        method = METHODS[arrived.method]
-        call = Call(method, None)
-        calls[arrived.stream] = call
-        problem = arrived.problem or self._read(call, arrived.message)
-        if problem:
-            self._unreadable(connection, arrived, call, problem)
+        try:
+            call = self._read(arrived)
+        except ValueError as error:
+            self._unreadable(connection, arrived, str(error))
             return
-        if not arrived.held:
-            self._note(call, missed=())
+        if call is not None:
+            calls[arrived.stream] = call
+        if call is None or not arrived.held or not self._wanted(call.method):
+            if call is not None:
+                self._note(call, missed=())
+            if arrived.held:
+                connection.release(arrived.stream)
             return
         decide = self._decide(connection, arrived.stream, call)
-        if call.facts is not None and self._dispatcher.immediate(method.pre):
+        if call.facts is not None and self._dispatcher.immediate(call.method.pre):
             # Nothing to wait for: its headers and its message go out in one write.
             _run_through(decide)
         else:
             call.task = self._tasks.create_task(decide)
 
-    def _read(self, call: Call, message: bytes | None) -> str:
-        """Parse a request and find what it is about; what is wrong with it, if anything."""
-        try:
-            call.request = call.method.request()
-            call.request.ParseFromString(message)
-            self._find(call)
-        except (DecodeError, ValueError) as error:
-            return f"{call.method.name} is no {call.method.request.DESCRIPTOR.name}: {error}"
-        return ""
+    def _read(self, arrived: RequestArrived) -> Call | None:
+        """Read a request and find what it is about; None if that is nothing of Kubernetes'.
 
-    def _unreadable(
-        self, connection: Decidable, arrived: RequestArrived, call: Call, problem: str
-    ) -> None:
+        Raises:
+            ValueError: it cannot be read; one line that says why.
+        """
+        if arrived.problem:
+            raise ValueError(arrived.problem)
+        asked = self._language.read(arrived)
+        if asked is None:
+            return None
+        call = Call(asked)
+        self._find(call)
+        return call
+
+    def _wanted(self, method: Method) -> bool:
+        """Whether somebody wants to be asked first."""
+        return method.pre is not None and bool(self._dispatcher.subscribed[method.pre])
+
+    def _unreadable(self, connection: Decidable, arrived: RequestArrived, problem: str) -> None:
         """Hooks cannot be asked about it. The runtime will have its own opinion of it."""
-        log.warning("request cannot be read", method=call.method.name, problem=problem)
+        log.warning("request cannot be read", method=arrived.method, problem=problem)
         if not arrived.held:
             return
-        stage = call.method.pre
-        targets = self._dispatcher.subscribed[stage] if stage else ()
+        stages = self._language.stages(arrived.method)
+        targets = [target for stage in stages for target in self._dispatcher.subscribed[stage]]
         if any(target.policy is Policy.FAIL for target in targets):
             message = f"koord-runtime-proxy: {arrived.method} cannot be read for hooks: {problem}"
-            connection.refuse(arrived.stream, UNAVAILABLE, message)
-            self._count(call.method, "refused")
+            connection.refuse(arrived.stream, message)
+            self._count(arrived.method, "refused")
         else:
             connection.release(arrived.stream)
-            self._count(call.method, "unreadable")
+            self._count(arrived.method, "unreadable")
 
     async def _decide(self, connection: Decidable, stream: int, call: Call) -> None:
         try:
@@ -192,24 +207,34 @@ class Interceptor:
             log.error("defect: call goes on unhooked", method=call.method.name, error=repr(error))
             decision = Decision("error")
         if decision.refusal:
-            connection.refuse(stream, UNAVAILABLE, decision.refusal)
+            connection.refuse(stream, decision.refusal)
         else:
             connection.release(stream, decision.message)
         # What was released is written when the loop turns: counted and told after that.
         asyncio.get_running_loop().call_soon(self._tell, call, decision)
 
     def _tell(self, call: Call, decision: Decision) -> None:
-        self._count(call.method, decision.result)
+        self._count(call.method.name, decision.result)
         if decision.verdict is not None:
             _say(call, decision.verdict, changed=decision.message is not None)
+        if decision.left_out and call.facts is not None:
+            fields = ", ".join(sorted(map(str, decision.left_out)))
+            log.warning(
+                "the runtime's API has no field for what hooks want",
+                method=call.method.name,
+                fields=fields,
+                **names_of(call.facts),
+            )
 
     async def _ask(self, call: Call) -> Decision:
-        if call.facts is None and call.method.makes is None:
-            call.record = await self._adopt(call.method.kind, _id(call))
-            self._find(call)
+        if call.facts is None:
+            try:
+                await self._look_up(call)
+            except NotKubernetesError:
+                return Decision("foreign")
         if call.facts is None or call.method.pre is None:
             log.warning(
-                "unknown to the proxy, goes on unhooked", method=call.method.name, id=_id(call)
+                "unknown to the proxy, goes on unhooked", method=call.method.name, id=call.asked.id
             )
             return Decision("unknown")
         if self.skip.matches(call.facts):
@@ -218,25 +243,39 @@ class Interceptor:
         verdict = await self._dispatcher.ask(call.method.pre, call.facts)
         if verdict.refusal:
             return Decision("refused", refusal=verdict.refusal)
-        message = _written(call, verdict)
+        message, left_out = call.asked.written(verdict.merge) if verdict.asked else (None, ())
         self._note(call, missed=verdict.missed)
-        return Decision("missed" if verdict.missed else "hooked", message, verdict=verdict)
+        result = "missed" if verdict.missed else "hooked"
+        return Decision(result, message, verdict=verdict, left_out=left_out)
 
-    def _find(self, call: Call) -> None:
-        """What is known of the pod or container that the call is about."""
-        request, store = call.request, self._store
-        if call.method.name == "RunPodSandbox":
-            call.facts = rules.pod_facts(request.config, request.runtime_handler)
-            call.record = Record(Kind.POD, "", call.facts)
-        elif call.method.name == "CreateContainer":
-            pod = store.get(Kind.POD, request.pod_sandbox_id)
-            known: Any = pod.facts if pod else rules.pod_facts(request.sandbox_config)
-            call.facts = rules.container_facts(request.config, request.sandbox_config, known)
-            call.record = Record(Kind.CONTAINER, "", call.facts, request.pod_sandbox_id)
+    def _find(self, call: Call, *, looked_up: bool = False) -> None:
+        """What is known of the pod or container that the call is about.
+
+        No facts are found where the runtime has to be asked first.
+        """
+        asked, method = call.asked, call.method
+        if method.makes:
+            pod = self._store.get(Kind.POD, asked.sandbox)
+            if asked.sandbox and pod is None and not (asked.tells_pod or looked_up):
+                return
+            call.facts = asked.made(pod.facts if pod else None)  # type: ignore[arg-type]
+            call.record = Record(method.kind, "", call.facts, asked.sandbox)
+            return
+        call.record = self._store.get(method.kind, asked.id) or call.record
+        if call.record is not None:
+            call.facts = _facts_of(asked, call.record)
+
+    async def _look_up(self, call: Call) -> None:
+        """Ask the runtime about the pod or container that the call is about.
+
+        Raises:
+            NotKubernetesError: it is none.
+        """
+        if call.method.makes:
+            await self._adopt(Kind.POD, call.asked.sandbox)
         else:
-            call.record = store.get(call.method.kind, _id(call)) or call.record
-            if call.record is not None:
-                call.facts = _facts_of(call, call.record)
+            call.record = await self._adopt(call.method.kind, call.asked.id)
+        self._find(call, looked_up=True)
 
     def _note(self, call: Call, missed: Iterable[Missed]) -> None:
         """Write down what the runtime is about to be asked, before it is."""
@@ -244,7 +283,7 @@ class Interceptor:
         if record is None or call.facts is None:
             return
         record.note(missed)
-        if call.method.makes is not None:
+        if call.method.makes:
             record.facts = call.facts
             self._store.expect(record)
         elif call.method.pre is not None and not call.method.ends:
@@ -260,8 +299,8 @@ class Interceptor:
         if record is None:
             return
         facts = record.facts
-        if method.makes is not None:
-            made = _made(method, response)
+        if method.makes:
+            made = call.asked.made_id(response) if response is not None else ""
             if made:
                 self._store.made(record, made)
             else:
@@ -269,7 +308,7 @@ class Interceptor:
             return
         if method.ends:
             if response is not None:
-                self._store.drop(method.kind, _id(call))
+                self._store.drop(method.kind, call.asked.id)
         elif response is None and call.before is not None and record.facts is call.facts:
             # Unless a later call has written its own facts meanwhile.
             record.facts = call.before
@@ -293,12 +332,12 @@ class Interceptor:
         """The client gave up: so do the hooks."""
         if call.task is not None:
             call.task.cancel()
-        if call.record is not None and call.method.makes is not None:
+        if call.record is not None and call.method.makes:
             self._store.not_made(call.record)
-        self._count(call.method, "abandoned")
+        self._count(call.method.name, "abandoned")
 
-    def _count(self, method: Method, result: str) -> None:
-        self._metrics.intercepted.labels(method.name, result).inc()
+    def _count(self, method: str, result: str) -> None:
+        self._metrics.intercepted.labels(method, result).inc()
 
 
 def _say(call: Call, verdict: Verdict, *, changed: bool) -> None:
@@ -322,42 +361,8 @@ def _run_through(coroutine: Coroutine[Any, Any, None]) -> None:
     raise RuntimeError("a coroutine that was not to wait waits")
 
 
-def _id(call: Call) -> str:
-    return str(getattr(call.request, call.method.id_field))
-
-
-def _facts_of(call: Call, record: Record) -> Facts:
+def _facts_of(asked: Asked, record: Record) -> Facts:
     """The facts hooks are asked with: a copy, since hooks change it."""
-    if call.method.name == "UpdateContainerResources":
-        return rules.updated_facts(record.facts, call.request)  # type: ignore[arg-type]
+    if asked.method.name == "UpdateContainerResources":
+        return asked.updated(cast("ContainerFacts", record.facts))
     return deepcopy(record.facts)
-
-
-def _written(call: Call, verdict: Verdict) -> bytes | None:
-    """The request with what hooks changed; None if that is nothing."""
-    request, facts, claims = call.request, verdict.merge.facts, verdict.merge.claims
-    if call.method.name == "RunPodSandbox" and claims:
-        rules.write_sandbox(request, facts, claims)  # type: ignore[arg-type]
-    elif call.method.name == "CreateContainer" and claims:
-        rules.write_container(request, facts, claims)  # type: ignore[arg-type]
-    elif call.method.name == "UpdateContainerResources" and verdict.asked:
-        before = request.SerializeToString(deterministic=True)
-        rules.write_update(request, facts)  # type: ignore[arg-type]
-        after: bytes = request.SerializeToString(deterministic=True)
-        return None if after == before else after
-    else:
-        return None
-    written: bytes = request.SerializeToString()
-    return written
-
-
-def _made(method: Method, response: bytes | None) -> str:
-    """The id of what a call has made; empty if it has not."""
-    if response is None or method.makes is None:
-        return ""
-    made: Message = method.makes()
-    try:
-        made.ParseFromString(response)
-    except DecodeError:
-        return ""
-    return str(getattr(made, method.id_field))

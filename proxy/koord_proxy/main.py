@@ -8,8 +8,8 @@ import ctypes
 import gc
 import signal
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, NoReturn
 
 import uvloop
 from koord_hooks.runner import HookRunner, PluginError, load
@@ -20,15 +20,23 @@ from koord_service.sockets import listen_unix, parse_mode
 from koord_service.status import StatusServer, metrics_page
 
 from koord_proxy.config import Settings
+from koord_proxy.cri.calls import CriCalls
+from koord_proxy.cri.client import CriRuntime
+from koord_proxy.cri.session import Session as CriSession
 from koord_proxy.dispatch import Dispatcher
+from koord_proxy.docker.calls import DockerCalls
+from koord_proxy.docker.client import DockerRuntime
+from koord_proxy.docker.session import Session as DockerSession
+from koord_proxy.events import Route, Session
 from koord_proxy.health import Health
 from koord_proxy.hook_directory import HookDirectory
 from koord_proxy.hook_targets import HookServer, HookTarget, InProcess
 from koord_proxy.intercept import Interceptor, SkipRule
+from koord_proxy.language import Language
 from koord_proxy.metrics import Gauges, Metrics
 from koord_proxy.reconcile import Reconciler
 from koord_proxy.rules.registration import Registration
-from koord_proxy.runtime_client import RuntimeClient
+from koord_proxy.runtime import Runtime
 from koord_proxy.server import Relay
 from koord_proxy.store import Store
 
@@ -46,6 +54,14 @@ class _Stop(Exception):  # noqa: N818 - no error, but the way out of a task grou
     """The process was asked to end."""
 
 
+class Api(NamedTuple):
+    """What differs between the runtimes that the proxy can stand in front of."""
+
+    session: Callable[[Callable[[str], Route]], Session]
+    language: Language
+    runtime: Callable[[], Runtime]
+
+
 class Proxy:
     """One proxy: its parts, and what happens to them over its life."""
 
@@ -58,8 +74,10 @@ class Proxy:
         self.store = Store(settings.state_path)
         self.dispatcher = Dispatcher(self.metrics, tasks)
         backend = settings.remote_runtime_service_endpoint
-        self.reconciler = Reconciler(self.store, lambda: RuntimeClient(backend))
+        api = _api(settings, self.store)
+        self.reconciler = Reconciler(self.store, api.runtime)
         self.interceptor = Interceptor(
+            language=api.language,
             store=self.store,
             dispatcher=self.dispatcher,
             metrics=self.metrics,
@@ -67,7 +85,9 @@ class Proxy:
             skip=_skip_rule(settings),
             adopt=self.reconciler.adopt,
         )
-        self.relay = Relay(backend_path=backend, interceptor=self.interceptor, tasks=tasks)
+        self.relay = Relay(
+            backend_path=backend, session=api.session, interceptor=self.interceptor, tasks=tasks
+        )
         self.directory = HookDirectory(
             settings.hook_config_path, self._use, self.dispatcher.probe_now
         )
@@ -180,6 +200,13 @@ class Proxy:
         while True:
             await asyncio.sleep(CHECKPOINT_SECONDS)
             await asyncio.to_thread(self.store.checkpoint)
+
+
+def _api(settings: Settings, store: Store) -> Api:
+    backend = settings.remote_runtime_service_endpoint
+    if settings.docker:
+        return Api(DockerSession, DockerCalls(store), lambda: DockerRuntime(backend))
+    return Api(CriSession, CriCalls(), lambda: CriRuntime(backend))
 
 
 def _settle_memory() -> None:

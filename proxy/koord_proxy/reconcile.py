@@ -8,15 +8,8 @@ from collections.abc import Callable
 
 from koord_service.logs import get_log
 
-from koord_proxy.rules.adoption import container_record, pod_record, sandbox_of
-from koord_proxy.rules.records import (
-    Kind,
-    Record,
-    container_identity,
-    identity,
-    pod_identity,
-)
-from koord_proxy.runtime_client import RuntimeCallError, RuntimeClient
+from koord_proxy.rules.records import Kind, Record, identity, put_into_pod
+from koord_proxy.runtime import NotKubernetesError, Runtime, RuntimeCallError
 from koord_proxy.store import Store
 
 log = get_log("koord_proxy.reconcile")
@@ -30,15 +23,11 @@ LOOK_SECONDS = 2.0
 ADOPT_SECONDS = 2.0
 """How long a call waits for its pod or container to be looked up."""
 
-_READY = 0
-_LIVE = (0, 1)
-"""Container states created and running."""
-
 
 class Reconciler:
     """Compares the store with the runtime's lists, once at start, and looks up what is missed."""
 
-    def __init__(self, store: Store, connect: Callable[[], RuntimeClient]) -> None:
+    def __init__(self, store: Store, connect: Callable[[], Runtime]) -> None:
         self._store = store
         self._connect = connect
         self.done = False
@@ -61,7 +50,11 @@ class Reconciler:
         self._store.forget_left_over()
 
     async def adopt(self, kind: Kind, id: str) -> Record | None:  # noqa: A002
-        """Look up one pod or container a call is about; None if the runtime cannot tell."""
+        """Look up one pod or container a call is about; None if the runtime cannot tell.
+
+        Raises:
+            NotKubernetesError: it is neither.
+        """
         try:
             async with asyncio.timeout(ADOPT_SECONDS), self._connect() as runtime:
                 if kind is Kind.POD:
@@ -71,16 +64,13 @@ class Reconciler:
             log.warning("cannot be looked up", kind=kind, id=id, error=str(error) or "no answer")
             return None
 
-    async def _reconcile(self, runtime: RuntimeClient) -> None:
+    async def _reconcile(self, runtime: Runtime) -> None:
         store = self._store
         # Only what was known before the lists were made can be missing in them.
         known = {kind: {record.id for record in store.records(kind)} for kind in Kind}
         pods, containers = await runtime.pods(), await runtime.containers()
-        for pod in pods:
-            store.came(pod_identity(pod.metadata.uid, pod.metadata.attempt), pod.id)
-        for one in containers:
-            meta = one.metadata
-            store.came(container_identity(one.pod_sandbox_id, meta.name, meta.attempt), one.id)
+        for one in (*pods, *containers):
+            store.came(one.identity, one.id)
         gone = known[Kind.CONTAINER] - {one.id for one in containers}
         for id in gone:  # noqa: A001
             store.drop(Kind.CONTAINER, id)
@@ -89,11 +79,11 @@ class Reconciler:
             store.drop(Kind.POD, id)
         adopted = 0
         for pod in pods:
-            if pod.state == _READY and store.get(Kind.POD, pod.id) is None:
+            if pod.live and store.get(Kind.POD, pod.id) is None:
                 adopted += await self._try(self._adopt_pod(runtime, pod.id))
         for one in containers:
-            if one.state in _LIVE and store.get(Kind.CONTAINER, one.id) is None:
-                adoption = self._adopt_container(runtime, one.id, one.pod_sandbox_id)
+            if one.live and store.get(Kind.CONTAINER, one.id) is None:
+                adoption = self._adopt_container(runtime, one.id, one.sandbox)
                 adopted += await self._try(adoption)
         log.info(
             "records are in line with the runtime",
@@ -106,28 +96,27 @@ class Reconciler:
     async def _try(self, adoption: object) -> int:
         try:
             await adoption  # type: ignore[misc]
-        except RuntimeCallError as error:
+        except (RuntimeCallError, NotKubernetesError) as error:
             # Gone since the list was made, most likely.
             log.debug("cannot be adopted", error=str(error))
             return 0
         return 1
 
-    async def _adopt_pod(self, runtime: RuntimeClient, id: str) -> Record:  # noqa: A002
-        record = pod_record(id, await runtime.pod(id))
-        return self._keep(record)
+    async def _adopt_pod(self, runtime: Runtime, id: str) -> Record:  # noqa: A002
+        return self._keep(await runtime.pod(id))
 
     async def _adopt_container(
         self,
-        runtime: RuntimeClient,
+        runtime: Runtime,
         id: str,  # noqa: A002
         sandbox: str = "",
     ) -> Record:
-        response = await runtime.container(id)
-        sandbox = sandbox or sandbox_of(response)
-        pod = self._store.get(Kind.POD, sandbox) if sandbox else None
-        if sandbox and pod is None:
-            pod = await self._adopt_pod(runtime, sandbox)
-        return self._keep(container_record(id, response, sandbox, pod))
+        record = await runtime.container(id)
+        record.sandbox = sandbox or record.sandbox
+        if record.sandbox:
+            pod = self._store.get(Kind.POD, record.sandbox)
+            put_into_pod(record, pod or await self._adopt_pod(runtime, record.sandbox))
+        return self._keep(record)
 
     def _keep(self, record: Record) -> Record:
         """Add the record, unless a call has made a better one meanwhile."""

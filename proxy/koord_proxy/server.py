@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from koord_service.logs import get_log
 
+from koord_proxy.events import Route, Session
 from koord_proxy.intercept import Call, Interceptor
-from koord_proxy.session import Session
 
 log = get_log("koord_proxy.server")
 
@@ -40,20 +40,36 @@ class _Side(asyncio.Protocol):
         receive: Callable[[bytes], None],
         lost: Callable[[], None],
         may_write: Callable[[], None],
+        ended: Callable[[], bool],
     ) -> None:
         # Called for every chunk: given as they are, without a method in between.
         self.data_received = receive  # type: ignore[method-assign,assignment]
         self._lost = lost
         self._may_write = may_write
+        self._ended = ended
         self.transport: asyncio.Transport | None = None
         self.full = False
+        self.ended = False
+        """It sends no more."""
+        self.told = False
+        """It was told that nothing more is sent to it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(high=WRITE_AHEAD)
 
+    def eof_received(self) -> bool:
+        self.ended = True
+        return self._ended()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost()
+
+    def end(self) -> None:
+        """Say that nothing more is sent to it, once."""
+        if not self.told and self.transport is not None and not self.transport.is_closing():
+            self.told = True
+            self.transport.write_eof()
 
     def pause_writing(self) -> None:
         self.full = True
@@ -69,13 +85,17 @@ class Connection:
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
-        self._session = Session(relay.interceptor.route)
+        self._session = relay.session(relay.interceptor.route)
         self._calls: dict[int, Call] = {}
-        self._closed = False
+        self._closed = self._told = False
         # What is to happen if the client does not do its part of leaving.
         self._timer: asyncio.TimerHandle | None = None
-        self.client = _Side(self._from_client, self._client_lost, self._throttle)
-        self.backend = _Side(self._from_backend, self._backend_lost, self._throttle)
+        self.client = _Side(
+            self._from_client, self._client_lost, self._throttle, self._client_ended
+        )
+        self.backend = _Side(
+            self._from_backend, self._backend_lost, self._throttle, self._backend_ended
+        )
 
     # ---- bytes
 
@@ -105,10 +125,29 @@ class Connection:
             self._write(self.client, session.to_client)
         if session.stalled or self.backend.transport is None:
             self._throttle()
+        if session.trouble:
+            self._tell()
         if session.failed:
             log.warning("connection closed", error=str(session.failed))
         if session.failed or session.drained:
             self._hang_up()
+        elif session.eof_to_backend or session.eof_to_client:
+            self._half_close()
+
+    def _tell(self) -> None:
+        if not self._told:
+            log.warning("passed on unread", reason=self._session.trouble)
+        self._told = True
+
+    def _half_close(self) -> None:
+        """One direction of a tunnel is over; with both, so is the connection."""
+        session = self._session
+        if session.eof_to_backend:
+            self.backend.end()
+        if session.eof_to_client:
+            self.client.end()
+        if session.eof_to_backend and session.eof_to_client:
+            self.close()
 
     def _act(self) -> None:
         # A decision made at once makes the session want more: that is a turn of its own.
@@ -135,7 +174,9 @@ class Connection:
             (self.backend, not self.client.full),
         ):
             transport = side.transport
-            if transport is None or transport.is_closing() or transport.is_reading() == ready:
+            if transport is None or side.ended or transport.is_closing():
+                continue
+            if transport.is_reading() == ready:
                 continue
             if ready:
                 transport.resume_reading()
@@ -154,9 +195,9 @@ class Connection:
         self._pump()
         self._throttle()
 
-    def refuse(self, stream: int, status: int, message: str) -> None:
+    def refuse(self, stream: int, message: str) -> None:
         """Answer a held request with an error."""
-        self._session.refuse(stream, status, message)
+        self._session.refuse(stream, message)
         self._pump()
         self._throttle()
 
@@ -191,6 +232,16 @@ class Connection:
         self._session.cut_off()
         self._pump()
 
+    def _client_ended(self) -> bool:
+        goes_on = not self._closed and self._session.client_eof()
+        self._pump()
+        return goes_on
+
+    def _backend_ended(self) -> bool:
+        goes_on = not self._closed and self._session.backend_eof()
+        self._pump()
+        return goes_on
+
     def _client_lost(self) -> None:
         self.close()
         self._relay.closed(self)
@@ -207,13 +258,13 @@ class Connection:
         client = self.client.transport
         if self._closed:
             return
-        if client is None or client.is_closing():
+        if client is None or client.is_closing() or self.client.ended:
             self.close()
             return
         self._end()
         self._close(self.backend)
         self._wait(LINGER_SECONDS, self.close)
-        client.write_eof()
+        self.client.end()
         if not client.is_reading():
             client.resume_reading()
 
@@ -243,9 +294,15 @@ class Relay:
     """Accepts clients and keeps their connections."""
 
     def __init__(
-        self, *, backend_path: str, interceptor: Interceptor, tasks: asyncio.TaskGroup
+        self,
+        *,
+        backend_path: str,
+        session: Callable[[Callable[[str], Route]], Session],
+        interceptor: Interceptor,
+        tasks: asyncio.TaskGroup,
     ) -> None:
         self.backend_path = backend_path
+        self.session = session
         self.interceptor = interceptor
         self.connections: set[Connection] = set()
         self.backend_trouble = ""

@@ -11,17 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from koord_proxy import session as session_module
+from koord_proxy.cri import session as session_module
+from koord_proxy.cri.session import Session
+from koord_proxy.cri.streams import Phase
+from koord_proxy.cri.wire import frames, headers, messages
 from koord_proxy.events import CallAbandoned, RequestArrived, Route, Tally, Treatment
-from koord_proxy.session import Session
-from koord_proxy.streams import Phase
-from koord_proxy.wire import frames, headers, messages
 
 from tests.support import frames as rfc
 
 # Small, so that an input of some kilobytes meets them all.
 LIMITS = {
-    (messages, "MAX_MESSAGE"): 100,
+    (session_module, "MAX_MESSAGE"): 100,
     (session_module, "MAX_HELD"): 250,
     (session_module, "MAX_RESPONSE"): 200,
     (session_module, "MAX_HEADER_BLOCK"): 400,
@@ -175,7 +175,7 @@ class Watch:
             self.given += len(message) + 5
             self.session.release(stream, message)
         else:
-            self.session.refuse(stream, script.byte(), "no" * script.byte())
+            self.session.refuse(stream, "no" * script.byte(), script.byte())
 
     def check(self) -> None:
         session = self.session
@@ -223,7 +223,7 @@ class Watch:
         last = self.client.largest
         assert session._held_bytes <= session_module.MAX_HELD + last
         for stream in read:
-            assert len(stream.body) <= messages.MAX_MESSAGE + messages.PREFIX_SIZE + last
+            assert len(stream.body) <= session_module.MAX_MESSAGE + messages.PREFIX_SIZE + last
             response = stream.response
             assert response is None or len(response) <= session_module.MAX_RESPONSE
         frame = session._max_frame_to_backend + frames.HEADER_SIZE

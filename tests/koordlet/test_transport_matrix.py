@@ -25,8 +25,8 @@ from koord_model.patch import Mount
 from koord_model.qos import KubeQoS
 from koord_proto import cri_pb2 as cri
 from koord_proto import nri_pb2 as nri
+from koord_proxy.cri.facts import container_facts, pod_facts, write_container
 from koord_proxy.hook_targets import InProcess
-from koord_proxy.rules.facts import container_facts, pod_facts, write_container
 from koord_proxy.rules.merge import ContainerFacts, Facts, Merge, PodFacts, Response
 from koordlet.hook_server import HookServer
 from koordlet.keeper import NodeKeeper

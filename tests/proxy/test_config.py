@@ -96,7 +96,7 @@ def test_bad_values(argv, line):
 @pytest.mark.parametrize(
     "argv",
     [
-        ["--backend-runtime-mode=Docker"],
+        ["--backend-runtime-mode=Podman"],
         ["--drain-timeout=soon"],
         ["--drain-timeout=nan"],
         ["--log-format=xml"],
@@ -114,6 +114,24 @@ def test_what_no_flag_takes(argv):
     name = argv[0].lstrip("-").partition("=")[0]
     assert name in str(caught.value) or argv[0].partition("=")[2] in str(caught.value)
     assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("argv", "socket"),
+    [
+        ([], "/var/run/containerd/containerd.sock"),
+        (["--backend-runtime-mode=Docker"], "/var/run/docker.sock"),
+        (
+            ["--backend-runtime-mode=Docker", "--remote-runtime-service-endpoint=unix:///d.sock"],
+            "/d.sock",
+        ),
+    ],
+    ids=str,
+)
+def test_where_the_runtime_is(argv, socket):
+    settings = read(*argv)
+    assert settings.remote_runtime_service_endpoint == socket
+    assert settings.docker == bool(argv)
 
 
 def test_each_is_also_a_yaml_key_and_a_variable(tmp_path: Path):

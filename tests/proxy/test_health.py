@@ -13,6 +13,7 @@ from koord_hooks.runner import load
 from koord_hooks.stages import Stage
 from koord_model.node import NodeView
 from koord_proto import hook_pb2 as pb
+from koord_proxy.cri.client import CriRuntime
 from koord_proxy.dispatch import Dispatcher
 from koord_proxy.health import Health
 from koord_proxy.hook_targets import HookServer, InProcess
@@ -20,7 +21,6 @@ from koord_proxy.metrics import Metrics
 from koord_proxy.reconcile import Reconciler
 from koord_proxy.rules.records import Kind, Missed, Record
 from koord_proxy.rules.registration import Policy, Registration
-from koord_proxy.runtime_client import RuntimeClient
 from koord_proxy.server import Relay
 from koord_proxy.store import Store
 from koord_service.status import Query
@@ -33,8 +33,8 @@ class Parts:
         self.store = Store(str(directory / "state.db"))
         self.dispatcher = Dispatcher(Metrics(), tasks)
         backend = str(directory / "runtime.sock")
-        self.relay = Relay(backend_path=backend, interceptor=Any, tasks=tasks)
-        self.reconciler = Reconciler(self.store, lambda: RuntimeClient(backend))
+        self.relay = Relay(backend_path=backend, session=Any, interceptor=Any, tasks=tasks)
+        self.reconciler = Reconciler(self.store, lambda: CriRuntime(backend))
         self.health = Health(
             relay=self.relay,
             store=self.store,

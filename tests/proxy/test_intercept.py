@@ -17,13 +17,13 @@ from koord_model.patch import Patch
 from koord_model.resources import LinuxResources
 from koord_proto import cri_pb2 as cri
 from koord_proto import hook_pb2 as pb
+from koord_proxy.cri.calls import INTERCEPTED, MESSAGES, CriCalls
 from koord_proxy.dispatch import Dispatcher
 from koord_proxy.events import CallAbandoned, CallEnded, RequestArrived, Treatment
 from koord_proxy.hook_targets import HookError
-from koord_proxy.intercept import UNAVAILABLE, Call, Interceptor, SkipRule
+from koord_proxy.intercept import Call, Interceptor, SkipRule
 from koord_proxy.metrics import Metrics
 from koord_proxy.rules.breaker import Breaker
-from koord_proxy.rules.methods import INTERCEPTED, METHODS
 from koord_proxy.rules.records import KEPT_MISSED, Kind, Missed, Record
 from koord_proxy.rules.registration import Policy
 from koord_proxy.store import Store
@@ -78,7 +78,7 @@ class Client:
     hooks: Hooks
     calls: dict[int, Call] = field(default_factory=dict)
     released: dict[int, bytes | None] = field(default_factory=dict)
-    refused: dict[int, tuple[int, str]] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
     stream: int = -1
     decided: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -86,8 +86,8 @@ class Client:
         self.released[stream] = message
         self.decided.set()
 
-    def refuse(self, stream: int, status: int, message: str) -> None:
-        self.refused[stream] = (status, message)
+    def refuse(self, stream: int, message: str) -> None:
+        self.refused[stream] = message
         self.decided.set()
 
     def handle(self, *requests: Any) -> None:
@@ -115,9 +115,9 @@ class Client:
             # Decisions are counted when the loop turns.
             await asyncio.sleep(0)
         if stream in self.refused:
-            raise RefusedError(*self.refused[stream])
+            raise RefusedError(self.refused[stream])
         message = self.released.get(stream)
-        return None if message is None else METHODS[method].request.FromString(message)
+        return None if message is None else MESSAGES[method].request.FromString(message)
 
     async def end(self, response: Any = b"") -> None:
         """The call made last ends; None for a failure."""
@@ -210,6 +210,7 @@ async def intercepting(
             dispatcher = Dispatcher(metrics, tasks)
             dispatcher.replace([hooks, *others])
             interceptor = Interceptor(
+                language=CriCalls(),
                 store=store,
                 dispatcher=dispatcher,
                 metrics=metrics,
@@ -527,7 +528,7 @@ class TestSkip:
             assert await client.run_pod(**{where: {SKIP: "true"}}) is None
             assert await client.create() is None
             for method in ("StartContainer", "UpdateContainerResources", "StopContainer"):
-                request = METHODS[method].request(container_id="c")
+                request = MESSAGES[method].request(container_id="c")
                 assert await client.ask(method, request) is None
                 await client.end()
             assert await client.ask("RemovePodSandbox", POD_ID) is None
@@ -592,8 +593,7 @@ class TestMissed:
         async with intercepting(tmp_path, Hooks(wants=AWAY, policy=Policy.FAIL)) as client:
             with pytest.raises(RefusedError) as caught:
                 await client.ask("RunPodSandbox", pod_request())
-            status, message = caught.value.args
-            assert status == UNAVAILABLE
+            [message] = caught.value.args
             assert message == (
                 "koord-runtime-proxy: hook server hooks at PreRunPodSandbox: no answer "
                 "(its failure policy is Fail)"
@@ -652,8 +652,7 @@ class TestUnreadable:
         async with intercepting(tmp_path, others=[strict]) as client:
             with pytest.raises(RefusedError) as caught:
                 await client.ask("CreateContainer", b"\xff\xff")
-            status, message = caught.value.args
-            assert status == UNAVAILABLE
+            [message] = caught.value.args
             start = "koord-runtime-proxy: CreateContainer cannot be read for hooks: "
             assert message.startswith(start)
             assert client.counted() == {"CreateContainer refused": 1}

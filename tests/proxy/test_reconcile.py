@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 from koord_demo.runtime import Runtime, serve
+from koord_proto import cri_pb2 as cri
 from koord_proto import hook_pb2 as hook
 from koord_proxy import reconcile
+from koord_proxy.cri.client import CriRuntime
 from koord_proxy.reconcile import Reconciler
 from koord_proxy.rules.records import Kind, Record
-from koord_proxy.runtime_client import RuntimeCallError, RuntimeClient
+from koord_proxy.runtime import RuntimeCallError
 from koord_proxy.store import Store
 
 from tests.support.cri import PodPlan, batch_pod_config, pb
@@ -28,7 +30,7 @@ class Node:
         self.path = directory / "runtime.sock"
         self.runtime = Runtime(directory / "cgroup")
         self.store = Store(str(directory / "state.db"))
-        self.reconciler = Reconciler(self.store, lambda: RuntimeClient(str(self.path)))
+        self.reconciler = Reconciler(self.store, lambda: CriRuntime(str(self.path)))
 
     def serving(self) -> Any:
         return serve(self.runtime, self.path)
@@ -142,7 +144,7 @@ class TestRun:
         store.close()
         node.store = Store(str(tmp_path / "state.db"))
         assert node.store.left_over
-        again = Reconciler(node.store, lambda: RuntimeClient(str(node.path)))
+        again = Reconciler(node.store, lambda: CriRuntime(str(node.path)))
         async with node.serving():
             await again.run()
         assert node.store.get(Kind.POD, sandbox).facts.labels == {"hook": "1"}
@@ -159,7 +161,7 @@ class TestRun:
         node.store.expect(Record(Kind.POD, "", facts))
         node.store.close()
         node.store = Store(str(tmp_path / "state.db"))
-        again = Reconciler(node.store, lambda: RuntimeClient(str(node.path)))
+        again = Reconciler(node.store, lambda: CriRuntime(str(node.path)))
         async with node.serving():
             running = asyncio.get_running_loop().create_task(again.run())
             await within(5, lambda: again.done)
@@ -173,7 +175,7 @@ class TestRun:
         node.store.expect(pod_record(""))
         node.store.close()
         node.store = Store(str(tmp_path / "state.db"))
-        again = Reconciler(node.store, lambda: RuntimeClient(str(node.path)))
+        again = Reconciler(node.store, lambda: CriRuntime(str(node.path)))
         async with node.serving():
             await asyncio.wait_for(again.run(), 5)
         assert not node.store.left_over
@@ -196,7 +198,7 @@ class TestRun:
         sandbox, container = node.make("worker")
         better = container_record(container, sandbox=sandbox)
 
-        class Slow(RuntimeClient):
+        class Slow(CriRuntime):
             async def container(self, identity: str) -> Any:
                 response = await super().container(identity)
                 node.store.put(better)
@@ -208,7 +210,7 @@ class TestRun:
         assert node.store.get(Kind.CONTAINER, container) is better
 
     async def test_what_a_call_makes_while_lists_are_read_is_not_dropped(self, node):
-        class Slow(RuntimeClient):
+        class Slow(CriRuntime):
             async def containers(self) -> Any:
                 found = await super().containers()
                 node.store.put(pod_record("new"))
@@ -224,7 +226,7 @@ class TestRun:
     async def test_what_ends_while_it_is_adopted_disturbs_no_other(self, node, caplog):
         first, other = node.make("first"), node.make("other")
 
-        class Racing(RuntimeClient):
+        class Racing(CriRuntime):
             async def pod(self, identity: str) -> Any:
                 if identity == first[0]:
                     request = pb.RemovePodSandboxRequest(pod_sandbox_id=identity)
@@ -241,16 +243,12 @@ class TestRun:
     async def test_a_runtime_that_tells_little(self, node):
         sandbox, container = node.make("worker")
 
-        class Terse(RuntimeClient):
-            async def pod(self, identity: str) -> Any:
-                response = await super().pod(identity)
-                response.info.clear()
-                return response
-
-            async def container(self, identity: str) -> Any:
-                response = await super().container(identity)
-                response.info.clear()
-                return response
+        class Terse(CriRuntime):
+            async def _call(self, *asked: Any) -> Any:
+                answer = await super()._call(*asked)
+                if isinstance(answer, cri.PodSandboxStatusResponse | cri.ContainerStatusResponse):
+                    answer.info.clear()
+                return answer
 
         reconciler = Reconciler(node.store, lambda: Terse(str(node.path)))
         async with node.serving():
@@ -293,7 +291,7 @@ class TestAdopt:
     async def test_a_runtime_that_does_not_answer(self, node, caplog, monkeypatch):
         monkeypatch.setattr(reconcile, "ADOPT_SECONDS", 0.1)
 
-        class Hung(RuntimeClient):
+        class Hung(CriRuntime):
             async def pod(self, identity: str) -> Any:
                 await asyncio.sleep(60)
                 raise RuntimeCallError

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import uvloop
 from koord_proxy import server
-from koord_proxy.draining import PING_PAYLOAD
+from koord_proxy.cri.draining import PING_PAYLOAD
+from koord_proxy.cri.session import Session
 from koord_proxy.events import Route, Tally, Treatment
 from koord_proxy.server import Relay
 
@@ -40,6 +41,10 @@ def interceptor() -> Any:
     """One that takes no interest in anything."""
     tally = Tally()
     return SimpleNamespace(route=lambda path: Route(Treatment.RELAY, tally), handle=lambda *_: None)
+
+
+def a_relay(backend: Path, tasks: asyncio.TaskGroup) -> Relay:
+    return Relay(backend_path=str(backend), session=Session, interceptor=interceptor(), tasks=tasks)
 
 
 class Backend:
@@ -146,7 +151,12 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
     listening.bind(str(tmp_path / "p.sock"))
     listening.listen()
     async with serving, asyncio.TaskGroup() as tasks:
-        relay = Relay(backend_path=str(tmp_path / "r.sock"), interceptor=interceptor(), tasks=tasks)
+        relay = Relay(
+            backend_path=str(tmp_path / "r.sock"),
+            session=Session,
+            interceptor=interceptor(),
+            tasks=tasks,
+        )
         await relay.listen([listening])
         node = Node(tmp_path, relay, backend)
         yield node
@@ -294,7 +304,9 @@ async def living(listening: socket.socket, backend: Path) -> AsyncIterator[None]
     """One life of a proxy on a socket that outlives it, as systemd has it."""
     try:
         async with asyncio.TaskGroup() as tasks:
-            relay = Relay(backend_path=str(backend), interceptor=interceptor(), tasks=tasks)
+            relay = Relay(
+                backend_path=str(backend), session=Session, interceptor=interceptor(), tasks=tasks
+            )
             await relay.listen([listening.dup()])
             yield
             await asyncio.wait_for(relay.drain(10), 5)

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 import hpack
+from koord_proxy.cri.session import Session
 from koord_proxy.events import CallAbandoned, CallEnded, RequestArrived, Route, Tally, Treatment
-from koord_proxy.session import Session
 
 from tests.support import frames
 from tests.support.frames import ClientFrames, Frame, ServerFrames
@@ -69,7 +69,7 @@ class Refuse:
     message: str = "no"
 
     def play(self, session: Session) -> None:
-        session.refuse(self.stream, self.status, self.message)
+        session.refuse(self.stream, self.message, self.status)
 
 
 class Drain:

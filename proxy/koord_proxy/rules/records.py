@@ -51,6 +51,17 @@ class Record:
         self.missed = [*self.missed, *missed][-KEPT_MISSED:]
 
 
+def put_into_pod(container: Record, pod: Record) -> None:
+    """Give a container's record what is known of its pod."""
+    facts, known = container.facts, pod.facts
+    if not (isinstance(facts, ContainerFacts) and isinstance(known, PodFacts)):
+        raise TypeError(f"{container.kind} in {pod.kind}")
+    facts.pod_meta.CopyFrom(known.pod_meta)
+    facts.pod_labels.update(known.labels)
+    facts.pod_annotations.update(known.annotations)
+    facts.pod_cgroup_parent = known.cgroup_parent
+
+
 def identity(kind: Kind, facts: Facts, sandbox: str = "") -> str:
     """What the runtime's lists know a new pod or container by, before it has an id."""
     if isinstance(facts, PodFacts):

@@ -1,0 +1,302 @@
+"""Create and update requests of the Docker Engine API to facts, and what hooks changed back.
+
+A body is changed member by member; what is not changed goes on as it came. Of
+values that docker would refuse hooks are told nothing: docker will say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Annotated
+
+import msgspec
+
+from koord_proxy.docker.json_parts import JsonArray, JsonObject, decoded
+from koord_proxy.docker.naming import (
+    ANNOTATION_PREFIX,
+    OWN_LABELS,
+    SANDBOX_LABEL,
+    Name,
+    docker_parent,
+    expanded_parent,
+    kind_of,
+    parse_name,
+    split_labels,
+)
+from koord_proxy.rules.merge import (
+    ANNOTATIONS,
+    CGROUP_PARENT,
+    ENV,
+    LABELS,
+    RESOURCES,
+    UNIFIED,
+    ContainerFacts,
+    Facts,
+    Field,
+    PodFacts,
+    read,
+)
+from koord_proxy.rules.records import Kind
+
+LIMITS = {
+    "cpu_period": "CpuPeriod",
+    "cpu_quota": "CpuQuota",
+    "cpu_shares": "CpuShares",
+    "memory_limit_in_bytes": "Memory",
+    "memory_swap_limit_in_bytes": "MemorySwap",
+    "oom_score_adj": "OomScoreAdj",
+    "cpuset_cpus": "CpusetCpus",
+    "cpuset_mems": "CpusetMems",
+}
+"""Docker's names of the limits hooks know."""
+
+MEMORY, SWAP = (
+    Field(RESOURCES, "memory_limit_in_bytes"),
+    Field(RESOURCES, "memory_swap_limit_in_bytes"),
+)
+
+_TEXTS = ("cpuset_cpus", "cpuset_mems")
+_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+class Container:
+    """A container of Kubernetes', as a request or an answer of docker's describes it.
+
+    ``config`` has its labels and environment, ``host`` its limits.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        name: Name,
+        labels: Mapping[str, str],
+        config: JsonObject,
+        host: JsonObject,
+    ) -> None:
+        self.kind = kind
+        self.name = name
+        self.sandbox = labels.get(SANDBOX_LABEL, "") if kind is Kind.CONTAINER else ""
+        self._labels, self._annotations = split_labels(labels)
+        self._env = dict(_variables(config))
+        self._parent = expanded_parent(host.text("CgroupParent"))
+        self._runtime = host.text("Runtime")
+        self._limits = dict(_limits(host))
+
+    @classmethod
+    def read(cls, name: str, config: JsonObject, host: JsonObject) -> Container | None:
+        """Read one; None if it is nothing of Kubernetes'."""
+        parsed = parse_name(name)
+        labels = dict(_labels(config))
+        kind = kind_of(labels)
+        if parsed is None or kind is None:
+            return None
+        return cls(kind, parsed, labels, config, host)
+
+    def pod_facts(self) -> PodFacts:
+        """What the container that is a sandbox says of its pod.
+
+        Its limits are those of the sandbox alone, so that of the pod's nothing is told.
+        """
+        facts = PodFacts(
+            runtime_handler=self._runtime,
+            labels=self._labels,
+            annotations=self._annotations,
+            cgroup_parent=self._parent,
+        )
+        facts.pod_meta.attempt = self.name.attempt
+        self._name_pod(facts)
+        return facts
+
+    def container_facts(self, pod: PodFacts | None) -> ContainerFacts:
+        """What it says of itself, in a pod that may be known."""
+        facts = ContainerFacts(
+            container_annotations=self._annotations,
+            container_envs=self._env,
+            pod_cgroup_parent=self._parent,
+        )
+        facts.container_meta.name = self.name.container
+        facts.container_meta.attempt = self.name.attempt
+        facts.container_resources.SetInParent()
+        for name, value in self._limits.items():
+            setattr(facts.container_resources, name, value)
+        if pod is None:
+            self._name_pod(facts)
+            return facts
+        facts.pod_meta.CopyFrom(pod.pod_meta)
+        facts.pod_labels.update(pod.labels)
+        facts.pod_annotations.update(pod.annotations)
+        facts.pod_cgroup_parent = self._parent or pod.cgroup_parent
+        if pod.HasField("resources"):
+            facts.pod_resources.CopyFrom(pod.resources)
+        return facts
+
+    def _name_pod(self, facts: Facts) -> None:
+        facts.pod_meta.name = self.name.pod
+        facts.pod_meta.namespace = self.name.namespace
+        facts.pod_meta.uid = self.name.uid
+
+
+class Create:
+    """A request to create a container of Kubernetes'."""
+
+    def __init__(self, body: bytes, container: Container) -> None:
+        self._body = body
+        self.container = container
+
+    @classmethod
+    def read(cls, body: bytes, name: str) -> Create | None:
+        """Read one that asks for this name; None if it is nothing of Kubernetes'.
+
+        Raises:
+            ValueError: the body is no JSON object, or one of its sections is not what it
+                should be; the message is one line.
+        """
+        if parse_name(name) is None:
+            return None
+        root = JsonObject(body, "the create body")
+        container = Container.read(name, root, root.object("HostConfig"))
+        return None if container is None else cls(body, container)
+
+    def written(self, facts: Facts, claims: Collection[Field]) -> bytes:
+        """The body with what hooks changed, and nothing else; the environment keeps its order."""
+        root = JsonObject(self._body, "the create body")
+        host, labels = root.object("HostConfig"), root.object("Labels", exact=True)
+        env: dict[str, str] = {}
+        left_out = self.left_out(facts, claims)
+        for field in claims:
+            if field in left_out:
+                continue
+            value = read(facts, field)
+            if field.group == RESOURCES:
+                host.put(LIMITS[field.name], _json(value))
+            elif field.group == CGROUP_PARENT:
+                given = host.text("CgroupParent")
+                host.put("CgroupParent", _json(docker_parent(str(value), given)))
+            elif field.group == ENV:
+                env[field.name] = str(value)
+            else:
+                prefix = ANNOTATION_PREFIX if field.group == ANNOTATIONS else ""
+                labels.put(prefix + field.name, _json(value))
+        _put_back(root, "HostConfig", host)
+        _put_back(root, "Labels", labels)
+        _put_back(root, "Env", _with_variables(root.array("Env"), env))
+        return root.encoded()
+
+    def left_out(self, facts: Facts, claims: Collection[Field]) -> tuple[Field, ...]:
+        """What hooks want and docker has no place for, or cri-dockerd decides itself."""
+        return tuple(field for field in claims if not _has_place(field))
+
+
+class Update:
+    """A request to update a container's limits; docker leaves alone what is 0, empty or absent."""
+
+    def __init__(self, body: bytes) -> None:
+        """Read one.
+
+        Raises:
+            ValueError: the body is no JSON object; the message is one line.
+        """
+        self._body = body
+        self._limits = dict(_limits(JsonObject(body, "the update body")))
+        # It is no limit that can be updated.
+        self._limits.pop("oom_score_adj", None)
+
+    def updated_facts(self, stored: ContainerFacts) -> ContainerFacts:
+        """The stored facts with what the request sets laid over them."""
+        facts = ContainerFacts()
+        facts.CopyFrom(stored)
+        for name, value in self._limits.items():
+            if value:
+                setattr(facts.container_resources, name, value)
+        return facts
+
+    def written(self, facts: ContainerFacts, claims: Collection[Field]) -> bytes:
+        """The body with what hooks changed, and nothing else."""
+        root = JsonObject(self._body, "the update body")
+        left_out = self.left_out(facts, claims)
+        for field in claims:
+            if field not in left_out:
+                root.put(LIMITS[field.name], _json(read(facts, field)))
+        return root.encoded()
+
+    def left_out(self, facts: ContainerFacts, claims: Collection[Field]) -> tuple[Field, ...]:
+        """What hooks want and an update cannot do: other fields than limits, and clearing one."""
+        return tuple(
+            field
+            for field in claims
+            if field.group != RESOURCES or field.name == "oom_score_adj" or not read(facts, field)
+        )
+
+
+def tie_swap(
+    before: ContainerFacts, facts: ContainerFacts, claims: Mapping[Field, str]
+) -> dict[Field, str]:
+    """The claims, with a swap limit that goes along with the memory limit hooks changed.
+
+    Docker's counts memory and swap together. cri-dockerd sets both alike, so that containers
+    swap nothing; changing one alone, docker would refuse a memory limit above the other, and
+    for a container without limits allow as much swap as memory. Limits that were not alike
+    before the hooks stay apart, unless docker would refuse them.
+    """
+    known, wanted = before.container_resources, facts.container_resources
+    swap = known.memory_swap_limit_in_bytes
+    alike = swap == known.memory_limit_in_bytes
+    refused = 0 < swap < wanted.memory_limit_in_bytes
+    if MEMORY not in claims or SWAP in claims or not (alike or refused):
+        return dict(claims)
+    wanted.memory_swap_limit_in_bytes = wanted.memory_limit_in_bytes
+    return {**claims, SWAP: claims[MEMORY]}
+
+
+def _labels(config: JsonObject) -> Iterator[tuple[str, str]]:
+    for part in config.object("Labels", exact=True).parts:
+        value = "" if part.value == b"null" else decoded(part.value, str)
+        if part.name is not None and value is not None:
+            yield part.name, value
+
+
+def _variables(config: JsonObject) -> Iterator[tuple[str, str]]:
+    """Those that have a name and a value; what has none is kept, and nobody told."""
+    for part in config.array("Env").parts:
+        name, equals, value = (decoded(part.value, str) or "").partition("=")
+        if name and equals:
+            yield name, value
+
+
+def _limits(host: JsonObject) -> Iterator[tuple[str, str | int]]:
+    for name, field in LIMITS.items():
+        if name in _TEXTS:
+            yield name, host.text(field)
+        else:
+            yield name, decoded(host.get(field), _Int64) or 0
+
+
+def _has_place(field: Field) -> bool:
+    if field.group == ENV:
+        # "A=B" with the value "c" would be A with the value "B=c".
+        return bool(field.name) and "=" not in field.name
+    return field.group != UNIFIED and not (field.group == LABELS and field.name in OWN_LABELS)
+
+
+def _with_variables(env: JsonArray, wanted: Mapping[str, str]) -> JsonArray:
+    """The environment with these values; of a variable given twice both are changed."""
+    there = set()
+    for part in env.parts:
+        name, equals, _ = (decoded(part.value, str) or "").partition("=")
+        if equals and name in wanted:
+            part.value = _json(f"{name}={wanted[name]}")
+            there.add(name)
+    for name in sorted(wanted.keys() - there):
+        env.append(_json(f"{name}={wanted[name]}"))
+    return env
+
+
+def _put_back(root: JsonObject, name: str, part: JsonObject | JsonArray) -> None:
+    """Put a section back that was changed."""
+    text = part.encoded()
+    if text != (root.get(name) or text[:1] + text[-1:]):
+        root.put(name, text)
+
+
+def _json(value: str | int) -> bytes:
+    return msgspec.json.encode(value)

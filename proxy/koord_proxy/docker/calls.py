@@ -1,0 +1,231 @@
+"""Docker's API as a language: which requests are calls of the CRI by other names.
+
+A create is a RunPodSandbox or a CreateContainer, by its labels; a stop or a removal
+is that of a pod or a container, by the records. Whatever is not of Kubernetes, and
+the start of a sandbox, which was hooked when it was created, goes on unread.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol, cast
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from koord_hooks.stages import Stage
+
+from koord_proxy.docker.answers import created_id
+from koord_proxy.docker.bodies import Create, Update, tie_swap
+from koord_proxy.docker.naming import Name, parse_name
+from koord_proxy.events import RequestArrived
+from koord_proxy.language import Asked, Written
+from koord_proxy.rules.merge import (
+    RESOURCES,
+    ContainerFacts,
+    Facts,
+    Merge,
+    PodFacts,
+    read,
+    write,
+)
+from koord_proxy.rules.methods import METHODS, Method
+from koord_proxy.rules.records import Kind, Record
+
+CREATE, START, UPDATE, STOP, REMOVE = "create", "start", "update", "stop", "remove"
+
+_STAGES = {
+    CREATE: (Stage.PRE_RUN_POD_SANDBOX, Stage.PRE_CREATE_CONTAINER),
+    START: (Stage.PRE_START_CONTAINER,),
+    UPDATE: (Stage.PRE_UPDATE_CONTAINER_RESOURCES,),
+    STOP: (),
+    REMOVE: (Stage.PRE_REMOVE_POD_SANDBOX,),
+}
+# What the calls about one container are, by the kind of its record.
+_METHODS = {
+    (START, Kind.CONTAINER): METHODS["StartContainer"],
+    (UPDATE, Kind.CONTAINER): METHODS["UpdateContainerResources"],
+    (STOP, Kind.POD): METHODS["StopPodSandbox"],
+    (STOP, Kind.CONTAINER): METHODS["StopContainer"],
+    (REMOVE, Kind.POD): METHODS["RemovePodSandbox"],
+    (REMOVE, Kind.CONTAINER): METHODS["RemoveContainer"],
+}
+_VERSION = re.compile(r"/v[0-9.]+(?=/)")
+_OF_ONE = frozenset({"containers", "exec"})
+"""Collections whose members' ids come second in a path."""
+_SANDBOX = "POD"
+"""What the container that is a sandbox is called."""
+
+
+class Known(Protocol):
+    """The records."""
+
+    def get(self, kind: Kind, id: str) -> Record | None:  # noqa: A002
+        """The record of a pod sandbox or container."""
+
+    def records(self, kind: Kind) -> list[Record]:
+        """All records of a kind."""
+
+
+class DockerCalls:
+    """The Docker Engine API; a target is an HTTP method and a request target."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+
+    def call(self, target: str) -> str:
+        method, path = _parts(target)
+        match method, path:
+            case "POST", ("containers", "create"):
+                return CREATE
+            case "POST", ("containers", _, ("start" | "update" | "stop") as action):
+                return action
+            case "DELETE", ("containers", _):
+                return REMOVE
+        return ""
+
+    def stages(self, call: str) -> Sequence[Stage]:
+        return _STAGES[call]
+
+    def label(self, target: str) -> str:
+        """The method and the path without version, query and ids: few, whatever is asked for."""
+        method, path = _parts(target)
+        if path[0] not in _OF_ONE:
+            return f"{method} /{path[0]}"
+        if len(path) > 2 or (len(path) == 2 and method == "DELETE"):
+            path = (path[0], "{id}", *path[2:3])
+        return f"{method} /{'/'.join(path)}"
+
+    def read(self, arrived: RequestArrived) -> Asked | None:
+        call, body = arrived.method, arrived.message or b""
+        _, path = _parts(arrived.target)
+        if call == CREATE:
+            return _created(arrived.target, body)
+        record = self._find(unquote(path[1]))
+        # What is unknown may be a container that has yet to be looked up.
+        kind = record.kind if record else Kind.CONTAINER
+        id = record.id if record else unquote(path[1])  # noqa: A001
+        method = _METHODS.get((call, kind))
+        if method is None or (record is None and method.ends):
+            return None
+        return DockerUpdate(id, body) if call == UPDATE else DockerRequest(method, id)
+
+    def _find(self, reference: str) -> Record | None:
+        """The record of what a path names: by id, by the beginning of one, or by name."""
+        for kind in Kind:
+            record = self._known.get(kind, reference)
+            if record is not None:
+                return record
+        name = parse_name(reference)
+        found = [
+            record
+            for kind in Kind
+            for record in self._known.records(kind)
+            if record.id.startswith(reference) or (name and _is_called(record, name))
+        ]
+        return found[0] if len(found) == 1 else None
+
+
+class DockerRequest:
+    """A request about one pod or container, without a body that hooks know of."""
+
+    tells_pod = False
+    sandbox = ""
+
+    def __init__(self, method: Method, id: str) -> None:  # noqa: A002
+        self.method = method
+        self.id = id
+
+    def made(self, pod: PodFacts | None) -> Facts:
+        raise TypeError(f"{self.method.name} makes nothing")
+
+    def updated(self, known: ContainerFacts) -> ContainerFacts:
+        raise TypeError(f"{self.method.name} sets nothing")
+
+    def written(self, merge: Merge) -> Written:
+        return Written(None)
+
+    def made_id(self, response: bytes) -> str:
+        return ""
+
+
+class DockerCreate(DockerRequest):
+    """A request to create the container that is a pod's sandbox, or one in it."""
+
+    def __init__(self, create: Create) -> None:
+        container = create.container
+        is_pod = container.kind is Kind.POD
+        super().__init__(METHODS["RunPodSandbox" if is_pod else "CreateContainer"], "")
+        self.sandbox = container.sandbox
+        self._create = create
+
+    def made(self, pod: PodFacts | None) -> Facts:
+        container = self._create.container
+        if container.kind is Kind.POD:
+            return container.pod_facts()
+        return container.container_facts(pod)
+
+    def written(self, merge: Merge) -> Written:
+        claims = merge.claims
+        if isinstance(merge.facts, ContainerFacts):
+            before = self._create.container.container_facts(None)
+            claims = tie_swap(before, merge.facts, claims)
+        left_out = self._create.left_out(merge.facts, claims)
+        changed = len(left_out) < len(claims)
+        return Written(self._create.written(merge.facts, claims) if changed else None, left_out)
+
+    def made_id(self, response: bytes) -> str:
+        return created_id(response)
+
+
+class DockerUpdate(DockerRequest):
+    """A request to update a container's limits."""
+
+    def __init__(self, id: str, body: bytes) -> None:  # noqa: A002
+        super().__init__(METHODS["UpdateContainerResources"], id)
+        self._update = Update(body)
+        self._before = ContainerFacts()
+
+    def updated(self, known: ContainerFacts) -> ContainerFacts:
+        self._before = self._update.updated_facts(known)
+        facts = ContainerFacts()
+        facts.CopyFrom(self._before)
+        return facts
+
+    def written(self, merge: Merge) -> Written:
+        facts = cast("ContainerFacts", merge.facts)
+        claims = tie_swap(self._before, facts, merge.claims)
+        left_out = self._update.left_out(facts, claims)
+        changed = len(left_out) < len(claims)
+        message = self._update.written(facts, claims) if changed else None
+        for field in left_out:
+            if field.group == RESOURCES:
+                # It stays as it was, and is remembered so.
+                write(facts, field, read(self._before, field))
+        return Written(message, left_out)
+
+
+def _parts(target: str) -> tuple[str, tuple[str, ...]]:
+    """The HTTP method, and the path's segments without the version."""
+    method, _, rest = target.partition(" ")
+    path = _VERSION.sub("", rest.partition("?")[0], count=1)
+    return method, tuple(path.strip("/").split("/"))
+
+
+def _created(target: str, body: bytes) -> DockerCreate | None:
+    query = parse_qs(urlsplit(target.partition(" ")[2]).query)
+    create = Create.read(body, query.get("name", [""])[0])
+    return None if create is None else DockerCreate(create)
+
+
+def _is_called(record: Record, name: Name) -> bool:
+    """Whether a record is that of a container's name."""
+    facts = record.facts
+    pod = facts.pod_meta
+    if (pod.name, pod.namespace, pod.uid) != (name.pod, name.namespace, name.uid):
+        return False
+    if isinstance(facts, ContainerFacts):
+        return (facts.container_meta.name, facts.container_meta.attempt) == (
+            name.container,
+            name.attempt,
+        )
+    return (name.container, pod.attempt) == (_SANDBOX, name.attempt)

@@ -1,0 +1,114 @@
+"""The few requests the proxy makes of dockerd itself, to know what it has.
+
+They are rare (at start, and for a container that nobody has told of), so they are made
+by the standard library's client, each in a thread and on a connection of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import socket
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote, urlencode
+
+from koord_proxy.docker.answers import Entry, inspected, listed
+from koord_proxy.docker.naming import TYPE_LABEL
+from koord_proxy.rules.records import Kind, Record
+from koord_proxy.runtime import Listed, NotKubernetesError, RuntimeCallError
+
+TIMEOUT = 10.0
+"""Seconds that dockerd may be silent."""
+
+
+class _Connection(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("docker", timeout=TIMEOUT)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class DockerRuntime:
+    """dockerd behind its socket. Use with ``async with``."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nothing is kept open between requests."""
+
+    async def pods(self) -> list[Listed]:
+        return await self._list(Kind.POD)
+
+    async def containers(self) -> list[Listed]:
+        return await self._list(Kind.CONTAINER)
+
+    async def pod(self, id: str) -> Record:  # noqa: A002
+        return await self._inspect(id, Kind.POD)
+
+    async def container(self, id: str) -> Record:  # noqa: A002
+        return await self._inspect(id, Kind.CONTAINER)
+
+    async def _list(self, kind: Kind) -> list[Listed]:
+        query = urlencode({"all": "1", "filters": f'{{"label":["{TYPE_LABEL}"]}}'})
+        body = await self._get(f"/containers/json?{query}")
+        try:
+            entries = listed(body)
+        except ValueError as error:
+            raise RuntimeCallError(str(error)) from None
+        return [_entry(one) for one in entries if one.kind is kind]
+
+    async def _inspect(self, id: str, kind: Kind) -> Record:  # noqa: A002
+        body = await self._get(f"/containers/{quote(id, safe='')}/json")
+        try:
+            record = inspected(body)
+        except ValueError as error:
+            raise RuntimeCallError(f"container {id}: {error}") from None
+        if record is None or record.kind is not kind:
+            raise NotKubernetesError(f"{id} is no {kind} of Kubernetes'")
+        return record
+
+    async def _get(self, target: str) -> bytes:
+        """The body of a successful answer.
+
+        Raises:
+            RuntimeCallError: there is none.
+        """
+        try:
+            status, body = await asyncio.to_thread(_get, self._path, target)
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise RuntimeCallError(f"{self._path}: {reason}") from None
+        if status != http.client.OK:
+            said = " ".join(body[:300].decode(errors="replace").split())
+            raise RuntimeCallError(f"GET {target.partition('?')[0]}: {status} {said}")
+        return body
+
+
+def _get(path: str, target: str) -> tuple[int, bytes]:
+    connection = _Connection(path)
+    try:
+        connection.request("GET", target)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def _entry(entry: Entry) -> Listed:
+    return Listed(entry.id, entry.identity, entry.live, entry.sandbox)

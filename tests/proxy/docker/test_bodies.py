@@ -1,0 +1,483 @@
+"""Create and update bodies: what hooks are told, and what becomes of what they want."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_proto import hook_pb2 as pb
+from koord_proxy.docker.bodies import LIMITS, Create, Update, tie_swap
+from koord_proxy.rules.merge import (
+    ANNOTATIONS,
+    CGROUP_PARENT,
+    ENV,
+    LABELS,
+    RESOURCES,
+    SCALARS,
+    UNIFIED,
+    ContainerFacts,
+    Field,
+    Merge,
+    PodFacts,
+)
+from koord_proxy.rules.records import Kind
+
+from tests.support.docker_bodies import (
+    CONTAINER_NAME,
+    PARENT_PATH,
+    SANDBOX,
+    SANDBOX_NAME,
+    SPEC,
+    UID,
+    container_create,
+    sandbox_create,
+    text,
+    update,
+)
+
+CPUSET = Field(RESOURCES, "cpuset_cpus")
+SWAP = Field(RESOURCES, "memory_swap_limit_in_bytes")
+MIB = 1 << 20
+
+
+def create(body: Any, name: str = CONTAINER_NAME) -> Create:
+    read = Create.read(body if isinstance(body, bytes) else text(body), name)
+    assert read is not None
+    return read
+
+
+def bare(**members: Any) -> dict[str, Any]:
+    """The least that is a container of Kubernetes'."""
+    return {"Labels": {"io.kubernetes.docker.type": "container"}, **members}
+
+
+def facts_of(body: Any) -> ContainerFacts:
+    return create(body).container.container_facts(None)
+
+
+def merged(facts: Any, **response: Any) -> Merge:
+    """What a hook server that sends only its wishes makes of facts."""
+    shape = (
+        pb.PodSandboxHookResponse
+        if isinstance(facts, PodFacts)
+        else pb.ContainerResourceHookResponse
+    )
+    merge = Merge(facts)
+    merge.add("hook", shape(**response))
+    return merge
+
+
+def written(body: Any, **response: Any) -> Any:
+    request = create(body)
+    merge = merged(request.container.container_facts(None), **response)
+    return json.loads(request.written(merge.facts, merge.claims))
+
+
+# ---- what hooks are told
+
+
+def test_all_limits_have_a_name_in_docker() -> None:
+    assert LIMITS.keys() == set(SCALARS)
+
+
+def test_a_sandbox() -> None:
+    container = create(sandbox_create(), SANDBOX_NAME).container
+    assert (container.kind, container.sandbox) == (Kind.POD, "")
+    labels = sandbox_create()["Labels"]
+    assert container.pod_facts() == PodFacts(
+        pod_meta={"name": "life", "namespace": "default", "uid": UID},
+        labels={key: value for key, value in labels.items() if not key.startswith("annotation.")},
+        annotations={"node.koordinator.sh/extended-resource-spec": SPEC},
+        cgroup_parent=PARENT_PATH,
+    )
+
+
+def test_a_sandbox_of_a_runtime_class_made_anew() -> None:
+    body = sandbox_create()
+    body["HostConfig"]["Runtime"] = "kata"
+    facts = create(body, f"k8s_POD_life_default_{UID}_7_0badcafe").container.pod_facts()
+    assert (facts.runtime_handler, facts.pod_meta.attempt) == ("kata", 7)
+
+
+def test_a_container_in_an_unknown_pod() -> None:
+    container = create(container_create()).container
+    assert (container.kind, container.sandbox) == (Kind.CONTAINER, SANDBOX)
+    assert container.container_facts(None) == ContainerFacts(
+        pod_meta={"name": "life", "namespace": "default", "uid": UID},
+        container_meta={"name": "main", "attempt": 2},
+        container_annotations={"io.kubernetes.container.hash": "3b8a6f5c"},
+        pod_cgroup_parent=PARENT_PATH,
+        container_resources={
+            "cpu_period": 100000,
+            "cpu_quota": 50000,
+            "cpu_shares": 2,
+            "memory_limit_in_bytes": 64 * MIB,
+            "memory_swap_limit_in_bytes": 64 * MIB,
+            "oom_score_adj": 1000,
+        },
+        container_envs={
+            "A": "1",
+            "KUBERNETES_SERVICE_HOST": "10.96.0.1",
+            "U": 'grüße "q" \\ <&>',
+        },
+    )
+
+
+def test_a_container_in_a_known_pod() -> None:
+    pod = PodFacts(
+        pod_meta={"name": "life", "namespace": "default", "uid": UID, "attempt": 4},
+        labels={"koordinator.sh/qosClass": "BE"},
+        annotations={"a": "b"},
+        cgroup_parent="/other",
+        resources={"cpu_shares": 7},
+    )
+    facts = create(container_create()).container.container_facts(pod)
+    assert facts.pod_meta == pod.pod_meta
+    assert (facts.pod_labels, facts.pod_annotations) == (pod.labels, pod.annotations)
+    assert facts.pod_resources == pod.resources
+    assert facts.pod_cgroup_parent == PARENT_PATH
+    body = container_create()
+    body["HostConfig"]["CgroupParent"] = ""
+    pod.ClearField("resources")
+    facts = create(body).container.container_facts(pod)
+    assert facts.pod_cgroup_parent == "/other"
+    assert not facts.HasField("pod_resources")
+
+
+@pytest.mark.parametrize("empty", [{}, {"HostConfig": None, "Env": None}, {"HostConfig": {}}])
+def test_a_container_without_anything(empty: dict[str, Any]) -> None:
+    facts = facts_of(bare(**empty))
+    assert facts.HasField("container_resources")
+    assert facts.container_resources == pb.LinuxContainerResources()
+    assert not facts.container_envs
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("k8s_foo", {"io.kubernetes.docker.type": "container"}),
+        ("web", None),
+        ("", {}),
+        (CONTAINER_NAME, None),
+        (CONTAINER_NAME, {}),
+        (CONTAINER_NAME, {"io.kubernetes.sandbox.id": SANDBOX}),
+        (CONTAINER_NAME, {"io.kubernetes.docker.type": "other"}),
+    ],
+)
+def test_nothing_of_kubernetes(name: str, labels: dict[str, str] | None) -> None:
+    assert Create.read(text({"Image": "busybox", "Labels": labels}), name) is None
+
+
+def test_a_body_that_is_nothing_of_kubernetes_is_not_even_read() -> None:
+    assert Create.read(b"no JSON", "web") is None
+
+
+def test_limits_that_docker_would_refuse_are_not_told() -> None:
+    host = {"Memory": "1", "CpuShares": 1.5, "CpuPeriod": 1 << 63, "CpusetCpus": 3}
+    body = text(bare(HostConfig={**host, "CpuQuota": -1})).replace(b"-1", b'-1,"OomScoreAdj":1e1')
+    assert facts_of(body).container_resources == pb.LinuxContainerResources(cpu_quota=-1)
+
+
+def test_variables_that_cannot_be_told() -> None:
+    env = ["A=1", "UNSET", "=x", "B=", "A=2=3", 7, None]
+    body = text(bare(Env=env)).replace(b"7", rb'"C=\ud800"')
+    assert dict(facts_of(body).container_envs) == {"A": "2=3", "B": ""}
+
+
+def test_labels_that_cannot_be_told() -> None:
+    body = text(bare()).replace(b"{", b'{"annotation.a":"\xff","annotation.b":null,', 2)
+    body = body.replace(b'{"annotation.a":"\xff","annotation.b":null,', b"{", 1)
+    assert dict(facts_of(body).container_annotations) == {"b": ""}
+
+
+# ---- what becomes of what hooks want
+
+
+@pytest.mark.parametrize(
+    ("body", "name"), [(sandbox_create, SANDBOX_NAME), (container_create, CONTAINER_NAME)]
+)
+def test_nothing_wanted_nothing_changed(body: Callable[[], Any], name: str) -> None:
+    odd = b' \n{"Odd":1e400 ,"Odd":"\\ud800", ' + text(body())[1:]
+    request = create(odd, name)
+    container = request.container
+    facts = container.pod_facts() if container.kind is Kind.POD else facts_of(odd)
+    assert request.written(facts, {}) == odd
+
+
+def test_a_sandbox_is_changed() -> None:
+    request = create(sandbox_create(), SANDBOX_NAME)
+    merge = merged(
+        request.container.pod_facts(),
+        labels={"koordinator.sh/qosClass": "LS", "new": "ä<"},
+        annotations={"node.koordinator.sh/extended-resource-spec": "{}", "note": ""},
+        cgroup_parent="/kubepods.slice/kubepods-x.slice",
+    )
+    expected = sandbox_create()
+    expected["Labels"] |= {
+        "koordinator.sh/qosClass": "LS",
+        "new": "ä<",
+        "annotation.node.koordinator.sh/extended-resource-spec": "{}",
+        "annotation.note": "",
+    }
+    expected["HostConfig"]["CgroupParent"] = "kubepods-x.slice"
+    assert json.loads(request.written(merge.facts, merge.claims)) == expected
+
+
+def test_a_container_is_changed() -> None:
+    changed = written(
+        container_create(),
+        container_annotations={"io.kubernetes.container.hash": "x"},
+        container_resources={"cpu_quota": -1, "cpuset_cpus": "0-3", "oom_score_adj": 500},
+        pod_cgroup_parent="/kubepods.slice/kubepods-x.slice",
+        container_envs={"A": 'a"b', "Z": "z", "B": "", "KUBERNETES_SERVICE_HOST": "10.96.0.1"},
+    )
+    expected = container_create()
+    expected["Labels"]["annotation.io.kubernetes.container.hash"] = "x"
+    expected["HostConfig"] |= {
+        "CpuQuota": -1,
+        "CpusetCpus": "0-3",
+        "OomScoreAdj": 500,
+        "CgroupParent": "kubepods-x.slice",
+    }
+    expected["Env"] = ['A=a"b', *expected["Env"][1:], "B=", "Z=z"]
+    assert changed == expected
+
+
+def test_only_what_was_wanted_is_touched() -> None:
+    body = text(container_create())
+    request = create(body)
+    merge = merged(facts_of(body), container_resources={"cpuset_cpus": "0-3"})
+    after = request.written(merge.facts, merge.claims)
+    assert after == body.replace(b'"CpusetCpus":""', b'"CpusetCpus":"0-3"')
+
+
+@pytest.mark.parametrize("empty", [{}, {"HostConfig": None, "Env": None}])
+def test_sections_that_are_not_there_are_made(empty: dict[str, Any]) -> None:
+    changed = written(
+        bare(**empty),
+        container_resources={"cpu_shares": 2},
+        container_envs={"A": "1"},
+        container_annotations={"x": "y"},
+        pod_cgroup_parent="/kubepods/x",
+    )
+    assert changed["HostConfig"] == {"CpuShares": 2, "CgroupParent": "/kubepods/x"}
+    assert changed["Env"] == ["A=1"]
+    assert changed["Labels"] == {**bare()["Labels"], "annotation.x": "y"}
+
+
+def test_every_occurrence_of_a_variable_is_changed() -> None:
+    env = ["A=1", "A", "AB=1", "A=2", "=A"]
+    changed = written(bare(Env=env), container_envs={"A": "3"})
+    assert changed["Env"] == ["A=3", "A", "AB=1", "A=3", "=A"]
+
+
+def test_a_cpuset_is_cleared() -> None:
+    request = create(bare(HostConfig={"CpusetCpus": "0", "CpuShares": 2}))
+    facts = request.container.container_facts(None)
+    facts.container_resources.cpuset_cpus = ""
+    after = json.loads(request.written(facts, {CPUSET}))
+    assert after["HostConfig"] == {"CpusetCpus": "", "CpuShares": 2}
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        Field(UNIFIED, "memory.high"),
+        Field(ENV, "A=B"),
+        Field(ENV, ""),
+        Field(LABELS, "io.kubernetes.docker.type"),
+        Field(LABELS, "io.kubernetes.sandbox.id"),
+    ],
+)
+def test_what_has_no_place_is_left_out(field: Field) -> None:
+    body = text(container_create())
+    request = create(body)
+    facts = facts_of(body)
+    facts.container_resources.cpuset_cpus = "1"
+    assert request.left_out(facts, [CPUSET, field]) == (field,)
+    assert json.loads(request.written(facts, [CPUSET, field]))["HostConfig"]["CpusetCpus"] == "1"
+    assert request.written(facts, [field]) == body
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (b"", "the create body is no JSON object"),
+        (b"null", "the create body is no JSON object"),
+        (b"[]", "the create body is no JSON object"),
+        (b'{"a":1', "the create body is no JSON object: malformed at byte 6"),
+        (b'{"HostConfig":5}', '"HostConfig" of the create body is no JSON object'),
+        (b'{"Labels":[]}', '"Labels" of the create body is no JSON object'),
+        (text(bare(Env={})), '"Env" of the create body is no JSON array'),
+    ],
+)
+def test_bodies_that_cannot_be_read(body: bytes, problem: str) -> None:
+    with pytest.raises(ValueError, match=f"^{problem}$"):
+        Create.read(body, CONTAINER_NAME)
+
+
+@given(st.binary())
+def test_any_bytes_are_refused_at_most(body: bytes) -> None:
+    for read in (lambda: Create.read(body, CONTAINER_NAME), lambda: Update(body)):
+        try:
+            read()
+        except ValueError as error:
+            problem = str(error)
+        else:
+            continue
+        assert "\n" not in problem
+
+
+NAMES = st.text(max_size=8)
+VARIABLES = st.dictionaries(NAMES.filter(lambda name: name and "=" not in name), NAMES, max_size=3)
+POSITIVE = st.integers(1, 2**63 - 1)
+WISHES = {
+    "container_annotations": st.dictionaries(NAMES, NAMES, max_size=3),
+    "container_envs": VARIABLES,
+    "pod_cgroup_parent": st.from_regex(r"(/[a-z]+\.slice/[a-z]+(-[a-z]+)\.slice)?", fullmatch=True),
+    "container_resources": st.fixed_dictionaries(
+        {},
+        optional={
+            "cpu_period": POSITIVE,
+            "cpu_quota": st.integers(-(2**63), 2**63 - 1),
+            "memory_limit_in_bytes": POSITIVE,
+            "memory_swap_limit_in_bytes": POSITIVE,
+            "oom_score_adj": st.integers(-1000, 1000),
+            "cpuset_cpus": NAMES,
+            "cpuset_mems": NAMES,
+        },
+    ),
+}
+
+
+@given(st.sampled_from((container_create, bare)), st.fixed_dictionaries({}, optional=WISHES))
+def test_what_is_wanted_is_what_is_read_again(body: Any, response: dict[str, Any]) -> None:
+    if parent := response.get("pod_cgroup_parent"):
+        # Of a path docker takes the last part, and that says where it lies.
+        response["pod_cgroup_parent"] = facts_of(
+            bare(HostConfig={"CgroupParent": parent.rpartition("/")[2]})
+        ).pod_cgroup_parent
+    request = create(body())
+    merge = merged(request.container.container_facts(None), **response)
+    again = create(request.written(merge.facts, merge.claims))
+    assert again.container.container_facts(None) == merge.facts
+
+
+# ---- updates
+
+
+def stored() -> ContainerFacts:
+    return facts_of(container_create())
+
+
+def test_an_update_is_laid_over_what_is_stored() -> None:
+    known = stored()
+    body = update(CpuShares=300, Memory=80 * MIB, MemorySwap=80 * MIB, CpusetCpus="0")
+    expected = stored()
+    expected.container_resources.MergeFrom(
+        pb.LinuxContainerResources(
+            cpu_shares=300,
+            memory_limit_in_bytes=80 * MIB,
+            memory_swap_limit_in_bytes=80 * MIB,
+            cpuset_cpus="0",
+        )
+    )
+    # Docker's updates know no such field.
+    body["OomScoreAdj"] = 7
+    assert Update(text(body)).updated_facts(known) == expected
+    assert known == stored()
+
+
+def test_an_update_that_sets_nothing() -> None:
+    assert Update(text(update())).updated_facts(stored()) == stored()
+    assert Update(b"{}").updated_facts(stored()) == stored()
+
+
+def test_an_update_is_changed_where_it_was_wanted() -> None:
+    body = text(update(CpusetCpus="0"))
+    request = Update(body)
+    merge = merged(
+        request.updated_facts(stored()), container_resources={"cpu_quota": -1, "cpuset_cpus": "1"}
+    )
+    after = request.written(merge.facts, merge.claims)
+    assert after == body.replace(b'"CpusetCpus":"0"', b'"CpusetCpus":"1"').replace(
+        b'"CpuQuota":0', b'"CpuQuota":-1'
+    )
+
+
+def test_nothing_wanted_of_an_update_changes_nothing() -> None:
+    body = b' {"Memory":1e400, "Memory" :5,"\\u0041":[ ]}\n'
+    assert Update(body).written(stored(), {}) == body
+
+
+def test_what_an_update_cannot_do_is_left_out() -> None:
+    body = text(update())
+    request, facts = Update(body), stored()
+    impossible = (
+        Field(RESOURCES, "oom_score_adj"),
+        Field(RESOURCES, "cpuset_cpus"),
+        Field(ENV, "A"),
+        Field(ANNOTATIONS, "x"),
+        Field(CGROUP_PARENT),
+        Field(UNIFIED, "memory.high"),
+    )
+    claims = (*impossible, Field(RESOURCES, "cpu_quota"))
+    assert request.left_out(facts, claims) == impossible
+    assert request.written(facts, claims) == body.replace(b'"CpuQuota":0', b'"CpuQuota":50000')
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b'"x"', b"{"])
+def test_updates_that_cannot_be_read(body: bytes) -> None:
+    with pytest.raises(ValueError, match="the update body is no JSON object"):
+        Update(body)
+
+
+# ---- the swap limit
+
+
+@pytest.mark.parametrize(
+    ("memory", "swap", "wanted", "expected"),
+    [
+        # As cri-dockerd makes them.
+        (0, 0, {"memory_limit_in_bytes": 64}, 64),
+        (64, 64, {"memory_limit_in_bytes": 128}, 128),
+        (128, 128, {"memory_limit_in_bytes": 64}, 64),
+        # Somebody wants them apart.
+        (64, 64, {"memory_limit_in_bytes": 32, "memory_swap_limit_in_bytes": 48}, 48),
+        (64, 128, {"memory_limit_in_bytes": 32}, 128),
+        (64, 128, {"memory_limit_in_bytes": 128}, 128),
+        (64, -1, {"memory_limit_in_bytes": 128}, -1),
+        (64, 0, {"memory_limit_in_bytes": 128}, 0),
+        # Docker would refuse 256 with 128.
+        (64, 128, {"memory_limit_in_bytes": 256}, 256),
+        # The memory limit stays.
+        (64, 64, {"cpu_shares": 5}, 64),
+        (64, 64, {"memory_swap_limit_in_bytes": 128}, 128),
+    ],
+)
+def test_swap_goes_along_with_memory(
+    memory: int, swap: int, wanted: dict[str, int], expected: int
+) -> None:
+    before = facts_of(bare(HostConfig={"Memory": memory, "MemorySwap": swap}))
+    facts = ContainerFacts()
+    facts.CopyFrom(before)
+    merge = merged(facts, container_resources=wanted)
+    claims = tie_swap(before, facts, merge.claims)
+    assert facts.container_resources.memory_swap_limit_in_bytes == expected
+    assert claims == merge.claims | ({SWAP: "hook"} if expected != swap else {})
+    assert before.container_resources.memory_limit_in_bytes == memory
+
+
+def test_a_batch_container_gets_no_swap() -> None:
+    request = Update(text(update(CpusetCpus="0")))
+    before = request.updated_facts(stored())
+    merge = merged(
+        request.updated_facts(stored()), container_resources={"memory_limit_in_bytes": 128 * MIB}
+    )
+    claims = tie_swap(before, merge.facts, merge.claims)
+    after = json.loads(request.written(merge.facts, claims))
+    assert after == update(CpusetCpus="0", Memory=128 * MIB, MemorySwap=128 * MIB)
