@@ -33,7 +33,9 @@ def measure(rounds: int) -> list[Measure]:
                         one = _ping(socket, scratch, CALLS)
                     p50.add(path, one.percentile(0.5))
                     p99.add(path, one.percentile(0.99))
-                    rate.add(path, _ping(socket, scratch, BUSY_CALLS, connections=16).rate)
+                    if path != "socat":
+                        # Its backlog is too short for so many clients at once.
+                        rate.add(path, _ping(socket, scratch, BUSY_CALLS, connections=16).rate)
             loaded = programs.rss_megabytes(pids["proxy"])
     ours = p50.over("proxy")
     return [

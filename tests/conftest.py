@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.containerd import containerd
+from tests.support.dockerd import dockerd
 
-__all__ = ["containerd"]
+__all__ = ["containerd", "dockerd"]
 
 _WHOLE = Path(__file__).parent / "integration"
 

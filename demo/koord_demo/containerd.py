@@ -156,7 +156,7 @@ class Containerd:
         Raises:
             RuntimeError: it did not come up; the message has the end of its log.
         """
-        snapshotter = "overlayfs" if _overlay_works(self.directory) else "native"
+        snapshotter = "overlayfs" if overlay_works(self.directory) else "native"
         config = self.directory / "config.toml"
         config.write_text(
             _CONFIG.format(
@@ -301,7 +301,7 @@ class Containerd:
         return sorted(root for root in roots if root.is_dir())
 
 
-def _overlay_works(directory: Path) -> bool:
+def overlay_works(directory: Path) -> bool:
     """Whether an overlay can be mounted here, as containerd's default snapshotter does."""
     with tempfile.TemporaryDirectory(dir=directory) as name:
         for part in ("lower", "upper", "work", "merged"):

@@ -41,7 +41,7 @@ def write_image(
     command: Sequence[str] = SLEEP_FOREVER,
 ) -> Path:
     """Write the image as an OCI layout in a tar file, ready for ``ctr images import``."""
-    layer = _layer(busybox.read_bytes())
+    layer = image_layer(busybox.read_bytes())
     architecture = _MACHINES.get(platform.machine(), platform.machine())
     config = _json(
         {
@@ -78,7 +78,8 @@ def write_image(
     return path
 
 
-def _layer(busybox: bytes) -> bytes:
+def image_layer(busybox: bytes) -> bytes:
+    """The one layer of the image, an uncompressed tar: busybox and links to it."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name in _DIRECTORIES:

@@ -247,7 +247,10 @@ class Agent:
 
     def _be_nri_plugin(self) -> None:
         settings = self._settings
-        if self._node is None or not settings.enable_nri_runtime_hook:
+        # NRI is of containerd's CRI part and tells of none of docker's containers: its list
+        # would be taken for all there is.
+        of_docker = settings.default_runtime_type == "docker"
+        if self._node is None or of_docker or not settings.enable_nri_runtime_hook:
             return
         keeper = self._node.keeper
         handler = HookHandler(self._runner, keeper, self._metrics, self._told, self._disabled)

@@ -139,7 +139,9 @@ class Settings:
         "",
         "YAML with NodeSLO, Node and NodeResourceTopology documents, where no cluster gives them",
     )
-    enable_nri_runtime_hook: bool = option(True, "be an NRI plugin where the runtime has NRI")
+    enable_nri_runtime_hook: bool = option(
+        True, "be an NRI plugin where the runtime has NRI; never with docker"
+    )
     runtime_hooks_nri_socket_path: str = option("/var/run/nri/nri.sock", "the runtime's NRI socket")
     runtime_hooks_nri_plugin_name: str = option("koordlet_nri", "our name as an NRI plugin")
     runtime_hooks_nri_plugin_index: str = option("00", "our place among NRI plugins, two digits")

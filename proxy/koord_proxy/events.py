@@ -50,7 +50,7 @@ class RequestArrived:
 
     If ``held``, the session waits for ``release`` or ``refuse``. ``message`` is
     ``None`` where the request could not be read; ``problem`` says why. ``target``
-    is what the request line names, where the method does not say all.
+    is what the call was routed by, where the method does not say all.
     """
 
     stream: int

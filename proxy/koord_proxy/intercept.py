@@ -52,13 +52,14 @@ class Call:
     """An intercepted call under way.
 
     ``record`` is that of its pod or container, if it is known; ``before`` the
-    facts to go back to should an update fail.
+    facts to go back to should an update fail; ``changed`` the fields hooks changed.
     """
 
     asked: Asked
     record: Record | None = None
     facts: Facts | None = None
     before: Facts | None = None
+    changed: str = ""
     task: asyncio.Task[None] | None = None
 
     @property
@@ -158,7 +159,7 @@ class Interceptor:
             if arrived.held:
                 connection.release(arrived.stream)
             return
-        decide = self._decide(connection, arrived.stream, call)
+        decide = self._decide(connection, calls, arrived.stream, call)
         if call.facts is not None and self._dispatcher.immediate(call.method.pre):
             # Nothing to wait for: its headers and its message go out in one write.
             _run_through(decide)
@@ -199,7 +200,9 @@ class Interceptor:
             connection.release(arrived.stream)
             self._count(arrived.method, "unreadable")
 
-    async def _decide(self, connection: Decidable, stream: int, call: Call) -> None:
+    async def _decide(
+        self, connection: Decidable, calls: dict[int, Call], stream: int, call: Call
+    ) -> None:
         try:
             decision = await self._ask(call)
         except Exception as error:
@@ -207,6 +210,8 @@ class Interceptor:
             log.error("defect: call goes on unhooked", method=call.method.name, error=repr(error))
             decision = Decision("error")
         if decision.refusal:
+            # Over for us: nothing of it comes back.
+            calls.pop(stream, None)
             connection.refuse(stream, decision.refusal)
         else:
             connection.release(stream, decision.message)
@@ -216,7 +221,7 @@ class Interceptor:
     def _tell(self, call: Call, decision: Decision) -> None:
         self._count(call.method.name, decision.result)
         if decision.verdict is not None:
-            _say(call, decision.verdict, changed=decision.message is not None)
+            _say(call, decision.verdict)
         if decision.left_out and call.facts is not None:
             fields = ", ".join(sorted(map(str, decision.left_out)))
             log.warning(
@@ -244,6 +249,8 @@ class Interceptor:
         if verdict.refusal:
             return Decision("refused", refusal=verdict.refusal)
         message, left_out = call.asked.written(verdict.merge) if verdict.asked else (None, ())
+        if message is not None:
+            call.changed = ", ".join(sorted(map(str, verdict.merge.claims)))
         self._note(call, missed=verdict.missed)
         result = "missed" if verdict.missed else "hooked"
         return Decision(result, message, verdict=verdict, left_out=left_out)
@@ -299,6 +306,14 @@ class Interceptor:
         if record is None:
             return
         facts = record.facts
+        if response is None and call.changed:
+            # The runtime's own message cannot say whose values they are.
+            log.warning(
+                "failed, with values of hooks in it",
+                method=method.name,
+                changed=call.changed,
+                **names_of(facts),
+            )
         if method.makes:
             made = call.asked.made_id(response) if response is not None else ""
             if made:
@@ -308,7 +323,7 @@ class Interceptor:
             return
         if method.ends:
             if response is not None:
-                self._store.drop(method.kind, call.asked.id)
+                self._store.drop(method.kind, record.id)
         elif response is None and call.before is not None and record.facts is call.facts:
             # Unless a later call has written its own facts meanwhile.
             record.facts = call.before
@@ -340,13 +355,13 @@ class Interceptor:
         self._metrics.intercepted.labels(method, result).inc()
 
 
-def _say(call: Call, verdict: Verdict, *, changed: bool) -> None:
+def _say(call: Call, verdict: Verdict) -> None:
     say = log.warning if verdict.missed else log.info
     say(
         "unmanaged" if verdict.missed else "hooked",
         method=call.method.name,
         **names_of(verdict.merge.facts),
-        changed=", ".join(sorted(map(str, verdict.merge.claims))) if changed else None,
+        changed=call.changed or None,
         missed=", ".join(missed.server for missed in verdict.missed) or None,
     )
 

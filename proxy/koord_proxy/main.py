@@ -42,7 +42,7 @@ from koord_proxy.store import Store
 
 PROGRAM = "koord-runtime-proxy"
 DESCRIPTION = (
-    "Stands between the kubelet and its container runtime: passes every CRI call on, "
+    "Stands between the kubelet and its container runtime: passes every call on, "
     "and asks hook servers about the calls they registered for."
 )
 CHECKPOINT_SECONDS = 30.0

@@ -87,7 +87,7 @@ class Connection:
         self._relay = relay
         self._session = relay.session(relay.interceptor.route)
         self._calls: dict[int, Call] = {}
-        self._closed = self._told = False
+        self._closed = self._told = self._stalled = False
         # What is to happen if the client does not do its part of leaving.
         self._timer: asyncio.TimerHandle | None = None
         self.client = _Side(
@@ -123,7 +123,9 @@ class Connection:
             self._write(self.backend, session.to_backend)
         if session.to_client:
             self._write(self.client, session.to_client)
-        if session.stalled or self.backend.transport is None:
+        if session.stalled != self._stalled or self.backend.transport is None:
+            # Either side's bytes may have begun or ended it.
+            self._stalled = session.stalled
             self._throttle()
         if session.trouble:
             self._tell()

@@ -279,6 +279,24 @@ async def test_nobody_is_given_our_values_while_they_are_put_back(
     assert seen == [False]
 
 
+@pytest.mark.parametrize(
+    ("runtime", "has_nri"), [("containerd", True), ("cri-o", True), ("docker", False)]
+)
+def test_nri_is_of_runtimes_that_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime: str, has_nri: bool
+) -> None:
+    bench = Bench()
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    settings = settings_of(
+        bench.node,
+        tmp_path,
+        Driver.CGROUPFS,
+        runtime_hooks_addr=str(tmp_path / "k.sock"),
+        default_runtime_type=runtime,
+    )
+    assert (Agent(settings, bench.node)._nri is not None) == has_nri
+
+
 async def test_what_strategies_left_is_put_back_where_nothing_is_decided_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -311,6 +311,23 @@ class TestRunPodSandbox:
             assert client.store.records(Kind.POD) == []
             assert client.store._expected == {}
 
+    async def test_one_that_fails_with_values_of_hooks_says_so(self, tmp_path, caplog):
+        hooks = Hooks(wants=Patch(labels={"l": "1"}))
+        async with intercepting(tmp_path, hooks) as client:
+            await client.ask("RunPodSandbox", pod_request())
+            await client.end(None)
+            hooks.wants = Patch()
+            await client.ask("RunPodSandbox", pod_request())
+            await client.end(None)
+        line = "failed, with values of hooks in it"
+        [event] = [one for one in caplog.records if one.getMessage() == line]
+        assert event.fields == {
+            "method": "RunPodSandbox",
+            "changed": "labels[l]",
+            "pod": "batch/job",
+            "container": None,
+        }
+
     async def test_watched_it_is_remembered_as_well(self, tmp_path):
         async with intercepting(tmp_path, Hooks(stages=frozenset())) as client:
             await client.run_pod()

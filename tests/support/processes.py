@@ -119,7 +119,9 @@ class Program:
         return int(line.split()[1]) / 1024
 
 
-class _UnixConnection(http.client.HTTPConnection):
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
     def __init__(self, path: Path) -> None:
         super().__init__("localhost", timeout=PATIENCE)
         self._path = path
@@ -140,7 +142,7 @@ def get(path: Path, page: str) -> str:
     Raises:
         OSError: nobody serves there.
     """
-    connection = _UnixConnection(path)
+    connection = UnixConnection(path)
     try:
         connection.request("GET", page)
         response = connection.getresponse()

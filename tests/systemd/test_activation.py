@@ -5,9 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+import socketserver
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.client import HTTPResponse
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import grpc
@@ -49,8 +53,8 @@ class Manager:
         self.heard: list[str] = []
         self.service: subprocess.Popen[bytes] | None = None
 
-    def start(self, *, mdwe: bool = False) -> None:
-        """Start the proxy, and wait until it says that it is ready."""
+    def start(self, *more: str, mdwe: bool = False) -> None:
+        """Start the proxy with more flags, and wait until it says that it is ready."""
         keep = self.listening.fileno()
         flags = [
             "--koord-runtimeproxy-endpoint=/nowhere/unused.sock",
@@ -58,6 +62,7 @@ class Manager:
             f"--hook-config-path={self.directory}/hookserver.d",
             f"--state-path={self.directory}/state/state.db",
             "--metrics-address=",
+            *more,
         ]
         wrapper = [sys.executable, "-c", EXEC, str(keep), "mdwe" if mdwe else "-"]
         with (self.directory / "log").open("ab") as log:
@@ -109,6 +114,40 @@ def runtime(tmp_path: Path) -> Iterator[EmbeddedRuntime]:
         yield running
 
 
+class _Engine(BaseHTTPRequestHandler):
+    """A double of dockerd without containers: it keeps connections, as dockerd does."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        body = {"/_ping": b"OK", "/containers/json": b"[]\n"}[self.path.partition("?")[0]]
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[None]:
+    with socketserver.ThreadingUnixStreamServer(str(tmp_path / "runtime.sock"), _Engine) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield
+        server.shutdown()
+        thread.join(PATIENCE)
+
+
+def pinged(client: socket.socket) -> bytes:
+    """What the engine answers to a ping that was sent."""
+    response = HTTPResponse(client)
+    response.begin()
+    return response.read()
+
+
 def connect(path: Path) -> socket.socket:
     client = socket.socket(socket.AF_UNIX)
     client.connect(str(path))
@@ -136,6 +175,23 @@ def test_a_restart_refuses_no_connection(manager: Manager) -> None:
     assert manager.stop() == 0
     assert manager.path.exists()
     connect(manager.path).close()
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_restart_in_front_of_docker(manager: Manager) -> None:
+    """Who waits for nothing is not waited for; who connects meanwhile is served by the next."""
+    ping = b"GET /_ping HTTP/1.1\r\nHost: docker\r\n\r\n"
+    in_front_of_docker = ("--backend-runtime-mode=Docker", "--drain-timeout=1000")
+    manager.start(*in_front_of_docker)
+    with connect(manager.path) as idle:
+        idle.sendall(ping)
+        assert pinged(idle) == b"OK"
+        assert manager.stop() == 0
+        assert idle.recv(1) == b""
+    with connect(manager.path) as client:
+        client.sendall(ping)
+        manager.start(*in_front_of_docker)
+        assert pinged(client) == b"OK"
 
 
 @pytest.mark.usefixtures("runtime")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import koord_proxy.config
+import koord_proxy.main
 import koordctl.asking
 import koordlet.config
 import pytest
+from koord_service.settings import parse
 
 from tests.systemd import units
 
@@ -21,6 +24,28 @@ EXPOSURE = {units.PROXY: 18, units.KOORDLET: 30}
 OFFLINE_SINCE = 250
 
 DOCS = Path(__file__).parents[2] / "docs"
+
+PROGRAMS = (
+    "opt/pykoord/bin/koord-runtime-proxy",
+    "opt/pykoord/bin/koordlet",
+    "bin/kill",
+    "usr/bin/cri-dockerd",
+)
+
+DOCKER_NODE = {
+    "docker.socket": "[Socket]\nListenStream=/run/docker.sock\n",
+    "docker.service": (
+        "[Unit]\nRequires=docker.socket\nAfter=docker.socket containerd.service\n"
+        "[Service]\nExecStart=/bin/kill -l\n"
+    ),
+    "cri-docker.socket": "[Socket]\nListenStream=/run/cri-dockerd.sock\n",
+    "cri-docker.service": (
+        "[Unit]\nRequires=cri-docker.socket\nAfter=docker.service\n"
+        "[Service]\nExecStart=/usr/bin/cri-dockerd --container-runtime-endpoint fd://\n"
+    ),
+    "kubelet.service": "[Unit]\nAfter=cri-docker.service\n[Service]\nExecStart=/bin/kill -l\n",
+}
+"""Units of a node with docker, in the order that docker's and cri-dockerd's own ones have."""
 
 
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -50,12 +75,27 @@ def root(tmp_path: Path) -> Path:
     for target in ("sysinit", "basic", "sockets", "shutdown", "multi-user"):
         stub = directory / f"{target}.target"
         stub.write_text(f"[Unit]\nDescription={target}\nDefaultDependencies=no\n")
-    for program in ("opt/pykoord/bin/koord-runtime-proxy", "opt/pykoord/bin/koordlet", "bin/kill"):
+    for program in PROGRAMS:
         path = tmp_path / program
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("#!/bin/sh\n")
         path.chmod(0o755)
     return tmp_path
+
+
+@pytest.fixture
+def docker_root(root: Path) -> Path:
+    """The same on a node with docker; multi-user.target wants all."""
+    directory = root / "etc/systemd/system"
+    for name, text in DOCKER_NODE.items():
+        (directory / name).write_text(text)
+    wanted = " ".join([*DOCKER_NODE, *(unit.name for unit in units.ALL)])
+    with (directory / "multi-user.target").open("a") as target:
+        target.write(f"Wants={wanted}\n")
+    drop_ins = directory / units.DOCKER.parent.name
+    drop_ins.mkdir()
+    shutil.copy(units.DOCKER, drop_ins)
+    return root
 
 
 @needs_analyze
@@ -73,12 +113,26 @@ def test_systemd_would_find_something(root: Path) -> None:
 
 
 @needs_analyze
+def test_systemd_finds_nothing_wrong_with_docker(docker_root: Path) -> None:
+    said = analyze("verify", f"--root={docker_root}", "--man=no", "multi-user.target")
+    assert (said.stdout, said.stderr, said.returncode) == ("", "", 0)
+
+
+@needs_analyze
+def test_systemd_would_find_a_wrong_order(docker_root: Path) -> None:
+    drop_in = docker_root / "etc/systemd/system" / units.DOCKER.relative_to(units.DIRECTORY)
+    drop_in.write_text(drop_in.read_text().replace("Before=cri", "After=kubelet.service cri"))
+    said = analyze("verify", f"--root={docker_root}", "--man=no", "multi-user.target")
+    assert "ordering cycle" in said.stderr
+
+
+@needs_analyze
 @pytest.mark.parametrize("unit", EXPOSURE, ids=lambda unit: unit.name)
-def test_exposure(root: Path, unit: Path) -> None:
+def test_exposure(docker_root: Path, unit: Path) -> None:
     def within(threshold: int) -> bool:
         said = analyze(
             "security",
-            f"--root={root}",
+            f"--root={docker_root}",
             "--offline=true",
             "--no-pager",
             f"--threshold={threshold}",
@@ -118,6 +172,33 @@ def test_a_restart_of_the_runtime_does_not_stop_the_proxy() -> None:
         None,
         None,
     ]
+
+
+def test_docker_is_one_setting_and_an_order() -> None:
+    """All else, the hardening too, is the unit's."""
+    drop_in = units.read(units.DOCKER)
+    assert set(drop_in) == {"Unit.After", "Unit.Before", "Service.Environment"}
+    assert units.only(drop_in, "Unit.After") == "docker.service"
+    assert units.only(drop_in, "Unit.Before") == "cri-docker.service"
+    name, _, value = units.only(drop_in, "Service.Environment").partition("=")
+    settings = parse(
+        koord_proxy.config.Settings,
+        prog=koord_proxy.main.PROGRAM,
+        description="",
+        argv=[],
+        environ={name: value},
+    )
+    assert settings.docker
+    socket = units.only(units.read(units.PROXY_SOCKET), "Socket.ListenStream")
+    assert units.on_the_host(settings.koord_runtimeproxy_endpoint) == socket
+
+
+def test_dockerds_socket_can_be_reached() -> None:
+    unit, socket = units.read(units.PROXY), koord_proxy.config.DOCKERD
+    assert units.on_the_host(socket) == "/run/docker.sock", "hidden, if it were a user's or in /tmp"
+    # It is root's and docker's, with mode 0660; elsewhere it may be another user's.
+    assert "CAP_DAC_OVERRIDE" in units.only(unit, "Service.CapabilityBoundingSet")
+    assert "AF_UNIX" in units.only(unit, "Service.RestrictAddressFamilies")
 
 
 def test_no_setting_is_needed() -> None:
@@ -180,28 +261,41 @@ def test_everybody_may_ask_koordlet() -> None:
     assert units.on_the_host(asked) == str(beside)
 
 
-DROP_INS = {
-    page: re.findall(r"^```ini\n(.*?)^```", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
-    for page in ("operations.md", "collectors.md", "strategies.md")
-}
+def _drop_ins() -> Iterator[tuple[str, str]]:
+    """The unit and the text of each drop-in: ``systemctl edit`` before it names the unit."""
+    for page in ("operations.md", "collectors.md", "strategies.md"):
+        text = (DOCS / page).read_text()
+        for block in re.finditer(r"^```ini\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+            edited = re.findall(r"`systemctl edit ([\w-]+)`", text[: block.start()])
+            yield f"{edited[-1]}.service", block[1]
+
+
+DROP_INS = list(_drop_ins())
 
 
 def test_drop_ins_are_those_that_the_unit_speaks_of() -> None:
     text = units.KOORDLET.read_text()
-    lines = [line for found in DROP_INS.values() for one in found for line in one.splitlines()]
+    found = [one for unit, one in DROP_INS if unit == units.KOORDLET.name]
+    lines = [line for one in found for line in one.splitlines()]
     settings = {line.partition("=")[0] for line in lines if "=" in line} - {"Environment"}
     comment = text.partition("In a drop-in")[2].partition("\nProtect")[0]
     assert settings == set(re.findall(r"([A-Z]\w+)=", comment))
 
 
 @needs_analyze
-@pytest.mark.parametrize("text", [one for found in DROP_INS.values() for one in found])
-def test_drop_ins_of_the_documents(root: Path, text: str) -> None:
-    directory = root / f"etc/systemd/system/{units.KOORDLET.name}.d"
+@pytest.mark.parametrize(("unit", "text"), DROP_INS, ids=[unit for unit, _ in DROP_INS])
+def test_drop_ins_of_the_documents(docker_root: Path, unit: str, text: str) -> None:
+    directory = docker_root / f"etc/systemd/system/{unit}.d"
     directory.mkdir()
     (directory / "override.conf").write_text(text)
-    said = analyze("verify", f"--root={root}", "--man=no", units.KOORDLET.name)
+    said = analyze("verify", f"--root={docker_root}", "--man=no", unit)
     assert (said.stdout, said.stderr, said.returncode) == ("", "", 0)
+
+
+def test_cri_dockerd_is_given_the_proxys_socket() -> None:
+    [text] = [one for unit, one in DROP_INS if unit == "cri-docker.service"]
+    socket = units.only(units.read(units.PROXY_SOCKET), "Socket.ListenStream")
+    assert f" --docker-endpoint unix://{socket}\n" in text
 
 
 @pytest.mark.parametrize("path", [units.PROXY, units.KOORDLET], ids=lambda path: path.name)

@@ -7,6 +7,7 @@ from pathlib import Path
 DIRECTORY = Path(__file__).parents[2] / "systemd"
 PROXY = DIRECTORY / "koord-runtime-proxy.service"
 PROXY_SOCKET = DIRECTORY / "koord-runtime-proxy.socket"
+DOCKER = DIRECTORY / f"{PROXY.name}.d" / "docker.conf"
 KOORDLET = DIRECTORY / "koordlet.service"
 ALL = (PROXY, PROXY_SOCKET, KOORDLET)
 

@@ -7,16 +7,15 @@ the start of a sandbox, which was hooked when it was created, goes on unread.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Protocol, cast
-from urllib.parse import parse_qs, unquote, urlsplit
 
 from koord_hooks.stages import Stage
 
 from koord_proxy.docker.answers import created_id
 from koord_proxy.docker.bodies import Create, Update, tie_swap
 from koord_proxy.docker.naming import Name, parse_name
+from koord_proxy.docker.targets import CREATE, REMOVE, START, STOP, UPDATE, look, name_asked_for
 from koord_proxy.events import RequestArrived
 from koord_proxy.language import Asked, Written
 from koord_proxy.rules.merge import (
@@ -30,8 +29,6 @@ from koord_proxy.rules.merge import (
 )
 from koord_proxy.rules.methods import METHODS, Method
 from koord_proxy.rules.records import Kind, Record
-
-CREATE, START, UPDATE, STOP, REMOVE = "create", "start", "update", "stop", "remove"
 
 _STAGES = {
     CREATE: (Stage.PRE_RUN_POD_SANDBOX, Stage.PRE_CREATE_CONTAINER),
@@ -49,9 +46,6 @@ _METHODS = {
     (REMOVE, Kind.POD): METHODS["RemovePodSandbox"],
     (REMOVE, Kind.CONTAINER): METHODS["RemoveContainer"],
 }
-_VERSION = re.compile(r"/v[0-9.]+(?=/)")
-_OF_ONE = frozenset({"containers", "exec"})
-"""Collections whose members' ids come second in a path."""
 _SANDBOX = "POD"
 """What the container that is a sandbox is called."""
 
@@ -73,40 +67,28 @@ class DockerCalls:
         self._known = known
 
     def call(self, target: str) -> str:
-        method, path = _parts(target)
-        match method, path:
-            case "POST", ("containers", "create"):
-                return CREATE
-            case "POST", ("containers", _, ("start" | "update" | "stop") as action):
-                return action
-            case "DELETE", ("containers", _):
-                return REMOVE
-        return ""
+        return look(target).call
 
     def stages(self, call: str) -> Sequence[Stage]:
         return _STAGES[call]
 
     def label(self, target: str) -> str:
-        """The method and the path without version, query and ids: few, whatever is asked for."""
-        method, path = _parts(target)
-        if path[0] not in _OF_ONE:
-            return f"{method} /{path[0]}"
-        if len(path) > 2 or (len(path) == 2 and method == "DELETE"):
-            path = (path[0], "{id}", *path[2:3])
-        return f"{method} /{'/'.join(path)}"
+        return look(target).label
 
     def read(self, arrived: RequestArrived) -> Asked | None:
-        call, body = arrived.method, arrived.message or b""
-        _, path = _parts(arrived.target)
+        body = arrived.message or b""
+        call, reference, _ = look(arrived.target)
         if call == CREATE:
-            return _created(arrived.target, body)
-        record = self._find(unquote(path[1]))
-        # What is unknown may be a container that has yet to be looked up.
-        kind = record.kind if record else Kind.CONTAINER
-        id = record.id if record else unquote(path[1])  # noqa: A001
-        method = _METHODS.get((call, kind))
-        if method is None or (record is None and method.ends):
+            create = Create.read(body, name_asked_for(arrived.target))
+            return None if create is None else DockerCreate(create)
+        record = self._find(reference)
+        # What is unknown may be a container that has yet to be looked up; or, if it is
+        # removed, a pod, whose record left when it was stopped.
+        unknown = Kind.POD if call == REMOVE else Kind.CONTAINER
+        method = _METHODS.get((call, record.kind if record else unknown))
+        if method is None or (record is None and call == STOP):
             return None
+        id = record.id if record else reference  # noqa: A001
         return DockerUpdate(id, body) if call == UPDATE else DockerRequest(method, id)
 
     def _find(self, reference: str) -> Record | None:
@@ -202,19 +184,6 @@ class DockerUpdate(DockerRequest):
                 # It stays as it was, and is remembered so.
                 write(facts, field, read(self._before, field))
         return Written(message, left_out)
-
-
-def _parts(target: str) -> tuple[str, tuple[str, ...]]:
-    """The HTTP method, and the path's segments without the version."""
-    method, _, rest = target.partition(" ")
-    path = _VERSION.sub("", rest.partition("?")[0], count=1)
-    return method, tuple(path.strip("/").split("/"))
-
-
-def _created(target: str, body: bytes) -> DockerCreate | None:
-    query = parse_qs(urlsplit(target.partition(" ")[2]).query)
-    create = Create.read(body, query.get("name", [""])[0])
-    return None if create is None else DockerCreate(create)
 
 
 def _is_called(record: Record, name: Name) -> bool:

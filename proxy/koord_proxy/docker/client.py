@@ -20,6 +20,8 @@ from koord_proxy.runtime import Listed, NotKubernetesError, RuntimeCallError
 
 TIMEOUT = 10.0
 """Seconds that dockerd may be silent."""
+SAID = 300
+"""Characters that are told of what cannot be used."""
 
 
 class _Connection(http.client.HTTPConnection):
@@ -91,11 +93,12 @@ class DockerRuntime:
         """
         try:
             status, body = await asyncio.to_thread(_get, self._path, target)
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, OverflowError) as error:
+            # The last one is of a length that no memory has.
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise RuntimeCallError(f"{self._path}: {reason}") from None
+            raise RuntimeCallError(f"{self._path}: {_one_line(reason)}") from None
         if status != http.client.OK:
-            said = " ".join(body[:300].decode(errors="replace").split())
+            said = _one_line(body.decode(errors="replace"))
             raise RuntimeCallError(f"GET {target.partition('?')[0]}: {status} {said}")
         return body
 
@@ -108,6 +111,10 @@ def _get(path: str, target: str) -> tuple[int, bytes]:
         return response.status, response.read()
     finally:
         connection.close()
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text[:SAID].split())
 
 
 def _entry(entry: Entry) -> Listed:

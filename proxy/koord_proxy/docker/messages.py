@@ -341,15 +341,13 @@ class _Parsed:
 
     def _cut(self, data: bytes, start: int) -> int:
         """Behind the next CRLF CRLF, or the end of the data."""
-        tail = self._tail
+        tail, self._tail = self._tail, b""
         if tail:
             found = (tail + data[start : start + 3]).find(END)
             if found >= 0:
-                self._tail = b""
                 return start + found + len(END) - len(tail)
         found = data.find(END, start)
         if found >= 0:
-            self._tail = b""
             return found + len(END)
         self._tail = (tail + data[max(start, len(data) - 3) :])[-3:]
         return len(data)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from koord_proxy.docker.calls import REMOVE, STOP
 from koord_proxy.docker.messages import (
     CONTINUE,
     Copy,
@@ -28,6 +27,7 @@ from koord_proxy.docker.messages import (
     with_length,
     without_expect,
 )
+from koord_proxy.docker.targets import REMOVE, STOP
 from koord_proxy.events import (
     MAX_MESSAGE,
     CallAbandoned,

@@ -1,0 +1,249 @@
+"""Docker's session on real sockets, in both event loops: ends, half-closes, back-pressure."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from koord_proxy.docker.session import Session
+from koord_proxy.events import Route, Tally, Treatment
+from koord_proxy.server import WRITE_AHEAD, Relay
+
+from tests.support.processes import PATIENCE
+
+PING = b"GET /_ping HTTP/1.1\r\nHost: docker\r\n\r\n"
+PONG = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK"
+ATTACH = b"POST /containers/x/attach HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+ATTACHED = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+
+
+class Peer:
+    """One end of a connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def gets(self, data: bytes) -> None:
+        assert await asyncio.wait_for(self.reader.readexactly(len(data)), PATIENCE) == data
+
+    async def gets_end(self) -> None:
+        assert await asyncio.wait_for(self.reader.read(), PATIENCE) == b""
+
+
+@dataclass
+class Node:
+    relay: Relay
+    path: Path
+    accepted: asyncio.Queue[Peer]
+    peers: list[Peer]
+
+    async def client(self) -> Peer:
+        self.peers.append(Peer(*await asyncio.open_unix_connection(self.path)))
+        return self.peers[-1]
+
+    async def pair(self) -> tuple[Peer, Peer]:
+        """A client, and the engine's end of its connection."""
+        client = await self.client()
+        return client, await asyncio.wait_for(self.accepted.get(), PATIENCE)
+
+    async def gone(self) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while self.relay.connections:
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    accepted: asyncio.Queue[Peer] = asyncio.Queue()
+    peers: list[Peer] = []
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peers.append(Peer(reader, writer))
+        accepted.put_nowait(peers[-1])
+
+    tally = Tally()
+    interceptor: Any = SimpleNamespace(
+        route=lambda _: Route(Treatment.RELAY, tally), handle=lambda *_: None
+    )
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "p.sock"))
+    listening.listen()
+    serving = await asyncio.start_unix_server(accept, tmp_path / "d.sock")
+    async with serving, asyncio.TaskGroup() as tasks:
+        relay = Relay(
+            backend_path=str(tmp_path / "d.sock"),
+            session=Session,
+            interceptor=interceptor,
+            tasks=tasks,
+        )
+        await relay.listen([listening])
+        yield Node(relay, tmp_path / "p.sock", accepted, peers)
+        await relay.drain(0)
+        for peer in peers:
+            peer.writer.close()
+
+
+async def test_what_was_sent_ahead_is_served_and_then_the_next(node):
+    client, engine = await node.pair()
+    client.send(PING * 2)
+    await engine.gets(PING)
+    # Once it is stalled nothing more is read; that must not be for ever.
+    client.send(PING)
+    for _ in range(3):
+        engine.send(PONG)
+        await client.gets(PONG)
+    await engine.gets(PING * 2)
+    client.writer.close()
+    await engine.gets_end()
+    await node.gone()
+
+
+async def test_a_client_that_has_said_all_gets_its_answer(node):
+    client, engine = await node.pair()
+    client.send(PING)
+    client.writer.write_eof()
+    await engine.gets(PING)
+    await engine.gets_end()
+    engine.send(PONG)
+    await client.gets(PONG)
+    await client.gets_end()
+    client.writer.close()
+    await node.gone()
+
+
+async def attached(node: Node) -> tuple[Peer, Peer]:
+    client, engine = await node.pair()
+    client.send(ATTACH)
+    await engine.gets(ATTACH)
+    engine.send(ATTACHED)
+    await client.gets(ATTACHED)
+    return client, engine
+
+
+async def test_input_ends_and_output_goes_on(node):
+    client, engine = await attached(node)
+    client.send(b"in")
+    client.writer.write_eof()
+    await engine.gets(b"in")
+    await engine.gets_end()
+    engine.send(b"out")
+    await client.gets(b"out")
+    engine.writer.close()
+    await client.gets_end()
+    client.writer.close()
+    await node.gone()
+
+
+async def test_output_ends_and_input_goes_on(node):
+    client, engine = await attached(node)
+    engine.writer.write_eof()
+    await client.gets_end()
+    client.send(b"in")
+    await engine.gets(b"in")
+    client.writer.close()
+    await engine.gets_end()
+    engine.writer.close()
+    await node.gone()
+
+
+@pytest.mark.parametrize("towards_client", [True, False])
+async def test_who_does_not_read_stops_the_other(node, towards_client):
+    client, engine = await attached(node)
+    slow, fast = (client, engine) if towards_client else (engine, client)
+    slow.reader._transport.pause_reading()
+    piece = bytes(1 << 16)
+    sent = 0
+    fast.writer.transport.set_write_buffer_limits(high=0)
+    while sent < 64 * WRITE_AHEAD:
+        fast.send(piece)
+        sent += len(piece)
+        try:
+            await asyncio.wait_for(fast.writer.drain(), 0.5)
+        except TimeoutError:
+            break
+    # It stops at what the two sockets and one buffer in between hold.
+    assert sent < 8 * WRITE_AHEAD
+    slow.reader._transport.resume_reading()
+    await slow.gets(bytes(sent))
+
+
+async def test_what_is_no_http_passes_and_is_told_once(node, caplog):
+    caplog.set_level(logging.WARNING, "pykoord")
+    client, engine = await node.pair()
+    for part in (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"more"):
+        client.send(part)
+        await engine.gets(part)
+    engine.send(b"anything")
+    await client.gets(b"anything")
+    [event] = caplog.records
+    assert event.getMessage() == "passed on unread"
+    assert event.fields["reason"].startswith("the client's request is not understood: ")
+    client.writer.close()
+    await engine.gets_end()
+
+
+class TestDraining:
+    async def test_an_idle_client_is_hung_up_on(self, node):
+        client, engine = await node.pair()
+        client.send(PING)
+        await engine.gets(PING)
+        engine.send(PONG)
+        await client.gets(PONG)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(node.relay.drain(PATIENCE))
+            await client.gets_end()
+            client.writer.close()
+        assert not node.relay.connections
+
+    async def test_a_request_under_way_is_answered(self, node):
+        client, engine = await node.pair()
+        client.send(PING)
+        await engine.gets(PING)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(node.relay.drain(PATIENCE))
+            await asyncio.sleep(0.05)
+            engine.send(PONG)
+            await client.gets(PONG + b"")
+            await client.gets_end()
+            client.writer.close()
+
+    async def test_a_tunnel_has_its_time(self, node):
+        client, engine = await attached(node)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(node.relay.drain(0.5))
+            await asyncio.sleep(0.05)
+            engine.send(b"still")
+            await client.gets(b"still")
+            await client.gets_end()
+
+
+async def test_an_engine_that_is_lost(node):
+    client, engine = await node.pair()
+    client.send(PING)
+    await engine.gets(PING)
+    engine.send(PONG[:-1])
+    engine.writer.close()
+    await client.gets(PONG[:-1])
+    await client.gets_end()
+    client.writer.close()
+    await node.gone()
+
+
+async def test_an_engine_that_is_away(node, tmp_path):
+    (tmp_path / "d.sock").unlink()
+    client = await node.client()
+    client.send(PING)
+    await client.gets_end()
+    client.writer.close()
+    await node.gone()
+    assert "No such file" in node.relay.backend_trouble
