@@ -10,6 +10,7 @@ import http.client
 import os
 import signal
 import socket
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -101,6 +102,12 @@ def by_id(proxy: Proxy) -> dict[str, dict[str, Any]]:
     }
 
 
+def kept(proxy: Proxy) -> list[object]:
+    """All that is in the proxy's records and its database, expected things included."""
+    with contextlib.closing(sqlite3.connect(f"file:{proxy.state}?mode=ro", uri=True)) as database:
+        return [*proxy.pods(), *database.execute("SELECT kind, id FROM records")]
+
+
 def is_batch(cri: CriDockerd, container: str) -> bool:
     """Whether a container is under the limits of the row ``BE``, on CPUs of full speed."""
     limits = read_values(cri.pid(container))
@@ -169,7 +176,7 @@ def test_stages_of_a_life(proxy: Proxy, cri: CriDockerd, wishes: HookServer) -> 
     cri.stop_pod_sandbox(pod)
     assert proxy.pods() == []
     cri.remove_pod_sandbox(pod)
-    assert proxy.pods() == []
+    assert kept(proxy) == []
     until(lambda: len(wishes.asked) >= len(Stage), "a stage is missing")
     assert sorted(asked.stage for asked in wishes.asked) == sorted(Stage)
     # Those that come after a call are asked while the next one is under way.
@@ -204,7 +211,7 @@ def test_container_that_ends_by_itself(proxy: Proxy, cri: CriDockerd, wishes: Ho
     # With a container that runs, and without a stop.
     cri.start_container(cri.create_container(pod, attempt=2))
     cri.remove_pod_sandbox(pod)
-    assert proxy.pods() == []
+    assert kept(proxy) == []
     assert cri.containers() == set()
 
 
@@ -212,10 +219,11 @@ def test_failures_of_dockerd_leave_nothing_behind(
     proxy: Proxy, cri: CriDockerd, wishes: HookServer
 ) -> None:
     pod, container = cri.run(NOTED)
+    before = kept(proxy)
     with pytest.raises(EngineError) as failure:
         cri.create_container(pod)
     assert failure.value.status == 409
-    assert proxy.containers().keys() == {container}
+    assert kept(proxy) == before
     # What cri-dockerd does then, where the other one cannot be removed.
     other = cri.create(f"{pod.container_name('main')}_1a2b3c4d", container_body(pod))
     assert proxy.containers().keys() == {container, other}
@@ -226,7 +234,7 @@ def test_failures_of_dockerd_leave_nothing_behind(
     proxy.restart_after_kill()
     assert proxy.containers().keys() == {container, other}
     cri.remove(pod)
-    assert proxy.pods() == []
+    assert kept(proxy) == []
 
 
 # Restarts.
@@ -279,7 +287,7 @@ def test_proxy_restarts_amid_a_pods_making(
     assert read_values(cri.pid(second)).memory_limit == 99 * MIB
     for pod in (running, half):
         cri.remove(pod)
-    assert proxy.pods() == []
+    assert kept(proxy) == []
 
 
 def test_made_behind_the_proxys_back(
@@ -300,7 +308,7 @@ def test_made_behind_the_proxys_back(
     assert by_id(proxy).keys() == {pod.sandbox, other.sandbox}
     for one in (pod, other):
         cri.remove(one)
-    assert proxy.pods() == []
+    assert kept(proxy) == []
 
 
 def test_killed_amid_many_creates(
@@ -334,6 +342,32 @@ def test_killed_amid_many_creates(
     assert proxy.pods() == []
 
 
+def test_made_when_the_proxy_is_dead(
+    dockerd: Dockerd, proxy: Proxy, cri: CriDockerd, direct: CriDockerd, wishes: HookServer
+) -> None:
+    """That hooks missed it is not to be seen in dockerd, only in what the proxy wrote before."""
+    pod = cri.run_pod_sandbox(NOTED)
+    wishes.behave = refusing
+    with ThreadPoolExecutor(1) as kubelet:
+        dockerd.signal(signal.SIGSTOP)
+        try:
+            making = kubelet.submit(cri.create_container, pod)
+            missed = {"method": "CreateContainer", "result": "missed"}
+            until(lambda: proxy.metric("intercepted_calls_total", **missed), "not sent on")
+            proxy.kill()
+        finally:
+            dockerd.signal(signal.SIGCONT)
+        with pytest.raises(ConnectionError):
+            making.result()
+    proxy.start()
+    until(lambda: direct.containers(pod), "dockerd did not make it")
+    until(lambda: proxy.containers().keys() == direct.containers(pod), "not found by itself")
+    (record,) = proxy.containers().values()
+    assert [one["server"] for one in record["missed"]] == [wishes.name]
+    cri.remove(pod)
+    assert kept(proxy) == []
+
+
 def test_dockerd_is_killed_and_comes_back(
     dockerd: Dockerd, koordlet: Koordlet, proxy: Proxy, cri: CriDockerd
 ) -> None:
@@ -361,7 +395,7 @@ def test_dockerd_is_killed_and_comes_back(
     cri.start_container(second)
     assert is_batch(cri, second)
     cri.remove(pod)
-    assert proxy.pods() == []
+    assert kept(proxy) == []
 
 
 # Hook servers that are not there.
@@ -388,7 +422,7 @@ def test_ignored_koordlet(koordlet: Koordlet, proxy: Proxy, cri: CriDockerd) -> 
     assert is_batch(cri, again)
     for one in (managed, pod):
         cri.remove(one)
-    assert proxy.pods() == []
+    assert kept(proxy) == []
 
 
 def test_failing_koordlet(koordlet: Koordlet, proxy: Proxy, cri: CriDockerd) -> None:
@@ -421,7 +455,7 @@ def test_failing_koordlet(koordlet: Koordlet, proxy: Proxy, cri: CriDockerd) -> 
     cri.start_container(container)
     assert is_batch(cri, container)
     cri.remove(pod)
-    assert proxy.pods() == []
+    assert kept(proxy) == []
 
 
 def test_hung_server_costs_one_deadline(proxy: Proxy, cri: CriDockerd, hooks: HookServer) -> None:
@@ -471,7 +505,7 @@ def test_client_that_leaves_makes_nothing(proxy: Proxy, cri: CriDockerd, hooks: 
     proxy.wait_until(lambda: proxy.outcomes("cancelled", server="hooks") == 1, "not counted")
     assert proxy.metric("intercepted_calls_total", result="abandoned") == 1
     assert cri.containers() == set()
-    assert proxy.pods() == []
+    assert kept(proxy) == []
     # The same again, once the server has come to its senses.
     hooks.behave = echo
     assert proxy.breaker("hooks") == "closed"
