@@ -59,6 +59,8 @@ def pytest_terminal_summary(
     versions = lived.outcome("versions", {})
     for name in ("kernel", "systemd", "containerd", "runc", "pykoord"):
         terminalreporter.line(f"{name}: {versions.get(name, 'not known')}")
+    docker = lived.outcome("docker_start", {}).get("info", {})
+    terminalreporter.line(f"docker: {docker.get('ServerVersion', 'not known')}")
     steps = (f"{name} {line['seconds']} s" for name, line in lived.steps.items())
     terminalreporter.line(f"steps: {', '.join(steps)}")
     retries = lived.outcome("restarts", {}).get("retries", "not known")

@@ -7,6 +7,7 @@ Files that a row does not name are read and shown, but not judged. The node has 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from koord_model import keys
 from koord_model.qos import KubeQoS
@@ -19,6 +20,11 @@ READ = (
     *("memory.max", "memory.high", "memory.low", "memory.min"),
 )
 """What is read of each container's and each pod's group, where the kernel has it."""
+
+
+def those(expected: Mapping[str, object], read: Mapping[str, str]) -> dict[str, str | None]:
+    """What was read of the files that are expected to hold something."""
+    return {name: read.get(name) for name in expected}
 
 
 # 1024 shares are weight 39 to runc, 512 are 20, 102 are 4, and 2 are 1.
@@ -102,6 +108,15 @@ SCORED = dataclasses.replace(
     pod={"cpu.max": "25000 100000", "cpu.weight": "10", "memory.max": str(64 * MIB)},
 )
 """A batch pod with an OOM score, for a koordlet with every plugin."""
+
+DOCKED = dataclasses.replace(
+    BE,
+    name="docked",
+    container={
+        name: value for name, value in BE.container.items() if not name.startswith("cpuset")
+    },
+)
+"""A batch pod that docker runs. The node has more CPUs by then: nothing is said of them."""
 
 NODE_RULES = """
 kind: NodeSLO

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import grpc
 from koord_demo import cri_client_pb2 as pb
-from koord_demo.cgroups import container_pid
 from koord_demo.cri_client import Cri
 from koord_demo.oci_image import SLEEP_FOREVER
 from koord_demo.pods import PodPlan, burstable_pod_config
@@ -25,6 +24,8 @@ T = TypeVar("T")
 
 DEADLINE = 180.0
 """Seconds a call may take: the machine is an emulated one, and shared."""
+
+SETTLE_SECONDS = 20.0
 
 _ATTEMPTS = 20
 _OOM_SCORES = {KubeQoS.GUARANTEED: -997, KubeQoS.BURSTABLE: 999, KubeQoS.BEST_EFFORT: 1000}
@@ -119,13 +120,26 @@ class Kubelet:
         raise TimeoutError(f"{method}: cut off {_ATTEMPTS} times, last: {self.retries[-1]}")
 
 
-def groups(cri: Cri, container_id: str) -> dict[str, object]:
+def groups(pid: int) -> dict[str, Any]:
     """What the kernel holds for a container and its pod, by file of cgroup v2."""
-    pid = container_pid(cri, container_id)
     [line] = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
     path = line.removeprefix("0::")
     directory = slices.CGROUP / path.lstrip("/")
     return {"path": path, "container": _files(directory), "pod": _files(directory.parent)}
+
+
+def settled(look: Callable[[], dict[str, Any]], case: PodCase) -> dict[str, Any]:
+    """What there is once koordlet, which writes when the runtime is done, has written."""
+    begin = time.monotonic()
+    while True:
+        seen = look()
+        if case.container.items() <= seen["container"].items() and (
+            case.pod.items() <= seen["pod"].items()
+        ):
+            return seen
+        if time.monotonic() > begin + SETTLE_SECONDS:
+            return seen
+        time.sleep(0.5)
 
 
 def _listed(one: Started, spec: Callable[[PodCase], dict[str, Any]]) -> dict[str, Any]:

@@ -208,6 +208,8 @@ class Managing:
             return self.direct.container_status(ident, timeout=DEADLINE).status.finished_at > 0
 
         node.until("the eviction", stopped, 90)
+        # It is gone for the kubelet, too.
+        self.kubelet.list_pods(Path(managed.LISTED), managed.spec)
         others = (self.ids[name] for name in (BURSTING.name, CACHED.name))
         states = [self.direct.container_status(one, timeout=DEADLINE) for one in others]
         return {

@@ -63,8 +63,12 @@ def container(container_id: str) -> dict[str, Any]:
 
 def koordlet_is_asked() -> bool:
     """Whether the proxy knows koordlet and would ask it now (half_open: for one call at first)."""
-    servers = {server["name"]: server["breaker"] for server in page("healthz")["hook_servers"]}
-    return servers.get("koordlet") in ("closed", "half_open")
+    return breakers().get("koordlet") in ("closed", "half_open")
+
+
+def breakers() -> dict[str, str]:
+    """What keeps the proxy from asking each hook server."""
+    return {server["name"]: server["breaker"] for server in page("healthz")["hook_servers"]}
 
 
 def proxy_is_up() -> bool:

@@ -1,4 +1,4 @@
-"""The commands of the README's section "On a real node", step by step; drop-ins of the docs."""
+"""The commands of the README's section "On a real node", step by step; the same of the docs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 
 README = Path(__file__).parents[2] / "README.md"
 COLLECTORS = README.parent / "docs/collectors.md"
+OPERATIONS = README.parent / "docs/operations.md"
 STRATEGIES = README.parent / "docs/strategies.md"
 
 
-def steps(text: str) -> dict[int, list[str]]:
+def steps(text: str, section: str = "On a real node") -> dict[int, list[str]]:
     """The commands of each step, as they stand there: what is code and more than one word."""
-    section = text.partition("## On a real node")[2].partition("\n## ")[0]
-    items = re.split(r"^(\d+)\. ", section, flags=re.MULTILINE)[1:]
+    body = text.partition(f"## {section}\n")[2].partition("\n## ")[0]
+    items = re.split(r"^(\d+)\. ", body, flags=re.MULTILINE)[1:]
     bodies = zip(items[::2], (item.partition("\n\n")[0] for item in items[1::2]), strict=True)
     return {int(number): _commands(body) for number, body in bodies}
 

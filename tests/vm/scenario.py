@@ -22,13 +22,13 @@ from koord_demo.cgroups import container_pid, oom_score_adj
 from koord_demo.oci_image import IMAGE, write_image
 
 from tests.vm import expectations, node, observing, readme, slices
+from tests.vm.docking import Docking
 from tests.vm.expectations import BE
-from tests.vm.kubelet import Kubelet, groups
+from tests.vm.kubelet import Kubelet, groups, settled
 from tests.vm.managing import Managing
 from tests.vm.observing import Burning
 
 RESTARTS = 3
-SETTLE_SECONDS = 20.0
 MEASURED_SECONDS = 12.0
 
 kubelet = Kubelet(node.SOCKET)
@@ -273,23 +273,14 @@ def collectors() -> list[dict[str, str]]:
 
 
 def _settled(container_id: str, case: expectations.PodCase) -> dict[str, Any]:
-    """What there is once koordlet, which writes when the runtime is done, has written."""
-    begin = time.monotonic()
-    while True:
-        seen = _seen(container_id)
-        if case.container.items() <= seen["container"].items() and (
-            case.pod.items() <= seen["pod"].items()
-        ):
-            return seen
-        if time.monotonic() > begin + SETTLE_SECONDS:
-            return seen
-        time.sleep(0.5)
+    return settled(lambda: _seen(container_id), case)
 
 
 def _seen(container_id: str) -> dict[str, Any]:
     """What the kernel and the proxy hold for a container."""
     record = node.container(container_id)
-    return {"id": container_id, **groups(direct, container_id), "record": record}
+    pid = container_pid(direct, container_id)
+    return {"id": container_id, **groups(pid), "record": record}
 
 
 SETUP: tuple[Callable[[], Any], ...] = (versions, images, installation, units, status)
@@ -307,6 +298,7 @@ EVENTS: tuple[Callable[[], Any], ...] = (
     way_back,
     kernel_rules,
     *Managing(kubelet, direct).steps(),
+    *Docking().steps(),
     complaints,
     collectors,
 )

@@ -29,6 +29,12 @@ def test_steps_of_the_readme() -> None:
     assert "pip install '.[" in install
 
 
+def test_first_step_for_docker() -> None:
+    install, reload = readme.steps(readme.OPERATIONS.read_text(), "Docker")[1]
+    assert install.startswith("install -D -m 644 systemd/koord-runtime-proxy.service.d/")
+    assert reload == "systemctl daemon-reload"
+
+
 def test_drop_in_for_counters() -> None:
     lines = readme.drop_in(readme.COLLECTORS.read_text(), "perf_event_open").splitlines()
     assert lines[0] == "[Service]"

@@ -25,6 +25,7 @@ from tests.vm.expectations import (
     UNHOOKED_BE,
     Burner,
     PodCase,
+    those,
 )
 
 pytestmark = pytest.mark.vm
@@ -37,11 +38,6 @@ _PARENTS = {
     KubeQoS.BURSTABLE: "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod",
     KubeQoS.BEST_EFFORT: "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod",
 }
-
-
-def those(expected: Mapping[str, str], read: Mapping[str, str]) -> dict[str, str | None]:
-    """What was read of the files that are expected to hold something."""
-    return {name: read.get(name) for name in expected}
 
 
 def batch_values(seen: Mapping[str, Any]) -> dict[str, str | None]:
