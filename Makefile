@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-
 PYTEST := $(BIN)/python -m pytest
 PARTS := -m "not integration and not containerd and not vm"
-WHOLE := -m "integration or containerd or vm"
+WHOLE := -m "(integration or containerd) and not quiet and not vm"
+MEASURED := -m "quiet or vm"
 RUNTIME ?= embedded
 
 .PHONY: help demo test unit integration test-vm lint format bench fuzz proto clean
@@ -22,7 +23,8 @@ test: $(STAMP)test ## Check style and layers, then run every test (as root also 
 	@tools/system_packages test
 	@tools/system_packages vm
 	@$(MAKE) --no-print-directory lint unit
-	@$(PYTEST) $(WHOLE)
+	@PYTHONHASHSEED=0 $(PYTEST) -n auto --dist loadfile $(WHOLE) # each worker with daemons of its own
+	@$(PYTEST) $(MEASURED)
 
 unit: $(STAMP)test ## Run only the tests of parts: no root, no containerd, two minutes.
 	@PYTHONHASHSEED=0 MACHINE_EXAMPLES=40 $(PYTEST) -n auto $(PARTS) # workers name sets alike

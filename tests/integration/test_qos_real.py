@@ -29,6 +29,7 @@ from tests.support.stress_ng import StressNg
 _WHY_NOT = kubepods.why_not() or why_not() or stress_ng.why_not()
 
 pytestmark = [
+    pytest.mark.quiet,
     pytest.mark.containerd,
     pytest.mark.skipif(_WHY_NOT is not None, reason=_WHY_NOT or "-"),
 ]
