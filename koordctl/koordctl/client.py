@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import http.client
-import socket
 from dataclasses import dataclass
+
+from koord_service.unix_http import UnixConnection
 
 TIMEOUT_SECONDS = 5.0
 _LONGEST_LINE = 1000
@@ -29,19 +30,6 @@ class AskError(Exception):
 
 class AddressError(ValueError):
     """No address that can be asked."""
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=TIMEOUT_SECONDS)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(TIMEOUT_SECONDS)
-        self.sock.connect(self._path)
 
 
 def ask(address: str, page: str, program: Program = PROXY) -> bytes:
@@ -79,7 +67,7 @@ def ask(address: str, page: str, program: Program = PROXY) -> bytes:
 def _connection(address: str, program: Program) -> http.client.HTTPConnection:
     path = address.removeprefix("unix://")
     if path.startswith("/"):
-        return _UnixConnection(path)
+        return UnixConnection(path, TIMEOUT_SECONDS)
     host, _, port = address.rpartition(":")
     if not (host and port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
         raise AddressError(f'address is "{address}"; expected {program.example}')

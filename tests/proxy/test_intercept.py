@@ -3,128 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from koord_hooks.protocol import respond
 from koord_hooks.stages import Stage
 from koord_model.patch import Patch
 from koord_model.resources import LinuxResources
 from koord_proto import cri_pb2 as cri
 from koord_proto import hook_pb2 as pb
 from koord_proxy.cri.calls import INTERCEPTED, MESSAGES, CriCalls
-from koord_proxy.dispatch import Dispatcher
-from koord_proxy.events import CallAbandoned, CallEnded, RequestArrived, Treatment
-from koord_proxy.hook_targets import HookError
-from koord_proxy.intercept import Call, Interceptor, SkipRule
-from koord_proxy.metrics import Metrics
-from koord_proxy.rules.breaker import Breaker
+from koord_proxy.events import CallAbandoned, CallEnded, Treatment
+from koord_proxy.intercept import SkipRule
 from koord_proxy.rules.records import KEPT_MISSED, Kind, Missed, Record
 from koord_proxy.rules.registration import Policy
 from koord_proxy.store import Store
 
-SKIP = "runtimeproxy.koordinator.sh/skip-hookserver"
+from tests.support import interception
+from tests.support.interception import AWAY, SKIP, Hooks, RefusedError, intercepting_for, said
 
 
-class _Over(Exception):
-    """The test is over."""
-
-
-@dataclass(eq=False)
-class Hooks:
-    """A target that wants what the test says, and notes what it was asked."""
-
-    name: str = "hooks"
-    wants: Patch | Exception = field(default_factory=Patch)
-    policy: Policy = Policy.IGNORE
-    stages: frozenset[Stage] = frozenset(Stage)
-    timeout: float | None = None
-    waits: bool = True
-    breaker: Breaker = field(default_factory=Breaker)
-    asked: list[tuple[Stage, Any]] = field(default_factory=list)
-    hold: asyncio.Event | None = None
-
-    async def ask(self, stage: Stage, facts: Any) -> Any:
-        copy = type(facts)()
-        copy.CopyFrom(facts)
-        self.asked.append((stage, copy))
-        if self.hold is not None:
-            await self.hold.wait()
-        if isinstance(self.wants, Exception):
-            raise self.wants
-        return respond(facts, self.wants)
-
-    async def probe(self) -> bool:
-        return True
-
-    async def close(self) -> None:
-        pass
-
-
-AWAY = HookError("timeout", "no answer", reached=True)
-
-
-@dataclass(eq=False)
-class Client:
-    """A connection, and the calls that are made on it."""
-
-    interceptor: Interceptor
-    store: Store
-    hooks: Hooks
-    calls: dict[int, Call] = field(default_factory=dict)
-    released: dict[int, bytes | None] = field(default_factory=dict)
-    refused: dict[int, str] = field(default_factory=dict)
-    stream: int = -1
-    decided: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def release(self, stream: int, message: bytes | None = None) -> None:
-        self.released[stream] = message
-        self.decided.set()
-
-    def refuse(self, stream: int, message: str) -> None:
-        self.refused[stream] = message
-        self.decided.set()
-
-    def handle(self, *requests: Any) -> None:
-        self.interceptor.handle(self, self.calls, requests)
+class Client(interception.Client):
+    """A kubelet's connection."""
 
     def arrive(self, method: str, request: Any, *, problem: str = "") -> int:
-        """A request arrives, held or watched as its route says."""
-        self.stream += 2
-        route = self.interceptor.route(f"/runtime.v1.RuntimeService/{method}")
-        message = request if isinstance(request, bytes) else request.SerializeToString()
-        held = route.treatment is Treatment.HOLD
-        arrived = None if problem else message
-        self.decided.clear()
-        self.handle(RequestArrived(self.stream, method, arrived, held, problem))
-        return self.stream
+        return self.arrived(_path(method), _bytes(request), problem)
 
-    async def ask(self, method: str, request: Any, **more: Any) -> Any:
+    async def ask(self, method: str, request: Any, *, problem: str = "") -> Any:
         """The request as it goes on; None if it goes as it came. Raises what refuses it."""
-        stream = self.arrive(method, request, **more)
-        if self.interceptor.route(f"/runtime.v1.RuntimeService/{method}").treatment is (
-            Treatment.HOLD
-        ):
-            async with asyncio.timeout(5):
-                await self.decided.wait()
-            # Decisions are counted when the loop turns.
-            await asyncio.sleep(0)
-        if stream in self.refused:
-            raise RefusedError(self.refused[stream])
-        message = self.released.get(stream)
+        message = await self.sent(_path(method), _bytes(request), problem)
         return None if message is None else MESSAGES[method].request.FromString(message)
-
-    async def end(self, response: Any = b"") -> None:
-        """The call made last ends; None for a failure."""
-        message = response if isinstance(response, bytes | None) else response.SerializeToString()
-        self.handle(CallEnded(self.stream, message))
-        for _ in range(5):
-            await asyncio.sleep(0)
 
     # What a kubelet does.
 
@@ -137,26 +48,6 @@ class Client:
         sent = await self.ask("CreateContainer", create_request(**more))
         await self.end(cri.CreateContainerResponse(container_id="c"))
         return sent
-
-    def stages(self) -> list[str]:
-        return [stage.value for stage, _ in self.hooks.asked]
-
-    def facts(self, kind: Kind, name: str) -> Any:
-        record = self.store.get(kind, name)
-        assert record is not None
-        return record.facts
-
-    def counted(self) -> dict[str, int]:
-        return {
-            f"{sample.labels['method']} {sample.labels['result']}": int(sample.value)
-            for metric in self.interceptor._metrics.intercepted.collect()
-            for sample in metric.samples
-            if sample.name.endswith("_total")
-        }
-
-
-class RefusedError(Exception):
-    pass
 
 
 def pod_request(**config: Any) -> cri.RunPodSandboxRequest:
@@ -191,48 +82,30 @@ CONTAINER_ID = cri.ContainerIdRequest(container_id="c")
 SHARES = Patch(resources=LinuxResources(cpu_shares=7))
 
 
-@contextlib.asynccontextmanager
-async def intercepting(
+def intercepting(
     tmp_path: Path,
     hooks: Hooks | None = None,
     adopt: Callable[[Kind, str], Awaitable[Record | None]] | None = None,
     others: Iterable[Hooks] = (),
-) -> AsyncIterator[Client]:
-    hooks = hooks or Hooks()
-    store = Store(str(tmp_path / "state.db"))
+) -> AbstractAsyncContextManager[Client]:
+    async def look_up(_: Store, kind: Kind, id: str) -> Record | None:  # noqa: A002
+        return None if adopt is None else await adopt(kind, id)
 
-    async def nobody(_: Kind, __: str) -> None:
-        return None
+    return intercepting_for(Client, lambda _: CriCalls(), tmp_path, hooks, look_up, others)
 
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            metrics = Metrics()
-            dispatcher = Dispatcher(metrics, tasks)
-            dispatcher.replace([hooks, *others])
-            interceptor = Interceptor(
-                language=CriCalls(),
-                store=store,
-                dispatcher=dispatcher,
-                metrics=metrics,
-                tasks=tasks,
-                skip=SkipRule(SKIP, "true"),
-                adopt=adopt or nobody,
-            )
-            yield Client(interceptor, store, hooks)
-            raise _Over
-    except* _Over:
-        pass
-    finally:
-        store.close()
+
+def _path(method: str) -> str:
+    return f"/runtime.v1.RuntimeService/{method}"
+
+
+def _bytes(request: Any) -> bytes:
+    data: bytes = request if isinstance(request, bytes) else request.SerializeToString()
+    return data
 
 
 @pytest.fixture(autouse=True)
 def seen(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pykoord")
-
-
-def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records]
 
 
 class TestRoute:

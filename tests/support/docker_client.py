@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import docker
+from koord_service.unix_http import UnixConnection
 
-from tests.support.processes import PATIENCE, UnixConnection, until
+from tests.support.processes import PATIENCE, until
 
 _VOLATILE = (
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)"), "TIME"),
@@ -118,7 +119,7 @@ class Docker:
     @contextlib.contextmanager
     def connection(self) -> Iterator[http.client.HTTPConnection]:
         """One connection, kept as long as the other side keeps it."""
-        with contextlib.closing(UnixConnection(self.address)) as connection:
+        with contextlib.closing(UnixConnection(self.address, PATIENCE)) as connection:
             yield connection
 
     def ask(self, method: str, page: str, body: Any = None, **headers: str) -> Answer:

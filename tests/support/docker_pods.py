@@ -19,12 +19,13 @@ from urllib.parse import urlencode
 
 from koord_demo.cgroups import mounts
 from koord_model.qos import KubeQoS
+from koord_service.unix_http import UnixConnection
 
 from tests.support import docker_bodies
 from tests.support.kubepods import CONTROLLERS, LAYOUT
 from tests.support.oci_image import IMAGE, SLEEP_FOREVER
 from tests.support.pod_cases import PodCase
-from tests.support.processes import UnixConnection
+from tests.support.processes import PATIENCE
 
 _OOM_SCORES = {KubeQoS.GUARANTEED: -997, KubeQoS.BURSTABLE: 999, KubeQoS.BEST_EFFORT: 1000}
 
@@ -79,7 +80,7 @@ class CriDockerd:
 
     def __init__(self, address: Path, cgroup_root: str) -> None:
         self.address = address
-        self._connection = UnixConnection(address)
+        self._connection = UnixConnection(address, PATIENCE)
         self._cgroup_root = cgroup_root
 
     def __enter__(self) -> Self:

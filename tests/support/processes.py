@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+
+from koord_service.unix_http import UnixConnection
 
 T = TypeVar("T")
 
@@ -119,30 +119,13 @@ class Program:
         return int(line.split()[1]) / 1024
 
 
-class UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=PATIENCE)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(PATIENCE)
-        try:
-            self.sock.connect(str(self._path))
-        except OSError:
-            self.sock.close()
-            raise
-
-
 def get(path: Path, page: str) -> str:
     """A page served over HTTP on a unix socket.
 
     Raises:
         OSError: nobody serves there.
     """
-    connection = UnixConnection(path)
+    connection = UnixConnection(path, PATIENCE)
     try:
         connection.request("GET", page)
         response = connection.getresponse()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from koord_proxy.docker.bodies import Container
-from koord_proxy.docker.json_parts import JsonObject
+from koord_proxy.docker.json_objects import JsonObject, parsed
 from koord_proxy.docker.naming import SANDBOX_LABEL, Name, kind_of, parse_name
 from koord_proxy.rules.records import Kind, Record, container_identity, pod_identity
 
@@ -85,8 +85,5 @@ def listed(body: bytes) -> list[Entry]:
     Raises:
         ValueError: it cannot be read.
     """
-    try:
-        entries = msgspec.json.decode(body, type=list[Entry])
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise ValueError(f"the list of containers cannot be read: {error}") from None
+    entries = parsed(body, list[Entry], "the list of containers cannot be read")
     return [entry for entry in entries if entry.kind is not None]

@@ -1,17 +1,18 @@
 """Create and update requests of the Docker Engine API to facts, and what hooks changed back.
 
-A body is changed member by member; what is not changed goes on as it came. Of
-values that docker would refuse hooks are told nothing: docker will say so.
+A body is changed field by field; all other values go on byte for byte, in their order.
+Of values that docker would refuse hooks are told nothing: docker will say so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated
 
 import msgspec
+from msgspec import Raw
 
-from koord_proxy.docker.json_parts import JsonArray, JsonObject, decoded
+from koord_proxy.docker.json_objects import JsonObject, decoded, raw
 from koord_proxy.docker.naming import (
     ANNOTATION_PREFIX,
     OWN_LABELS,
@@ -77,16 +78,16 @@ class Container:
         self.name = name
         self.sandbox = labels.get(SANDBOX_LABEL, "") if kind is Kind.CONTAINER else ""
         self._labels, self._annotations = split_labels(labels)
-        self._env = dict(_variables(config))
+        self._env = _variables(config)
         self._parent = expanded_parent(host.text("CgroupParent"))
         self._runtime = host.text("Runtime")
-        self._limits = dict(_limits(host))
+        self._limits = _limits(host)
 
     @classmethod
     def read(cls, name: str, config: JsonObject, host: JsonObject) -> Container | None:
         """Read one; None if it is nothing of Kubernetes'."""
         parsed = parse_name(name)
-        labels = dict(_labels(config))
+        labels = _labels(config)
         kind = kind_of(labels)
         if parsed is None or kind is None:
             return None
@@ -160,7 +161,7 @@ class Create:
     def written(self, facts: Facts, claims: Collection[Field]) -> bytes:
         """The body with what hooks changed, and nothing else; the environment keeps its order."""
         root = JsonObject(self._body, "the create body")
-        host, labels = root.object("HostConfig"), root.object("Labels", exact=True)
+        host, labels = root.object("HostConfig"), root.object("Labels").members
         env: dict[str, str] = {}
         left_out = self.left_out(facts, claims)
         for field in claims:
@@ -168,18 +169,19 @@ class Create:
                 continue
             value = read(facts, field)
             if field.group == RESOURCES:
-                host.put(LIMITS[field.name], _json(value))
+                host.put(LIMITS[field.name], value)
             elif field.group == CGROUP_PARENT:
-                given = host.text("CgroupParent")
-                host.put("CgroupParent", _json(docker_parent(str(value), given)))
+                parent = docker_parent(str(value), host.text("CgroupParent"))
+                host.put("CgroupParent", parent)
             elif field.group == ENV:
                 env[field.name] = str(value)
             else:
                 prefix = ANNOTATION_PREFIX if field.group == ANNOTATIONS else ""
-                labels.put(prefix + field.name, _json(value))
-        _put_back(root, "HostConfig", host)
-        _put_back(root, "Labels", labels)
-        _put_back(root, "Env", _with_variables(root.array("Env"), env))
+                labels[prefix + field.name] = raw(value)
+        variables = _with_variables(root.array("Env"), env)
+        for name, section in (("HostConfig", host.members), ("Labels", labels), ("Env", variables)):
+            if section:
+                root.put(name, section)
         return root.encoded()
 
     def left_out(self, facts: Facts, claims: Collection[Field]) -> tuple[Field, ...]:
@@ -197,7 +199,7 @@ class Update:
             ValueError: the body is no JSON object; the message is one line.
         """
         self._body = body
-        self._limits = dict(_limits(JsonObject(body, "the update body")))
+        self._limits = _limits(JsonObject(body, "the update body"))
         # It is no limit that can be updated.
         self._limits.pop("oom_score_adj", None)
 
@@ -216,7 +218,7 @@ class Update:
         left_out = self.left_out(facts, claims)
         for field in claims:
             if field not in left_out:
-                root.put(LIMITS[field.name], _json(read(facts, field)))
+                root.put(LIMITS[field.name], read(facts, field))
         return root.encoded()
 
     def left_out(self, facts: ContainerFacts, claims: Collection[Field]) -> tuple[Field, ...]:
@@ -248,27 +250,28 @@ def tie_swap(
     return {**claims, SWAP: claims[MEMORY]}
 
 
-def _labels(config: JsonObject) -> Iterator[tuple[str, str]]:
-    for part in config.object("Labels", exact=True).parts:
-        value = "" if part.value == b"null" else decoded(part.value, str)
-        if part.name is not None and value is not None:
-            yield part.name, value
+def _labels(config: JsonObject) -> dict[str, str]:
+    labels = config.object("Labels").members
+    texts = ((name, decoded(value, str)) for name, value in labels.items())
+    return {name: text for name, text in texts if text is not None}
 
 
-def _variables(config: JsonObject) -> Iterator[tuple[str, str]]:
+def _variables(config: JsonObject) -> dict[str, str]:
     """Those that have a name and a value; what has none is kept, and nobody told."""
-    for part in config.array("Env").parts:
-        name, equals, value = (decoded(part.value, str) or "").partition("=")
-        if name and equals:
-            yield name, value
+    return {name: value for name, value in map(_split, config.array("Env")) if name}
 
 
-def _limits(host: JsonObject) -> Iterator[tuple[str, str | int]]:
-    for name, field in LIMITS.items():
-        if name in _TEXTS:
-            yield name, host.text(field)
-        else:
-            yield name, decoded(host.get(field), _Int64) or 0
+def _split(variable: Raw) -> tuple[str, str]:
+    """The name and value of a variable; no name if it has no value."""
+    name, equals, value = (decoded(variable, str) or "").partition("=")
+    return (name if equals else ""), value
+
+
+def _limits(host: JsonObject) -> dict[str, str | int]:
+    return {
+        name: host.text(field) if name in _TEXTS else decoded(host.get(field), _Int64) or 0
+        for name, field in LIMITS.items()
+    }
 
 
 def _has_place(field: Field) -> bool:
@@ -278,25 +281,9 @@ def _has_place(field: Field) -> bool:
     return field.group != UNIFIED and not (field.group == LABELS and field.name in OWN_LABELS)
 
 
-def _with_variables(env: JsonArray, wanted: Mapping[str, str]) -> JsonArray:
+def _with_variables(env: list[Raw], wanted: Mapping[str, str]) -> list[Raw]:
     """The environment with these values; of a variable given twice both are changed."""
-    there = set()
-    for part in env.parts:
-        name, equals, _ = (decoded(part.value, str) or "").partition("=")
-        if equals and name in wanted:
-            part.value = _json(f"{name}={wanted[name]}")
-            there.add(name)
-    for name in sorted(wanted.keys() - there):
-        env.append(_json(f"{name}={wanted[name]}"))
-    return env
-
-
-def _put_back(root: JsonObject, name: str, part: JsonObject | JsonArray) -> None:
-    """Put a section back that was changed."""
-    text = part.encoded()
-    if text != (root.get(name) or text[:1] + text[-1:]):
-        root.put(name, text)
-
-
-def _json(value: str | int) -> bytes:
-    return msgspec.json.encode(value)
+    texts = {name: raw(f"{name}={value}") for name, value in sorted(wanted.items())}
+    names = [_split(variable)[0] for variable in env]
+    changed = [texts.get(name, variable) for name, variable in zip(names, env, strict=True)]
+    return changed + [text for name, text in texts.items() if name not in names]

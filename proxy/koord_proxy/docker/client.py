@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-import socket
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote, urlencode
+
+from koord_service.unix_http import UnixConnection
 
 from koord_proxy.docker.answers import Entry, inspected, listed
 from koord_proxy.docker.naming import TYPE_LABEL
@@ -22,19 +23,6 @@ TIMEOUT = 10.0
 """Seconds that dockerd may be silent."""
 SAID = 300
 """Characters that are told of what cannot be used."""
-
-
-class _Connection(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("docker", timeout=TIMEOUT)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
 
 
 class DockerRuntime:
@@ -104,7 +92,7 @@ class DockerRuntime:
 
 
 def _get(path: str, target: str) -> tuple[int, bytes]:
-    connection = _Connection(path)
+    connection = UnixConnection(path, TIMEOUT)
     try:
         connection.request("GET", target)
         response = connection.getresponse()

@@ -6,8 +6,8 @@ import pytest
 from koord_proxy.cri.session import Session
 
 from tests.support import frames
+from tests.support.cri_playbook import Backend, Client, Failed, Playbook, cut
 from tests.support.frames import ClientFrames, ServerFrames, message
-from tests.support.playbook import Backend, Client, Failed, Playbook, cut
 
 EITHER_SIDES = {
     "PING": lambda peer: peer.ping(),

@@ -10,8 +10,7 @@ from koord_proxy.events import CallEnded
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import WINDOW
 from tests.support import frames
-from tests.support.frames import message
-from tests.support.playbook import (
+from tests.support.cri_playbook import (
     Backend,
     Client,
     Drain,
@@ -21,6 +20,7 @@ from tests.support.playbook import (
     Release,
     arrived,
 )
+from tests.support.frames import message
 
 NO_LIMIT = 2**31 - 1
 

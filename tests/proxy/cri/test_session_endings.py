@@ -8,8 +8,8 @@ from koord_proxy.events import CallAbandoned, CallEnded
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import WINDOW, released
 from tests.support import frames
+from tests.support.cri_playbook import Backend, Client, Gone, Playbook, Release
 from tests.support.frames import message
-from tests.support.playbook import Backend, Client, Gone, Playbook, Release
 
 
 def collecting(play: Playbook, stream: int = 1) -> Playbook:

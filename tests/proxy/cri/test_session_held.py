@@ -6,8 +6,17 @@ import pytest
 from koord_proxy.events import CallEnded, RequestArrived
 
 from tests.support import frames
+from tests.support.cri_playbook import (
+    Backend,
+    Client,
+    Failed,
+    Playbook,
+    Refuse,
+    Release,
+    arrived,
+    cut,
+)
 from tests.support.frames import message
-from tests.support.playbook import Backend, Client, Failed, Playbook, Refuse, Release, arrived, cut
 
 ASK = message(b"ask")
 

@@ -8,8 +8,7 @@ from koord_proxy.events import CallAbandoned, CallEnded, RequestArrived
 from tests.proxy.cri.test_session_held import ASK
 from tests.proxy.cri.test_session_windows import full, released
 from tests.support import frames
-from tests.support.frames import message
-from tests.support.playbook import (
+from tests.support.cri_playbook import (
     Backend,
     Client,
     Failed,
@@ -18,6 +17,7 @@ from tests.support.playbook import (
     Release,
     arrived,
 )
+from tests.support.frames import message
 
 
 def trailers_and_next(play: Playbook) -> tuple[Playbook, bytes, bytes]:

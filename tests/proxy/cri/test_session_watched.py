@@ -11,8 +11,8 @@ from koord_proxy.events import CallEnded, RequestArrived
 
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import full
+from tests.support.cri_playbook import Backend, Client, Playbook, Release, arrived, cut
 from tests.support.frames import message
-from tests.support.playbook import Backend, Client, Playbook, Release, arrived, cut
 
 BOMB = gzip.compress(bytes((16 << 20) + 1))
 

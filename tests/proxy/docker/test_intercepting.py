@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,63 +13,37 @@ from koord_hooks.stages import Stage
 from koord_model.patch import Patch
 from koord_model.resources import LinuxResources
 from koord_proto import hook_pb2 as pb
-from koord_proxy.dispatch import Dispatcher
 from koord_proxy.docker.calls import DockerCalls
-from koord_proxy.events import RequestArrived, Treatment
-from koord_proxy.intercept import Interceptor, SkipRule
-from koord_proxy.metrics import Metrics
+from koord_proxy.events import Treatment
 from koord_proxy.rules.merge import ContainerFacts, PodFacts
 from koord_proxy.rules.records import Kind, Record
 from koord_proxy.rules.registration import Policy
 from koord_proxy.runtime import NotKubernetesError
 from koord_proxy.store import Store
 
-from tests.proxy.test_intercept import AWAY, SHARES, SKIP, Hooks, RefusedError, said
-from tests.proxy.test_intercept import Client as CriClient
 from tests.support import docker_bodies as bodies
 from tests.support import docker_requests as requests
+from tests.support import interception
 from tests.support.docker_bodies import CONTAINER, CONTAINER_LABELS, PARENT_PATH, SANDBOX, UID, text
 from tests.support.docker_requests import Asked
+from tests.support.interception import AWAY, SKIP, Hooks, RefusedError, intercepting_for, said
+
+SHARES = Patch(resources=LinuxResources(cpu_shares=7))
 
 FOREIGN = requests.create("web", {"Image": "nginx", "Labels": {"app": "web"}})
 UNREADABLE = requests.create(requests.name("main"), b'{"Image": "busybox"')
 SWAP_TOO = ("memory_limit_in_bytes", "memory_swap_limit_in_bytes")
 
 
-class _Over(Exception):
-    """The test is over."""
-
-
-@dataclass(eq=False)
-class Client(CriClient):
+class Client(interception.Client):
     """A connection of cri-dockerd's, and the calls that are made on it."""
 
     def arrive(self, asked: Asked, *, problem: str = "") -> int:
-        """A request arrives, held or watched as its route says."""
-        self.stream += 1
-        route = self.interceptor.route(asked.target)
-        assert route.treatment is not Treatment.RELAY
-        held = route.treatment is Treatment.HOLD
-        body = None if problem else asked.body
-        self.decided.clear()
-        self.handle(
-            RequestArrived(self.stream, route.method, body, held, problem, target=asked.target)
-        )
-        return self.stream
+        return self.arrived(asked.target, asked.body, problem)
 
     async def ask(self, asked: Asked, *, problem: str = "") -> Any:
         """The body as it goes on; None if it goes as it came. Raises what refuses it."""
-        held = self.interceptor.route(asked.target).treatment is Treatment.HOLD
-        stream = self.arrive(asked, problem=problem)
-        if held:
-            async with asyncio.timeout(5):
-                await self.decided.wait()
-            # Decisions are counted when the loop turns.
-            await asyncio.sleep(0)
-        if stream in self.refused:
-            raise RefusedError(self.refused[stream])
-        assert (stream in self.released) is held
-        message = self.released.get(stream)
+        message = await self.sent(asked.target, asked.body, problem)
         return None if message is None else json.loads(message)
 
     # What cri-dockerd does, and what of it succeeds.
@@ -94,39 +65,10 @@ class Client(CriClient):
         return sent
 
 
-@contextlib.asynccontextmanager
-async def intercepting(
-    tmp_path: Path,
-    hooks: Hooks | None = None,
-    adopt: Callable[[Store, Kind, str], Awaitable[Record | None]] | None = None,
-) -> AsyncIterator[Client]:
-    hooks = hooks or Hooks()
-    store = Store(str(tmp_path / "state.db"))
-
-    async def look_up(kind: Kind, id: str) -> Record | None:  # noqa: A002
-        assert adopt is not None, f"{kind} {id} is looked up"
-        return await adopt(store, kind, id)
-
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            metrics = Metrics()
-            dispatcher = Dispatcher(metrics, tasks)
-            dispatcher.replace([hooks])
-            interceptor = Interceptor(
-                language=DockerCalls(store),
-                store=store,
-                dispatcher=dispatcher,
-                metrics=metrics,
-                tasks=tasks,
-                skip=SkipRule(SKIP, "true"),
-                adopt=look_up,
-            )
-            yield Client(interceptor, store, hooks)
-            raise _Over
-    except* _Over:
-        pass
-    finally:
-        store.close()
+def intercepting(
+    tmp_path: Path, hooks: Hooks | None = None, adopt: interception.LookUp | None = None
+) -> AbstractAsyncContextManager[Client]:
+    return intercepting_for(Client, DockerCalls, tmp_path, hooks, adopt)
 
 
 class LookUp:
@@ -521,7 +463,7 @@ class TestUpdateContainerResources:
             await client.create()
             client.hooks.wants = SHARES
             request = requests.update(CpuQuota=7000, CpusetCpus="1")
-            later = b'{"Later": {"a": [1e9, null]}, ' + request.body[1:]
+            later = b'{"Later":{"a": [1e9, null]},' + request.body[1:].rstrip()
             sent = await client.do(request._replace(body=later))
             _, asked = client.hooks.asked[-1]
             facts = client.facts(Kind.CONTAINER, CONTAINER)

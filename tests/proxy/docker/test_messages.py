@@ -20,7 +20,7 @@ from koord_proxy.docker.messages import (
     without_expect,
 )
 
-from tests.support.http_playbook import chunked
+from tests.support.docker_playbook import chunked
 
 LIMIT = 1000
 

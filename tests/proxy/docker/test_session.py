@@ -6,7 +6,7 @@ import pytest
 from koord_proxy.docker.session import Session
 from koord_proxy.events import Route, Tally, Treatment
 
-from tests.support.http_playbook import (
+from tests.support.docker_playbook import (
     CONTINUE,
     NO_CONTENT,
     PING,

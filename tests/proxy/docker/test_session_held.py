@@ -9,7 +9,7 @@ from koord_proxy.docker import session as session_module
 from koord_proxy.docker.session import EngineError, TooLargeError
 from koord_proxy.events import CallAbandoned, CallEnded
 
-from tests.support.http_playbook import (
+from tests.support.docker_playbook import (
     CONTINUE,
     NO_CONTENT,
     PING,

@@ -27,7 +27,7 @@ from koord_proxy.events import (
     Treatment,
 )
 
-from tests.support.http_playbook import CONTINUE, PING, PONG, TREATMENTS, answer, chunked, post
+from tests.support.docker_playbook import CONTINUE, PING, PONG, TREATMENTS, answer, chunked, post
 
 TALLY = Tally()
 

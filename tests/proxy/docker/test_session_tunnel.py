@@ -6,7 +6,7 @@ import pytest
 from koord_proxy.docker.messages import MAX_HEAD
 from koord_proxy.events import CallEnded
 
-from tests.support.http_playbook import (
+from tests.support.docker_playbook import (
     PING,
     PONG,
     Backend,

@@ -1,0 +1,193 @@
+"""The interceptor between a client that calls and hooks that want what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from koord_hooks.protocol import respond
+from koord_hooks.stages import Stage
+from koord_model.patch import Patch
+from koord_proxy.dispatch import Dispatcher
+from koord_proxy.events import CallEnded, RequestArrived, Treatment
+from koord_proxy.hook_targets import HookError
+from koord_proxy.intercept import Call, Interceptor, SkipRule
+from koord_proxy.language import Language
+from koord_proxy.metrics import Metrics
+from koord_proxy.rules.breaker import Breaker
+from koord_proxy.rules.records import Kind, Record
+from koord_proxy.rules.registration import Policy
+from koord_proxy.store import Store
+
+SKIP = "runtimeproxy.koordinator.sh/skip-hookserver"
+AWAY = HookError("timeout", "no answer", reached=True)
+
+LookUp = Callable[[Store, Kind, str], Awaitable[Record | None]]
+
+
+class _Over(Exception):
+    """The test is over."""
+
+
+class RefusedError(Exception):
+    """The call was refused."""
+
+
+@dataclass(eq=False)
+class Hooks:
+    """A target that wants what the test says, and notes what it was asked."""
+
+    name: str = "hooks"
+    wants: Patch | Exception = field(default_factory=Patch)
+    policy: Policy = Policy.IGNORE
+    stages: frozenset[Stage] = frozenset(Stage)
+    timeout: float | None = None
+    waits: bool = True
+    breaker: Breaker = field(default_factory=Breaker)
+    asked: list[tuple[Stage, Any]] = field(default_factory=list)
+    hold: asyncio.Event | None = None
+
+    async def ask(self, stage: Stage, facts: Any) -> Any:
+        copy = type(facts)()
+        copy.CopyFrom(facts)
+        self.asked.append((stage, copy))
+        if self.hold is not None:
+            await self.hold.wait()
+        if isinstance(self.wants, Exception):
+            raise self.wants
+        return respond(facts, self.wants)
+
+    async def probe(self) -> bool:
+        return True
+
+    async def close(self) -> None:
+        pass
+
+
+@dataclass(eq=False)
+class Client:
+    """A connection, and the calls that are made on it."""
+
+    interceptor: Interceptor
+    store: Store
+    hooks: Hooks
+    calls: dict[int, Call] = field(default_factory=dict)
+    released: dict[int, bytes | None] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
+    stream: int = -1
+    decided: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def release(self, stream: int, message: bytes | None = None) -> None:
+        self.released[stream] = message
+        self.decided.set()
+
+    def refuse(self, stream: int, message: str) -> None:
+        self.refused[stream] = message
+        self.decided.set()
+
+    def handle(self, *requests: Any) -> None:
+        self.interceptor.handle(self, self.calls, requests)
+
+    def held(self, target: str) -> bool:
+        return self.interceptor.route(target).treatment is Treatment.HOLD
+
+    def arrived(self, target: str, message: bytes, problem: str = "") -> int:
+        """A request arrives, held or watched as its route says."""
+        self.stream += 2
+        route = self.interceptor.route(target)
+        assert route.treatment is not Treatment.RELAY
+        read = None if problem else message
+        self.decided.clear()
+        self.handle(
+            RequestArrived(self.stream, route.method, read, self.held(target), problem, target)
+        )
+        return self.stream
+
+    async def sent(self, target: str, message: bytes, problem: str = "") -> bytes | None:
+        """The message that goes on; None if it goes as it came. Raises what refuses it."""
+        stream = self.arrived(target, message, problem)
+        if self.held(target):
+            async with asyncio.timeout(5):
+                await self.decided.wait()
+            # Decisions are counted when the loop turns.
+            await asyncio.sleep(0)
+        if stream in self.refused:
+            raise RefusedError(self.refused[stream])
+        assert (stream in self.released) is self.held(target)
+        return self.released.get(stream)
+
+    async def end(self, response: Any = b"") -> None:
+        """The call made last ends; None for a failure."""
+        message = response if isinstance(response, bytes | None) else response.SerializeToString()
+        self.handle(CallEnded(self.stream, message))
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    def stages(self) -> list[str]:
+        return [stage.value for stage, _ in self.hooks.asked]
+
+    def facts(self, kind: Kind, name: str) -> Any:
+        record = self.store.get(kind, name)
+        assert record is not None
+        return record.facts
+
+    def counted(self) -> dict[str, int]:
+        return {
+            f"{sample.labels['method']} {sample.labels['result']}": int(sample.value)
+            for metric in self.interceptor._metrics.intercepted.collect()
+            for sample in metric.samples
+            if sample.name.endswith("_total")
+        }
+
+
+C = TypeVar("C", bound=Client)
+
+
+@contextlib.asynccontextmanager
+async def intercepting_for(
+    client: type[C],
+    language: Callable[[Store], Language],
+    tmp_path: Path,
+    hooks: Hooks | None = None,
+    adopt: LookUp | None = None,
+    others: Iterable[Hooks] = (),
+) -> AsyncIterator[C]:
+    """Such a client, with an interceptor of a language behind it.
+
+    ``adopt`` looks up what is unknown; without it nothing is to be looked up.
+    """
+    hooks = hooks or Hooks()
+    store = Store(str(tmp_path / "state.db"))
+
+    async def look_up(kind: Kind, id: str) -> Record | None:  # noqa: A002
+        assert adopt is not None, f"{kind} {id} is looked up"
+        return await adopt(store, kind, id)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            metrics = Metrics()
+            dispatcher = Dispatcher(metrics, tasks)
+            dispatcher.replace([hooks, *others])
+            interceptor = Interceptor(
+                language=language(store),
+                store=store,
+                dispatcher=dispatcher,
+                metrics=metrics,
+                tasks=tasks,
+                skip=SkipRule(SKIP, "true"),
+                adopt=look_up,
+            )
+            yield client(interceptor, store, hooks)
+            raise _Over
+    except* _Over:
+        pass
+    finally:
+        store.close()
+
+
+def said(caplog: Any) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
