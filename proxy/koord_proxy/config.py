@@ -60,15 +60,15 @@ class Settings:
         Raises:
             ValueError: one line naming the flag, its value and what was expected.
         """
-        if self.docker and self.remote_runtime_service_endpoint == CONTAINERD:
-            # What is not containerd cannot be meant by its socket.
-            object.__setattr__(self, "remote_runtime_service_endpoint", DOCKERD)
         for flag in ("koord_runtimeproxy_endpoint", "remote_runtime_service_endpoint"):
             path = getattr(self, flag)
             if not path.removeprefix("unix://").startswith("/"):
                 name = flag.replace("_", "-")
                 raise ValueError(f'--{name} is "{path}"; expected the absolute path of a socket')
             object.__setattr__(self, flag, path.removeprefix("unix://"))
+        if self.docker and self.remote_runtime_service_endpoint == CONTAINERD:
+            # What is not containerd cannot be meant by its socket.
+            object.__setattr__(self, "remote_runtime_service_endpoint", DOCKERD)
         if self.koord_runtimeproxy_endpoint == self.remote_runtime_service_endpoint:
             raise ValueError(
                 f'--koord-runtimeproxy-endpoint is "{self.koord_runtimeproxy_endpoint}", the same '

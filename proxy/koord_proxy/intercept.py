@@ -46,6 +46,9 @@ class Decidable(Protocol):
     def refuse(self, stream: int, message: str) -> None:
         """Answer a held request with an error."""
 
+    def close(self) -> None:
+        """End the connection; its calls are over."""
+
 
 @dataclass(slots=True)
 class Call:
@@ -209,12 +212,17 @@ class Interceptor:
             # A defect in here must not stop a pod.
             log.error("defect: call goes on unhooked", method=call.method.name, error=repr(error))
             decision = Decision("error")
-        if decision.refusal:
-            # Over for us: nothing of it comes back.
-            calls.pop(stream, None)
-            connection.refuse(stream, decision.refusal)
-        else:
-            connection.release(stream, decision.message)
+        try:
+            if decision.refusal:
+                # Over for us: nothing of it comes back.
+                calls.pop(stream, None)
+                connection.refuse(stream, decision.refusal)
+            else:
+                connection.release(stream, decision.message)
+        except Exception as error:
+            # It must not cost more than this connection.
+            log.error("defect: connection closed", method=call.method.name, error=repr(error))
+            connection.close()
         # What was released is written when the loop turns: counted and told after that.
         asyncio.get_running_loop().call_soon(self._tell, call, decision)
 
@@ -249,6 +257,7 @@ class Interceptor:
         if verdict.refusal:
             return Decision("refused", refusal=verdict.refusal)
         message, left_out = call.asked.written(verdict.merge) if verdict.asked else (None, ())
+        verdict.merge.undo(left_out)
         if message is not None:
             call.changed = ", ".join(sorted(map(str, verdict.merge.claims)))
         self._note(call, missed=verdict.missed)

@@ -87,7 +87,7 @@ class Connection:
         self._relay = relay
         self._session = relay.session(relay.interceptor.route)
         self._calls: dict[int, Call] = {}
-        self._closed = self._told = self._stalled = False
+        self._closed = self._told = self._stalled = self._acting = False
         # What is to happen if the client does not do its part of leaving.
         self._timer: asyncio.TimerHandle | None = None
         self.client = _Side(
@@ -114,11 +114,16 @@ class Connection:
 
     def _pump(self) -> None:
         """Do what the session wants: notes first, then bytes, so that none is sent unnoted."""
-        if self._closed:
+        if self._closed or self._acting:
             return
         session = self._session
-        if session.requests:
-            self._act()
+        self._acting = True
+        try:
+            # A decision made at once may make the session want more.
+            while session.requests:
+                self._act()
+        finally:
+            self._acting = False
         if session.to_backend:
             self._write(self.backend, session.to_backend)
         if session.to_client:
@@ -152,7 +157,6 @@ class Connection:
             self.close()
 
     def _act(self) -> None:
-        # A decision made at once makes the session want more: that is a turn of its own.
         requests = self._session.requests.copy()
         self._session.requests.clear()
         self._relay.interceptor.handle(self, self._calls, requests)

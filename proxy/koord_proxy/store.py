@@ -92,7 +92,8 @@ class Store:
     def not_made(self, record: Record) -> None:
         """What was expected will not come."""
         key = identity(record.kind, record.facts, record.sandbox)
-        if self._expected.pop(key, None) is not None:
+        if self._expected.get(key) is record:
+            del self._expected[key]
             # One of the same name may have been expected before a crash.
             before = self._left_over.get(key)
             kept = [(*_row(before), 1)] if before else []

@@ -89,6 +89,9 @@ class Client:
         self.refused[stream] = message
         self.decided.set()
 
+    def close(self) -> None:
+        raise AssertionError("closed")
+
     def handle(self, *requests: Any) -> None:
         self.interceptor.handle(self, self.calls, requests)
 

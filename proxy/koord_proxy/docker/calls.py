@@ -7,6 +7,7 @@ the start of a sandbox, which was hooked when it was created, goes on unread.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Protocol, cast
 
@@ -19,13 +20,10 @@ from koord_proxy.docker.targets import CREATE, REMOVE, START, STOP, UPDATE, look
 from koord_proxy.events import RequestArrived
 from koord_proxy.language import Asked, Written
 from koord_proxy.rules.merge import (
-    RESOURCES,
     ContainerFacts,
     Facts,
     Merge,
     PodFacts,
-    read,
-    write,
 )
 from koord_proxy.rules.methods import METHODS, Method
 from koord_proxy.rules.records import Kind, Record
@@ -46,6 +44,7 @@ _METHODS = {
     (REMOVE, Kind.POD): METHODS["RemovePodSandbox"],
     (REMOVE, Kind.CONTAINER): METHODS["RemoveContainer"],
 }
+_SHORT_ID = re.compile("[0-9a-f]{12,64}")
 _SANDBOX = "POD"
 """What the container that is a sandbox is called."""
 
@@ -92,17 +91,24 @@ class DockerCalls:
         return DockerUpdate(id, body) if call == UPDATE else DockerRequest(method, id)
 
     def _find(self, reference: str) -> Record | None:
-        """The record of what a path names: by id, by the beginning of one, or by name."""
+        """The record of what a path names: by id, by a short one as docker shows it, or by name.
+
+        Docker prefers a name to the beginning of an id. So a shorter beginning may mean
+        something else, and one that is as long will not.
+        """
         for kind in Kind:
             record = self._known.get(kind, reference)
             if record is not None:
                 return record
-        name = parse_name(reference)
+        # With a random token behind it, it is the name of another try.
+        name = parse_name(reference) if reference.count("_") == len(Name._fields) else None
+        if name is None and not _SHORT_ID.fullmatch(reference):
+            return None
         found = [
             record
             for kind in Kind
             for record in self._known.records(kind)
-            if record.id.startswith(reference) or (name and _is_called(record, name))
+            if (_is_called(record, name) if name else record.id.startswith(reference))
         ]
         return found[0] if len(found) == 1 else None
 
@@ -179,10 +185,6 @@ class DockerUpdate(DockerRequest):
         left_out = self._update.left_out(facts, claims)
         changed = len(left_out) < len(claims)
         message = self._update.written(facts, claims) if changed else None
-        for field in left_out:
-            if field.group == RESOURCES:
-                # It stays as it was, and is remembered so.
-                write(facts, field, read(self._before, field))
         return Written(message, left_out)
 
 

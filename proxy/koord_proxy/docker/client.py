@@ -1,26 +1,27 @@
 """The few requests the proxy makes of dockerd itself, to know what it has.
 
-They are rare (at start, and for a container that nobody has told of), so they are made
-by the standard library's client, each in a thread and on a connection of its own.
+They are rare (at start, and for a container that nobody has told of): each is made on a
+connection of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-import http.client
+from http import HTTPStatus
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote, urlencode
 
-from koord_service.unix_http import UnixConnection
-
 from koord_proxy.docker.answers import Entry, inspected, listed
+from koord_proxy.docker.messages import Copy, MessageError, Response
 from koord_proxy.docker.naming import TYPE_LABEL
 from koord_proxy.rules.records import Kind, Record
 from koord_proxy.runtime import Listed, NotKubernetesError, RuntimeCallError
 
 TIMEOUT = 10.0
-"""Seconds that dockerd may be silent."""
+"""Seconds that an answer may take."""
+MAX_ANSWER = 1 << 26
+"""Bytes of an answer: a list of thousands of containers."""
 SAID = 300
 """Characters that are told of what cannot be used."""
 
@@ -80,25 +81,40 @@ class DockerRuntime:
             RuntimeCallError: there is none.
         """
         try:
-            status, body = await asyncio.to_thread(_get, self._path, target)
-        except (OSError, http.client.HTTPException, OverflowError) as error:
-            # The last one is of a length that no memory has.
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            async with asyncio.timeout(TIMEOUT):
+                response, body = await _ask(self._path, target)
+        except (OSError, MessageError) as error:
+            reason = getattr(error, "strerror", None) or str(error) or "no answer"
             raise RuntimeCallError(f"{self._path}: {_one_line(reason)}") from None
-        if status != http.client.OK:
+        if response.status != HTTPStatus.OK:
             said = _one_line(body.decode(errors="replace"))
-            raise RuntimeCallError(f"GET {target.partition('?')[0]}: {status} {said}")
+            raise RuntimeCallError(f"GET {target.partition('?')[0]}: {response.status} {said}")
         return body
 
 
-def _get(path: str, target: str) -> tuple[int, bytes]:
-    connection = UnixConnection(path, TIMEOUT)
+async def _ask(path: str, target: str) -> tuple[Response, bytes]:
+    """One request on a connection of its own, and what its answer contains.
+
+    Raises:
+        OSError: nobody is there, or no more.
+        MessageError: the answer cannot be read.
+    """
+    reader, writer = await asyncio.open_unix_connection(path)
     try:
-        connection.request("GET", target)
-        response = connection.getresponse()
-        return response.status, response.read()
+        head = f"GET {target} HTTP/1.1\r\nHost: docker\r\nConnection: close\r\n\r\n"
+        writer.write(head.encode())
+        response = Response("GET", copy := Copy(MAX_ANSWER))
+        while not response.complete:
+            data, position = await reader.read(1 << 16), 0
+            if not data:
+                raise MessageError("the answer was cut short")
+            while position < len(data) and not response.complete:
+                position = response.take(data, position)
+        if response.endless or not copy.whole:
+            raise MessageError(f"the answer has no length, or more than {MAX_ANSWER} bytes")
+        return response, bytes(copy.content)
     finally:
-        connection.close()
+        writer.close()
 
 
 def _one_line(text: str) -> str:

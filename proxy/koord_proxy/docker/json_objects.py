@@ -1,9 +1,9 @@
 """JSON objects read level by level: values that nobody asks for stay byte for byte as they came.
 
-Fields are found as Go's encoding/json finds those of a struct: whatever their case, and of
-several spellings the last one counts; ``null`` is as good as nothing. What Go's encoder never
-writes is not kept: repeated keys (the last value stays), spaces between members, escapes in
-keys; text with lone surrogates, or nested beyond all reason, cannot be read.
+Fields are found as Go's encoding/json finds those of a struct, whatever their case; ``null`` is
+as good as nothing. What Go's encoder never writes is not kept: repeated keys (the last value
+stays), spaces between members, escapes in keys; text with lone surrogates, or nested beyond all
+reason, cannot be read.
 """
 
 from __future__ import annotations

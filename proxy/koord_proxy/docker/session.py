@@ -42,6 +42,8 @@ from koord_proxy.events import Request as ToShell
 MAX_RESPONSE = 1 << 20
 """Bytes of a response that are read; those of intercepted calls are tiny."""
 
+SHOWN = 200
+"""Characters of a target that are told."""
 GONE_WILL_DO = frozenset((STOP, REMOVE))
 """Calls that have what they wanted if there is nothing of that name."""
 
@@ -311,12 +313,13 @@ class Session:
 
     def _take_response(self, data: bytes, start: int) -> int:
         """Take what belongs to the response that is due, and tell where that ends."""
-        exchange, response = self._due()
-        if not exchange.flows:
-            # An answer to something it does not know: it will not get it any more.
+        due = self._due()
+        if due is None:
+            # Whatever it answers is not what it is asked next.
             self.to_client.append(data[start:])
-            self._fail(EngineError("the engine answered a request that is held"))
+            self._fail(EngineError("the engine answered what it was not asked"))
             return len(data)
+        exchange, response = due
         end = response.take(data, start)
         exchange.tally.from_backend += end - start
         self.to_client.append(data[start:end])
@@ -329,12 +332,12 @@ class Session:
             self._end_if_over(exchange)
         return end
 
-    def _due(self) -> tuple[Exchange, Response]:
-        """The response that the engine owes, to what."""
+    def _due(self) -> tuple[Exchange, Response] | None:
+        """The response that the engine owes, to what; None if it owes none."""
         exchange = self._exchange
         response = exchange.response if exchange is not None else None
-        if exchange is None or response is None or response.complete:
-            raise MessageError("nothing was asked")
+        if exchange is None or response is None or response.complete or not exchange.flows:
+            return None
         return exchange, response
 
     # ---- ends
@@ -395,7 +398,7 @@ class Session:
         )
         method = exchange.request.method
         self.to_client.append(error_response("413 Content Too Large", message, method, last=True))
-        self._fail(TooLargeError(f"{exchange.target}: {message}"))
+        self._fail(TooLargeError(f"{exchange.target[:SHOWN]}: {message}"))
 
     def _fail(self, error: EngineError | TooLargeError) -> None:
         self.failed = error

@@ -27,6 +27,9 @@ _VERSION = re.compile(r"/v[0-9.]+(?=/)")
 _UNCLEAN = re.compile(r"/(?:\.{0,2}(?=/)|\.{1,2}\Z)")
 """A segment that is empty, or a dot or two; the empty one behind a last slash is none."""
 
+SHORT = 256
+"""Characters of a target without its query that are looked at once."""
+
 _OTHER = "other"
 _VERBS = re.compile("DELETE|GET|HEAD|OPTIONS|POST|PUT")
 _COLLECTIONS = re.compile(
@@ -55,9 +58,15 @@ class Target(NamedTuple):
     label: str
 
 
-@functools.lru_cache(maxsize=1024)
 def look(target: str) -> Target:
     """Look at an HTTP method and a request target, ``POST /v1.41/containers/create?name=x``."""
+    route = target.partition("?")[0]
+    # What is kept must be small, whatever is asked for.
+    return _look(route) if len(route) <= SHORT else _look.__wrapped__(route)
+
+
+@functools.lru_cache(maxsize=1024)
+def _look(target: str) -> Target:
     method, path = _routed(target)
     label = _label(method, path)
     for call, route in _ROUTES.items():

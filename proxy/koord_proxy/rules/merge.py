@@ -9,7 +9,7 @@ only its wishes means the second. ``echoes`` tells which it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import NamedTuple, cast
 
 from koord_proto import hook_pb2 as pb
@@ -62,6 +62,7 @@ class Merge:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.claims: dict[Field, str] = {}
+        self._before: dict[Field, Value | None] = {}
         self.conflicts: list[Conflict] = []
 
     def add(self, server: str, response: Response) -> bool:
@@ -72,9 +73,20 @@ class Merge:
             if first != server:
                 self.conflicts.append(Conflict(field, first, server))
                 continue
+            self._before.setdefault(field, _there(self.facts, field))
             write(self.facts, field, value)
             changed = True
         return changed
+
+    def undo(self, fields: Iterable[Field]) -> None:
+        """Put claimed fields back as they were: they cannot be had, and are not remembered."""
+        for field in fields:
+            before = self._before[field]
+            if before is None:
+                del _map(self.facts, field)[field.name]
+            else:
+                write(self.facts, field, before)
+            del self.claims[field]
 
 
 def wishes(facts: Facts, response: Response) -> Iterator[tuple[Field, Value]]:
@@ -163,11 +175,8 @@ def write(facts: Facts, field: Field, value: Value) -> None:
         setattr(facts, "cgroup_parent" if pod else "pod_cgroup_parent", value)
     elif field.group == RESOURCES:
         setattr(facts.container_resources, field.name, value)  # type: ignore[union-attr]
-    elif field.group == UNIFIED:
-        facts.container_resources.unified[field.name] = str(value)  # type: ignore[union-attr]
     else:
-        maps = _POD_MAPS if pod else _CONTAINER_MAPS
-        getattr(facts, maps[field.group])[field.name] = value
+        _map(facts, field)[field.name] = str(value)
 
 
 def read(facts: Facts, field: Field) -> Value:
@@ -177,9 +186,24 @@ def read(facts: Facts, field: Field) -> Value:
         value: Value = getattr(facts, "cgroup_parent" if pod else "pod_cgroup_parent")
     elif field.group == RESOURCES:
         value = getattr(facts.container_resources, field.name)  # type: ignore[union-attr]
-    elif field.group == UNIFIED:
-        value = facts.container_resources.unified[field.name]  # type: ignore[union-attr]
     else:
-        maps = _POD_MAPS if pod else _CONTAINER_MAPS
-        value = getattr(facts, maps[field.group])[field.name]
+        value = _map(facts, field)[field.name]
     return value
+
+
+def _there(facts: Facts, field: Field) -> Value | None:
+    """One field of the facts; None for a key of a map that is not there."""
+    if field.group in (CGROUP_PARENT, RESOURCES):
+        return read(facts, field)
+    return _map(facts, field).get(field.name)
+
+
+def _map(facts: Facts, field: Field) -> MutableMapping[str, str]:
+    """The map that a field is a key of."""
+    found: MutableMapping[str, str]
+    if field.group == UNIFIED:
+        found = facts.container_resources.unified  # type: ignore[union-attr]
+    else:
+        maps = _POD_MAPS if isinstance(facts, PodFacts) else _CONTAINER_MAPS
+        found = getattr(facts, maps[field.group])
+    return found

@@ -214,10 +214,10 @@ def test_a_known_one(
     store: Store, target: str, of_container: str | None, of_pod: str | None
 ) -> None:
     pod, container = requests.name(), requests.name("main")
-    for shown in (CONTAINER, CONTAINER[:12], CONTAINER[:1], f"%{ord('c'):x}e", container):
+    for shown in (CONTAINER, CONTAINER[:12], f"%{ord('c'):x}{CONTAINER[1:13]}", container):
         asked = about(store, target.format(shown), b"{}")
         assert asked == (of_container, CONTAINER)
-    for shown in (SANDBOX, SANDBOX[:12], SANDBOX[:1], pod):
+    for shown in (SANDBOX, SANDBOX[:12], SANDBOX[:63], pod):
         asked = about(store, target.format(shown), b"{}")
         assert asked == (None if of_pod is None else (of_pod, SANDBOX))
 
@@ -229,6 +229,9 @@ def test_a_known_one(
         "0",
         CONTAINER.upper(),
         CONTAINER + "0",
+        # So short a one may be a name, which docker prefers.
+        CONTAINER[:11],
+        requests.name("main") + "_0a1b2c3d",
         requests.name("other"),
         requests.name("main", attempt=1),
         requests.name("main", uid="u"),
@@ -254,9 +257,9 @@ def test_an_unknown_one(store: Store, shown: str) -> None:
 
 
 def test_a_beginning_of_several_ids(store: Store) -> None:
-    put_container(store, SANDBOX[:5] + "0" * 59)
-    assert about(store, f"POST /containers/{SANDBOX[:6]}/stop") == ("StopPodSandbox", SANDBOX)
-    assert about(store, f"POST /containers/{SANDBOX[:5]}/stop") is None
+    put_container(store, SANDBOX[:12] + "0" * 52)
+    assert about(store, f"POST /containers/{SANDBOX[:13]}/stop") == ("StopPodSandbox", SANDBOX)
+    assert about(store, f"POST /containers/{SANDBOX[:12]}/stop") is None
     # The whole id is not the beginning of another.
     put_container(store, CONTAINER + "0")
     assert about(store, f"POST /containers/{CONTAINER}/stop") == ("StopContainer", CONTAINER)
@@ -506,5 +509,6 @@ class TestUpdate:
         assert [str(field) for field in left_out] == ["resources[cpuset_cpus]"]
         assert json.loads(message)["CpusetCpus"] == ""
         assert json.loads(message)["CpuShares"] == 7
+        merge.undo(left_out)
         assert merge.facts.container_resources.cpuset_cpus == "0-3"
         assert merge.facts.container_resources.cpu_shares == 7

@@ -176,17 +176,17 @@ CHUNKED = http("200 OK", "40\r\nabc", "Transfer-Encoding: chunked")
         (http("301 "), "301 "),
         (http("204 "), "204 "),
         (http("404 ", "\x00\x01"), "404 \x00\x01"),
-        (b"", "Remote end closed connection without response"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH-2.0-OpenSSH_9.2"),
-        (b"x" * 60_000, "x" * 100),
+        (b"", "the answer was cut short"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "Expected HTTP/"),
+        (b"x" * 60_000, "Expected HTTP/"),
         (b"\x00\xff" * 50, None),
-        (b"HTTP/1.1 2", "HTTP/1.1 2"),
+        (b"HTTP/1.1 2", "the answer was cut short"),
         (b"HTTP/1.1 200 OK\r\nContent-Le", None),
-        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n", "got more than 100 headers"),
-        (LONG, "IncompleteRead(6 bytes read, 94 more expected)"),
-        (http("200 OK", "[", f"Content-Length: {10**30}"), "cannot fit"),
-        (CHUNKED, "IncompleteRead(0 bytes read)"),
-        (http("200 OK", "zz\r\n", "Transfer-Encoding: chunked"), "IncompleteRead(0 bytes read)"),
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n[]", "the answer has no length"),
+        (LONG, "the answer was cut short"),
+        (http("200 OK", "[", f"Content-Length: {10**30}"), "Content-Length overflow"),
+        (CHUNKED, "the answer was cut short"),
+        (http("200 OK", "zz\r\n", "Transfer-Encoding: chunked"), "chunk size"),
         (http("200 OK", "no JSON"), "the list of containers cannot be read: "),
         (http("200 OK", ""), "the list of containers cannot be read: "),
         (http("200 OK", '"message"'), "the list of containers cannot be read: "),
@@ -227,7 +227,7 @@ async def test_silence(tmp_path, monkeypatch, call):
     async with asking(engine, path) as runtime:
         with pytest.raises(RuntimeCallError) as caught:
             await getattr(runtime, call)()
-    assert str(caught.value) == f"{path}: timed out"
+    assert str(caught.value) == f"{path}: no answer"
 
 
 async def test_silence_in_the_middle_of_an_answer(tmp_path, monkeypatch):
@@ -241,7 +241,7 @@ async def test_silence_in_the_middle_of_an_answer(tmp_path, monkeypatch):
 
     path = tmp_path / "s"
     async with await asyncio.start_unix_server(stop_short, str(path)):
-        with pytest.raises(RuntimeCallError, match="timed out"):
+        with pytest.raises(RuntimeCallError, match="no answer"):
             await DockerRuntime(str(path)).pods()
         over.set()
 

@@ -12,10 +12,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from koord_proxy.docker.calls import DockerCalls
 from koord_proxy.docker.session import Session
 from koord_proxy.events import Route, Tally, Treatment
+from koord_proxy.rules.registration import Policy
 from koord_proxy.server import WRITE_AHEAD, Relay
 
+from tests.support import docker_requests as requests
+from tests.support.interception import AWAY, Client, Hooks, intercepting_for
 from tests.support.processes import PATIENCE
 
 PING = b"GET /_ping HTTP/1.1\r\nHost: docker\r\n\r\n"
@@ -190,6 +194,46 @@ async def test_what_is_no_http_passes_and_is_told_once(node, caplog):
     assert event.fields["reason"].startswith("the client's request is not understood: ")
     client.writer.close()
     await engine.gets_end()
+
+
+async def test_many_refused_at_once_cost_one_turn_each(tmp_path):
+    """Each answer lets the next one in: that must not go ever deeper."""
+    hooks = Hooks(wants=AWAY, policy=Policy.FAIL)
+    number = 3000
+    create = (
+        b"POST /containers/create?name=%s HTTP/1.1\r\nHost: docker\r\nContent-Length: 1\r\n\r\nx"
+    )
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "p.sock"))
+    listening.listen()
+    engine: list[asyncio.StreamWriter] = []
+    serving = await asyncio.start_unix_server(
+        lambda _, writer: engine.append(writer), tmp_path / "d.sock"
+    )
+    kept = intercepting_for(Client, DockerCalls, tmp_path, hooks)
+    async with serving, kept as client, asyncio.TaskGroup() as tasks:
+        relay = Relay(
+            backend_path=str(tmp_path / "d.sock"),
+            session=Session,
+            interceptor=client.interceptor,
+            tasks=tasks,
+        )
+        await relay.listen([listening])
+        peer = Peer(*await asyncio.open_unix_connection(tmp_path / "p.sock"))
+        first = requests.create_sandbox()
+        peer.send(
+            f"{first.target} HTTP/1.1\r\nHost: docker\r\n"
+            f"Content-Length: {len(first.body)}\r\n\r\n".encode()
+            + first.body
+        )
+        peer.send(create % requests.name("main").encode() * number)
+        got = b""
+        while got.count(b"503 Service Unavailable") < number + 1:
+            got += await asyncio.wait_for(peer.reader.read(1 << 20), PATIENCE)
+        await relay.drain(0)
+        for writer in (peer.writer, *engine):
+            writer.close()
+            await writer.wait_closed()
 
 
 class TestDraining:

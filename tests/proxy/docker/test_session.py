@@ -145,7 +145,7 @@ class TestEarlyResponse:
 
     def test_a_second_response_is_none(self):
         play = Playbook().relays(UPLOAD).answers(answer(400, b"no")).answers(PONG)
-        assert play.session.trouble == "the engine's answer is not understood: nothing was asked"
+        assert str(play.session.failed) == "the engine answered what it was not asked"
 
     def test_the_engine_hangs_up(self):
         play = Playbook().relays(UPLOAD)

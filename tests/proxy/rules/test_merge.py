@@ -395,3 +395,39 @@ def test_a_containers_patch_arrives_as_it_is(facts: Any, patch: Patch) -> None:
         expected.container_resources.SetInParent()
     facts.container_resources.SetInParent()
     assert facts == expected
+
+
+class TestUndo:
+    def test_puts_back_what_was_there(self):
+        facts = pb.ContainerResourceHookRequest(
+            container_annotations={"there": "1"},
+            container_resources={"cpu_shares": 3, "unified": {"there": "1"}},
+            pod_cgroup_parent="/p",
+        )
+        before = pb.ContainerResourceHookRequest()
+        before.CopyFrom(facts)
+        merged = merge.Merge(facts)
+        for name, value in (("a", "2"), ("b", "3")):
+            wants = pb.ContainerResourceHookResponse(
+                container_annotations={"there": value, "new": value},
+                container_envs={"E": value},
+                container_resources={
+                    "cpu_shares": int(value),
+                    "memory_limit_in_bytes": int(value),
+                    "unified": {"there": value, "new": value},
+                },
+                pod_cgroup_parent=f"/{value}",
+            )
+            merged.add(name, wants)
+        claims = list(merged.claims)
+        assert len(claims) == 8
+        merged.undo(claims)
+        assert merged.facts == before
+        assert merged.claims == {}
+
+    def test_the_rest_stays(self):
+        merged = merge.Merge(pb.PodSandboxHookRequest())
+        merged.add("a", pb.PodSandboxHookResponse(labels={"l": "1"}, cgroup_parent="/p"))
+        merged.undo([merge.Field(merge.LABELS, "l")])
+        assert merged.facts == pb.PodSandboxHookRequest(cgroup_parent="/p")
+        assert merged.claims == {merge.Field(merge.CGROUP_PARENT): "a"}
