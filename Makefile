@@ -26,7 +26,7 @@ test: $(STAMP)test ## Check style and layers, then run every test (as root also 
 	@PYTHONHASHSEED=0 $(PYTEST) -n auto --dist loadfile $(WHOLE) # each worker with daemons of its own
 	@$(PYTEST) $(MEASURED)
 
-unit: $(STAMP)test ## Run only the tests of parts: no root, no containerd, two minutes.
+unit: $(STAMP)test ## Run only the tests of parts: no root, no containerd, some minutes.
 	@PYTHONHASHSEED=0 MACHINE_EXAMPLES=40 $(PYTEST) -n auto $(PARTS) # workers name sets alike
 
 integration: $(STAMP)test ## Run only the tests of the whole, as root also on a real containerd.

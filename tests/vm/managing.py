@@ -41,6 +41,8 @@ class Managing:
     """When koordlet was started, seconds since the epoch."""
     read: int = 0
     """Lines of the journal that were there before."""
+    raised_at: float = 0.0
+    """When a quota was seen raised, in seconds since the epoch."""
     cached_at_first: int = 0
     """Bytes of page cache."""
 
@@ -103,7 +105,7 @@ class Managing:
         """A throttled container's quota grows as far as it may."""
         group = slices.CGROUP / self.group_of(BURSTING.name)
         node.until("a raised quota", lambda: files.quota(group) == CEILING, 60)
-        raised = self.bandwidth()
+        raised, self.raised_at = self.bandwidth(), time.time()
         # As a kubelet does that resizes the pod in place. systemd, which runc asks for it, sets
         # all that it knows of the container's scope.
         self.kubelet.update(self.ids[BURSTING.name], BURSTING)
@@ -150,18 +152,20 @@ class Managing:
         }
 
     def qos_burst_down(self) -> dict[str, Any]:
-        """The shared CPUs count as overloaded: the quota comes down again, step by step."""
+        """The shared CPUs count as overloaded: the quota comes down again, step by step.
+
+        On a slow machine it may have begun to before: the steps are looked up afterwards.
+        """
         self.ask(managed.QUOTA, managed.FULL)
         group = slices.CGROUP / self.group_of(BURSTING.name)
-        seen = [self.bandwidth()]
-        began = time.monotonic()
-        while files.quota(group) > managed.BASE and time.monotonic() < began + 60:
-            now = self.bandwidth()
-            if now != seen[-1]:
-                seen.append(now)
-            time.sleep(0.2)
+        node.until("the quota before the burst", lambda: files.quota(group) <= managed.BASE, 60)
         time.sleep(2)
-        return {"seen": [*seen, self.bandwidth()]}
+        steps = [
+            one["new"]
+            for one in self.changes(self.raised_at)
+            if one["group"].endswith(group.name) and one["knob"] == "cpu.cfs_quota_us"
+        ]
+        return {"steps": steps, "end": self.bandwidth()}
 
     def qos_offload(self) -> dict[str, Any]:
         """Half a minute after the start memory has been reclaimed for the first time."""
