@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -97,11 +98,11 @@ def test_memory_of_an_updated_container_is_protected_again(outcome: Outcome) -> 
 def test_quotas_come_down_step_by_step(outcome: Outcome) -> None:
     down = outcome("qos_burst_down")
     quotas, end = down["steps"], down["end"]
-    # It may rise again before, as long as the CPUs have room.
-    top = len(quotas) - quotas[::-1].index(max(quotas)) - 1
-    quotas = quotas[top:]
+    # It may rise again in between, as long as the CPUs have room; but it never falls in one leap.
+    assert all(after >= before * 8 // 10 - 1 for before, after in itertools.pairwise(quotas)), (
+        quotas
+    )
     assert quotas[-1] == BASE
-    assert quotas == sorted(quotas, reverse=True)
     assert len(set(quotas)) > 2, quotas
     assert end["container cpu.max"] == end["pod cpu.max"] == f"{BASE} 100000"
     assert int(end["container cpu.max.burst"]) <= BASE
