@@ -199,13 +199,11 @@ class Connection:
         """Send a held request on."""
         self._session.release(stream, message)
         self._pump()
-        self._throttle()
 
     def refuse(self, stream: int, message: str) -> None:
         """Answer a held request with an error."""
         self._session.refuse(stream, message)
         self._pump()
-        self._throttle()
 
     # ---- life
 

@@ -8,8 +8,8 @@ the start of a sandbox, which was hooked when it was created, goes on unread.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Protocol, cast
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol, cast
 
 from koord_hooks.stages import Stage
 
@@ -22,6 +22,7 @@ from koord_proxy.language import Asked, Written
 from koord_proxy.rules.merge import (
     ContainerFacts,
     Facts,
+    Field,
     Merge,
     PodFacts,
 )
@@ -157,9 +158,7 @@ class DockerCreate(DockerRequest):
         if isinstance(merge.facts, ContainerFacts):
             before = self._create.container.container_facts(None)
             claims = tie_swap(before, merge.facts, claims)
-        left_out = self._create.left_out(merge.facts, claims)
-        changed = len(left_out) < len(claims)
-        return Written(self._create.written(merge.facts, claims) if changed else None, left_out)
+        return _written(self._create, merge.facts, claims)
 
     def made_id(self, response: bytes) -> str:
         return created_id(response)
@@ -181,11 +180,14 @@ class DockerUpdate(DockerRequest):
 
     def written(self, merge: Merge) -> Written:
         facts = cast("ContainerFacts", merge.facts)
-        claims = tie_swap(self._before, facts, merge.claims)
-        left_out = self._update.left_out(facts, claims)
-        changed = len(left_out) < len(claims)
-        message = self._update.written(facts, claims) if changed else None
-        return Written(message, left_out)
+        return _written(self._update, facts, tie_swap(self._before, facts, merge.claims))
+
+
+def _written(body: Create | Update, facts: Any, claims: Collection[Field]) -> Written:
+    """A body with what hooks changed of it; ``facts`` are of what it makes or updates."""
+    left_out = body.left_out(facts, claims)
+    changed = len(left_out) < len(claims)
+    return Written(body.written(facts, claims) if changed else None, left_out)
 
 
 def _is_called(record: Record, name: Name) -> bool:

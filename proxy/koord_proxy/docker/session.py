@@ -87,11 +87,10 @@ class Exchange:
         self.method = self.target = ""
         self.response: Response | None = None
 
-    def next_response(self) -> Response:
+    def next_response(self) -> None:
         """Begin to read a response, the final one or an interim one."""
         relayed = self.treatment is Treatment.RELAY
         self.response = Response(self.request.method, None if relayed else Copy(MAX_RESPONSE))
-        return self.response
 
     def outcome(self, response: Response) -> bytes | None:
         """What the response contains, if it means success."""
@@ -175,9 +174,7 @@ class Session:
 
         It does not where nothing is asked of the engine: then the client has gone.
         """
-        exchange = self._exchange
-        flows = self._tunnel is not None or (exchange is not None and exchange.flows)
-        self._client_ended = flows and not self.failed
+        self._client_ended = self._flows and not self.failed
         self._pass_eof()
         return self._client_ended
 
@@ -379,12 +376,17 @@ class Session:
             self._waiting = b""
         self._pass_eof()
 
+    @property
+    def _flows(self) -> bool:
+        """What the client sends goes on to the engine."""
+        return self._tunnel is not None or (self._exchange is not None and self._exchange.flows)
+
     def _pass_eof(self) -> None:
         """Tell the engine that the client sends no more, once it has all that it sent."""
         if not self._client_ended or self._waiting:
             return
         exchange = self._exchange
-        if self._tunnel is not None or (exchange is not None and exchange.flows):
+        if self._flows:
             self.eof_to_backend = True
         elif exchange is None or not exchange.request.complete:
             # All is answered, but for a request that will never be complete.
