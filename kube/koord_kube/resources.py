@@ -32,4 +32,52 @@ NODE_TOPOLOGIES = Resource(
     "topology.node.k8s.io", "v1alpha1", "noderesourcetopologies", "NodeResourceTopology"
 )
 DEVICES = Resource("scheduling.koordinator.sh", "v1alpha1", "devices", "Device")
+RECOMMENDATIONS = Resource(
+    "analysis.koordinator.sh", "v1alpha1", "recommendations", "Recommendation", namespaced=True
+)
+RESERVATIONS = Resource("scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation")
+COLOCATION_PROFILES = Resource(
+    "config.koordinator.sh", "v1alpha1", "clustercolocationprofiles", "ClusterColocationProfile"
+)
+QUOTA_PROFILES = Resource(
+    "quota.koordinator.sh",
+    "v1alpha1",
+    "elasticquotaprofiles",
+    "ElasticQuotaProfile",
+    namespaced=True,
+)
+ELASTIC_QUOTAS = Resource(
+    "scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota", namespaced=True
+)
+SERVED_NODE_METRICS = Resource("metrics.koordinator.sh", "v1alpha1", "nodemetrics", "NodeMetric")
+"""NodeMetrics that the manager keeps in memory and serves itself, beside those in etcd."""
+
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
+SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
+REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", namespaced=True)
+PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass")
+ENDPOINT_SLICES = Resource(
+    "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True
+)
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"
+)
+MUTATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+)
+VALIDATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+)
+API_SERVICES = Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService")
+TOKEN_REVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview")
+ACCESS_REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview"
+)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)

@@ -1,5 +1,10 @@
 """What runs once per cluster.
 
 Glossary:
-    receiver  takes what nodes report straight to the leader, and keeps the latest of each.
+    reconciler   a function from what is there to what should be; it decides, a controller writes.
+    controller   watches, asks a reconciler, writes; only the leader's controllers run.
+    leader       the one of several managers that holds the Lease.
+    webhook      a function from an object that is to be kept to a verdict, on every manager.
+    profile      a ClusterColocationProfile: which pods become co-located ones, and how.
+    receiver     takes what nodes report straight to the leader, and keeps the latest of each.
 """

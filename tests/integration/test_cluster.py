@@ -17,7 +17,7 @@ import grpc
 import pytest
 import pytest_asyncio
 from koord_kube.resources import NODE_METRICS
-from koord_manager.receiver import SERVER_OPTIONS, Receiver, Standing
+from koord_manager.metrics_api.receiver import SERVER_OPTIONS, Receiver, Standing
 from koord_model import quantity
 from koord_model.keys import (
     ANNOTATION_CPU_MANAGER_POLICY,

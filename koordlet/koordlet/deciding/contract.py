@@ -27,6 +27,9 @@ from typing import Any, NamedTuple
 from koord_host.forms import Value
 from koord_host.layout import Layout
 from koord_host.wishes import Owner, Priority, Target, Wish
+from koord_model.decision import Decision as Decision
+from koord_model.decision import Given as Given
+from koord_model.decision import shown as shown
 from koord_model.demand import Amounts, Demand
 from koord_model.node import NodeView
 from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo, Processor
@@ -37,9 +40,6 @@ from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class, qos_class_or
 from koord_model.resctrl import ResctrlWish
 
 from koordlet.collecting.contract import Latest, NothingYet
-from koordlet.deciding.decision import Decision as Decision
-from koordlet.deciding.decision import Given as Given
-from koordlet.deciding.decision import shown as shown
 from koordlet.deciding.sources import Cgroups as Cgroups
 from koordlet.deciding.sources import History as History
 from koordlet.deciding.sources import NoCgroups as NoCgroups

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from koord_kube.api import Api
 from koord_kube.credentials import TokenFile
-from koord_manager.receiver import SERVER_OPTIONS, Receiver, Standing
+from koord_manager.metrics_api.receiver import SERVER_OPTIONS, Receiver, Standing
 from koordlet.delivery.direct_link import DirectLink, LinkError, parse_address
 from koordlet.delivery.reporter import Reporter, Way
 from koordlet.reports.metric_policy import Policy

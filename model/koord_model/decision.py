@@ -1,4 +1,4 @@
-"""A decision of a strategy: its arithmetic as data. No IO."""
+"""A decision and its arithmetic as data: what was come to, and why. No IO."""
 
 from __future__ import annotations
 

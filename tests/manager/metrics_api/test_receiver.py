@@ -5,7 +5,13 @@ from typing import Any
 
 import grpc
 import pytest
-from koord_manager.receiver import LEADER_KEY, SERVER_OPTIONS, SERVICE, Receiver, Standing
+from koord_manager.metrics_api.receiver import (
+    LEADER_KEY,
+    SERVER_OPTIONS,
+    SERVICE,
+    Receiver,
+    Standing,
+)
 from koord_proto.node_metric_pb2 import ReportRequest, ReportResponse
 
 STATUS = b'{"updateTime":"2026-11-20T10:00:00Z"}'

@@ -1,0 +1,1 @@
+"""NodeMetrics kept in memory: nodes report them straight, the API server's clients read them."""

@@ -1,0 +1,1 @@
+"""Webhooks over HTTPS: server, certificates, the webhook configurations that point at it."""

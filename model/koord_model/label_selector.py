@@ -1,0 +1,100 @@
+"""Kubernetes' label selectors (metav1.LabelSelector), read and matched. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from koord_model.fields import shown
+
+Labels = Mapping[str, str]
+
+
+class Operator(StrEnum):
+    """What a label is held against."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+_WITH_VALUES = {Operator.IN, Operator.NOT_IN}
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition; a label that is absent is not in any set, as Kubernetes has it."""
+
+    key: str
+    operator: Operator
+    values: frozenset[str] = frozenset()
+
+    def matches(self, labels: Labels) -> bool:
+        """Whether these labels fulfil it."""
+        if self.operator is Operator.EXISTS:
+            return self.key in labels
+        if self.operator is Operator.DOES_NOT_EXIST:
+            return self.key not in labels
+        inside = labels.get(self.key) in self.values if self.key in labels else False
+        return inside is (self.operator is Operator.IN)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """All requirements have to hold; without any it matches everything."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Labels) -> bool:
+        """Whether an object with these labels is meant."""
+        return all(one.matches(labels) for one in self.requirements)
+
+
+def parse(given: object, where: str) -> LabelSelector:
+    """The selector in a document; ``where`` names it in messages.
+
+    Raises:
+        ValueError: it is none; one line says what of it.
+    """
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{where} is {shown(given)}; expected an object")  # noqa: TRY004 - input
+    unknown = given.keys() - {"matchLabels", "matchExpressions"}
+    if unknown:
+        name = min(map(str, unknown))
+        raise ValueError(f"{where}.{name} is unknown; expected matchLabels or matchExpressions")
+    labels = given.get("matchLabels") or {}
+    expressions = given.get("matchExpressions") or []
+    if not isinstance(labels, Mapping) or not isinstance(expressions, list):
+        raise ValueError(f"{where} has matchLabels or matchExpressions of a wrong kind")  # noqa: TRY004 - input
+    equal = [_equal(key, value, where) for key, value in labels.items()]
+    others = [
+        _requirement(one, f"{where}.matchExpressions[{index}]")
+        for index, one in enumerate(expressions)
+    ]
+    return LabelSelector((*equal, *others))
+
+
+def _equal(key: object, value: object, where: str) -> Requirement:
+    if not isinstance(value, str):
+        raise ValueError(f"{where}.matchLabels.{key} is {shown(value)}; expected text")  # noqa: TRY004 - input
+    return Requirement(str(key), Operator.IN, frozenset({value}))
+
+
+def _requirement(given: object, where: str) -> Requirement:
+    if not isinstance(given, Mapping) or not isinstance(given.get("key"), str) or not given["key"]:
+        raise ValueError(f"{where} is {shown(given)}; expected an object with a key")
+    try:
+        operator = Operator(str(given.get("operator")))
+    except ValueError:
+        words = ", ".join(Operator)
+        said = shown(given.get("operator"))
+        raise ValueError(f"{where}.operator is {said}; expected one of {words}") from None
+    values = given.get("values") or []
+    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+        raise ValueError(f"{where}.values is {shown(values)}; expected a list of text")
+    if bool(values) is not (operator in _WITH_VALUES):
+        wanted = "values" if operator in _WITH_VALUES else "no values"
+        raise ValueError(f"{where}: operator {operator} takes {wanted}")
+    return Requirement(given["key"], operator, frozenset(values))
