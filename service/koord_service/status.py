@@ -1,9 +1,10 @@
-"""Status pages over HTTP on a loopback port or a unix socket.
+"""Status pages over HTTP on a loopback port or a unix socket, or on the network if so wanted.
 
 A page is a function of what stands behind the "?", and of the kinds of answer that the
 client takes. It is called for each request, in a thread of its own, so it must only read.
-Who asks, asks locally: nothing here is secret, but nothing here is meant for the network
-either, so other addresses are refused.
+On a node who asks, asks locally: nothing here is secret, but nothing here is meant for the
+network either, so other addresses are refused. What runs as a pod of its own is asked by
+kubelets and by Prometheus: it serves them on the pod's address.
 """
 
 from __future__ import annotations
@@ -147,15 +148,24 @@ class StatusServer:
     """Serves GET and HEAD of ``pages``, by path.
 
     ``address`` is "127.0.0.1:9317", "[::1]:9317" (port 0 picks one), "unix:///path" or
-    "/path"; ``mode`` is that of a unix socket, 0666 to let everybody on the node
-    ask. Construction raises ValueError for any other; ``start`` raises OSError
-    (SocketInUseError for a unix socket with a live server) when it cannot listen.
+    "/path"; with ``network`` also ":8080" (all addresses) or "0.0.0.0:8080". ``mode`` is that of
+    a unix socket, 0666 to let everybody on the node ask. Construction raises ValueError for any
+    other; ``start`` raises OSError (SocketInUseError for a unix socket with a live server) when
+    it cannot listen.
     """
 
-    def __init__(self, address: str, pages: Mapping[str, MakePage], *, mode: int = 0o660) -> None:
+    def __init__(
+        self,
+        address: str,
+        pages: Mapping[str, MakePage],
+        *,
+        mode: int = 0o660,
+        network: bool = False,
+    ) -> None:
         self._address = address
         self._mode = mode
-        self._target = _target(address)
+        self._network = network
+        self._target = _target(address, network)
         self._pages = pages
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
@@ -195,7 +205,7 @@ class StatusServer:
         listener.close()
 
     def _accept(self, listener: socket.socket) -> None:
-        with _Connections(self._pages) as connections:
+        with _Connections(self._pages, self._network) as connections:
             while True:
                 try:
                     connection, peer = listener.accept()
@@ -214,9 +224,10 @@ class _Connections(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, pages: Mapping[str, MakePage]) -> None:
+    def __init__(self, pages: Mapping[str, MakePage], network: bool) -> None:
         super().__init__(("", 0), _Handler, bind_and_activate=False)
         self.pages = pages
+        self.network = network
         self._free = threading.BoundedSemaphore(_CONNECTIONS)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -270,7 +281,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _asked_locally(self) -> bool:
         """Over TCP a browser may ask for a page of elsewhere whose name now leads here."""
         host = self.headers.get("Host")
-        if host is None or not isinstance(self.client_address, tuple):
+        if self.server.network or host is None or not isinstance(self.client_address, tuple):
             return True
         return _is_loopback(host.rpartition(":")[0] if _PORT.search(host) else host)
 
@@ -301,14 +312,16 @@ def _line(status: int, message: str) -> Page:
     return Page(f"{status} {shown}\n".encode(errors="replace"), status=status)
 
 
-def _target(address: str) -> str | tuple[str, int]:
-    """A unix socket's path, or a loopback host and port."""
+def _target(address: str, network: bool) -> str | tuple[str, int]:
+    """A unix socket's path, or a host and port, a loopback one unless ``network``."""
     path = address.removeprefix("unix://")
     if path.startswith("/"):
         return path
     host, _, port = address.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) < 2**16):
         raise ValueError(f'status address is "{address}"; expected 127.0.0.1:PORT or unix:///PATH')
+    if network:
+        return host.strip("[]"), int(port)
     if not _is_loopback(host):
         raise ValueError(f'status address is "{address}"; only loopback and unix:// are served')
     return "127.0.0.1" if host == "localhost" else host.strip("[]"), int(port)
@@ -325,6 +338,18 @@ def _is_loopback(host: str) -> bool:
 def _listen_tcp(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
+        if not host:
+            return _listen_everywhere(port)
         return socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
         raise OSError(error.errno, f"cannot listen: {error.strerror}", f"{host}:{port}") from None
+
+
+def _listen_everywhere(port: int) -> socket.socket:
+    """On all addresses, those of IPv6 too where the machine has such."""
+    if socket.has_dualstack_ipv6():
+        with contextlib.suppress(OSError):
+            return socket.create_server(
+                ("", port), family=socket.AF_INET6, backlog=128, dualstack_ipv6=True
+            )
+    return socket.create_server(("", port), backlog=128)

@@ -336,6 +336,19 @@ def test_only_loopback(address: str) -> None:
         StatusServer(address, PAGES)
 
 
+def test_on_the_network_where_that_is_wanted() -> None:
+    server = StatusServer(":0", PAGES, network=True)
+    server.start()
+    try:
+        port = int(server.address.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            # Probes and Prometheus ask by the pod's address.
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 10.0.0.7:8080\r\n\r\n")
+            assert connection.recv(100).startswith(b"HTTP/1.0 200")
+    finally:
+        server.stop()
+
+
 @pytest.mark.parametrize("address", ["", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "[::1]:70000"])
 def test_no_address(address: str) -> None:
     with pytest.raises(ValueError, match=r"expected 127\.0\.0\.1:PORT or unix:///PATH"):

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+from koord_manager.config import CONTROLLERS, Settings, chosen
+from koord_service.settings import SettingsError, parse
+
+
+def parsed(*argv: str) -> Settings:
+    return parse(Settings, prog="koord-manager", description="", argv=argv, environ={})
+
+
+def test_the_flags_of_the_go_manager_are_taken() -> None:
+    # As its manifest has them, the logging library's aside.
+    found = parsed(
+        "--enable-leader-election",
+        "--metrics-addr=:8080",
+        "--health-probe-addr=:8000",
+        "--leader-election-namespace=koordinator-system",
+        "--config-namespace=koordinator-system",
+        "--feature-gates=",
+        "--controllers=*,-colocationprofile",
+        "--colocation-profile-reconcile-interval=1m",
+    )
+    assert found.enable_leader_election
+    assert found.colocation_profile_reconcile_interval == 60
+    assert found.controllers == ("*", "-colocationprofile")
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (("*",), set(CONTROLLERS)),
+        ((), set()),
+        (("nodeslo",), {"nodeslo"}),
+        (("*", "-nodeslo"), set(CONTROLLERS) - {"nodeslo"}),
+        (("-nodeslo",), set()),
+        (("nodeslo", "-nodeslo"), set()),
+    ],
+)
+def test_which_are_chosen(given: tuple[str, ...], names: set[str]) -> None:
+    assert chosen("controllers", given, CONTROLLERS) == names
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("--controllers=nodeslos", '--controllers has "nodeslos"; there are nodemetric, '),
+        ("--noderesource-plugins=-Batch", '--noderesource-plugins has "-Batch"; there are CPU'),
+        ("--rest-config-qps=0", "--rest-config-qps is 0; expected more than 0"),
+        ("--lease-duration=5", "--renew-deadline 10 and --lease-duration 5 have to grow"),
+        ("--metrics-address=:1", "--metrics-address"),
+    ],
+)
+def test_what_cannot_be_is_named(argument: str, said: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        parsed(argument)
+    assert said in str(caught.value)
