@@ -6,6 +6,18 @@ LABEL_CORE_SCHED_POLICY = "koordinator.sh/core-sched-policy"
 LABEL_GPU_ISOLATION_PROVIDER = "koordinator.sh/gpu-isolation-provider"
 LABEL_EVICTION_ENABLED = "koordinator.sh/eviction-enabled"
 LABEL_PRIORITY = "koordinator.sh/priority"
+LABEL_SKIP_ENHANCED_VALIDATION = "pod.koordinator.sh/skip-enhanced-validation"
+
+# Of profiles.
+LABEL_CONTROLLER_MANAGED = "config.koordinator.sh/controller-managed"
+ANNOTATION_SKIP_UPDATE_RESOURCES = "config.koordinator.sh/skip-update-resources"
+
+# Of quotas, and of what is bound to one.
+LABEL_QUOTA_NAME = "quota.scheduling.koordinator.sh/name"
+LABEL_QUOTA_TREE = "quota.scheduling.koordinator.sh/tree-id"
+LABEL_QUOTA_IS_PARENT = "quota.scheduling.koordinator.sh/is-parent"
+LABEL_PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
+ANNOTATION_QUOTA_NAMESPACES = "quota.scheduling.koordinator.sh/namespaces"
 
 ANNOTATION_CPU_QOS = "koordinator.sh/cpuQOS"
 ANNOTATION_CPU_BURST = "koordinator.sh/cpuBurst"
@@ -21,9 +33,15 @@ ANNOTATION_EXTENDED_RESOURCE_SPEC = "node.koordinator.sh/extended-resource-spec"
 ANNOTATION_RESCTRL = "node.koordinator.sh/resctrl"
 ANNOTATION_RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
 ANNOTATION_DEVICE_ALLOCATED = "scheduling.koordinator.sh/device-allocated"
+ANNOTATION_RESERVE_POD = "scheduling.koordinator.sh/reserve-pod"
 
 # Of nodes, and of their NodeResourceTopology.
 ANNOTATION_CPU_NORMALIZATION_RATIO = "node.koordinator.sh/cpu-normalization-ratio"
+LABEL_CPU_NORMALIZATION_ENABLED = "node.koordinator.sh/cpu-normalization-enabled"
+ANNOTATION_AMPLIFICATION_RATIO = "node.koordinator.sh/resource-amplification-ratio"
+LABEL_GPU_VENDOR = "node.koordinator.sh/gpu-vendor"
+LABEL_GPU_MODEL = "node.koordinator.sh/gpu-model"
+LABEL_GPU_DRIVER_VERSION = "node.koordinator.sh/gpu-driver-version"
 ANNOTATION_CPU_SHARED_POOLS = "node.koordinator.sh/cpu-shared-pools"
 ANNOTATION_BE_CPU_SHARED_POOLS = "node.koordinator.sh/be-cpu-shared-pools"
 ANNOTATION_SYSTEM_QOS_RESOURCE = "node.koordinator.sh/system-qos-resource"
@@ -31,6 +49,9 @@ ANNOTATION_CPU_TOPOLOGY = "node.koordinator.sh/cpu-topology"
 ANNOTATION_CPU_BASIC_INFO = "node.koordinator.sh/cpu-basic-info"
 ANNOTATION_POD_CPU_ALLOCS = "node.koordinator.sh/pod-cpu-allocs"
 ANNOTATION_NODE_RESERVATION = "node.koordinator.sh/reservation"
+ANNOTATION_RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
+ANNOTATION_ORIGIN_ALLOCATABLE = "node.koordinator.sh/originExtendedAllocatable"
+ANNOTATION_THIRD_PARTY = "node.koordinator.sh/thirdPartyAllocations"
 LABEL_NUMA_RESERVATION = "node.koordinator.sh/enable-numa-reservation"
 ANNOTATION_CPU_MANAGER_POLICY = "kubelet.koordinator.sh/cpu-manager-policy"
 
@@ -40,9 +61,24 @@ BATCH_CPU = "kubernetes.io/batch-cpu"
 BATCH_MEMORY = "kubernetes.io/batch-memory"
 MID_CPU = "kubernetes.io/mid-cpu"
 MID_MEMORY = "kubernetes.io/mid-memory"
+GPU = "koordinator.sh/gpu"
+GPU_SHARED = "koordinator.sh/gpu.shared"
 GPU_CORE = "koordinator.sh/gpu-core"
 GPU_MEMORY = "koordinator.sh/gpu-memory"
 GPU_MEMORY_RATIO = "koordinator.sh/gpu-memory-ratio"
+NPU_CORE = "huawei.com/npu-core"
+NPU_CPU = "huawei.com/npu-cpu"
+NPU_DVPP = "huawei.com/npu-dvpp"
+RDMA = "koordinator.sh/rdma"
 
 # Our own, of containers.
 ANNOTATION_CPU_QUOTA_ASKED = "pykoord/cpu-quota-asked"
+
+# Our own, of nodes.
+ANNOTATION_BATCH_WHY = "node.koordinator.sh/batch-resource-why"
+
+# Our own, of Recommendations.
+ANNOTATION_RECOMMENDATION_CHECKPOINT = "analysis.koordinator.sh/pykoord-checkpoint"
+
+# Our own, of NodeMetrics that the manager serves.
+ANNOTATION_STALE_SINCE = "metrics.koordinator.sh/stale-since"

@@ -86,10 +86,10 @@ class Histograms:
         self._weights[row] = 0.0
 
     def add(self, rows: Rows, values: Floats, at: float) -> None:
-        """One sample for each of ``rows``, which are all different."""
-        self._shift(rows, at)
+        """One sample for each of ``rows``; a row may be in there more than once."""
+        self._shift(np.unique(rows), at)
         exponents = (at - self._references[rows]) / self.halflife
-        self._weights[rows, self.buckets.find(values)] += np.exp2(exponents)
+        np.add.at(self._weights, (rows, self.buckets.find(values)), np.exp2(exponents))
 
     def percentiles(self, rows: Rows, fractions: Sequence[float]) -> Floats:
         """One line a row, one column a fraction (0.95, 1.0: the greatest); NaN for empty rows.

@@ -6,7 +6,7 @@ a priority class or "sys", what the node uses beyond its pods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,21 +91,30 @@ class Models:
 
     def train(self, found: Mapping[str, Amount], at: float) -> None:
         """Add one sample for each UID; one that is new gets a model."""
-        rows = np.array([self._row(uid) for uid in found], dtype=np.intp)
+        self.add(found.items(), at)
+
+    def add(self, found: Collection[tuple[str, Amount]], at: float) -> None:
+        """Add samples by UID; one that is new gets a model, one may have several samples."""
+        rows = np.array([self._row(uid) for uid, _ in found], dtype=np.intp)
         if not len(rows):
             return
-        used = np.array([(one.cpu, one.memory) for one in found.values()])
+        used = np.array([(one.cpu, one.memory) for _, one in found])
         self._cpu.add(rows, used[:, 0], at)
         self._memory.add(rows, used[:, 1], at)
-        self._updated |= dict.fromkeys(found, at)
+        self._updated |= dict.fromkeys((uid for uid, _ in found), at)
 
     def forget(self, at: float) -> tuple[str, ...]:
         """Drop models without a sample for longer than the expiration; says which."""
         gone = [uid for uid, last in self._updated.items() if at - last > self._expiration]
         for uid in gone:
+            self.drop(uid)
+        return tuple(gone)
+
+    def drop(self, uid: str) -> None:
+        """Drop one model, where there is such."""
+        if uid in self._rows:
             self._free.append(self._rows.pop(uid))
             del self._updated[uid]
-        return tuple(gone)
 
     def percentiles(
         self, cpu: float, memory: float, uids: Iterable[str] | None = None

@@ -3,8 +3,9 @@
 Fields, windows and aggregations are Koordinator's (apis/slo/v1alpha1/nodemetric_types.go,
 koordlet's states_nodemetric.go). On purpose different: where the memory the policy asks
 for is not measured, memory without page cache is told instead of none; devices say their
-health; and before the node's first sample there is no status, where an empty one would
-read as an idle node.
+health; of pods with several containers each one's usage is told too, as an extension, for
+recommendations (a pod's only container uses what the pod does); and before the node's first
+sample there is no status, where an empty one would read as an idle node.
 """
 
 from __future__ import annotations
@@ -244,6 +245,7 @@ def _pods(usage: _Usage, pods: Iterable[PodRecord], devices: Sequence[Device]) -
     """By namespace and name; pods without samples are left out."""
     cpu, memory = usage.of("pod_cpu_usage"), usage.memory("pod")
     gpus = usage.gpus("pod", devices) if devices else {}
+    inside = usage.of("container_cpu_usage"), usage.memory("container")
     for record in sorted(pods, key=lambda one: (one.pod.namespace, one.pod.name)):
         pod, labels = record.pod, (record.pod.uid,)
         if labels not in cpu or labels not in memory:
@@ -259,7 +261,23 @@ def _pods(usage: _Usage, pods: Iterable[PodRecord], devices: Sequence[Device]) -
             "podUsage": used,
             **_filled("priority", priority_class_or_default(pod.labels, priority, kube).value),
             "qos": qos_class_or_default(pod.labels, kube).value,
+            **_filled("extensions", _containers(record, *inside)),
         }
+
+
+def _containers(
+    record: PodRecord, cpu: Mapping[Labels, list[float]], memory: Mapping[Labels, list[float]]
+) -> Json:
+    """What each of several containers used, by name; without those that have no samples yet."""
+    if len(record.containers) < 2:
+        return {}
+    keys = {one.name: (record.pod.uid, key) for key, one in record.containers.items()}
+    told = {
+        name: _used(cpu[labels][0], memory[labels][0])["resources"]
+        for name, labels in sorted(keys.items())
+        if labels in cpu and labels in memory
+    }
+    return {"pykoord": {"containers": told}} if told else {}
 
 
 def _applications(usage: _Usage, applications: Iterable[HostApplication]) -> Iterator[Json]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_model.node_info import Device, GPUs, NodeMemoryInfo, NumaNode
 from koord_model.node_slo import HostApplication
-from koord_model.pod import Pod
+from koord_model.pod import Container, Pod
 from koord_model.qos import QoSClass
 from koord_model.quantity import milli, whole
 from koordlet.cache.protocol import Aggregated, Aggregation, Window
@@ -158,6 +159,35 @@ def test_pods_by_name_without_those_that_were_not_measured(samples: Samples) -> 
         ("ns", "told", "koord-mid", "LSR"),
     ]
     assert told[1]["podUsage"] == used("100m", "1k")
+
+
+def test_containers_of_a_pod_with_several(samples: Samples) -> None:
+    for uid in ("u1", "u2"):
+        samples.put("pod_cpu_usage", 1.0, uid)
+        samples.put("pod_memory_usage", 3000.0, uid)
+    for name, cpu in (("c1", 0.25), ("c2", 0.75), ("ended", 9.0)):
+        samples.put("container_cpu_usage", cpu, "u1", name)
+        samples.put("container_memory_usage", 1000.0, "u1", name)
+    samples.put("container_cpu_usage", 1.0, "u1", "no-memory-yet")
+    several = record("several", "u1")
+    ids = {"c1": "web", "c2": "sidecar", "no-memory-yet": "late"}
+    containers = {key: Container(several.pod, name, key) for key, name in ids.items()}
+    alone = record("alone", "u2")
+    pods = (
+        replace(several, containers=containers),
+        replace(alone, containers={"c3": Container(alone.pod, "web", "c3")}),
+    )
+    told = {one["name"]: one for one in status_of(samples, Known(pods=pods))["podsMetric"]}
+    assert told["several"]["extensions"] == {
+        "pykoord": {
+            "containers": {
+                "sidecar": {"cpu": "750m", "memory": "1k"},
+                "web": {"cpu": "250m", "memory": "1k"},
+            }
+        }
+    }
+    # Its one container uses what the pod does.
+    assert "extensions" not in told["alone"]
 
 
 def test_numa_nodes_in_order_one_without_cpus_too(samples: Samples) -> None:

@@ -1,0 +1,178 @@
+"""Requests and limits of containers by what they used: decaying histograms and percentiles. No IO.
+
+The request is a percentile of usage, the limit the greatest usage, both with a safety margin.
+Samples weigh half after each half-life. A container that was killed for its memory gets at least
+its limit then, times 1.2 or plus 100 MB, for a week. The numbers are Katalyst's ResourceRecommend's
+(growth 5 %, half-life 24 h, 24 h of samples at least, the bump after a kill).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from koord_model.decision import Decision, Given
+from koord_prediction.amount import Amount, each
+from koord_prediction.checkpoint import Checkpoint
+from koord_prediction.models import Models
+
+_BUMP_FACTOR, _BUMP_BYTES = 1.2, 100e6
+_BUMP_SECONDS = 7 * 86400.0
+_MIB = 1 << 20
+_LEAST = Amount(0.01, 16 * _MIB)
+_NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Percentiles are fractions, times seconds; ``margin`` is a fraction on top."""
+
+    cpu_percentile: float = 0.9
+    memory_percentile: float = 0.95
+    margin: float = 0.15
+    half_life: float = 86400.0
+    least_history: float = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """What is known of a container besides its histograms; times are of the epoch.
+
+    ``since`` is its first sample. ``floor`` is the memory, in bytes, that it has to have since it
+    was killed at ``killed_at``.
+    """
+
+    since: float = 0.0
+    samples: int = 0
+    floor: float = 0.0
+    killed_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerAdvice:
+    """What a container should have; ``decisions`` are the arithmetic of the requests."""
+
+    container: str
+    request: Amount
+    limit: Amount
+    decisions: tuple[Decision, ...] = ()
+
+
+class Recommender:
+    """Learns by (workload, container), and recommends; a workload is any name."""
+
+    def __init__(self, policy: Policy = Policy()) -> None:
+        self.policy = policy
+        # Who is forgotten is said by whoever knows the workloads.
+        self._models = Models(policy.half_life, policy.half_life, expiration=_NEVER)
+        self._learning: dict[str, dict[str, Learning]] = {}
+
+    def workloads(self) -> Collection[str]:
+        """Of which something is known."""
+        return self._learning.keys()
+
+    def learn(self, samples: Collection[tuple[str, str, Amount]], at: float) -> None:
+        """Samples of one moment: workload, container, and what one pod's container used."""
+        self._models.add([(_uid(name, inner), used) for name, inner, used in samples], at)
+        for name, inner, _ in samples:
+            known = self._known(name, inner)
+            since = known.since if known.samples else at
+            self._learning[name][inner] = replace(known, since=since, samples=known.samples + 1)
+
+    def killed(self, workload: str, container: str, limit: int, at: float) -> None:
+        """It was killed for exceeding ``limit`` bytes; the same kill again changes nothing."""
+        known = self._known(workload, container)
+        if at > known.killed_at:
+            floor = max(limit * _BUMP_FACTOR, limit + _BUMP_BYTES, known.floor)
+            self._learning[workload][container] = replace(known, floor=floor, killed_at=at)
+
+    def history(self, workload: str, at: float) -> float:
+        """Seconds since its first sample; of several containers since the first of any."""
+        known = self._learning.get(workload, {}).values()
+        return max((at - one.since for one in known if one.samples), default=0.0)
+
+    def advise(
+        self, workload: str, at: float, containers: Iterable[str]
+    ) -> tuple[ContainerAdvice, ...]:
+        """For those of its containers that are known for long enough."""
+        found = []
+        for name in containers:
+            known = self._learning.get(workload, {}).get(name)
+            if known and known.samples and at - known.since >= self.policy.least_history:
+                found.append(self._advice(workload, name, known, at))
+        return tuple(found)
+
+    def keep_only(self, workloads: Collection[str]) -> None:
+        """Forget all others."""
+        for name in self._learning.keys() - set(workloads):
+            for inner in self._learning.pop(name):
+                self._models.drop(_uid(name, inner))
+
+    def checkpoints(self, workload: str) -> Mapping[str, tuple[Learning, Checkpoint]]:
+        """What is known of a workload, by container, to be kept elsewhere."""
+        known = self._learning.get(workload, {})
+        return {
+            name: (one, self._models.checkpoint(_uid(workload, name)))
+            for name, one in known.items()
+            if one.samples
+        }
+
+    def restore(
+        self, workload: str, container: str, learning: Learning, model: Checkpoint, at: float
+    ) -> None:
+        """Take over what ``checkpoints`` gave.
+
+        Raises:
+            ValueError: it was learnt in the future.
+        """
+        uid = _uid(workload, container)
+        self._models.restore(Checkpoint(uid, model.cpu, model.memory, model.updated), at)
+        self._learning.setdefault(workload, {})[container] = learning
+
+    def _advice(self, workload: str, container: str, known: Learning, at: float) -> ContainerAdvice:
+        uid, policy = _uid(workload, container), self.policy
+        usual = self._models.percentiles(policy.cpu_percentile, policy.memory_percentile, [uid])
+        greatest = self._models.percentiles(1.0, 1.0, [uid])[uid]
+        floor = known.floor if at - known.killed_at < _BUMP_SECONDS else 0.0
+        request = self._above(usual[uid], floor)
+        limit = each(max, self._above(greatest, floor), request)
+        decisions = self._decisions(usual[uid], known, floor, request, at)
+        return ContainerAdvice(container, request, limit, decisions)
+
+    def _above(self, used: Amount, floor: float) -> Amount:
+        """With the margin, in steps that people write: whole millicores and MiB."""
+        wanted = used.times(1 + self.policy.margin)
+        wanted = each(max, Amount(wanted.cpu, max(wanted.memory, floor)), _LEAST)
+        return Amount(
+            math.ceil(round(wanted.cpu * 1000, 6)) / 1000, math.ceil(wanted.memory / _MIB) * _MIB
+        )
+
+    def _decisions(
+        self, usual: Amount, known: Learning, floor: float, request: Amount, at: float
+    ) -> tuple[Decision, ...]:
+        policy, days = self.policy, (at - known.since) / 86400
+        shared = (
+            Given("margin", 100 * policy.margin, "%"),
+            Given("half-life", policy.half_life / 3600, "h"),
+            Given("samples", known.samples),
+            Given("history", days, "d"),
+        )
+        cpu = Given(f"p{100 * policy.cpu_percentile:g} of usage", usual.cpu, "cores")
+        memory = Given(f"p{100 * policy.memory_percentile:g} of usage", usual.memory, "bytes")
+        after_kill = (Given("at least, since it ran out of memory", floor, "bytes"),)
+        return (
+            Decision(f"CPU {request.cpu:g} cores", "percentile × (1 + margin)", (cpu, *shared)),
+            Decision(
+                f"memory {request.memory / _MIB:.0f} MiB",
+                "max(percentile × (1 + margin), floor after a kill)",
+                (memory, *shared, *(after_kill if floor else ())),
+            ),
+        )
+
+    def _known(self, workload: str, container: str) -> Learning:
+        return self._learning.setdefault(workload, {}).setdefault(container, Learning())
+
+
+def _uid(workload: str, container: str) -> str:
+    return f"{workload}\n{container}"

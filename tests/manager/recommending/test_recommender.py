@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_manager.recommending.recommender import Policy, Recommender
+from koord_prediction.amount import Amount
+
+NOW = 1_795_168_800.0
+DAY = 86400.0
+MIB = 1 << 20
+HOURLY = Policy(least_history=3600.0)
+
+
+def learnt(*used: Amount, policy: Policy = HOURLY, step: float = 60.0) -> Recommender:
+    made = Recommender(policy)
+    for index, one in enumerate(used):
+        made.learn([("web", "main", one)], NOW + index * step)
+    return made
+
+
+def test_nothing_is_said_too_early() -> None:
+    made = learnt(*[Amount(1, 100 * MIB)] * 60)
+    assert made.history("web", NOW + 3599) == 3599
+    assert made.advise("web", NOW + 3599, ["main"]) == ()
+    assert [one.container for one in made.advise("web", NOW + 3600, ["main"])] == ["main"]
+    assert made.advise("web", NOW + 3600, ["other"]) == ()
+    assert made.advise("db", NOW + 3600, ["main"]) == ()
+
+
+def test_percentile_margin_and_peak() -> None:
+    used = [Amount(1.0, 100 * MIB)] * 97 + [Amount(4.0, 800 * MIB)] * 3
+    (advice,) = learnt(*used).advise("web", NOW + 2 * 3600, ["main"])
+    # A bucket is 5 % wide, and its end counts.
+    assert 1.15 <= advice.request.cpu <= 1.15 * 1.06 + 0.03
+    assert 4.6 <= advice.limit.cpu <= 4.6 * 1.06 + 0.03
+    assert 115 * MIB <= advice.request.memory <= 129 * MIB
+    assert 920 * MIB <= advice.limit.memory <= 980 * MIB
+    cpu, memory = advice.decisions
+    assert cpu.given[0].name == "p90 of usage"
+    assert [one.name for one in memory.given] == [
+        "p95 of usage",
+        "margin",
+        "half-life",
+        "samples",
+        "history",
+    ]
+
+
+def test_what_was_long_ago_weighs_little() -> None:
+    made = learnt(*[Amount(8.0, 100 * MIB)] * 100)
+    for minute in range(100):
+        made.learn([("web", "main", Amount(1.0, 100 * MIB))], NOW + 7 * DAY + 60 * minute)
+    (advice,) = made.advise("web", NOW + 8 * DAY, ["main"])
+    assert advice.request.cpu < 1.3
+    assert advice.limit.cpu > 8, "the peak is one of the whole history"
+
+
+def test_after_a_kill_it_gets_more_for_a_week() -> None:
+    made = learnt(*[Amount(0.1, 100 * MIB)] * 100)
+    made.killed("web", "main", 1000 * MIB, NOW)
+    made.killed("web", "main", 1000 * MIB, NOW)
+    made.killed("web", "main", 10 * MIB, NOW - 1)
+    (advice,) = made.advise("web", NOW + DAY, ["main"])
+    assert advice.request.memory == 1200 * MIB
+    assert advice.limit.memory == 1200 * MIB
+    assert "ran out of memory" in str(advice.decisions[1])
+    (later,) = made.advise("web", NOW + 7 * DAY + 1, ["main"])
+    assert later.request.memory < 130 * MIB
+
+
+def test_a_small_limit_is_raised_by_100_mb() -> None:
+    made = learnt(*[Amount(0.1, 10 * MIB)] * 100)
+    made.killed("web", "main", 64 * MIB, NOW)
+    (advice,) = made.advise("web", NOW + DAY, ["main"])
+    assert 64 * MIB + 100e6 <= advice.request.memory < 64 * MIB + 100e6 + MIB
+
+
+def test_several_pods_at_once_are_several_samples() -> None:
+    made = Recommender(HOURLY)
+    for minute in range(100):
+        round_ = [("web", "main", Amount(1.0, MIB))] * 8 + [("web", "main", Amount(5.0, MIB))] * 2
+        made.learn(round_, NOW + 60 * minute)
+    (advice,) = made.advise("web", NOW + 2 * 3600, ["main"])
+    assert advice.request.cpu > 5, "p90 of ten pods of which two use 5 cores"
+    assert advice.decisions[0].given[3].value == 1000
+
+
+def test_a_restart_forgets_nothing() -> None:
+    used = [Amount(0.1 * (1 + n % 9), (50 + n) * MIB) for n in range(100)]
+    made = learnt(*used)
+    made.killed("web", "main", 90 * MIB, NOW + 60)
+    other = Recommender(HOURLY)
+    for name, (learning, model) in made.checkpoints("web").items():
+        other.restore("web", name, learning, model, NOW + 6000)
+    at = NOW + 2 * 3600
+    assert other.advise("web", at, ["main"]) == made.advise("web", at, ["main"])
+
+
+def test_what_is_not_asked_about_any_more_is_forgotten() -> None:
+    made = learnt(*[Amount(1, MIB)] * 100)
+    made.learn([("db", "main", Amount(1, MIB))], NOW)
+    made.keep_only(["db"])
+    assert set(made.workloads()) == {"db"}
+    assert made.advise("web", NOW + DAY, ["main"]) == ()
+    assert made.checkpoints("web") == {}
+
+
+_AMOUNTS = st.builds(Amount, st.floats(0, 256), st.floats(0, 2**38))
+
+
+@given(st.lists(_AMOUNTS, min_size=1, max_size=50), st.floats(0, 1))
+def test_limits_are_never_below_requests(used: list[Amount], margin: float) -> None:
+    made = learnt(*used, policy=Policy(margin=margin, least_history=0))
+    (advice,) = made.advise("web", NOW + 3600, ["main"])
+    assert advice.limit.cpu >= advice.request.cpu >= 0.01
+    assert advice.limit.memory >= advice.request.memory >= 16 * MIB
+    greatest = max(one.cpu for one in used)
+    assert advice.limit.cpu >= min(greatest, 1000)
+
+
+@pytest.mark.parametrize("percentile", [0.5, 0.99])
+def test_a_higher_percentile_is_no_less(percentile: float) -> None:
+    used = [Amount(n / 10, n * MIB) for n in range(100)]
+    low = learnt(*used, policy=Policy(cpu_percentile=0.3, least_history=0))
+    high = learnt(*used, policy=Policy(cpu_percentile=percentile, least_history=0))
+    at = NOW + 6000
+    assert (
+        high.advise("web", at, ["main"])[0].request.cpu
+        >= low.advise("web", at, ["main"])[0].request.cpu
+    )

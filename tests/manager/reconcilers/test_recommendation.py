@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from koord_manager.recommending.recommender import ContainerAdvice, Policy, Recommender
+from koord_manager.reconcilers.recommendation import CONDITION, Finding, kept, read, status
+from koord_model.decision import Decision
+from koord_model.keys import ANNOTATION_RECOMMENDATION_CHECKPOINT
+from koord_prediction.amount import Amount
+
+NOW = 1_795_168_800.0
+MIB = 1 << 20
+ADVICE = ContainerAdvice(
+    "web", Amount(0.25, 300 * MIB), Amount(1.5, 512 * MIB), (Decision("CPU 0.25 cores"),)
+)
+
+
+def condition(document: dict[str, Any]) -> dict[str, Any]:
+    (found,) = document["conditions"]
+    assert found["type"] == CONDITION
+    return dict(found)
+
+
+def test_requests_and_limits_by_container() -> None:
+    found = status(Finding([ADVICE], pods=3), {}, NOW)
+    assert found["podStatus"]["containerStatuses"] == [
+        {
+            "containerName": "web",
+            "resources": {
+                "cpu": "250m",
+                "memory": "300Mi",
+                "limits.cpu": "1500m",
+                "limits.memory": "512Mi",
+            },
+        }
+    ]
+    assert condition(found) == {
+        "type": CONDITION,
+        "status": "True",
+        "reason": "Recommended",
+        "message": "of 3 pods; web: CPU 0.25 cores",
+        "lastTransitionTime": found["updateTime"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("finding", "reason", "message"),
+    [
+        (Finding(trouble="spec is missing"), "TargetUnusable", "spec is missing"),
+        (Finding(), "NoPods", "no pod of the target is known"),
+        (Finding(pods=2), "NoUsage", "no usage of its 2 pods' containers has been reported"),
+        (
+            Finding(pods=2, history=5400, needed=86400),
+            "TooLittleHistory",
+            "usage of 1.5 h is known of 24 h",
+        ),
+    ],
+)
+def test_why_nothing_is_recommended(finding: Finding, reason: str, message: str) -> None:
+    said = condition(status(finding, {}, NOW))
+    assert (said["status"], said["reason"], said["message"]) == ("False", reason, message)
+
+
+def test_what_was_recommended_stays_and_so_does_the_time() -> None:
+    first = status(Finding([ADVICE], pods=3), {}, NOW)
+    second = status(Finding([ADVICE], pods=4), first, NOW + 60)
+    assert condition(second)["lastTransitionTime"] == first["updateTime"] != second["updateTime"]
+    third = status(Finding(), second, NOW + 120)
+    assert third["podStatus"] == first["podStatus"]
+    assert condition(third)["lastTransitionTime"] == third["updateTime"]
+
+
+def test_what_was_learnt_is_kept_in_an_annotation() -> None:
+    made = Recommender(Policy(least_history=0))
+    for minute in range(50):
+        made.learn([("w", "web", Amount(1, MIB)), ("w", "side", Amount(2, MIB))], NOW + 60 * minute)
+    text = kept(made.checkpoints("w"))
+    assert len(text) < 2000
+    document = {"metadata": {"annotations": {ANNOTATION_RECOMMENDATION_CHECKPOINT: text}}}
+    again = Recommender(Policy(least_history=0))
+    for name, (learning, model) in read(document).items():
+        again.restore("w", name, learning, model, NOW + 3600)
+    asked = ("w", NOW + 3600, ["web", "side"])
+    assert again.advise(*asked) == made.advise(*asked)
+    assert read({"metadata": {}}) == {}
+
+
+@pytest.mark.parametrize("text", ["{", '{"a": {}}', '{"a": 7}', "[" * 5000])
+def test_an_annotation_that_cannot_be_read(text: str) -> None:
+    document = {"metadata": {"annotations": {ANNOTATION_RECOMMENDATION_CHECKPOINT: text}}}
+    with pytest.raises(ValueError, match=r"pykoord-checkpoint: .* \(learnt anew\)"):
+        read(document)
