@@ -13,7 +13,19 @@ from koord_host.kernel import Kernel
 from koord_host.restore import Fate
 from koord_model.version import VERSION
 
-from koordctl import asking, backtest, events, metrics, node, predictions, render, top, why
+from koordctl import (
+    asking,
+    backtest,
+    crds,
+    events,
+    metrics,
+    node,
+    predictions,
+    recommend,
+    render,
+    top,
+    why,
+)
 from koordctl.answers import A, Pod, Status, read, unmanaged
 from koordctl.backtest import BacktestError
 from koordctl.client import AddressError, AskError, ask
@@ -52,8 +64,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _parser() -> _Parser:
     parser = _Parser(
         prog=PROGRAM,
-        description="Says what koordlet sees and koord-runtime-proxy does on this node. "
-        "Only restore changes anything.",
+        description="Says what koordlet sees and koord-runtime-proxy does on this node, and what "
+        "koord-manager decides for the cluster. Only restore and crds install change anything.",
         epilog="Exit codes: 0 done, 1 no answer or not all restored, 2 wrong arguments.",
         allow_abbrev=False,
     )
@@ -78,7 +90,8 @@ def _parser() -> _Parser:
     explained = tuple(_add_why(commands))
     predicted = tuple(_add_predict(commands))
     restore = _add_restore(commands)
-    for one in (status, pods, restore, *observing, *explained, *predicted):
+    clustered = tuple(_add_cluster(commands))
+    for one in (status, pods, restore, *observing, *explained, *predicted, *clustered):
         one.add_argument("--json", action="store_true", help="as JSON, for programs")
     return parser
 
@@ -176,6 +189,31 @@ def _add_predict(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
     )
     backtest.add_arguments(tested)
     yield tested
+
+
+def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
+    """The commands that ask a cluster."""
+    recommended = _command(
+        commands,
+        "recommend",
+        recommend.run,
+        "what workloads' containers should ask for, by what they used",
+    )
+    recommend.add_arguments(recommended)
+    yield recommended
+    words = "the definitions of the custom resources"
+    definitions = commands.add_parser("crds", help=words, allow_abbrev=False)
+    below = definitions.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    yield _command(below, "show", crds.run_show, f"{words}, as YAML")
+    install = _command(
+        below,
+        "install",
+        crds.run_install,
+        "create or update them in the cluster",
+        "Creates the definitions that the cluster does not have, and updates those that differ.",
+    )
+    crds.add_install(install)
+    yield install
 
 
 def _add_restore(commands: argparse._SubParsersAction[_Parser]) -> _Parser:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from koord_model import feature_gates
+
 DEFAULTS: Mapping[str, bool] = {
     "Accelerators": False,
     "BECPUEvict": False,
@@ -38,12 +40,4 @@ Our own are InterferenceDetection, MemoryOffload, PressureSuppress and Threshold
 
 def gates_of(given: Iterable[str]) -> tuple[Mapping[str, bool], tuple[str, ...]]:
     """Every gate, on or off, and those ``given`` ("NAME=true") that are none of ours."""
-    gates = dict(DEFAULTS)
-    others = []
-    for gate in given:
-        name, _, word = gate.partition("=")
-        if name in gates:
-            gates[name] = word.lower() == "true"
-        else:
-            others.append(gate)
-    return gates, tuple(others)
+    return feature_gates.gates_of(given, DEFAULTS)

@@ -7,6 +7,7 @@ what it ignored.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 
@@ -15,6 +16,7 @@ from koord_model.annotations import decode
 from koord_model.fields import Fields, text
 from koord_model.keys import (
     ANNOTATION_BE_CPU_SHARED_POOLS,
+    ANNOTATION_CPU_BASIC_INFO,
     ANNOTATION_CPU_MANAGER_POLICY,
     ANNOTATION_CPU_NORMALIZATION_RATIO,
     ANNOTATION_CPU_SHARED_POOLS,
@@ -41,6 +43,26 @@ def _ratio(given: object) -> float:
     if not 0 < ratio <= MAX_RATIO:
         raise ValueError(given)
     return ratio
+
+
+@dataclass(frozen=True, slots=True)
+class CPUBasicInfo:
+    """What CPUs a node has, and whether hyper-threads and turbo are on."""
+
+    model: str
+    hyper_threads: bool = False
+    turbo: bool = False
+
+
+def cpu_basic_info(document: Mapping[str, object]) -> tuple[CPUBasicInfo | None, tuple[str, ...]]:
+    """What a NodeResourceTopology says of the CPUs' make; ``None`` where it does not say."""
+    ignored: list[str] = []
+    annotations = _annotations(document, "NodeResourceTopology", ignored)
+    given = _object(annotations, ANNOTATION_CPU_BASIC_INFO, ignored)
+    model = given.text("cpuModel")
+    hyper_threads = given.flag("hyperThreadEnabled", default=False)
+    info = CPUBasicInfo(model, hyper_threads, given.flag("turboEnabled", default=False))
+    return info if model and not ignored else None, tuple(ignored)
 
 
 def topology(

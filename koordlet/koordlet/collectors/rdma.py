@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from koord_model.keys import RDMA
 from koord_model.node_info import Device, RDMADevices, VirtualFunctions
 
 from koordlet.collecting import pci
@@ -21,8 +22,6 @@ from koordlet.collecting.contract import Found, Look, Sources
 
 INTERVAL = "node_topology_sync_interval"
 ENABLED_BY = ("RDMADevices",)
-
-RDMA = "koordinator.sh/rdma"
 
 _NETWORK = "0x02"
 _MELLANOX = re.compile(r"mlx[0-9]+_([0-9]{1,6})")

@@ -13,14 +13,12 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from koord_model.keys import LABEL_GPU_DRIVER_VERSION, LABEL_GPU_MODEL, LABEL_GPU_VENDOR
 from koord_model.node_info import Device, GPUs, RDMADevices, XPUs
 from koord_model.quantity import milli
 
 Object = dict[str, Any]
 
-LABEL_GPU_VENDOR = "node.koordinator.sh/gpu-vendor"
-LABEL_GPU_MODEL = "node.koordinator.sh/gpu-model"
-LABEL_GPU_DRIVER_VERSION = "node.koordinator.sh/gpu-driver-version"
 LABEL_GPU_PARTITION_POLICY = "node.koordinator.sh/gpu-partition-policy"
 ANNOTATION_GPU_PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
 

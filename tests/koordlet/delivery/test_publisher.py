@@ -7,8 +7,9 @@ import pytest
 from koord_kube.api import Object
 from koord_kube.client import Client
 from koord_kube.resources import DEVICES
+from koord_model.keys import LABEL_GPU_VENDOR
 from koordlet.delivery.publisher import Publisher
-from koordlet.reports.device import LABEL_GPU_VENDOR, change
+from koordlet.reports.device import change
 
 from tests.support.kube_api import KubeApi
 

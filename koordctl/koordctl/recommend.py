@@ -1,0 +1,95 @@
+"""``koordctl recommend``: what workloads should ask for, by what their containers used."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from koordctl import cluster
+from koordctl.amounts import UNKNOWN
+from koordctl.client import AskError
+from koordctl.columns import table
+from koordctl.render import clean
+
+if TYPE_CHECKING:
+    from koord_kube.client import Client
+
+Json = Mapping[str, Any]
+
+_HEADER = ("TARGET", "CONTAINER", "CPU", "MEMORY", "CPU LIMIT", "MEMORY LIMIT")
+_CONDITION = "RecommendationProvided"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``koordctl recommend``."""
+    parser.add_argument("name", nargs="?", default="", metavar="NAME", help="one of them")
+    parser.add_argument(
+        "-n", "--namespace", default="default", metavar="NAMESPACE", help="(default: %(default)s)"
+    )
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
+    cluster.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> Iterable[str]:
+    """The recommendations of a namespace. Raises AskError."""
+    from koord_kube.resources import RECOMMENDATIONS
+
+    namespace = "" if arguments.all_namespaces else arguments.namespace
+    if arguments.name and not namespace:
+        raise AskError("NAME is one of a namespace: leave out --all-namespaces")
+
+    async def question(api: Client) -> list[Any]:
+        if arguments.name:
+            return [await api.get(RECOMMENDATIONS, arguments.name, namespace)]
+        found: list[Any] = []
+        async for page in api.pages(RECOMMENDATIONS, namespace):
+            found = [*([] if page.first else found), *map(json.loads, page.items)]
+        return found
+
+    found = cluster.ask_cluster(arguments.kubeconfig, question)
+    if arguments.json:
+        return [json.dumps(found, indent=2, ensure_ascii=False)]
+    return lines(found, named=bool(arguments.name))
+
+
+def lines(found: Sequence[Json], *, named: bool = False) -> Iterator[str]:
+    """A line a container; of one that was asked for by name also why."""
+    if not found:
+        yield "There is no Recommendation: each names a workload that is to be looked at."
+        return
+    told = sorted(found, key=lambda one: (_meta(one, "namespace"), _meta(one, "name")))
+    yield from table([_HEADER, *(row for one in told for row in _rows(one))])
+    for one in told:
+        message = clean(str(_condition(one).get("message", "nothing has looked at it yet")))
+        if named or not _containers(one):
+            yield f"{_about(one)}: {message}"
+
+
+def _rows(one: Json) -> Iterator[tuple[str, ...]]:
+    for container in _containers(one):
+        resources = container.get("resources") or {}
+        wanted = ("cpu", "memory", "limits.cpu", "limits.memory")
+        amounts = (clean(str(resources.get(name, UNKNOWN))) for name in wanted)
+        yield (_about(one), clean(str(container.get("containerName", ""))), *amounts)
+
+
+def _containers(one: Json) -> Sequence[Json]:
+    status = (one.get("status") or {}).get("podStatus") or {}
+    return status.get("containerStatuses") or ()
+
+
+def _condition(one: Json) -> Json:
+    conditions = (one.get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each.get("type") == _CONDITION), {})
+
+
+def _about(one: Json) -> str:
+    target = ((one.get("spec") or {}).get("target") or {}).get("workload") or {}
+    of = f" ({target.get('kind')} {target.get('name')})" if target else ""
+    return clean(f"{_meta(one, 'namespace')}/{_meta(one, 'name')}{of}")
+
+
+def _meta(one: Json, name: str) -> str:
+    return str((one.get("metadata") or {}).get(name, ""))

@@ -1,0 +1,20 @@
+"""All definitions. No IO."""
+
+from __future__ import annotations
+
+from koord_kube.definitions.colocation_profile import COLOCATION_PROFILE
+from koord_kube.definitions.device import DEVICE
+from koord_kube.definitions.node_metric import NODE_METRIC
+from koord_kube.definitions.node_slo import NODE_SLO
+from koord_kube.definitions.node_topology import NODE_TOPOLOGY
+from koord_kube.definitions.recommendation import RECOMMENDATION
+
+DEFINITIONS = (
+    COLOCATION_PROFILE,
+    DEVICE,
+    NODE_METRIC,
+    NODE_SLO,
+    NODE_TOPOLOGY,
+    RECOMMENDATION,
+)
+"""In alphabetical order of their kinds."""

@@ -1,0 +1,87 @@
+"""A CustomResourceDefinition, put together. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from koord_kube.definitions.schema import Schema
+from koord_kube.resources import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One that ``kubectl get`` shows; those of ``priority`` 1 only with ``-o wide``."""
+
+    name: str
+    path: str
+    type: str = "string"
+    priority: int = 0
+
+
+AGE = Column("Age", ".metadata.creationTimestamp", "date")
+
+_METADATA = {
+    "apiVersion": {"type": "string", "description": "Version of the schema of this object."},
+    "kind": {"type": "string", "description": "The kind of this object."},
+    "metadata": {"type": "object"},
+}
+_APPROVED = "api-approved.kubernetes.io"
+
+
+def definition(
+    resource: Resource,
+    about: str,
+    fields: dict[str, Schema],
+    columns: Iterable[Column] = (AGE,),
+    *,
+    status: bool = True,
+    short: Iterable[str] = (),
+    approved: str = "",
+) -> dict[str, Any]:
+    """The definition of a kind with these fields beside its metadata.
+
+    ``status`` is whether it has the status subresource, ``short`` what kubectl may call it,
+    ``approved`` where a group of Kubernetes' own was approved.
+    """
+    version: dict[str, Any] = {
+        "name": resource.version,
+        "served": True,
+        "storage": True,
+        "schema": {
+            "openAPIV3Schema": {
+                "type": "object",
+                "description": about,
+                "properties": _METADATA | fields,
+            }
+        },
+        "additionalPrinterColumns": [_column(one) for one in columns],
+    }
+    if status:
+        version["subresources"] = {"status": {}}
+    metadata: dict[str, Any] = {"name": f"{resource.plural}.{resource.group}"}
+    if approved:
+        metadata["annotations"] = {_APPROVED: approved}
+    names = {
+        "kind": resource.kind,
+        "listKind": f"{resource.kind}List",
+        "plural": resource.plural,
+        "singular": resource.kind.lower(),
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": metadata,
+        "spec": {
+            "group": resource.group,
+            "names": names | ({"shortNames": list(short)} if short else {}),
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "versions": [version],
+        },
+    }
+
+
+def _column(one: Column) -> dict[str, Any]:
+    found = {"name": one.name, "type": one.type, "jsonPath": one.path}
+    return found | ({"priority": one.priority} if one.priority else {})

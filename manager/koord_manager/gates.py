@@ -1,0 +1,34 @@
+"""Feature gates of the manager, with Koordinator's defaults. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from koord_model import feature_gates
+
+DEFAULTS: Mapping[str, bool] = {
+    "ColocationProfileController": False,
+    "ColocationProfileSkipMutatingResources": False,
+    "ColocationProfileSkipValidatingPriority": False,
+    "ConfigMapValidatingWebhook": False,
+    "DisableDefaultQuota": False,
+    "DisableDeviceResourceSpec": False,
+    "DisableExtendedResourceSpec": False,
+    "EnablePodEnhancedValidator": False,
+    "EnableSyncGPUSharedResource": False,
+    "MultiQuotaTree": False,
+    "NodeMutatingWebhook": False,
+    "NodeValidatingWebhook": False,
+    "PodMutatingWebhook": True,
+    "PodValidatingWebhook": True,
+    "ReservationMutatingWebhook": False,
+    "SupportParentQuotaSubmitPod": False,
+    "ValidatePodDeviceResource": False,
+    "WebhookFramework": True,
+}
+"""Those that do something here; others of Koordinator's are passed over with a line."""
+
+
+def gates_of(given: Iterable[str]) -> tuple[Mapping[str, bool], tuple[str, ...]]:
+    """Every gate, on or off, and those ``given`` ("NAME=true") that are none of ours."""
+    return feature_gates.gates_of(given, DEFAULTS)
