@@ -6,10 +6,14 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
+
 from koord_kube.resources import Resource
 
 Object = dict[str, Any]
-"""An object's JSON."""
+"""An object's JSON, decoded."""
+
+_OBJECT = msgspec.json.Decoder(Object)
 
 
 class ApiError(Exception):
@@ -41,12 +45,38 @@ class GoneError(ApiError):
     """410: the resource version is too old; list again."""
 
 
+class NotLeadingError(ApiError):
+    """Not asked at all: only the leader writes, and this program does not lead."""
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One event of a watch: ADDED, MODIFIED, DELETED, or BOOKMARK with its version alone."""
+    """One event of a watch: ADDED, MODIFIED, DELETED, or BOOKMARK with its version alone.
+
+    ``raw`` is the object's JSON as it came: who follows many objects decodes of it no more
+    than what it uses.
+    """
 
     type: str
-    object: Object
+    raw: bytes
+
+    @property
+    def object(self) -> Object:
+        """The whole object, decoded anew at each call."""
+        return _OBJECT.decode(self.raw)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list: each object's JSON as it came, and the version that the list is of.
+
+    With ``first`` the list begins. It may begin again, and then what came before is void.
+    Objects of built-in kinds have no ``kind`` and ``apiVersion`` of their own here.
+    """
+
+    items: list[bytes]
+    version: str
+    first: bool
 
 
 class Api(Protocol):
@@ -60,14 +90,30 @@ class Api(Protocol):
         """One object."""
         ...
 
-    async def list(
-        self, resource: Resource, namespace: str = "", field_selector: str = ""
-    ) -> tuple[list[Object], str]:
-        """All objects, and the resource version to watch from."""
+    def pages(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        field_selector: str = "",
+        label_selector: str = "",
+    ) -> AsyncGenerator[Page, None]:
+        """All objects, in the newest state there is; one may watch from the version.
+
+        Where the server has forgotten that state before its last page, the list begins
+        again: see ``Page.first``.
+
+        Raises:
+            GoneError: that happens over and over.
+        """
         ...
 
     def watch(
-        self, resource: Resource, version: str, namespace: str = "", field_selector: str = ""
+        self,
+        resource: Resource,
+        version: str,
+        namespace: str = "",
+        field_selector: str = "",
+        label_selector: str = "",
     ) -> AsyncGenerator[Change, None]:
         """Changes since a resource version, until the server ends the watch.
 
@@ -86,7 +132,10 @@ class Api(Protocol):
         name: str = "",
         subresource: str = "",
     ) -> Object:
-        """A new object; with ``name`` and ``subresource`` one below another ("eviction")."""
+        """A new object; with ``name`` and ``subresource`` one below another ("eviction").
+
+        Of a review (``TOKEN_REVIEWS``) what comes back has the answer as its status.
+        """
         ...
 
     async def patch(
@@ -96,8 +145,16 @@ class Api(Protocol):
         change: Mapping[str, Any],
         namespace: str = "",
         subresource: str = "",
+        *,
+        version: str = "",
     ) -> Object:
-        """A JSON merge patch; with ``subresource="status"`` of the status alone."""
+        """A JSON merge patch; with ``subresource="status"`` of the status alone.
+
+        With ``version`` only if the object still is at that resource version.
+
+        Raises:
+            ConflictError: it is not.
+        """
         ...
 
     async def replace(
@@ -109,4 +166,21 @@ class Api(Protocol):
         subresource: str = "",
     ) -> Object:
         """The whole object, with the resource version it was read at."""
+        ...
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        version: str = "",
+    ) -> None:
+        """Delete an object; with ``uid`` and ``version`` only if it still is that one.
+
+        Raises:
+            ConflictError: it is another one, or has changed.
+            NotFoundError: it is not there.
+        """
         ...

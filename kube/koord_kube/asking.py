@@ -20,18 +20,25 @@ MOST_ASKED = 300.0
 """Seconds; no server's Retry-After is heeded longer."""
 
 
+class ListMeta(msgspec.Struct):
+    """Of what state a list is; with ``more`` as the next request's ``continue`` it goes on."""
+
+    version: str = msgspec.field(default="", name="resourceVersion")
+    more: str = msgspec.field(default="", name="continue")
+
+
 class Items(msgspec.Struct):
     """A list, as the API serves it."""
 
-    metadata: dict[str, Any]
-    items: list[Object] | None = None
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
 
 
 class Event(msgspec.Struct):
     """One line of a watch."""
 
     type: str
-    object: Object
+    object: msgspec.Raw
 
 
 class _Status(msgspec.Struct):
@@ -78,8 +85,8 @@ class Asking:
 
     def __str__(self) -> str:
         where = "/".join(part for part in (self.namespace, self.name, self.subresource) if part)
-        selected = self.query.get("fieldSelector", "")
-        return " ".join(part for part in (self.resource.plural, where, selected) if part)
+        selected = (self.query.get(one, "") for one in ("fieldSelector", "labelSelector"))
+        return " ".join(part for part in (self.resource.plural, where, *selected) if part)
 
     def decoded(self, decoder: msgspec.json.Decoder[T], said: bytes) -> T:
         """What a good answer says.
@@ -108,8 +115,8 @@ class Asking:
         """One event of a watch; an ERROR event is raised as the refusal that it is."""
         event = self.decoded(_EVENT, line)
         if event.type != "ERROR":
-            return Change(event.type, event.object)
-        status = self.decoded(_STATUS, msgspec.json.encode(event.object))
+            return Change(event.type, bytes(event.object))
+        status = self.decoded(_STATUS, bytes(event.object))
         raise self._error(status.code, status)
 
     def refused(

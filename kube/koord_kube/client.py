@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 from koord_model.version import VERSION
 
-from koord_kube.api import ApiError, Change, Object
+from koord_kube.api import ApiError, Change, GoneError, Object, Page
 from koord_kube.asking import ITEMS, OBJECT, Asking
 from koord_kube.credentials import Anonymous, Credentials
 from koord_kube.failures import reason_of
@@ -25,6 +25,8 @@ from koord_kube.rate import TokenBucket
 from koord_kube.resources import Resource
 
 _MERGE = "application/merge-patch+json"
+_PAGE = 500  # objects; what kubectl and client-go ask for
+_BEGINNINGS = 3  # of one list; the server keeps a state for five minutes or more
 _RANDOM = random.SystemRandom()
 
 
@@ -46,6 +48,8 @@ class Cluster:
 @dataclass(frozen=True)
 class Limits:
     """``qps`` and ``burst`` are of writes; the rest is in seconds.
+
+    With a ``qps`` of 0 writes are not slowed down here: they are by ``fence.Fenced``.
 
     A watch is ended by the server after ``watch`` to twice as long, and given up ``grace``
     later where it does not: then the connection is dead.
@@ -71,7 +75,8 @@ class Client:
         self.cluster = cluster
         self._limits = limits or Limits()
         self._chance = chance
-        self._writes = TokenBucket(self._limits.qps, self._limits.burst)
+        limits = self._limits
+        self._writes = TokenBucket(limits.qps, limits.burst) if limits.qps else None
         self._opened: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -95,34 +100,55 @@ class Client:
         asking = Asking("GET", resource, name, namespace)
         return asking.decoded(OBJECT, await self._answer(asking))
 
-    async def list(
-        self, resource: Resource, namespace: str = "", field_selector: str = ""
-    ) -> tuple[list[Object], str]:
-        """Items of built-in kinds have no ``kind`` of their own."""
-        query = {"fieldSelector": field_selector} if field_selector else {}
-        asking = Asking("GET", resource, "", namespace, query=query)
-        found = asking.decoded(ITEMS, await self._answer(asking))
-        return found.items or [], str(found.metadata.get("resourceVersion", ""))
+    async def pages(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        field_selector: str = "",
+        label_selector: str = "",
+    ) -> AsyncGenerator[Page, None]:
+        selected = _selected(field_selector, label_selector)
+        more, begun = "", 0
+        while True:
+            query = selected | {"limit": str(_PAGE)} | ({"continue": more} if more else {})
+            asking = Asking("GET", resource, "", namespace, query=query)
+            begun += not more
+            try:
+                found = asking.decoded(ITEMS, await self._answer(asking))
+            except GoneError:
+                if not more or begun >= _BEGINNINGS:
+                    raise
+                more = ""
+                continue
+            items = [bytes(one) for one in found.items or []]
+            yield Page(items, found.metadata.version, first=not more)
+            more = found.metadata.more
+            if not more:
+                return
 
     async def watch(
-        self, resource: Resource, version: str, namespace: str = "", field_selector: str = ""
+        self,
+        resource: Resource,
+        version: str,
+        namespace: str = "",
+        field_selector: str = "",
+        label_selector: str = "",
     ) -> AsyncGenerator[Change, None]:
         seconds = self._limits.watch * (1 + self._chance())
-        query = {
+        query = _selected(field_selector, label_selector) | {
             "watch": "true",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(max(1, int(seconds))),
         }
-        if field_selector:
-            query["fieldSelector"] = field_selector
         asking = Asking("GET", resource, "", namespace, query=query)
         lines = Lines()
         try:
             async with asyncio.timeout(self._limits.answer):
                 response = await self._ask(asking, seconds + self._limits.grace)
             async with response:
-                yield Change("BOOKMARK", {"metadata": {"resourceVersion": version}})
+                opened = {"metadata": {"resourceVersion": version}}
+                yield Change("BOOKMARK", msgspec.json.encode(opened))
                 async for piece in response.content.iter_any():
                     for line in lines.feed(piece):
                         yield asking.change(line)
@@ -148,7 +174,12 @@ class Client:
         change: Mapping[str, Any],
         namespace: str = "",
         subresource: str = "",
+        *,
+        version: str = "",
     ) -> Object:
+        if version:
+            meta = {**(change.get("metadata") or {}), "resourceVersion": version}
+            change = {**change, "metadata": meta}
         return await self._write(Asking("PATCH", resource, name, namespace, subresource, change))
 
     async def replace(
@@ -161,8 +192,25 @@ class Client:
     ) -> Object:
         return await self._write(Asking("PUT", resource, name, namespace, subresource, given))
 
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        version: str = "",
+    ) -> None:
+        given = {"uid": uid, "resourceVersion": version}
+        wanted = {field: value for field, value in given.items() if value}
+        body: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if wanted:
+            body["preconditions"] = wanted
+        await self._write(Asking("DELETE", resource, name, namespace, body=body))
+
     async def _write(self, asking: Asking) -> Object:
-        await asyncio.sleep(self._writes.take(time.monotonic()))
+        if self._writes is not None:
+            await asyncio.sleep(self._writes.take(time.monotonic()))
         return asking.done(await self._answer(asking))
 
     async def _answer(self, asking: Asking) -> bytes:
@@ -217,6 +265,11 @@ class Client:
                 read_bufsize=256 * 1024,
             )
         return self._opened
+
+
+def _selected(field_selector: str, label_selector: str) -> dict[str, str]:
+    query = {"fieldSelector": field_selector, "labelSelector": label_selector}
+    return {name: value for name, value in query.items() if value}
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from koord_kube.api import Change, NotFoundError, Object
+from koord_kube.api import Change, NotFoundError, Object, Page
 from koord_kube.resources import DEVICES, NODE_TOPOLOGIES, Resource
 from koordlet.delivery.publisher import Publisher
 from koordlet.delivery.reporter import Reporter
@@ -22,7 +22,8 @@ from koordlet.states.cluster import ClusterState
 
 from tests.support.views import pod_view
 
-FILE = Path(__file__).parents[2] / "deploy" / "rbac" / "koordlet.yaml"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+FILE = DEPLOY / "rbac" / "koordlet.yaml"
 NAME = "node-1"
 _USAGE: Object = {"nodeUsage": {"resources": {}}, "systemUsage": {"resources": {}}}
 Right = tuple[str, str, str]
@@ -61,14 +62,23 @@ class Noted:
             raise NotFoundError(f"{name} is not there")
         return self._there[resource]
 
-    async def list(
-        self, resource: Resource, namespace: str = "", field_selector: str = ""
-    ) -> tuple[list[Object], str]:
+    async def pages(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        field_selector: str = "",
+        label_selector: str = "",
+    ) -> AsyncGenerator[Page, None]:
         self._note(resource, "list")
-        return [], "1"
+        yield Page([], "1", first=True)
 
     async def watch(
-        self, resource: Resource, version: str, namespace: str = "", field_selector: str = ""
+        self,
+        resource: Resource,
+        version: str,
+        namespace: str = "",
+        field_selector: str = "",
+        label_selector: str = "",
     ) -> AsyncGenerator[Change, None]:
         self._note(resource, "watch")
         nothing: tuple[Change, ...] = ()
@@ -94,6 +104,8 @@ class Noted:
         change: Mapping[str, Any],
         namespace: str = "",
         subresource: str = "",
+        *,
+        version: str = "",
     ) -> Object:
         self._note(resource, "patch", subresource)
         return self._there.get(resource, {})
@@ -108,6 +120,17 @@ class Noted:
     ) -> Object:
         self._note(resource, "update", subresource)
         return given
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        version: str = "",
+    ) -> None:
+        self._note(resource, "delete")
 
 
 async def _watch(api: Noted, tmp_path: Path) -> None:
@@ -154,4 +177,5 @@ def test_the_account_has_the_role(documents: Mapping[str, Any]) -> None:
     binding, account = documents["ClusterRoleBinding"], documents["ServiceAccount"]["metadata"]
     assert binding["roleRef"]["name"] == documents["ClusterRole"]["metadata"]["name"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", **account}]
-    assert documents["Namespace"]["metadata"]["name"] == account["namespace"]
+    namespace = yaml.safe_load((DEPLOY / "namespace.yaml").read_text())
+    assert namespace["metadata"]["name"] == account["namespace"]

@@ -29,6 +29,11 @@ def status(code: int, message: str = "so it is", **more: Any) -> bytes:
             "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
             "leases kube-node-lease a=b",
         ),
+        (
+            Asking("GET", LEASES, query={"fieldSelector": "a=b", "labelSelector": "c,!d"}),
+            "/apis/coordination.k8s.io/v1/leases",
+            "leases a=b c,!d",
+        ),
     ],
 )
 def test_what_it_is_about(asking: Asking, path: str, text: str) -> None:
@@ -89,7 +94,16 @@ def test_long_words_are_cut_and_secrets_left_out() -> None:
 
 
 def test_changes() -> None:
-    assert ASKING.change(b'{"type":"ADDED","object":{"a":1}}') == Change("ADDED", {"a": 1})
+    change = ASKING.change(b'{"type":"ADDED","object":{"a": 1}}')
+    assert change == Change("ADDED", b'{"a": 1}')
+    assert change.object == {"a": 1}
+
+
+def test_pages() -> None:
+    said = b'{"metadata": {"resourceVersion": "7", "continue": "c"}, "items": [{"a": 1}, {}]}'
+    found = ASKING.decoded(ITEMS, said)
+    assert (found.metadata.version, found.metadata.more) == ("7", "c")
+    assert [bytes(one) for one in found.items or []] == [b'{"a": 1}', b"{}"]
 
 
 @pytest.mark.parametrize("said", [b"", b"[1]", b'{"items": 3}', b"\xff"])

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from koord_kube.api import ApiError, Change, ConflictError, GoneError, NotFoundError, Object
+from koord_kube.api import ApiError, ConflictError, GoneError, NotFoundError, Object
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.credentials import TokenFile, server_context
-from koord_kube.resources import LEASES, NODE_METRICS, NODES, Resource
+from koord_kube.resources import LEASES, NODE_METRICS, NODES, TOKEN_REVIEWS, Resource
 
 from tests.support.certificates import Certificates, make_certificates, make_self_signed
 from tests.support.kube_api import KubeApi
+from tests.support.listing import listed
 
 QUICK = Limits(answer=5.0, watch=5.0, grace=5.0)
 LEASE: Object = {
@@ -50,14 +51,26 @@ class TestRequests:
     async def test_list(self, api: KubeApi, client: Client) -> None:
         for name in ("n1", "n2"):
             last = api.put(NODES, {"metadata": {"name": name}})
-        found, version = await client.list(NODES)
+        found, version = await listed(client, NODES)
         assert [one["metadata"]["name"] for one in found] == ["n1", "n2"]
         assert version == last["metadata"]["resourceVersion"]
-        found, _ = await client.list(NODES, field_selector="metadata.name=n2")
+        found, _ = await listed(client, NODES, field_selector="metadata.name=n2")
         assert [one["metadata"]["name"] for one in found] == ["n2"]
 
+    async def test_a_list_whose_state_is_forgotten_meanwhile(
+        self, api: KubeApi, client: Client
+    ) -> None:
+        for number in range(600):
+            api.put(NODES, {"metadata": {"name": f"n{number}"}})
+        begun = []
+        async for page in client.pages(NODES):
+            begun.append((page.first, len(page.items)))
+            if len(begun) == 1:
+                api.compact()
+        assert begun == [(True, 500), (True, 500), (False, 100)]
+
     async def test_a_list_asks_for_the_newest_state(self, api: KubeApi, client: Client) -> None:
-        await client.list(NODES)
+        await listed(client, NODES)
         assert "resourceVersion" not in api.asked[-1].query
 
     async def test_create_and_conflict(self, api: KubeApi, client: Client) -> None:
@@ -90,10 +103,62 @@ class TestRequests:
         with pytest.raises(ConflictError):
             await client.replace(NODE_METRICS, "n1", read | {"spec": {"a": 3}})
 
+    async def test_a_patch_of_a_version(self, api: KubeApi, client: Client) -> None:
+        read = api.put(NODES, {"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "4"}}})
+        version = read["metadata"]["resourceVersion"]
+        change = {"metadata": {"annotations": {"a": "b"}}}
+        patched = await client.patch(NODES, "n1", change, version=version)
+        assert patched["metadata"]["annotations"] == {"a": "b"}
+        assert change == {"metadata": {"annotations": {"a": "b"}}}
+        status = {"status": {"allocatable": {"cpu": "3"}}}
+        for subresource in ("", "status"):
+            with pytest.raises(ConflictError):
+                await client.patch(NODES, "n1", status, "", subresource, version=version)
+        version = patched["metadata"]["resourceVersion"]
+        patched = await client.patch(NODES, "n1", status, "", "status", version=version)
+        assert patched["status"] == {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "3"}}
+
+    async def test_delete(self, api: KubeApi, client: Client) -> None:
+        await client.create(LEASES, LEASE, "there")
+        await client.delete(LEASES, "l", "there")
+        with pytest.raises(NotFoundError, match=r"^leases there/l: 404"):
+            await client.delete(LEASES, "l", "there")
+
+    async def test_delete_of_that_one_alone(self, api: KubeApi, client: Client) -> None:
+        meta = (await client.create(NODE_METRICS, metric()))["metadata"]
+        version = meta["resourceVersion"]
+        for wrong in ({"uid": "other"}, {"version": "1"}, {"uid": "other", "version": version}):
+            with pytest.raises(ConflictError):
+                await client.delete(NODE_METRICS, "n1", **wrong)
+        await client.delete(NODE_METRICS, "n1", uid=meta["uid"], version=version)
+        assert api.objects == {}
+
+    async def test_a_review_is_answered(self, api: KubeApi, client: Client) -> None:
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": "s3cret"},
+        }
+        answer = await client.create(TOKEN_REVIEWS, review)
+        assert answer["kind"] == "TokenReview"
+        assert isinstance(answer["status"], dict)
+
+    async def test_labels(self, api: KubeApi, client: Client) -> None:
+        for name in ("n1", "n2"):
+            api.put(NODES, {"metadata": {"name": name, "labels": {"name": name}}})
+        found, version = await listed(client, NODES, label_selector="name in (n2)")
+        assert [one["metadata"]["name"] for one in found] == ["n2"]
+        async with aclosing(client.watch(NODES, version, label_selector="name=n1")) as changes:
+            await anext(changes)
+            for name in ("n2", "n1"):
+                labels = {"name": name, "a": "b"}
+                api.put(NODES, {"metadata": {"name": name, "labels": labels}})
+            assert (await anext(changes)).object["metadata"]["name"] == "n1"
+
     async def test_a_kind_that_is_not_installed(self, client: Client) -> None:
         unknown = Resource("slo.koordinator.sh", "v1alpha1", "others", "Other")
         with pytest.raises(NotFoundError, match="is its CRD installed"):
-            await client.list(unknown)
+            await listed(client, unknown)
 
     async def test_writes_are_slowed_down_and_reads_are_not(
         self, api: KubeApi, client: Client, monkeypatch: pytest.MonkeyPatch
@@ -110,7 +175,7 @@ class TestRequests:
             await slow.create(NODE_METRICS, metric("n1"))
             await slow.create(NODE_METRICS, metric("n2"))
             assert len([one for one in waits if one > 900]) == 1
-            await slow.list(NODE_METRICS)
+            await listed(slow, NODE_METRICS)
             assert len([one for one in waits if one > 900]) == 1
 
 
@@ -159,9 +224,9 @@ class TestWatch:
     async def test_it_opens_and_tells_what_happens(self, api: KubeApi, client: Client) -> None:
         version = api.put(NODES, {"metadata": {"name": "n1"}})["metadata"]["resourceVersion"]
         async with aclosing(client.watch(NODES, version)) as changes:
-            assert await anext(changes) == Change(
-                "BOOKMARK", {"metadata": {"resourceVersion": version}}
-            )
+            opened = await anext(changes)
+            assert opened.type == "BOOKMARK"
+            assert opened.object == {"metadata": {"resourceVersion": version}}
             api.put(NODES, {"metadata": {"name": "n1", "labels": {"a": "b"}}})
             change = await anext(changes)
             assert (change.type, change.object["metadata"]["labels"]) == ("MODIFIED", {"a": "b"})
@@ -263,16 +328,16 @@ class TestToken:
     async def test_rotation_is_noticed_at_the_first_refusal(
         self, api: KubeApi, client: Client, token: Path
     ) -> None:
-        await client.list(NODES)
+        await listed(client, NODES)
         token.write_text("second-s3cret\n")
         api.tokens = frozenset({"second-s3cret"})
-        await client.list(NODES)
+        await listed(client, NODES)
         assert [one.token for one in api.asked] == [
             "first-s3cret", "first-s3cret", "second-s3cret",
         ]  # fmt: skip
 
     async def test_a_watch_too(self, api: KubeApi, client: Client, token: Path) -> None:
-        await client.list(NODES)
+        await listed(client, NODES)
         token.write_text("second-s3cret\n")
         api.tokens = frozenset({"second-s3cret"})
         async with aclosing(client.watch(NODES, "1000")) as changes:
@@ -283,14 +348,14 @@ class TestToken:
     ) -> None:
         api.tokens = frozenset({"other"})
         with pytest.raises(ApiError, match=r"^nodes: 401 Unauthorized$") as found:
-            await client.list(NODES)
+            await listed(client, NODES)
         assert found.value.status == 401
         assert len(api.asked) == 2
 
     async def test_a_token_file_that_is_gone(self, client: Client, token: Path) -> None:
         token.unlink()
         with pytest.raises(ApiError, match="token: No such file") as found:
-            await client.list(NODES)
+            await listed(client, NODES)
         assert found.value.status == 0
 
     async def test_it_is_said_nowhere(
@@ -300,7 +365,7 @@ class TestToken:
         said = [repr(client.cluster), str(client.cluster), repr(client)]
         asks: list[Callable[[], Awaitable[Any]]] = [
             lambda: client.get(NODES, "n1"),
-            lambda: client.list(NODES),
+            lambda: listed(client, NODES),
             lambda: anext(client.watch(NODES, "1")),
             lambda: client.create(NODE_METRICS, metric()),
         ]
@@ -313,7 +378,7 @@ class TestToken:
         token.write_text("first s3cret")
         api.tokens = frozenset({"other"})
         with pytest.raises(ApiError) as found:
-            await client.list(NODES)
+            await listed(client, NODES)
         said += [str(found.value), caplog.text]
         assert [one for one in said if "s3cret" in one] == []
 
@@ -348,16 +413,16 @@ class TestSecure:
                     await client.get(NODES, "n1")
             named = Cluster(api.url, context=context, server_name="kube.example")
             async with Client(named, QUICK) as client:
-                assert await client.list(NODES) == ([], "1000")
+                assert await listed(client, NODES) == ([], "1000")
 
 
 async def test_a_server_that_is_back_is_found_again(api: KubeApi, client: Client) -> None:
-    await client.list(NODES)
+    await listed(client, NODES)
     await api.stop()
     with pytest.raises(ApiError):
-        await client.list(NODES)
+        await listed(client, NODES)
     await api.start()
-    assert (await client.list(NODES))[0] == []
+    assert (await listed(client, NODES))[0] == []
 
 
 async def until(true: Callable[[], bool]) -> None:

@@ -16,6 +16,7 @@ from koord_kube.resources import NODES
 
 from tests.support.certificates import Certificates
 from tests.support.kube_api import KubeApi
+from tests.support.listing import listed
 
 HOST = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
 
@@ -54,7 +55,7 @@ class TestPod:
         async with KubeApi(tls=certificates.server_context(), tokens=tokens) as api:
             environ = HOST | {"KUBERNETES_SERVICE_PORT": str(api.port)}
             async with await connect(environ=environ, account=account) as client:
-                assert await client.list(NODES) == ([], "1000")
+                assert await listed(client, NODES) == ([], "1000")
 
     async def test_an_ipv6_address(self, account: Path) -> None:
         environ = HOST | {"KUBERNETES_SERVICE_HOST": "fd00::1"}
@@ -94,10 +95,10 @@ class TestKubeconfig:
             cluster = {"server": api.url, "certificate-authority-data": authority}
             path = kubeconfig(tmp_path, cluster, {"token": "s3cret"})
             async with await connect(str(path)) as client:
-                assert await client.list(NODES) == ([], "1000")
+                assert await listed(client, NODES) == ([], "1000")
                 api.tokens = frozenset({"n3w"})
                 kubeconfig(tmp_path, cluster, {"token": "n3w"})
-                assert await client.list(NODES) == ([], "1000")
+                assert await listed(client, NODES) == ([], "1000")
 
     async def test_it_is_preferred_to_the_pod_s(self, tmp_path: Path) -> None:
         path = kubeconfig(tmp_path, {"server": "http://there:8080/"}, {})

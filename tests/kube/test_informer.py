@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import json
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +26,19 @@ def node(name: str = "n1", color: object = "red") -> Object:
     return {"metadata": {"name": name, "labels": {"color": color}}}
 
 
-def color(given: Object) -> str:
-    found = given["metadata"].get("labels", {}).get("color")
+def color(raw: bytes) -> str:
+    found = json.loads(raw)["metadata"].get("labels", {}).get("color")
     if not isinstance(found, str):
         raise TypeError(f"color is {found!r}; expected a string")
     return found
 
 
 class Follower:
-    """An informer that runs, what it was shown, and what it has told."""
+    """An informer that runs, what it said of each change, and what it has told."""
 
     def __init__(self, client: Client, resource: Resource = NODES, **more: Any) -> None:
-        self.shown: list[dict[str, str]] = []
+        self.changes: list[tuple[str, str | None, str | None]] = []
         self.told: list[str] = []
-        self._news = asyncio.Event()
         self.informer = Informer(
             client,
             resource,
@@ -48,8 +48,9 @@ class Follower:
             **({"pace": PACE} | more),
         )
 
-    def _changed(self, found: Mapping[str, str]) -> None:
-        self.shown.append(dict(found))
+    def _changed(self, key: str, before: str | None, after: str | None) -> None:
+        assert self.informer.objects.get(key) == after
+        self.changes.append((key, before, after))
 
     async def sees(self, **objects: str) -> None:
         await until(lambda: dict(self.informer.objects) == objects)
@@ -108,8 +109,8 @@ class TestObjects:
         await one.sees(n1="blue", n2="red")
         api.delete(NODES, "n1")
         await one.sees(n2="red")
-        assert one.shown == [
-            {"n1": "red"}, {"n1": "red", "n2": "red"}, {"n1": "blue", "n2": "red"}, {"n2": "red"},
+        assert one.changes == [
+            ("n1", None, "red"), ("n2", None, "red"), ("n1", "red", "blue"), ("n1", "blue", None),
         ]  # fmt: skip
         assert (one.informer.trouble, one.told) == ("", [])
         assert (api.count("list"), api.count("watch")) == (1, 1)
@@ -120,7 +121,7 @@ class TestObjects:
         for name in ("n1", "n2", "n3"):
             api.put(NODES, node(name))
         await one.sees(n2="red")
-        assert one.shown == [{}, {"n2": "red"}]
+        assert one.changes == [("n2", None, "red")]
 
     async def test_namespaces(self, api: KubeApi, follow: Following) -> None:
         one, all_ = follow(resource=LEASES, namespace="a"), follow(resource=LEASES)
@@ -129,15 +130,89 @@ class TestObjects:
         await until(lambda: set(one.informer.objects) == {"a/l"})
         await until(lambda: set(all_.informer.objects) == {"a/l", "b/l"})
 
-    async def test_what_was_shown_does_not_change(self, api: KubeApi, follow: Following) -> None:
+    async def test_many_in_pages(self, api: KubeApi, follow: Following) -> None:
+        for number in range(1200):
+            api.put(NODES, node(f"n{number}"))
+        one = follow()
+        async with asyncio.timeout(10):
+            await one.informer.wait_synced()
+        assert len(one.informer.objects) == len(one.changes) == 1200
+        assert api.count("list") == 3
+
+    async def test_only_what_is_labelled_so(self, api: KubeApi, follow: Following) -> None:
+        for name, shade in (("n1", "red"), ("n2", "blue")):
+            api.put(NODES, node(name, shade))
+        one = follow(label_selector="color in (red, green)")
+        await one.is_watching(api, 1)
+        api.put(NODES, node("n3", "blue"))
+        api.put(NODES, node("n2", "green"))
+        api.put(NODES, node("n1", "blue"))
+        await one.sees(n2="green")
+        assert one.changes == [("n1", None, "red"), ("n2", None, "green"), ("n1", "red", None)]
+
+    async def test_what_decodes_to_the_same_is_no_change(
+        self, api: KubeApi, follow: Following
+    ) -> None:
         api.put(NODES, node())
         one = follow()
-        await one.sees(n1="red")
-        before = one.informer.objects
         await one.is_watching(api, 1)
-        api.delete(NODES, "n1")
-        await one.sees()
+        api.put(NODES, node() | {"spec": {"unschedulable": True}})
+        api.put(NODES, node("n2"))
+        await one.sees(n1="red", n2="red")
+        assert [key for key, *_ in one.changes] == ["n1", "n2"]
+
+    async def test_the_view_is_live_and_only_to_be_read(
+        self, api: KubeApi, follow: Following
+    ) -> None:
+        one = follow()
+        before = one.informer.objects
+        api.put(NODES, node())
+        await one.sees(n1="red")
         assert dict(before) == {"n1": "red"}
+        with pytest.raises(TypeError):
+            before["n1"] = "blue"  # type: ignore[index]
+
+    async def test_a_list_tells_what_was_changed_and_deleted_meanwhile(
+        self, api: KubeApi, follow: Following
+    ) -> None:
+        for name in ("n1", "n2", "n3"):
+            api.put(NODES, node(name))
+        one = follow()
+        await one.is_watching(api, 1)
+        one.changes.clear()
+        await api.stop()
+        api.delete(NODES, "n1")
+        api.put(NODES, node("n2", "blue"))
+        api.put(NODES, node("n4"))
+        api.compact()
+        await api.start()
+        await one.sees(n2="blue", n3="red", n4="red")
+        assert sorted(one.changes, key=lambda change: change[0]) == [
+            ("n1", "red", None), ("n2", "red", "blue"), ("n4", None, "red"),
+        ]  # fmt: skip
+
+    async def test_synced_is_said_after_the_first_whole_list(
+        self, api: KubeApi, client: Client, follow: Following
+    ) -> None:
+        api.put(NODES, node())
+        api.fail(status=503, times=2)
+        one = follow()
+        assert not one.informer.synced
+        async with asyncio.timeout(5):
+            await one.informer.wait_synced()
+        assert one.informer.synced
+        assert dict(one.informer.objects) == {"n1": "red"}
+
+    async def test_what_is_recalled_holds_until_the_first_list(
+        self, api: KubeApi, client: Client, follow: Following
+    ) -> None:
+        for name in ("n1", "n2"):
+            api.put(NODES, node(name))
+        one = follow()
+        one.informer.recall({"n1": "red", "n2": "blue", "n3": "red"})
+        assert (len(one.informer.objects), one.informer.synced) == (3, False)
+        await one.sees(n1="red", n2="red")
+        assert one.changes == [("n2", "blue", "red"), ("n3", "red", None)]
 
     async def test_nothing_is_known_before_the_first_list(self, client: Client) -> None:
         informer = Follower(client).informer

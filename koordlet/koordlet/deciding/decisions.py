@@ -7,12 +7,13 @@ round for what stands, and those that brought it about in the history.
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import NamedTuple
+
+from koord_model.decision import plain as plain
 
 from koordlet.deciding.contract import Decision, Mode
 
@@ -198,15 +199,3 @@ def names_pod(name: str, pod: str) -> bool:
 
 def _within(group: str, above: str) -> bool:
     return group == above or group.startswith(f"{above}/")
-
-
-def plain(value: float | str | None) -> int | float | str | None:
-    """A number as JSON has it: numpy's are none of its own, nor is infinity."""
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, int):
-        return int(value)
-    number = float(value)
-    return number if math.isfinite(number) else str(number)

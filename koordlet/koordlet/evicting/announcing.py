@@ -10,11 +10,12 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 
 from koord_kube.api import Api, ApiError, Object
+from koord_kube.events import Repeated
 from koord_kube.resources import EVENTS
 from koord_service.backoff import Backoff
 from koord_service.logs import get_log
 
-from koordlet.evicting.events import Repeated, Saying, event
+from koordlet.evicting.events import Saying, event
 
 _log = get_log("koordlet.evictor")
 
@@ -48,7 +49,7 @@ class Announcer:
         """
         if self._api is None:
             return
-        count = self._repeated.count(saying, steady)
+        count = self._repeated.count(saying.key, steady)
         if not count:
             self.counts["repeated"] += 1
             return

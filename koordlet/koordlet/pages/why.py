@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from koordlet.deciding.contract import Decision, Mode, Signal, shown
+from koordlet.deciding.contract import Decision, Mode, Signal
 from koordlet.deciding.decisions import (
     Decisions,
     Entry,
@@ -21,7 +21,6 @@ from koordlet.deciding.decisions import (
     of_group,
     of_pod,
     of_strategies,
-    plain,
 )
 from koordlet.deciding.round import StrategyState
 from koordlet.pages.node import Document, Observed
@@ -134,16 +133,4 @@ def _entry(one: Entry) -> Document:
 
 
 def _decision(strategy: str, mode: Mode, decision: Decision) -> Document:
-    return {
-        "strategy": strategy,
-        "mode": mode.value,
-        "aspect": decision.aspect,
-        "pod": decision.pod,
-        "group": decision.group,
-        "outcome": decision.outcome,
-        "formula": decision.formula,
-        "given": [
-            {"name": name, "value": plain(value), "unit": unit, "shown": shown(value, unit)}
-            for name, value, unit in decision.given
-        ],
-    }
+    return {"strategy": strategy, "mode": mode.value, **decision.document()}

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from koord_kube.api import Api, Object
@@ -25,7 +24,8 @@ from koordlet.states.whole_file import write_whole
 _WATCHED = (NODES, NODE_SLOS, NODE_METRICS)
 """Kinds that koordlet is told something by; a watch more is one more for each node."""
 
-_DECODER = msgspec.json.Decoder(dict[str, dict[str, Any]])
+_KEPT = msgspec.json.Decoder(dict[str, Object])
+_OBJECT = msgspec.json.Decoder(Object)
 
 
 class ClusterState:
@@ -49,14 +49,14 @@ class ClusterState:
         self.changed = changed
         self._tell = tell
         self._file_trouble = ""
-        self._objects: dict[str, Object] = {}
         self._informers = {
             resource.kind: self._informer(api, resource, node) for resource in _WATCHED
         }
 
     def get(self, kind: str) -> Object | None:
         """The object of a kind as it was last known; not to be changed."""
-        return self._objects.get(kind)
+        informer = self._informers.get(kind)
+        return informer.objects.get(self._node) if informer else None
 
     def ages(self) -> Mapping[str, StateAge]:
         """How old each kind is; ``None`` for what this run has not yet been told."""
@@ -69,15 +69,15 @@ class ClusterState:
     def recall(self) -> None:
         """Take up what was known before the restart; what the API server says counts more."""
         try:
-            kept = _DECODER.decode(self._path.read_bytes())
+            kept = _KEPT.decode(self._path.read_bytes())
         except FileNotFoundError:
             return
         except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             self._tell(f"{self._path}: {error} (the API server is waited for)")
             return
         for kind, known in kept.items():
-            if kind in self._informers and kind not in self._objects and self._is_ours(known):
-                self._objects[kind] = known
+            if kind in self._informers and self._is_ours(known):
+                self._informers[kind].recall({self._node: known})
                 self.changed(kind, known)
 
     async def run(self) -> None:
@@ -96,21 +96,16 @@ class ClusterState:
             tell=self._tell,
         )
 
-    def _take(self, kind: str, objects: Mapping[str, Object]) -> None:
-        found = objects.get(self._node)
-        if found == self._objects.get(kind):
-            return
-        if found is None:
-            del self._objects[kind]
-        else:
-            self._objects[kind] = found
-        self._keep()
-        self.changed(kind, found)
+    def _take(self, kind: str, key: str, _before: Object | None, found: Object | None) -> None:
+        if key == self._node:
+            self._keep()
+            self.changed(kind, found)
 
     def _keep(self) -> None:
         trouble = ""
+        known = {kind: found for kind in self._informers if (found := self.get(kind)) is not None}
         try:
-            write_whole(self._path, msgspec.json.encode(self._objects))
+            write_whole(self._path, msgspec.json.encode(known))
         except OSError as error:
             trouble = f"{self._path}: {error.strerror} (a restart has to wait for the API server)"
         if trouble and trouble != self._file_trouble:
@@ -122,8 +117,9 @@ class ClusterState:
         return bool(known.get("metadata", {}).get("name") == self._node)
 
 
-def _trimmed(kind: str, given: Object) -> Object:
+def _trimmed(kind: str, raw: bytes) -> Object:
     """Without what nobody here reads, and what changes every few seconds."""
+    given: Object = _OBJECT.decode(raw)
     # Objects in lists do not say of what kind they are, those in watches do.
     left_out = ("kind", "apiVersion", "metadata", "status")
     kept = {key: value for key, value in given.items() if key not in left_out}

@@ -25,7 +25,7 @@ class OutOfMemory:
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """A pod.
+    """A pod; ``node`` is "" until it has one.
 
     ``workloads`` are (kind, name) of what made it: its controller, and the Deployment or CronJob
     above that, which are told by the names that Kubernetes' controllers give. ``requests`` are
@@ -35,6 +35,7 @@ class PodFacts:
     namespace: str
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
+    node: str = ""
     workloads: tuple[tuple[str, str], ...] = ()
     requests: Mapping[str, Amounts] = field(default_factory=dict)
     kills: tuple[OutOfMemory, ...] = ()
@@ -64,6 +65,7 @@ class _Container(msgspec.Struct):
 
 
 class _Spec(msgspec.Struct):
+    node: str = msgspec.field(default="", name="nodeName")
     containers: list[_Container] | None = None
 
 
@@ -113,6 +115,7 @@ def decode(content: bytes) -> PodFacts:
         meta.namespace,
         meta.name,
         meta.labels or {},
+        pod.spec.node,
         tuple(_workloads(meta)),
         {name: _requests(one) for name, one in containers.items()},
         tuple(_kills(pod.status, containers)),

@@ -26,6 +26,7 @@ Json = dict[str, Any]
 LIMITS = "limits."
 CONDITION = "RecommendationProvided"
 _LONGEST = 1024
+_REFRESH_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,26 @@ def status(finding: Finding, before: Mapping[str, Any], at: float) -> Json:
         # What was recommended stays until there is something better.
         found["podStatus"] = before["podStatus"]
     return found
+
+
+def differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether something else is recommended, or what is written is ten minutes old."""
+    return _essence(before) != _essence(now) or _age(before, now) >= _REFRESH_SECONDS
+
+
+def _essence(status: Mapping[str, Any]) -> object:
+    """What is recommended, and whether; the numbers in the message move with each look."""
+    conditions = status.get("conditions") or ()
+    said = [(one.get("type"), one.get("status"), one.get("reason")) for one in conditions]
+    return said, status.get("podStatus")
+
+
+def _age(before: Mapping[str, Any], now: Mapping[str, Any]) -> float:
+    try:
+        since = datetime.fromisoformat(str(before.get("updateTime")))
+        return (datetime.fromisoformat(now["updateTime"]) - since).total_seconds()
+    except (TypeError, ValueError):
+        return _REFRESH_SECONDS
 
 
 def kept(learnt: Mapping[str, tuple[Learning, Checkpoint]]) -> str:

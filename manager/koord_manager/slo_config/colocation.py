@@ -17,6 +17,14 @@ class CalculatePolicy(StrEnum):
     MAX_USAGE_REQUEST = "maxUsageRequest"
 
 
+class MemoryPolicy(StrEnum):
+    """Which memory counts as used in a NodeMetric."""
+
+    WITHOUT_PAGE_CACHE = "usageWithoutPageCache"
+    WITH_PAGE_CACHE = "usageWithPageCache"
+    WITH_HOT_PAGE_CACHE = "usageWithHotPageCache"
+
+
 class MidReclaimMode(StrEnum):
     """How mid resources are reckoned; ``NONE`` is by prediction."""
 
@@ -53,7 +61,7 @@ class ColocationStrategy:
     metric_aggregate_seconds: int = 300
     metric_report_seconds: int = 60
     metric_aggregate_durations: tuple[str, ...] = ("5m", "10m", "30m")
-    metric_memory_policy: str = "usageWithoutPageCache"
+    metric_memory_policy: MemoryPolicy = MemoryPolicy.WITHOUT_PAGE_CACHE
     cpu_reclaim_percent: int = 60
     cpu_policy: CalculatePolicy = CalculatePolicy.USAGE
     memory_reclaim_percent: int = 65
@@ -102,8 +110,12 @@ class Amplification:
 
 @dataclass(frozen=True, slots=True)
 class NodeStrategies:
-    """What the configuration says for one node, by all rules of precedence."""
+    """What the configuration says for one node, by all rules of precedence.
+
+    ``ignored`` are lines on what the node's own annotation and labels say and cannot be used.
+    """
 
     colocation: ColocationStrategy
     normalization: CPUNormalization
     amplification: Amplification
+    ignored: tuple[str, ...] = ()

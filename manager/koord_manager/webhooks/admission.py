@@ -74,6 +74,9 @@ class ClusterView:
     quota_profiles: Mapping[str, Object] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
     """The data of ``slo-controller-config`` as it is in force."""
+    config_map: str = "koordinator-system/slo-controller-config"
+    """Which ConfigMap that is."""
+    node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     enhanced_validation: Mapping[str, str] = field(default_factory=dict)
     """The data of the ConfigMap ``pod-enhanced-validator-config``."""
     gates: Mapping[str, bool] = field(default_factory=dict)

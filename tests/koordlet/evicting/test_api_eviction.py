@@ -15,6 +15,7 @@ from koordlet.states.inventory import PodRecord
 
 from tests.support.kube_api import KubeApi
 from tests.support.kube_evictions import PDBS
+from tests.support.listing import listed
 from tests.support.views import pod_view
 
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -190,7 +191,7 @@ class TestTrouble:
         token.write_text("first")
         api.tokens = frozenset({"first"})
         async with Client(Cluster(api.url, TokenFile(token))) as client:
-            await client.list(PODS)
+            await listed(client, PODS)
             token.write_text("second")
             api.tokens = frozenset({"second"})
             assert (await ByApi(client).evict(record, 30, forced=False)).end is End.EVICTED

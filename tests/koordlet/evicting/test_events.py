@@ -16,7 +16,6 @@ from koordlet.evicting.events import (
     FAILURE,
     SOON,
     SUCCESS,
-    Repeated,
     Saying,
     event,
     of_notice,
@@ -80,34 +79,10 @@ def test_the_object() -> None:
     assert found["count"] == 3
 
 
-def test_long_names_and_messages_are_cut() -> None:
-    pod = Pod("p" * 235 + "." * 18, "ns", "u")
-    found = event(Saying(pod, "R", "é" * 2000), "n", AT)
-    assert len(found["metadata"]["name"]) <= 253
-    assert ".." not in found["metadata"]["name"]
-    assert len(found["message"].encode()) <= 1024
-    assert found["message"].endswith("é…")
-    assert event(Saying(pod, "R", "two\n lines"), "n", AT)["message"] == "two lines"
-
-
-class TestRepeated:
-    def test_the_same_is_said_again_only_after_a_while(self) -> None:
-        repeated = Repeated()
-        assert [repeated.count(SAYING, at) for at in (0, 1, 2, 299)] == [1, 0, 0, 0]
-        assert repeated.count(SAYING, 300) == 4
-        assert repeated.count(SAYING, 601) == 1
-
-    def test_other_pods_and_reasons_are_others(self) -> None:
-        repeated = Repeated()
-        other = Saying(Pod("web-1", "ns", "u-2"), SUCCESS, "evicted")
-        for one in (SAYING, SAYING._replace(reason=FAILURE), other):
-            assert repeated.count(one, 0) == 1
-
-    def test_it_is_bounded(self) -> None:
-        repeated = Repeated()
-        for number in range(3000):
-            repeated.count(SAYING._replace(reason=str(number)), 0)
-        assert len(repeated._said) == 1024
+def test_other_pods_and_reasons_are_others() -> None:
+    other = Saying(Pod("web-1", "ns", "u-2"), SUCCESS, "evicted")
+    assert len({SAYING.key, SAYING._replace(reason=FAILURE).key, other.key}) == 3
+    assert SAYING._replace(message="evicted, 9 GiB").key == SAYING.key
 
 
 class TestAnnouncer:

@@ -43,10 +43,11 @@ def test_whose_it_is(meta: dict[str, Any], workloads: tuple[tuple[str, str], ...
 def test_kills_for_a_limit_of_its_own() -> None:
     document = pod() | {
         "spec": {
+            "nodeName": "n1",
             "containers": [
                 {"name": "web", "resources": {"limits": {"memory": "1Gi"}}},
                 {"name": "free"},
-            ]
+            ],
         },
         "status": {
             "containerStatuses": [
@@ -57,6 +58,7 @@ def test_kills_for_a_limit_of_its_own() -> None:
     }
     found = decode(json.dumps(document).encode())
     assert found.kills == (OutOfMemory("web", 1 << 30, 1793527200.0),)
+    assert found.node == "n1"
     assert found.requests == {"web": {"memory": 1 << 30}, "free": {}}
 
 

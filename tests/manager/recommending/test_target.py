@@ -6,7 +6,7 @@ import pytest
 from koord_manager.recommending.pods import PodFacts
 from koord_manager.recommending.target import parse
 
-POD = PodFacts("shop", "web-1", {"app": "web"}, (("ReplicaSet", "web-7d"), ("Deployment", "web")))
+POD = PodFacts("shop", "web-1", {"app": "web"}, "n1", (("ReplicaSet", "web-7d"), ("Deployment", "web")))
 
 
 def document(**target: Any) -> dict[str, Any]:

@@ -1,0 +1,244 @@
+"""Fills Recommendations: learns from what nodes report, writes what is to be recommended."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+from koord_kube.api import Api, NotFoundError, Object
+from koord_kube.informer import Informer
+from koord_kube.resources import PODS, RECOMMENDATIONS
+from koord_kube.watching import Pace
+from koord_model.keys import ANNOTATION_RECOMMENDATION_CHECKPOINT
+from koord_prediction.amount import Amount
+
+from koord_manager.controllers.queue import WorkQueue
+from koord_manager.recommending import pods, target
+from koord_manager.recommending.pods import PodFacts
+from koord_manager.recommending.recommender import Recommender
+from koord_manager.recommending.target import Target
+from koord_manager.recommending.usage import PodUsage, pods_usage
+from koord_manager.reconcilers import recommendation
+from koord_manager.reconcilers.recommendation import Finding
+
+Status = Callable[[str], bytes | None]
+"""The newest status of a node's NodeMetric, as JSON; the same bytes until there is a newer one."""
+
+_KEEP_SECONDS = 600.0
+"""How often what was learnt is written: no more than so much is lost with the leader."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A Recommendation: ``trouble`` is why its target cannot be used."""
+
+    document: Object
+    target: Target | None = None
+    trouble: str = ""
+
+
+@dataclass(slots=True)
+class _Namespace:
+    """The pods of a namespace in which there are Recommendations."""
+
+    pods: Informer[PodFacts]
+    task: asyncio.Task[None]
+
+
+class Recommendations:
+    """The controller; ``interval`` is between two looks at usage, in seconds.
+
+    ``api`` is to be one that writes only while this manager leads.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        recommender: Recommender,
+        status: Status,
+        *,
+        tell: Callable[[str], None],
+        interval: float = 60.0,
+        clock: Callable[[], float] = time.time,
+        pace: Pace | None = None,
+    ) -> None:
+        self._api = api
+        self._recommender = recommender
+        self._status = status
+        self._tell = tell
+        self._interval = interval
+        self._clock = clock
+        self._pace = pace
+        self._asked: dict[str, _Asked] = {}
+        self._namespaces: dict[str, _Namespace] = {}
+        self._seen: dict[str, bytes] = {}
+        self._kept_at: dict[str, float] = {}
+        self.queue = WorkQueue("recommendation", tell=tell)
+        self._found: Informer[Object] = Informer(
+            api,
+            RECOMMENDATIONS,
+            decode=msgspec.json.Decoder(Object).decode,
+            changed=self._changed,
+            tell=tell,
+            pace=pace,
+        )
+
+    @property
+    def trouble(self) -> str:
+        """Why recommendations may be old, in a line; "" while fine."""
+        return ("" if self._found.absent else self._found.trouble) or self.queue.trouble
+
+    async def run(self) -> None:
+        """For ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._found.run())
+            await self._found.wait_synced()
+            group.create_task(self.queue.run(self._write))
+            while True:
+                self._follow(group)
+                self.look()
+                await asyncio.sleep(self._interval)
+
+    def look(self) -> None:
+        """Learn from what nodes have reported since the last look; then all is to be written."""
+        now = self._clock()
+        matched = {key: list(self._pods_of(one)) for key, one in self._asked.items()}
+        usage = self._usage({pod.node for found in matched.values() for pod in found})
+        samples: list[tuple[str, str, Amount]] = []
+        for key, found in matched.items():
+            for pod in found:
+                used = usage.get((pod.namespace, pod.name))
+                samples += [(key, name, one) for name, one in _by_container(pod, used)]
+                for kill in pod.kills:
+                    self._recommender.killed(key, kill.container, kill.limit, kill.at)
+        self._recommender.learn(samples, now)
+        self._recommender.keep_only(self._asked.keys())
+        for key in self._asked:
+            self.queue.add(key)
+
+    def _changed(self, key: str, before: Object | None, now: Object | None) -> None:
+        if now is None:
+            self._asked.pop(key, None)
+            self._kept_at.pop(key, None)
+            return
+        known = self._asked.get(key)
+        if known is not None and before and before.get("spec") == now.get("spec"):
+            known.document = now
+            return
+        self._asked[key] = _read(now)
+        if known is None:
+            self._restore(key, now)
+        self.queue.add(key)
+
+    def _restore(self, key: str, document: Object) -> None:
+        try:
+            for name, (learning, model) in recommendation.read(document).items():
+                self._recommender.restore(key, name, learning, model, self._clock())
+        except ValueError as error:
+            self._tell(f"recommendations {key}: {error}")
+        self._kept_at[key] = self._clock()
+
+    def _follow(self, group: asyncio.TaskGroup) -> None:
+        """Follow the pods of just those namespaces in which there are Recommendations."""
+        wanted = {one.target.namespace for one in self._asked.values() if one.target}
+        for name in self._namespaces.keys() - wanted:
+            self._namespaces.pop(name).task.cancel()
+        for name in wanted - self._namespaces.keys():
+            informer: Informer[PodFacts] = Informer(
+                self._api,
+                PODS,
+                namespace=name,
+                decode=pods.decode,
+                changed=_nothing,
+                tell=self._tell,
+                pace=self._pace,
+            )
+            self._namespaces[name] = _Namespace(informer, group.create_task(informer.run()))
+
+    def _pods_of(self, asked: _Asked) -> Iterator[PodFacts]:
+        if asked.target is None or asked.target.namespace not in self._namespaces:
+            return
+        for pod in self._namespaces[asked.target.namespace].pods.objects.values():
+            if asked.target.matches(pod):
+                yield pod
+
+    def _usage(self, nodes: set[str]) -> Mapping[tuple[str, str], PodUsage]:
+        """What pods used by namespace and name, of nodes that have reported anew."""
+        found: dict[tuple[str, str], PodUsage] = {}
+        for node in nodes - {""}:
+            status = self._status(node)
+            if status is None or self._seen.get(node) is status:
+                continue
+            self._seen[node] = status
+            try:
+                found |= {(one.namespace, one.name): one for one in pods_usage(status)}
+            except ValueError as error:
+                self._tell(f"nodemetrics {node}: {error}")
+        for node in self._seen.keys() - nodes:
+            del self._seen[node]
+        return found
+
+    async def _write(self, key: str) -> None:
+        asked = self._asked.get(key)
+        if asked is None or not self._known(asked):
+            return
+        now, namespace = self._clock(), key.partition("/")[0]
+        before = asked.document.get("status") or {}
+        status = recommendation.status(self._finding(key, asked, now), before, now)
+        name = asked.document["metadata"]["name"]
+        try:
+            if recommendation.differs(before, status):
+                change = {"status": status}
+                await self._api.patch(RECOMMENDATIONS, name, change, namespace, "status")
+            if now - self._kept_at.get(key, now) >= _KEEP_SECONDS:
+                kept = recommendation.kept(self._recommender.checkpoints(key))
+                annotations = {ANNOTATION_RECOMMENDATION_CHECKPOINT: kept}
+                meta = {"metadata": {"annotations": annotations}}
+                await self._api.patch(RECOMMENDATIONS, name, meta, namespace)
+                self._kept_at[key] = now
+        except NotFoundError:
+            return  # it is gone, which the informer will hear of
+
+    def _known(self, asked: _Asked) -> bool:
+        """Whether all that decides is known: the next look tells otherwise."""
+        if asked.target is None:
+            return True
+        followed = self._namespaces.get(asked.target.namespace)
+        return followed is not None and followed.pods.synced
+
+    def _finding(self, key: str, asked: _Asked, now: float) -> Finding:
+        if asked.target is None:
+            return Finding(trouble=asked.trouble)
+        found = list(self._pods_of(asked))
+        containers = sorted({name for pod in found for name in pod.requests})
+        return Finding(
+            self._recommender.advise(key, now, containers),
+            len(found),
+            self._recommender.history(key, now),
+            self._recommender.policy.least_history,
+        )
+
+
+def _read(document: Object) -> _Asked:
+    namespace = document["metadata"].get("namespace", "")
+    try:
+        return _Asked(document, target.parse(document, namespace))
+    except ValueError as error:
+        return _Asked(document, trouble=str(error))
+
+
+def _by_container(pod: PodFacts, used: PodUsage | None) -> Iterator[tuple[str, Amount]]:
+    """The usage of each container: of one that is alone its pod's."""
+    if used is None:
+        return
+    if len(pod.requests) == 1:
+        yield next(iter(pod.requests)), used.used
+        return
+    yield from ((name, one) for name, one in used.containers.items() if name in pod.requests)
+
+
+def _nothing(_key: str, _before: PodFacts | None, _now: PodFacts | None) -> None:
+    """Pods are looked at when nodes have reported."""

@@ -1,0 +1,158 @@
+"""One object for each Node, of its name and gone with it: what has to be written. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from koord_kube.resources import Resource
+
+Object = dict[str, Any]
+
+
+class _NodeMeta(msgspec.Struct, frozen=True):
+    name: str = ""
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Node(msgspec.Struct, frozen=True):
+    metadata: _NodeMeta = _NodeMeta()
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    uid: str = ""
+    owners: list[Object] | None = msgspec.field(default=None, name="ownerReferences")
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_NODE = msgspec.json.Decoder(_Node)
+_KEPT = msgspec.json.Decoder(_Kept)
+_SPEC = msgspec.json.Decoder(Object | None)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What strategies are chosen by: who a Node is, and what it says of itself."""
+
+    name: str
+    uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An object as the API has it: all that counts here. ``spec`` is JSON, which is small."""
+
+    uid: str
+    owners: tuple[Object, ...] = ()
+    spec: bytes = b"{}"
+
+    def decoded(self) -> Object:
+        """The spec."""
+        return _SPEC.decode(self.spec) or {}
+
+
+def node_facts(raw: bytes) -> NodeFacts:
+    """What a Node's JSON says.
+
+    Raises:
+        msgspec.MsgspecError: it is no Node.
+    """
+    meta = _NODE.decode(raw).metadata
+    return NodeFacts(meta.name, meta.uid, meta.labels or {}, meta.annotations or {})
+
+
+def kept(raw: bytes) -> Kept:
+    """What an object's JSON says.
+
+    Raises:
+        msgspec.MsgspecError: it is none.
+    """
+    found = _KEPT.decode(raw)
+    # A copy: a part of the text would keep all of it in memory.
+    return Kept(found.metadata.uid, tuple(found.metadata.owners or ()), bytes(found.spec))
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Write an object that is not there."""
+
+    object: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Write these fields of one that is; a merge patch, for the object with this ``uid`` alone."""
+
+    change: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Take it away, if it still has this ``uid``."""
+
+    uid: str
+
+
+Write = Create | Patch | Delete
+
+
+def write_for(
+    resource: Resource, node: NodeFacts | None, there: Kept | None, spec: Object
+) -> Write | None:
+    """What makes the object of a Node as it should be; ``None`` where it is so, or need not be.
+
+    Without its Node it is deleted. It is owned by its Node, so that it goes with it also
+    while no manager runs.
+    """
+    if node is None:
+        return Delete(there.uid) if there else None
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
+    if there is None:
+        return Create(
+            {
+                "apiVersion": f"{resource.group}/{resource.version}",
+                "kind": resource.kind,
+                "metadata": {"name": node.name, "ownerReferences": [owner]},
+                "spec": spec,
+            }
+        )
+    change: Object = {}
+    if owner not in there.owners:
+        others = [one for one in there.owners if one.get("kind") != "Node"]
+        change["metadata"] = {"ownerReferences": [*others, owner]}
+    difference = merge_patch(there.decoded(), spec)
+    if difference:
+        change["spec"] = difference
+    if not change:
+        return None
+    change.setdefault("metadata", {})["uid"] = there.uid
+    return Patch(change)
+
+
+def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
+    """The JSON merge patch (RFC 7386) from one object to another; neither has ``null`` in it."""
+    patch: Object = dict.fromkeys(before.keys() - after.keys())
+    for name, wanted in after.items():
+        known = before.get(name)
+        if isinstance(known, Mapping) and isinstance(wanted, Mapping):
+            inside = merge_patch(known, wanted)
+            if inside:
+                patch[name] = inside
+        elif name not in before or not _same(known, wanted):
+            patch[name] = wanted
+    return patch
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two values are the same JSON; in Python ``True`` is 1."""
+    return one == other and msgspec.json.encode(one) == msgspec.json.encode(other)

@@ -1,0 +1,153 @@
+"""Lists in pages, by a server that answers as the test has written down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+from koord_kube.api import ApiError, GoneError, Page
+from koord_kube.client import Client, Cluster, Limits
+from koord_kube.informer import Informer
+from koord_kube.resources import NODES, PODS
+from koord_kube.watching import Pace
+
+from tests.support.listing import listed
+
+GONE = 410
+
+
+class Pages:
+    """A double of the lists alone: gives what ``answers`` hold, one after the other.
+
+    An answer is the names on a page, the version and the token for the next page, or an
+    HTTP status. Holds its client to using the token that it was given, or none.
+    """
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[list[str], str, str] | int] = []
+        self.queries: list[Mapping[str, str]] = []
+        self.port = 0
+        self._token = ""
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        query = request.query
+        if query.get("watch"):
+            await asyncio.Event().wait()
+        self.queries.append(dict(query))
+        assert query.get("continue", "") in ("", self._token)
+        assert "resourceVersion" not in query
+        answer = self.answers.pop(0)
+        if isinstance(answer, int):
+            return web.json_response({"kind": "Status", "code": answer}, status=answer)
+        names, version, self._token = answer
+        meta = {"resourceVersion": version}
+        if self._token:
+            meta["continue"] = self._token
+        items: list[Any] = [{"metadata": {"name": name}} for name in names]
+        return web.json_response({"metadata": meta, "items": items or None})
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Pages]:
+    pages = Pages()
+    app = web.Application()
+    app.router.add_get("/{tail:.*}", pages.serve)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    pages.port = runner.addresses[0][1]
+    yield pages
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def client(server: Pages) -> AsyncIterator[Client]:
+    url = f"http://127.0.0.1:{server.port}"
+    async with Client(Cluster(url), Limits(answer=5.0)) as made:
+        yield made
+
+
+async def every(client: Client, **selected: str) -> list[Page]:
+    return [page async for page in client.pages(NODES, **selected)]
+
+
+def names(page: Page) -> list[str]:
+    return [msgspec.json.decode(one)["metadata"]["name"] for one in page.items]
+
+
+async def test_page_after_page(server: Pages, client: Client) -> None:
+    server.answers = [(["a", "b"], "7", "t1"), (["c"], "7", "t2"), ([], "7", "")]
+    pages = await every(client, label_selector="x", field_selector="metadata.name=y")
+    assert [(names(one), one.version, one.first) for one in pages] == [
+        (["a", "b"], "7", True), (["c"], "7", False), ([], "7", False),
+    ]  # fmt: skip
+    selected = {"limit": "500", "labelSelector": "x", "fieldSelector": "metadata.name=y"}
+    assert server.queries == [
+        selected, selected | {"continue": "t1"}, selected | {"continue": "t2"},
+    ]  # fmt: skip
+
+
+async def test_a_server_that_knows_no_pages(server: Pages, client: Client) -> None:
+    server.answers = [([f"n{number}" for number in range(1200)], "7", "")]
+    [page] = await every(client)
+    assert len(page.items) == 1200
+
+
+async def test_a_token_that_has_expired_begins_the_list_anew(server: Pages, client: Client) -> None:
+    server.answers = [(["a", "b"], "7", "t1"), GONE, (["b"], "9", "t2"), (["c"], "9", "")]
+    found, version = await listed(client, NODES)
+    assert ([one["metadata"]["name"] for one in found], version) == (["b", "c"], "9")
+
+
+async def test_that_is_tried_three_times(server: Pages, client: Client) -> None:
+    server.answers = [(["a"], "7", "t"), GONE] * 3
+    with pytest.raises(GoneError, match="410"):
+        await every(client)
+    assert server.answers == []
+
+
+@pytest.mark.parametrize("status", [410, 429, 500])
+async def test_another_refusal_is_one(server: Pages, client: Client, status: int) -> None:
+    server.answers = [status]
+    with pytest.raises(ApiError) as found:
+        await every(client)
+    assert found.value.status == status
+
+
+class TestInformer:
+    @staticmethod
+    async def follow(client: Client, until: dict[str, str]) -> list[tuple[str, bool]]:
+        """Its changes until that is the state: which object, and whether it is there now."""
+        changes: list[tuple[str, bool]] = []
+        informer = Informer(
+            client,
+            PODS,
+            decode=lambda raw: str(msgspec.json.decode(raw)["metadata"]["name"]),
+            changed=lambda key, _, after: changes.append((key, after is not None)),
+            pace=Pace(first=0.001, cap=0.001),
+        )
+        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+            task = group.create_task(informer.run())
+            await informer.wait_synced()
+            assert dict(informer.objects) == until
+            task.cancel()
+        return changes
+
+    async def test_what_is_gone_when_a_list_begins_anew(
+        self, server: Pages, client: Client
+    ) -> None:
+        server.answers = [(["a", "b"], "7", "t1"), GONE, (["b"], "9", "t2"), (["c"], "9", "")]
+        changes = await self.follow(client, {"b": "b", "c": "c"})
+        assert changes == [("a", True), ("b", True), ("c", True), ("a", False)]
+
+    async def test_it_is_synced_only_with_the_last_page(
+        self, server: Pages, client: Client
+    ) -> None:
+        server.answers = [(["a"], "7", "t1"), 429, (["a"], "9", "t2"), (["b"], "9", "")]
+        changes = await self.follow(client, {"a": "a", "b": "b"})
+        assert changes == [("a", True), ("b", True)]
+        assert server.answers == []
