@@ -1,0 +1,52 @@
+"""Deletions: under which conditions, and what waits before it goes. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koord_kube.api import Object
+from koord_kube.resources import PODS
+
+from tests.support import kube_evictions
+from tests.support.kube_json import copied
+from tests.support.kube_refusal import conflict
+from tests.support.kube_selecting import Key
+
+
+def check_preconditions(key: Key, before: Object, options: Object) -> None:
+    wanted, meta = options.get("preconditions") or {}, before["metadata"]
+    for name, field_ in (("UID", "uid"), ("ResourceVersion", "resourceVersion")):
+        said = wanted.get(field_)
+        if said is not None and said != meta[field_]:
+            why = (
+                f"Precondition failed: {name} in precondition: {said}, "
+                f"{name} in object meta: {meta[field_]}"
+            )
+            raise conflict(key.resource.plural, key.name, why)
+
+
+def grace(query: Mapping[str, str], options: Object) -> int | None:
+    """How many seconds a client gives, in its query or in its options."""
+    said = query.get("gracePeriodSeconds", options.get("gracePeriodSeconds"))
+    return None if said is None else int(said)
+
+
+def waiting(key: Key, now: Object, asked: int | None, time: str) -> Object | None:
+    """The object while it waits for its finalizers or its kubelet; ``None``: it goes at once."""
+    ending = None
+    if key.resource == PODS:
+        if (now.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            asked = 0
+        ending = kube_evictions.ending(now, {"deleteOptions": {"gracePeriodSeconds": asked}})
+    if ending is None and now["metadata"].get("finalizers"):
+        ending = copied(now)
+        ending["metadata"].setdefault("deletionTimestamp", time)
+        ending["metadata"]["deletionGracePeriodSeconds"] = 0
+    return ending
+
+
+def success(**details: str) -> Object:
+    found: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if details:
+        found["details"] = {name: one for name, one in details.items() if one}
+    return found
