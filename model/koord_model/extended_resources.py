@@ -2,7 +2,8 @@
 
 The webhook takes ``batch-cpu`` and ``batch-memory`` out of reach of the
 kubelet, which knows nothing of them, and leaves them in the annotation
-``node.koordinator.sh/extended-resource-spec``.
+``node.koordinator.sh/extended-resource-spec``. Its ``containers`` run together. Our own
+``initContainers`` come before them; one that is in both goes on running beside them.
 """
 
 from __future__ import annotations
@@ -57,20 +58,32 @@ def batch_resources(pod: Pod) -> Mapping[str, BatchResources] | None:
     Raises:
         ValueError: the annotation is no JSON, or names no containers; one line says how.
     """
-    found = read(pod, ANNOTATION_EXTENDED_RESOURCE_SPEC, parse)
-    if not found:
-        return None
+    return _told_of(pod, read(pod, ANNOTATION_EXTENDED_RESOURCE_SPEC, parse)) or None
+
+
+def init_resources(pod: Pod) -> Mapping[str, BatchResources]:
+    """The batch resources of a pod's init containers by name.
+
+    Raises:
+        ValueError: the annotation is no JSON, or names no containers; one line says how.
+    """
+    return _told_of(pod, read(pod, ANNOTATION_EXTENDED_RESOURCE_SPEC, parse_inits))
+
+
+def _told_of(pod: Pod, found: Mapping[str, BatchResources] | None) -> Mapping[str, BatchResources]:
+    """The same, with lines that begin with the pod."""
     begin = f"{about(pod, ANNOTATION_EXTENDED_RESOURCE_SPEC)}: "
     return {
         name: replace(one, ignored=tuple(begin + line for line in one.ignored))
         if one.ignored
         else one
-        for name, one in found.items()
+        for name, one in (found or {}).items()
     }
 
 
 class _Spec(msgspec.Struct, frozen=True):
     containers: dict[str, object] | None = None
+    inits: dict[str, object] | None = msgspec.field(default=None, name="initContainers")
 
 
 _DECODER = msgspec.json.Decoder(_Spec | None)
@@ -90,6 +103,13 @@ def parse(text: str) -> Mapping[str, BatchResources]:
     """
     spec = decode(_DECODER, text) or _Spec()
     return {name: _batch(name, given) for name, given in (spec.containers or {}).items()}
+
+
+@lru_cache(maxsize=256)
+def parse_inits(text: str) -> Mapping[str, BatchResources]:
+    """As ``parse``, of init containers."""
+    spec = decode(_DECODER, text) or _Spec()
+    return {name: _batch(name, given) for name, given in (spec.inits or {}).items()}
 
 
 def _batch(name: str, given: object) -> BatchResources:

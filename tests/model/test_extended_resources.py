@@ -4,7 +4,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_model.extended_resources import Amount, BatchResources, batch_resources, parse
+from koord_model.extended_resources import (
+    Amount,
+    BatchResources,
+    batch_resources,
+    init_resources,
+    parse,
+)
 from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, BATCH_MEMORY
 from koord_model.pod import Pod
 
@@ -108,3 +114,19 @@ def _problem(text: str) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def test_init_containers_are_read_apart() -> None:
+    text = json.dumps(
+        {
+            "containers": {"main": {"requests": {BATCH_CPU: "1"}}},
+            "initContainers": {"first": {"requests": {BATCH_CPU: "2"}, "limits": 3}},
+        }
+    )
+    assert set(batch_resources(pod(text)) or {}) == {"main"}
+    first = init_resources(pod(text))["first"]
+    assert first.cpu_request == Amount(2, "2")
+    assert first.unusable == {"cpu_limit", "memory_limit"}
+    assert first.ignored[0].startswith("pod batch/job-1: annotation node.koordinator.sh/extended")
+    assert init_resources(pod('{"containers": {}}')) == {}
+    assert init_resources(Pod("p", "n", "u")) == {}

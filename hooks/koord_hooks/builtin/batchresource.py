@@ -6,6 +6,9 @@ Quotas are reckoned at the kernel's default period of 100 ms; where the
 container has another period, the quota is scaled to it, so that the share of
 CPU time stays what was asked for.
 
+A pod has what its containers have together, or what an init container before them has with those
+that go on beside them, whichever is more.
+
 An amount that cannot be read costs only its own limit, which is left as it is: it is
 not known to be unlimited.
 """
@@ -14,8 +17,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from koord_model.extended_resources import Amount, BatchResources, batch_resources
+from koord_model.extended_resources import Amount, BatchResources, batch_resources, init_resources
 from koord_model.node import NodeView
 from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
@@ -32,15 +36,18 @@ _NO_LIMIT = -1
 
 @hookimpl
 def pre_run_pod_sandbox(pod: Pod, view: NodeView) -> Patch | None:
-    containers = _of_batch_pod(pod)
-    if containers is None:
+    found = _of_batch_pod(pod)
+    if found is None:
         return None
-    listed = containers.values()
+    listed = {**found.inits, **found.containers}.values()
+    stages = _stages(found)
     unusable = frozenset().union(*(container.unusable for container in listed))
     whole_pod = BatchResources(
-        cpu_request=_sum(container.cpu_request for container in listed),
-        cpu_limit=_sum_if_all(container.cpu_limit for container in listed),
-        memory_limit=_sum_if_all(container.memory_limit for container in listed),
+        cpu_request=_most(_sum(one.cpu_request for one in stage) for stage in stages),
+        cpu_limit=_most_if_all(_sum_if_all(one.cpu_limit for one in stage) for stage in stages),
+        memory_limit=_most_if_all(
+            _sum_if_all(one.memory_limit for one in stage) for stage in stages
+        ),
         # Without one container's limit the pod's is not known; its weight is only less.
         unusable=unusable - {"cpu_request"},
         ignored=tuple(line for container in listed for line in container.ignored),
@@ -59,16 +66,34 @@ def pre_update_container_resources(container: Container, view: NodeView) -> Patc
 
 
 def _container(container: Container, view: NodeView) -> Patch | None:
-    containers = _of_batch_pod(container.pod)
-    if containers is None or container.name not in containers:
+    found = _of_batch_pod(container.pod)
+    if found is None:
         return None
-    return _patch(containers[container.name], container.resources.cpu_period, view)
+    asked = found.containers.get(container.name) or found.inits.get(container.name)
+    return _patch(asked, container.resources.cpu_period, view) if asked else None
 
 
-def _of_batch_pod(pod: Pod) -> Mapping[str, BatchResources] | None:
+class _Asked(NamedTuple):
+    """What a batch pod's containers ask for, and its init containers."""
+
+    containers: Mapping[str, BatchResources]
+    inits: Mapping[str, BatchResources]
+
+
+def _of_batch_pod(pod: Pod) -> _Asked | None:
     if qos_class(pod.labels) is not QoSClass.BE:
         return None
-    return batch_resources(pod)
+    found = _Asked(batch_resources(pod) or {}, init_resources(pod))
+    return found if found.containers or found.inits else None
+
+
+def _stages(found: _Asked) -> list[list[BatchResources]]:
+    """Who runs at the same time, from stage to stage."""
+    beside = [one for name, one in found.containers.items() if name in found.inits]
+    before = [one for name, one in found.inits.items() if name not in found.containers]
+    # Containers that ask for nothing have no limit, and then the pod has none.
+    together = list(found.containers.values()) or [BatchResources()]
+    return [together, *([one, *beside] for one in before)]
 
 
 def _patch(asked: BatchResources, period: int | None, view: NodeView) -> Patch:
@@ -128,6 +153,17 @@ def _sum(amounts: Iterable[Amount | None]) -> Amount | None:
     if not known:
         return None
     return Amount(sum(amount.value for amount in known), " + ".join(a.text for a in known))
+
+
+def _most(amounts: Iterable[Amount | None]) -> Amount | None:
+    known = [amount for amount in amounts if amount is not None]
+    return max(known, key=lambda amount: amount.value, default=None)
+
+
+def _most_if_all(amounts: Iterable[Amount | None]) -> Amount | None:
+    """The most, or ``None`` as soon as one stage has no limit."""
+    listed = list(amounts)
+    return None if None in listed else _most(listed)
 
 
 def _sum_if_all(amounts: Iterable[Amount | None]) -> Amount | None:

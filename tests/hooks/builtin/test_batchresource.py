@@ -240,3 +240,50 @@ def test_it_is_found_by_its_file_name() -> None:
         "PreCreateContainer",
         "PreUpdateContainerResources",
     ]
+
+
+def with_inits(containers: dict[str, Any], inits: dict[str, Any]) -> Pod:
+    annotation = json.dumps({"containers": containers, "initContainers": inits})
+    return Pod(
+        "job-1",
+        "batch",
+        "uid",
+        labels={LABEL_QOS: "BE"},
+        annotations={ANNOTATION_EXTENDED_RESOURCE_SPEC: annotation},
+    )
+
+
+SMALL, LARGE = spec("500", "1000", "1Gi"), spec("2000", "4000", "4Gi")
+
+
+@pytest.mark.parametrize(
+    ("containers", "inits", "expected"),
+    [
+        # Together they have more than the one before them, or less.
+        ({"a": SMALL, "b": SMALL}, {"i": SMALL}, limits(1024, 200_000, 2 * GIB)),
+        ({"a": SMALL, "b": SMALL}, {"i": LARGE}, limits(2048, 400_000, 4 * GIB)),
+        # "s" goes on beside the others, and is there while "i" runs.
+        ({"a": SMALL, "s": SMALL}, {"s": SMALL, "i": LARGE}, limits(2560, 500_000, 5 * GIB)),
+        ({"a": SMALL, "s": SMALL}, {"s": SMALL}, limits(1024, 200_000, 2 * GIB)),
+        # Those before do not run at the same time.
+        ({"a": SMALL}, {"i": LARGE, "j": LARGE}, limits(2048, 400_000, 4 * GIB)),
+        # Whoever has no limit takes the pod's.
+        ({"a": SMALL}, {"i": spec("2000")}, limits(2048, -1, -1)),
+        ({}, {"i": LARGE}, limits(2048, -1, -1)),
+    ],
+)
+def test_a_pod_has_what_its_largest_stage_has(
+    containers: dict[str, Any], inits: dict[str, Any], expected: LinuxResources
+) -> None:
+    patch = batchresource.pre_run_pod_sandbox(with_inits(containers, inits), VIEW)
+    assert patch is not None
+    assert patch.resources == expected
+
+
+def test_an_init_container_gets_its_own() -> None:
+    given = with_inits({"a": SMALL}, {"i": LARGE})
+    for name, expected in (("a", limits(512, 100_000, GIB)), ("i", limits(2048, 400_000, 4 * GIB))):
+        patch = batchresource.pre_create_container(Container(given, name), VIEW)
+        assert patch is not None
+        assert patch.resources == expected
+    assert batchresource.pre_create_container(Container(given, "z"), VIEW) is None

@@ -1,0 +1,63 @@
+"""Which profiles are for a pod or a reservation, and which of them have their chance. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from koord_model.excerpt import excerpt
+from koord_model.label_selector import LabelSelector
+
+from koord_manager.profiles.document import Profile, Texts, read
+from koord_manager.profiles.placing import Object
+
+_EVERYTHING = LabelSelector()
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The profiles that are for an object, by name, and lines on those nobody can tell of."""
+
+    profiles: tuple[Profile, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def read_all(documents: Mapping[str, Object]) -> tuple[Profile, ...]:
+    """The profiles in their order: by name."""
+    return tuple(read(name, documents[name]) for name in sorted(documents))
+
+
+def for_labels(profiles: Iterable[Profile], labels: Texts) -> Matches:
+    """Those for what has these labels, in whatever namespace or in none."""
+    given = tuple(profiles)
+    found = tuple(one for one in given if one.usable and one.selector.matches(labels))
+    return Matches(found, tuple(line for one in given if not one.usable for line in one.ignored))
+
+
+def for_pod(
+    profiles: Iterable[Profile], labels: Texts, namespace: str, namespace_labels: Texts | None
+) -> Matches:
+    """Those for a pod; ``namespace_labels`` is ``None`` where the namespace is not known yet.
+
+    A profile that selects namespaces is not for a pod in one that is not known.
+    """
+    matches = for_labels(profiles, labels)
+    known = namespace_labels or {}
+    unsure = tuple(
+        f"ClusterColocationProfile {excerpt(one.name)} is left out: "
+        f"namespace {excerpt(namespace)} is not known yet; create the pod again in a moment"
+        for one in matches.profiles
+        if namespace_labels is None and one.namespaces != _EVERYTHING
+    )
+    found = tuple(
+        one
+        for one in matches.profiles
+        if one.namespaces == _EVERYTHING
+        or (namespace_labels is not None and one.namespaces.matches(known))
+    )
+    return Matches(found, matches.warnings + unsure)
+
+
+def drawn(profile: Profile, chance: Callable[[], float]) -> bool:
+    """Whether the profile has its chance this time: in ``percent`` of a hundred it has."""
+    return chance() * 100 < profile.percent

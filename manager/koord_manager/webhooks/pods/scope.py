@@ -1,0 +1,27 @@
+"""Which pods the webhooks have a say in. No IO."""
+
+from __future__ import annotations
+
+from koord_manager.profiles.placing import inside
+from koord_manager.webhooks.admission import Admission, ClusterView
+
+_NEVER = "kube-system"
+_LABEL = "control-plane"
+
+
+def namespace_of(admission: Admission) -> str:
+    """The namespace that the pod is, or is to be, in."""
+    return admission.namespace or str(inside(admission.object, "metadata").get("namespace") or "")
+
+
+def concerns(admission: Admission, view: ClusterView) -> bool:
+    """Whether it is about a pod itself, and not one of the cluster's own.
+
+    The webhooks' configuration says so too; but it can be edited, and a cluster whose own pods
+    wait for this webhook cannot start it.
+    """
+    if (admission.group, admission.resource, admission.subresource) != ("", "pods", ""):
+        return False
+    namespace = namespace_of(admission)
+    labels = inside(view.namespaces.get(namespace, {}), "metadata", "labels")
+    return namespace != _NEVER and _LABEL not in labels

@@ -1,0 +1,75 @@
+import pytest
+from koord_manager.gates import DEFAULTS
+from koord_manager.webhooks.admission import ADMITTED, Admission, ClusterView, Operation
+from koord_manager.webhooks.configurations import (
+    FRAMEWORK,
+    ClientConfig,
+    Row,
+    configurations,
+    served,
+)
+from koord_manager.webhooks.table import TABLE
+
+ALL = dict.fromkeys(DEFAULTS, True)
+WHERE = ClientConfig(namespace="koordinator-system")
+
+
+def test_gates_are_gates_of_the_manager() -> None:
+    assert {FRAMEWORK, *(row.gate for row in TABLE)} <= DEFAULTS.keys()
+
+
+def test_by_default_pods_are_looked_at_and_nothing_else() -> None:
+    paths = {row.path for row in served(TABLE, DEFAULTS)}
+    assert paths == {"/mutate-pod", "/validate-pod"}
+
+
+def test_names_are_unique_and_a_path_is_one_function() -> None:
+    assert len({row.name for row in TABLE}) == len(TABLE)
+    handlers = {(row.path, row.handler) for row in TABLE}
+    assert len(handlers) == len({path for path, _ in handlers})
+
+
+def test_webhooks_as_koordinator_lists_them() -> None:
+    said = [
+        (one["name"], one["failurePolicy"], one["rules"][0]["operations"])
+        for document in configurations(TABLE, ALL, WHERE)
+        for one in document["webhooks"]
+    ]
+    assert said == [
+        ("mpod-create.koordinator.sh", "Fail", ["CREATE"]),
+        ("mreservation-create.koordinator.sh", "Fail", ["CREATE"]),
+        ("mnode-status.koordinator.sh", "Ignore", ["UPDATE"]),
+        ("vpod.koordinator.sh", "Fail", ["CREATE", "UPDATE"]),
+        ("vnode.koordinator.sh", "Ignore", ["CREATE", "UPDATE"]),
+        ("vconfigmap.koordinator.sh", "Fail", ["CREATE", "UPDATE", "DELETE"]),
+    ]
+
+
+def test_no_pod_of_the_system_or_of_the_manager_waits_for_a_webhook() -> None:
+    for document in configurations(TABLE, ALL, WHERE):
+        for webhook in document["webhooks"]:
+            if webhook["rules"][0]["resources"] != ["pods"]:
+                continue
+            first, second = webhook["namespaceSelector"]["matchExpressions"]
+            assert first["operator"] == "NotIn"
+            assert {"kube-system", "koordinator-system"} <= set(first["values"])
+            assert second["key"] == "control-plane"
+
+
+def test_nothing_that_a_node_needs_fails_without_an_answer() -> None:
+    nodes = [row for row in TABLE if row.resource.startswith("nodes")]
+    assert nodes
+    assert not any(row.fails for row in nodes)
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_a_plain_object_is_admitted(row: Row) -> None:
+    resource, _, subresource = row.resource.partition("/")
+    spec = {"containers": [{"name": "main", "image": "x"}]}
+    plain = {"metadata": {"name": "x", "namespace": "team"}, "spec": spec}
+    for operation in row.operations:
+        given = {} if operation is Operation.DELETE else plain
+        question = Admission(
+            "u", operation, resource, row.group, subresource, "team", "x", object=given, old=given
+        )
+        assert row.handler(question, ClusterView(gates=DEFAULTS)) == ADMITTED
