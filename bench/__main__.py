@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import argparse
 
-from bench import cache, colocation, docker, node, nri, observe, proxy, report, strategies
+from bench import (
+    cache,
+    colocation,
+    docker,
+    node,
+    node_resource,
+    nri,
+    observe,
+    proxy,
+    report,
+    strategies,
+    webhooks,
+)
 
 
 def main() -> None:
@@ -37,6 +49,14 @@ def main() -> None:
         "strategies",
         {"pods": f"{observe.PODS} × {observe.CONTAINERS}, simulated", "CPUs": 64, "gates": "all"},
     )
+    measures = webhooks.measure(arguments.rounds)
+    print(report.table(measures))
+    report.write(
+        measures, "webhooks", {"requests": f"{webhooks.RATE:g}/s for {webhooks.SECONDS:g} s"}
+    )
+    measures = node_resource.measure(arguments.rounds)
+    print(report.table(measures))
+    report.write(measures, "node_resource", {"pods a node": node_resource.PODS, "zones": 2})
     _colocation(arguments.rounds)
     print(f"\nwritten to {report.RESULTS.relative_to(report.RESULTS.parent.parent)}/")
 

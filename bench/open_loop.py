@@ -52,7 +52,7 @@ def arrivals(rate: float, seconds: float, seed: int) -> list[float]:
 def ask(port: int, due: Sequence[float], settle: float) -> Answers:
     """Make the requests; those due within ``settle`` seconds do not count."""
     ready: dict[int, int] = {}
-    with _socket(port) as sock, _before_everything_else():
+    with _socket(port) as sock, before_everything_else():
         start = time.monotonic_ns() + 50_000_000
         times = [start + int(at * 1e9) for at in due]
         sent = []
@@ -97,7 +97,8 @@ def _take(sock: socket.socket, ready: dict[int, int], until: int) -> None:
 
 
 @contextlib.contextmanager
-def _before_everything_else() -> Iterator[None]:
+def before_everything_else() -> Iterator[None]:
+    """This program runs whenever it can (SCHED_FIFO), and collects no garbage."""
     before = os.sched_getscheduler(0)
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_PRIORITY))
     gc.disable()

@@ -1,0 +1,271 @@
+"""Pod mutation as API servers ask for it: HTTPS with kept connections, 200 pods a second.
+
+An open loop: requests go out when they are due, whatever became of those before, and latency
+is from then to when the whole answer is read: what the client takes, Python on the same
+machine, is in it. Each pod is new, has three containers, and matches a colocation profile
+which makes it a batch pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import ssl
+import statistics
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import uvloop
+from koord_manager.serving import certificates
+from koord_manager.serving.server import WebhookServer
+from koord_manager.serving.tls import ServerTls
+from koord_manager.webhooks.admission import ClusterView
+from koord_manager.webhooks.pods.mutating import mutate_pod
+from prometheus_client import CollectorRegistry
+
+from bench.open_loop import arrivals, before_everything_else, percentile
+from bench.programs import cpu_micros, running
+from bench.report import Measure
+
+RATE = 200.0
+SECONDS = 20.0
+_SETTLE = 2.0
+_PATH = "/mutate-pod"
+_NAMESPACE = "shop"
+_PODS = 64
+
+
+class Turn(NamedTuple):
+    """Milliseconds of each request's latency, in order of size; the server's cores."""
+
+    latencies: list[float]
+    cores: float
+
+
+def pod(number: int) -> dict[str, Any]:
+    """What a Deployment's controller creates: some 5 KB."""
+    labels = {
+        "app.kubernetes.io/name": "checkout",
+        "app.kubernetes.io/instance": "checkout-eu-central",
+        "app.kubernetes.io/managed-by": "Helm",
+        "pod-template-hash": "6d5f7c9b8d",
+        "koordinator.sh/enable-colocation": "true",
+    }
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": "checkout-6d5f7c9b8d",
+        "uid": f"3f1c9a52-6b1e-4f0e-9d53-{number:012d}",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": "checkout-6d5f7c9b8d-",
+            "namespace": _NAMESPACE,
+            "labels": labels,
+            "annotations": {
+                "checksum/config": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15",
+                "prometheus.io/scrape": "true",
+                "prometheus.io/port": "8080",
+            },
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "containers": [_container(name, number) for name in ("checkout", "proxy", "logs")],
+            "volumes": [
+                {"name": "config", "configMap": {"name": "checkout", "defaultMode": 420}},
+                {"name": "scratch", "emptyDir": {}},
+            ],
+            "restartPolicy": "Always",
+            "terminationGracePeriodSeconds": 30,
+            "dnsPolicy": "ClusterFirst",
+            "serviceAccountName": "checkout",
+            "schedulerName": "default-scheduler",
+            "securityContext": {"runAsNonRoot": True, "fsGroup": 2000},
+            "tolerations": [
+                {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
+            ],
+        },
+    }
+
+
+def _container(name: str, number: int) -> dict[str, Any]:
+    probe = {
+        "httpGet": {"path": "/healthz", "port": 8080, "scheme": "HTTP"},
+        "periodSeconds": 10,
+        "timeoutSeconds": 1,
+        "failureThreshold": 3,
+    }
+    settings = ("DATABASE_HOST", "CACHE_HOST", "QUEUE_HOST", "TRACE_ENDPOINT", "LOG_LEVEL")
+    return {
+        "name": name,
+        "image": f"registry.example/shop/{name}:v1.{number}.3",
+        "imagePullPolicy": "IfNotPresent",
+        "env": [
+            *({"name": one, "value": f"{one.lower()}.shop.svc.cluster.local"} for one in settings),
+            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        ],
+        "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
+        "resources": {
+            "requests": {"cpu": "250m", "memory": "512Mi"},
+            "limits": {"cpu": "1", "memory": "1Gi"},
+        },
+        "volumeMounts": [
+            {"name": "config", "mountPath": "/etc/checkout", "readOnly": True},
+            {"name": "scratch", "mountPath": "/tmp"},
+        ],
+        "livenessProbe": probe,
+        "readinessProbe": probe,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "terminationMessagePath": "/dev/termination-log",
+    }
+
+
+def view() -> ClusterView:
+    """A profile that matches, and one that does not."""
+
+    def profile(name: str, value: str) -> dict[str, Any]:
+        wanted = {"koordinator.sh/enable-colocation": value}
+        spec = {
+            "namespaceSelector": {"matchLabels": wanted},
+            "selector": {"matchLabels": wanted},
+            "qosClass": "BE",
+            "priorityClassName": "koord-batch",
+            "koordinatorPriority": 1000,
+            "schedulerName": "koord-scheduler",
+            "labels": {"koordinator.sh/mutated": "true"},
+            "annotations": {"koordinator.sh/intercepted": "true"},
+            "patch": {"spec": {"terminationGracePeriodSeconds": 60}},
+        }
+        return {"metadata": {"name": name}, "spec": spec}
+
+    labels = {"koordinator.sh/enable-colocation": "true"}
+    return ClusterView(
+        profiles={one: profile(one, value) for one, value in (("match", "true"), ("pass", "no"))},
+        namespaces={_NAMESPACE: {"metadata": {"name": _NAMESPACE, "labels": labels}}},
+        priority_classes={
+            "koord-batch": {
+                "metadata": {"name": "koord-batch"},
+                "value": 5500,
+                "preemptionPolicy": "PreemptLowerPriority",
+            }
+        },
+    )
+
+
+def _review(number: int) -> bytes:
+    resource = {"group": "", "version": "v1", "resource": "pods"}
+    request = {
+        "uid": f"705ab4f5-6393-11e8-b7cc-{number:012d}",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": resource,
+        "requestResource": resource,
+        "namespace": _NAMESPACE,
+        "operation": "CREATE",
+        "userInfo": {"username": "system:serviceaccount:kube-system:replicaset-controller"},
+        "object": pod(number),
+        "oldObject": None,
+        "dryRun": False,
+        "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+    }
+    review = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+    return json.dumps(review, separators=(",", ":")).encode()
+
+
+async def _serve(ready: Path) -> None:
+    """Until it is ended; tells its port, and whom to trust."""
+    tls = ServerTls()
+    now = datetime.now(UTC)
+    data = certificates.plan({}, now, ["localhost"]).data or {}
+    tls.use(data[certificates.CERT], data[certificates.KEY], now)
+    shown = view()
+    server = WebhookServer(
+        {_PATH: mutate_pod}, lambda: shown, tls, CollectorRegistry(), host="127.0.0.1", port=0
+    )
+    await server.start()
+    told = {"port": server.port, "authority": data[certificates.CA_CERT].decode()}
+    ready.with_suffix(".part").write_text(json.dumps(told))
+    ready.with_suffix(".part").rename(ready)
+    await asyncio.Event().wait()
+
+
+async def _ask(told: dict[str, Any], pid: int, seed: int) -> Turn:
+    context = ssl.create_default_context(cadata=told["authority"])
+    url = f"https://localhost:{told['port']}{_PATH}"
+    reviews = [_review(number) for number in range(_PODS)]
+    due = arrivals(RATE, _SETTLE + SECONDS, seed)
+    latencies: list[float] = []
+    busy = 0.0
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=context, limit=0),
+        headers={"Content-Type": "application/json"},
+    ) as session:
+
+        async def one(number: int, at: float, counts: bool) -> None:
+            async with session.post(url, data=reviews[number % _PODS]) as response:
+                answer = await response.read()
+            if counts:
+                latencies.append((time.perf_counter() - at) * 1e3)
+            if number < _PODS:
+                _check(response.status, answer)
+
+        start = time.perf_counter() + 0.1
+        async with asyncio.TaskGroup() as group:
+            for number, at in enumerate(due):
+                await asyncio.sleep(start + at - time.perf_counter())
+                if at >= _SETTLE and not busy:
+                    busy, since = cpu_micros(pid), time.perf_counter()
+                group.create_task(one(number, start + at, at >= _SETTLE))
+        cores = (cpu_micros(pid) - busy) / 1e6 / (time.perf_counter() - since)
+    return Turn(sorted(latencies), cores)
+
+
+def _check(status: int, answer: bytes) -> None:
+    """Whether the pod has become a batch pod."""
+    response = json.loads(answer)["response"] if status == 200 else {}
+    patch = base64.b64decode(response.get("patch", ""))
+    if b"kubernetes.io~1batch-cpu" not in patch and b"kubernetes.io/batch-cpu" not in patch:
+        raise SystemExit(f"bench: the webhook answered {status}, {answer[:300]!r}")
+
+
+def turn(seed: int) -> Turn:
+    with tempfile.TemporaryDirectory(prefix="koord-bench-") as name:
+        ready = Path(name) / "ready.json"
+        command = [sys.executable, "-m", "bench.webhooks", str(ready)]
+        with running(command, ready) as pid:
+            told = json.loads(ready.read_text())
+            with before_everything_else():
+                return uvloop.run(_ask(told, pid, seed))
+
+
+def measure(rounds: int) -> list[Measure]:
+    """The median of a few turns, of some 20 s each."""
+    turns = [turn(seed) for seed in range(min(rounds, 3))]
+    p50, p99 = (
+        statistics.median(percentile(one.latencies, share) for one in turns)
+        for share in (0.5, 0.99)
+    )
+    cores = statistics.median(one.cores for one in turns)
+    name = f"pod mutation over HTTPS, {RATE:g}/s of {len(json.dumps(pod(0))) / 1e3:.1f} KB"
+    return [
+        Measure(f"{name}, p50", "ms", p50, "", None, None),
+        Measure(f"{name}, p99", "ms", p99, "", None, 10.0),
+        Measure(f"{name}, CPU", "ms", cores / RATE * 1e3, "", None, None),
+    ]
+
+
+if __name__ == "__main__":
+    uvloop.run(_serve(Path(sys.argv[1])))

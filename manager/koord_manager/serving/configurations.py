@@ -1,0 +1,129 @@
+"""Writes what API servers are told of the webhooks, and keeps it right.
+
+Only the leader does, and only while this replica answers: API servers are not told of a
+server that is not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from koord_kube.api import Api, ApiError, ConflictError, NotFoundError, Object
+from koord_service.logs import get_log
+
+from koord_manager.serving.rounds import rounds, waking
+from koord_manager.serving.targets import Target
+
+log = get_log(__name__)
+
+_SECONDS = 60.0
+_SOON = 1.0
+_TRIES = 5
+
+
+class ConfigurationKeeper:
+    """``ready`` says why this replica would not answer, "" where it would.
+
+    ``bundle`` gives whom API servers are to trust, PEM.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        targets: Sequence[Target],
+        *,
+        bundle: Callable[[], bytes],
+        ready: Callable[[], Awaitable[str]],
+        leads: Callable[[], bool],
+    ) -> None:
+        self._api = api
+        self._targets = targets
+        self._bundle = bundle
+        self._ready = ready
+        self._leads = leads
+        self._wake = asyncio.Event()
+        self._seen: set[str] = set()
+        self._waiting_for = ""
+
+    async def run(self) -> None:
+        """For ever."""
+        informers = [
+            waking(self._api, one.resource, one.name, one.namespace, self._wake, log)
+            for one in self._targets
+        ]
+        await rounds(self.once, self._wake, log, informers)
+
+    def wake(self) -> None:
+        """The bundle has changed, or this replica leads now: look at once."""
+        self._wake.set()
+
+    async def once(self) -> float:
+        """Bring all targets to what they should be; seconds until the next look.
+
+        Raises:
+            ApiError: one cannot be read or written; the others were still tried.
+        """
+        if not self._leads():
+            self._seen.clear()
+            return _SECONDS
+        if reason := await self._ready():
+            if reason != self._waiting_for:
+                log.warning("API servers are not told of the webhooks yet", reason=reason)
+            self._waiting_for = reason
+            return _SOON
+        self._waiting_for = ""
+        failed: ApiError | None = None
+        for target in self._targets:
+            try:
+                await self._ensure(target)
+            except ApiError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        return _SECONDS
+
+    async def _ensure(self, target: Target) -> None:
+        for _ in range(_TRIES):
+            found = await self._read(target)
+            wanted = target.wanted(found, self._bundle())
+            if wanted is None or wanted == found or self._is_unwanted(target, found):
+                return
+            try:
+                await self._write(target, found, wanted)
+            except ConflictError:
+                continue  # somebody else changed it: look at what it is now
+            log.info("API servers are told", kind=target.resource.kind, name=target.name)
+            return
+        raise ConflictError(f"{target.resource.plural} {target.name}: changes all the time", 409)
+
+    def _is_unwanted(self, target: Target, found: Object | None) -> bool:
+        """Whether somebody has deleted it while we kept it.
+
+        It is not made again then: when all is being uninstalled, a configuration without its
+        server would keep every pod from being created.
+        """
+        key = f"{target.resource.plural}/{target.name}"
+        if found is not None:
+            self._seen.add(key)
+            return False
+        if key in self._seen:
+            log.warning(
+                "deleted by somebody; it is made again at the next start or change of the leader",
+                kind=target.resource.kind,
+                name=target.name,
+            )
+        gone, self._seen = key in self._seen, self._seen | {key}
+        return gone
+
+    async def _read(self, target: Target) -> Object | None:
+        try:
+            return await self._api.get(target.resource, target.name, target.namespace)
+        except NotFoundError:
+            return None
+
+    async def _write(self, target: Target, found: Object | None, wanted: Object) -> None:
+        if found is None:
+            await self._api.create(target.resource, wanted, target.namespace)
+        else:
+            await self._api.replace(target.resource, target.name, wanted, target.namespace)

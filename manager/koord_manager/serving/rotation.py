@@ -1,0 +1,139 @@
+"""Keeps the certificates in their Secret, and shows the server's to clients.
+
+At the first start any replica makes the Secret; the others take what they find. Later the
+leader alone renews, and all follow. Nothing of the Secret's data is ever logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from koord_kube.api import Api, ConflictError, NotFoundError, Object
+from koord_kube.resources import SECRETS
+from koord_service.logs import get_log
+
+from koord_manager.serving import certificates
+from koord_manager.serving.rounds import rounds, waking
+from koord_manager.serving.tls import CertificateError, ServerTls
+
+log = get_log(__name__)
+
+SECRET_NAME = "koordinator-webhook-certs"  # noqa: S105 - the name of one
+_SECONDS = 60.0
+_SOON = 1.0
+_TRIES = 5
+
+
+def _utc() -> datetime:
+    return datetime.now(UTC)
+
+
+class Rotation:
+    """``names`` are those that the server's certificate is for, the one clients use first.
+
+    ``api`` is not fenced: a Secret that is missing is made without waiting for a leader.
+    ``changed`` is called when ``bundle`` has changed.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        tls: ServerTls,
+        names: Sequence[str],
+        *,
+        namespace: str,
+        secret: str = SECRET_NAME,
+        leads: Callable[[], bool],
+        changed: Callable[[], None] = lambda: None,
+        now: Callable[[], datetime] = _utc,
+    ) -> None:
+        self._api = api
+        self._tls = tls
+        self._names = names
+        self._namespace = namespace
+        self._secret = secret
+        self._leads = leads
+        self._changed = changed
+        self._now = now
+        self._trouble = ""
+        self.bundle = b""
+        """Whom clients have to trust, PEM; empty until the Secret was read."""
+
+    async def run(self) -> None:
+        """For ever."""
+        wake = asyncio.Event()
+        informer = waking(self._api, SECRETS, self._secret, self._namespace, wake, log)
+        await rounds(self.once, wake, log, [informer])
+
+    async def once(self) -> float:
+        """Bring the Secret to what it should be and follow it; seconds until the next look.
+
+        Raises:
+            ApiError: it cannot be read or written.
+        """
+        for _ in range(_TRIES):
+            found = await self._read()
+            wanted = certificates.plan(_data(found), self._now(), self._names)
+            may_write = found is None or self._leads()
+            if wanted.data is None or not may_write:
+                return self._follow(_data(found))
+            try:
+                await self._write(found, wanted.data)
+            except ConflictError:
+                continue  # another replica was faster: what it wrote counts
+            for reason in wanted.reasons:
+                log.info("certificates renewed", reason=reason)
+            return self._follow(wanted.data)
+        return _SOON
+
+    async def _read(self) -> Object | None:
+        try:
+            return await self._api.get(SECRETS, self._secret, self._namespace)
+        except NotFoundError:
+            return None
+
+    async def _write(self, found: Object | None, data: certificates.SecretData) -> None:
+        encoded = {name: base64.b64encode(one).decode() for name, one in data.items()}
+        if found is not None:
+            changed = {**found, "data": encoded}
+            await self._api.replace(SECRETS, self._secret, changed, self._namespace)
+            return
+        meta = {"name": self._secret, "namespace": self._namespace}
+        made = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": encoded}
+        await self._api.create(SECRETS, made, self._namespace)
+
+    def _follow(self, data: certificates.SecretData) -> float:
+        """Show what the Secret holds; what is no good leaves the one before in force."""
+        now = self._now()
+        bundle = certificates.bundle(data, now)
+        certificate, key = data.get(certificates.CERT, b""), data.get(certificates.KEY, b"")
+        try:
+            if self._tls.use(certificate, key, now):
+                log.info("certificate in use", until=self._tls.expiry())
+            self._trouble = ""
+        except CertificateError as error:
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                log.warning("the Secret is of no use", secret=self._secret, error=error)
+            return _SOON
+        if bundle != self.bundle:
+            self.bundle = bundle
+            self._changed()
+        return _SECONDS
+
+
+def _data(found: Object | None) -> dict[str, bytes]:
+    """The Secret's data; what is no base64 is left out, and so made anew."""
+    given: Any = (found or {}).get("data")
+    read: dict[str, bytes] = {}
+    for name, text in given.items() if isinstance(given, dict) else ():
+        try:
+            read[name] = base64.b64decode(text, validate=True)
+        except (TypeError, binascii.Error, ValueError):
+            continue
+    return read

@@ -1,0 +1,139 @@
+"""The HTTPS server of the webhooks: where it listens, how healthy it is, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from koord_service.logs import get_log
+from prometheus_client import CollectorRegistry
+
+from koord_manager.serving.answering import Answering, Limits
+from koord_manager.serving.metrics import WebhookMetrics
+from koord_manager.serving.tls import ServerTls
+from koord_manager.webhooks.admission import ClusterView, Webhook
+
+log = get_log(__name__)
+
+PORT = 9876
+_LIMITS = Limits()
+HEALTH_PATH = "/healthz"
+_IDLE_SECONDS = 120.0
+"""Longer than API servers keep idle connections (90 s): they close them, not we under a request."""
+
+
+class _NoFragments(logging.Filter):
+    """Drops what the library says of bytes that are no HTTP, since it quotes them."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, HttpProcessingError)
+
+
+_library_log = logging.getLogger(f"{__name__}.http")
+_library_log.addFilter(_NoFragments())
+
+
+def _utc() -> datetime:
+    return datetime.now(UTC)
+
+
+class WebhookServer:
+    """Serves ``webhooks`` by path with what ``tls`` shows, counting in ``registry``.
+
+    ``trouble`` says what else keeps this replica from answering well ("" is nothing), such as
+    a view of the cluster that is not complete yet.
+    """
+
+    def __init__(
+        self,
+        webhooks: Mapping[str, Webhook],
+        view: Callable[[], ClusterView],
+        tls: ServerTls,
+        registry: CollectorRegistry,
+        *,
+        host: str | None = None,
+        port: int = PORT,
+        limits: Limits = _LIMITS,
+        trouble: Callable[[], str] = str,
+        now: Callable[[], datetime] = _utc,
+    ) -> None:
+        self._webhooks = webhooks
+        self._tls = tls
+        self._host = host
+        self._port = port
+        self._limits = limits
+        self._trouble = trouble
+        self._now = now
+        self._answering = Answering(view, WebhookMetrics(registry), limits)
+        self._runner: web.AppRunner | None = None
+        self._draining = False
+
+    @property
+    def port(self) -> int:
+        """Where it listens; of port 0 the one picked, once started."""
+        return self._port
+
+    async def start(self) -> None:
+        """Listen; raises ``OSError`` where that cannot be."""
+        app = web.Application()
+        app.router.add_get(HEALTH_PATH, self._health)
+        for path, webhook in self._webhooks.items():
+            app.router.add_post(path, partial(self._serve, webhook))
+        app.on_response_prepare.append(self._say_goodbye)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            logger=_library_log,
+            keepalive_timeout=_IDLE_SECONDS,
+            shutdown_timeout=self._limits.answer,
+        )
+        await self._runner.setup()
+        site = web.TCPSite(
+            self._runner, self._host, self._port, ssl_context=self._tls.context, backlog=1024
+        )
+        await site.start()
+        self._port = self._runner.addresses[0][1]
+        log.info("webhooks are served", port=self._port, webhooks=len(self._webhooks))
+
+    async def stop(self, drain: float = 5.0) -> None:
+        """Be unhealthy for ``drain`` seconds, so that others are asked; accept no more; end.
+
+        What is under way is answered.
+        """
+        runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        self._draining = True
+        await asyncio.sleep(drain)
+        for site in runner.sites:
+            await site.stop()
+        # The library would read no more of bodies that are under way.
+        await self._answering.wait_idle()
+        await runner.cleanup()
+
+    def trouble(self) -> str:
+        """Why this replica should get no requests now, in a line; "" where it should."""
+        if self._draining:
+            return "this replica is stopping"
+        if reason := self._tls.trouble(self._now()):
+            return f"certificate: {reason}"
+        return self._trouble()
+
+    async def _serve(self, webhook: Webhook, request: web.Request) -> web.Response:
+        return await self._answering.answer(request, webhook)
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        reason = self.trouble()
+        return web.Response(text=f"{reason or 'ok'}\n", status=503 if reason else 200)
+
+    async def _say_goodbye(self, _request: web.Request, response: web.StreamResponse) -> None:
+        """Whoever keeps its connection is to find another replica while there is time."""
+        if self._draining:
+            response.force_close()
+            response.headers["Connection"] = "close"  # by now it is not set any more by itself
