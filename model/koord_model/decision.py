@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Given(NamedTuple):
@@ -37,6 +38,20 @@ class Decision:
         arithmetic = " with ".join(part for part in (self.formula, numbers) if part)
         return f"{self.outcome} ({arithmetic})" if arithmetic else self.outcome
 
+    def document(self) -> dict[str, Any]:
+        """As JSON has it, on pages."""
+        return {
+            "aspect": self.aspect,
+            "pod": self.pod,
+            "group": self.group,
+            "outcome": self.outcome,
+            "formula": self.formula,
+            "given": [
+                {"name": name, "value": plain(value), "unit": unit, "shown": shown(value, unit)}
+                for name, value, unit in self.given
+            ],
+        }
+
 
 def shown(value: float | str | None, unit: str = "") -> str:
     """A number for people: short, with its unit; bytes in the largest unit that fits."""
@@ -48,6 +63,18 @@ def shown(value: float | str | None, unit: str = "") -> str:
         return _bytes(value)
     text = f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
     return f"{text} {unit}" if unit else text
+
+
+def plain(value: float | str | None) -> int | float | str | None:
+    """A number as JSON has it: numpy's are none of its own, nor is infinity."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        return int(value)
+    number = float(value)
+    return number if math.isfinite(number) else str(number)
 
 
 def _bytes(value: float) -> str:

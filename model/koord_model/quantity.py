@@ -43,6 +43,9 @@ def whole(quantity: str | int | float) -> int:
     Raises:
         ValueError: the text is no quantity; the message shows it.
     """
+    plain = _plain(quantity)
+    if plain is not None:
+        return plain
     return int(_exact(quantity).to_integral_value(ROUND_CEILING))
 
 
@@ -52,7 +55,18 @@ def milli(quantity: str | int | float) -> int:
     Raises:
         ValueError: the text is no quantity; the message shows it.
     """
+    if isinstance(quantity, str) and quantity[-1:] == "m":
+        plain = _plain(quantity[:-1])
+        if plain is not None:
+            return plain
     return int((1000 * _exact(quantity)).to_integral_value(ROUND_CEILING))
+
+
+def _plain(quantity: str | int | float) -> int | None:
+    """What is digits only, as most of a metric's thousands of amounts are."""
+    if isinstance(quantity, str) and quantity.isascii() and quantity.isdigit():
+        return int(quantity) if len(quantity) < _LONGEST else None
+    return None
 
 
 def _exact(quantity: str | int | float) -> Decimal:

@@ -4,13 +4,19 @@ from typing import Any
 import pytest
 from koord_model.keys import (
     ANNOTATION_BE_CPU_SHARED_POOLS,
+    ANNOTATION_CPU_BASIC_INFO,
     ANNOTATION_CPU_MANAGER_POLICY,
     ANNOTATION_CPU_NORMALIZATION_RATIO,
     ANNOTATION_CPU_SHARED_POOLS,
     ANNOTATION_SYSTEM_QOS_RESOURCE,
 )
 from koord_model.node import SharedPool, Topology
-from koord_model.node_document import normalization_ratio, topology
+from koord_model.node_document import (
+    CPUBasicInfo,
+    cpu_basic_info,
+    normalization_ratio,
+    topology,
+)
 
 
 def annotated(**annotations: Any) -> dict[str, Any]:
@@ -118,3 +124,18 @@ def test_an_annotation_that_cannot_be_used_costs_only_itself(key: str, given: st
         found.kubelet_policy == whole.kubelet_policy,
     ]
     assert sorted(same) == [False, True, True]
+
+
+def test_the_make_of_the_cpus() -> None:
+    key = ANNOTATION_CPU_BASIC_INFO
+    text = '{"cpuModel": "Fast", "hyperThreadEnabled": true}'
+    assert cpu_basic_info(annotated(**{key: text})) == (CPUBasicInfo("Fast", True, False), ())
+    for nothing in ({}, annotated(**{key: '{"turboEnabled": true}'})):
+        assert cpu_basic_info(nothing) == (None, ())
+
+
+@pytest.mark.parametrize("text", ["{", '{"cpuModel": 3}', '{"cpuModel": "x", "turboEnabled": 1}'])
+def test_a_make_that_cannot_be_read_is_none(text: str) -> None:
+    found, [line] = cpu_basic_info(annotated(**{ANNOTATION_CPU_BASIC_INFO: text}))
+    assert found is None
+    assert ANNOTATION_CPU_BASIC_INFO in line

@@ -104,3 +104,18 @@ def test_any_text_is_a_number_or_a_clear_error(text: str) -> None:
 )
 def test_thousandths_rounded_up(quantity: str | int | float, expected: int) -> None:
     assert milli(quantity) == expected
+
+
+@given(st.from_regex(r"[0-9]{0,70}m?", fullmatch=True))
+def test_digits_only_are_read_as_any_other_quantity(text: str) -> None:
+    def read(quantity: str) -> tuple[object, object]:
+        found: list[object] = []
+        for reader in (milli, whole):
+            try:
+                found.append(reader(quantity))
+            except ValueError:
+                found.append("none")
+        return found[0], found[1]
+
+    padded = f"+{text}"  # the same number, the long way
+    assert read(text) == read(padded) or len(padded) > 64

@@ -41,7 +41,7 @@ class WorkQueue:
         chance: Callable[[], float] = _RANDOM.random,
     ) -> None:
         """``name`` says in lines whose queue it is; ``chance`` gives numbers from 0 to 1."""
-        self._name = name
+        self.name = name
         self._tell = tell
         self._first, self._cap = first, cap
         self._monotonic = monotonic
@@ -65,7 +65,7 @@ class WorkQueue:
         """How many keys could not be handled, and why the last of them; "" while fine."""
         if not self._failing:
             return ""
-        return f"{self._name}: {len(self._failing)} to be retried; {self._last_failure}"
+        return f"{self.name}: {len(self._failing)} to be retried; {self._last_failure}"
 
     def add(self, key: str, after: float = 0.0) -> None:
         """Have a key handled in ``after`` seconds, or earlier where it waits already."""
@@ -110,7 +110,7 @@ class WorkQueue:
         self._schedule.done(key)
         if self._failing.pop(key, None) is not None and not self._failing:
             self._told.clear()
-            self._tell(f"{self._name}: all that failed is done now")
+            self._tell(f"{self.name}: all that failed is done now")
 
     def _failed(self, key: str, error: Exception) -> None:
         self.failures += 1
@@ -130,4 +130,4 @@ class WorkQueue:
         kind = reason.replace(key, "")
         if kind not in self._told:
             self._told.add(kind)
-            self._tell(f"{self._name}: {self._last_failure}; retried, with longer and longer waits")
+            self._tell(f"{self.name}: {self._last_failure}; retried, with longer and longer waits")

@@ -15,6 +15,7 @@ Object = dict[str, Any]
 class _NodeMeta(msgspec.Struct, frozen=True):
     name: str = ""
     uid: str = ""
+    created: str = msgspec.field(default="", name="creationTimestamp")
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
@@ -46,6 +47,7 @@ class NodeFacts:
     uid: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    created: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def node_facts(raw: bytes) -> NodeFacts:
         msgspec.MsgspecError: it is no Node.
     """
     meta = _NODE.decode(raw).metadata
-    return NodeFacts(meta.name, meta.uid, meta.labels or {}, meta.annotations or {})
+    return NodeFacts(meta.name, meta.uid, meta.labels or {}, meta.annotations or {}, meta.created)
 
 
 def kept(raw: bytes) -> Kept:

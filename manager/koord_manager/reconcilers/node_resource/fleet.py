@@ -1,0 +1,401 @@
+"""All nodes' batch and mid resources: told of changes one by one, reckoned all at once. No IO.
+
+What is summed up of a node's pods is summed up again only after its pods, its metric or its
+zones changed. Times are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from koord_model.decision import Decision
+from koord_model.keys import ANNOTATION_BATCH_WHY, ANNOTATION_ORIGIN_ALLOCATABLE
+
+from koord_manager.reconcilers.node_resource.accounts import account, zone_accounts
+from koord_manager.reconcilers.node_resource.facts import (
+    MetricSummary,
+    NodeFacts,
+    Zone,
+    metric_summary,
+)
+from koord_manager.reconcilers.node_resource.outcomes import (
+    TIERS,
+    Outcome,
+    aspect,
+    batch_decision,
+    mid_decision,
+    said,
+    short,
+)
+from koord_manager.reconcilers.node_resource.pods import PodFacts
+from koord_manager.reconcilers.node_resource.reckoning import Pass, Tables, reckon
+from koord_manager.reconcilers.node_resource.smoothing import NONE
+from koord_manager.reconcilers.node_resource.table import (
+    ACCOUNT,
+    NODE,
+    STATE,
+    STRATEGY,
+    ZONE,
+    Rows,
+    account_row,
+    grown,
+    node_row,
+    strategy_row,
+    zone_row,
+)
+from koord_manager.reconcilers.node_resource.wish import NodeWish
+from koord_manager.slo_config.colocation import ColocationStrategy, MidReclaimMode
+
+MOST_REMEMBERED = 32
+"""Outcomes in a node's history."""
+
+_EMPTY = MetricSummary()
+_PLACES = ((0, 0), (0, 1), (1, 0), (1, 1))
+
+
+class Change(NamedTuple):
+    """An amount whose outcome became another one; the amount is ``NONE`` for none."""
+
+    at: float
+    tier: int
+    resource: int
+    outcome: Outcome
+    offered: int
+
+
+class ZoneWish(NamedTuple):
+    """What a zone of the NodeResourceTopology is to offer: millicores and bytes."""
+
+    name: str
+    cpu: int
+    memory: int
+
+
+@dataclass(slots=True)
+class _Node:
+    row: int
+    facts: NodeFacts
+    strategy: ColocationStrategy
+    history: list[Change]
+
+
+class Fleet:
+    """The nodes; pods, metrics and zones may be told before their node is."""
+
+    def __init__(self, settled: float = 0.0, tiers: tuple[bool, bool] = (True, True)) -> None:
+        """``settled`` is when all nodes have had time to report, as ``reckon`` takes it.
+
+        ``tiers`` is whether batch and mid resources are reckoned.
+        """
+        self.settled = settled
+        self._tiers = tiers
+        self.places = tuple(place for place in _PLACES if tiers[place[0]])
+        """What is reckoned, by class and resource: the order of ``decisions``."""
+        self._nodes: dict[str, _Node] = {}
+        self._names: list[str] = []
+        self._free: list[int] = []
+        self._pods: dict[str, dict[str, PodFacts]] = {}
+        self._status: dict[str, tuple[bytes, float | None]] = {}
+        self._zones: dict[str, tuple[Zone, ...]] = {}
+        self._stale: set[str] = set()
+        self._tables = Tables(
+            np.zeros(0, NODE),
+            np.zeros(0, ACCOUNT),
+            np.zeros(0, STRATEGY),
+            np.zeros(0, STATE),
+            np.zeros((0, 2), ZONE),
+        )
+        self._pass: Pass | None = None
+        self.refused: dict[str, str] = {}
+        """Why a node's metric cannot be read, by name; it then counts as missing."""
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._nodes
+
+    # ---- what changes
+
+    def node(self, name: str, facts: NodeFacts, strategy: ColocationStrategy, now: float) -> None:
+        """A node is there, or changed, or its strategy did."""
+        known = self._nodes.get(name)
+        if known is None:
+            known = self._nodes[name] = _Node(self._row(name), facts, strategy, [])
+            state = self._tables.states[known.row]
+            level = np.where(
+                (offered := np.array(node_row(facts)[-1])) == NONE,
+                NONE,
+                offered + np.array((facts.third_batch, facts.third_mid)),
+            )
+            # Nothing is known of what was written before, or when: it counts as written now.
+            state["there"], state["told"], state["at"] = True, False, now
+            state["written"] = state["zones_written"] = state["moved"] = now
+            state["level"], state["outcome"], state["said"] = level, -1, -1
+            self._stale.add(name)
+        if facts.reserved != known.facts.reserved:
+            self._stale.add(name)
+        known.facts, known.strategy = facts, strategy
+        self._tables.nodes[known.row] = node_row(facts)
+        self._tables.strategies[known.row] = strategy_row(strategy)
+
+    def drop(self, name: str) -> None:
+        """A node is gone, with its metric and zones; its pods are told by themselves."""
+        known = self._nodes.pop(name, None)
+        self._status.pop(name, None)
+        self._zones.pop(name, None)
+        self._stale.discard(name)
+        self.refused.pop(name, None)
+        if known is not None:
+            self._names[known.row] = ""
+            self._free.append(known.row)
+            for table in (self._tables.nodes, self._tables.accounts, self._tables.strategies):
+                table[known.row] = np.zeros((), table.dtype)
+            self._tables.states[known.row] = np.zeros((), STATE)
+            self._tables.zones[known.row] = np.zeros((), ZONE)
+
+    def pod(self, key: str, before: PodFacts | None, after: PodFacts | None) -> None:
+        """A pod came, changed or went; ``key`` is "namespace/name"."""
+        if before is not None and (after is None or after.node != before.node):
+            there = self._pods.get(before.node, {})
+            there.pop(key, None)
+            if not there:
+                self._pods.pop(before.node, None)
+            self._stale.add(before.node)
+        if after is not None and after.node:
+            self._pods.setdefault(after.node, {})[key] = after
+            self._stale.add(after.node)
+
+    def metric(self, name: str, status: bytes | None, received: float | None = None) -> None:
+        """The node's newest metric: its status' JSON.
+
+        ``received`` is when it came, where it came straight from the node: its own clock says
+        nothing then.
+        """
+        if status is None:
+            self._status.pop(name, None)
+        else:
+            self._status[name] = (status, received)
+        self._stale.add(name)
+
+    def topology(self, name: str, zones: Sequence[Zone]) -> None:
+        """The zones of the node's NodeResourceTopology; none where there is no such object."""
+        before = self._zones.get(name, ())
+        if zones:
+            self._zones[name] = tuple(zones)
+        else:
+            self._zones.pop(name, None)
+        if tuple(zones) != before:
+            self._stale.add(name)
+
+    def written(self, name: str, now: float) -> None:
+        """What was wished for a node has been written."""
+        known = self._nodes.get(name)
+        if known is not None:
+            state = self._tables.states[known.row]
+            state["written"], state["said"] = now, state["outcome"]
+
+    def zones_written(self, name: str, now: float) -> None:
+        """What was wished for a node's zones has been written."""
+        known = self._nodes.get(name)
+        if known is not None:
+            self._tables.states[known.row]["zones_written"] = now
+
+    # ---- what comes of it
+
+    def sum_up(self, now: float, most: int) -> bool:
+        """Sum up the pods of ``most`` nodes that changed; whether there are more of them.
+
+        ``reckon`` does it with all that are left: this is for not doing it all at once.
+        """
+        for name in list(islice(self._stale, most)):
+            self._stale.discard(name)
+            if name in self._nodes:
+                self._sum_up(name, now)
+        return bool(self._stale)
+
+    def reckon(self, now: float) -> tuple[list[str], list[str]]:
+        """Reckon all nodes; the names of those to be written, and of those whose zones are."""
+        self.sum_up(now, len(self._stale))
+        done = self._pass = reckon(self._tables, now, self.settled, self._tiers)
+        self._remember(done, now)
+        return self._named(done.due), self._named(done.zones_due)
+
+    def wish(self, name: str) -> NodeWish:
+        """What the node is to say by the last pass; nothing while it waits to be reckoned."""
+        known = self._nodes.get(name)
+        if known is None or self._pass is None or known.row >= len(self._pass.offered):
+            return NodeWish()
+        row = known.row
+        outcomes = self._pass.outcomes[row]
+        if outcomes[0, 0] == Outcome.WAITING:
+            return NodeWish()
+        offered = self._pass.offered[row]
+        resources = {
+            TIERS[tier][resource]: _or_none(offered[tier, resource])
+            for tier, resource in self.places
+        }
+        annotations = self._annotations(known, self._pass) if self._tiers[0] else {}
+        return NodeWish(resources, {}, annotations, self.decisions(name))
+
+    def zone_wishes(self, name: str) -> tuple[ZoneWish, ...]:
+        """What the node's zones are to offer by the last pass."""
+        known, zones = self._nodes.get(name), self._zones.get(name, ())
+        if known is None or self._pass is None or known.row >= len(self._pass.zones):
+            return ()
+        rows = self._pass.zones[known.row].tolist()[: len(zones)]
+        both = zip(zones, rows, strict=True)
+        return tuple(ZoneWish(zone.name, *row) for zone, row in both if NONE not in row)
+
+    def decisions(self, name: str) -> tuple[Decision, ...]:
+        """Why each amount is what it is, by the last pass."""
+        known = self._nodes.get(name)
+        if known is None or self._pass is None or known.row >= len(self._pass.offered):
+            return ()
+        return tuple(self._decision(known, self._pass, *place) for place in self.places)
+
+    def history(self, name: str) -> tuple[Change, ...]:
+        """The outcomes of a node, the oldest first."""
+        known = self._nodes.get(name)
+        return tuple(known.history) if known else ()
+
+    def status(self, name: str) -> bytes | None:
+        """The newest status of a node's NodeMetric."""
+        status, _ = self._status.get(name, (None, None))
+        return status
+
+    def strategy(self, name: str) -> ColocationStrategy | None:
+        """By which a node is reckoned."""
+        known = self._nodes.get(name)
+        return known.strategy if known else None
+
+    # ---- inside
+
+    def _row(self, name: str) -> int:
+        if not self._free:
+            number = len(self._names)
+            more = max(64, number)
+            self._grow(number + more)
+            self._names.extend([""] * more)
+            self._free.extend(range(number + more - 1, number - 1, -1))
+        row = self._free.pop()
+        self._names[row] = name
+        return row
+
+    def _grow(self, number: int) -> None:
+        was = self._tables
+        self._tables = Tables(
+            grown(was.nodes, number),
+            grown(was.accounts, number),
+            grown(was.strategies, number),
+            grown(was.states, number),
+            grown(was.zones, number),
+        )
+
+    def _sum_up(self, name: str, now: float) -> None:
+        known = self._nodes[name]
+        metric, at = self._metric(name)
+        summed = account(metric, self._pods.get(name, {}))
+        self._tables.accounts[known.row] = account_row(summed, metric)
+        state = self._tables.states[known.row]
+        if at is not None:
+            state["told"], state["at"] = True, at
+        elif state["told"]:
+            state["told"], state["at"] = False, now
+        zones = self._zones.get(name, ())
+        self._room_for(len(zones))
+        rows = self._tables.zones[known.row]
+        rows[:] = np.zeros((), ZONE)
+        parts = zone_accounts(metric, summed, known.facts.reserved, zones)
+        for place, (zone, part) in enumerate(zip(zones, parts, strict=True)):
+            rows[place] = zone_row(zone, part)
+
+    def _metric(self, name: str) -> tuple[MetricSummary, float | None]:
+        status, received = self._status.get(name, (None, None))
+        self.refused.pop(name, None)
+        if status is None:
+            return _EMPTY, None
+        try:
+            metric = metric_summary(status)
+        except ValueError as error:
+            self.refused[name] = f"NodeMetric of {name} {error} (counts as missing)"
+            return _EMPTY, None
+        return metric, metric.updated if received is None else received
+
+    def _room_for(self, zones: int) -> None:
+        was = self._tables.zones
+        if zones > was.shape[1]:
+            wider = np.zeros((len(was), zones), ZONE)
+            wider[:, : was.shape[1]] = was
+            tables = self._tables
+            self._tables = Tables(
+                tables.nodes, tables.accounts, tables.strategies, tables.states, wider
+            )
+
+    def _named(self, due: Rows) -> list[str]:
+        return [self._names[row] for row in np.flatnonzero(due).tolist()]
+
+    def _remember(self, done: Pass, now: float) -> None:
+        states = self._tables.states
+        new = (done.outcomes != states["outcome"]) & states["there"][:, None, None]
+        new &= np.array(self._tiers)[:, None]
+        for row, tier, resource in np.argwhere(new).tolist():
+            history = self._nodes[self._names[row]].history
+            outcome = Outcome(done.outcomes[row, tier, resource])
+            offered = int(done.offered[row, tier, resource])
+            history.append(Change(now, tier, resource, outcome, offered))
+            del history[:-MOST_REMEMBERED]
+        states["outcome"] = done.outcomes
+
+    def _decision(self, known: _Node, done: Pass, tier: int, resource: int) -> Decision:
+        outcome = said(
+            Outcome(done.outcomes[known.row, tier, resource]), tier, resource, known.strategy
+        )
+        terms, named = self._terms(known, done, tier, resource), aspect(tier, resource)
+        if tier == 0:
+            return batch_decision(outcome, resource, terms, known.facts.ratio, named)
+        static = known.strategy.mid_mode is MidReclaimMode.STATIC
+        return mid_decision(outcome, resource, terms, named, static=static)
+
+    def _terms(self, known: _Node, done: Pass, tier: int, resource: int) -> Mapping[str, int]:
+        """By name, as whole numbers."""
+        found: dict[str, Any] = (done.mid if tier else done.batch)._asdict()
+        terms = {name: int(array[known.row, resource]) for name, array in found.items()}
+        third = (known.facts.third_batch, known.facts.third_mid)[tier][resource]
+        offered = int(done.offered[known.row, tier, resource])
+        capacity = known.facts.capacity[resource]
+        return terms | {"capacity": capacity, "third": third, "offered": offered}
+
+    def _annotations(self, known: _Node, done: Pass) -> dict[str, str | None]:
+        off = done.outcomes[known.row, 0, 0] == Outcome.OFF
+        nothing = off or done.offered[known.row, 0, 0] == NONE
+        return {
+            ANNOTATION_BATCH_WHY: None if off else self._short(known, done),
+            ANNOTATION_ORIGIN_ALLOCATABLE: None if nothing else self._origin(known),
+        }
+
+    def _short(self, known: _Node, done: Pass) -> str:
+        names = ("cpu", "memory")
+        terms, outcomes = {}, {}
+        wanted = ("offered", "capacity", "margin", "kept", "high")
+        for resource, name in enumerate(names):
+            whole = self._terms(known, done, 0, resource)
+            terms[name] = {one: whole[one] for one in wanted}
+            outcome = Outcome(done.outcomes[known.row, 0, resource])
+            outcomes[name] = said(outcome, 0, resource, known.strategy)
+        return short(outcomes, terms)
+
+    def _origin(self, known: _Node) -> str:
+        """Batch resources before what other schedulers gave away, for those schedulers."""
+        levels = self._tables.states[known.row]["level"][0].tolist()
+        amounts = {name: str(level) for name, level in zip(TIERS[0], levels, strict=True)}
+        return msgspec.json.encode({"resources": amounts}).decode()
+
+
+def _or_none(amount: Any) -> int | None:
+    return None if amount == NONE else int(amount)

@@ -1,0 +1,446 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from koord_manager.reconcilers.node_resource.facts import NodeFacts, Pair, Usage, Zone
+from koord_manager.reconcilers.node_resource.fleet import MOST_REMEMBERED, Fleet, ZoneWish
+from koord_manager.reconcilers.node_resource.outcomes import LONGEST, Outcome
+from koord_manager.reconcilers.node_resource.pods import PodFacts
+from koord_manager.reconcilers.node_resource.wish import NodeWish
+from koord_manager.slo_config.colocation import (
+    CalculatePolicy,
+    ColocationStrategy,
+    MidReclaimMode,
+    Smoothing,
+)
+from koord_model.keys import (
+    ANNOTATION_BATCH_WHY,
+    ANNOTATION_ORIGIN_ALLOCATABLE,
+    BATCH_CPU,
+    BATCH_MEMORY,
+    MID_CPU,
+    MID_MEMORY,
+)
+from koord_model.priority import PriorityClass
+
+NOW = 1_795_168_800.0
+ON = ColocationStrategy(enable=True)
+NODE = NodeFacts(capacity=Pair(10_000, 10_000), reserved=Pair(500, 500))
+ZONES = (Zone("node-0", 0, Pair(5000, 5000)), Zone("node-1", 1, Pair(5000, 5000)))
+NOTHING = {BATCH_CPU: None, BATCH_MEMORY: None, MID_CPU: None, MID_MEMORY: None}
+
+
+def status(cpu: int = 1000, memory: int = 1000, **more: Any) -> bytes:
+    usage = {"resources": {"cpu": f"{cpu}m", "memory": str(memory)}}
+    given = {
+        "updateTime": "2026-11-20T10:00:00Z",
+        "nodeMetric": {"nodeUsage": usage, "systemUsage": {}},
+        "podsMetric": [{"namespace": "ns", "name": "web", "podUsage": usage}],
+        "prodReclaimableMetric": {"resource": {"resources": {"cpu": "2", "memory": "2000"}}},
+    }
+    return json.dumps(given | more).encode()
+
+
+def pod(node: str = "n", cpu: int = 3000, memory: int = 3000, **more: Any) -> PodFacts:
+    plain = PodFacts(node, True, PriorityClass.PROD, False, cpu, memory, cpu, memory)
+    return PodFacts(**{name: getattr(plain, name) for name in plain.__struct_fields__} | more)
+
+
+def fleet(strategy: ColocationStrategy = ON, facts: NodeFacts = NODE, **more: Any) -> Fleet:
+    found = Fleet(more.get("settled", 0.0))
+    found.node("n", facts, strategy, NOW)
+    found.pod("ns/web", None, pod())
+    found.metric("n", status())
+    return found
+
+
+def resources(one: Fleet, now: float = NOW) -> dict[str, int | None]:
+    one.reckon(now)
+    return dict(one.wish("n").resources)
+
+
+def outcomes(one: Fleet) -> list[str]:
+    return [decision.outcome for decision in one.decisions("n")]
+
+
+def test_a_node_offers_what_is_left() -> None:
+    one = fleet()
+    due, _ = one.reckon(NOW)
+    assert due == ["n"]
+    wish = one.wish("n")
+    assert wish.resources == {
+        BATCH_CPU: 10_000 - 4000 - 500 - 1000,
+        BATCH_MEMORY: 10_000 - 3500 - 500 - 1000,
+        MID_CPU: 2000,
+        MID_MEMORY: 2000,
+    }
+    assert wish.labels == {}
+    assert wish.decisions == one.decisions("n")
+    assert [each.aspect for each in wish.decisions] == [
+        "batch-cpu",
+        "batch-memory",
+        "mid-cpu",
+        "mid-memory",
+    ]
+
+
+def test_a_decision_carries_its_terms_in_order() -> None:
+    one = fleet(facts=replace(NODE, ratio=1.5, third_batch=Pair(50, 0)))
+    one.reckon(NOW)
+    cpu, memory, mid, _ = one.decisions("n")
+    assert cpu.formula == "min(limit, capacity - margin - kept - high) × ratio - third party"
+    assert [(given.name, given.value) for given in cpu.given] == [
+        ("limit", 10.0),
+        ("capacity", 10.0),
+        ("margin", 4.0),
+        ("kept", 0.5),
+        ("high", 1.0),
+        ("ratio", 1.5),
+        ("third party", 0.05),
+        ("offered", 6.7),
+    ]
+    assert memory.formula == "min(limit, capacity - margin - kept - high)"
+    assert memory.given[0] == ("limit", 10_000, "bytes")
+    assert mid.formula == "min(limit, min(reclaimable, unused) + share)"
+
+
+def test_the_text_on_the_node_is_short_and_says_why() -> None:
+    one = fleet()
+    one.reckon(NOW)
+    text = one.wish("n").annotations[ANNOTATION_BATCH_WHY]
+    assert text == (
+        "cpu 4.5 cores of 10 cores - 4 cores margin - 0.5 cores system - 1 cores high-priority; "
+        "memory 4.883 KiB of 9.766 KiB - 3.418 KiB margin - 500 B system - 1000 B high-priority"
+    )
+    one.reckon(NOW + 3600)
+    text = one.wish("n").annotations[ANNOTATION_BATCH_WHY]
+    assert text == "no batch-cpu: NodeMetric is older than 15 min"
+    assert len(text) <= LONGEST
+
+
+def test_what_was_there_before_other_schedulers_is_told_to_them() -> None:
+    facts = replace(NODE, third_batch=Pair(500, 9000), third_mid=Pair(300, 0))
+    one = fleet(facts=facts)
+    assert resources(one) == {BATCH_CPU: 4000, BATCH_MEMORY: 0, MID_CPU: 1700, MID_MEMORY: 2000}
+    origin = one.wish("n").annotations[ANNOTATION_ORIGIN_ALLOCATABLE]
+    assert json.loads(origin or "") == {"resources": {BATCH_CPU: "4500", BATCH_MEMORY: "5000"}}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ({"cpu_policy": CalculatePolicy.MAX_USAGE_REQUEST}, {BATCH_CPU: 2500}),
+        ({"cpu_policy": CalculatePolicy.REQUEST}, {BATCH_CPU: 4500}),
+        ({"memory_policy": CalculatePolicy.REQUEST}, {BATCH_MEMORY: 3000}),
+        ({"batch_cpu_percent": 20}, {BATCH_CPU: 2000, BATCH_MEMORY: 5000}),
+        ({"mid_mode": MidReclaimMode.STATIC, "mid_static_cpu_percent": 30}, {MID_CPU: 3000}),
+        ({"mid_unallocated_percent": 10}, {MID_CPU: 2650}),
+    ],
+)
+def test_strategies(strategy: dict[str, Any], expected: dict[str, int]) -> None:
+    found = resources(fleet(replace(ON, **strategy)))
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_switched_off_takes_all_away() -> None:
+    one = fleet(ColocationStrategy())
+    assert one.reckon(NOW) == ([], [])
+    assert one.wish("n").resources == NOTHING
+    assert set(one.wish("n").annotations.values()) == {None}
+    one.node("n", replace(NODE, batch=Usage(1, 1)), ColocationStrategy(), NOW)
+    assert one.reckon(NOW) == (["n"], [])
+    assert outcomes(one)[0] == "no batch-cpu: co-location is not enabled on this node"
+
+
+@pytest.mark.parametrize(
+    ("given", "now", "outcome"),
+    [
+        (status(), NOW + 900, "batch-cpu is what is left of what high-priority pods use"),
+        (status(), NOW + 901, "no batch-cpu: NodeMetric is older than 15 min"),
+        (status(updateTime=None), NOW, "no batch-cpu: there is no NodeMetric of this node"),
+        (None, NOW, "no batch-cpu: there is no NodeMetric of this node"),
+        (b"{", NOW, "no batch-cpu: there is no NodeMetric of this node"),
+    ],
+)
+def test_a_node_that_is_not_heard_of_offers_nothing(
+    given: bytes | None, now: float, outcome: str
+) -> None:
+    one = fleet(facts=replace(NODE, batch=Usage(1, 1)))
+    one.metric("n", given)
+    due, _ = one.reckon(now)
+    assert outcomes(one)[0] == outcome
+    gone = outcome.startswith("no ")
+    assert (one.wish("n").resources == NOTHING) is gone
+    assert due == ["n"]
+
+
+def test_a_metric_that_cannot_be_read_is_told() -> None:
+    one = fleet()
+    one.metric("n", b"{")
+    one.reckon(NOW)
+    assert "NodeMetric of n is no NodeMetric status" in one.refused["n"]
+    one.metric("n", status())
+    one.reckon(NOW)
+    assert one.refused == {}
+
+
+def test_what_came_straight_from_the_node_is_as_old_as_its_coming() -> None:
+    one = fleet()
+    one.metric("n", status(updateTime="2020-01-01T00:00:00Z"), NOW)
+    assert resources(one, NOW + 900)[BATCH_CPU] == 4500
+    assert resources(one, NOW + 901)[BATCH_CPU] is None
+
+
+def test_nodes_are_given_time_to_report_to_a_new_leader() -> None:
+    one = fleet(facts=replace(NODE, batch=Usage(7, 7)), settled=NOW + 60)
+    one.metric("n", None)
+    assert one.reckon(NOW + 59) == ([], [])
+    assert one.wish("n") == NodeWish()
+    assert outcomes(one)[0].startswith("batch-cpu stays as it is")
+    assert one.reckon(NOW + 60) == (["n"], [])
+    assert one.wish("n").resources == NOTHING
+
+
+def test_an_old_object_beside_the_direct_link_waits_too() -> None:
+    one = fleet(settled=NOW + 2000)
+    one.reckon(NOW + 1999)
+    assert one.wish("n") == NodeWish()
+
+
+def test_held_for_a_while_on_degrade() -> None:
+    one = fleet(replace(ON, smoothing=Smoothing(hold_seconds=120)))
+    one.reckon(NOW)
+    assert resources(one, NOW + 1020)[BATCH_CPU] == 4500
+    assert outcomes(one)[0].startswith("batch-cpu is held for 120 s at most")
+    assert resources(one, NOW + 1021) == NOTHING
+
+
+def test_what_is_held_is_still_no_more_than_there_is() -> None:
+    strategy = replace(ON, smoothing=Smoothing(hold_seconds=120))
+    one = fleet(strategy)
+    one.reckon(NOW)
+    one.node("n", replace(NODE, capacity=Pair(1000, 1000)), strategy, NOW)
+    assert resources(one, NOW + 1000)[BATCH_CPU] == 100
+
+
+def test_held_from_when_the_metric_went() -> None:
+    one = fleet(replace(ON, smoothing=Smoothing(hold_seconds=120)))
+    one.reckon(NOW)
+    one.metric("n", None)
+    assert resources(one, NOW + 500)[BATCH_CPU] == 4500
+    assert resources(one, NOW + 620)[BATCH_CPU] == 4500
+    assert resources(one, NOW + 621)[BATCH_CPU] is None
+
+
+def test_a_bounded_rise_and_an_unbounded_fall() -> None:
+    strategy = replace(ON, smoothing=Smoothing(rise_percent=5))
+    one = fleet(strategy, replace(NODE, batch=Usage(1000, 1000)))
+    found = [resources(one, NOW + 30.0 * step)[BATCH_CPU] for step in range(5)]
+    assert found == [1000, 1000, 1500, 1500, 2000]
+    assert outcomes(one)[0] == "batch-cpu rises by 5 % of capacity in 60 s"
+    one.metric("n", status(cpu=5000))
+    assert resources(one, NOW + 121)[BATCH_CPU] == 500
+
+
+def test_a_level_counts_what_other_schedulers_have_of_it() -> None:
+    facts = replace(NODE, batch=Usage(1000, 1000), third_batch=Pair(200, 200))
+    one = fleet(replace(ON, smoothing=Smoothing(rise_percent=5)), facts)
+    assert resources(one)[BATCH_CPU] == 1000
+
+
+@pytest.mark.parametrize(
+    ("offered", "after", "due"),
+    [
+        (4500, 1000.0, False),
+        (4300, 10.0, False),
+        (4300, 301.0, True),
+        (4000, 10.0, True),
+        (5000, 10.0, False),
+        (5001, 10.0, True),
+        (6000, 10.0, True),
+        (None, 10.0, True),
+        (0, 10.0, True),
+    ],
+)
+def test_what_moved_far_or_is_old_is_written(offered: int | None, after: float, due: bool) -> None:
+    facts = replace(NODE, batch=Usage(offered, 5000), mid=Usage(2000, 2000))
+    one = fleet(facts=facts)
+    one.reckon(NOW)
+    one.written("n", NOW)
+    assert one.reckon(NOW + min(after, 899)) == (["n"] if due else [], [])
+
+
+def test_another_reason_is_written_when_its_time_has_come() -> None:
+    strategy = replace(ON, smoothing=Smoothing(hold_seconds=900))
+    one = fleet(strategy)
+    found = resources(one)
+    batch, mid = ((BATCH_CPU, BATCH_MEMORY), (MID_CPU, MID_MEMORY))
+    there = [Usage(*(found[name] for name in names)) for names in (batch, mid)]
+    one.node("n", replace(NODE, batch=there[0], mid=there[1]), strategy, NOW)
+    one.written("n", NOW)
+    assert one.reckon(NOW + 800) == ([], [])
+    assert one.reckon(NOW + 901) == (["n"], [])
+    one.written("n", NOW + 901)
+    assert one.reckon(NOW + 902) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("tiers", "names"),
+    [((True, False), {BATCH_CPU, BATCH_MEMORY}), ((False, True), {MID_CPU, MID_MEMORY})],
+)
+def test_what_is_not_reckoned_stays_as_it_is(tiers: tuple[bool, bool], names: set[str]) -> None:
+    one = Fleet(tiers=tiers)
+    one.node("n", replace(NODE, batch=Usage(7, 7), mid=Usage(7, 7)), ON, NOW)
+    one.topology("n", ZONES)
+    one.metric("n", status())
+    assert one.reckon(NOW) == (["n"], ["n"] if tiers[0] else [])
+    wish = one.wish("n")
+    assert set(wish.resources) == names
+    assert bool(wish.annotations) is tiers[0]
+    assert {f"kubernetes.io/{each.aspect}" for each in one.decisions("n")} == names
+    assert {change.tier for change in one.history("n")} == {0 if tiers[0] else 1}
+    assert one.reckon(NOW + 301)[0] == ["n"]
+
+
+def test_the_newest_status_can_be_had() -> None:
+    one = fleet()
+    assert one.status("n") == status()
+    assert one.status("other") is None
+
+
+def test_zones_by_the_same_formula() -> None:
+    one = fleet()
+    one.topology("n", ZONES)
+    assert one.reckon(NOW) == (["n"], ["n"])
+    assert one.zone_wishes("n") == (
+        ZoneWish("node-0", 2250, 2500),
+        ZoneWish("node-1", 2250, 2500),
+    )
+
+
+def test_zones_of_a_node_that_offers_nothing_are_set_to_zero_once() -> None:
+    one = fleet(ColocationStrategy())
+    one.topology("n", ZONES)
+    assert one.reckon(NOW) == ([], [])
+    assert one.zone_wishes("n") == ()
+    one.topology("n", [ZONES[0]._replace(batch=Usage(10, 0)), ZONES[1]])
+    assert one.reckon(NOW) == ([], ["n"])
+    assert one.zone_wishes("n") == (ZoneWish("node-0", 0, 0),)
+    one.topology("n", [one_zone._replace(batch=Usage(10, 10)) for one_zone in ZONES])
+    one.reckon(NOW)
+    assert one.zone_wishes("n") == (ZoneWish("node-0", 0, 0), ZoneWish("node-1", 0, 0))
+
+
+def test_a_pod_that_moves_or_goes_is_summed_up_anew() -> None:
+    one = fleet(replace(ON, cpu_policy=CalculatePolicy.MAX_USAGE_REQUEST))
+    one.node("m", NODE, replace(ON, cpu_policy=CalculatePolicy.MAX_USAGE_REQUEST), NOW)
+    one.metric("m", status(podsMetric=[]))
+    one.reckon(NOW)
+    assert one.wish("m").resources[BATCH_CPU] == 5500
+    one.pod("ns/web", pod(), pod("m"))
+    one.reckon(NOW)
+    assert one.wish("n").resources[BATCH_CPU] == 4500  # measured there still
+    assert one.wish("m").resources[BATCH_CPU] == 2500
+    one.pod("ns/web", pod("m"), None)
+    one.reckon(NOW)
+    assert one.wish("m").resources[BATCH_CPU] == 5500
+
+
+def test_sums_can_be_made_in_parts() -> None:
+    one = Fleet()
+    for number in range(5):
+        one.node(str(number), NODE, ON, NOW)
+        one.metric(str(number), status())
+    assert one.sum_up(NOW, 3)
+    assert not one.sum_up(NOW, 3)
+    due, _ = one.reckon(NOW)
+    assert sorted(due) == list("01234")
+
+
+def test_nodes_come_and_go() -> None:
+    one = Fleet()
+    assert one.reckon(NOW) == ([], [])
+    for number in range(200):
+        one.node(str(number), NODE, ON, NOW)
+        one.metric(str(number), status())
+    one.reckon(NOW)
+    for number in range(0, 200, 2):
+        one.drop(str(number))
+    assert len(one) == 100
+    assert "1" in one
+    assert "0" not in one
+    due, _ = one.reckon(NOW)
+    assert sorted(map(int, due)) == list(range(1, 200, 2))
+    assert one.wish("0") == NodeWish()
+    assert one.decisions("0") == one.zone_wishes("0") == one.history("0") == ()
+    assert one.strategy("0") is None
+    one.node("again", NODE, ON, NOW)
+    one.reckon(NOW)
+    assert one.wish("again").resources == NOTHING
+    one.drop("never there")
+    one.written("never there", NOW)
+    one.zones_written("never there", NOW)
+
+
+def test_more_zones_than_any_node_had() -> None:
+    one = fleet()
+    one.topology("n", [Zone(f"node-{number}", number, Pair(2500, 2500)) for number in range(4)])
+    one.reckon(NOW)
+    assert [zone.cpu for zone in one.zone_wishes("n")] == [1125] * 4
+
+
+def test_a_node_that_was_not_reckoned_yet_wishes_nothing() -> None:
+    one = fleet()
+    one.reckon(NOW)
+    for number in range(100):
+        one.node(f"new-{number}", NODE, ON, NOW)
+    assert one.wish("new-99") == NodeWish()
+    assert one.zone_wishes("new-99") == one.decisions("new-99") == ()
+
+
+def test_history_has_each_outcome_once_and_is_bounded() -> None:
+    one = fleet()
+    for turn in range(2 * MOST_REMEMBERED):
+        one.metric("n", status(cpu=1000 if turn % 2 else 9000), NOW)
+        one.reckon(NOW + turn)
+        one.reckon(NOW + turn + 0.5)
+    history = one.history("n")
+    assert len(history) == MOST_REMEMBERED
+    cpu = [change for change in history if (change.tier, change.resource) == (0, 0)]
+    assert [change.outcome for change in cpu[-2:]] == [Outcome.NOTHING, Outcome.LEFT]
+    assert [change.offered for change in cpu[-2:]] == [0, 4500]
+    assert cpu[-1].at == NOW + 2 * MOST_REMEMBERED - 1
+
+
+@settings(max_examples=50)
+@given(
+    pods=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 4000)), max_size=4),
+    ratio=st.sampled_from([1.0, 1.33, 2.5]),
+    zones=st.integers(0, 3),
+    fall=st.integers(0, 20),
+    capacity=st.integers(0, 20_000),
+)
+def test_whatever_happens_no_more_is_offered_than_there_is(
+    pods: list[tuple[int, int]], ratio: float, zones: int, fall: int, capacity: int
+) -> None:
+    strategy = replace(ON, smoothing=Smoothing(fall_percent=fall, rise_percent=fall))
+    one = fleet(strategy)
+    for turn, (cpu, memory) in enumerate(pods):
+        one.pod(f"ns/{turn}", None, pod(cpu=cpu, memory=memory, numa_nodes=(turn % 2,)))
+        one.topology(
+            "n", [Zone(f"node-{each}", each, Pair(capacity, capacity)) for each in range(zones)]
+        )
+        one.node("n", replace(NODE, capacity=Pair(capacity, capacity), ratio=ratio), strategy, NOW)
+        found = resources(one, NOW + 40.0 * turn)
+        assert 0 <= (found[BATCH_CPU] or 0) <= capacity * ratio
+        assert 0 <= (found[BATCH_MEMORY] or 0) <= capacity
+        for name, amounts in (
+            (BATCH_CPU, [zone.cpu for zone in one.zone_wishes("n")]),
+            (BATCH_MEMORY, [zone.memory for zone in one.zone_wishes("n")]),
+        ):
+            assert sum(amounts) <= (found[name] or 0)
