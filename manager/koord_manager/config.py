@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from koord_kube.election import Timing
 from koord_service.settings import option
 
 CONTROLLERS = ("nodemetric", "noderesource", "nodeslo", "colocationprofile", "recommendation")
@@ -22,11 +23,8 @@ CALCULATIONS = (
 
 _LEVELS = ("debug", "info", "warning", "error")
 _POSITIVE = (
-    "lease_duration",
-    "renew_deadline",
-    "retry_period",
     "rest_config_qps",
-    "resync_interval",
+    "noderesource_interval",
     "colocation_profile_reconcile_interval",
     "colocation_profile_update_pod_qps",
     "node_metric_stale_seconds",
@@ -46,7 +44,7 @@ class Settings:
     )
     leader_election_namespace: str = option("koordinator-system", "namespace of the Lease")
     leader_election_name: str = option("koordinator-manager", "name of the Lease")
-    lease_duration: float = option(15.0, "seconds after which a silent leader is replaced")
+    lease_duration: int = option(15, "seconds after which a silent leader is replaced")
     renew_deadline: float = option(10.0, "seconds after which a leader that cannot renew stops")
     retry_period: float = option(2.0, "seconds between two tries to get or renew the Lease")
     rest_config_qps: float = option(30.0, "writes a second to the API server")
@@ -59,8 +57,8 @@ class Settings:
     )
     slo_config_name: str = option("slo-controller-config", "name of the ConfigMap of strategies")
     config_namespace: str = option("koordinator-system", "its namespace, and that of our own parts")
-    resync_interval: float = option(
-        60.0, "seconds between two passes over all nodes, whatever has changed"
+    noderesource_interval: float = option(
+        5.0, "seconds between two passes over all nodes that reckon what they offer"
     )
     feature_gates: tuple[str, ...] = option(
         (), "webhooks and controllers on or off by Koordinator's names: NodeMutatingWebhook=true"
@@ -78,7 +76,7 @@ class Settings:
         30.0, "seconds between two looks at pending pods"
     )
     colocation_profile_force_update_pod_duration: float = option(
-        300.0, "seconds after which a pod is written again, though nothing of it has changed"
+        300.0, "seconds that a pod is left alone after it was written, whoever undoes that"
     )
     colocation_profile_expire_pod_cache_duration: float = option(
         600.0, "seconds that is remembered what was written to a pod"
@@ -90,6 +88,11 @@ class Settings:
     )
     webhook_service: str = option(
         "koordinator-webhook-service", "Service by which the API server reaches the webhooks"
+    )
+    webhook_configuration_failure_policy_pods: str = option(
+        "Ignore",
+        "what becomes of pods while no manager answers: created as they are, or refused",
+        choices=("Ignore", "Fail"),
     )
     webhook_cert_dir: str = option(
         "", "directory of tls.crt, tls.key and ca.crt that somebody else keeps; empty: our own"
@@ -113,6 +116,7 @@ class Settings:
     node_metric_stale_seconds: float = option(
         180.0, "seconds of silence after which a node's NodeMetric is marked as stale"
     )
+    pod_name: str = option("", "this pod's name, said in the Lease and in Events")
     pod_ip: str = option("", "this pod's address, by which the leader is found")
     recommendation_interval: float = option(60.0, "seconds between two looks at what pods use")
     recommendation_half_life: float = option(
@@ -134,13 +138,31 @@ class Settings:
             if getattr(self, name) <= 0:
                 flag = name.replace("_", "-")
                 raise ValueError(f"--{flag} is {getattr(self, name):g}; expected more than 0")
-        if not self.retry_period < self.renew_deadline < self.lease_duration:
+        Timing(self.lease_duration, self.renew_deadline, self.retry_period)
+        for flag in ("webhook_address", "node_metric_api_address", "node_metric_report_address"):
+            listened_at(flag, getattr(self, flag))
+        if self.enable_node_metric_api and not (self.enable_leader_election and self.pod_ip):
             raise ValueError(
-                f"--retry-period {self.retry_period:g}, --renew-deadline {self.renew_deadline:g} "
-                f"and --lease-duration {self.lease_duration:g} have to grow in this order"
+                "--enable-node-metric-api needs --enable-leader-election, whose Lease its resource "
+                "versions come from, and --pod-ip, by which nodes find the leader"
             )
         chosen("controllers", self.controllers, CONTROLLERS)
         chosen("noderesource-plugins", self.noderesource_plugins, CALCULATIONS)
+
+
+def listened_at(name: str, address: str) -> tuple[str, int] | None:
+    """Host ("" is all addresses) and port of a setting; ``None`` where it is empty.
+
+    Raises:
+        ValueError: it is no HOST:PORT.
+    """
+    if not address:
+        return None
+    host, colon, port = address.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        flag = name.replace("_", "-")
+        raise ValueError(f'--{flag} is "{address}"; expected HOST:PORT or :PORT')
+    return host.strip("[]"), int(port)
 
 
 def chosen(flag: str, given: Collection[str], known: Collection[str]) -> frozenset[str]:

@@ -47,8 +47,10 @@ def test_which_are_chosen(given: tuple[str, ...], names: set[str]) -> None:
         ("--controllers=nodeslos", '--controllers has "nodeslos"; there are nodemetric, '),
         ("--noderesource-plugins=-Batch", '--noderesource-plugins has "-Batch"; there are CPU'),
         ("--rest-config-qps=0", "--rest-config-qps is 0; expected more than 0"),
-        ("--lease-duration=5", "--renew-deadline 10 and --lease-duration 5 have to grow"),
+        ("--lease-duration=5", "a lease of 5 s, a renew deadline of 10 s"),
         ("--metrics-address=:1", "--metrics-address"),
+        ("--webhook-address=9876", '--webhook-address is "9876"; expected HOST:PORT or :PORT'),
+        ("--enable-node-metric-api", "--enable-node-metric-api needs --enable-leader-election"),
     ],
 )
 def test_what_cannot_be_is_named(argument: str, said: str) -> None:
