@@ -22,6 +22,7 @@ class Program:
 
 PROXY = Program("koord-runtime-proxy", "--metrics-address", "127.0.0.1:9319 or unix:///PATH")
 KOORDLET = Program("koordlet", "--status-address", "127.0.0.1:9316 or unix:///PATH")
+MANAGER = Program("koord-manager", "--metrics-addr", "127.0.0.1:8080")
 
 
 class AskError(Exception):

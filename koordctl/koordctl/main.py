@@ -25,6 +25,7 @@ from koordctl import (
     render,
     top,
     why,
+    why_node,
 )
 from koordctl.answers import A, Pod, Status, read, unmanaged
 from koordctl.backtest import BacktestError
@@ -142,7 +143,7 @@ def _add_koordlet_address(parser: _Parser) -> None:
 
 
 def _add_why(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
-    words = "what koordlet has decided, of what numbers and by what formula"
+    words = "what koordlet or the manager has decided, of what numbers and by what formula"
     parser = commands.add_parser(
         "why", help=words, description=f"Shows {words}.", allow_abbrev=False
     )
@@ -165,6 +166,12 @@ def _add_why(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]
     for one in (suppress, pod, evicted, cgroup, strategies):
         _add_koordlet_address(one)
         yield one
+    for resource in (*why_node.RESOURCES, "node"):
+        named = resource if resource != "node" else "batch and mid resources, ratios and devices"
+        offered = _command(below, resource, why_node.run, f"why a node offers the {named} it does")
+        offered.set_defaults(resource=resource)
+        why_node.add_arguments(offered)
+        yield offered
 
 
 def _add_predict(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:

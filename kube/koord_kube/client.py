@@ -100,6 +100,19 @@ class Client:
         asking = Asking("GET", resource, name, namespace)
         return asking.decoded(OBJECT, await self._answer(asking))
 
+    async def read(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str,
+        subresource: str,
+        query: Mapping[str, str],
+    ) -> bytes:
+        """What an object's subresource answers as it is: of "proxy/…" what a pod serves there."""
+        return await self._answer(
+            Asking("GET", resource, name, namespace, subresource, query=query)
+        )
+
     async def pages(
         self,
         resource: Resource,

@@ -21,6 +21,12 @@ def test_those_of_nodes_and_devices_too() -> None:
         "kubelet.koordinator.sh",
         "node.koordinator.sh",
         "scheduling.koordinator.sh",
+        "pod.koordinator.sh",
+        "quota.scheduling.koordinator.sh",
+        "config.koordinator.sh",
+        "analysis.koordinator.sh",
+        "metrics.koordinator.sh",
+        "huawei.com",
         "pykoord",
     }
     assert keys.ANNOTATION_CPU_QOS == "koordinator.sh/cpuQOS"
