@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
+from koord_kube.api import ApiError
 from koord_proto.node_metric_pb2 import DESCRIPTOR, ReportRequest, ReportResponse
 from koord_service.grpc_core import grpc
 
@@ -19,9 +20,17 @@ SERVICE = DESCRIPTOR.services_by_name["NodeMetrics"].full_name
 LEADER_KEY = "koord-leader"
 """Of the trailing metadata in which others say where the leader is."""
 
-SERVER_OPTIONS = (("grpc.max_receive_message_length", 4 << 20),)
+SERVER_OPTIONS = (
+    ("grpc.max_receive_message_length", 1 << 20),
+    # Two servers at one port would share the nodes between them.
+    ("grpc.so_reuseport", 0),
+    # The connection of a node that is gone is noticed, and let go of.
+    ("grpc.keepalive_time_ms", 120_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+)
 """For the server this is added to: a thousand pods are a fifth of a megabyte."""
 
+_TAKEN = ReportResponse()
 _Context = grpc.aio.ServicerContext[ReportRequest, ReportResponse]
 
 
@@ -34,7 +43,10 @@ class Standing(NamedTuple):
 
 Admit = Callable[[str, str], Awaitable[str]]
 """Given a bearer token ("" without one) and a node's name: why that node may not be reported
-for with it, or "" where it may."""
+for with it, or "" where it may. Raises ApiError where nobody can say at present."""
+
+Received = Callable[[str, bytes, float], None]
+"""Hears of each report that is kept: node, status, and when it came by a steady clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +72,8 @@ class NodeReport:
 class Receiver:
     """The service, and what it has received.
 
-    ``capacity`` bounds the nodes that are kept; one that has been silent for
-    ``keep_seconds`` makes room.
+    ``capacity`` bounds the nodes that are kept, ``most_bytes`` their statuses together; one
+    that has been silent for ``keep_seconds`` makes room.
     """
 
     def __init__(
@@ -69,17 +81,25 @@ class Receiver:
         standing: Callable[[], Standing],
         admit: Admit,
         *,
-        capacity: int = 10_000,
+        received: Received = lambda _node, _status, _at: None,
+        answered: Callable[[grpc.StatusCode | None], None] = lambda _code: None,
+        capacity: int = 25_000,
+        most_bytes: int = 1 << 30,
         keep_seconds: float = 900.0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._standing = standing
         self._admit = admit
+        self._received = received
+        self._answered = answered
         self._capacity = capacity
+        self._most_bytes = most_bytes
         self._keep_seconds = keep_seconds
         self._monotonic = monotonic
         self._reports: dict[str, NodeReport] = {}
         self._followed: dict[str, str] = {}
+        self.bytes = 0
+        """Of all statuses that are kept."""
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve on a server."""
@@ -103,35 +123,62 @@ class Receiver:
         """Seconds since it was received."""
         return self._monotonic() - report.received
 
+    def forget(self, node: str) -> None:
+        """The node is no more; what an older session of it still sends is taken as new."""
+        before = self._reports.pop(node, None)
+        self.bytes -= len(before.status) if before else 0
+        self._followed.pop(node, None)
+
+    def clear(self) -> None:
+        """Forget all nodes: what comes back with the leadership would be old, and look like all."""
+        self._reports.clear()
+        self._followed.clear()
+        self.bytes = 0
+
     async def _report(self, request: ReportRequest, context: _Context) -> ReportResponse:
         await self._require_leading(context)
-        refusal = await self._admit(_token(context), request.node)
+        try:
+            refusal = await self._admit(_token(context), request.node)
+        except ApiError as error:
+            said = f"whose the token is cannot be asked at present: {error}"
+            await self._refuse(context, grpc.StatusCode.UNAVAILABLE, said)
+        # It may have taken a while.
+        await self._require_leading(context)
         if refusal:
-            await _refuse(context, grpc.StatusCode.PERMISSION_DENIED, refusal)
+            await self._refuse(context, grpc.StatusCode.PERMISSION_DENIED, refusal)
         code, reason = self._keep(request)
         if code is not None:
-            await _refuse(context, code, reason)
-        return ReportResponse()
+            await self._refuse(context, code, reason)
+        self._answered(None)
+        return _TAKEN
 
     async def _require_leading(self, context: _Context) -> None:
         standing = self._standing()
         if standing.leads:
             return
-        # What comes back with the leadership would be old, and look like all there is.
-        self._reports.clear()
-        self._followed.clear()
+        self.clear()
         where = ((LEADER_KEY, standing.leader),) if standing.leader else ()
         said = f'the leader is "{standing.leader}"' if standing.leader else "nobody is known to"
-        await context.abort(
-            grpc.StatusCode.FAILED_PRECONDITION, f"this manager does not lead; {said}", where
-        )
+        message = f"this manager does not lead; {said}"
+        await self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, message, where)
+
+    async def _refuse(
+        self,
+        context: _Context,
+        code: grpc.StatusCode,
+        reason: str,
+        metadata: tuple[tuple[str, str], ...] = (),
+    ) -> NoReturn:
+        self._answered(code)
+        await context.abort(code, reason, metadata)
 
     def _keep(self, request: ReportRequest) -> tuple[grpc.StatusCode | None, str]:
         """Keep the report, or say why not; no await between the check and the keeping."""
         node, session = request.node, request.session
         if not node or not session:
             return grpc.StatusCode.INVALID_ARGUMENT, "node or session is empty; expected both"
-        if not _is_object(request.status):
+        status = _object(request.status)
+        if not status:
             return grpc.StatusCode.INVALID_ARGUMENT, f"status of {node} is no JSON object"
         before = self._reports.get(node)
         if self._followed.get(node) == session:
@@ -142,16 +189,16 @@ class Receiver:
         if before is None and not self._has_room():
             said = f"{self._capacity} nodes are kept, which is all there is room for"
             return grpc.StatusCode.RESOURCE_EXHAUSTED, said
+        more = len(status) - (len(before.status) if before else 0)
+        if more > 0 and self.bytes + more > self._most_bytes:
+            said = f"{self._most_bytes} bytes are kept, which is all there is room for"
+            return grpc.StatusCode.RESOURCE_EXHAUSTED, said
         if before is not None and before.session != session:
             self._followed[node] = before.session
-        self._reports[node] = NodeReport(
-            node,
-            session,
-            request.sequence,
-            request.reported_at_ms / 1000,
-            self._monotonic(),
-            request.status,
-        )
+        now, reported_at = self._monotonic(), request.reported_at_ms / 1000
+        self._reports[node] = NodeReport(node, session, request.sequence, reported_at, now, status)
+        self.bytes += more
+        self._received(node, status, now)
         return None, ""
 
     def _has_room(self) -> bool:
@@ -159,13 +206,8 @@ class Receiver:
             return True
         limit = self._monotonic() - self._keep_seconds
         for node in [name for name, one in self._reports.items() if one.received < limit]:
-            del self._reports[node]
-            self._followed.pop(node, None)
+            self.forget(node)
         return len(self._reports) < self._capacity
-
-
-async def _refuse(context: _Context, code: grpc.StatusCode, reason: str) -> NoReturn:
-    await context.abort(code, reason)
 
 
 def _token(context: _Context) -> str:
@@ -175,9 +217,17 @@ def _token(context: _Context) -> str:
     return ""
 
 
-def _is_object(status: bytes) -> bool:
+def _object(status: bytes) -> bytes:
+    """The status as it may go into other JSON and onto one line; empty where it is no object.
+
+    It is read through but not taken apart, which would be most of what a report costs.
+    """
     try:
-        msgspec.json.decode(status, type=dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError):
-        return False
-    return True
+        status.decode()
+        given = bytes(msgspec.json.decode(status, type=msgspec.Raw))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return b""
+    if not given.startswith(b"{"):
+        return b""
+    # Line ends are between values only; inside of text JSON has none.
+    return given.replace(b"\r", b" ").replace(b"\n", b" ") if b"\n" in given else given

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_kube.api import ApiError
 from koord_manager.metrics_api.receiver import (
     LEADER_KEY,
     SERVER_OPTIONS,
     SERVICE,
     Receiver,
     Standing,
+    _object,
 )
 from koord_proto.node_metric_pb2 import ReportRequest, ReportResponse
 
@@ -153,3 +158,95 @@ async def test_only_so_many_nodes_are_kept_silent_ones_make_room(manager: Manage
     manager.now += 10
     await manager.report("n3")
     assert set(manager.receiver.reports()) == {"n3"}
+
+
+async def test_each_report_that_is_kept_is_told_on(manager: Manager) -> None:
+    heard: list[tuple[str, bytes, float]] = []
+    manager.receiver._received = lambda *one: heard.append(one)
+    await manager.report(status=b' {"a":\r\n[1,\n2]} ')
+    await manager.refused(grpc.StatusCode.INVALID_ARGUMENT, status=b"no", sequence=2)
+    assert heard == [("n1", b'{"a":  [1, 2]}', 100.0)]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"",
+        b"{",
+        b"{}x",
+        b"null",
+        b'"{}"',
+        b'{"a":"\xff"}',
+        b'{"a":"\n"}',
+        b'{"a":NaN}',
+        b"\xef\xbb\xbf{}",
+    ],
+)
+async def test_what_would_break_the_json_around_it_is_refused(manager: Manager, bad: bytes) -> None:
+    await manager.refused(grpc.StatusCode.INVALID_ARGUMENT, status=bad)
+
+
+@given(
+    st.binary()
+    | st.text().map(str.encode)
+    | st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    ).map(
+        lambda one: json.dumps(one, indent=1, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    )
+)
+def test_what_is_taken_is_an_object_on_one_line_that_means_the_same(given_: bytes) -> None:
+    taken = _object(given_)
+    if taken:
+        assert b"\n" not in taken
+        assert b"\r" not in taken
+        found = json.loads(taken)
+        assert isinstance(found, dict)
+        assert found == json.loads(given_)
+
+
+async def test_only_so_many_bytes_are_kept(manager: Manager) -> None:
+    manager.receiver._most_bytes = 100
+    await manager.report("n1", status=b'{"a":"%b"}' % (b"x" * 50))
+    error = await manager.refused(
+        grpc.StatusCode.RESOURCE_EXHAUSTED, node="n2", status=b'{"a":"%b"}' % (b"x" * 50)
+    )
+    assert error.details() == "100 bytes are kept, which is all there is room for"
+    await manager.report("n1", sequence=2, status=b"{}")
+    await manager.report("n2", status=b'{"a":"%b"}' % (b"x" * 50))
+    assert manager.receiver.bytes == sum(
+        len(one.status) for one in manager.receiver.reports().values()
+    )
+    manager.receiver.forget("n2")
+    assert manager.receiver.bytes == 2
+
+
+async def test_who_loses_the_leadership_while_asking_about_a_token_keeps_nothing(
+    manager: Manager,
+) -> None:
+    admit = manager.receiver._admit
+
+    async def slow(token: str, node: str) -> str:
+        manager.standing = Standing(leads=False)
+        return await admit(token, node)
+
+    manager.receiver._admit = slow
+    await manager.refused(grpc.StatusCode.FAILED_PRECONDITION)
+    assert manager.receiver.reports() == {}
+
+
+async def test_where_nobody_can_say_whose_a_token_is(manager: Manager) -> None:
+    async def away(_token: str, _node: str) -> str:
+        raise ApiError("nobody answers")
+
+    manager.receiver._admit = away
+    error = await manager.refused(grpc.StatusCode.UNAVAILABLE)
+    assert "nobody answers" in (error.details() or "")
+
+
+async def test_a_report_that_is_small_only_on_the_way_is_refused(manager: Manager) -> None:
+    """Sixteen mebibytes, and a few kilobytes as sent."""
+    large = b'{"a":"%b"}' % (b"x" * (16 << 20))
+    await manager.refused(grpc.StatusCode.RESOURCE_EXHAUSTED, status=large)
+    assert manager.receiver.reports() == {}

@@ -1,0 +1,138 @@
+"""A manager's node metric service on loopback, over TLS, beside a double of the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from koord_kube.client import Client, Cluster
+from koord_kube.credentials import TokenFile, server_context
+from koord_kube.resources import CONFIG_MAPS
+from koord_manager.metrics_api.credentials import Pair
+from koord_manager.metrics_api.kept import About
+from koord_manager.metrics_api.receiver import Standing
+from koord_manager.metrics_api.service import Cluster as Known
+from koord_manager.metrics_api.service import NodeMetricService, Timing
+from koordlet.delivery.direct_link import DirectLink
+from prometheus_client import CollectorRegistry
+
+from tests.support.certificates import Certificates, make_certificates
+from tests.support.kube_access import Identity, service_account
+from tests.support.kube_aggregation import front_proxy_config_map
+from tests.support.kube_reviews import Reviews
+from tests.support.processes import PATIENCE
+
+ACCOUNT = "koordinator-system/koordlet"
+READER = "reader-token"
+READS = {
+    "verbs": ["get", "list", "watch"],
+    "apiGroups": ["metrics.koordinator.sh"],
+    "resources": ["nodemetrics"],
+}
+DISCOVERS = {"verbs": ["get"], "nonResourceURLs": ["/api*", "/openapi*", "/version*"]}
+STATUS = b'{"nodeMetric":{"nodeUsage":{"resources":{"cpu":"1500m","memory":"2Gi"}}}}'
+
+
+@dataclass
+class Manager:
+    """``nodes`` are those of the cluster; time moves with ``now``."""
+
+    folder: Path
+    certificates: Certificates
+    front: Certificates
+    reviews: Reviews = field(default_factory=Reviews)
+    standing: Standing = field(default_factory=lambda: Standing(leads=False))
+    nodes: dict[str, About] = field(default_factory=dict)
+    now: float = 1000.0
+    wall: float = 1_790_000_000.0
+    heard: list[tuple[str, bytes, float]] = field(default_factory=list)
+    recorder: Any = None
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+
+    def __post_init__(self) -> None:
+        self.reviews.access.identities[READER] = Identity("reader", ("readers",))
+        self.reviews.access.grant("readers", READS, DISCOVERS)
+        configured = front_proxy_config_map(self.front.authority.read_text(), "", "server")
+        self.reviews.put(CONFIG_MAPS, configured, "kube-system")
+        self.service = NodeMetricService(
+            self.reviews.api,
+            lambda: self.standing,
+            self.pair,
+            Known(lambda: self.nodes, self.nodes.get, lambda *one: self.heard.append(one)),
+            ACCOUNT,
+            self.registry,
+            recorder=self.recorder,
+            timing=Timing(stale=180, keep=900, settle=75),
+            monotonic=lambda: self.now,
+            clock=lambda: self.wall + self.now,
+        )
+
+    def pair(self) -> Pair:
+        """Read anew each time, as where files are mounted."""
+        return Pair(self.certificates.certificate.read_bytes(), self.certificates.key.read_bytes())
+
+    async def start(self) -> None:
+        await self.service.start(("127.0.0.1", 0), ("127.0.0.1", 0))
+
+    def lead(self, term: int, *, settled: bool = True) -> None:
+        self.standing = Standing(leads=True)
+        self.service.lead(term)
+        if settled:
+            self.now += 75
+
+    def resign(self, leader: str = "") -> None:
+        self.standing = Standing(leads=False, leader=leader)
+        self.service.resign()
+
+    def put(self, *names: str, status: bytes = STATUS) -> None:
+        """As if these nodes had reported."""
+        for name in names:
+            self.service.store.put(name, status, self.now, self.wall + self.now)
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.service.api_port}"
+
+    @property
+    def trust(self) -> ssl.SSLContext:
+        return server_context(self.certificates.authority)
+
+    def client(self, token: str = READER) -> Client:
+        file = self.folder / f"token-{token}"
+        file.write_text(token)
+        return Client(Cluster(self.url, TokenFile(file), self.trust))
+
+    def koordlet_of(self, node: str) -> str:
+        """The token of a koordlet that runs there."""
+        token = f"token-of-{node}"
+        account = service_account("koordlet", "koordinator-system", node=node, pod=f"pod-{node}")
+        self.reviews.access.identities[token] = account
+        return token
+
+    def link(self, node: str, token: str, *, ca: Path | None = None) -> DirectLink:
+        file = self.folder / f"token-{token}"
+        file.write_text(token)
+        return DirectLink(
+            f"localhost:{self.service.report_port}",
+            node,
+            ca_file=str(ca or self.certificates.authority),
+            credentials=TokenFile(file),
+        )
+
+
+def make_manager(folder: Path, **more: Any) -> Manager:
+    folder.mkdir(parents=True, exist_ok=True)
+    return Manager(
+        folder, make_certificates(folder / "server"), make_certificates(folder / "front"), **more
+    )
+
+
+async def eventually(true: Callable[[], object]) -> None:
+    """Wait until it is."""
+    async with asyncio.timeout(PATIENCE):
+        while not true():
+            await asyncio.sleep(0.01)
