@@ -1,0 +1,71 @@
+"""The objects that deploy/ gives a cluster, read as they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tools import deploy_files
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+NAMESPACE = "koordinator-system"
+
+Object = dict[str, Any]
+Id = tuple[str, str, str]
+"""Kind, namespace and name."""
+
+
+def read(texts: Iterable[str]) -> dict[Id, Object]:
+    """The objects of YAML streams; one that is there twice is refused."""
+    found: dict[Id, Object] = {}
+    for text in texts:
+        for given in yaml.safe_load_all(text):
+            assert identity(given) not in found, identity(given)
+            found[identity(given)] = given
+    return found
+
+
+def identity(given: Mapping[str, Any]) -> Id:
+    meta = given["metadata"]
+    return given["kind"], meta.get("namespace", ""), meta["name"]
+
+
+def installed() -> dict[Id, Object]:
+    """What the kustomization installs."""
+    return read(deploy_files.sources().values())
+
+
+def examples() -> dict[Id, Object]:
+    return read(path.read_text() for path in sorted((DEPLOY / "examples").glob("*.yaml")))
+
+
+def containers(objects: Mapping[Id, Object]) -> Iterator[tuple[Object, Object]]:
+    """Each pod's spec with each of its containers."""
+    for given in objects.values():
+        if given["kind"] in ("Deployment", "DaemonSet"):
+            spec = given["spec"]["template"]["spec"]
+            for container in spec["containers"]:
+                yield spec, container
+
+
+_FIELDS = {
+    "metadata.name": "pod-1",
+    "metadata.namespace": NAMESPACE,
+    "status.podIP": "10.0.0.1",
+    "spec.nodeName": "node-1",
+}
+
+
+def environ(container: Object) -> dict[str, str]:
+    """As the program in a pod finds it."""
+    found: dict[str, str] = {}
+    for one in container["env"]:
+        field = one.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
+        text = _FIELDS[field] if field else one["value"]
+        found[one["name"]] = re.sub(r"\$\((\w+)\)", lambda match: found[match[1]], text)
+    return found

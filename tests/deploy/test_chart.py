@@ -1,0 +1,188 @@
+"""The chart, rendered by Go's own template engine, is what the kustomization is."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator, ValidationError
+from koord_kube.definitions.catalogue import DEFINITIONS
+from koord_model.version import VERSION
+
+from tests.deploy.manifests import NAMESPACE, installed, read
+from tools import deploy_files
+from tools.deploy_files import CHART, made, settings, sources, template
+
+VALUES = CHART / "values.yaml"
+SCHEMA = CHART / "values.schema.json"
+Values = dict[str, Any]
+
+# In a process of its own: Go's runtime changes the signal handlers of the one it is in.
+_RENDER = """
+import json, sys
+from pathlib import Path
+import go_template
+values = json.load(sys.stdin)
+made = [go_template.render(Path(name), values).decode() for name in sys.argv[1:]]
+json.dump(made, sys.stdout)
+"""
+rendering = pytest.mark.skipif(
+    importlib.util.find_spec("go_template") is None, reason="needs py-go-template (extra test)"
+)
+
+
+def defaults() -> Values:
+    return dict(yaml.safe_load(VALUES.read_text()))
+
+
+def render(values: Values) -> list[str]:
+    """The templates as Helm has them: the same engine, with ``toJson`` and ``toString``."""
+    names = [str(path) for path in sorted((CHART / "templates").iterdir())]
+    command = [sys.executable, "-c", _RENDER, *names]
+    text = json.dumps({"Values": values})
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    return list(json.loads(done.stdout))
+
+
+def with_value(name: str, value: Any) -> Values:
+    values = defaults()
+    *parents, last = name.split(".")
+    place = values
+    for one in parents:
+        place = place[one]
+    assert last in place
+    place[last] = value
+    return values
+
+
+def differences(before: Any, after: Any, path: str = "") -> dict[str, Any]:
+    """What is otherwise, by where it is."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping) and before.keys() == after.keys():
+        parts = {f"{path}.{key}": (before[key], after[key]) for key in before}
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        both = zip(before, after, strict=True)
+        parts = {f"{path}[{number}]": pair for number, pair in enumerate(both)}
+    else:
+        return {} if before == after else {path: after}
+    found: dict[str, Any] = {}
+    for where, (one, other) in parts.items():
+        found |= differences(one, other, where)
+    return found
+
+
+def test_the_chart_is_made_from_what_is_there_now() -> None:
+    there = {
+        str(path.relative_to(CHART)): path.read_text()
+        for path in CHART.rglob("*")
+        if path.is_file()
+    }
+    assert there == made(), "run: python tools/deploy_files.py"
+
+
+def test_its_versions_are_ours() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
+    values = defaults()
+    for part in ("manager", "koordlet"):
+        assert values[part]["image"].endswith(f":{VERSION}")
+
+
+def test_its_definitions_are_those_of_the_code() -> None:
+    read_back = [yaml.safe_load(path.read_text()) for path in sorted((CHART / "crds").iterdir())]
+    assert read_back == sorted(DEFINITIONS, key=lambda one: str(one["metadata"]["name"]))
+
+
+@rendering
+def test_by_default_it_is_the_kustomization() -> None:
+    assert read(render(defaults())) == installed()
+
+
+@rendering
+def test_another_namespace_is_everywhere_but_in_kube_system() -> None:
+    text = "\n---\n".join(render(with_value("namespace", "elsewhere")))
+    objects = list(yaml.safe_load_all(text))
+    assert NAMESPACE not in json.dumps(objects)
+    namespaces = {one["metadata"].get("namespace", "") for one in objects}
+    assert namespaces == {"", "elsewhere", "kube-system"}
+    assert {one["metadata"]["name"] for one in objects if one["kind"] == "Namespace"} == {
+        "elsewhere"
+    }
+
+
+_GIVEN: Mapping[type, Any] = {
+    str: 'a: "b" {{ c }} <&> # d',
+    int: 7,
+    dict: {"a/b": "c: d"},
+    list: [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}],
+}
+_NAMES = sorted(set(settings(sources())) - {"namespace"})
+
+
+@rendering
+@pytest.mark.parametrize("name", _NAMES)
+def test_each_value_is_put_where_it_is_meant(name: str) -> None:
+    given = _GIVEN[type(settings(sources())[name].default)]
+    objects = read(render(with_value(name, given)))
+    found = {
+        f"{identity}{where}": value
+        for identity, before in installed().items()
+        for where, value in differences(before, objects[identity]).items()
+    }
+    marked = sum(text.count(f"# chart: {name}\n") for text in sources().values())
+    marked += sum(text.count(f"# chart: {name}, ") for text in sources().values())
+    assert [*found.values()] == [given] * marked, found
+
+
+@rendering
+@pytest.mark.parametrize(("given", "text"), [(True, "true"), (2, "2"), (0.5, "0.5")])
+def test_what_was_not_quoted_is_a_text_all_the_same(given: object, text: str) -> None:
+    values = with_value("manager.enableNodeMetricApi", given)
+    Draft202012Validator(json.loads(SCHEMA.read_text())).validate(values)
+    [deployment] = [one for key, one in read(render(values)).items() if key[0] == "Deployment"]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    settings = {one["name"]: one.get("value") for one in container["env"]}
+    assert settings["KOORD_MANAGER_ENABLE_NODE_METRIC_API"] == text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("manager.replica", 3), ("maneger", {}), ("manager.replicas", "two"), ("manager.args", "-x")],
+)
+def test_values_that_are_none_of_its_are_refused(name: str, value: object) -> None:
+    values = copy.deepcopy(defaults())
+    *parents, last = name.split(".")
+    place = values
+    for one in parents:
+        place = place[one]
+    place[last] = value
+    schema = Draft202012Validator(json.loads(SCHEMA.read_text()))
+    schema.validate(defaults() | {"global": {"any": 1}})
+    with pytest.raises(ValidationError):
+        schema.validate(values)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "spec: # chart: manager.replicas",
+        "  replicas: 2 # chart: manager replicas",
+        "  replicas: 2 # chart:",
+        "  text: '{{ .Values.a }}'",
+    ],
+)
+def test_a_line_that_cannot_be_a_setting_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match=r"^a\.yaml: "):
+        template("a.yaml", line)
+
+
+def test_one_setting_has_one_default() -> None:
+    texts = {"a.yaml": "a: 1 # chart: some.value\n", "b.yaml": "a: 2 # chart: some.value\n"}
+    with pytest.raises(ValueError, match=r"^b\.yaml: some\.value is 2 here, 1 elsewhere$"):
+        deploy_files.settings(texts)

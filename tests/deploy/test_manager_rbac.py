@@ -1,0 +1,375 @@
+"""The manager's account may do what its parts ask for, and no more."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from koord_kube.client import Client, Cluster, Limits
+from koord_kube.informer import Informer
+from koord_kube.leases import Elector
+from koord_kube.recorder import Recorder
+from koord_kube.resources import (
+    API_SERVICES,
+    COLOCATION_PROFILES,
+    CONFIG_MAPS,
+    ELASTIC_QUOTAS,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    NODE_METRICS,
+    NODE_TOPOLOGIES,
+    NODES,
+    PODS,
+    QUOTA_PROFILES,
+    RECOMMENDATIONS,
+    VALIDATING_WEBHOOKS,
+)
+from koord_manager.config import Settings
+from koord_manager.controllers import node_metric
+from koord_manager.controllers.node_resource import NodeResources
+from koord_manager.controllers.slo_config import SLOConfigs
+from koord_manager.metrics_api.admitting import Admitting
+from koord_manager.metrics_api.publishing import API_SERVICE, Endpoint, Publisher
+from koord_manager.metrics_api.reviewing import Asked, Gatekeeper
+from koord_manager.metrics_api.users import User
+from koord_manager.node_metric_side import CA_CONFIG_MAP
+from koord_manager.reconcilers.node_objects import node_facts
+from koord_manager.serving.certificates import LIFE
+from koord_manager.serving.configurations import ConfigurationKeeper
+from koord_manager.serving.rotation import Rotation
+from koord_manager.serving.targets import api_service_target, configuration_target
+from koord_manager.serving.tls import ServerTls
+from koord_manager.webhooks.configurations import ClientConfig, configurations
+from koord_manager.webhooks.table import TABLE
+
+from tests.deploy.manifests import NAMESPACE, containers, environ, installed
+from tests.deploy.rights import Right, allowed, missing, rights, unused
+from tests.support.certificates import HAVE_OPENSSL, make_certificates
+from tests.support.kube_access import Identity, service_account
+from tests.support.kube_api import KubeApi
+from tests.support.processes import PATIENCE
+
+SETTINGS = Settings()
+WEBHOOKS = "admissionregistration.k8s.io"
+GATES = (
+    "ColocationProfileController",
+    "ConfigMapValidatingWebhook",
+    "EnablePodEnhancedValidator",
+    "MultiQuotaTree",
+    "NodeMutatingWebhook",
+    "NodeValidatingWebhook",
+    "ReservationMutatingWebhook",
+)
+NOT_RUN_HERE = {
+    # What was learnt is kept after ten minutes.
+    ("analysis.koordinator.sh", "recommendations", "patch"),
+    # NodeSLOs are kept as NodeMetrics are.
+    *(("slo.koordinator.sh", "nodeslos", verb) for verb in ("get", "patch", "delete")),
+}
+"""What is allowed for what no test of this module waits for."""
+
+
+def _container() -> dict[str, Any]:
+    return next(one for _, one in containers(installed()) if one["name"] == "manager")
+
+
+def _quiet(_line: str) -> None:
+    pass
+
+
+class Parts:
+    """Parts of the manager, each run for as long as it takes to ask for all that it may."""
+
+    def __init__(self, api: KubeApi, client: Client, directory: Path) -> None:
+        self.api = api
+        self.client = client
+        self.directory = directory
+
+    async def until(self, true: Callable[[], bool], what: str = "") -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not true():
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            pytest.fail(f"not within {PATIENCE:g} s: {what or true}")
+
+    @asynccontextmanager
+    async def running(self, *parts: Any) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one.run()) for one in parts]
+            yield
+            for task in tasks:
+                task.cancel()
+
+    async def lead(self) -> None:
+        name = SETTINGS.leader_election_name
+        elector = Elector(self.client, "m-1", name=name, namespace=NAMESPACE)
+        async with self.running(elector):
+            await elector.wait_leads()
+            await elector.release()
+
+    async def serve(self) -> None:
+        """Make certificates and renew them; tell the API server, again when they are others."""
+        now = datetime.now(UTC) - LIFE
+        rotation = Rotation(
+            self.client,
+            ServerTls(),
+            ("localhost",),
+            namespace=NAMESPACE,
+            secret=SETTINGS.webhook_secret,
+            leads=lambda: True,
+            now=lambda: now,
+        )
+        await rotation.once()
+        now += LIFE - timedelta(days=1)
+        self.api.put(API_SERVICES, _api_service())
+        async with self.running(rotation, self._keeper(rotation)):
+            await self.until(partial(self._was_asked, "update", "secrets"))
+            for plural in (MUTATING_WEBHOOKS.plural, VALIDATING_WEBHOOKS.plural, "secrets"):
+                await self.api.wait_for("watch", 1, plural)
+                await self.until(partial(self._was_asked, "create", plural))
+            for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+                self._forget_whom_to_trust(resource)
+                await self.until(partial(self._was_asked, "update", resource.plural))
+            await self.api.wait_for("watch", 1, "apiservices")
+            await self.until(partial(self._was_asked, "update", "apiservices"))
+
+    def _keeper(self, rotation: Rotation) -> ConfigurationKeeper:
+        async def ready() -> str:
+            return ""
+
+        gates = {row.gate: True for row in TABLE} | {"WebhookFramework": True}
+        made = configurations(TABLE, gates, ClientConfig(NAMESPACE))
+        kinds = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+        targets = [configuration_target(*pair) for pair in zip(kinds, made, strict=True)]
+        return ConfigurationKeeper(
+            self.client,
+            [*targets, api_service_target(API_SERVICE)],
+            bundle=lambda: rotation.bundle,
+            ready=ready,
+            leads=lambda: True,
+        )
+
+    def _forget_whom_to_trust(self, resource: Any) -> None:
+        [given] = [one for key, one in self.api.objects.items() if key.resource == resource]
+        for one in given["webhooks"]:
+            del one["clientConfig"]["caBundle"]
+        self.api.put(resource, given)
+
+    async def publish(self) -> None:
+        service = SETTINGS.node_metric_service
+        for ip in ("10.0.0.1", "10.0.0.2", "fd00::1"):
+            publisher = Publisher(self.client, Endpoint(service, NAMESPACE, ip, {"https": 9443}))
+            await publisher.publish()
+            self.api.put(API_SERVICES, _api_service())
+            await publisher.publish()
+            await publisher.withdraw()
+
+    async def review(self) -> None:
+        """Who a koordlet is, by the pod of its token; who may ask, as the API server says it."""
+        token = service_account("koordlet", NAMESPACE, pod="koordlet-1")
+        extra = {**token.extra, "authentication.kubernetes.io/pod-uid": ("u",)}
+        self.api.access.identities["t"] = Identity(token.user, token.groups, extra=extra)
+        self.api.put(PODS, {"metadata": {"name": "koordlet-1", "uid": "u"}}, NAMESPACE)
+        await Admitting(self.client, SETTINGS.node_metric_account)("t", "n1")
+        await Gatekeeper(self.client).refusal(User("eve"), Asked("get", "g", "v1", "nodemetrics"))
+        await self.client.get(CONFIG_MAPS, "extension-apiserver-authentication", "kube-system")
+
+    async def control(self) -> None:
+        """Offer a node's resources and keep its NodeMetric, which somebody deletes and changes."""
+        self.api.put(CONFIG_MAPS, _config(), NAMESPACE)
+        self.api.put(NODES, _node("n1"))
+        self.api.put(NODES, _node("n2"))
+        self.api.put(NODE_TOPOLOGIES, _topology())
+        configs = SLOConfigs(self.client, Recorder(self.client, "koord-manager"))
+        resources = NodeResources(self.client, configs, gates={}, tell=_quiet, period=0.02)
+        nodes = Informer(self.client, NODES, decode=node_facts, changed=lambda *_: metrics.resync())
+        metrics = node_metric.controller(self.client, nodes, configs, _quiet)
+        count = self.api.count
+        async with self.running(configs, nodes, metrics, resources):
+            await self.until(lambda: count("create", "nodemetrics") == 2)
+            status = {"status": _usage()}
+            await self.client.patch(NODE_METRICS, "n1", status, subresource="status")
+            await self.until(lambda: count("patch", "noderesourcetopologies") > 0)
+            self.api.fail(times=1, status=404, verb="patch", plural="nodemetrics")
+            spec = {"metadata": {"name": "n1"}, "spec": {}, "status": _usage()}
+            self.api.put(NODE_METRICS, spec)
+            await self.until(lambda: count("get", "nodemetrics") > 0)
+            self.api.delete(NODES, "n2")
+            await self.until(lambda: count("delete", "nodemetrics") > 0)
+
+    async def whole(self) -> None:
+        """All of it as it is installed, with all that can be switched on."""
+        self.api.installed |= {COLOCATION_PROFILES, ELASTIC_QUOTAS, QUOTA_PROFILES, RECOMMENDATIONS}
+        self.api.put(NAMESPACES, {"metadata": {"name": "default"}})
+        self.api.put(NODES, _node("n1"))
+        spec = {"selector": {}, "labels": {"a": "b"}}
+        profile = {"metadata": {"name": "batch"}, "spec": spec}
+        self.api.put(COLOCATION_PROFILES, profile)
+        self.api.put(RECOMMENDATIONS, _RECOMMENDATION, "default")
+        self.api.put(PODS, _WAITING, "default")
+        gates = ",".join(f"{name}=true" for name in GATES)
+        program = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "koord_manager.main", f"--kubeconfig={self._kubeconfig()}"),
+            *_ANYWHERE,
+            env={
+                **environ(_container()),
+                "KOORD_MANAGER_FEATURE_GATES": gates,
+                "KOORD_MANAGER_ENABLE_NODE_METRIC_API": "true",
+                "KOORD_MANAGER_COLOCATION_PROFILE_RECONCILE_BY_DEFAULT": "true",
+                "KOORD_MANAGER_COLOCATION_PROFILE_RECONCILE_INTERVAL": "0.2",
+                "KOORD_MANAGER_RECOMMENDATION_INTERVAL": "0.2",
+            },
+        )
+        try:
+            await self.until(partial(self._was_asked, "create", "configmaps"))
+            self.api.put(CONFIG_MAPS, {"metadata": {"name": CA_CONFIG_MAP}}, NAMESPACE)
+            for verb, plural in _SIGNS:
+                await self.until(partial(self._was_asked, verb, plural), f"{verb} {plural}")
+        finally:
+            if program.returncode is None:
+                program.terminate()
+            assert await program.wait() == 0
+
+    def _was_asked(self, verb: str, plural: str) -> bool:
+        return self.api.count(verb, plural) > 0
+
+    def _kubeconfig(self) -> Path:
+        path = self.directory / "kubeconfig"
+        named = {"name": "c", "cluster": {"server": self.api.url}}
+        context = {"name": "c", "context": {"cluster": "c", "user": "c"}}
+        given = {"clusters": [named], "contexts": [context], "current-context": "c"}
+        path.write_text(yaml.safe_dump({**given, "users": [{"name": "c", "user": {}}]}))
+        return path
+
+
+_ANYWHERE = [
+    f"--{name}=127.0.0.1:0"
+    for name in (
+        "metrics-addr",
+        "health-probe-addr",
+        "webhook-address",
+        "node-metric-api-address",
+        "node-metric-report-address",
+    )
+]
+_SIGNS = (
+    ("update", "configmaps"),
+    ("create", "nodeslos"),
+    ("watch", "elasticquotaprofiles"),
+    ("watch", "elasticquotas"),
+    ("watch", "clustercolocationprofiles"),
+    ("watch", "namespaces"),
+    ("watch", "priorityclasses"),
+    ("watch", "nodeslos"),
+    ("patch", "pods"),
+    ("patch", "recommendations"),
+    ("create", "endpointslices"),
+)
+"""Requests after which all parts are at work."""
+_RECOMMENDATION = {
+    "metadata": {"name": "shop"},
+    "spec": {
+        "target": {
+            "type": "workload",
+            "workload": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop"},
+        }
+    },
+}
+_WAITING = {
+    "metadata": {"name": "waits", "uid": "u"},
+    "spec": {"containers": [{"name": "c", "image": "i"}]},
+    "status": {"phase": "Pending"},
+}
+
+
+def _api_service() -> dict[str, Any]:
+    service = {"name": "elsewhere", "namespace": NAMESPACE}
+    spec = {
+        "group": "metrics.koordinator.sh",
+        "version": "v1alpha1",
+        "groupPriorityMinimum": 100,
+        "versionPriority": 100,
+        "service": service,
+    }
+    return {"metadata": {"name": API_SERVICE}, "spec": spec}
+
+
+def _config() -> dict[str, Any]:
+    data = {"colocation-config": '{"enable": true}', "cpu-burst-config": "wrong"}
+    return {"metadata": {"name": SETTINGS.slo_config_name}, "data": data}
+
+
+def _node(name: str) -> dict[str, Any]:
+    amounts = {"cpu": "10", "memory": "10Gi"}
+    return {"metadata": {"name": name}, "status": {"capacity": amounts, "allocatable": amounts}}
+
+
+def _topology() -> dict[str, Any]:
+    cpu = {"name": "cpu", "capacity": "5", "allocatable": "5", "available": "5"}
+    zones = [{"name": f"node-{one}", "type": "Node", "resources": [cpu]} for one in range(2)]
+    return {"metadata": {"name": "n1"}, "topologyPolicies": ["None"], "zones": zones}
+
+
+def _usage() -> dict[str, Any]:
+    usage = {"resources": {"cpu": "1", "memory": "1Gi"}}
+    at = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"updateTime": at, "nodeMetric": {"nodeUsage": usage, "systemUsage": {}}}
+
+
+@pytest.mark.skipif(not HAVE_OPENSSL, reason="openssl makes the certificates")
+async def test_what_the_parts_ask_is_what_they_may(tmp_path: Path) -> None:
+    proxy, asked = make_certificates(tmp_path), set[Right]()
+    for part in (
+        Parts.lead,
+        Parts.serve,
+        Parts.publish,
+        Parts.review,
+        Parts.control,
+        Parts.whole,
+    ):
+        limits = Limits(qps=0, answer=5.0)
+        async with KubeApi(front_proxy=proxy) as api, Client(Cluster(api.url), limits) as client:
+            await part(Parts(api, client, tmp_path))
+            asked |= rights(api.asked)
+    # What koordlet does here, by the same client.
+    asked -= {Right("patch", "slo.koordinator.sh", "nodemetrics/status", "", "n1")}
+    assert missing(asked) == []
+    assert unused(asked) == NOT_RUN_HERE
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Right("get", "", "secrets", NAMESPACE, "somebody-elses"),
+        Right("list", "", "secrets", NAMESPACE),
+        Right("get", "", "secrets", "default", SETTINGS.webhook_secret),
+        Right("update", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler"),
+        Right("patch", "", "pods/status", "default", "a"),
+        Right("delete", "", "nodes", "", "a"),
+        Right("update", WEBHOOKS, "mutatingwebhookconfigurations", "", "somebody-elses"),
+        Right("delete", WEBHOOKS, "mutatingwebhookconfigurations", "", "somebody-elses"),
+        Right("get", "", "configmaps", "kube-system", "coredns"),
+        Right("create", "", "pods", NAMESPACE),
+    ],
+)
+def test_what_no_part_asks_it_may_not(wanted: Right) -> None:
+    assert missing([wanted]) == [wanted]
+
+
+def test_a_rule_with_names_is_about_those_alone() -> None:
+    rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": ["a"]}
+    assert allowed([rule], "get", "", "secrets", "a")
+    assert not allowed([rule], "get", "", "secrets", "b")
+    assert not allowed([rule], "get", "", "secrets")
+    assert not allowed([rule], "list", "", "secrets", "a")
+    assert not allowed([rule], "get", "apps", "secrets", "a")

@@ -1,0 +1,229 @@
+"""What is installed fits the programs' settings, and asks for no more of a node than it needs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import koord_manager.config
+import koordlet.config
+import pytest
+from koord_manager.metrics_api.publishing import Endpoint, slice_name
+from koord_manager.node_metric_side import CA_CONFIG_MAP, NodeMetricSide
+from koord_manager.slo_config.config import DEFAULTS, advance
+from koord_manager.webhooks.configurations import ClientConfig
+from koord_model.priority import BANDS
+from koord_service.settings import flag_of, parse
+
+from tests.deploy.manifests import DEPLOY, NAMESPACE, containers, environ, installed
+
+OBJECTS = installed()
+MANAGER = koord_manager.config.Settings()
+BOTH: Mapping[str, tuple[str, Any]] = {
+    "manager": ("KOORD_MANAGER_", koord_manager.config.Settings),
+    "koordlet": ("KOORDLET_", koordlet.config.Settings),
+}
+PODS = {container["name"]: (spec, container) for spec, container in containers(OBJECTS)}
+each = pytest.mark.parametrize("name", sorted(BOTH))
+
+
+def port(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def test_there_are_just_these_pods() -> None:
+    assert PODS.keys() == BOTH.keys()
+
+
+@each
+def test_the_programs_take_their_settings(name: str) -> None:
+    prefix, settings = BOTH[name]
+    known = {f"{prefix}{field.name.upper()}" for field in dataclasses.fields(settings)}
+    given = environ(PODS[name][1])
+    assert {one for one in given if one.startswith(prefix)} <= known
+    prog = "koord-manager" if name == "manager" else name
+    found = parse(settings, prog=prog, description="", argv=[], environ=given)
+    assert found.feature_gates == ()
+
+
+@each
+def test_pods_are_bounded_and_watched(name: str) -> None:
+    _, container = PODS[name]
+    resources = container["resources"]
+    assert resources["requests"].keys() == resources["limits"].keys() == {"cpu", "memory"}
+    assert {"livenessProbe", "readinessProbe"} <= container.keys()
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert "/tmp" in {one["mountPath"] for one in container["volumeMounts"]}
+
+
+@each
+def test_each_volume_is_mounted_once(name: str) -> None:
+    spec, container = PODS[name]
+    mounted = [one["name"] for one in container["volumeMounts"]]
+    assert sorted(mounted) == sorted(one["name"] for one in spec["volumes"])
+
+
+def test_the_manager_is_nobody_on_its_node() -> None:
+    spec, container = PODS["manager"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+    assert not any("hostPath" in volume for volume in spec["volumes"])
+
+
+def test_the_manager_knows_its_pod_and_its_namespace() -> None:
+    given = environ(PODS["manager"][1])
+    found = parse(type(MANAGER), prog="koord-manager", description="", argv=[], environ=given)
+    elsewhere = dataclasses.replace(found, pod_name="", pod_ip="", log_format="human")
+    assert (found.pod_name, found.pod_ip) == ("pod-1", "10.0.0.1")
+    assert elsewhere == MANAGER, "in its namespace all is as by default"
+
+
+def test_the_managers_ports_are_those_it_serves() -> None:
+    _, container = PODS["manager"]
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    assert ports == {
+        "webhooks": port(MANAGER.webhook_address),
+        "metrics": port(MANAGER.metrics_addr),
+        "health": port(MANAGER.health_probe_addr),
+        "node-metrics": port(MANAGER.node_metric_api_address),
+        "reports": port(MANAGER.node_metric_report_address),
+    }
+
+
+def test_services_lead_to_the_managers_ports() -> None:
+    def ports(name: str) -> dict[int, object]:
+        spec = OBJECTS["Service", NAMESPACE, name]["spec"]
+        return {one["port"]: one["targetPort"] for one in spec["ports"]}
+
+    client = ClientConfig(NAMESPACE)
+    assert client.service == MANAGER.webhook_service
+    assert ports(client.service) == {client.port: port(MANAGER.webhook_address)}
+    leader = MANAGER.node_metric_service
+    endpoint = Endpoint(leader, NAMESPACE, "10.0.0.1", {})
+    assert ports(leader) == {
+        endpoint.service_port: port(MANAGER.node_metric_api_address),
+        port(MANAGER.node_metric_report_address): port(MANAGER.node_metric_report_address),
+    }
+    assert "selector" not in OBJECTS["Service", NAMESPACE, leader]["spec"]
+
+
+def test_selectors_select_the_managers_pods() -> None:
+    deployment = OBJECTS["Deployment", NAMESPACE, "koord-manager"]["spec"]
+    labels = deployment["template"]["metadata"]["labels"]
+    services = ("koordinator-webhook-service", "koordinator-manager-metrics")
+    selectors = [OBJECTS["Service", NAMESPACE, name]["spec"]["selector"] for name in services]
+    budget = OBJECTS["PodDisruptionBudget", NAMESPACE, "koord-manager"]["spec"]
+    selectors += [deployment["selector"]["matchLabels"], budget["selector"]["matchLabels"]]
+    assert selectors == [labels] * 4
+
+
+def test_names_in_rules_are_those_of_the_settings() -> None:
+    role = OBJECTS["Role", NAMESPACE, "koord-manager"]
+    names: dict[str, list[str]] = {}
+    for rule in role["rules"]:
+        names.setdefault(rule["resources"][0], []).extend(rule.get("resourceNames", ()))
+    assert names["leases"] == [MANAGER.leader_election_name]
+    assert names["secrets"] == [MANAGER.webhook_secret]
+    configured = [MANAGER.slo_config_name, MANAGER.pod_enhanced_validator_config_name]
+    assert names["configmaps"] == [*configured, CA_CONFIG_MAP]
+    slices = [
+        slice_name(Endpoint(MANAGER.node_metric_service, NAMESPACE, ip, {}))
+        for ip in ("10.0.0.1", "fd00::1")
+    ]
+    assert names["endpointslices"] == slices
+
+
+def test_koordlet_sees_the_host_where_it_looks() -> None:
+    spec, container = PODS["koordlet"]
+    found = parse(
+        koordlet.config.Settings,
+        prog="koordlet",
+        description="",
+        argv=[],
+        environ=environ(container),
+    )
+    paths = {one["name"]: one["hostPath"]["path"] for one in spec["volumes"] if "hostPath" in one}
+    host: dict[str, str] = {
+        one["mountPath"]: paths[one["name"]]
+        for one in container["volumeMounts"]
+        if one["name"] in paths
+    }
+
+    def there(path: str) -> str:
+        """What of the host is at a path in the container."""
+        root = next(one for one in host if path == one or path.startswith(f"{one}/"))
+        return host[root] + path.removeprefix(root)
+
+    at_the_same_place = (
+        found.runtime_hooks_addr,
+        found.runtime_hooks_config_path,
+        found.runtime_hooks_nri_socket_path,
+        found.var_lib_kubelet_dir,
+        found.state_dir,
+        found.xpu_device_infos_dir,
+        found.container_runtime_endpoint.removeprefix("unix://"),
+    )
+    assert [there(path) for path in at_the_same_place] == [*at_the_same_place]
+    assert found.runtime_hooks_host_endpoint == found.runtime_hooks_addr
+    assert there(found.sys_root_dir) == "/sys"
+    assert there(found.sys_fs_root_dir) == "/sys/fs"
+    assert there(found.cgroup_root_dir) == "/sys/fs/cgroup"
+    assert (found.proc_root_dir, spec["hostPID"]) == ("/proc", True)
+
+
+def test_koordlet_is_asked_on_the_nodes_loopback_alone() -> None:
+    spec, container = PODS["koordlet"]
+    address = environ(container)["KOORDLET_METRICS_ADDRESS"]
+    for probe in ("livenessProbe", "readinessProbe"):
+        asked = container[probe]["httpGet"]
+        assert f"{asked['host']}:{asked['port']}" == address
+    assert spec["hostNetwork"] is True
+    assert "ports" not in container
+
+
+def test_koordlet_is_told_whom_to_trust_as_the_manager_says_it() -> None:
+    spec, container = PODS["koordlet"]
+    [told] = [one["configMap"] for one in spec["volumes"] if "configMap" in one]
+    assert told == {"name": CA_CONFIG_MAP, "optional": True}
+    [target] = [one for one in NodeMetricSide.tls_needs(MANAGER).targets if one.namespace]
+    assert target.name == CA_CONFIG_MAP
+    made = target.wanted(None, b"PEM")
+    assert made is not None
+    [key] = made["data"]
+    mount = next(one for one in container["volumeMounts"] if one["name"] == "manager-ca")
+    ca = environ(container)["KOORDLET_NODE_METRIC_REPORT_CA_FILE"]
+    assert ca == f"{mount['mountPath']}/{key}"
+
+
+def test_priorities_begin_where_their_class_does() -> None:
+    values = {
+        one["metadata"]["name"]: one["value"]
+        for one in OBJECTS.values()
+        if one["kind"] == "PriorityClass"
+    }
+    assert values == {str(name): band[0] for name, band in BANDS.items()}
+
+
+def test_the_configuration_can_be_used_as_it_is() -> None:
+    given = OBJECTS["ConfigMap", NAMESPACE, "slo-controller-config"]
+    config, problems = advance(DEFAULTS, given["data"])
+    assert problems == ()
+    assert config.colocation.cluster.enable is True
+    assert config.threshold.cluster["enable"] is True
+    assert all(json.loads(text) for text in given["data"].values())
+
+
+def test_the_namespace_is_left_alone_by_webhooks_about_pods() -> None:
+    assert "control-plane" in OBJECTS["Namespace", "", NAMESPACE]["metadata"]["labels"]
+
+
+def test_flags_in_the_text_of_rules_are_the_managers() -> None:
+    known = {flag_of(field) for field in dataclasses.fields(koord_manager.config.Settings)}
+    text = (DEPLOY / "rbac" / "manager.yaml").read_text()
+    assert set(re.findall(r"--[a-z-]+[a-z]", text)) <= known

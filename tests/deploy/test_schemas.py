@@ -1,0 +1,57 @@
+"""Every object is what a Kubernetes API server takes, old or new."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from koord_kube.definitions.catalogue import DEFINITIONS
+
+from tests.deploy.manifests import Id, Object, examples, installed
+from tests.support.kube_schemas import Validated, unstructural
+from tools import deploy_files
+
+VERSIONS = ("1.28", kubernetes_validate.latest_version())
+RENDERED = list(installed().items())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("key", "given"), RENDERED, ids=["/".join(key) for key, _ in RENDERED])
+def test_objects_are_valid(key: Id, given: Object, version: str) -> None:
+    kubernetes_validate.validate(given, version, strict=True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_unknown_fields_are_noticed(version: str) -> None:
+    given = copy.deepcopy(installed()["Deployment", "koordinator-system", "koord-manager"])
+    given["spec"]["template"]["spec"]["container"] = []
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(given, version, strict=True)
+
+
+@pytest.mark.parametrize("name", sorted(one["metadata"]["name"] for one in DEFINITIONS))
+def test_definitions_are_structural(name: str) -> None:
+    text = deploy_files.made()[f"crds/{name}.yaml"]
+    for version in yaml.safe_load(text)["spec"]["versions"]:
+        assert list(unstructural(version["schema"]["openAPIV3Schema"])) == []
+
+
+def _schemas() -> dict[tuple[str, str], dict[str, Any]]:
+    found = {}
+    for one in DEFINITIONS:
+        spec = one["spec"]
+        for version in spec["versions"]:
+            key = f"{spec['group']}/{version['name']}", spec["names"]["kind"]
+            found[key] = version["schema"]["openAPIV3Schema"]
+    return found
+
+
+@pytest.mark.parametrize("key", sorted(examples()))
+def test_examples_are_valid_and_every_field_of_theirs_is_known(key: Id) -> None:
+    given = examples()[key]
+    schema = Validated(_schemas()[given["apiVersion"], given["kind"]])
+    assert list(schema.wrong(given)) == []
+    assert schema.complete(copy.deepcopy(given)) == []

@@ -1,0 +1,178 @@
+"""Write what is made from other files in deploy: ``python tools/deploy_files.py``.
+
+The chart is made from the files of ``deploy/kustomization.yaml``. A line there that ends with
+``# chart: NAME`` or ``# chart: NAME, what it is`` is a setting: its value is NAME's default in
+``values.yaml``, and the template has NAME in its place. The chart's definitions are made from
+``koord_kube.definitions``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+import yaml
+from koord_kube.definitions.catalogue import DEFINITIONS
+from koord_model.version import VERSION
+
+DEPLOY = Path(__file__).parents[1] / "deploy"
+CHART = DEPLOY / "chart"
+MADE = "# Made by tools/deploy_files.py; do not edit.\n"
+_SETTING = re.compile(
+    r"^(\s*(?:- (?:[\w.-]+: )?|[\w.-]+: ))(\S.*?) # chart: ([A-Za-z.]+)(?:, (.+))?$"
+)
+_TYPES = {
+    str: ["string", "number", "boolean"],
+    int: "integer",
+    dict: "object",
+    list: "array",
+    bool: "boolean",
+}
+
+
+class Setting(NamedTuple):
+    """A value of the chart: its default, and what it is."""
+
+    default: Any
+    about: str
+
+
+def sources() -> dict[str, str]:
+    """The files of the kustomization, by their path in deploy."""
+    named = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())["resources"]
+    return {name: (DEPLOY / name).read_text() for name in named}
+
+
+def settings(texts: Mapping[str, str]) -> dict[str, Setting]:
+    """The chart's values by their names with dots, as they come.
+
+    Raises:
+        ValueError: one has two defaults.
+    """
+    found: dict[str, Setting] = {}
+    for file, text in texts.items():
+        for line in text.splitlines():
+            match = _match(file, line)
+            if match is None:
+                continue
+            default, name = yaml.safe_load(match[2]), match[3]
+            known = found.setdefault(name, Setting(default, match[4] or ""))
+            if known.default != default:
+                raise ValueError(f"{file}: {name} is {default!r} here, {known.default!r} elsewhere")
+    return found
+
+
+def template(file: str, text: str) -> str:
+    """A file with the chart's values in their places."""
+    lines = []
+    for line in text.splitlines():
+        match = _match(file, line)
+        lines.append(f"{match[1]}{{{{ {_expression(match)} }}}}" if match else line)
+    return MADE + "\n".join(lines) + "\n"
+
+
+def made() -> dict[str, str]:
+    """All files of the chart by their path in it."""
+    texts = sources()
+    known = settings(texts)
+    files = {
+        "Chart.yaml": _chart(),
+        "values.yaml": MADE + "".join(f"{line}\n" for line in _values(_tree(known))),
+        "values.schema.json": json.dumps(_schema(_tree(known)), indent=2) + "\n",
+    }
+    files |= {f"templates/{_flat(file)}": template(file, text) for file, text in texts.items()}
+    files |= {f"crds/{one['metadata']['name']}.yaml": _definition(one) for one in DEFINITIONS}
+    return files
+
+
+def write() -> None:
+    """Make the chart anew."""
+    shutil.rmtree(CHART, ignore_errors=True)
+    for name, text in made().items():
+        path = CHART / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def _match(file: str, line: str) -> re.Match[str] | None:
+    match = _SETTING.match(line)
+    if match is None and "# chart:" in line:
+        raise ValueError(f'{file}: expected "VALUE # chart: NAME", not "{line.strip()}"')
+    if match is None and "{{" in line:
+        raise ValueError(f'{file}: "{line.strip()}" would be read as a template')
+    return match
+
+
+def _expression(match: re.Match[str]) -> str:
+    """JSON is YAML: it quotes what has to be, and does for lists and maps too."""
+    value = f".Values.{match[3]}"
+    text = isinstance(yaml.safe_load(match[2]), str)
+    # Whoever sets a text to 2 or true means "2" or "true".
+    return f"toString {value} | toJson" if text else f"toJson {value}"
+
+
+def _flat(file: str) -> str:
+    path = PurePath(file)
+    return path.name if path.parent == PurePath() else f"{path.parent}-{path.name}"
+
+
+def _chart() -> str:
+    about = {
+        "apiVersion": "v2",
+        "name": "pykoord",
+        "description": "QoS-aware co-location: koord-manager and koordlet",
+        "type": "application",
+        "version": VERSION,
+        "appVersion": VERSION,
+    }
+    return MADE + yaml.safe_dump(about, sort_keys=False)
+
+
+def _tree(known: Mapping[str, Setting]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for name, setting in known.items():
+        *parents, last = name.split(".")
+        place = tree
+        for one in parents:
+            place = place.setdefault(one, {})
+        place[last] = setting
+    return tree
+
+
+def _values(tree: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    for name, value in tree.items():
+        if isinstance(value, Setting):
+            if value.about:
+                yield f"{indent}# {value.about}"
+            yield f"{indent}{name}: {json.dumps(value.default)}"
+        else:
+            yield f"{indent}{name}:"
+            yield from _values(value, f"{indent}  ")
+
+
+def _schema(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """What Helm holds values against: a name that there is not is refused."""
+    fields = {
+        name: {"type": _TYPES[type(value.default)]}
+        if isinstance(value, Setting)
+        else _schema(value)
+        for name, value in tree.items()
+    }
+    # Helm hands "global" to every chart.
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": fields | {"global": {"type": "object"}},
+    }
+
+
+def _definition(given: Mapping[str, Any]) -> str:
+    return MADE + yaml.safe_dump(given, sort_keys=False, allow_unicode=True, width=100)
+
+
+if __name__ == "__main__":
+    write()
