@@ -1,4 +1,4 @@
-"""Write the tables of flags into docs/operations.md: ``python tools/flag_tables.py``.
+"""Write the tables of flags into the pages that have them: ``python tools/flag_tables.py``.
 
 What is between ``<!-- flags: PROGRAM -->`` and the next ``<!-- end -->`` is replaced.
 """
@@ -11,14 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import koord_manager.config
 import koord_proxy.config
 import koordlet.config
 from koord_service.settings import flag_of
 
-PAGE = Path(__file__).parents[1] / "docs" / "operations.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = (DOCS / "operations.md", DOCS / "manager.md")
 PROGRAMS: dict[str, Any] = {
     "koord-runtime-proxy": koord_proxy.config.Settings,
     "koordlet": koordlet.config.Settings,
+    "koord-manager": koord_manager.config.Settings,
 }
 _PLACE = re.compile(r"(<!-- flags: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -49,4 +52,5 @@ def _default(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_tables(PAGE.read_text()))
+    for page in PAGES:
+        page.write_text(with_tables(page.read_text()))

@@ -1,10 +1,10 @@
-"""docs/operations.md says what the programs say."""
+"""docs/operations.md and docs/manager.md say what the programs say."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,11 @@ from koord_hooks.stages import Stage
 from koord_host.outcomes import Outcome as Wrote
 from koord_host.outcomes import Result, Round
 from koord_host.wishes import Target
+from koord_manager.controllers.queue import WorkQueue
+from koord_manager.metrics import Figures, ManagerMetrics
+from koord_manager.metrics_api.metrics import NodeMetricMetrics
+from koord_manager.serving.metrics import Outcome as Answered
+from koord_manager.serving.metrics import WebhookMetrics
 from koord_model.patch import Conflict, Patch
 from koord_proxy.metrics import Gauges, Metrics
 from koord_service.status import metrics_page
@@ -33,6 +38,10 @@ from tools import flag_tables
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()
+MANAGER = (ROOT / "docs" / "manager.md").read_text()
+
+
+Served = Callable[[], Iterator[tuple[str, str, set[str]]]]
 
 
 def rows(text: str) -> list[list[str]]:
@@ -41,8 +50,8 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def between(start: str, end: str) -> str:
-    return PAGE.partition(start)[2].partition(end)[0]
+def between(start: str, end: str, page: str = PAGE) -> str:
+    return page.partition(start)[2].partition(end)[0]
 
 
 def source(*paths: str) -> str:
@@ -50,9 +59,12 @@ def source(*paths: str) -> str:
 
 
 def test_flags_are_those_of_the_programs() -> None:
-    assert flag_tables.with_tables(PAGE) == PAGE, "run: python tools/flag_tables.py"
+    pages = [page.read_text() for page in flag_tables.PAGES]
+    for page in pages:
+        assert flag_tables.with_tables(page) == page, "run: python tools/flag_tables.py"
     for program in flag_tables.PROGRAMS:
-        assert between(f"<!-- flags: {program} -->", "<!-- end -->").count("\n") > 5
+        tables = [between(f"<!-- flags: {program} -->", "<!-- end -->", page) for page in pages]
+        assert [table.count("\n") > 5 for table in tables if table] == [True]
 
 
 def _served() -> Iterator[tuple[str, str, set[str]]]:
@@ -82,6 +94,18 @@ def _served() -> Iterator[tuple[str, str, set[str]]]:
         yield from _families(registry)
 
 
+def _served_by_the_manager() -> Iterator[tuple[str, str, set[str]]]:
+    """The same of a manager."""
+    registry = CollectorRegistry()
+    queues = (("noderesource", WorkQueue("noderesource")),)
+    ManagerMetrics(registry, lambda: Figures(leads=True, problems=0, queues=queues))
+    webhooks = WebhookMetrics(registry)
+    webhooks.requests.labels("/mutate-pod", "CREATE", Answered.CHANGED).inc()
+    webhooks.seconds.labels("/mutate-pod").observe(0.001)
+    NodeMetricMetrics(registry).answered(None)
+    yield from _families(registry)
+
+
 def _families(registry: CollectorRegistry) -> Iterator[tuple[str, str, set[str]]]:
     page = metrics_page(registry).body.decode()
     for family in text_string_to_metric_families(page):
@@ -91,12 +115,17 @@ def _families(registry: CollectorRegistry) -> Iterator[tuple[str, str, set[str]]
             yield family.name, family.type, labels - {"le"}
 
 
-def test_metrics_are_those_served() -> None:
+@pytest.mark.parametrize(
+    ("page", "served"),
+    [(PAGE, _served), (MANAGER, _served_by_the_manager)],
+    ids=["node", "manager"],
+)
+def test_metrics_are_those_served(page: str, served: Served) -> None:
     written = [
         (name.strip("`"), kind, {one.strip("` ") for one in labels.split(",")} - {"–"})
-        for name, kind, labels, _ in rows(between("<!-- metrics -->", "<!-- end -->"))
+        for name, kind, labels, _ in rows(between("<!-- metrics -->", "<!-- end -->", page))
     ]
-    assert sorted(written, key=str) == sorted(_served(), key=str)
+    assert sorted(written, key=str) == sorted(served(), key=str)
 
 
 def test_outcomes_are_those_counted() -> None:
@@ -123,18 +152,23 @@ def _log_lines(component: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("component", "heading"),
-    [("proxy", "Lines of the proxy:"), ("koordlet", "Lines of koordlet:")],
+    ("component", "page", "heading"),
+    [
+        ("proxy", PAGE, "Lines of the proxy:"),
+        ("koordlet", PAGE, "Lines of koordlet:"),
+        ("manager", MANAGER, "Lines of the manager:"),
+    ],
+    ids=["proxy", "koordlet", "manager"],
 )
-def test_log_lines_are_those_written(component: str, heading: str) -> None:
-    lines = rows(PAGE.partition(heading)[2].partition("\n\n")[2].partition("\n\n")[0])
+def test_log_lines_are_those_written(component: str, page: str, heading: str) -> None:
+    lines = rows(page.partition(heading)[2].partition("\n\n")[2].partition("\n\n")[0])
     written = {name for row in lines for name in re.findall(r"`([^`]+)`", row[0])}
     written.discard("NAME.json: …")
     missing = _log_lines(component) - written
-    assert not missing, f"say in docs/operations.md what these mean: {missing}"
+    assert not missing, f"say in the docs what these mean: {missing}"
     code = source(*(str(path) for path in (ROOT / component).rglob("*.py")))
     gone = {line for line in written if f'"{line}"' not in code}
-    assert not gone, f"docs/operations.md has lines that nobody writes: {gone}"
+    assert not gone, f"the docs have lines that nobody writes: {gone}"
 
 
 def test_stages_are_those_there_are() -> None:
