@@ -27,6 +27,7 @@ BOTH: Mapping[str, tuple[str, Any]] = {
     "koordlet": ("KOORDLET_", koordlet.config.Settings),
 }
 PODS = {container["name"]: (spec, container) for spec, container in containers(OBJECTS)}
+GATES = {"manager": ("ConfigMapValidatingWebhook=true",), "koordlet": ()}
 each = pytest.mark.parametrize("name", sorted(BOTH))
 
 
@@ -46,7 +47,7 @@ def test_the_programs_take_their_settings(name: str) -> None:
     assert {one for one in given if one.startswith(prefix)} <= known
     prog = "koord-manager" if name == "manager" else name
     found = parse(settings, prog=prog, description="", argv=[], environ=given)
-    assert found.feature_gates == ()
+    assert found.feature_gates == GATES[name]
 
 
 @each
@@ -79,9 +80,11 @@ def test_the_manager_is_nobody_on_its_node() -> None:
 def test_the_manager_knows_its_pod_and_its_namespace() -> None:
     given = environ(PODS["manager"][1])
     found = parse(type(MANAGER), prog="koord-manager", description="", argv=[], environ=given)
-    elsewhere = dataclasses.replace(found, pod_name="", pod_ip="", log_format="human")
+    elsewhere = dataclasses.replace(
+        found, pod_name="", pod_ip="", log_format="human", feature_gates=()
+    )
     assert (found.pod_name, found.pod_ip) == ("pod-1", "10.0.0.1")
-    assert elsewhere == MANAGER, "in its namespace all is as by default"
+    assert elsewhere == MANAGER, "in its namespace all else is as by default"
 
 
 def test_the_managers_ports_are_those_it_serves() -> None:
