@@ -52,6 +52,8 @@ def ask_cluster(kubeconfig: str, question: Callable[[Client], Awaitable[T]]) -> 
 
 def _usual() -> str:
     """The kubeconfig that kubectl would take; "" where there is none."""
-    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    usual = Path("~/.kube/config").expanduser()
-    return named or (str(usual) if usual.is_file() else "")
+    named = [one for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one]
+    there = (one for one in named if Path(one).is_file())
+    # Of a user without a home Path.expanduser would not speak.
+    usual = os.path.expanduser("~/.kube/config")  # noqa: PTH111
+    return next(there, "") or next(iter(named), usual if Path(usual).is_file() else "")

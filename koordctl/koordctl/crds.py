@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Json = Mapping[str, Any]
 
+_ADDED = {"conversion": {"strategy": "None"}}
+
 
 class Done(StrEnum):
     """What became of a definition."""
@@ -27,6 +29,7 @@ class Done(StrEnum):
     CREATED = "created"
     UPDATED = "updated"
     SAME = "as it should be"
+    NEWER = "left alone: it has versions that are not known here"
 
 
 def add_install(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +42,9 @@ def run_show(arguments: argparse.Namespace) -> Iterable[str]:
     """All definitions, as YAML that ``kubectl apply`` takes, or as JSON."""
     if arguments.json:
         return [json.dumps(DEFINITIONS, indent=2)]
-    return [yaml.safe_dump_all(DEFINITIONS, sort_keys=False, allow_unicode=True).rstrip("\n")]
+    # Definitions share parts, which YAML would write once and refer to.
+    whole = json.loads(json.dumps(DEFINITIONS))
+    return [yaml.safe_dump_all(whole, sort_keys=False, allow_unicode=True).rstrip("\n")]
 
 
 def run_install(arguments: argparse.Namespace) -> Iterable[str]:
@@ -53,7 +58,8 @@ def run_install(arguments: argparse.Namespace) -> Iterable[str]:
     if arguments.json:
         return [json.dumps(dict(done), indent=2)]
     would = "would be " if dry else ""
-    return table([(name, one if one is Done.SAME else f"{would}{one}") for name, one in done])
+    changes = (Done.CREATED, Done.UPDATED)
+    return table([(name, f"{would}{one}" if one in changes else one) for name, one in done])
 
 
 async def _put(api: Client, wanted: dict[str, Any], dry: bool) -> Done:
@@ -66,8 +72,10 @@ async def _put(api: Client, wanted: dict[str, Any], dry: bool) -> Done:
         if not dry:
             await api.create(KIND, wanted)
         return Done.CREATED
-    if covers(there["spec"], wanted["spec"]):
+    if _same(there, wanted):
         return Done.SAME
+    if _versions(there) - _versions(wanted):
+        return Done.NEWER
     if not dry:
         version = there["metadata"]["resourceVersion"]
         # All of the spec is ours: a field that a newer definition has no more has to go.
@@ -78,17 +86,16 @@ async def _put(api: Client, wanted: dict[str, Any], dry: bool) -> Done:
     return Done.UPDATED
 
 
-def covers(there: object, wanted: object) -> bool:
-    """Whether what is there says all that is wanted; the server adds defaults to some."""
-    if isinstance(wanted, Mapping):
-        if not isinstance(there, Mapping):
-            return False
-        return all(covers(there.get(name), value) for name, value in wanted.items())
-    if isinstance(wanted, list):
-        if not isinstance(there, list) or len(there) != len(wanted):
-            return False
-        return all(covers(one, other) for one, other in zip(there, wanted, strict=True))
-    return there == wanted
+def _same(there: Json, wanted: Json) -> bool:
+    """Whether what is there is what is wanted, but for what the server adds by itself."""
+    noted = _annotations(there)
+    return bool(_ADDED | there["spec"] == _ADDED | wanted["spec"]) and all(
+        noted.get(name) == value for name, value in _annotations(wanted).items()
+    )
+
+
+def _versions(definition: Json) -> set[str]:
+    return {one["name"] for one in definition["spec"]["versions"]}
 
 
 def _annotations(wanted: Json) -> Json:

@@ -16,7 +16,8 @@ def reason_of(error: Exception) -> str:
         number = error.os_error.errno
         # What the event loop says differs from loop to loop.
         reason = os.strerror(number) if number and number > 0 else error.os_error
-        return f"{error.host}:{error.port}: {_one_line(reason)}"
+        words = _one_line(reason) or type(error.os_error).__name__
+        return f"{error.host}:{error.port}: {words}"
     if isinstance(error, aiohttp.ClientPayloadError):
         return "the answer broke off"
     if isinstance(error, TimeoutError):

@@ -1,12 +1,15 @@
+import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from koord_service.status import Page, StatusServer, json_page
+from koordctl.main import main
 from koordlet.pages.served import pages
 
+from tests.support.kube_api import KubeApi
 from tests.support.observed import busy_node
 
 HEALTH: dict[str, Any] = {
@@ -48,6 +51,47 @@ PODS: list[dict[str, Any]] = [
 ]
 
 Serve = Callable[..., StatusServer]
+
+Ctl = Callable[..., Awaitable[tuple[object, str, str]]]
+"""``koordctl`` with arguments: exit code, what it says, and what it complains of."""
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[KubeApi]:
+    async with KubeApi() as serving:
+        yield serving
+
+
+@pytest.fixture
+def kubeconfig(api: KubeApi, tmp_path: Path) -> Path:
+    """Of the double's cluster."""
+    path = tmp_path / "kubeconfig"
+    written = {
+        "clusters": [{"name": "c", "cluster": {"server": api.url}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **written}))
+    return path
+
+
+@pytest.fixture
+def ctl(
+    kubeconfig: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Ctl:
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+
+    async def run(*arguments: str) -> tuple[object, str, str]:
+        code: object = 0
+        try:
+            await asyncio.to_thread(main, list(arguments))
+        except SystemExit as end:
+            code = end.code
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
 
 
 @pytest.fixture

@@ -146,3 +146,8 @@ def _changed(new: Object, before: Object | None) -> Iterator[tuple[str, str]]:
             was, now = was[step], (now or {}).get(step)
         if was != now:
             yield ".".join(("spec", *path)), "Invalid value: field is immutable"
+    names = [one.get("name", "") for one in (new.get("spec") or {}).get("versions") or []]
+    for index, stored in enumerate((before.get("status") or {}).get("storedVersions") or []):
+        if stored not in names:
+            why = f'Invalid value: "{stored}": must appear in spec.versions'
+            yield f"status.storedVersions[{index}]", why

@@ -28,7 +28,8 @@ _SPEC = object_of(
     annotationKeysMapping=labels("The same for annotations."),
     labelSuffixes=labels("What is put behind the value of labels that they have."),
     schedulerName=text("Scheduler that they get."),
-    patch=anything("Strategic merge patch of the pod."),
+    # Clients in Go write null where there is none.
+    patch=anything("Strategic merge patch of the pod.") | {"nullable": True},
 )
 
 COLOCATION_PROFILE = definition(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from koord_kube.definitions.schema import Schema
+from koord_kube.definitions.schema import Schema, object_of
 from koord_kube.resources import Resource
 
 
@@ -39,27 +39,24 @@ def definition(
     status: bool = True,
     short: Iterable[str] = (),
     approved: str = "",
+    required: Iterable[str] = (),
+    newer: tuple[str, Schema] | None = None,
 ) -> dict[str, Any]:
     """The definition of a kind with these fields beside its metadata.
 
     ``status`` is whether it has the status subresource, ``short`` what kubectl may call it,
-    ``approved`` where a group of Kubernetes' own was approved.
+    ``approved`` where a group of Kubernetes' own was approved. ``newer`` is a version that
+    others read and write, and its fields as an object's; all is stored in that one then.
     """
-    version: dict[str, Any] = {
-        "name": resource.version,
-        "served": True,
-        "storage": True,
-        "schema": {
-            "openAPIV3Schema": {
-                "type": "object",
-                "description": about,
-                "properties": _METADATA | fields,
-            }
-        },
-        "additionalPrinterColumns": [_column(one) for one in columns],
-    }
-    if status:
-        version["subresources"] = {"status": {}}
+    schemas = [(resource.version, object_of(about, *required, **fields))]
+    schemas += [newer] if newer else []
+    shown = [_column(one) for one in columns]
+    more: dict[str, Any] = {"subresources": {"status": {}}} if status else {}
+    versions = [
+        _version(name, schema) | {"additionalPrinterColumns": shown} | more
+        for name, schema in schemas
+    ]
+    versions[-1]["storage"] = True
     metadata: dict[str, Any] = {"name": f"{resource.plural}.{resource.group}"}
     if approved:
         metadata["annotations"] = {_APPROVED: approved}
@@ -77,9 +74,14 @@ def definition(
             "group": resource.group,
             "names": names | ({"shortNames": list(short)} if short else {}),
             "scope": "Namespaced" if resource.namespaced else "Cluster",
-            "versions": [version],
+            "versions": versions,
         },
     }
+
+
+def _version(name: str, schema: Schema) -> dict[str, Any]:
+    whole = schema | {"properties": _METADATA | schema["properties"]}
+    return {"name": name, "served": True, "storage": False, "schema": {"openAPIV3Schema": whole}}
 
 
 def _column(one: Column) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""NodeResourceTopology: a node's NUMA zones, and in annotations its CPUs. No IO."""
+"""NodeResourceTopology: a node's NUMA zones, and in annotations its CPUs. No IO.
+
+Koordinator writes v1alpha1; others that schedule by it read v1alpha2.
+"""
 
 from __future__ import annotations
 
@@ -39,16 +42,27 @@ _ZONE = object_of(
     resources=list_of("What is in it.", _AMOUNTS),
 )
 
+_ABOUT = "The NUMA zones of the node of the same name; annotations tell of its CPUs."
+_POLICIES = list_of("The kubelet's policy and scope in one word.", text())
+_ZONES = list_of("The zones.", _ZONE)
+
 NODE_TOPOLOGY = definition(
     NODE_TOPOLOGIES,
-    "The NUMA zones of the node of the same name; annotations tell of its CPUs.",
-    {
-        "topologyPolicies": list_of("The kubelet's policy and scope in one word.", text()),
-        "attributes": list_of("Properties of the node.", _ATTRIBUTE),
-        "zones": list_of("The zones.", _ZONE),
-    },
+    _ABOUT,
+    {"topologyPolicies": _POLICIES, "zones": _ZONES},
     [AGE],
     status=False,
     short=["node-res-topo"],
+    required=("topologyPolicies", "zones"),
+    newer=(
+        "v1alpha2",
+        object_of(
+            _ABOUT,
+            "zones",
+            topologyPolicies=_POLICIES,
+            attributes=list_of("Properties of the node.", _ATTRIBUTE),
+            zones=_ZONES,
+        ),
+    ),
     approved="https://github.com/kubernetes/enhancements/pull/1870",
 )

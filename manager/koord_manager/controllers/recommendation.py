@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -19,13 +19,19 @@ from koord_manager.controllers.queue import WorkQueue
 from koord_manager.recommending import pods, target
 from koord_manager.recommending.pods import PodFacts
 from koord_manager.recommending.recommender import Recommender
-from koord_manager.recommending.target import Target
+from koord_manager.recommending.target import Candidates, Target
 from koord_manager.recommending.usage import PodUsage, pods_usage
 from koord_manager.reconcilers import recommendation
 from koord_manager.reconcilers.recommendation import Finding
 
 Status = Callable[[str], bytes | None]
 """The newest status of a node's NodeMetric, as JSON; the same bytes until there is a newer one."""
+
+_Usage = Mapping[tuple[str, str], PodUsage]
+"""What pods used, by namespace and name."""
+
+_AT_ONCE = 250
+"""Pods whose samples are taken in one go, which takes some milliseconds."""
 
 _KEEP_SECONDS = 600.0
 """How often what was learnt is written: no more than so much is lost with the leader."""
@@ -74,6 +80,7 @@ class Recommendations:
         self._pace = pace
         self._asked: dict[str, _Asked] = {}
         self._namespaces: dict[str, _Namespace] = {}
+        self._matched: dict[str, Sequence[PodFacts]] = {}
         self._seen: dict[str, bytes] = {}
         self._kept_at: dict[str, float] = {}
         self.queue = WorkQueue("recommendation", tell=tell)
@@ -99,38 +106,58 @@ class Recommendations:
             group.create_task(self.queue.run(self._write))
             while True:
                 self._follow(group)
-                self.look()
+                await self.look()
                 await asyncio.sleep(self._interval)
 
-    def look(self) -> None:
-        """Learn from what nodes have reported since the last look; then all is to be written."""
+    async def look(self) -> None:
+        """Learn from what nodes have reported since the last look; then all is to be written.
+
+        In large clusters that takes seconds: webhooks are answered in between.
+        """
         now = self._clock()
-        matched = {key: list(self._pods_of(one)) for key, one in self._asked.items()}
-        usage = self._usage({pod.node for found in matched.values() for pod in found})
-        samples: list[tuple[str, str, Amount]] = []
-        for key, found in matched.items():
-            for pod in found:
-                used = usage.get((pod.namespace, pod.name))
-                samples += [(key, name, one) for name, one in _by_container(pod, used)]
-                for kill in pod.kills:
-                    self._recommender.killed(key, kill.container, kill.limit, kill.at)
-        self._recommender.learn(samples, now)
+        self._matched = await self._match()
+        usage = await self._usage({pod.node for found in self._matched.values() for pod in found})
+        for key, found in list(self._matched.items()):
+            for some in range(0, len(found), _AT_ONCE):
+                if key in self._matched:  # else it is gone, or is about other pods now
+                    self._learn(key, found[some : some + _AT_ONCE], usage, now)
+                await asyncio.sleep(0)
+            if key in self._matched:
+                self._learn_kills(key, found, now)
         self._recommender.keep_only(self._asked.keys())
+        self._recommender.forget(now)
         for key in self._asked:
             self.queue.add(key)
+
+    def _learn(self, key: str, found: Sequence[PodFacts], usage: _Usage, now: float) -> None:
+        samples: list[tuple[str, str, Amount]] = []
+        for pod in found:
+            used = usage.get((pod.namespace, pod.name))
+            samples += [(key, name, one) for name, one in _by_container(pod, used)]
+        self._recommender.learn(samples, now)
+
+    def _learn_kills(self, key: str, found: Sequence[PodFacts], now: float) -> None:
+        """Those of a node whose clock is ahead count when their time has come."""
+        kills = (kill for pod in found for kill in pod.kills if kill.at <= now)
+        for kill in sorted(kills, key=lambda one: one.at):
+            self._recommender.killed(key, kill.container, kill.limit, kill.at)
 
     def _changed(self, key: str, before: Object | None, now: Object | None) -> None:
         if now is None:
             self._asked.pop(key, None)
             self._kept_at.pop(key, None)
+            self._matched.pop(key, None)
             return
         known = self._asked.get(key)
         if known is not None and before and before.get("spec") == now.get("spec"):
             known.document = now
             return
         self._asked[key] = _read(now)
+        self._matched.pop(key, None)
         if known is None:
             self._restore(key, now)
+        else:
+            self._recommender.keep_only(self._recommender.workloads() - {key})
         self.queue.add(key)
 
     def _restore(self, key: str, document: Object) -> None:
@@ -158,14 +185,23 @@ class Recommendations:
             )
             self._namespaces[name] = _Namespace(informer, group.create_task(informer.run()))
 
-    def _pods_of(self, asked: _Asked) -> Iterator[PodFacts]:
-        if asked.target is None or asked.target.namespace not in self._namespaces:
-            return
-        for pod in self._namespaces[asked.target.namespace].pods.objects.values():
-            if asked.target.matches(pod):
-                yield pod
+    async def _match(self) -> dict[str, Sequence[PodFacts]]:
+        """The pods of each target whose namespace's are known."""
+        found: dict[str, tuple[_Asked, Sequence[PodFacts]]] = {}
+        candidates: dict[str, Candidates] = {}
+        for key, asked in list(self._asked.items()):
+            name = asked.target.namespace if asked.target else ""
+            followed = self._namespaces.get(name)
+            if asked.target is None or followed is None or not followed.pods.synced:
+                continue
+            if name not in candidates:
+                candidates[name] = Candidates(tuple(followed.pods.objects.values()))
+            found[key] = asked, candidates[name].meant(asked.target)
+            await asyncio.sleep(0)
+        # Meanwhile some may have been deleted, or ask for others.
+        return {key: pods for key, (one, pods) in found.items() if self._asked.get(key) is one}
 
-    def _usage(self, nodes: set[str]) -> Mapping[tuple[str, str], PodUsage]:
+    async def _usage(self, nodes: set[str]) -> _Usage:
         """What pods used by namespace and name, of nodes that have reported anew."""
         found: dict[tuple[str, str], PodUsage] = {}
         for node in nodes - {""}:
@@ -173,6 +209,7 @@ class Recommendations:
             if status is None or self._seen.get(node) is status:
                 continue
             self._seen[node] = status
+            await asyncio.sleep(0)
             try:
                 found |= {(one.namespace, one.name): one for one in pods_usage(status)}
             except ValueError as error:
@@ -183,8 +220,8 @@ class Recommendations:
 
     async def _write(self, key: str) -> None:
         asked = self._asked.get(key)
-        if asked is None or not self._known(asked):
-            return
+        if asked is None or (asked.target is not None and key not in self._matched):
+            return  # the next look tells
         now, namespace = self._clock(), key.partition("/")[0]
         before = asked.document.get("status") or {}
         status = recommendation.status(self._finding(key, asked, now), before, now)
@@ -202,17 +239,10 @@ class Recommendations:
         except NotFoundError:
             return  # it is gone, which the informer will hear of
 
-    def _known(self, asked: _Asked) -> bool:
-        """Whether all that decides is known: the next look tells otherwise."""
-        if asked.target is None:
-            return True
-        followed = self._namespaces.get(asked.target.namespace)
-        return followed is not None and followed.pods.synced
-
     def _finding(self, key: str, asked: _Asked, now: float) -> Finding:
         if asked.target is None:
             return Finding(trouble=asked.trouble)
-        found = list(self._pods_of(asked))
+        found = self._matched[key]
         containers = sorted({name for pod in found for name in pod.requests})
         return Finding(
             self._recommender.advise(key, now, containers),
@@ -234,7 +264,7 @@ def _by_container(pod: PodFacts, used: PodUsage | None) -> Iterator[tuple[str, A
     """The usage of each container: of one that is alone its pod's."""
     if used is None:
         return
-    if len(pod.requests) == 1:
+    if len(pod.requests) == 1 and pod.started:
         yield next(iter(pod.requests)), used.used
         return
     yield from ((name, one) for name, one in used.containers.items() if name in pod.requests)

@@ -54,8 +54,9 @@ def labelled(profile: Profile, given: Object) -> Object:
     labels = {**before, **profile.labels}
     labels |= _mapped(labels, profile.label_keys)
     for key, suffix in profile.label_suffixes.items():
-        if key in labels and not labels[key].endswith(suffix):
-            labels[key] += suffix
+        # Another profile's patch may have put there what is no text; that is refused later.
+        if isinstance(text := labels.get(key), str) and not text.endswith(suffix):
+            labels[key] = text + suffix
     if profile.qos:
         labels[LABEL_QOS] = profile.qos.value
     if profile.koordinator_priority is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from koord_model.excerpt import excerpt
 from koord_model.label_selector import LabelSelector
@@ -22,9 +23,30 @@ class Matches:
     warnings: tuple[str, ...] = ()
 
 
+class _Version:
+    """A document that equals none but itself: nobody changes one, there is a newer one then."""
+
+    __slots__ = ("document", "name")
+
+    def __init__(self, name: str, document: Object) -> None:
+        self.name = name
+        self.document = document
+
+    def __hash__(self) -> int:
+        return id(self.document)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Version) and self.document is other.document
+
+
 def read_all(documents: Mapping[str, Object]) -> tuple[Profile, ...]:
     """The profiles in their order: by name."""
-    return tuple(read(name, documents[name]) for name in sorted(documents))
+    return tuple(_read(_Version(name, documents[name])) for name in sorted(documents))
+
+
+@lru_cache(maxsize=1024)
+def _read(version: _Version) -> Profile:
+    return read(version.name, version.document)
 
 
 def for_labels(profiles: Iterable[Profile], labels: Texts) -> Matches:

@@ -29,7 +29,8 @@ class PodFacts:
 
     ``workloads`` are (kind, name) of what made it: its controller, and the Deployment or CronJob
     above that, which are told by the names that Kubernetes' controllers give. ``requests`` are
-    those of its containers, by name.
+    those of its containers, by name; of init containers those that stay beside the others.
+    ``started`` is whether the other init containers have ended.
     """
 
     namespace: str
@@ -39,6 +40,7 @@ class PodFacts:
     workloads: tuple[tuple[str, str], ...] = ()
     requests: Mapping[str, Amounts] = field(default_factory=dict)
     kills: tuple[OutOfMemory, ...] = ()
+    started: bool = True
 
 
 class _Owner(msgspec.Struct):
@@ -62,11 +64,13 @@ class _Resources(msgspec.Struct):
 class _Container(msgspec.Struct):
     name: str = ""
     resources: _Resources | None = None
+    restart_policy: str | None = msgspec.field(default=None, name="restartPolicy")
 
 
 class _Spec(msgspec.Struct):
     node: str = msgspec.field(default="", name="nodeName")
     containers: list[_Container] | None = None
+    inits: list[_Container] | None = msgspec.field(default=None, name="initContainers")
 
 
 class _Ended(msgspec.Struct):
@@ -85,9 +89,11 @@ class _ContainerStatus(msgspec.Struct):
 
 
 class _Status(msgspec.Struct):
+    phase: str = ""
     containers: list[_ContainerStatus] | None = msgspec.field(
         default=None, name="containerStatuses"
     )
+    inits: list[_ContainerStatus] | None = msgspec.field(default=None, name="initContainerStatuses")
 
 
 class _Pod(msgspec.Struct):
@@ -110,7 +116,9 @@ def decode(content: bytes) -> PodFacts:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ValueError(f"is no pod: {error}") from None
     meta = pod.metadata
-    containers = {one.name: one.resources or _Resources() for one in pod.spec.containers or ()}
+    beside = (one for one in pod.spec.inits or () if one.restart_policy == "Always")
+    stay = (*(pod.spec.containers or ()), *beside)
+    containers = {one.name: one.resources or _Resources() for one in stay}
     return PodFacts(
         meta.namespace,
         meta.name,
@@ -119,6 +127,7 @@ def decode(content: bytes) -> PodFacts:
         tuple(_workloads(meta)),
         {name: _requests(one) for name, one in containers.items()},
         tuple(_kills(pod.status, containers)),
+        pod.status.phase != "Pending",
     )
 
 
@@ -142,7 +151,7 @@ def _workloads(meta: _Metadata) -> Iterator[tuple[str, str]]:
 
 
 def _kills(status: _Status, containers: Mapping[str, _Resources]) -> Iterator[OutOfMemory]:
-    for one in status.containers or ():
+    for one in (*(status.containers or ()), *(status.inits or ())):
         for state in (one.last, one.state):
             ended = state.terminated if state else None
             if ended is None or ended.reason != _OOM_KILLED or ended.finished is None:

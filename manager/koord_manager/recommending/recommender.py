@@ -9,7 +9,7 @@ its limit then, times 1.2 or plus 100 MB, for a week. The numbers are Katalyst's
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, KeysView, Mapping
 from dataclasses import dataclass, replace
 
 from koord_model.decision import Decision, Given
@@ -21,7 +21,9 @@ _BUMP_FACTOR, _BUMP_BYTES = 1.2, 100e6
 _BUMP_SECONDS = 7 * 86400.0
 _MIB = 1 << 20
 _LEAST = Amount(0.01, 16 * _MIB)
-_NEVER = float("inf")
+_FORGET_SECONDS = 14 * 86400.0
+_MOST_CONTAINERS = 48
+"""Of one workload: what is known of so many fits into an annotation (256 KiB of all)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +66,39 @@ class Recommender:
 
     def __init__(self, policy: Policy = Policy()) -> None:
         self.policy = policy
-        # Who is forgotten is said by whoever knows the workloads.
-        self._models = Models(policy.half_life, policy.half_life, expiration=_NEVER)
+        self._models = Models(policy.half_life, policy.half_life, expiration=_FORGET_SECONDS)
         self._learning: dict[str, dict[str, Learning]] = {}
 
-    def workloads(self) -> Collection[str]:
+    def workloads(self) -> KeysView[str]:
         """Of which something is known."""
         return self._learning.keys()
 
     def learn(self, samples: Collection[tuple[str, str, Amount]], at: float) -> None:
-        """Samples of one moment: workload, container, and what one pod's container used."""
-        self._models.add([(_uid(name, inner), used) for name, inner, used in samples], at)
-        for name, inner, _ in samples:
-            known = self._known(name, inner)
+        """Samples of one moment: workload, container, and what one pod's container used.
+
+        A workload has no more than 48 containers: further ones do not count.
+        """
+        taken = [one for one in samples if self._known(one[0], one[1]) is not None]
+        self._models.add([(_uid(name, inner), used) for name, inner, used in taken], at)
+        for name, inner, _ in taken:
+            known = self._learning[name][inner]
             since = known.since if known.samples else at
             self._learning[name][inner] = replace(known, since=since, samples=known.samples + 1)
 
     def killed(self, workload: str, container: str, limit: int, at: float) -> None:
-        """It was killed for exceeding ``limit`` bytes; the same kill again changes nothing."""
-        known = self._known(workload, container)
-        if at > known.killed_at:
-            floor = max(limit * _BUMP_FACTOR, limit + _BUMP_BYTES, known.floor)
-            self._learning[workload][container] = replace(known, floor=floor, killed_at=at)
+        """It was killed for exceeding ``limit`` bytes; kills are to be told in their order.
+
+        What is not later than the last one changes nothing: it may be the same, of a container
+        that has more by now. A kill counts for a week, also where others follow it. That of a
+        container without a sample does not.
+        """
+        known = self._learning.get(workload, {}).get(container)
+        if known is None or at <= known.killed_at:
+            return
+        floor = max(limit * _BUMP_FACTOR, limit + _BUMP_BYTES)
+        if at - known.killed_at < _BUMP_SECONDS:
+            floor = max(floor, known.floor)
+        self._learning[workload][container] = replace(known, floor=floor, killed_at=at)
 
     def history(self, workload: str, at: float) -> float:
         """Seconds since its first sample; of several containers since the first of any."""
@@ -100,7 +113,7 @@ class Recommender:
         for name in containers:
             known = self._learning.get(workload, {}).get(name)
             if known and known.samples and at - known.since >= self.policy.least_history:
-                found.append(self._advice(workload, name, known, at))
+                found += self._advice(workload, name, known, at)
         return tuple(found)
 
     def keep_only(self, workloads: Collection[str]) -> None:
@@ -108,6 +121,12 @@ class Recommender:
         for name in self._learning.keys() - set(workloads):
             for inner in self._learning.pop(name):
                 self._models.drop(_uid(name, inner))
+
+    def forget(self, at: float) -> None:
+        """Forget containers without a sample for 14 days: they are called otherwise now."""
+        for uid in self._models.forget(at):
+            workload, _, container = uid.partition("\n")
+            self._learning.get(workload, {}).pop(container, None)
 
     def checkpoints(self, workload: str) -> Mapping[str, tuple[Learning, Checkpoint]]:
         """What is known of a workload, by container, to be kept elsewhere."""
@@ -121,24 +140,32 @@ class Recommender:
     def restore(
         self, workload: str, container: str, learning: Learning, model: Checkpoint, at: float
     ) -> None:
-        """Take over what ``checkpoints`` gave.
+        """Take over what ``checkpoints`` gave; whoever wrote it, no time is later than ``at``.
 
         Raises:
             ValueError: it was learnt in the future.
         """
+        if self._known(workload, container) is None:
+            return
         uid = _uid(workload, container)
         self._models.restore(Checkpoint(uid, model.cpu, model.memory, model.updated), at)
-        self._learning.setdefault(workload, {})[container] = learning
+        since, killed_at = min(learning.since, at), min(learning.killed_at, at)
+        self._learning[workload][container] = replace(learning, since=since, killed_at=killed_at)
 
-    def _advice(self, workload: str, container: str, known: Learning, at: float) -> ContainerAdvice:
+    def _advice(
+        self, workload: str, container: str, known: Learning, at: float
+    ) -> list[ContainerAdvice]:
+        """One, or none of a container of which no sample has any weight."""
         uid, policy = _uid(workload, container), self.policy
         usual = self._models.percentiles(policy.cpu_percentile, policy.memory_percentile, [uid])
+        if uid not in usual:
+            return []
         greatest = self._models.percentiles(1.0, 1.0, [uid])[uid]
         floor = known.floor if at - known.killed_at < _BUMP_SECONDS else 0.0
         request = self._above(usual[uid], floor)
         limit = each(max, self._above(greatest, floor), request)
         decisions = self._decisions(usual[uid], known, floor, request, at)
-        return ContainerAdvice(container, request, limit, decisions)
+        return [ContainerAdvice(container, request, limit, decisions)]
 
     def _above(self, used: Amount, floor: float) -> Amount:
         """With the margin, in steps that people write: whole millicores and MiB."""
@@ -170,8 +197,12 @@ class Recommender:
             ),
         )
 
-    def _known(self, workload: str, container: str) -> Learning:
-        return self._learning.setdefault(workload, {}).setdefault(container, Learning())
+    def _known(self, workload: str, container: str) -> Learning | None:
+        """What is known of it, if only that it is there; ``None`` where there is no room."""
+        known = self._learning.setdefault(workload, {})
+        if container not in known and len(known) >= _MOST_CONTAINERS:
+            return None
+        return known.setdefault(container, Learning())
 
 
 def _uid(workload: str, container: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from koord_model import label_selector
@@ -24,16 +24,25 @@ class Target:
     name: str = ""
     selector: LabelSelector | None = None
 
-    def matches(self, pod: PodFacts) -> bool:
-        """Whether a pod is meant."""
-        if pod.namespace != self.namespace:
-            return False
-        if self.selector is not None:
-            return self.selector.matches(pod.labels)
-        return (self.kind, self.name) in pod.workloads
-
     def __str__(self) -> str:
         return f"{self.kind} {self.name}" if self.selector is None else "pods by selector"
+
+
+class Candidates:
+    """Pods of one namespace; those of a workload are found without a look at the others."""
+
+    def __init__(self, pods: Collection[PodFacts]) -> None:
+        self._pods = pods
+        self._of: dict[tuple[str, str], list[PodFacts]] = {}
+        for pod in pods:
+            for workload in pod.workloads:
+                self._of.setdefault(workload, []).append(pod)
+
+    def meant(self, target: Target) -> list[PodFacts]:
+        """Those that a target of this namespace means."""
+        if target.selector is None:
+            return self._of.get((target.kind, target.name), [])
+        return [pod for pod in self._pods if target.selector.matches(pod.labels)]
 
 
 def parse(document: Mapping[str, object], namespace: str) -> Target:

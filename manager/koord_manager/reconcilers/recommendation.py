@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from koord_model.keys import ANNOTATION_RECOMMENDATION_CHECKPOINT, CPU, MEMORY
@@ -109,11 +109,14 @@ def read(document: Mapping[str, Any]) -> Mapping[str, tuple[Learning, Checkpoint
         raise ValueError(f"annotation {key}: {error} (learnt anew)") from None
 
 
+_Seconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
 class _Kept(msgspec.Struct):
-    since: float
-    samples: int
-    floor: float
-    killed: float
+    since: _Seconds
+    samples: Annotated[int, msgspec.Meta(ge=0)]
+    floor: Annotated[float, msgspec.Meta(ge=0, le=1 << 60)]
+    killed: _Seconds
     model: msgspec.Raw
 
 

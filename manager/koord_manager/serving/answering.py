@@ -20,7 +20,7 @@ from koord_manager.serving.metrics import Outcome, WebhookMetrics
 from koord_manager.serving.reviews import MOST_BYTES, ReviewError
 from koord_manager.webhooks.admission import Admission, ClusterView, Verdict, Webhook
 
-log = get_log(__name__)
+log = get_log("manager.webhooks")
 
 
 @dataclass(frozen=True, slots=True)

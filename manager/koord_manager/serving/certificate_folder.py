@@ -13,7 +13,7 @@ from koord_manager.serving import certificates
 from koord_manager.serving.rounds import rounds
 from koord_manager.serving.tls import CertificateError, ServerTls
 
-log = get_log(__name__)
+log = get_log("manager.certificates")
 
 # A mounted Secret changes by a renamed link, which no watch on its files sees.
 _SECONDS = 10.0

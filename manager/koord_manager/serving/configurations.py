@@ -15,7 +15,7 @@ from koord_service.logs import get_log
 from koord_manager.serving.rounds import rounds, waking
 from koord_manager.serving.targets import Target
 
-log = get_log(__name__)
+log = get_log("manager.webhooks")
 
 _SECONDS = 60.0
 _SOON = 1.0
@@ -93,6 +93,7 @@ class ConfigurationKeeper:
                 await self._write(target, found, wanted)
             except ConflictError:
                 continue  # somebody else changed it: look at what it is now
+            self._seen.add(_key(target))
             log.info("API servers are told", kind=target.resource.kind, name=target.name)
             return
         raise ConflictError(f"{target.resource.plural} {target.name}: changes all the time", 409)
@@ -103,18 +104,17 @@ class ConfigurationKeeper:
         It is not made again then: when all is being uninstalled, a configuration without its
         server would keep every pod from being created.
         """
-        key = f"{target.resource.plural}/{target.name}"
         if found is not None:
-            self._seen.add(key)
+            self._seen.add(_key(target))
             return False
-        if key in self._seen:
-            log.warning(
-                "deleted by somebody; it is made again at the next start or change of the leader",
-                kind=target.resource.kind,
-                name=target.name,
-            )
-        gone, self._seen = key in self._seen, self._seen | {key}
-        return gone
+        if _key(target) not in self._seen:
+            return False
+        log.warning(
+            "deleted by somebody; it is made again at the next start or change of the leader",
+            kind=target.resource.kind,
+            name=target.name,
+        )
+        return True
 
     async def _read(self, target: Target) -> Object | None:
         try:
@@ -127,3 +127,7 @@ class ConfigurationKeeper:
             await self._api.create(target.resource, wanted, target.namespace)
         else:
             await self._api.replace(target.resource, target.name, wanted, target.namespace)
+
+
+def _key(target: Target) -> str:
+    return f"{target.resource.plural}/{target.name}"

@@ -1,7 +1,9 @@
 """Keeps the certificates in their Secret, and shows the server's to clients.
 
 At the first start any replica makes the Secret; the others take what they find. Later the
-leader alone renews, and all follow. Nothing of the Secret's data is ever logged.
+leader alone renews, and all follow. Where somebody deletes the Secret, what was in it is put
+back without the authority's key: so another authority is announced, and none of those who
+trust this one is lost. Nothing of the Secret's data is ever logged.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from koord_manager.serving import certificates
 from koord_manager.serving.rounds import rounds, waking
 from koord_manager.serving.tls import CertificateError, ServerTls
 
-log = get_log(__name__)
+log = get_log("manager.certificates")
 
 SECRET_NAME = "koordinator-webhook-certs"  # noqa: S105 - the name of one
 _SECONDS = 60.0
@@ -61,6 +63,7 @@ class Rotation:
         self._changed = changed
         self._now = now
         self._trouble = ""
+        self._last: certificates.SecretData = {}
         self.bundle = b""
         """Whom clients have to trust, PEM; empty until the Secret was read."""
 
@@ -78,18 +81,24 @@ class Rotation:
         """
         for _ in range(_TRIES):
             found = await self._read()
-            wanted = certificates.plan(_data(found), self._now(), self._names)
+            data = _data(found) or self._lost()
+            wanted = certificates.plan(data, self._now(), self._names)
+            given = data if wanted.data is None else wanted.data
             may_write = found is None or self._leads()
-            if wanted.data is None or not may_write:
+            if given == _data(found) or not may_write:
                 return self._follow(_data(found))
             try:
-                await self._write(found, wanted.data)
+                await self._write(found, given)
             except ConflictError:
                 continue  # another replica was faster: what it wrote counts
             for reason in wanted.reasons:
                 log.info("certificates renewed", reason=reason)
-            return self._follow(wanted.data)
+            return self._follow(given)
         return _SOON
+
+    def _lost(self) -> certificates.SecretData:
+        """What the Secret held; who deletes it wants another authority."""
+        return {name: one for name, one in self._last.items() if name != certificates.CA_KEY}
 
     async def _read(self) -> Object | None:
         try:
@@ -121,6 +130,7 @@ class Rotation:
                 self._trouble = str(error)
                 log.warning("the Secret is of no use", secret=self._secret, error=error)
             return _SOON
+        self._last = data
         if bundle != self.bundle:
             self.bundle = bundle
             self._changed()

@@ -18,7 +18,7 @@ from koord_manager.serving.metrics import WebhookMetrics
 from koord_manager.serving.tls import ServerTls
 from koord_manager.webhooks.admission import ClusterView, Webhook
 
-log = get_log(__name__)
+log = get_log("manager.webhooks")
 
 PORT = 9876
 _LIMITS = Limits()

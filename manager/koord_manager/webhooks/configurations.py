@@ -33,6 +33,7 @@ class Row:
     label, and its value, that objects must have for it to be asked. ``in_control_plane`` is
     whether it is asked about namespaces labelled ``control-plane`` as well, ``in_own`` about
     the manager's. Namespaces mean nothing for objects without one (``namespaced``).
+    ``subresources`` are asked about beside the object itself.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Row:
     fails: bool
     group: str = ""
     version: str = "v1"
+    subresources: tuple[str, ...] = ()
     labelled: tuple[str, str] | None = None
     namespaced: bool = True
     in_control_plane: bool = True
@@ -119,7 +121,7 @@ def _webhook(row: Row, client_config: ClientConfig) -> Object:
                 "apiGroups": [row.group],
                 "apiVersions": [row.version],
                 "operations": [str(one) for one in row.operations],
-                "resources": [row.resource],
+                "resources": [row.resource, *(f"{row.resource}/{one}" for one in row.subresources)],
                 "scope": "*",
             }
         ],

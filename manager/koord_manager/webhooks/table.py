@@ -35,6 +35,8 @@ TABLE = (
         handler=validate_pod,
         gate="PodValidatingWebhook",
         resource="pods",
+        # Of what else may be written of a pod, this alone changes what it asks for.
+        subresources=("resize",),
         operations=(_CREATE, _UPDATE),
         mutating=False,
         fails=True,

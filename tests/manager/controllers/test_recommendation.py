@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -53,8 +54,8 @@ class Rig:
             pace=FAST,
         )
 
-    def pod(self, *containers: str, kills: bool = False) -> None:
-        status: dict[str, Any] = {"phase": "Running"}
+    def pod(self, *containers: str, kills: bool = False, phase: str = "Running") -> None:
+        status: dict[str, Any] = {"phase": phase}
         if kills:
             ended = {"reason": "OOMKilled", "finishedAt": "2026-11-20T10:00:30Z"}
             status["containerStatuses"] = [
@@ -167,6 +168,30 @@ async def test_a_kill_raises_the_memory(api: KubeApi) -> None:
         assert found["resources"]["memory"] == "1229Mi", "1.2 × 1 GiB"
 
 
+async def test_kills_of_several_pods_count_in_their_order(api: KubeApi) -> None:
+    async with running(api, Nodes()) as rig:
+        rig.pod("main", kills=True)
+        small = copy.deepcopy(api.get(PODS, "web-0", "shop"))
+        small["metadata"] = {**small["metadata"], "name": "web-00"}
+        small["spec"]["containers"][0]["resources"]["limits"]["memory"] = "64Mi"
+        ended = small["status"]["containerStatuses"][0]["lastState"]["terminated"]
+        ended["finishedAt"] = "2026-11-20T10:00:40Z"
+        late = copy.deepcopy(small)
+        late["metadata"]["name"] = "web-000"
+        late["spec"]["containers"][0]["resources"]["limits"]["memory"] = "64Gi"
+        late["status"]["containerStatuses"][0]["lastState"]["terminated"] = {
+            **ended,
+            "finishedAt": "2036-11-20T10:00:40Z",
+        }
+        for one in (late, small):
+            del one["metadata"]["uid"], one["metadata"]["resourceVersion"]
+            api.put(PODS, one, "shop")
+        rig.ask()
+        await rig.learn(12)
+        await rig.until(lambda: rig.condition().get("reason") == "Recommended")
+        assert rig.containers()[0]["resources"]["memory"] == "1229Mi", "1.2 × 1 GiB"
+
+
 async def test_the_next_leader_goes_on_where_the_last_one_was(api: KubeApi) -> None:
     nodes = Nodes()
     async with running(api, nodes) as rig:
@@ -202,3 +227,23 @@ async def test_what_is_deleted_is_forgotten(api: KubeApi) -> None:
         api.delete(RECOMMENDATIONS, "web", "shop")
         await rig.until(lambda: not rig.recommender.workloads())
         await rig.until(lambda: api.open_watches() == 1)
+
+
+async def test_a_container_is_not_told_of_by_what_ran_before_it(api: KubeApi) -> None:
+    async with running(api, Nodes()) as rig:
+        rig.pod("main", phase="Pending")
+        rig.ask()
+        await rig.learn(3)
+        await rig.until(lambda: rig.condition().get("reason") == "NoUsage")
+        assert rig.recommender.history("shop/web", rig.nodes.now) == 0
+
+
+async def test_another_target_is_learnt_anew(api: KubeApi) -> None:
+    async with running(api, Nodes()) as rig:
+        rig.pod("main")
+        rig.ask()
+        await rig.learn(12)
+        await rig.until(lambda: rig.condition().get("reason") == "Recommended")
+        rig.ask({"target": {"type": "podSelector", "podSelector": {"matchLabels": {"app": "db"}}}})
+        await rig.until(lambda: rig.condition().get("reason") == "NoPods")
+        assert "shop/web" not in rig.recommender.workloads()

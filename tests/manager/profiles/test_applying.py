@@ -145,3 +145,8 @@ def test_a_reservation_without_a_template_gets_none() -> None:
     profile = read("p", {"spec": {"schedulerName": "s", "priorityClassName": "gone"}})
     given: Object = {"spec": {"owners": []}}
     assert applied(profile, given, RESERVATION, CLASSES) is given
+
+
+def test_a_suffix_is_not_put_behind_what_is_no_text() -> None:
+    patched = with_profile({"metadata": {}}, patch={"metadata": {"labels": {"a": 1}}})
+    assert with_profile(patched, labelSuffixes={"a": "-x"}) == patched

@@ -74,3 +74,11 @@ def test_none_and_all_are_so_with_any_chance(percent: int, expected: int) -> Non
     profile = read("p", {"spec": {"probability": percent}})
     chance = random.Random(1).random
     assert sum(drawn(profile, chance) for _ in range(5000)) == expected
+
+
+def test_each_version_of_a_profile_is_read_once() -> None:
+    document: Object = {"spec": dict(WEB)}
+    (first,) = read_all({"a": document})
+    assert read_all({"a": document})[0] is first
+    (other,) = read_all({"a": {"spec": {"probability": 0}}})
+    assert other.percent == 0

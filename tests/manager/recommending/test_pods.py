@@ -78,3 +78,31 @@ def test_what_is_no_pod() -> None:
 
 def killed(at: str) -> dict[str, Any]:
     return {"reason": "OOMKilled", "exitCode": 137, "finishedAt": at}
+
+
+def test_what_stays_beside_the_others_is_a_container_too() -> None:
+    limited = {"resources": {"limits": {"memory": "1Gi"}}}
+    document = pod() | {
+        "spec": {
+            "initContainers": [
+                {"name": "mesh", "restartPolicy": "Always", **limited},
+                {"name": "migrate", **limited},
+            ],
+            "containers": [{"name": "web"}],
+        },
+        "status": {
+            "phase": "Running",
+            "initContainerStatuses": [
+                {"name": name, "lastState": {"terminated": killed("2026-11-01T10:00:00Z")}}
+                for name in ("mesh", "migrate")
+            ],
+        },
+    }
+    found = decode(json.dumps(document).encode())
+    assert found.requests == {"web": {}, "mesh": {"memory": 1 << 30}}
+    assert [one.container for one in found.kills] == ["mesh"]
+
+
+@pytest.mark.parametrize(("phase", "started"), [("Pending", False), ("Running", True)])
+def test_whether_its_containers_have_begun(phase: str, started: bool) -> None:
+    assert decode(json.dumps(pod() | {"status": {"phase": phase}}).encode()).started is started

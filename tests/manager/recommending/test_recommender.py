@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_manager.recommending.recommender import Policy, Recommender
+from koord_manager.reconcilers.recommendation import kept
 from koord_prediction.amount import Amount
+from koord_prediction.checkpoint import Learnt
 
 NOW = 1_795_168_800.0
 DAY = 86400.0
@@ -129,3 +133,73 @@ def test_a_higher_percentile_is_no_less(percentile: float) -> None:
         high.advise("web", at, ["main"])[0].request.cpu
         >= low.advise("web", at, ["main"])[0].request.cpu
     )
+
+
+def test_an_old_kill_is_forgotten_at_the_next_one() -> None:
+    made = learnt(*[Amount(0.1, 10 * MIB)] * 100)
+    made.killed("web", "main", 4096 * MIB, NOW)
+    made.killed("web", "main", 100 * MIB, NOW + 30 * DAY)
+    made.killed("web", "main", 4096 * MIB, NOW)  # another pod tells of it still
+    (advice,) = made.advise("web", NOW + 30 * DAY, ["main"])
+    assert advice.request.memory < 250 * MIB
+
+
+def test_one_kill_counts_once_however_much_the_container_has_by_now() -> None:
+    made = learnt(*[Amount(0.1, 10 * MIB)] * 100)
+    for limit in (1000 * MIB, 1200 * MIB, 1440 * MIB):
+        made.killed("web", "main", limit, NOW)
+    (advice,) = made.advise("web", NOW + DAY, ["main"])
+    assert advice.request.memory == 1200 * MIB
+
+
+def test_a_smaller_kill_takes_nothing_away_within_a_week() -> None:
+    made = learnt(*[Amount(0.1, 10 * MIB)] * 100)
+    made.killed("web", "main", 1000 * MIB, NOW)
+    made.killed("web", "main", 100 * MIB, NOW + DAY)
+    (advice,) = made.advise("web", NOW + 2 * DAY, ["main"])
+    assert advice.request.memory == 1200 * MIB
+
+
+def test_containers_of_changing_names_do_not_add_up() -> None:
+    made = Recommender(HOURLY)
+    for index in range(100):
+        made.learn([("web", f"run-{index}", Amount(1.0, MIB))], NOW)
+        made.killed("web", f"other-{index}", 1, NOW)
+    assert len(made.checkpoints("web")) == 48
+    made.forget(NOW + 14 * DAY + 1)
+    made.learn([("web", "new", Amount(1.0, MIB))], NOW + 14 * DAY + 1)
+    assert list(made.checkpoints("web")) == ["new"]
+
+
+def test_a_kill_of_what_is_not_known_changes_nothing() -> None:
+    made = Recommender(HOURLY)
+    made.killed("web", "main", 100 * MIB, NOW)
+    assert not made.workloads()
+
+
+def test_what_is_kept_of_all_containers_fits_into_an_annotation() -> None:
+    made = Recommender(HOURLY)
+    used = [Amount(0.01 * 1.05**n, 1e7 * 1.05**n) for n in range(220)]
+    names = [f"{index:063}" for index in range(48)]
+    for minute in range(40):
+        samples = [("n" * 253, name, one) for name in names for one in used[minute % 7 :: 7]]
+        made.learn(samples, NOW + 977 * minute)
+    assert len(kept(made.checkpoints("n" * 253))) < 220 << 10
+
+
+def test_what_was_kept_may_be_anybodys() -> None:
+    (learning, model) = learnt(*[Amount(0.1, 100 * MIB)] * 100).checkpoints("web")["main"]
+    at = NOW + 6000
+    made = Recommender(HOURLY)
+    later = replace(learning, since=1e300, killed_at=1e300, floor=1.0)
+    for index in range(100):
+        made.restore("web", f"c{index}", later, model, at)
+    assert len(made.checkpoints("web")) == 48
+    assert made.history("web", at) == 0
+    made.killed("web", "c0", 1000 * MIB, at + 60)
+    (advice,) = made.advise("web", at + DAY, ["c0"])
+    assert advice.request.memory == 1200 * MIB
+    blank = Learnt(model.cpu.reference, 0 * model.cpu.weights)
+    other = Recommender(HOURLY)
+    other.restore("web", "main", learning, replace(model, cpu=blank), at)
+    assert other.advise("web", at, ["main"]) == ()

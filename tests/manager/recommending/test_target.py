@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 from koord_manager.recommending.pods import PodFacts
-from koord_manager.recommending.target import parse
+from koord_manager.recommending.target import Candidates, parse
 
-POD = PodFacts("shop", "web-1", {"app": "web"}, "n1", (("ReplicaSet", "web-7d"), ("Deployment", "web")))
+POD = PodFacts(
+    "shop", "web-1", {"app": "web"}, "n1", (("ReplicaSet", "web-7d"), ("Deployment", "web"))
+)
 
 
 def document(**target: Any) -> dict[str, Any]:
@@ -25,8 +27,9 @@ def document(**target: Any) -> dict[str, Any]:
     ],
 )
 def test_which_pods_are_meant(target: dict[str, Any], matches: bool) -> None:
-    assert parse(document(**target), "shop").matches(POD) is matches
-    assert not parse(document(**target), "elsewhere").matches(POD)
+    other = PodFacts("shop", "db-1")
+    found = Candidates([other, POD]).meant(parse(document(**target), "shop"))
+    assert found == ([POD] if matches else [])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -91,3 +92,20 @@ def test_an_annotation_that_cannot_be_read(text: str) -> None:
     document = {"metadata": {"annotations": {ANNOTATION_RECOMMENDATION_CHECKPOINT: text}}}
     with pytest.raises(ValueError, match=r"pykoord-checkpoint: .* \(learnt anew\)"):
         read(document)
+
+
+@pytest.mark.parametrize("name", ["since", "samples", "floor", "killed"])
+@pytest.mark.parametrize("value", [-1, 1e30])
+def test_what_nobody_can_have_learnt_is_not_believed(name: str, value: float) -> None:
+    made = Recommender(Policy(least_history=0))
+    made.learn([("w", "web", Amount(1, MIB))], NOW)
+    document = json.loads(kept(made.checkpoints("w")))
+    document["web"][name] = value
+    annotations = {ANNOTATION_RECOMMENDATION_CHECKPOINT: json.dumps(document)}
+    again = Recommender(Policy(least_history=0))
+    try:
+        (learning, model) = read({"metadata": {"annotations": annotations}})["web"]
+        again.restore("w", "web", learning, model, NOW)
+    except ValueError:
+        return
+    assert again.advise("w", NOW, ["web"]) == made.advise("w", NOW, ["web"])

@@ -166,6 +166,14 @@ async def test_one_that_fails_keeps_the_others_from_nothing(keeping: Keeping) ->
     assert keeping.kept(VALIDATING_WEBHOOKS, VALIDATING_NAME)["webhooks"]
 
 
+async def test_what_could_not_be_made_at_first_is_made_later(keeping: Keeping) -> None:
+    keeping.api.fail(status=500, verb="create", plural="mutatingwebhookconfigurations")
+    with pytest.raises(ApiError, match="mutatingwebhookconfigurations"):
+        await keeping.keeper.once()
+    await keeping.keeper.once()
+    assert keeping.kept()["webhooks"]
+
+
 async def test_one_that_changes_all_the_time_is_given_up_for_now(keeping: Keeping) -> None:
     await keeping.keeper.once()
     keeping.pem += issued()[CA_CERT]

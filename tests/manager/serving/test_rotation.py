@@ -71,6 +71,34 @@ async def replicas() -> AsyncIterator[Replicas]:
             await client.close()
 
 
+async def test_a_secret_that_is_deleted_is_followed_by_another_authority(
+    replicas: Replicas,
+) -> None:
+    await replicas.once()
+    first = replicas.secret()
+    replicas.api.delete(SECRETS, SECRET_NAME, NAMESPACE)
+    await replicas.once()
+    again = replicas.secret()
+    assert {again[one] for one in (CA_CERT, CERT, KEY)} == {
+        first[one] for one in (CA_CERT, CERT, KEY)
+    }, "who trusts us now still does"
+    assert {one.bundle.count(b"BEGIN") for one in replicas.rotations} == {2}
+    replicas.now += OVERLAP + 2 * certificates.SKEW
+    await replicas.once()
+    assert replicas.secret()[CA_CERT] == again[certificates.NEXT_CERT]
+
+
+async def test_a_secret_that_is_deleted_again_and_again(replicas: Replicas) -> None:
+    """The authority that was announced stays announced."""
+    await replicas.once()
+    found = []
+    for _ in range(2):
+        replicas.api.delete(SECRETS, SECRET_NAME, NAMESPACE)
+        await replicas.once()
+        found.append(replicas.secret())
+    assert found[0] == found[1]
+
+
 async def test_replicas_that_start_at_once_agree_on_one_secret(replicas: Replicas) -> None:
     assert await replicas.once() == [60.0] * 3
     data = replicas.secret()

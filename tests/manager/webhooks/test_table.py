@@ -48,12 +48,17 @@ def test_webhooks_as_koordinator_lists_them() -> None:
 def test_no_pod_of_the_system_or_of_the_manager_waits_for_a_webhook() -> None:
     for document in configurations(TABLE, ALL, WHERE):
         for webhook in document["webhooks"]:
-            if webhook["rules"][0]["resources"] != ["pods"]:
+            if "pods" not in webhook["rules"][0]["resources"]:
                 continue
             first, second = webhook["namespaceSelector"]["matchExpressions"]
             assert first["operator"] == "NotIn"
             assert {"kube-system", "koordinator-system"} <= set(first["values"])
             assert second["key"] == "control-plane"
+
+
+def test_a_pod_that_is_resized_is_looked_at_again() -> None:
+    _, validating = configurations(TABLE, ALL, WHERE)
+    assert validating["webhooks"][0]["rules"][0]["resources"] == ["pods", "pods/resize"]
 
 
 def test_nothing_that_a_node_needs_fails_without_an_answer() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from koord_manager.slo_config.config import KEYS, read_key
+from koord_manager.slo_config.layers import NodeLayer
 from koord_manager.webhooks.admission import ADMITTED, Admission, ClusterView, Operation, Verdict
 
 
@@ -32,11 +34,17 @@ def validate_node(admission: Admission, view: ClusterView) -> Verdict:
 def _overlaps(labels: Mapping[str, str], config: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     """The entries of each key that match where there are several, as lines name them."""
     for key in sorted(KEYS):
-        layers, _ = read_key(key, config.get(key, ""))
-        listed = layers.nodes if layers is not None else ()
+        listed = _entries(key, config.get(key, ""))
         matching = tuple(one.where for one in listed if one.selector.matches(labels))
         if len(matching) > 1:
             yield matching
+
+
+# Nodes change often, the ConfigMap does not.
+@lru_cache(maxsize=2 * len(KEYS))
+def _entries(key: str, text: str) -> tuple[NodeLayer[Any], ...]:
+    layers, _ = read_key(key, text)
+    return layers.nodes if layers is not None else ()
 
 
 def _labels(node: Mapping[str, Any]) -> Mapping[str, str]:

@@ -33,9 +33,10 @@ def mutated(given: Object, _namespace: str, view: ClusterView, _warnings: list[s
             return given
         rest = without(annotations, ANNOTATION_EXTENDED_RESOURCE_SPEC)
         return placed(given, rest, "metadata", "annotations")
-    if written is not None and _meaning(written) == spec:
-        return given
     text = json.dumps(spec, separators=(",", ":"), sort_keys=True)
+    # Of one that is far longer than ours nothing is read: it may be a megabyte of anything.
+    if written is not None and len(written) <= 4 * len(text) and _meaning(written) == spec:
+        return given
     found = {**annotations, ANNOTATION_EXTENDED_RESOURCE_SPEC: text}
     return placed(given, found, "metadata", "annotations")
 

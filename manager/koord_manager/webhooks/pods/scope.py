@@ -7,6 +7,7 @@ from koord_manager.webhooks.admission import Admission, ClusterView
 
 _NEVER = "kube-system"
 _LABEL = "control-plane"
+_RESIZE = "resize"
 
 
 def namespace_of(admission: Admission) -> str:
@@ -15,12 +16,14 @@ def namespace_of(admission: Admission) -> str:
 
 
 def concerns(admission: Admission, view: ClusterView) -> bool:
-    """Whether it is about a pod itself, and not one of the cluster's own.
+    """Whether it is about a pod itself, or its resources, and not one of the cluster's own.
 
     The webhooks' configuration says so too; but it can be edited, and a cluster whose own pods
     wait for this webhook cannot start it.
     """
-    if (admission.group, admission.resource, admission.subresource) != ("", "pods", ""):
+    if (admission.group, admission.resource) != ("", "pods"):
+        return False
+    if admission.subresource not in ("", _RESIZE):
         return False
     namespace = namespace_of(admission)
     labels = inside(view.namespaces.get(namespace, {}), "metadata", "labels")

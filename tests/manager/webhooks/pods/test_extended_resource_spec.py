@@ -64,6 +64,11 @@ def test_what_a_batch_pod_says_itself_is_written_over(said: str) -> None:
     assert json.loads(annotated(pod(ASKS, spec=said))[KEY]) == {"containers": {"a": SPEC}}
 
 
+def test_a_megabyte_of_the_same_is_written_over_unread() -> None:
+    said = json.dumps({"containers": {"a": SPEC}}) + " " * 1_000_000
+    assert len(annotated(pod(ASKS, spec=said))[KEY]) < 1000
+
+
 def test_the_same_said_otherwise_stays() -> None:
     given = pod(ASKS, spec=json.dumps({"containers": {"a": SPEC}}, indent=2))
     assert mutated(given, "ns", ClusterView(), []) is given

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -101,3 +102,13 @@ def test_what_is_no_pod_is_a_bad_request(admission: Admission) -> None:
     verdict = validate_pod(admission, ClusterView())
     assert verdict.code == 400
     assert verdict.refusal.startswith("no pod: ")
+
+
+@pytest.mark.parametrize(("cpu", "admitted"), [("3", True), ("2500m", False)])
+def test_a_pod_that_is_resized_keeps_whole_cores(cpu: str, admitted: bool) -> None:
+    old = pod("n", qos="LSR")
+    old["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
+    new = copy.deepcopy(old)
+    new["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
+    asked = replace(update(new, old), subresource="resize")
+    assert (validate_pod(asked, ClusterView()).refusal == "") is admitted
