@@ -95,3 +95,16 @@ async def test_the_rules_hold_for_requests(api: KubeApi) -> None:
             await core.delete_node("n1")
     assert raised.value.status == 403
     assert f'User \\"{USER}\\" cannot delete resource \\"nodes\\"' in raised.value.body
+
+
+async def test_a_fault_may_be_one_for_a_single_token(api: KubeApi) -> None:
+    api.put(NODES, node("n1"))
+    api.fail(times=9, status=500, token="unlucky")
+    for token, fails in (("unlucky", True), ("lucky", False), ("", False)):
+        async with connected(api, token) as made:
+            asked = client.CoreV1Api(made).read_node("n1")
+            if fails:
+                with pytest.raises(ApiException, match="500"):
+                    await asked
+            else:
+                assert (await asked).metadata.name == "n1"

@@ -124,10 +124,13 @@ class NodeResources:
     def trouble(self) -> str:
         """Why nodes may not offer what they should, in a line; "" while fine."""
         said = (one.trouble for one in self._informers if not one.absent)
-        return next((line for line in said if line), self.queue.trouble)
+        told = (*said, self.queue.trouble, *self.fleet.refused.values())
+        return next((line for line in told if line), "")
 
     def received(self, node: str, status: bytes, at: float) -> None:
         """A report straight from a node; ``at`` is when it came, in monotonic seconds."""
+        if self._nodes.synced and node not in self._nodes.objects:
+            return  # the last words of one that is gone: nobody would ever forget them
         came = self._clock() - (self._monotonic() - at)
         self._direct[node] = came
         self.fleet.metric(node, status, came)
@@ -184,7 +187,13 @@ class NodeResources:
             if now is None or updated(now) <= direct:
                 return
             del self._direct[name]
-        self.fleet.metric(name, now)
+        self._take_object(name, now)
+
+    def _take_object(self, name: str, status: bytes | None) -> None:
+        """A node whose clock is ahead must not be taken for alive until that time has come."""
+        came = self._clock()
+        ahead = status is not None and updated(status) > came
+        self.fleet.metric(name, status, came if ahead else None)
 
     def _topology_changed(self, name: str, _before: Topology | None, now: Topology | None) -> None:
         self.fleet.topology(name, zones(now.document()) if now else ())
@@ -200,7 +209,7 @@ class NodeResources:
             while more:
                 more = self.fleet.sum_up(self._clock(), _AT_ONCE)
                 await asyncio.sleep(0)
-            self._reckon()
+            await self._reckon()
             await asyncio.sleep(min(1.0, self._period))
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, self._period - 1.0)):
@@ -235,17 +244,28 @@ class NodeResources:
         if name in self._topologies.objects:
             self.fleet.topology(name, zones(self._topologies.objects[name].document()))
         if name in self._metrics.objects and name not in self._direct:
-            self.fleet.metric(name, self._metrics.objects[name])
+            self._take_object(name, self._metrics.objects[name])
 
-    def _reckon(self) -> None:
+    async def _reckon(self) -> None:
+        """Part by part: this loop answers webhooks and nodes as well."""
         if COLOCATION in self._configs.config.unknown:
             return  # what nodes offer stays as it is found there
-        started = time.perf_counter()
-        due, zones_due = self.fleet.reckon(self._clock())
+        took = 0.0
+        for part in range(self.fleet.parts):
+            started = time.perf_counter()
+            self._reckon_part(part)
+            took += time.perf_counter() - started
+            await asyncio.sleep(0)
         self.passes += 1
-        self.pass_seconds = time.perf_counter() - started
-        self._due, self._zones_due = set(due), set(zones_due)
-        for name in self._due | self._zones_due:
+        self.pass_seconds = took
+
+    def _reckon_part(self, part: int) -> None:
+        due, zones_due = self.fleet.reckon_part(part, self._clock())
+        here = self.fleet.names(part)
+        for kept, now_due in ((self._due, due), (self._zones_due, zones_due)):
+            kept.difference_update(here)
+            kept.update(now_due)
+        for name in dict.fromkeys((*due, *zones_due)):
             self.queue.add(name)
 
     async def _handle(self, name: str) -> None:
@@ -263,14 +283,17 @@ class NodeResources:
         if due:
             wishes.append(self.fleet.wish(name))
         wanted, answer = patches(node, wishes), None
-        if wanted.metadata is not None:
-            answer = await self._api.patch(NODES, name, wanted.metadata)
         if wanted.status is not None:
-            answer = await self._api.patch(NODES, name, wanted.status, subresource="status")
+            # Labels and annotations may go with a Node's status: one write instead of two.
+            change = (wanted.metadata or {}) | wanted.status
+            answer = await self._api.patch(NODES, name, change, subresource="status")
+        elif wanted.metadata is not None:
+            answer = await self._api.patch(NODES, name, wanted.metadata)
         if due:
             self._due.discard(name)
             self.fleet.written(name, self._clock())
-        if answer is not None and name in self.fleet:
+        # What the informer has brought meanwhile may be newer than the answer.
+        if answer is not None and self._nodes.objects.get(name) is node:
             self._take(name, node_document(msgspec.json.encode(answer)))
 
     async def _write_zones(self, name: str) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from koord_kube.api import ApiError
+from koord_kube.api import ApiError, NotLeadingError
 from koord_service.backoff import Backoff
 
 from koord_manager.controllers.work_schedule import WorkSchedule
@@ -128,6 +128,6 @@ class WorkQueue:
         self._last_failure = f"{key}: {reason}"
         # The same trouble of thousands of nodes is one line.
         kind = reason.replace(key, "")
-        if kind not in self._told:
+        if kind not in self._told and not isinstance(error, NotLeadingError):  # as it should be
             self._told.add(kind)
             self._tell(f"{self.name}: {self._last_failure}; retried, with longer and longer waits")

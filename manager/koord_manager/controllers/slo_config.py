@@ -90,6 +90,11 @@ class SLOConfigs:
         """Why what is in force may not be what somebody wants, in a line; "" while fine."""
         return self.problems[0].line if self.problems else self._informer.trouble
 
+    @property
+    def synced(self) -> bool:
+        """Whether the ConfigMap has been read, or it is known that there is none."""
+        return self._ready.is_set()
+
     @contextmanager
     def listening(self, changed: Callable[[], None]) -> Iterator[None]:
         """Meanwhile hear whenever ``config`` has changed; it is called in the event loop."""

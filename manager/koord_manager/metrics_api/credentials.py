@@ -5,13 +5,14 @@ New connections get the newest pair and the newest front proxy's CA; those that 
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from koord_service.grpc_core import grpc
 from koord_service.logs import get_log
+
+from koord_manager.serving.tls import load, server_context
 
 _log = get_log("manager.metrics-api")
 
@@ -77,8 +78,7 @@ class HttpsContext:
 
 def _context(pair: Pair, client_ca: str) -> ssl.SSLContext:
     """What is verified by it also where another context has taken the connection."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = server_context()
     context.verify_mode = ssl.CERT_OPTIONAL
     # A resumed session would bring a client's certificate back that is trusted no more.
     context.options |= ssl.OP_NO_TICKET
@@ -86,11 +86,5 @@ def _context(pair: Pair, client_ca: str) -> ssl.SSLContext:
     context.set_alpn_protocols(["http/1.1"])
     if client_ca:
         context.load_verify_locations(cadata=client_ca)
-    # The ssl module reads keys from files alone; this one is in memory.
-    file = os.memfd_create("server-pair", os.MFD_CLOEXEC)
-    try:
-        os.write(file, pair.key + b"\n" + pair.certificate)
-        context.load_cert_chain(f"/proc/self/fd/{file}")
-    finally:
-        os.close(file)
+    load(context, pair.certificate, pair.key)
     return context

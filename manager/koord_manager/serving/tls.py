@@ -25,7 +25,7 @@ class ServerTls:
     """
 
     def __init__(self) -> None:
-        self.context = _context()
+        self.context = server_context()
         self.context.sni_callback = self._greet
         self._current: ssl.SSLContext | None = None
         self.pair = (b"", b"")
@@ -42,8 +42,8 @@ class ServerTls:
         if reason := certificates.trouble(certificate, key, now):
             raise CertificateError(f"the server's certificate cannot be used: {reason}")
         try:
-            made = _context()
-            _load(made, certificate, key)
+            made = server_context()
+            load(made, certificate, key)
         except (ssl.SSLError, OSError) as error:
             reason = getattr(error, "reason", None) or type(error).__name__
             raise CertificateError(f"the server's certificate cannot be used: {reason}") from None
@@ -65,13 +65,14 @@ class ServerTls:
             connection.context = self._current
 
 
-def _context() -> ssl.SSLContext:
+def server_context() -> ssl.SSLContext:
+    """For servers, without a certificate yet."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 
 
-def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+def load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """OpenSSL reads files only: this one is in memory, and nobody else's."""
     descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
     try:

@@ -105,10 +105,15 @@ class SLOConfig:
     def strategies_for(
         self, labels: Mapping[str, str], annotations: Mapping[str, str]
     ) -> NodeStrategies:
-        """What holds for a Node that says this of itself."""
+        """What holds for a Node that says this of itself.
+
+        Co-location that is off for the cluster is off on all nodes, whatever is said for some
+        of them, as in Koordinator.
+        """
         colocation, ignored = on_node(self.colocation.of(labels), labels, annotations)
+        on = colocation.enable and self.colocation.cluster.enable
         return NodeStrategies(
-            colocation=colocation,
+            colocation=replace(colocation, enable=on) if on != colocation.enable else colocation,
             normalization=self.normalization.of(labels),
             amplification=self.amplification.of(labels),
             ignored=ignored,

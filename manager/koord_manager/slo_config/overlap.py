@@ -28,8 +28,22 @@ def overlap(key: str, layers: Layers[Any], nodes: Mapping[str, Labels]) -> str:
             line = _both(key, layers, labels, f"nodes labelled {excerpt(said)}")
             if line:
                 return line
-    found = (_both(key, layers, labels, f"node {name}") for name, labels in nodes.items())
+    kinds = _kinds(layers, nodes)
+    found = (_both(key, layers, labels, f"node {name}") for name, labels in kinds)
     return next((line for line in found if line), "")
+
+
+def _kinds(
+    layers: Layers[Any], nodes: Mapping[str, Labels]
+) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """One node of each kind: thousands differ in no more than a few of the labels asked for."""
+    keys = {one.key for layer in layers.nodes for one in layer.selector.requirements}
+    seen: set[frozenset[tuple[str, str]]] = set()
+    for name, labels in nodes.items():
+        kind = frozenset((key, labels[key]) for key in keys if key in labels)
+        if kind not in seen:
+            seen.add(kind)
+            yield name, dict(kind)
 
 
 def _both(key: str, layers: Layers[Any], labels: Labels, whom: str) -> str:

@@ -20,6 +20,8 @@ from koord_model.keys import (
 )
 from koord_model.quantity import whole
 
+from tests.manager.controllers.conftest import PACE
+
 ON = '{"enable": true}'
 WHOLE = {"cpu": "10", "memory": "10000"}
 
@@ -77,8 +79,10 @@ class Side:
         kept = self.bench.api.get(NODES, node_name)["status"]["allocatable"].get(name)
         return None if kept is None else whole(kept)
 
-    async def offers(self, amount: int | None, name: str = BATCH_CPU) -> None:
-        await self.bench.until(lambda: self.offered(name) == amount)
+    async def offers(
+        self, amount: int | None, name: str = BATCH_CPU, node_name: str = "n1"
+    ) -> None:
+        await self.bench.until(lambda: self.offered(name, node_name) == amount)
 
     async def passes(self, number: int = 3) -> None:
         end = self.made.passes + number
@@ -269,3 +273,146 @@ async def test_a_refused_write_is_tried_again(bench):
     side = Side(bench)
     await side.offers(5000)
     assert side.made.queue.failures == 1
+
+
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00", "9999-12-31T23:59:59", "soon"])
+async def test_no_time_in_a_metric_ends_the_controller(bench, at):
+    bench.configure(colocation=ON)
+    for name in ("n1", "n2"):
+        bench.api.put(NODES, node(name))
+        bench.api.put(NODE_METRICS, {"metadata": {"name": name}, "status": status()})
+    side = Side(bench)
+    await side.offers(5000, node_name="n2")
+    side.made.received("n1", json.dumps(status("2")).encode(), time.monotonic())
+    await side.offers(4000)
+    bench.api.put(
+        NODE_METRICS, {"metadata": {"name": "n1"}, "status": status("3") | {"updateTime": at}}
+    )
+    bench.api.put(NODE_METRICS, {"metadata": {"name": "n2"}, "status": status("3")})
+    await side.offers(3000, node_name="n2")
+    assert side.offered() == 4000
+    side.made.received("n1", json.dumps({"updateTime": at}).encode(), time.monotonic())
+    await side.offers(None)
+    assert side.made.trouble.startswith("NodeMetric of n1 is no NodeMetric status")
+
+
+class Clock:
+    """What the time is, as the test says."""
+
+    def __init__(self) -> None:
+        self.now = time.time()
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_a_node_whose_clock_is_ahead_does_not_outlive_its_last_report(bench):
+    bench.configure(colocation=ON)
+    bench.api.put(NODES, node())
+    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "status": status(age=-86400)})
+    clock = Clock()
+    side = Side(bench, clock=clock)
+    await side.offers(5000)
+    clock.now += 14 * 60
+    await side.passes()
+    assert side.offered() == 5000
+    clock.now += 2 * 60
+    await side.offers(None)
+
+
+async def test_late_reports_of_nodes_that_are_gone_are_not_kept(bench):
+    bench.configure(colocation=ON)
+    side = Side(bench)
+    await side.passes()
+    for number in range(3):
+        name = f"n{number}"
+        bench.api.put(NODES, node(name))
+        await bench.until(lambda name=name: name in side.made.fleet)
+        side.made.received(name, json.dumps(status()).encode(), time.monotonic())
+        await side.offers(5000, node_name=name)
+        bench.api.delete(NODES, name)
+        await bench.until(lambda: len(side.made.fleet) == 0)
+        side.made.received(name, json.dumps(status()).encode(), time.monotonic())
+        assert side.made.status(name) is None
+
+
+async def test_nothing_is_written_before_all_is_known_that_decides(bench):
+    bench.configure(colocation=ON)
+    bench.api.put(NODES, node())
+    bench.api.put(PODS, pod(), "ns")
+    bench.api.put(
+        NODE_METRICS, {"metadata": {"name": "n1"}, "status": status() | {"podsMetric": []}}
+    )
+    bench.api.fail(status=503, verb="list", plural="pods", times=3)
+    side = Side(bench, pace=PACE)
+    offered = set()
+
+    def seen() -> bool:
+        offered.add(side.offered())
+        return side.offered() is not None
+
+    await bench.until(seen)
+    assert offered <= {None, 3000}
+    assert bench.api.count("list", "pods") == 4
+
+
+async def test_of_many_nodes_each_part_is_written(bench, monkeypatch):
+    monkeypatch.setattr("koord_manager.reconcilers.node_resource.fleet.PART", 8)
+    bench.configure(colocation=ON)
+    names = [f"n{number}" for number in range(20)]
+    for name in names:
+        bench.api.put(NODES, node(name))
+        bench.api.put(NODE_METRICS, {"metadata": {"name": name}, "status": status()})
+    side = Side(bench)
+    for name in names:
+        await side.offers(5000, node_name=name)
+    await side.passes()
+    writes = bench.api.count("patch", "nodes")
+    await side.passes(20)
+    assert bench.api.count("patch", "nodes") == writes
+
+
+async def test_amounts_and_why_are_one_write(bench):
+    bench.configure(colocation=ON)
+    bench.api.put(NODES, node())
+    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "status": status()})
+    side = Side(bench)
+    await side.offers(5000)
+    await side.passes()
+    writes = bench.api.count("patch", "nodes")
+    await bench.client.patch(NODE_METRICS, "n1", {"status": status("4")}, subresource="status")
+    await side.offers(2000)
+    await side.passes()
+    said = bench.api.get(NODES, "n1")["metadata"]["annotations"][ANNOTATION_BATCH_WHY]
+    assert said.startswith("cpu 2 cores of 10")
+    assert bench.api.count("patch", "nodes") == writes + 1
+
+
+async def test_an_answer_that_comes_late_does_not_bring_lost_capacity_back(bench, monkeypatch):
+    bench.configure(colocation=ON)
+    bench.api.put(NODES, node())
+    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "status": status()})
+    side = Side(bench)
+    await side.passes()
+    patch = bench.client.patch
+    shrunk = []
+
+    def capacity() -> float:
+        given = side.made.fleet.decisions("n1")[0].given
+        return {one.name: one.value for one in given}["capacity"]
+
+    async def late(resource: Any, name: str, change: Any, **more: Any) -> Any:
+        answer = await patch(resource, name, change, **more)
+        if resource is NODES and not shrunk:
+            shrunk.append(name)
+            kept = bench.api.get(NODES, name)
+            for one in ("capacity", "allocatable"):
+                kept["status"][one] = kept["status"][one] | {"cpu": "5"}
+            bench.api.put(NODES, kept)
+            await bench.until(lambda: capacity() == 5)
+        return answer
+
+    monkeypatch.setattr(bench.client, "patch", late)
+    side.made.received("n1", json.dumps(status("2")).encode(), time.monotonic())
+    await side.offers(1000)
+    assert shrunk == ["n1"]

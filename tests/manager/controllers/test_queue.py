@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from koord_kube.api import ApiError
+from koord_kube.api import ApiError, NotLeadingError
 from koord_manager.controllers.queue import WorkQueue
 
 
@@ -177,3 +177,16 @@ async def test_a_key_comes_when_it_is_due():
         await until(lambda: len(done) == 2)
     assert done == ["now", "later"]
     assert len(queue) == 1
+
+
+async def test_that_others_lead_is_nothing_to_be_told():
+    told: list[str] = []
+    queue = quick(told)
+
+    async def handle(key: str) -> None:
+        raise NotLeadingError(f"nodes {key}: not written")
+
+    queue.add("n1")
+    async with running(queue, handle):
+        await until(lambda: queue.failures > 1)
+    assert told == []

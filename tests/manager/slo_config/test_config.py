@@ -321,3 +321,14 @@ def test_whatever_is_in_it_each_key_applies_or_is_kept_and_says_why(data: dict[s
     merged, again = advance(alone, {key: text for key, text in data.items() if key in data})
     assert {one.key for one in again} == wrong
     assert merged == alone
+
+
+def test_co_location_off_for_the_cluster_is_off_on_every_node():
+    asked = gpu(enable=True, degradeTimeMinutes=5)
+    annotations = {"node.koordinator.sh/colocation-strategy": '{"enable": true}'}
+    for enable in (True, False):
+        found = good(colocation={"enable": enable, "nodeConfigs": [asked]})
+        for labels in ({}, {"pool": "gpu"}):
+            assert found.strategies_for(labels, annotations).colocation.enable is enable
+        strategy = found.strategies_for({"pool": "gpu"}, {}).colocation
+        assert (strategy.enable, strategy.degrade_minutes) == (enable, 5)

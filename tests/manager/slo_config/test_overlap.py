@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from koord_manager.slo_config import overlap as module
 from koord_manager.slo_config.layers import Layers, NodeLayer
 from koord_manager.slo_config.overlap import overlap
 from koord_model.label_selector import parse
@@ -76,3 +77,11 @@ def test_very_many_values_are_not_all_tried():
     many = [f"v{number}" for number in range(300)]
     wide = {"matchExpressions": [expression(key, "In", *many) for key in "abcdef"]}
     assert overlap("key", layers(wide, labelled(z="1")), {}) == ""
+
+
+def test_of_nodes_that_no_selector_tells_apart_one_is_tried(monkeypatch):
+    tried: list[str] = []
+    monkeypatch.setattr(module, "_both", lambda _key, _layers, _labels, whom: tried.append(whom))
+    nodes = {f"n{number}": {"a": "123"[number % 3], "host": str(number)} for number in range(99)}
+    assert overlap("key", layers(labelled(a="1"), labelled(a="2", b="1")), nodes) == ""
+    assert [one for one in tried if one.startswith("node ")] == ["node n0", "node n1", "node n2"]

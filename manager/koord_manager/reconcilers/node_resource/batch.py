@@ -78,7 +78,8 @@ def times(amounts: Numbers, ratio: NDArray[np.float64]) -> Numbers:
     """CPU times the ratio of a node's CPUs to the reference, rounded down; memory as it is."""
     scaled = amounts.copy()
     shape = (-1,) + (1,) * (amounts.ndim - 2)
-    scaled[..., 0] = np.floor(amounts[..., 0] * ratio.reshape(shape))
+    # 100 × 1.15 is 114.99… in floating point: what is next to a whole number is one.
+    scaled[..., 0] = np.floor(np.round(amounts[..., 0] * ratio.reshape(shape), 6))
     return scaled
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from koord_model.keys import ANNOTATION_CPU_BASIC_INFO
 
 Object = dict[str, Any]
+
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+"""With its zone, as Kubernetes writes times: what is said without could be hours off."""
 
 
 class _NodeMeta(msgspec.Struct):
@@ -37,7 +40,7 @@ class _Metric(msgspec.Struct):
 
 
 class _Updated(msgspec.Struct):
-    updated: datetime | None = msgspec.field(default=None, name="updateTime")
+    updated: Instant | None = msgspec.field(default=None, name="updateTime")
 
 
 class _Meta(msgspec.Struct):

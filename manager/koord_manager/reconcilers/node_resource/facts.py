@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
@@ -28,6 +27,11 @@ from koord_model.keys import (
 from koord_model.node_document import normalization_ratio
 from koord_model.priority import PriorityClass
 from koord_model.quantity import milli, whole
+
+from koord_manager.reconcilers.node_resource.documents import Instant
+
+MOST_ZONES = 64
+"""Of one node: there is room for as many of all nodes, so that one could fill the memory."""
 
 MOST = 1 << 53
 """Larger amounts are typing errors; sums and products of smaller ones fit 64 bits."""
@@ -95,7 +99,7 @@ class _Reclaimable(msgspec.Struct):
 
 
 class _Status(msgspec.Struct):
-    updated: datetime | None = msgspec.field(default=None, name="updateTime")
+    updated: Instant | None = msgspec.field(default=None, name="updateTime")
     node: _Node | None = msgspec.field(default=None, name="nodeMetric")
     pods: list[_Pod] | None = msgspec.field(default=None, name="podsMetric")
     applications: list[_Application] | None = msgspec.field(
@@ -316,7 +320,10 @@ class Zone(NamedTuple):
 
 
 def zones(topology: Mapping[str, object]) -> tuple[Zone, ...]:
-    """The zones of a decoded NodeResourceTopology that have CPU or memory."""
+    """The zones of a decoded NodeResourceTopology that have CPU or memory.
+
+    None where they are more than any machine has NUMA nodes.
+    """
     found = []
     for place, one in enumerate(Fields(topology, "NodeResourceTopology", []).objects("zones")):
         name = one.text("name")
@@ -325,7 +332,7 @@ def zones(topology: Mapping[str, object]) -> tuple[Zone, ...]:
             size = Pair(_in_zone(told, CPU) or 0, _in_zone(told, MEMORY) or 0)
             offered = Usage(_in_zone(told, BATCH_CPU), _in_zone(told, BATCH_MEMORY))
             found.append(Zone(name, _numa_node(name, place), size, offered))
-    return tuple(found)
+    return tuple(found) if len(found) <= MOST_ZONES else ()
 
 
 def _numa_node(name: str, place: int) -> int:

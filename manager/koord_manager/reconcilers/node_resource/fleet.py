@@ -54,7 +54,11 @@ from koord_manager.slo_config.colocation import ColocationStrategy, MidReclaimMo
 MOST_REMEMBERED = 32
 """Outcomes in a node's history."""
 
+PART = 256
+"""Rows that are reckoned at once: some milliseconds, also where all of them change."""
+
 _EMPTY = MetricSummary()
+_WAITING = Outcome.WAITING
 _PLACES = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 
@@ -110,7 +114,7 @@ class Fleet:
             np.zeros(0, STATE),
             np.zeros((0, 2), ZONE),
         )
-        self._pass: Pass | None = None
+        self._passes: dict[int, Pass] = {}
         self.refused: dict[str, str] = {}
         """Why a node's metric cannot be read, by name; it then counts as missing."""
 
@@ -222,42 +226,62 @@ class Fleet:
     def reckon(self, now: float) -> tuple[list[str], list[str]]:
         """Reckon all nodes; the names of those to be written, and of those whose zones are."""
         self.sum_up(now, len(self._stale))
-        done = self._pass = reckon(self._tables, now, self.settled, self._tiers)
-        self._remember(done, now)
-        return self._named(done.due), self._named(done.zones_due)
+        due: list[str] = []
+        zones_due: list[str] = []
+        for part in range(self.parts):
+            some, zones_of_some = self.reckon_part(part, now)
+            due += some
+            zones_due += zones_of_some
+        return due, zones_due
+
+    @property
+    def parts(self) -> int:
+        """In how many parts all nodes can be reckoned, one after the other."""
+        return -(-len(self._names) // PART)
+
+    def names(self, part: int) -> list[str]:
+        """The nodes of a part."""
+        return [name for name in self._names[part * PART : (part + 1) * PART] if name]
+
+    def reckon_part(self, part: int, now: float) -> tuple[list[str], list[str]]:
+        """Reckon the nodes of a part by what was summed up; names are as ``reckon`` has them."""
+        rows = slice(part * PART, (part + 1) * PART)
+        done = self._passes[part] = reckon(self._tables.part(rows), now, self.settled, self._tiers)
+        self._remember(done, rows, now)
+        names = self._names[rows]
+        return _chosen(names, done.due), _chosen(names, done.zones_due)
 
     def wish(self, name: str) -> NodeWish:
         """What the node is to say by the last pass; nothing while it waits to be reckoned."""
         known = self._nodes.get(name)
-        if known is None or self._pass is None or known.row >= len(self._pass.offered):
+        done = self._last(known)
+        if known is None or done is None or done.outcomes[known.row % PART, 0, 0] == _WAITING:
             return NodeWish()
-        row = known.row
-        outcomes = self._pass.outcomes[row]
-        if outcomes[0, 0] == Outcome.WAITING:
-            return NodeWish()
-        offered = self._pass.offered[row]
+        offered = done.offered[known.row % PART]
         resources = {
             TIERS[tier][resource]: _or_none(offered[tier, resource])
             for tier, resource in self.places
         }
-        annotations = self._annotations(known, self._pass) if self._tiers[0] else {}
+        annotations = self._annotations(known, done) if self._tiers[0] else {}
         return NodeWish(resources, {}, annotations, self.decisions(name))
 
     def zone_wishes(self, name: str) -> tuple[ZoneWish, ...]:
         """What the node's zones are to offer by the last pass."""
         known, zones = self._nodes.get(name), self._zones.get(name, ())
-        if known is None or self._pass is None or known.row >= len(self._pass.zones):
+        done = self._last(known)
+        if known is None or done is None:
             return ()
-        rows = self._pass.zones[known.row].tolist()[: len(zones)]
-        both = zip(zones, rows, strict=True)
+        # Zones of which it was told only after the pass are not among those reckoned.
+        both = zip(zones, done.zones[known.row % PART].tolist(), strict=False)
         return tuple(ZoneWish(zone.name, *row) for zone, row in both if NONE not in row)
 
     def decisions(self, name: str) -> tuple[Decision, ...]:
         """Why each amount is what it is, by the last pass."""
         known = self._nodes.get(name)
-        if known is None or self._pass is None or known.row >= len(self._pass.offered):
+        done = self._last(known)
+        if known is None or done is None:
             return ()
-        return tuple(self._decision(known, self._pass, *place) for place in self.places)
+        return tuple(self._decision(known, done, *place) for place in self.places)
 
     def history(self, name: str) -> tuple[Change, ...]:
         """The outcomes of a node, the oldest first."""
@@ -275,6 +299,12 @@ class Fleet:
         return known.strategy if known else None
 
     # ---- inside
+
+    def _last(self, known: _Node | None) -> Pass | None:
+        """The pass that has a node, in the row of its part."""
+        done = self._passes.get(known.row // PART) if known is not None else None
+        there = known is not None and done is not None and known.row % PART < len(done.offered)
+        return done if there else None
 
     def _row(self, name: str) -> int:
         if not self._free:
@@ -337,15 +367,12 @@ class Fleet:
                 tables.nodes, tables.accounts, tables.strategies, tables.states, wider
             )
 
-    def _named(self, due: Rows) -> list[str]:
-        return [self._names[row] for row in np.flatnonzero(due).tolist()]
-
-    def _remember(self, done: Pass, now: float) -> None:
-        states = self._tables.states
+    def _remember(self, done: Pass, rows: slice, now: float) -> None:
+        states, names = self._tables.states[rows], self._names[rows]
         new = (done.outcomes != states["outcome"]) & states["there"][:, None, None]
         new &= np.array(self._tiers)[:, None]
         for row, tier, resource in np.argwhere(new).tolist():
-            history = self._nodes[self._names[row]].history
+            history = self._nodes[names[row]].history
             outcome = Outcome(done.outcomes[row, tier, resource])
             offered = int(done.offered[row, tier, resource])
             history.append(Change(now, tier, resource, outcome, offered))
@@ -354,7 +381,10 @@ class Fleet:
 
     def _decision(self, known: _Node, done: Pass, tier: int, resource: int) -> Decision:
         outcome = said(
-            Outcome(done.outcomes[known.row, tier, resource]), tier, resource, known.strategy
+            Outcome(done.outcomes[known.row % PART, tier, resource]),
+            tier,
+            resource,
+            known.strategy,
         )
         terms, named = self._terms(known, done, tier, resource), aspect(tier, resource)
         if tier == 0:
@@ -365,15 +395,15 @@ class Fleet:
     def _terms(self, known: _Node, done: Pass, tier: int, resource: int) -> Mapping[str, int]:
         """By name, as whole numbers."""
         found: dict[str, Any] = (done.mid if tier else done.batch)._asdict()
-        terms = {name: int(array[known.row, resource]) for name, array in found.items()}
+        terms = {name: int(array[known.row % PART, resource]) for name, array in found.items()}
         third = (known.facts.third_batch, known.facts.third_mid)[tier][resource]
-        offered = int(done.offered[known.row, tier, resource])
+        offered = int(done.offered[known.row % PART, tier, resource])
         capacity = known.facts.capacity[resource]
         return terms | {"capacity": capacity, "third": third, "offered": offered}
 
     def _annotations(self, known: _Node, done: Pass) -> dict[str, str | None]:
-        off = done.outcomes[known.row, 0, 0] == Outcome.OFF
-        nothing = off or done.offered[known.row, 0, 0] == NONE
+        off = done.outcomes[known.row % PART, 0, 0] == Outcome.OFF
+        nothing = off or done.offered[known.row % PART, 0, 0] == NONE
         return {
             ANNOTATION_BATCH_WHY: None if off else self._short(known, done),
             ANNOTATION_ORIGIN_ALLOCATABLE: None if nothing else self._origin(known),
@@ -386,15 +416,20 @@ class Fleet:
         for resource, name in enumerate(names):
             whole = self._terms(known, done, 0, resource)
             terms[name] = {one: whole[one] for one in wanted}
-            outcome = Outcome(done.outcomes[known.row, 0, resource])
+            outcome = Outcome(done.outcomes[known.row % PART, 0, resource])
             outcomes[name] = said(outcome, 0, resource, known.strategy)
         return short(outcomes, terms)
 
     def _origin(self, known: _Node) -> str:
         """Batch resources before what other schedulers gave away, for those schedulers."""
         levels = self._tables.states[known.row]["level"][0].tolist()
-        amounts = {name: str(level) for name, level in zip(TIERS[0], levels, strict=True)}
+        both = zip(TIERS[0], levels, strict=True)
+        amounts = {name: str(level) for name, level in both if level != NONE}
         return msgspec.json.encode({"resources": amounts}).decode()
+
+
+def _chosen(names: Sequence[str], due: Rows) -> list[str]:
+    return [names[row] for row in np.flatnonzero(due).tolist()]
 
 
 def _or_none(amount: Any) -> int | None:

@@ -35,6 +35,16 @@ class Tables:
     states: Rows
     zones: Rows
 
+    def part(self, rows: slice) -> Tables:
+        """Some of the rows; what is written there is written here."""
+        return Tables(
+            self.nodes[rows],
+            self.accounts[rows],
+            self.strategies[rows],
+            self.states[rows],
+            self.zones[rows],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Pass:

@@ -129,6 +129,12 @@ def test_only_cpu_is_faster() -> None:
     assert times(amounts[:, None], np.array([2.0, 1.0])).tolist() == [[[2002, 1001]], [[500, 500]]]
 
 
+@given(st.integers(0, 10_000_000), st.integers(100, 10_000))
+def test_a_ratio_with_two_decimals_is_exact(amount: int, hundredths: int) -> None:
+    found = times(np.array([[amount, amount]]), np.array([hundredths / 100]))
+    assert found.tolist() == [[amount * hundredths // 100, amount]]
+
+
 @given(st.data())
 def test_zones_sum_up_to_no_more_than_the_node_has(data: st.DataObject) -> None:
     number, zones = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5))

@@ -4,8 +4,10 @@ import json
 from typing import Any
 
 import pytest
+from koord_manager.reconcilers.node_resource.documents import updated
 from koord_manager.reconcilers.node_resource.facts import (
     MOST,
+    MOST_ZONES,
     Application,
     MetricSummary,
     NodeFacts,
@@ -194,3 +196,21 @@ def test_zones_of_a_topology() -> None:
         Zone("b", 2, Pair(0, 1)),
     )
     assert zones({"zones": 7}) == ()
+
+
+def test_one_node_cannot_ask_for_the_room_of_thousands_of_zones() -> None:
+    cpu = {"name": "cpu", "allocatable": "1"}
+
+    def read(number: int) -> int:
+        return len(zones({"zones": [{"name": "z", "resources": [cpu]}] * number}))
+
+    assert read(MOST_ZONES) == MOST_ZONES
+    assert read(MOST_ZONES + 1) == 0
+
+
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00", "2026-11-20T10:00:00"])
+def test_a_time_without_its_zone_says_nothing(at: str) -> None:
+    given = json.dumps({"updateTime": at}).encode()
+    with pytest.raises(ValueError, match="is no NodeMetric status"):
+        metric_summary(given)
+    assert updated(given) == 0.0

@@ -1,16 +1,24 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from koord_manager.reconcilers.node_resource.facts import NodeFacts, Pair, Usage, Zone
+from koord_manager.reconcilers.node_resource.facts import (
+    NodeFacts,
+    Pair,
+    Usage,
+    Zone,
+    node_facts,
+    zones,
+)
 from koord_manager.reconcilers.node_resource.fleet import MOST_REMEMBERED, Fleet, ZoneWish
 from koord_manager.reconcilers.node_resource.outcomes import LONGEST, Outcome
-from koord_manager.reconcilers.node_resource.pods import PodFacts
+from koord_manager.reconcilers.node_resource.pods import PodFacts, pod_facts
 from koord_manager.reconcilers.node_resource.wish import NodeWish
 from koord_manager.slo_config.colocation import (
     CalculatePolicy,
@@ -20,7 +28,11 @@ from koord_manager.slo_config.colocation import (
 )
 from koord_model.keys import (
     ANNOTATION_BATCH_WHY,
+    ANNOTATION_CPU_NORMALIZATION_RATIO,
+    ANNOTATION_NODE_RESERVATION,
     ANNOTATION_ORIGIN_ALLOCATABLE,
+    ANNOTATION_RAW_ALLOCATABLE,
+    ANNOTATION_THIRD_PARTY,
     BATCH_CPU,
     BATCH_MEMORY,
     MID_CPU,
@@ -444,3 +456,110 @@ def test_whatever_happens_no_more_is_offered_than_there_is(
             (BATCH_MEMORY, [zone.memory for zone in one.zone_wishes("n")]),
         ):
             assert sum(amounts) <= (found[name] or 0)
+
+
+@pytest.mark.parametrize("part", [1, 3, 64, 1000])
+def test_reckoned_in_parts_is_reckoned_all_the_same(part: int) -> None:
+    def reckoned() -> tuple[Any, ...]:
+        one = Fleet()
+        for number in range(100):
+            name = f"n{number}"
+            one.node(name, NODE, ON, NOW)
+            one.topology(name, ZONES)
+            one.metric(name, status(cpu=50 * number))
+        for number in range(0, 100, 7):
+            one.drop(f"n{number}")
+        due = one.reckon(NOW)
+        names = [name for number in range(one.parts) for name in one.names(number)]
+        said = [(name, one.wish(name), one.zone_wishes(name)) for name in sorted(names)]
+        return [sorted(names) for names in due], sorted(names), said
+
+    whole = reckoned()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("koord_manager.reconcilers.node_resource.fleet.PART", part)
+        assert reckoned() == whole
+    assert len(whole[1]) == 85
+
+
+def test_a_zone_told_of_after_the_pass_waits_for_the_next() -> None:
+    one = fleet()
+    one.reckon(NOW)
+    many = tuple(Zone(f"node-{place}", place, Pair(1000, 1000)) for place in range(5))
+    one.topology("n", many)
+    assert len(one.zone_wishes("n")) <= 2
+    one.reckon(NOW)
+    assert [zone.name for zone in one.zone_wishes("n")] == [zone.name for zone in many]
+
+
+def test_held_in_part_the_annotation_names_what_there_is() -> None:
+    strategy = replace(ON, smoothing=Smoothing(hold_seconds=120))
+    one = Fleet()
+    one.node("n", replace(NODE, batch=Usage(700, None)), strategy, NOW)
+    one.reckon(NOW)
+    origin = one.wish("n").annotations[ANNOTATION_ORIGIN_ALLOCATABLE]
+    assert json.loads(origin or "") == {"resources": {BATCH_CPU: "700"}}
+
+
+SAID = st.sampled_from(
+    ["1", "-5", "250m", "1Gi", "1e30", "1e400", "NaN", "", "0-3", "1.15", "koord-batch", "node-0"]
+)
+QUANTITY = st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.floats() | SAID
+AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", BATCH_CPU, MID_MEMORY]), QUANTITY)
+USED = st.fixed_dictionaries({}, optional={"resources": AMOUNTS})
+ANNOTATION = SAID | st.builds(
+    lambda amounts: json.dumps(
+        {"resources": amounts, "allocations": [{"priority": "koord-batch", "resources": amounts}]}
+    ),
+    AMOUNTS,
+)
+NODE_ANNOTATIONS = st.dictionaries(
+    st.sampled_from(
+        [
+            ANNOTATION_CPU_NORMALIZATION_RATIO,
+            ANNOTATION_NODE_RESERVATION,
+            ANNOTATION_RAW_ALLOCATABLE,
+            ANNOTATION_THIRD_PARTY,
+        ]
+    ),
+    ANNOTATION,
+)
+METRIC = st.fixed_dictionaries(
+    {"updateTime": st.sampled_from(["2026-11-20T10:00:00Z", "9999-12-31T23:59:59-14:00"])},
+    optional={
+        "nodeMetric": st.fixed_dictionaries({}, optional={"nodeUsage": USED, "systemUsage": USED}),
+        "podsMetric": st.lists(st.fixed_dictionaries({"podUsage": USED, "priority": SAID})),
+        "prodReclaimableMetric": st.none() | st.fixed_dictionaries({"resource": USED}),
+    },
+)
+LISTED = st.lists(
+    st.fixed_dictionaries({"name": st.sampled_from(["cpu", "memory"]), "allocatable": QUANTITY})
+)
+TOPOLOGY = st.lists(st.fixed_dictionaries({"name": SAID, "resources": LISTED}), max_size=4)
+
+
+@given(NODE_ANNOTATIONS, AMOUNTS, AMOUNTS, METRIC | QUANTITY, TOPOLOGY, AMOUNTS)
+def test_whatever_one_node_says_another_is_reckoned_as_ever(
+    annotations: Any, capacity: Any, allocatable: Any, metric: Any, topology: Any, requests: Any
+) -> None:
+    one = fleet()
+    document = {
+        "metadata": {"annotations": annotations},
+        "status": {"capacity": capacity, "allocatable": allocatable},
+    }
+    one.node("bad", node_facts(document), ON, NOW)
+    one.metric("bad", json.dumps(metric).encode())
+    one.topology("bad", zones({"zones": topology}))
+    containers = [{"resources": {"requests": requests}}]
+    asking = {"spec": {"nodeName": "bad", "containers": containers}, "status": {"phase": "Running"}}
+    with suppress(ValueError):
+        one.pod("ns/bad", None, pod_facts(json.dumps(asking).encode()))
+    alone = fleet()
+    alone.reckon(NOW)
+    for seconds in (0, 30):
+        one.reckon(NOW + seconds)
+        offered = one.wish("bad").resources
+        assert all(amount is None or 0 <= amount < 1 << 63 for amount in offered.values())
+        for name, place in ((BATCH_CPU, 1), (BATCH_MEMORY, 2)):
+            in_zones = sum(zone[place] for zone in one.zone_wishes("bad"))
+            assert in_zones <= (offered[name] or 0)
+    assert one.wish("n").resources == alone.wish("n").resources
