@@ -120,8 +120,10 @@ class Elector:
             except NotFoundError:
                 return
             except (ApiError, TimeoutError) as error:
-                reason = str(error) or f"{self._about}: no answer in time"
-                self._tell(f"{reason} (the Lease is not given back, the next leader waits for it)")
+                if self.leader == self.identity:
+                    reason = str(error) or f"{self._about}: no answer in time"
+                    more = "(the Lease is not given back, the next leader waits for it)"
+                    self._tell(f"{reason} {more}")
             return
 
     async def _do(self, action: Action) -> Step:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -28,7 +27,6 @@ from koord_manager.webhooks.admission import ClusterView
 
 _OBJECT = msgspec.json.Decoder(Object)
 _RANDOM = random.SystemRandom()
-_LOOK_SECONDS = 0.05
 
 
 class _Meta(msgspec.Struct):
@@ -80,6 +78,8 @@ class FollowedCluster:
     @property
     def trouble(self) -> str:
         """Why the view is not complete, in a line; "" where it is."""
+        if not self._configs.synced:
+            return f"configmaps {self._config_map}: not read yet"
         return self._follow.trouble
 
     def view(self) -> ClusterView:
@@ -102,10 +102,6 @@ class FollowedCluster:
     async def run(self) -> None:
         """For ever."""
         await self._follow.run()
-
-    async def wait_known(self) -> None:
-        """Until all of it has been read, or is known not to be installed."""
-        await self._follow.wait_known()
 
 
 class _Following:
@@ -137,13 +133,6 @@ class _Following:
         async with asyncio.TaskGroup() as group:
             for _, informer in self._informers:
                 group.create_task(informer.run())
-
-    async def wait_known(self) -> None:
-        for _, informer in self._informers:
-            while not (informer.synced or informer.absent):
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_SECONDS):
-                        await informer.wait_synced()
 
     def _troubles(self) -> Iterator[str]:
         for resource, informer in self._informers:

@@ -6,7 +6,9 @@ import os
 import secrets
 import socket
 import sys
+import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NoReturn
 
 import uvloop
@@ -19,6 +21,8 @@ from koord_manager.config import Settings
 from koord_manager.manager import Manager
 
 PROGRAM = "koord-manager"
+
+log = logs.get_log("manager")
 
 _GO_NAMES = {
     "WEBHOOK_CERT_DIR": "WEBHOOK_CERT_DIR",
@@ -41,10 +45,11 @@ def main() -> None:
     logs.configure(settings.log_format, settings.log_level)
     try:
         uvloop.run(_run(settings))
-    except* OSError as group:
-        _leave(1, _first(group))
-    except* (ValueError, ConnectError) as group:
-        _leave(2, _first(group))
+    except (ValueError, ConnectError) as error:
+        _leave(2, str(error))
+    except Exception as error:
+        log.debug("ended by", traceback="".join(traceback.format_exception(error)))
+        _leave(1, ending(error))
 
 
 def environment(environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -67,11 +72,15 @@ async def _run(settings: Settings) -> None:
         await Manager(settings, client, f"{name}_{secrets.token_hex(4)}").serve()
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> str:
-    first: BaseException = group
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return str(first)
+def ending(error: BaseException) -> str:
+    """Why a run ended, in a line; of a defect also what kind it is, and where."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, OSError):
+        return str(error)
+    at = traceback.extract_tb(error.__traceback__)[-1:]
+    where = "".join(f" ({Path(one.filename).name}, line {one.lineno})" for one in at)
+    return f"defect: {type(error).__name__}: {error}{where}"
 
 
 def _leave(code: int, message: str) -> NoReturn:

@@ -7,9 +7,11 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
+from typing import TypeVar
 
 from koord_kube.client import Client
 from koord_kube.election import Timing
+from koord_kube.events import Repeated
 from koord_kube.fence import Fenced
 from koord_kube.leases import Elector
 from koord_kube.rate import TokenBucket
@@ -30,6 +32,9 @@ from koord_manager.webhook_side import WebhookSide
 
 _COMPONENT = "koord-manager"
 _BEAT_SECONDS = 1.0
+_PAGE_SECONDS = 5.0
+
+T = TypeVar("T")
 
 log = get_log("manager")
 
@@ -43,7 +48,7 @@ class Manager:
         self._gates, others = gates_of(settings.feature_gates)
         for gate in others:
             log.warning("no such feature gate here", gate=gate)
-        self._told: set[str] = set()
+        self._told = Repeated()
         self._beat = time.monotonic()
         self._term: Term | None = None
         self._stopping = False
@@ -117,16 +122,26 @@ class Manager:
             for server in self._status_servers():
                 server.start()
                 at_exit.callback(server.stop)
-            async with asyncio.TaskGroup() as group:
-                parts = [group.create_task(_run(part)) for part in self._parts()]
-                leading = group.create_task(self._lead_for_ever())
-                log.info("manager is up", identity=self._elector.identity)
-                await stop.wait()
-                log.info("manager stops")
-                await self._hand_over(leading)
-                for one in parts:
-                    one.cancel()
+            try:
+                await self._serve_until(stop)
+            except BaseException:
+                # A part has failed, and all others were ended: others need not wait for ours.
+                await self._resign()
+                raise
         log.info("manager has stopped")
+
+    async def _serve_until(self, stop: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as group:
+            parts = [group.create_task(_run(part)) for part in self._parts()]
+            leading = group.create_task(self._lead_for_ever())
+            log.info("manager is up", identity=self._elector.identity)
+            await stop.wait()
+            log.info("manager stops")
+            self._stopping = True
+            await _ended(leading)
+            await self._resign()
+            for one in parts:
+                one.cancel()
 
     def _parts(self) -> Iterator[Callable[[], Awaitable[None]]]:
         yield self._keep_beating
@@ -180,12 +195,9 @@ class Manager:
         else:
             await asyncio.Event().wait()
 
-    async def _hand_over(self, leading: asyncio.Task[None]) -> None:
-        """First what only a leader does ends, then the next one may begin; webhooks last."""
+    async def _resign(self) -> None:
+        """What only a leader does has ended: the next one may begin. Webhooks end last."""
         self._stopping = True
-        leading.cancel()
-        with suppress(asyncio.CancelledError):
-            await leading
         if self._node_metrics is not None:
             await self._node_metrics.withdraw(self._fenced(self._leads))
         if self._settings.enable_leader_election:
@@ -205,14 +217,15 @@ class Manager:
         return [StatusServer(at, shown, network=True) for at, shown in given.items() if at]
 
     def _known(self) -> Known:
+        loop = asyncio.get_running_loop()
         return Known(
             identity=self._elector.identity,
             beat=lambda: self._beat,
             leads=self._leads,
             leader=lambda: self._elector.leader,
-            not_ready=self._not_ready,
-            troubles=lambda: tuple(self._troubles()),
-            why=self._why,
+            not_ready=lambda: _in_loop(loop, self._not_ready),
+            troubles=lambda: _in_loop(loop, lambda: tuple(self._troubles())),
+            why=lambda node: _in_loop(loop, lambda: self._why(node)),
         )
 
     def _not_ready(self) -> str:
@@ -240,7 +253,9 @@ class Manager:
 
     def _tell(self, line: str) -> None:
         """A line for people; the same trouble of many objects would fill the log."""
-        log.warning("trouble", what=line)
+        count = self._told.count(line.partition(": ")[2] or line, time.monotonic())
+        if count:
+            log.warning("trouble", what=line, times=count if count > 1 else None)
 
     async def _keep_beating(self) -> None:
         while True:
@@ -250,3 +265,18 @@ class Manager:
 
 async def _run(part: Callable[[], Awaitable[None]]) -> None:
     await part()
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, ask: Callable[[], T]) -> T:
+    """Pages are made in threads; what they tell is looked up where nothing changes under it."""
+
+    async def answer() -> T:
+        return ask()
+
+    return asyncio.run_coroutine_threadsafe(answer(), loop).result(_PAGE_SECONDS)

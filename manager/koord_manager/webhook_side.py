@@ -24,6 +24,8 @@ from koord_manager.webhooks.configurations import ClientConfig, Row, configurati
 from koord_manager.webhooks.table import TABLE
 
 _PODS = "pods"
+_DRAIN_SECONDS = 5.0
+"""In which others are found to be asked: one look at readiness, and what it takes to spread."""
 
 
 class WebhookSide:
@@ -107,7 +109,8 @@ class WebhookSide:
     async def drain(self) -> None:
         """Be asked no more, and answer what is under way."""
         if self._server is not None:
-            await self._server.stop()
+            # Who was never ready is asked by nobody.
+            await self._server.stop(0.0 if self.trouble else _DRAIN_SECONDS)
 
     def _kept(
         self, settings: Settings, api: Api, leads: Callable[[], bool], names: Sequence[str]

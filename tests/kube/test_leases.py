@@ -231,6 +231,15 @@ async def test_giving_back_does_not_hang_nor_raise(api: KubeApi, client: Client)
     assert told[0].startswith(f"leases {NAMESPACE}/manager: no answer in time (the Lease is not")
 
 
+async def test_who_never_had_it_does_not_say_that_it_is_not_given_back(
+    api: KubeApi, client: Client
+) -> None:
+    told: list[str] = []
+    api.fail(status=500, times=1000)
+    await elector(client, "one", tell=told.append).release()
+    assert told == []
+
+
 async def test_giving_back_outlives_its_own_renewal(api: KubeApi, client: Client) -> None:
     one = elector(client, "one")
     async with running(one):

@@ -167,7 +167,7 @@ class KubeApi(Writes):
         if self.tokens and token not in self.tokens and token not in self.access.identities:
             raise Refused(401, "Unauthorized", "Unauthorized")
         who = self.access.who(token)
-        await self._suffer(verb, found)
+        await self._suffer(verb, found, token)
         if elsewhere:
             return await self._aggregation.proxy(request, raw, elsewhere, who)
         if found is None:
@@ -180,9 +180,9 @@ class KubeApi(Writes):
             return self._list(request, found.key)
         return await self._one(request, verb, found, body, who)
 
-    async def _suffer(self, verb: str, found: Found | None) -> None:
+    async def _suffer(self, verb: str, found: Found | None, token: str) -> None:
         plural = found.key.resource.plural if found else ""
-        fault = next((one for one in self.faults if one.takes(verb, plural)), None)
+        fault = next((one for one in self.faults if one.takes(verb, plural, token)), None)
         if fault is None:
             return
         if fault.hang:

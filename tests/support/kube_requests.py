@@ -20,6 +20,8 @@ from tests.support.kube_selecting import Key
 class Fault:
     """What the next ``times`` requests of ``verb`` about ``plural`` get; "" is any.
 
+    With a ``token`` only the requests of whoever shows it.
+
     With ``status`` that answer; with ``hang`` none; otherwise the true one, ``slow``
     seconds late.
     """
@@ -32,10 +34,16 @@ class Fault:
     hang: bool = False
     verb: str = ""
     plural: str = ""
+    token: str = ""
 
-    def takes(self, verb: str, plural: str) -> bool:
+    def takes(self, verb: str, plural: str, token: str) -> bool:
         """Whether it is this one's turn; then it is used up by one."""
-        wanted = self.times > 0 and self.verb in ("", verb) and self.plural in ("", plural)
+        wanted = (
+            self.times > 0
+            and self.verb in ("", verb)
+            and self.plural in ("", plural)
+            and self.token in ("", token)
+        )
         self.times -= wanted
         return wanted
 

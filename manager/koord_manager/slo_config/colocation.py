@@ -5,7 +5,7 @@ Names, defaults and meaning are Koordinator's (apis/configuration, ``ColocationS
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -79,6 +79,8 @@ class ColocationStrategy:
     batch_memory_percent: int | None = None
     smoothing: Smoothing = Smoothing()
     """Our own: how far amounts may move in one step."""
+    source: str = field(default="defaults", compare=False)
+    """Who said so, for people: the part of the ConfigMap, and the Node itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,7 @@ def overlay(
         smoothing=_smoothing(
             fields.of("extensions").of("pykoord").of("smoothing"), usual.smoothing
         ),
+        source=where.rstrip(":") if document else usual.source,
     )
 
 
@@ -120,7 +121,11 @@ def on_node(
     """What a Node itself asks for, laid over what the ConfigMap says; lines on what is ignored."""
     ratios = tuple((key, labels[key]) for key in _RATIOS if key in labels)
     annotation = annotations.get(ANNOTATION_COLOCATION_STRATEGY, "")
-    return _on_node(usual, annotation, ratios) if annotation or ratios else (usual, ())
+    if not (annotation or ratios):
+        return usual, ()
+    found, ignored = _on_node(usual, annotation, ratios)
+    said = (ANNOTATION_COLOCATION_STRATEGY, *(key for key, _ in ratios))[not annotation :]
+    return replace(found, source=", ".join((usual.source, *said))), ignored
 
 
 def _windows(fields: Fields, usual: tuple[str, ...]) -> tuple[str, ...]:

@@ -77,13 +77,29 @@ def test_each_field_is_read_and_changes_nothing_else(name: str):
         for field in ColocationStrategy.__dataclass_fields__
         if getattr(found, field) != getattr(USUAL, field)
     }
-    assert (changed, getattr(found, attribute)) == ({attribute}, expected)
+    assert (changed, getattr(found, attribute)) == ({attribute, "source"}, expected)
 
 
 def test_every_field_of_the_strategy_can_be_given():
-    assert {attribute for _, attribute, _ in ALL.values()} == set(
-        ColocationStrategy.__dataclass_fields__
-    )
+    given = {attribute for _, attribute, _ in ALL.values()}
+    assert given | {"source"} == set(ColocationStrategy.__dataclass_fields__)
+
+
+def test_who_said_so_is_kept_for_people():
+    assert USUAL.source == "defaults"
+    assert overlay(USUAL, {}, "here", []).source == "defaults"
+    cluster = overlay(USUAL, {"enable": True}, "colocation-config", [])
+    assert cluster.source == "colocation-config"
+    # Nodes that ask for the same below different layers each name their own.
+    for usual in (cluster, overlay(cluster, {"enable": True}, "nodeConfigs[0]", [])):
+        for labels, annotations, said in (
+            ({}, {}, []),
+            ({CPU: "0.5"}, {}, [CPU]),
+            ({}, {ANNOTATION: "{}"}, [ANNOTATION]),
+            ({CPU: "0.5"}, {ANNOTATION: "{}"}, [ANNOTATION, CPU]),
+        ):
+            found, _ = on_node(usual, labels, annotations)
+            assert found.source == ", ".join([usual.source, *said])
 
 
 @pytest.mark.parametrize(

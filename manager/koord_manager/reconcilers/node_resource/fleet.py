@@ -7,13 +7,13 @@ zones changed. Times are seconds since the epoch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from koord_model.decision import Decision
+from koord_model.decision import Decision, Given
 from koord_model.keys import ANNOTATION_BATCH_WHY, ANNOTATION_ORIGIN_ALLOCATABLE
 
 from koord_manager.reconcilers.node_resource.accounts import account, zone_accounts
@@ -388,9 +388,12 @@ class Fleet:
         )
         terms, named = self._terms(known, done, tier, resource), aspect(tier, resource)
         if tier == 0:
-            return batch_decision(outcome, resource, terms, known.facts.ratio, named)
-        static = known.strategy.mid_mode is MidReclaimMode.STATIC
-        return mid_decision(outcome, resource, terms, named, static=static)
+            found = batch_decision(outcome, resource, terms, known.facts.ratio, named)
+        else:
+            static = known.strategy.mid_mode is MidReclaimMode.STATIC
+            found = mid_decision(outcome, resource, terms, named, static=static)
+        said_by = Given("configured by", known.strategy.source)
+        return replace(found, given=(*found.given, said_by))
 
     def _terms(self, known: _Node, done: Pass, tier: int, resource: int) -> Mapping[str, int]:
         """By name, as whole numbers."""
@@ -399,7 +402,17 @@ class Fleet:
         third = (known.facts.third_batch, known.facts.third_mid)[tier][resource]
         offered = int(done.offered[known.row % PART, tier, resource])
         capacity = known.facts.capacity[resource]
-        return terms | {"capacity": capacity, "third": third, "offered": offered}
+        terms |= {"capacity": capacity, "third": third, "offered": offered}
+        return terms if tier else terms | self._sources(known, resource)
+
+    def _sources(self, known: _Node, resource: int) -> Mapping[str, int]:
+        """Of what batch terms are made; ``reclaim`` in percent."""
+        summed, strategy = self._tables.accounts[known.row], known.strategy
+        return {
+            "reclaim": (strategy.cpu_reclaim_percent, strategy.memory_reclaim_percent)[resource],
+            "reserved": known.facts.reserved[resource],
+            **{name: int(summed[name][resource]) for name in ("system", "used", "request")},
+        }
 
     def _annotations(self, known: _Node, done: Pass) -> dict[str, str | None]:
         off = done.outcomes[known.row % PART, 0, 0] == Outcome.OFF

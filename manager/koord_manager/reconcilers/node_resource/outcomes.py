@@ -79,14 +79,17 @@ def _left(tier: int, resource: int, strategy: ColocationStrategy) -> str:
 def batch_decision(
     outcome: str, resource: int, terms: Mapping[str, int], ratio: float, named: str
 ) -> Decision:
-    """``terms`` are by name: those of ``batch.BatchTerms``, and what is offered."""
+    """``terms`` are by name: those of ``batch.BatchTerms``, their sources, and what is offered."""
     formula = "min(limit, capacity - margin - kept - high)"
     if resource == 0 and ratio > 1:
         formula = f"{formula} × ratio"
     if terms["third"]:
         formula = f"{formula} - third party"
     given = [
-        *_given(terms, resource, "limit", "capacity", "margin", "kept", "high"),
+        *_given(terms, resource, "limit", "capacity"),
+        Given("reclaim", terms["reclaim"], "%"),
+        *_given(terms, resource, "margin", "system", "reserved", "kept"),
+        *_given(terms, resource, "used", "request", "high"),
         *((Given("ratio", ratio),) if resource == 0 and ratio > 1 else ()),
         *(_given(terms, resource, "third") if terms["third"] else ()),
         *_given(terms, resource, "offered"),
@@ -109,7 +112,7 @@ def mid_decision(
     )
 
 
-_TITLES = {"third": "third party"}
+_TITLES = {"third": "third party", "used": "high-priority use", "request": "high-priority request"}
 
 
 def _given(terms: Mapping[str, int], resource: int, *names: str) -> list[Given]:

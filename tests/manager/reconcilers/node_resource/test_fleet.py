@@ -109,12 +109,18 @@ def test_a_decision_carries_its_terms_in_order() -> None:
     assert [(given.name, given.value) for given in cpu.given] == [
         ("limit", 10.0),
         ("capacity", 10.0),
+        ("reclaim", 60),
         ("margin", 4.0),
+        ("system", 0.0),
+        ("reserved", 0.5),
         ("kept", 0.5),
+        ("high-priority use", 1.0),
+        ("high-priority request", 3.0),
         ("high", 1.0),
         ("ratio", 1.5),
         ("third party", 0.05),
         ("offered", 6.7),
+        ("configured by", "defaults"),
     ]
     assert memory.formula == "min(limit, capacity - margin - kept - high)"
     assert memory.given[0] == ("limit", 10_000, "bytes")

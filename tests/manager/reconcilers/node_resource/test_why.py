@@ -44,10 +44,16 @@ def test_what_stands_and_since_when() -> None:
     assert [one.shown for one in cpu.given] == [
         "10 cores",
         "10 cores",
+        "60 %",
         "4 cores",
+        "0 cores",
+        "1 cores",
         "1 cores",
         "0 cores",
+        "0 cores",
+        "0 cores",
         "5 cores",
+        "defaults",
     ]
 
 
