@@ -8,8 +8,13 @@ from dataclasses import dataclass
 from koord_kube.election import Timing
 from koord_service.settings import option
 
+from koord_manager.gates import gates_of
+
 CONTROLLERS = ("nodemetric", "noderesource", "nodeslo", "colocationprofile", "recommendation")
-"""Koordinator's names, and one of our own. Its quotaprofile belongs to quotas, not here yet."""
+"""Koordinator's names, and one of our own."""
+
+_ELSEWHERE = {"quotaprofile"}
+"""Koordinator's that may be named, and is nothing here: it belongs to the scheduler's quotas."""
 
 CALCULATIONS = (
     "CPUNormalization",
@@ -141,10 +146,18 @@ class Settings:
         Timing(self.lease_duration, self.renew_deadline, self.retry_period)
         for flag in ("webhook_address", "node_metric_api_address", "node_metric_report_address"):
             listened_at(flag, getattr(self, flag))
-        if self.enable_node_metric_api and not (self.enable_leader_election and self.pod_ip):
+        gates_of(self.feature_gates)
+        needed = (
+            self.enable_leader_election,
+            self.pod_ip,
+            self.node_metric_api_address,
+            self.node_metric_report_address,
+        )
+        if self.enable_node_metric_api and not all(needed):
             raise ValueError(
                 "--enable-node-metric-api needs --enable-leader-election, whose Lease its resource "
-                "versions come from, and --pod-ip, by which nodes find the leader"
+                "versions come from, --pod-ip, by which nodes find the leader, and both "
+                "--node-metric-…-addresses"
             )
         chosen("controllers", self.controllers, CONTROLLERS)
         chosen("noderesource-plugins", self.noderesource_plugins, CALCULATIONS)
@@ -172,7 +185,7 @@ def chosen(flag: str, given: Collection[str], known: Collection[str]) -> frozens
         ValueError: a name is not known.
     """
     for word in given:
-        if word != "*" and word.removeprefix("-") not in known:
+        if word != "*" and word.removeprefix("-") not in {*known, *_ELSEWHERE}:
             raise ValueError(f'--{flag} has "{word}"; there are {", ".join(known)}')
     found = {name for name in known if "*" in given or name in given}
     return frozenset(found - {word[1:] for word in given if word.startswith("-")})

@@ -7,7 +7,7 @@ import secrets
 import socket
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,6 +24,18 @@ PROGRAM = "koord-manager"
 
 log = logs.get_log("manager")
 
+_PASSED_OVER = {
+    *("enable-pprof", "pprof-addr", "namespace", "sync-period", "leader-elect-resource-lock"),
+    *("node-strategy-name-need-check", "pod-enhanced-validator-reconcile-interval"),
+    *("quota-update-max-retries", "quota-update-retry-jitter", "quota-update-max-total-jitter"),
+    *("quota-update-conflict-fresh-get", "binding-admission-user-name"),
+    *("binding-admission-dry-run", "binding-admission-namespaces"),
+    *("binding-admission-exclude-namespaces", "binding-admission-bypass-labels"),
+    *("binding-admission-bypass-annotations", "logtostderr", "alsologtostderr", "v", "vmodule"),
+    *("stderrthreshold", "log-dir", "log_dir", "log-file", "log_file", "skip-headers"),
+}
+"""Flags of Koordinator's manager that mean nothing here: with ours its manifest starts as it is."""
+
 _GO_NAMES = {
     "WEBHOOK_CERT_DIR": "WEBHOOK_CERT_DIR",
     "SECRET_NAME": "WEBHOOK_SECRET",
@@ -35,14 +47,18 @@ _GO_NAMES = {
 
 def main() -> None:
     """Serve until SIGTERM; exit 2 on settings that cannot be, 1 on other trouble."""
+    arguments, others = without_foreign(sys.argv[1:])
     settings = parse_or_exit(
         Settings,
+        argv=arguments,
         prog=PROGRAM,
         description="Koordinator's manager: what nodes offer, how their agents are set, and what "
         "becomes of pods that are created.",
         environ=environment(os.environ),
     )
     logs.configure(settings.log_format, settings.log_level)
+    if others:
+        log.warning("flags passed over, they mean nothing here", flags=" ".join(others))
     try:
         uvloop.run(_run(settings))
     except (ValueError, ConnectError) as error:
@@ -50,6 +66,15 @@ def main() -> None:
     except Exception as error:
         log.debug("ended by", traceback="".join(traceback.format_exception(error)))
         _leave(1, ending(error))
+
+
+def without_foreign(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The arguments, and those among them, "--NAME=VALUE", that only Koordinator's manager has."""
+    found: tuple[list[str], list[str]] = ([], [])
+    for one in arguments:
+        name = one.lstrip("-").partition("=")[0]
+        found[one.startswith("-") and name in _PASSED_OVER].append(one)
+    return found
 
 
 def environment(environ: Mapping[str, str]) -> Mapping[str, str]:

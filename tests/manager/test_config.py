@@ -50,6 +50,10 @@ def test_which_are_chosen(given: tuple[str, ...], names: set[str]) -> None:
         ("--lease-duration=5", "a lease of 5 s, a renew deadline of 10 s"),
         ("--metrics-address=:1", "--metrics-address"),
         ("--webhook-address=9876", '--webhook-address is "9876"; expected HOST:PORT or :PORT'),
+        (
+            "--feature-gates=PodMutatingWebhook=maybe",
+            'is "maybe"; expected true or false',
+        ),
         ("--enable-node-metric-api", "--enable-node-metric-api needs --enable-leader-election"),
     ],
 )

@@ -1,8 +1,9 @@
 """koordlet's ``main`` with the pauses cut short that no setting changes, for tests of the whole.
 
 What a NodeMetric's policy may ask for begins at a second; reports begin at once. The
-service account is where ``HURRIED_ACCOUNT`` says, and "managers.test" resolves to the
-addresses in ``HURRIED_MANAGERS``. Everything else is the program as it is.
+service account is where ``HURRIED_ACCOUNT`` says, and "managers.test", or the name in
+``HURRIED_MANAGERS_NAME``, resolves to the addresses in ``HURRIED_MANAGERS``. Everything else is
+the program as it is.
 """
 
 from __future__ import annotations
@@ -24,20 +25,22 @@ from koordlet.reports import metric_policy  # noqa: E402
 
 from koordlet import reporting  # noqa: E402
 
+_MANAGERS = os.environ.get("HURRIED_MANAGERS_NAME", "managers.test")
+
 _really: Any = direct_link.DirectLink._resolved
 
 
 async def _resolved(
     link: direct_link.DirectLink, host: str, port: int, tried: dict[str, str]
 ) -> list[direct_link.Place]:
-    if host != "managers.test":
+    if host != _MANAGERS:
         return await _really(link, host, port, tried)  # type: ignore[no-any-return]
     return [(one, port) for one in os.environ["HURRIED_MANAGERS"].split(",")]
 
 
 HURRY: dict[Any, dict[str, Any]] = {
     reporter: {"_FIRST_WITHIN": 0.0, "_NOT_YET_SECONDS": 0.2, "_FIRST_BACKOFF": 0.5, "_QPS": 5},
-    metric_policy: {"_LEAST_INTERVAL": 1},
+    metric_policy: {"_LEAST_INTERVAL": 1, "_LEAST_AGGREGATE": 1},
     informer: {"Pace": partial(informer.Pace, first=0.2, cap=0.5)},
     client: {"Limits": partial(client.Limits, answer=1.0)},
     reporting: {"DirectLink": partial(direct_link.DirectLink, attempt_seconds=0.3)},

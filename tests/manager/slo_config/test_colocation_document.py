@@ -92,13 +92,13 @@ def test_who_said_so_is_kept_for_people():
     assert cluster.source == "colocation-config"
     # Nodes that ask for the same below different layers each name their own.
     for usual in (cluster, overlay(cluster, {"enable": True}, "nodeConfigs[0]", [])):
-        for labels, annotations, said in (
+        for labels, noted, said in (
             ({}, {}, []),
             ({CPU: "0.5"}, {}, [CPU]),
             ({}, {ANNOTATION: "{}"}, [ANNOTATION]),
             ({CPU: "0.5"}, {ANNOTATION: "{}"}, [ANNOTATION, CPU]),
         ):
-            found, _ = on_node(usual, labels, annotations)
+            found, _ = on_node(usual, labels, noted)
             assert found.source == ", ".join([usual.source, *said])
 
 

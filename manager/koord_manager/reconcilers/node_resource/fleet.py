@@ -405,7 +405,7 @@ class Fleet:
         terms |= {"capacity": capacity, "third": third, "offered": offered}
         return terms if tier else terms | self._sources(known, resource)
 
-    def _sources(self, known: _Node, resource: int) -> Mapping[str, int]:
+    def _sources(self, known: _Node, resource: int) -> dict[str, int]:
         """Of what batch terms are made; ``reclaim`` in percent."""
         summed, strategy = self._tables.accounts[known.row], known.strategy
         return {
