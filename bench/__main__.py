@@ -14,6 +14,7 @@ from bench import (
     observe,
     proxy,
     report,
+    reports,
     strategies,
     webhooks,
 )
@@ -49,14 +50,9 @@ def main() -> None:
         "strategies",
         {"pods": f"{observe.PODS} × {observe.CONTAINERS}, simulated", "CPUs": 64, "gates": "all"},
     )
-    measures = webhooks.measure(arguments.rounds)
-    print(report.table(measures))
-    report.write(
-        measures, "webhooks", {"requests": f"{webhooks.RATE:g}/s for {webhooks.SECONDS:g} s"}
-    )
-    measures = node_resource.measure(arguments.rounds)
-    print(report.table(measures))
-    report.write(measures, "node_resource", {"pods a node": node_resource.PODS, "zones": 2})
+    webhooks.main(arguments.rounds)
+    node_resource.main(arguments.rounds)
+    reports.main()
     _colocation(arguments.rounds)
     print(f"\nwritten to {report.RESULTS.relative_to(report.RESULTS.parent.parent)}/")
 

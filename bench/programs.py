@@ -121,5 +121,14 @@ def cpu_micros(pid: int) -> float:
 
 def rss_megabytes(pid: int) -> float:
     """Resident memory, as ``VmRSS`` has it."""
+    return _status_megabytes(pid, "VmRSS:")
+
+
+def peak_megabytes(pid: int) -> float:
+    """The most that was resident, ``VmHWM``."""
+    return _status_megabytes(pid, "VmHWM:")
+
+
+def _status_megabytes(pid: int, field: str) -> float:
     status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+    return int(status.split(field)[1].split()[0]) / 1024

@@ -3,7 +3,10 @@
 An open loop: requests go out when they are due, whatever became of those before, and latency
 is from then to when the whole answer is read: what the client takes, Python on the same
 machine, is in it. Each pod is new, has three containers, and matches a colocation profile
-which makes it a batch pod.
+which makes it a batch pod. Asked is koord-manager itself, as it is in a small cluster whose
+nodes do not report; ``reports`` asks one that has much else to do.
+
+``python -m bench.webhooks`` measures and writes bench/results/webhooks.md.
 """
 
 from __future__ import annotations
@@ -13,24 +16,20 @@ import base64
 import json
 import ssl
 import statistics
-import sys
 import tempfile
 import time
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
 import uvloop
-from koord_manager.serving import certificates
-from koord_manager.serving.server import WebhookServer
-from koord_manager.serving.tls import ServerTls
-from koord_manager.webhooks.admission import ClusterView
-from koord_manager.webhooks.pods.mutating import mutate_pod
-from prometheus_client import CollectorRegistry
 
+from bench import report
+from bench.large_cluster import NAMESPACE
+from bench.manager import Manager, running_manager
 from bench.open_loop import arrivals, before_everything_else, percentile
-from bench.programs import cpu_micros, running
+from bench.programs import cpu_micros
 from bench.report import Measure
 
 RATE = 200.0
@@ -39,6 +38,8 @@ _SETTLE = 2.0
 _PATH = "/mutate-pod"
 _NAMESPACE = "shop"
 _PODS = 64
+_NODES = 100
+_SERVER = f"koordinator-webhook-service.{NAMESPACE}.svc"
 
 
 class Turn(NamedTuple):
@@ -134,38 +135,6 @@ def _container(name: str, number: int) -> dict[str, Any]:
     }
 
 
-def view() -> ClusterView:
-    """A profile that matches, and one that does not."""
-
-    def profile(name: str, value: str) -> dict[str, Any]:
-        wanted = {"koordinator.sh/enable-colocation": value}
-        spec = {
-            "namespaceSelector": {"matchLabels": wanted},
-            "selector": {"matchLabels": wanted},
-            "qosClass": "BE",
-            "priorityClassName": "koord-batch",
-            "koordinatorPriority": 1000,
-            "schedulerName": "koord-scheduler",
-            "labels": {"koordinator.sh/mutated": "true"},
-            "annotations": {"koordinator.sh/intercepted": "true"},
-            "patch": {"spec": {"terminationGracePeriodSeconds": 60}},
-        }
-        return {"metadata": {"name": name}, "spec": spec}
-
-    labels = {"koordinator.sh/enable-colocation": "true"}
-    return ClusterView(
-        profiles={one: profile(one, value) for one, value in (("match", "true"), ("pass", "no"))},
-        namespaces={_NAMESPACE: {"metadata": {"name": _NAMESPACE, "labels": labels}}},
-        priority_classes={
-            "koord-batch": {
-                "metadata": {"name": "koord-batch"},
-                "value": 5500,
-                "preemptionPolicy": "PreemptLowerPriority",
-            }
-        },
-    )
-
-
 def _review(number: int) -> bytes:
     resource = {"group": "", "version": "v1", "resource": "pods"}
     request = {
@@ -185,26 +154,9 @@ def _review(number: int) -> bytes:
     return json.dumps(review, separators=(",", ":")).encode()
 
 
-async def _serve(ready: Path) -> None:
-    """Until it is ended; tells its port, and whom to trust."""
-    tls = ServerTls()
-    now = datetime.now(UTC)
-    data = certificates.plan({}, now, ["localhost"]).data or {}
-    tls.use(data[certificates.CERT], data[certificates.KEY], now)
-    shown = view()
-    server = WebhookServer(
-        {_PATH: mutate_pod}, lambda: shown, tls, CollectorRegistry(), host="127.0.0.1", port=0
-    )
-    await server.start()
-    told = {"port": server.port, "authority": data[certificates.CA_CERT].decode()}
-    ready.with_suffix(".part").write_text(json.dumps(told))
-    ready.with_suffix(".part").rename(ready)
-    await asyncio.Event().wait()
-
-
-async def _ask(told: dict[str, Any], pid: int, seed: int) -> Turn:
-    context = ssl.create_default_context(cadata=told["authority"])
-    url = f"https://localhost:{told['port']}{_PATH}"
+async def _ask(manager: Manager, authority: str, seed: int) -> Turn:
+    context = ssl.create_default_context(cadata=authority)
+    url, pid = f"https://127.0.0.1:{manager.webhook_port}{_PATH}", manager.pid
     reviews = [_review(number) for number in range(_PODS)]
     due = arrivals(RATE, _SETTLE + SECONDS, seed)
     latencies: list[float] = []
@@ -215,7 +167,9 @@ async def _ask(told: dict[str, Any], pid: int, seed: int) -> Turn:
     ) as session:
 
         async def one(number: int, at: float, counts: bool) -> None:
-            async with session.post(url, data=reviews[number % _PODS]) as response:
+            async with session.post(
+                url, data=reviews[number % _PODS], server_hostname=_SERVER
+            ) as response:
                 answer = await response.read()
             if counts:
                 latencies.append((time.perf_counter() - at) * 1e3)
@@ -241,31 +195,51 @@ def _check(status: int, answer: bytes) -> None:
         raise SystemExit(f"bench: the webhook answered {status}, {answer[:300]!r}")
 
 
-def turn(seed: int) -> Turn:
-    with tempfile.TemporaryDirectory(prefix="koord-bench-") as name:
-        ready = Path(name) / "ready.json"
-        command = [sys.executable, "-m", "bench.webhooks", str(ready)]
-        with running(command, ready) as pid:
-            told = json.loads(ready.read_text())
-            with before_everything_else():
-                return uvloop.run(_ask(told, pid, seed))
+def ask(manager: Manager, seed: int) -> Turn:
+    """A turn of some 20 s."""
+    authority = manager.until(manager.authority, "an authority", 30)
+    manager.until(manager.ready, "webhooks", 30)
+    with before_everything_else():
+        return uvloop.run(_ask(manager, authority, seed))
 
 
 def measure(rounds: int) -> list[Measure]:
-    """The median of a few turns, of some 20 s each."""
-    turns = [turn(seed) for seed in range(min(rounds, 3))]
+    """The median of a few turns."""
+    with (
+        tempfile.TemporaryDirectory(prefix="koord-bench-") as folder,
+        running_manager(Path(folder), _NODES) as manager,
+    ):
+        manager.until(lambda: manager.metrics()["koord_manager_nodes"], "leads", 60)
+        time.sleep(_SETTLE)
+        return measures([ask(manager, seed) for seed in range(min(rounds, 3))], "")
+
+
+def measures(turns: Sequence[Turn], name: str) -> list[Measure]:
+    """The medians of turns; CPU is all that the manager spent meanwhile, by pods."""
     p50, p99 = (
         statistics.median(percentile(one.latencies, share) for one in turns)
         for share in (0.5, 0.99)
     )
     cores = statistics.median(one.cores for one in turns)
-    name = f"pod mutation over HTTPS, {RATE:g}/s of {len(json.dumps(pod(0))) / 1e3:.1f} KB"
+    name += f"pod mutation over HTTPS, {RATE:g}/s of {len(json.dumps(pod(0))) / 1e3:.1f} KB"
     return [
         Measure(f"{name}, p50", "ms", p50, "", None, None),
         Measure(f"{name}, p99", "ms", p99, "", None, 10.0),
-        Measure(f"{name}, CPU", "ms", cores / RATE * 1e3, "", None, None),
+        Measure(f"{name}, CPU", "cores", cores, "", None, None),
     ]
 
 
+def main(rounds: int = 3) -> None:
+    """Measure, print, and put it where results are."""
+    found = measure(rounds)
+    print(report.table(found))
+    settings = {
+        "requests": f"{RATE:g}/s for {SECONDS:g} s",
+        "manager": f"all its usual parts, {_NODES} nodes that do not report",
+        "API server": "a lean double on the same machine",
+    }
+    report.write(found, "webhooks", settings)
+
+
 if __name__ == "__main__":
-    uvloop.run(_serve(Path(sys.argv[1])))
+    main()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from koord_kube.api import Api
 from koord_kube.informer import Informer
 from koord_kube.resources import NODES
+from koord_service import memory
 
 from koord_manager.config import CALCULATIONS, CONTROLLERS, Settings, chosen
 from koord_manager.controllers import node_metric, node_slo
@@ -96,6 +97,9 @@ class Term:
             for other in (self.resources, self._profiles, self._recommendations):
                 if other is not None:
                     group.create_task(other.run())
+            if self.resources is not None:
+                await self.resources.known.wait()
+                memory.settle()  # what was read of a large cluster stays, and lists were larger
 
     def _node_objects(self, api: Api, names: Collection[str]) -> Iterator[NodeObjects]:
         for name, module in (("nodemetric", node_metric), ("nodeslo", node_slo)):

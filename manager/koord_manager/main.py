@@ -14,7 +14,7 @@ from typing import NoReturn
 import uvloop
 from koord_kube.client import Limits
 from koord_kube.connect import ConnectError, connect
-from koord_service import logs
+from koord_service import logs, memory
 from koord_service.settings import parse_or_exit
 
 from koord_manager.config import Settings
@@ -56,6 +56,7 @@ def main() -> None:
         "becomes of pods that are created.",
         environ=environment(os.environ),
     )
+    memory.few_arenas()  # gRPC has threads, each of which would keep a heap of its own
     logs.configure(settings.log_format, settings.log_level)
     if others:
         log.warning("flags passed over, they mean nothing here", flags=" ".join(others))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ctypes
-import gc
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -14,7 +11,7 @@ from typing import NamedTuple, NoReturn
 import uvloop
 from koord_hooks.runner import HookRunner, PluginError, load
 from koord_model.node import NodeView
-from koord_service import logs, systemd
+from koord_service import logs, memory, systemd
 from koord_service.settings import SettingsError, parse, parse_or_exit
 from koord_service.sockets import listen_unix, parse_mode
 from koord_service.status import StatusServer, metrics_page
@@ -137,7 +134,7 @@ class Proxy:
             _feed_watchdog(),
         ):
             self.tasks.create_task(forever)
-        _settle_memory()
+        memory.settle()
         systemd.notify("READY=1")
         log.info("serving", endpoint=settings.koord_runtimeproxy_endpoint)
         await stop.wait()
@@ -207,14 +204,6 @@ def _api(settings: Settings, store: Store) -> Api:
     if settings.docker:
         return Api(DockerSession, DockerCalls(store), lambda: DockerRuntime(backend))
     return Api(CriSession, CriCalls(), lambda: CriRuntime(backend))
-
-
-def _settle_memory() -> None:
-    """Give back what starting up needed, and spare the collector what stays."""
-    gc.collect()
-    gc.freeze()
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _skip_rule(settings: Settings) -> SkipRule:

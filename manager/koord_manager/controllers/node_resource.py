@@ -87,6 +87,8 @@ class NodeResources:
         self._direct: dict[str, float] = {}
         self._told: dict[str, tuple[str, ...]] = {}
         self._news = asyncio.Event()
+        self.known = asyncio.Event()
+        """Set once all has been read that decides."""
         self.passes = 0
         """How many times all nodes were reckoned."""
         self.pass_seconds = 0.0
@@ -151,6 +153,7 @@ class NodeResources:
             for one in self._informers:
                 await _known(one)
             await self._configs.wait_synced()
+            self.known.set()
             self.fleet.settled = self._clock() + self._settle if self._settle else 0.0
             group.create_task(self.queue.run(self._handle, workers))
             await self._reckon_for_ever()

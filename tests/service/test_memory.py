@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+
+from koord_service import memory
+
+_PROGRAM = """
+import ctypes, threading
+from koord_service import memory
+memory.few_arenas(1)
+def work():
+    kept = [bytes(1000) for _ in range(10_000)]
+threads = [threading.Thread(target=work) for _ in range(8)]
+[one.start() for one in threads]; [one.join() for one in threads]
+libc = ctypes.CDLL(None)
+libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
+libc.fflush(None)
+"""
+
+
+def test_what_stays_is_left_to_no_collector() -> None:
+    frozen = gc.get_freeze_count()
+    kept = [[number] for number in range(1000)]
+    try:
+        memory.settle()
+        assert gc.get_freeze_count() >= frozen + len(kept)
+    finally:
+        gc.unfreeze()
+
+
+def test_threads_share_heaps() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.count("<heap nr=") == 1
