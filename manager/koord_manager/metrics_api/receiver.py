@@ -27,6 +27,8 @@ SERVER_OPTIONS = (
     # The connection of a node that is gone is noticed, and let go of.
     ("grpc.keepalive_time_ms", 120_000),
     ("grpc.keepalive_timeout_ms", 20_000),
+    # Each connection keeps a buffer for what is sent of so much; answers are a few bytes.
+    ("grpc.tsi.max_frame_size", 1024),
 )
 """For the server this is added to: a thousand pods are a fifth of a megabyte."""
 
