@@ -52,6 +52,7 @@ class Manager:
         self._beat = time.monotonic()
         self._term: Term | None = None
         self._stopping = False
+        self._writes = TokenBucket(settings.rest_config_qps, settings.rest_config_burst)
         self.registry = CollectorRegistry()
         self._elector = Elector(
             client,
@@ -159,9 +160,7 @@ class Manager:
         return not self._settings.enable_leader_election or self._elector.leads
 
     def _fenced(self, leads: Callable[[], bool]) -> Fenced:
-        settings = self._settings
-        bucket = TokenBucket(settings.rest_config_qps, settings.rest_config_burst)
-        return Fenced(self._client, leads, bucket)
+        return Fenced(self._client, leads, self._writes)
 
     async def _lead_for_ever(self) -> None:
         while True:

@@ -6,15 +6,13 @@ zones changed. Times are seconds since the epoch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
-from koord_model.decision import Decision, Given
-from koord_model.keys import ANNOTATION_BATCH_WHY, ANNOTATION_ORIGIN_ALLOCATABLE
+from koord_model.decision import Decision
 
 from koord_manager.reconcilers.node_resource.accounts import account, zone_accounts
 from koord_manager.reconcilers.node_resource.facts import (
@@ -23,16 +21,9 @@ from koord_manager.reconcilers.node_resource.facts import (
     Zone,
     metric_summary,
 )
-from koord_manager.reconcilers.node_resource.outcomes import (
-    TIERS,
-    Outcome,
-    aspect,
-    batch_decision,
-    mid_decision,
-    said,
-    short,
-)
+from koord_manager.reconcilers.node_resource.outcomes import TIERS, Outcome
 from koord_manager.reconcilers.node_resource.pods import PodFacts
+from koord_manager.reconcilers.node_resource.reasons import Reasons
 from koord_manager.reconcilers.node_resource.reckoning import Pass, Tables, reckon
 from koord_manager.reconcilers.node_resource.smoothing import NONE
 from koord_manager.reconcilers.node_resource.table import (
@@ -49,7 +40,7 @@ from koord_manager.reconcilers.node_resource.table import (
     zone_row,
 )
 from koord_manager.reconcilers.node_resource.wish import NodeWish
-from koord_manager.slo_config.colocation import ColocationStrategy, MidReclaimMode
+from koord_manager.slo_config.colocation import ColocationStrategy
 
 MOST_REMEMBERED = 32
 """Outcomes in a node's history."""
@@ -262,7 +253,7 @@ class Fleet:
             TIERS[tier][resource]: _or_none(offered[tier, resource])
             for tier, resource in self.places
         }
-        annotations = self._annotations(known, done) if self._tiers[0] else {}
+        annotations = self._reasons(known, done).annotations() if self._tiers[0] else {}
         return NodeWish(resources, {}, annotations, self.decisions(name))
 
     def zone_wishes(self, name: str) -> tuple[ZoneWish, ...]:
@@ -281,7 +272,8 @@ class Fleet:
         done = self._last(known)
         if known is None or done is None:
             return ()
-        return tuple(self._decision(known, done, *place) for place in self.places)
+        reasons = self._reasons(known, done)
+        return tuple(reasons.decision(*place) for place in self.places)
 
     def history(self, name: str) -> tuple[Change, ...]:
         """The outcomes of a node, the oldest first."""
@@ -379,66 +371,15 @@ class Fleet:
             del history[:-MOST_REMEMBERED]
         states["outcome"] = done.outcomes
 
-    def _decision(self, known: _Node, done: Pass, tier: int, resource: int) -> Decision:
-        outcome = said(
-            Outcome(done.outcomes[known.row % PART, tier, resource]),
-            tier,
-            resource,
+    def _reasons(self, known: _Node, done: Pass) -> Reasons:
+        return Reasons(
+            known.facts,
             known.strategy,
+            self._tables.accounts[known.row],
+            self._tables.states[known.row]["level"],
+            done,
+            known.row % PART,
         )
-        terms, named = self._terms(known, done, tier, resource), aspect(tier, resource)
-        if tier == 0:
-            found = batch_decision(outcome, resource, terms, known.facts.ratio, named)
-        else:
-            static = known.strategy.mid_mode is MidReclaimMode.STATIC
-            found = mid_decision(outcome, resource, terms, named, static=static)
-        said_by = Given("configured by", known.strategy.source)
-        return replace(found, given=(*found.given, said_by))
-
-    def _terms(self, known: _Node, done: Pass, tier: int, resource: int) -> Mapping[str, int]:
-        """By name, as whole numbers."""
-        found: dict[str, Any] = (done.mid if tier else done.batch)._asdict()
-        terms = {name: int(array[known.row % PART, resource]) for name, array in found.items()}
-        third = (known.facts.third_batch, known.facts.third_mid)[tier][resource]
-        offered = int(done.offered[known.row % PART, tier, resource])
-        capacity = known.facts.capacity[resource]
-        terms |= {"capacity": capacity, "third": third, "offered": offered}
-        return terms if tier else terms | self._sources(known, resource)
-
-    def _sources(self, known: _Node, resource: int) -> dict[str, int]:
-        """Of what batch terms are made; ``reclaim`` in percent."""
-        summed, strategy = self._tables.accounts[known.row], known.strategy
-        return {
-            "reclaim": (strategy.cpu_reclaim_percent, strategy.memory_reclaim_percent)[resource],
-            "reserved": known.facts.reserved[resource],
-            **{name: int(summed[name][resource]) for name in ("system", "used", "request")},
-        }
-
-    def _annotations(self, known: _Node, done: Pass) -> dict[str, str | None]:
-        off = done.outcomes[known.row % PART, 0, 0] == Outcome.OFF
-        nothing = off or done.offered[known.row % PART, 0, 0] == NONE
-        return {
-            ANNOTATION_BATCH_WHY: None if off else self._short(known, done),
-            ANNOTATION_ORIGIN_ALLOCATABLE: None if nothing else self._origin(known),
-        }
-
-    def _short(self, known: _Node, done: Pass) -> str:
-        names = ("cpu", "memory")
-        terms, outcomes = {}, {}
-        wanted = ("offered", "capacity", "margin", "kept", "high")
-        for resource, name in enumerate(names):
-            whole = self._terms(known, done, 0, resource)
-            terms[name] = {one: whole[one] for one in wanted}
-            outcome = Outcome(done.outcomes[known.row % PART, 0, resource])
-            outcomes[name] = said(outcome, 0, resource, known.strategy)
-        return short(outcomes, terms)
-
-    def _origin(self, known: _Node) -> str:
-        """Batch resources before what other schedulers gave away, for those schedulers."""
-        levels = self._tables.states[known.row]["level"][0].tolist()
-        both = zip(TIERS[0], levels, strict=True)
-        amounts = {name: str(level) for name, level in both if level != NONE}
-        return msgspec.json.encode({"resources": amounts}).decode()
 
 
 def _chosen(names: Sequence[str], due: Rows) -> list[str]:
