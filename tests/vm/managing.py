@@ -154,18 +154,29 @@ class Managing:
     def qos_burst_down(self) -> dict[str, Any]:
         """The shared CPUs count as overloaded: the quota comes down again, step by step.
 
-        On a slow machine it may have begun to before: the steps are looked up afterwards.
+        On a slow machine it may have begun to before: the steps are looked up afterwards. Once
+        it is down it may rise again, since the CPUs then have room: the steps end where it was.
         """
         self.ask(managed.QUOTA, managed.FULL)
         group = slices.CGROUP / self.group_of(BURSTING.name)
-        node.until("the quota before the burst", lambda: files.quota(group) <= managed.BASE, 60)
-        time.sleep(2)
-        steps = [
-            one["new"]
-            for one in self.changes(self.raised_at)
-            if one["group"].endswith(group.name) and one["knob"] == "cpu.cfs_quota_us"
-        ]
-        return {"steps": steps, "end": self.bandwidth()}
+        base = f"{managed.BASE} 100000"
+
+        def steps() -> list[int]:
+            return [
+                one["new"]
+                for one in self.changes(self.raised_at)
+                if one["group"].endswith(group.name) and one["knob"] == "cpu.cfs_quota_us"
+            ]
+
+        end: dict[str, str] = {}
+
+        def down() -> bool:
+            end.update(self.bandwidth())
+            return end["container cpu.max"] == end["pod cpu.max"] == base
+
+        node.until("the quota before the burst", down, 60)
+        node.until("that in the journal", lambda: managed.BASE in steps(), 30)
+        return {"steps": _up_to_last(steps(), managed.BASE), "end": end}
 
     def qos_offload(self) -> dict[str, Any]:
         """Half a minute after the start memory has been reclaimed for the first time."""
@@ -331,3 +342,8 @@ def _why(asked: str) -> Any:
 
 def _rfc3339(at: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+
+
+def _up_to_last(steps: list[int], wanted: int) -> list[int]:
+    """The steps up to the last one that came there."""
+    return steps[: len(steps) - steps[::-1].index(wanted)]
