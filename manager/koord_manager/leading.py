@@ -100,6 +100,8 @@ class Term:
             if self.resources is not None:
                 await self.resources.known.wait()
                 memory.settle()  # what was read of a large cluster stays, and lists were larger
+                await asyncio.sleep(SETTLE_SECONDS)
+                memory.settle()  # and so does what nodes have told by then
 
     def _node_objects(self, api: Api, names: Collection[str]) -> Iterator[NodeObjects]:
         for name, module in (("nodemetric", node_metric), ("nodeslo", node_slo)):

@@ -57,6 +57,7 @@ def main() -> None:
         environ=environment(os.environ),
     )
     memory.few_arenas()  # gRPC has threads, each of which would keep a heap of its own
+    memory.leave_the_old()
     logs.configure(settings.log_format, settings.log_level)
     if others:
         log.warning("flags passed over, they mean nothing here", flags=" ".join(others))

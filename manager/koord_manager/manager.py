@@ -16,6 +16,7 @@ from koord_kube.fence import Fenced
 from koord_kube.leases import Elector
 from koord_kube.rate import TokenBucket
 from koord_kube.recorder import Recorder
+from koord_service import memory
 from koord_service.logs import get_log
 from koord_service.status import StatusServer
 from prometheus_client import CollectorRegistry
@@ -32,6 +33,7 @@ from koord_manager.webhook_side import WebhookSide
 
 _COMPONENT = "koord-manager"
 _BEAT_SECONDS = 1.0
+_SETTLE_SECONDS = 3600.0
 _PAGE_SECONDS = 5.0
 
 T = TypeVar("T")
@@ -146,6 +148,7 @@ class Manager:
 
     def _parts(self) -> Iterator[Callable[[], Awaitable[None]]]:
         yield self._keep_beating
+        yield _settle_for_ever
         yield self._configs.run
         yield self._cluster.run
         yield self._webhooks.run
@@ -260,6 +263,13 @@ class Manager:
         while True:
             self._beat = time.monotonic()
             await asyncio.sleep(_BEAT_SECONDS)
+
+
+async def _settle_for_ever() -> None:
+    """Old garbage goes once in a while."""
+    while True:
+        await asyncio.sleep(_SETTLE_SECONDS)
+        memory.settle()
 
 
 async def _run(part: Callable[[], Awaitable[None]]) -> None:

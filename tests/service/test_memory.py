@@ -30,6 +30,16 @@ def test_what_stays_is_left_to_no_collector() -> None:
         gc.unfreeze()
 
 
+def test_what_is_old_is_left_alone() -> None:
+    before = gc.get_threshold()
+    try:
+        memory.leave_the_old()
+        young, middle, old = gc.get_threshold()
+        assert young * middle * old > 10**11, "so many allocations before all is looked at"
+    finally:
+        gc.set_threshold(*before)
+
+
 def test_threads_share_heaps() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True
