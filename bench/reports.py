@@ -230,7 +230,7 @@ def plot(runs: Sequence[Run], name: str = "reports") -> None:
     for one in runs:
         if not one.held:
             said = f"{100 * one.rate * INTERVAL / one.nodes:.0f} % taken"
-            left.annotate(said, (one.nodes, one.cores), (-70, -14), textcoords="offset points")
+            left.annotate(said, (one.nodes, one.cores), (-64, -26), textcoords="offset points")
     left.set(ylabel="cores", title="CPU of the manager")
     middle.plot(nodes, [one.mebibytes for one in runs], "o-", color="tab:orange")
     middle.set(ylabel="MiB", title="RSS of the manager")
@@ -241,6 +241,7 @@ def plot(runs: Sequence[Run], name: str = "reports") -> None:
         axes.annotate("target", (NODES, bound), textcoords="offset points", xytext=(14, -3))
     for axes in (left, middle, right):
         axes.set(xlabel=f"nodes × {PODS} pods, each {INTERVAL:g} s", ylim=(0, None), xlim=(0, None))
+        axes.set_xticks(nodes, [f"{one:,}" for one in nodes])
         axes.spines[["top", "right"]].set_visible(False)
     report.RESULTS.mkdir(exist_ok=True)
     figure.savefig(report.RESULTS / f"{name}.png", dpi=110)
