@@ -86,6 +86,7 @@ class Informer(Generic[T]):
         self._undecoded: dict[str, str] = {}
         self._objects: dict[str, T] = {}
         self._synced = asyncio.Event()
+        self._known = asyncio.Event()
         self.objects: Mapping[str, T] = MappingProxyType(self._objects)
         self.synced_at = float("-inf")
         """When the API last said that this is the state; monotonic seconds."""
@@ -105,6 +106,10 @@ class Informer(Generic[T]):
     async def wait_synced(self) -> None:
         """Until ``synced``; it then stays so."""
         await self._synced.wait()
+
+    async def wait_known(self) -> None:
+        """Until a whole list has been taken, or the API has said that there is no such kind."""
+        await self._known.wait()
 
     def age(self, now: float) -> float:
         """How many seconds ago this was surely the state; infinite before the first list."""
@@ -128,6 +133,8 @@ class Informer(Generic[T]):
                 step = self._watching.failed(error.status, error.retry_after)
                 self._troubled(str(error))
                 self.absent = isinstance(error, NotFoundError)
+                if self.absent:
+                    self._known.set()
 
     async def _list(self) -> Step:
         there: set[str] = set()
@@ -142,6 +149,7 @@ class Informer(Generic[T]):
             self._remove(key)
         self._fine()
         self._synced.set()
+        self._known.set()
         return self._watching.listed(version, self._monotonic())
 
     def _take_page(self, page: Page, there: set[str]) -> None:

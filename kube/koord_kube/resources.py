@@ -35,7 +35,6 @@ DEVICES = Resource("scheduling.koordinator.sh", "v1alpha1", "devices", "Device")
 RECOMMENDATIONS = Resource(
     "analysis.koordinator.sh", "v1alpha1", "recommendations", "Recommendation", namespaced=True
 )
-RESERVATIONS = Resource("scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation")
 COLOCATION_PROFILES = Resource(
     "config.koordinator.sh", "v1alpha1", "clustercolocationprofiles", "ClusterColocationProfile"
 )

@@ -126,18 +126,10 @@ class Term:
         return Recommendations(
             api,
             Recommender(policy),
-            self._status,
+            self.resources.status,
             tell=self._shared.tell,
             interval=settings.recommendation_interval,
         )
-
-    def _status(self, node: str) -> bytes | None:
-        """The newest status of a node's NodeMetric, by whichever way it came."""
-        service = self._shared.service
-        kept = service.store.get(node) if service is not None else None
-        if kept is not None:
-            return kept.status
-        return self.resources.status(node) if self.resources is not None else None
 
 
 def _resources(settings: Settings, api: Api, shared: Shared) -> NodeResources:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from koord_kube.client import Client
 from koord_kube.election import Timing
@@ -135,7 +135,7 @@ class Manager:
 
     async def _serve_until(self, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as group:
-            parts = [group.create_task(_run(part)) for part in self._parts()]
+            parts = [group.create_task(part) for part in self._parts()]
             leading = group.create_task(self._lead_for_ever())
             log.info("manager is up", identity=self._elector.identity)
             await stop.wait()
@@ -146,16 +146,16 @@ class Manager:
             for one in parts:
                 one.cancel()
 
-    def _parts(self) -> Iterator[Callable[[], Awaitable[None]]]:
-        yield self._keep_beating
-        yield _settle_for_ever
-        yield self._configs.run
-        yield self._cluster.run
-        yield self._webhooks.run
+    def _parts(self) -> Iterator[Coroutine[Any, Any, None]]:
+        yield self._keep_beating()
+        yield _settle_for_ever()
+        yield self._configs.run()
+        yield self._cluster.run()
+        yield self._webhooks.run()
         if self._settings.enable_leader_election:
-            yield self._elector.run
+            yield self._elector.run()
         if self._node_metrics is not None:
-            yield self._node_metrics.run
+            yield self._node_metrics.run()
 
     # ---- leading
 
@@ -270,10 +270,6 @@ async def _settle_for_ever() -> None:
     while True:
         await asyncio.sleep(_SETTLE_SECONDS)
         memory.settle()
-
-
-async def _run(part: Callable[[], Awaitable[None]]) -> None:
-    await part()
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

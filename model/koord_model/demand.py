@@ -54,6 +54,13 @@ def amounts(quantities: Mapping[str, object] | None) -> Amounts:
     return {name: number for name, number in found if number is not None}
 
 
+def requested(
+    requests: Mapping[str, object] | None, limits: Mapping[str, object] | None
+) -> Amounts:
+    """Where only a limit is given, Kubernetes takes it for the request too."""
+    return {**amounts(limits), **amounts(requests)}
+
+
 def whole_pod(
     containers: Iterable[Amounts],
     inits: Iterable[InitContainer] = (),

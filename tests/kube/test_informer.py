@@ -413,6 +413,8 @@ class TestSource:
         await api.wait_for("list", 4)
         assert one.told == [one.informer.trouble]
         assert one.informer.absent
+        await asyncio.wait_for(one.informer.wait_known(), 5)
+        assert not one.informer.synced
         assert one.informer.trouble == (
             "nodeslos metadata.name=n1: 404 no such kind in slo.koordinator.sh/v1alpha1; "
             "is its CRD installed?"

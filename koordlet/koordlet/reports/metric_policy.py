@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from koord_model import duration
 from koord_model.fields import Fields, text
-
-MOST_SECONDS = 12 * 3600
-"""What the metric cache keeps; older points nobody can aggregate."""
+from koord_model.metric_policy import MOST_SECONDS as MOST_SECONDS
+from koord_model.metric_policy import MemoryPolicy as MemoryPolicy
 
 _LEAST_AGGREGATE = 60
 _LEAST_INTERVAL = 30
-
-
-class MemoryPolicy(StrEnum):
-    """Which memory counts as used."""
-
-    WITHOUT_PAGE_CACHE = "usageWithoutPageCache"
-    WITH_PAGE_CACHE = "usageWithPageCache"
-    WITH_HOT_PAGE_CACHE = "usageWithHotPageCache"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 from koord_host.layout import Layout
-from koord_model.demand import Amounts, Demand, InitContainer, amounts, whole_pod
+from koord_model.demand import Amounts, Demand, InitContainer, amounts, requested, whole_pod
 from koord_model.pod import Container, Pod
 from koord_model.qos import KubeQoS
 from koord_model.quantity import milli
@@ -179,10 +179,7 @@ def _controller(meta: _Metadata) -> str:
 
 
 def _requests(resources: _Resources | None) -> Amounts:
-    """Where only a limit is given, Kubernetes takes it for the request too."""
-    if resources is None:
-        return {}
-    return {**amounts(resources.limits), **amounts(resources.requests)}
+    return requested(resources.requests, resources.limits) if resources else {}
 
 
 def _limits(resources: _Resources | None) -> Amounts:

@@ -44,8 +44,6 @@ from koord_manager.slo_config.config import COLOCATION, CPU_NORMALIZATION, RESOU
 _AT_ONCE = 10
 """Nodes that are summed up between two looks at what else is to be done: some milliseconds."""
 
-_LOOK_SECONDS = 0.05
-
 
 class NodeResources:
     """The controller. ``api`` is to be one that writes only while this manager leads.
@@ -151,7 +149,7 @@ class NodeResources:
             for one in self._informers:
                 group.create_task(one.run())
             for one in self._informers:
-                await _known(one)
+                await one.wait_known()
             await self._configs.wait_synced()
             self.known.set()
             self.fleet.settled = self._clock() + self._settle if self._settle else 0.0
@@ -335,12 +333,3 @@ class NodeResources:
         wishes["GPUDeviceResource"] = gpu(device, self._gates)
         wishes["RDMADeviceResource"] = rdma(device)
         return {name: wish for name, wish in wishes.items() if name in self._calculations}
-
-
-async def _known(informer: Informer[Any]) -> None:
-    """Until all of a kind is there, or it is known that the kind is not installed."""
-    while not informer.absent:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_SECONDS):
-                await informer.wait_synced()
-                break

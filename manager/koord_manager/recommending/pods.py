@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
-from koord_model.demand import Amounts, amounts
+from koord_model.demand import Amounts, amounts, requested
 from koord_model.keys import MEMORY
 
 _HASH = "pod-template-hash"
@@ -125,15 +125,10 @@ def decode(content: bytes) -> PodFacts:
         meta.labels or {},
         pod.spec.node,
         tuple(_workloads(meta)),
-        {name: _requests(one) for name, one in containers.items()},
+        {name: requested(one.requests, one.limits) for name, one in containers.items()},
         tuple(_kills(pod.status, containers)),
         pod.status.phase != "Pending",
     )
-
-
-def _requests(resources: _Resources) -> Amounts:
-    """Where only a limit is given, Kubernetes takes it for the request too."""
-    return {**amounts(resources.limits), **amounts(resources.requests)}
 
 
 def _workloads(meta: _Metadata) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from koord_model.metric_policy import MemoryPolicy as MemoryPolicy
+
 
 class CalculatePolicy(StrEnum):
     """What of high-priority pods is kept back from batch pods."""
@@ -15,14 +17,6 @@ class CalculatePolicy(StrEnum):
     USAGE = "usage"
     REQUEST = "request"
     MAX_USAGE_REQUEST = "maxUsageRequest"
-
-
-class MemoryPolicy(StrEnum):
-    """Which memory counts as used in a NodeMetric."""
-
-    WITHOUT_PAGE_CACHE = "usageWithoutPageCache"
-    WITH_PAGE_CACHE = "usageWithPageCache"
-    WITH_HOT_PAGE_CACHE = "usageWithHotPageCache"
 
 
 class MidReclaimMode(StrEnum):

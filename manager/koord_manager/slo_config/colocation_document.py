@@ -18,11 +18,9 @@ from koord_model.keys import (
     LABEL_MID_STATIC_CPU_RATIO,
     LABEL_MID_STATIC_MEMORY_RATIO,
 )
+from koord_model.metric_policy import MOST_SECONDS
 
 from koord_manager.slo_config.colocation import ColocationStrategy, MidReclaimMode, Smoothing
-
-MOST_SECONDS = 12 * 3600
-"""What koordlet remembers at most; longer windows nobody can aggregate."""
 
 MOST_OVERSOLD = 1000
 """Percent of the capacity; more is a typing error."""
