@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -408,7 +408,7 @@ def test_a_throttled_container_gets_more_for_a_while(node: Node) -> None:
     with node.koordlet() as koordlet:
         koordlet.ask({"cpu_burst": {"calm_seconds": 3}}, **asked)
         raised = lambda: node.number(pod.container_group, QUOTA)  # noqa: E731
-        until(lambda: raised() >= 1.4 * base, "its quota grows", seconds=PATIENCE)
+        grows(koordlet, lambda: raised() >= 1.4 * base)
         assert raised() <= 3 * base
         # No container may have more than its pod.
         assert node.number(pod.group, QUOTA) >= raised()
@@ -421,11 +421,30 @@ def test_a_throttled_container_gets_more_for_a_while(node: Node) -> None:
         until(lambda: raised() == base, "it is not needed", seconds=PATIENCE)
         until(lambda: node.number(pod.group, QUOTA) == base)
         thaw(pod)
-        until(lambda: raised() > base, "it grows again", seconds=PATIENCE)
+        grows(koordlet, lambda: raised() > base)
 
         koordlet.ask(cpuBurstStrategy={"policy": "none"})
         settles(node.state, before)
         node.finish(koordlet)
+
+
+def grows(koordlet: DecidingKoordlet, grown: Callable[[], bool]) -> None:
+    """Wait until a quota has; where the machine had no room for it all that time, skip."""
+    rooms: set[str] = set()
+
+    def look() -> bool:
+        rooms.add(koordlet.outcome("cpu_burst", "share pool"))
+        return grown()
+
+    try:
+        until(look, "its quota grows", seconds=PATIENCE)
+    except AssertionError:
+        if any("have room" in one for one in rooms):
+            raise
+        found = koordlet.decision("cpu_burst", "share pool")
+        assert found is not None, rooms
+        assert found["numbers"]["node"] > BUSY, found
+        pytest.skip(f"{found['numbers']['node']:.1f} cores are busy with something else")
 
 
 # ---- memory

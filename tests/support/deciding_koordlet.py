@@ -5,10 +5,12 @@ Its rules are a NodeSLO in a file, which may change while it runs.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from koord_demo.programs import console_script
@@ -31,6 +33,17 @@ class DecidingKoordlet(ObservingKoordlet):
             "--runtime-hooks-reconcile-interval=0.5",
             *flags,
         ]
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            with contextlib.suppress(Exception):  # it may be gone: the test's error counts
+                print(self.said, self.koordctl_why("strategies"), json.dumps(self.why(), indent=1))
+        super().__exit__(kind, error, trace)
 
     def ask(self, extensions: Mapping[str, object] | None = None, **sections: object) -> None:
         """Have a NodeSLO with these sections; ``extensions`` are modes and settings by strategy."""
