@@ -132,7 +132,8 @@ class WebhookSide:
     async def _ready(self) -> str:
         if self._server is None:
             return ""
-        return await self_check(self._server.port, self._certificates.bundle, self._service[0])
+        at = self._server.host, self._server.port
+        return await self_check(*at, self._certificates.bundle, self._service[0])
 
 
 def service_names(service: str, namespace: str) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ from kubernetes.aio.client.exceptions import ApiException
 
 from tests.deploy.rights import missing, rights
 from tests.support.cluster import until
+from tests.support.emulated_manager import EmulatedManager
 from tests.support.kube_kinds import BUILT_IN, USUAL
 from tests.support.managed_cluster import (
     PATIENT,
@@ -47,7 +48,7 @@ from tests.support.managed_cluster import (
     managed_cluster,
     ready,
 )
-from tests.support.manager_program import NAMESPACE, ManagerProgram
+from tests.support.manager_program import NAMESPACE
 
 _OTHERS: dict[Resource, Any] = {
     NODE_TOPOLOGIES: {
@@ -126,15 +127,15 @@ async def bare() -> AsyncIterator[ManagedCluster]:
             yield made
 
 
-async def stopped(manager: ManagerProgram) -> int:
+async def stopped(manager: EmulatedManager) -> int:
     return await asyncio.to_thread(manager.stop)
 
 
-async def killed(manager: ManagerProgram) -> None:
+async def killed(manager: EmulatedManager) -> None:
     await asyncio.to_thread(manager.kill)
 
 
-def hang(cluster: ManagedCluster, manager: ManagerProgram, *plurals: str) -> None:
+def hang(cluster: ManagedCluster, manager: EmulatedManager, *plurals: str) -> None:
     """The API server answers a manager's requests about these no more."""
     for plural in plurals:
         cluster.api.fail(times=ALWAYS, hang=True, token=f"token-of-{manager.name}", plural=plural)

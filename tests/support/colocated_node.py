@@ -36,18 +36,13 @@ from koord_manager.node_metric_side import CA_CONFIG_MAP
 from tests.support.certificates import make_certificates
 from tests.support.cluster import until
 from tests.support.containerd import Containerd
+from tests.support.emulated_manager import EmulatedManager, put_namespaces, put_priority_classes
 from tests.support.kube_access import service_account
 from tests.support.kube_api import KubeApi
 from tests.support.kube_kinds import USUAL
 from tests.support.kubelet_server import KubeletServer
 from tests.support.kubepods import Kubepods
-from tests.support.manager_program import (
-    LEADER,
-    NAMESPACE,
-    ManagerProgram,
-    put_namespaces,
-    put_priority_classes,
-)
+from tests.support.manager_program import LEADER, NAMESPACE
 from tests.support.pod_running import BoundPod, PodRunner, bind
 from tests.support.processes import get
 from tests.support.proxy import Koordlet, Proxy
@@ -118,7 +113,7 @@ class ColocatedNode:
 
     api: KubeApi
     client: Client
-    manager: ManagerProgram
+    manager: EmulatedManager
     koordlet: ClusterKoordlet
     groups: Kubepods
     runner: PodRunner
@@ -217,11 +212,11 @@ async def _start(node: ColocatedNode, proxy: Proxy, *, direct: bool) -> None:
     await asyncio.to_thread(proxy.wait_for_server, "koordlet")
 
 
-def _manager(folder: Path, api: KubeApi, authority: Path, *, direct: bool) -> ManagerProgram:
+def _manager(folder: Path, api: KubeApi, authority: Path, *, direct: bool) -> EmulatedManager:
     flags = ("--noderesource-interval=0.5",)
     if direct:
         flags += ("--enable-node-metric-api",)
-    made = ManagerProgram("manager", folder, api, *flags, authority=authority)
+    made = EmulatedManager("manager", folder, api, *flags, authority=authority)
     made.serve_webhooks()
     made.serve_node_metrics()
     return made

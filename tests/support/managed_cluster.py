@@ -30,17 +30,12 @@ from koord_model.quantity import whole
 from kubernetes.aio import client as official
 
 from tests.support.cluster import until
+from tests.support.emulated_manager import EmulatedManager, put_namespaces, put_priority_classes
 from tests.support.kube_access import service_account
 from tests.support.kube_api import KubeApi
 from tests.support.kube_kinds import USUAL
 from tests.support.kube_requests import Asked
-from tests.support.manager_program import (
-    NAMESPACE,
-    WEBHOOKS,
-    ManagerProgram,
-    put_namespaces,
-    put_priority_classes,
-)
+from tests.support.manager_program import NAMESPACE, WEBHOOKS
 
 QUICK = (
     "--lease-duration=3",
@@ -71,20 +66,20 @@ class ManagedCluster:
         self.folder = folder
         self.api = api
         self.core = official.CoreV1Api(official_client)
-        self.managers: list[ManagerProgram] = []
+        self.managers: list[EmulatedManager] = []
         self._pods = count()
 
     # ---- its managers
 
-    def manager(self, name: str, *flags: str) -> ManagerProgram:
+    def manager(self, name: str, *flags: str) -> EmulatedManager:
         """One that is not started yet, and that has a token of its own."""
         token = f"token-of-{name}"
         self.api.access.identities[token] = service_account("koord-manager", NAMESPACE, pod=name)
-        made = ManagerProgram(name, self.folder, self.api, *(flags or QUICK), token=token)
+        made = EmulatedManager(name, self.folder, self.api, *(flags or QUICK), token=token)
         self.managers.append(made)
         return made
 
-    async def started(self, name: str, *flags: str, leads: bool = True) -> ManagerProgram:
+    async def started(self, name: str, *flags: str, leads: bool = True) -> EmulatedManager:
         """One that is ready, and leads if it should."""
         made = self.manager(name, *flags)
         made.start()
@@ -93,11 +88,11 @@ class ManagedCluster:
             await until(lambda: made.leads, f"{name} leads")
         return made
 
-    def asked_by(self, manager: ManagerProgram, since: int = 0) -> list[Asked]:
+    def asked_by(self, manager: EmulatedManager, since: int = 0) -> list[Asked]:
         """What a manager asked for after so many requests of all."""
         return [one for one in self.api.asked[since:] if one.token == f"token-of-{manager.name}"]
 
-    def writes_by(self, manager: ManagerProgram, since: int = 0) -> list[Asked]:
+    def writes_by(self, manager: EmulatedManager, since: int = 0) -> list[Asked]:
         return [one for one in self.asked_by(manager, since) if one.verb in _WRITES]
 
     @property
@@ -257,13 +252,13 @@ async def managed_cluster(
                     print(f"---- {one.name}\n{one.said[-4000:]}")
 
 
-async def ready(manager: ManagerProgram) -> None:
+async def ready(manager: EmulatedManager) -> None:
     """Until the kubelet would say so."""
     async with aiohttp.ClientSession() as session:
         await until(lambda: _is_ready(session, manager), f"{manager.name} is ready")
 
 
-async def _is_ready(session: aiohttp.ClientSession, manager: ManagerProgram) -> bool:
+async def _is_ready(session: aiohttp.ClientSession, manager: EmulatedManager) -> bool:
     timeout = aiohttp.ClientTimeout(total=5)
     try:
         url = f"http://127.0.0.1:{manager.health_port}/readyz"

@@ -95,6 +95,7 @@ async def serving(
     limits: Limits | None = None,
     trouble: Callable[[], str] = str,
     view: ClusterView | None = None,
+    host: str | None = "127.0.0.1",
 ) -> AsyncIterator[Serving]:
     """``webhooks`` are ``/admit`` where none are given, which admits everything."""
     tls, registry, data = ServerTls(), CollectorRegistry(), issued()
@@ -105,7 +106,7 @@ async def serving(
         lambda: shown,
         tls,
         registry,
-        host="127.0.0.1",
+        host=host,
         port=0,
         limits=limits or Limits(),
         trouble=trouble,

@@ -12,17 +12,18 @@ from koord_manager.serving.server import HEALTH_PATH
 _SECONDS = 3.0
 
 
-async def self_check(port: int, bundle: bytes, name: str) -> str:
+async def self_check(host: str, port: int, bundle: bytes, name: str) -> str:
     """Why nobody would get an answer there, in a line; "" where all is well.
 
     ``name`` is what the certificate has to be for. Without a ``bundle`` others say whom to
     trust, and any certificate will do here.
     """
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SECONDS)) as session,
             session.get(
-                f"https://127.0.0.1:{port}{HEALTH_PATH}",
+                f"https://{place}{HEALTH_PATH}",
                 ssl=_context(bundle),
                 server_hostname=name,
             ) as response,

@@ -15,12 +15,14 @@ from prometheus_client import CollectorRegistry
 
 from koord_manager.serving.answering import Answering, Limits
 from koord_manager.serving.metrics import WebhookMetrics
-from koord_manager.serving.tls import ServerTls
+from koord_manager.serving.tls import Listener, ServerTls
 from koord_manager.webhooks.admission import ClusterView, Webhook
 
 log = get_log("manager.webhooks")
 
 PORT = 9876
+ANY = "0.0.0.0"  # noqa: S104 - the default of a server in a pod
+_FROM_HERE = {ANY: "127.0.0.1", "::": "::1"}
 _LIMITS = Limits()
 HEALTH_PATH = "/healthz"
 _IDLE_SECONDS = 120.0
@@ -75,6 +77,11 @@ class WebhookServer:
         self._draining = False
 
     @property
+    def host(self) -> str:
+        """The address at which it is reached from here; the loopback one if it is at all."""
+        return _FROM_HERE.get(self._host or ANY, self._host or ANY)
+
+    @property
     def port(self) -> int:
         """Where it listens; of port 0 the one picked, once started."""
         return self._port
@@ -94,8 +101,9 @@ class WebhookServer:
             shutdown_timeout=self._limits.answer,
         )
         await self._runner.setup()
+        context = Listener(self._tls).context
         site = web.TCPSite(
-            self._runner, self._host, self._port, ssl_context=self._tls.context, backlog=1024
+            self._runner, self._host, self._port, ssl_context=context, backlog=1024
         )
         await site.start()
         self._port = self._runner.addresses[0][1]

@@ -82,7 +82,7 @@ class Manager:
         self._pods = 0
 
     async def _ready(self) -> str:
-        return await self_check(self.server.port, self.rotation.bundle, NAME)
+        return await self_check(self.server.host, self.server.port, self.rotation.bundle, NAME)
 
     async def start(self) -> None:
         await self.server.start()

@@ -1,0 +1,164 @@
+"""A real kube-apiserver over a real etcd, where somebody has brought the programs.
+
+They are looked for where Kubernetes' own test tools have them, in the folder that
+``KUBEBUILDER_ASSETS`` names (``setup-envtest use -p path`` prints one), and then on ``PATH``.
+No registry of this project's has a kube-apiserver, so elsewhere the double
+(``kube_api``) stands in for it, which is held to what this one does.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import ssl
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import Self
+
+import yaml
+
+from tests.support import network
+from tests.support.certificates import HAVE_OPENSSL, make_certificates
+from tests.support.processes import Program
+
+ASSETS = "KUBEBUILDER_ASSETS"
+ADMIN = "admin-token"
+"""The bearer token of somebody who may do everything."""
+_PORT = 6443
+_ETCD = "http://127.0.0.1:2379"
+
+
+def _program(name: str) -> str | None:
+    folder = os.environ.get(ASSETS)
+    return shutil.which(name, path=folder) if folder else shutil.which(name)
+
+
+def why_not() -> str | None:
+    """What keeps one from running here; None where nothing does."""
+    missing = [name for name in ("etcd", "kube-apiserver", "kubectl") if _program(name) is None]
+    if missing:
+        return f"neither in {ASSETS} nor on PATH: {', '.join(missing)}"
+    return network.why_not() if HAVE_OPENSSL else "not installed: openssl"
+
+
+class KubeApiserver:
+    """Serves at ``url`` while entered, over TLS that ``authority`` vouches for.
+
+    It reaches the endpoints of Services itself, as there is no kube-proxy. There are no
+    controllers either: nothing is garbage collected, and EndpointSlices are who wants them's.
+    """
+
+    def __init__(self, folder: Path, own: network.OwnNetwork) -> None:
+        self.folder = folder
+        self.network = own
+        self.url = f"https://{own.address}:{_PORT}"
+        names = f"IP:{own.address},DNS:kubernetes.default.svc"
+        self._certificates = make_certificates(folder / "server", names)
+        self._front_proxy = make_certificates(folder / "front-proxy")
+        self.authority = self._certificates.authority
+        self._etcd = Program("etcd", folder)
+        self._server = Program("kube-apiserver", folder)
+
+    def __enter__(self) -> Self:
+        (self.folder / "tokens.csv").write_text(f'{ADMIN},admin,admin,"system:masters"\n')
+        self._start_etcd()
+        self._start_server()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.close()
+        self._etcd.close()
+
+    @property
+    def said(self) -> str:
+        """The end of its log."""
+        return self._server.said[-4000:]
+
+    def kubeconfig(self, name: str, token: str) -> Path:
+        """The file by which whoever has this token is its user."""
+        file = self.folder / f"{name}.kubeconfig"
+        cluster = {"server": self.url, "certificate-authority": str(self.authority)}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "real",
+            "contexts": [{"name": "real", "context": {"cluster": "real", "user": name}}],
+            "clusters": [{"name": "real", "cluster": cluster}],
+            "users": [{"name": name, "user": {"token": token}}],
+        }
+        file.write_text(yaml.safe_dump(config))
+        file.chmod(0o600)
+        return file
+
+    def kubectl(self, *words: str, token: str = ADMIN, stdin: str = "") -> str:
+        """What kubectl prints.
+
+        Raises:
+            RuntimeError: it has failed; with what it said.
+        """
+        command = [_program("kubectl") or "", f"--kubeconfig={self.kubeconfig('kubectl', token)}"]
+        environ = {**os.environ, "HOME": str(self.folder)}
+        done = subprocess.run(
+            [*command, *words],
+            input=stdin,
+            env=environ,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        if done.returncode:
+            raise RuntimeError(f"kubectl {' '.join(words)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def _start_etcd(self) -> None:
+        data = ("--data-dir", str(self.folder / "etcd"), "--unsafe-no-fsync", "--log-level=warn")
+        urls = (f"--listen-client-urls={_ETCD}", f"--advertise-client-urls={_ETCD}")
+        command = [_program("etcd") or "", *data, *urls, "--listen-peer-urls=http://127.0.0.1:2380"]
+        self._etcd.spawn(self.network.inside(command))
+
+    def _start_server(self) -> None:
+        key = self._certificates.key
+        front = self._front_proxy
+        flags = {
+            "etcd-servers": _ETCD,
+            "bind-address": self.network.address,
+            "secure-port": _PORT,
+            "tls-cert-file": self._certificates.certificate,
+            "tls-private-key-file": key,
+            "client-ca-file": self.authority,
+            "token-auth-file": self.folder / "tokens.csv",
+            "anonymous-auth": "false",
+            "allow-privileged": "true",
+            "authorization-mode": "Node,RBAC",
+            "enable-admission-plugins": "NodeRestriction",
+            "service-cluster-ip-range": "10.96.0.0/16",
+            "service-account-issuer": "https://kubernetes.default.svc",
+            "service-account-key-file": self._certificates.certificate,
+            "service-account-signing-key-file": key,
+            "endpoint-reconciler-type": "none",
+            "enable-aggregator-routing": "true",
+            "proxy-client-cert-file": front.certificate,
+            "proxy-client-key-file": front.key,
+            "requestheader-client-ca-file": front.authority,
+            "requestheader-allowed-names": "server",
+            "requestheader-username-headers": "X-Remote-User",
+            "requestheader-group-headers": "X-Remote-Group",
+            "requestheader-extra-headers-prefix": "X-Remote-Extra-",
+        }
+        command = [_program("kube-apiserver") or ""]
+        command += [f"--{name}={value}" for name, value in flags.items()]
+        self._server.spawn(self.network.inside(command))
+        self._server.wait_until(self._ready, "it does not serve")
+
+    def _ready(self) -> bool:
+        context = ssl.create_default_context(cafile=str(self.authority))
+        asked = urllib.request.Request(
+            f"{self.url}/readyz", headers={"Authorization": f"Bearer {ADMIN}"}
+        )
+        try:
+            with urllib.request.urlopen(asked, context=context, timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
