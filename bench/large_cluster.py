@@ -14,7 +14,8 @@ from typing import Any
 from koord_kube import resources
 from koord_kube.resources import Resource
 from koord_manager.reconcilers import node_metric, node_slo
-from koord_manager.reconcilers.node_objects import Create, NodeFacts, write_for
+from koord_manager.reconcilers.node_objects import Create, write_for
+from koord_manager.reconcilers.nodes import Node
 from koord_manager.slo_config import config as slo_config
 from koord_model.keys import BATCH_CPU, BATCH_MEMORY
 
@@ -181,9 +182,9 @@ def _made_for_nodes(nodes: int) -> Iterator[tuple[Resource, Object]]:
         (resources.NODE_METRICS, node_metric),
         (resources.NODE_SLOS, node_slo),
     ):
-        spec, _ = module.desired(config, NodeFacts("any"), None)
+        spec, _ = module.desired(config, Node("any"), None)
         for number in range(nodes):
-            wanted = write_for(kind, NodeFacts(node_name(number), uid("aa", number)), None, spec)
+            wanted = write_for(kind, Node(node_name(number), uid("aa", number)), None, spec)
             assert isinstance(wanted, Create)
             yield kind, wanted.object
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 import socket
 import ssl
@@ -16,7 +17,7 @@ import aiohttp
 import msgspec
 from koord_model.version import VERSION
 
-from koord_kube.api import ApiError, Change, GoneError, Object, Page
+from koord_kube.api import ApiError, Change, GoneError, NotLeadingError, Object, Page
 from koord_kube.asking import ITEMS, OBJECT, Asking
 from koord_kube.credentials import Anonymous, Credentials
 from koord_kube.failures import reason_of
@@ -49,7 +50,7 @@ class Cluster:
 class Limits:
     """``qps`` and ``burst`` are of writes; the rest is in seconds.
 
-    With a ``qps`` of 0 writes are not slowed down here: they are by ``fence.Fenced``.
+    With a ``qps`` of 0 writes are not slowed down.
 
     A watch is ended by the server after ``watch`` to twice as long, and given up ``grace``
     later where it does not: then the connection is dead.
@@ -77,7 +78,8 @@ class Client:
         self._chance = chance
         limits = self._limits
         self._writes = TokenBucket(limits.qps, limits.burst) if limits.qps else None
-        self._opened: aiohttp.ClientSession | None = None
+        self._leads: Callable[[], bool] = _always
+        self._sessions = _Sessions(cluster)
 
     async def __aenter__(self) -> Self:
         return self
@@ -92,9 +94,19 @@ class Client:
 
     async def close(self) -> None:
         """End what is under way; the next request connects anew."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened.close()
+        await self._sessions.close()
+
+    def fenced(self, leads: Callable[[], bool], writes: TokenBucket | None = None) -> Client:
+        """The same, on the same connections, but only who leads writes.
+
+        A write raises ``NotLeadingError`` unless ``leads`` says yes at that moment. They are
+        slowed down by ``writes`` alone, which others may share. One that waits for its turn is
+        asked about again when its turn has come: so none that was wished for while leading is
+        sent afterwards.
+        """
+        made = copy.copy(self)
+        made._leads, made._writes = leads, writes  # noqa: SLF001 - it is of this class
+        return made
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
         asking = Asking("GET", resource, name, namespace)
@@ -222,9 +234,15 @@ class Client:
         await self._write(Asking("DELETE", resource, name, namespace, body=body))
 
     async def _write(self, asking: Asking) -> Object:
+        self._require_leading(asking)
         if self._writes is not None:
             await asyncio.sleep(self._writes.take(time.monotonic()))
+            self._require_leading(asking)
         return asking.done(await self._answer(asking))
+
+    def _require_leading(self, asking: Asking) -> None:
+        if not self._leads():
+            raise NotLeadingError(f"{asking}: not written, this program does not lead")
 
     async def _answer(self, asking: Asking) -> bytes:
         try:
@@ -256,7 +274,7 @@ class Client:
         if asking.body is not None:
             data = msgspec.json.encode(asking.body)
             headers["Content-Type"] = _MERGE if asking.method == "PATCH" else "application/json"
-        return await self._session().request(
+        return await self._sessions.current().request(
             asking.method,
             self.cluster.url + asking.path,
             params=asking.query,
@@ -268,16 +286,33 @@ class Client:
             proxy=self.cluster.proxy,
         )
 
-    def _session(self) -> aiohttp.ClientSession:
+
+class _Sessions:
+    """The connections of a client, and of what is fenced of it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._opened: aiohttp.ClientSession | None = None
+
+    def current(self) -> aiohttp.ClientSession:
         if self._opened is None:
             self._opened = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    ssl=self.cluster.context or True, socket_factory=_socket
+                    ssl=self._cluster.context or True, socket_factory=_socket
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=256 * 1024,
             )
         return self._opened
+
+    async def close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.close()
+
+
+def _always() -> bool:
+    return True
 
 
 def _selected(field_selector: str, label_selector: str) -> dict[str, str]:

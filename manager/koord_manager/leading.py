@@ -21,7 +21,7 @@ from koord_manager.controllers.slo_config import SLOConfigs
 from koord_manager.metrics import Figures
 from koord_manager.metrics_api.service import NodeMetricService
 from koord_manager.recommending.recommender import Policy, Recommender
-from koord_manager.reconcilers.node_objects import NodeFacts, node_facts
+from koord_manager.reconcilers.nodes import Node, gone, read_node
 from koord_manager.webhooks.admission import ClusterView
 
 Tell = Callable[[str], None]
@@ -47,18 +47,18 @@ class Term:
     def __init__(self, settings: Settings, api: Api, shared: Shared) -> None:
         self._shared = shared
         names = chosen("controllers", settings.controllers, CONTROLLERS)
-        self._nodes: Informer[NodeFacts] = Informer(
-            api, NODES, decode=node_facts, changed=self._node_changed, tell=shared.tell
+        self._nodes: Informer[Node] = Informer(
+            api, NODES, decode=read_node, changed=self._node_changed, tell=shared.tell
         )
         self._objects = tuple(self._node_objects(api, names))
-        self.resources = _resources(settings, api, shared) if "noderesource" in names else None
+        self.resources = self._node_resources(settings, api) if "noderesource" in names else None
         self._profiles = _profiles(settings, api, shared) if "colocationprofile" in names else None
         self._recommendations = (
             self._recommending(settings, api) if "recommendation" in names else None
         )
 
     @property
-    def nodes(self) -> Mapping[str, NodeFacts]:
+    def nodes(self) -> Mapping[str, Node]:
         """The cluster's nodes."""
         return self._nodes.objects
 
@@ -109,11 +109,27 @@ class Term:
                 shared = self._shared
                 yield module.controller(api, self._nodes, shared.configs, shared.tell)
 
-    def _node_changed(self, name: str, _: NodeFacts | None, now: NodeFacts | None) -> None:
+    def _node_resources(self, settings: Settings, api: Api) -> NodeResources:
+        shared = self._shared
+        plugins = settings.noderesource_plugins
+        return NodeResources(
+            api,
+            self._nodes,
+            shared.configs,
+            gates=shared.gates,
+            calculations=chosen("noderesource-plugins", plugins, CALCULATIONS),
+            tell=shared.tell,
+            settle=SETTLE_SECONDS if shared.service is not None else 0.0,
+            period=settings.noderesource_interval,
+        )
+
+    def _node_changed(self, name: str, before: Node | None, now: Node | None) -> None:
+        if self._shared.service is not None and gone(before, now):
+            self._shared.service.forget(name)
         for one in self._objects:
             one.node_changed(name)
-        if now is None and self._shared.service is not None:
-            self._shared.service.forget(name)
+        if self.resources is not None:
+            self.resources.node_changed(name, before, now)
 
     def _recommending(self, settings: Settings, api: Api) -> Recommendations | None:
         if self.resources is None:
@@ -125,23 +141,12 @@ class Term:
         )
         return Recommendations(
             api,
+            self._nodes,
             Recommender(policy),
             self.resources.status,
             tell=self._shared.tell,
             interval=settings.recommendation_interval,
         )
-
-
-def _resources(settings: Settings, api: Api, shared: Shared) -> NodeResources:
-    return NodeResources(
-        api,
-        shared.configs,
-        gates=shared.gates,
-        calculations=chosen("noderesource-plugins", settings.noderesource_plugins, CALCULATIONS),
-        tell=shared.tell,
-        settle=SETTLE_SECONDS if shared.service is not None else 0.0,
-        period=settings.noderesource_interval,
-    )
 
 
 def _profiles(settings: Settings, api: Api, shared: Shared) -> ColocationProfiles | None:

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from koord_kube.client import Client
 from koord_kube.election import Timing
 from koord_kube.events import Repeated
-from koord_kube.fence import Fenced
 from koord_kube.leases import Elector
 from koord_kube.rate import TokenBucket
 from koord_kube.recorder import Recorder
@@ -162,8 +161,8 @@ class Manager:
     def _leads(self) -> bool:
         return not self._settings.enable_leader_election or self._elector.leads
 
-    def _fenced(self, leads: Callable[[], bool]) -> Fenced:
-        return Fenced(self._client, leads, self._writes)
+    def _fenced(self, leads: Callable[[], bool]) -> Client:
+        return self._client.fenced(leads, self._writes)
 
     async def _lead_for_ever(self) -> None:
         while True:

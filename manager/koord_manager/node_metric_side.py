@@ -16,12 +16,11 @@ from prometheus_client import CollectorRegistry
 
 from koord_manager.config import Settings, listened_at
 from koord_manager.leading import SETTLE_SECONDS
-from koord_manager.metrics_api.credentials import Pair
 from koord_manager.metrics_api.kept import About
 from koord_manager.metrics_api.publishing import API_SERVICE, Endpoint, Publisher
 from koord_manager.metrics_api.receiver import Received, Standing
 from koord_manager.metrics_api.service import Cluster, NodeMetricService, Timing
-from koord_manager.reconcilers.node_objects import NodeFacts
+from koord_manager.reconcilers.nodes import Node
 from koord_manager.serving.rounds import rounds
 from koord_manager.serving.targets import Target, api_service_target, config_map_target
 from koord_manager.serving.tls import ServerTls
@@ -59,11 +58,10 @@ class NodeMetricSide:
         recorder: Recorder,
         registry: CollectorRegistry,
         *,
-        nodes: Callable[[], Mapping[str, NodeFacts]],
+        nodes: Callable[[], Mapping[str, Node]],
         received: Received,
     ) -> None:
         self._elector = elector
-        self._tls = tls
         self._certified = certified
         self._nodes = nodes
         addresses = (settings.node_metric_api_address, settings.node_metric_report_address)
@@ -78,7 +76,7 @@ class NodeMetricSide:
         self.service = NodeMetricService(
             api,
             self._standing,
-            self._pair,
+            tls,
             Cluster(lambda: nodes().keys(), self._about, received),
             settings.node_metric_account,
             registry,
@@ -129,9 +127,6 @@ class NodeMetricSide:
     def _standing(self) -> Standing:
         """The leader is known by its identity alone, which is no address."""
         return Standing(self._elector.leads)
-
-    def _pair(self) -> Pair:
-        return Pair(*self._tls.pair)
 
     def _about(self, node: str) -> About | None:
         known = self._nodes().get(node)

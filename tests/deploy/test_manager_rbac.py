@@ -42,7 +42,7 @@ from koord_manager.metrics_api.publishing import API_SERVICE, Endpoint, Publishe
 from koord_manager.metrics_api.reviewing import Asked, Gatekeeper
 from koord_manager.metrics_api.users import User
 from koord_manager.node_metric_side import CA_CONFIG_MAP
-from koord_manager.reconcilers.node_objects import node_facts
+from koord_manager.reconcilers.nodes import Node, read_node
 from koord_manager.serving.certificates import LIFE
 from koord_manager.serving.configurations import ConfigurationKeeper
 from koord_manager.serving.rotation import Rotation
@@ -191,8 +191,13 @@ class Parts:
         self.api.put(NODES, _node("n2"))
         self.api.put(NODE_TOPOLOGIES, _topology())
         configs = SLOConfigs(self.client, Recorder(self.client, "koord-manager"))
-        resources = NodeResources(self.client, configs, gates={}, tell=_quiet, period=0.02)
-        nodes = Informer(self.client, NODES, decode=node_facts, changed=lambda *_: metrics.resync())
+
+        def changed(name: str, before: Node | None, now: Node | None) -> None:
+            resources.node_changed(name, before, now)
+            metrics.node_changed(name)
+
+        nodes = Informer(self.client, NODES, decode=read_node, changed=changed)
+        resources = NodeResources(self.client, nodes, configs, gates={}, tell=_quiet, period=0.02)
         metrics = node_metric.controller(self.client, nodes, configs, _quiet)
         count = self.api.count
         async with self.running(configs, nodes, metrics, resources):

@@ -9,7 +9,6 @@ from contextlib import aclosing
 import pytest
 from koord_kube.api import Api, NotLeadingError
 from koord_kube.client import Client, Cluster, Limits
-from koord_kube.fence import Fenced
 from koord_kube.rate import TokenBucket
 from koord_kube.resources import NODE_METRICS, NODES
 
@@ -38,7 +37,7 @@ async def test_only_the_leader_writes(
 ) -> None:
     api.put(NODES, NODE)
     leads = False
-    fenced = Fenced(client, lambda: leads)
+    fenced = client.fenced(lambda: leads)
     with pytest.raises(NotLeadingError, match=r"^nodes.*: not written, this program does not lead"):
         await write(fenced)
     assert api.asked == []
@@ -49,7 +48,7 @@ async def test_only_the_leader_writes(
 
 async def test_everybody_reads(api: KubeApi, client: Client) -> None:
     api.put(NODES, NODE)
-    fenced = Fenced(client, lambda: False)
+    fenced = client.fenced(lambda: False)
     assert (await fenced.get(NODES, "n1"))["metadata"]["name"] == "n1"
     found, version = await listed(fenced, NODES)
     assert len(found) == 1
@@ -57,10 +56,12 @@ async def test_everybody_reads(api: KubeApi, client: Client) -> None:
         assert (await anext(changes)).type == "BOOKMARK"
 
 
-async def test_a_version_is_handed_on(api: KubeApi, client: Client) -> None:
-    version = api.put(NODES, NODE)["metadata"]["resourceVersion"]
-    await Fenced(client, lambda: True).patch(NODES, "n1", LABELS, version=version)
-    assert api.asked[-1].body["metadata"]["resourceVersion"] == version
+async def test_what_is_not_fenced_writes_beside_it(api: KubeApi, client: Client) -> None:
+    api.put(NODES, NODE)
+    fenced = client.fenced(lambda: False)
+    await client.patch(NODES, "n1", LABELS)
+    await fenced.fenced(lambda: True).patch(NODES, "n1", LABELS)
+    assert api.count("patch") == 2
 
 
 async def test_who_no_longer_leads_when_its_turn_comes_does_not_write(
@@ -77,7 +78,7 @@ async def test_who_no_longer_leads_when_its_turn_comes_does_not_write(
         leads = leads and seconds < 100
         await sleep(0)
 
-    fenced = Fenced(client, lambda: leads, TokenBucket(0.001, 1))
+    fenced = client.fenced(lambda: leads, TokenBucket(0.001, 1))
     with monkeypatch.context() as patched:
         patched.setattr(asyncio, "sleep", loses)
         await fenced.patch(NODES, "n1", LABELS)
@@ -89,6 +90,6 @@ async def test_who_no_longer_leads_when_its_turn_comes_does_not_write(
 
 async def test_not_leading_has_no_status(client: Client) -> None:
     with pytest.raises(NotLeadingError) as found:
-        await Fenced(client, lambda: False).delete(NODE_METRICS, "n1")
+        await client.fenced(lambda: False).delete(NODE_METRICS, "n1")
     assert found.value.status == 0
     assert str(found.value) == "nodemetrics n1: not written, this program does not lead"

@@ -11,7 +11,6 @@ import pytest
 from koord_kube.api import NotLeadingError
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.election import Timing
-from koord_kube.fence import Fenced
 from koord_kube.leases import Elector, steady
 from koord_kube.resources import LEASES, NODES
 
@@ -256,7 +255,7 @@ async def test_a_write_under_way_when_the_lead_is_lost(api: KubeApi, client: Cli
     """What was sent may still arrive; nothing is sent after."""
     api.put(NODES, {"metadata": {"name": "n1"}})
     one = elector(client, "one")
-    writer = Fenced(client, lambda: one.leads)
+    writer = client.fenced(lambda: one.leads)
     async with running(one), asyncio.TaskGroup() as group:
         await until(lambda: one.leads)
         api.fail(slow=0.2, verb="patch")

@@ -8,7 +8,6 @@ import pytest
 from koord_kube.api import Object
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.events import reference
-from koord_kube.fence import Fenced
 from koord_kube.recorder import Recorder
 from koord_kube.resources import CONFIG_MAPS, EVENTS, NODES
 
@@ -61,6 +60,6 @@ async def test_a_failure_is_told_once_and_raised_never(api: KubeApi, client: Cli
 
 async def test_who_does_not_lead_says_nothing(api: KubeApi, client: Client) -> None:
     told: list[str] = []
-    recorder = Recorder(Fenced(client, lambda: False), "koord-manager", failed=told.append)
+    recorder = Recorder(client.fenced(lambda: False), "koord-manager", failed=told.append)
     await recorder.tell(NODE, "R", "m")
     assert (told, written(api)) == ([], [])

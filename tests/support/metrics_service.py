@@ -6,17 +6,18 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from koord_kube.client import Client, Cluster
 from koord_kube.credentials import TokenFile, server_context
 from koord_kube.resources import CONFIG_MAPS
-from koord_manager.metrics_api.credentials import Pair
 from koord_manager.metrics_api.kept import About
 from koord_manager.metrics_api.receiver import Standing
 from koord_manager.metrics_api.service import Cluster as Known
 from koord_manager.metrics_api.service import NodeMetricService, Timing
+from koord_manager.serving.tls import ServerTls
 from koordlet.delivery.direct_link import DirectLink
 from prometheus_client import CollectorRegistry
 
@@ -58,10 +59,12 @@ class Manager:
         self.reviews.access.grant("readers", READS, DISCOVERS)
         configured = front_proxy_config_map(self.front.authority.read_text(), "", "server")
         self.reviews.put(CONFIG_MAPS, configured, "kube-system")
+        self.tls = ServerTls()
+        self.show(self.certificates)
         self.service = NodeMetricService(
             self.reviews.api,
             lambda: self.standing,
-            self.pair,
+            self.tls,
             Known(lambda: self.nodes, self.nodes.get, lambda *one: self.heard.append(one)),
             ACCOUNT,
             self.registry,
@@ -71,9 +74,10 @@ class Manager:
             clock=lambda: self.wall + self.now,
         )
 
-    def pair(self) -> Pair:
-        """Read anew each time, as where files are mounted."""
-        return Pair(self.certificates.certificate.read_bytes(), self.certificates.key.read_bytes())
+    def show(self, made: Certificates) -> None:
+        """These are the server's from now on."""
+        self.certificates = made
+        self.tls.use(made.certificate.read_bytes(), made.key.read_bytes(), datetime.now(UTC))
 
     async def start(self) -> None:
         await self.service.start(("127.0.0.1", 0), ("127.0.0.1", 0))

@@ -18,15 +18,14 @@ from koord_manager.reconcilers.node_objects import (
     Create,
     Delete,
     Kept,
-    NodeFacts,
-    Object,
     Patch,
     kept,
     write_for,
 )
+from koord_manager.reconcilers.nodes import Node, Object
 from koord_manager.slo_config.config import SLOConfig
 
-Desired = Callable[[SLOConfig, NodeFacts, Kept | None], tuple[Object, list[str]]]
+Desired = Callable[[SLOConfig, Node, Kept | None], tuple[Object, list[str]]]
 """The spec that a Node's object should have, and lines on what its Node says wrongly."""
 
 
@@ -34,12 +33,17 @@ class Nodes(Protocol):
     """The cluster's Nodes; an ``Informer`` of them is one."""
 
     @property
-    def objects(self) -> Mapping[str, NodeFacts]:
+    def objects(self) -> Mapping[str, Node]:
         """By name, as they are now."""
         ...
 
+    @property
+    def synced(self) -> bool:
+        """Whether all are there."""
+        ...
+
     async def wait_synced(self) -> None:
-        """Until all are there: whatever has no Node then is deleted."""
+        """Until they are: whatever has no Node then is deleted."""
         ...
 
 

@@ -15,6 +15,7 @@ from koord_kube.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES, NODES, 
 from koord_kube.watching import Pace
 
 from koord_manager.config import CALCULATIONS
+from koord_manager.controllers.node_objects import Nodes
 from koord_manager.controllers.queue import WorkQueue
 from koord_manager.controllers.slo_config import SLOConfigs
 from koord_manager.reconcilers.node_resource.amplification import amplification
@@ -25,7 +26,7 @@ from koord_manager.reconcilers.node_resource.cpu_normalization import (
 from koord_manager.reconcilers.node_resource.documents import (
     Topology,
     metric_status,
-    node_document,
+    older_than_its_node,
     topology,
     updated,
 )
@@ -38,6 +39,7 @@ from koord_manager.reconcilers.node_resource.rdma import rdma
 from koord_manager.reconcilers.node_resource.topology import zones_patch
 from koord_manager.reconcilers.node_resource.why import BATCH, MID, why_document
 from koord_manager.reconcilers.node_resource.wish import NodeWish
+from koord_manager.reconcilers.nodes import Node, gone, read_node
 from koord_manager.slo_config.colocation import NodeStrategies
 from koord_manager.slo_config.config import COLOCATION, CPU_NORMALIZATION, RESOURCE_AMPLIFICATION
 
@@ -48,6 +50,7 @@ _AT_ONCE = 10
 class NodeResources:
     """The controller. ``api`` is to be one that writes only while this manager leads.
 
+    Who has the ``nodes`` tells of each change with ``node_changed``.
     ``period`` is how often all nodes are reckoned, in seconds; a change of a Node or of the
     configuration does not wait for that. Of ``calculations`` those left out leave on nodes what
     they find there. With ``settle`` nodes report straight to this manager:
@@ -57,6 +60,7 @@ class NodeResources:
     def __init__(
         self,
         api: Api,
+        nodes: Nodes,
         configs: SLOConfigs,
         *,
         gates: Mapping[str, bool],
@@ -69,6 +73,7 @@ class NodeResources:
         pace: Pace | None = None,
     ) -> None:
         self._api = api
+        self._nodes = nodes
         self._configs = configs
         self._gates = gates
         self._tell = tell
@@ -93,9 +98,6 @@ class NodeResources:
         """How long the last time took, without what was summed up before."""
 
         more: dict[str, Any] = {"tell": tell, "pace": pace}
-        self._nodes: Informer[Object] = Informer(
-            api, NODES, decode=node_document, changed=self._node_changed, **more
-        )
         self._pods: Informer[PodFacts] = Informer(
             api, PODS, decode=pod_facts, changed=self.fleet.pod, **more
         )
@@ -113,7 +115,6 @@ class NodeResources:
             **more,
         )
         self._informers: tuple[Informer[Any], ...] = (
-            self._nodes,
             self._pods,
             self._metrics,
             self._topologies,
@@ -148,6 +149,7 @@ class NodeResources:
         async with asyncio.TaskGroup() as group:
             for one in self._informers:
                 group.create_task(one.run())
+            await self._nodes.wait_synced()
             for one in self._informers:
                 await one.wait_known()
             await self._configs.wait_synced()
@@ -166,14 +168,15 @@ class NodeResources:
 
     # ---- what is told
 
-    def _node_changed(self, name: str, _before: Object | None, now: Object | None) -> None:
-        if now is None:
+    def node_changed(self, name: str, before: Node | None, now: Node | None) -> None:
+        """A Node came, went or says something else; ``before`` and ``now`` as of an informer."""
+        if gone(before, now):
             self.fleet.drop(name)
             for kept in (self._changed, self._due, self._zones_due):
                 kept.discard(name)
             self._direct.pop(name, None)
             self._told.pop(name, None)
-        else:
+        if now is not None:
             self._changed.add(name)
             self._news.set()
 
@@ -191,10 +194,15 @@ class NodeResources:
         self._take_object(name, now)
 
     def _take_object(self, name: str, status: bytes | None) -> None:
-        """A node whose clock is ahead must not be taken for alive until that time has come."""
-        came = self._clock()
-        ahead = status is not None and updated(status) > came
-        self.fleet.metric(name, status, came if ahead else None)
+        """A node whose clock is ahead must not be taken for alive until that time has come.
+
+        What another Node of that name said does not count.
+        """
+        came, node = self._clock(), self._nodes.objects.get(name)
+        at = updated(status) if status is not None else 0.0
+        if node is not None and older_than_its_node(at, node.created):
+            status = None
+        self.fleet.metric(name, status, came if at > came else None)
 
     def _topology_changed(self, name: str, _before: Topology | None, now: Topology | None) -> None:
         self.fleet.topology(name, zones(now.document()) if now else ())
@@ -230,8 +238,8 @@ class NodeResources:
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    def _take(self, name: str, node: Object) -> None:
-        facts, strategies = node_facts(node), self._strategies(node)
+    def _take(self, name: str, node: Node) -> None:
+        facts, strategies = node_facts(node.document()), self._strategies(node)
         new = name not in self.fleet
         self.fleet.node(name, facts, strategies.colocation, self._clock())
         if new:
@@ -285,7 +293,7 @@ class NodeResources:
         wishes = [*self._other_wishes(name, node, self._strategies(node)).values()]
         if due:
             wishes.append(self.fleet.wish(name))
-        wanted, answer = patches(node, wishes), None
+        wanted, answer = patches(node.document(), wishes), None
         if wanted.status is not None:
             # Labels and annotations may go with a Node's status: one write instead of two.
             change = (wanted.metadata or {}) | wanted.status
@@ -297,7 +305,7 @@ class NodeResources:
             self.fleet.written(name, self._clock())
         # What the informer has brought meanwhile may be newer than the answer.
         if answer is not None and self._nodes.objects.get(name) is node:
-            self._take(name, node_document(msgspec.json.encode(answer)))
+            self._take(name, read_node(msgspec.json.encode(answer)))
 
     async def _write_zones(self, name: str) -> None:
         there = self._topologies.objects.get(name)
@@ -310,24 +318,21 @@ class NodeResources:
                 self.fleet.zones_written(name, self._clock())
         self._zones_due.discard(name)
 
-    def _strategies(self, node: Object) -> NodeStrategies:
-        meta = node["metadata"]
-        return self._configs.config.strategies_for(
-            meta.get("labels") or {}, meta.get("annotations") or {}
-        )
+    def _strategies(self, node: Node) -> NodeStrategies:
+        return self._configs.config.strategies_for(node.labels, node.annotations)
 
     def _other_wishes(
-        self, name: str, node: Object, strategies: NodeStrategies
+        self, name: str, node: Node, strategies: NodeStrategies
     ) -> dict[str, NodeWish]:
         """Those of the calculations about one node alone, by Koordinator's names of them."""
-        unknown = self._configs.config.unknown
+        unknown, said = self._configs.config.unknown, node.document()
         wishes: dict[str, NodeWish] = {}
         there = self._topologies.objects.get(name)
         if CPU_NORMALIZATION not in unknown:
             about = there.document() if there else None
-            wishes["CPUNormalization"] = cpu_normalization(node, about, strategies.normalization)
+            wishes["CPUNormalization"] = cpu_normalization(said, about, strategies.normalization)
         if not unknown & {CPU_NORMALIZATION, RESOURCE_AMPLIFICATION}:
-            ratio = ratio_in_force(node, wishes["CPUNormalization"])
+            ratio = ratio_in_force(said, wishes["CPUNormalization"])
             wishes["ResourceAmplification"] = amplification(strategies.amplification, ratio)
         device = self._devices.objects.get(name)
         wishes["GPUDeviceResource"] = gpu(device, self._gates)

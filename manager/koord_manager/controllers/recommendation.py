@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from koord_kube.watching import Pace
 from koord_model.keys import ANNOTATION_RECOMMENDATION_CHECKPOINT
 from koord_prediction.amount import Amount
 
+from koord_manager.controllers.node_objects import Nodes
 from koord_manager.controllers.queue import WorkQueue
 from koord_manager.recommending import pods, target
 from koord_manager.recommending.pods import PodFacts
@@ -22,6 +24,7 @@ from koord_manager.recommending.recommender import Recommender
 from koord_manager.recommending.target import Candidates, Target
 from koord_manager.recommending.usage import PodUsage, pods_usage
 from koord_manager.reconcilers import recommendation
+from koord_manager.reconcilers.nodes import largest_memory
 from koord_manager.reconcilers.recommendation import Finding
 
 Status = Callable[[str], bytes | None]
@@ -63,6 +66,7 @@ class Recommendations:
     def __init__(
         self,
         api: Api,
+        nodes: Nodes,
         recommender: Recommender,
         status: Status,
         *,
@@ -72,6 +76,8 @@ class Recommendations:
         pace: Pace | None = None,
     ) -> None:
         self._api = api
+        self._nodes = nodes
+        self._largest = math.inf
         self._recommender = recommender
         self._status = status
         self._tell = tell
@@ -103,6 +109,7 @@ class Recommendations:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._found.run())
             await self._found.wait_synced()
+            await self._nodes.wait_synced()
             group.create_task(self.queue.run(self._write))
             while True:
                 self._follow(group)
@@ -115,6 +122,7 @@ class Recommendations:
         In large clusters that takes seconds: webhooks are answered in between.
         """
         now = self._clock()
+        self._largest = largest_memory(self._nodes.objects.values()) or math.inf
         self._matched = await self._match()
         usage = await self._usage({pod.node for found in self._matched.values() for pod in found})
         for key, found in list(self._matched.items()):
@@ -223,7 +231,7 @@ class Recommendations:
         if asked is None or (asked.target is not None and key not in self._matched):
             return  # the next look tells
         now, namespace = self._clock(), key.partition("/")[0]
-        before = asked.document.get("status") or {}
+        before = recommendation.status_before(asked.document)
         status = recommendation.status(self._finding(key, asked, now), before, now)
         name = asked.document["metadata"]["name"]
         try:
@@ -245,7 +253,7 @@ class Recommendations:
         found = self._matched[key]
         containers = sorted({name for pod in found for name in pod.requests})
         return Finding(
-            self._recommender.advise(key, now, containers),
+            self._recommender.advise(key, now, containers, self._largest),
             len(found),
             self._recommender.history(key, now),
             self._recommender.policy.least_history,

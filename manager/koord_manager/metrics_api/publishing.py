@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from koord_kube.api import Api, ConflictError, NotFoundError, Object
+from koord_kube.api import Api, Object
 from koord_kube.resources import API_SERVICES, ENDPOINT_SLICES, Resource
 
 from koord_manager.metrics_api.documents import GROUP, VERSION
+from koord_manager.serving.ensuring import ensure
 
 API_SERVICE = f"{VERSION}.{GROUP}"
 
@@ -54,10 +55,8 @@ class Publisher:
         Raises:
             ApiError: it is not known to be done.
         """
-        await self._lay(API_SERVICES, API_SERVICE, "", api_service(self._endpoint))
-        await self._lay(
-            ENDPOINT_SLICES, self._slice, self._endpoint.namespace, slice_of(self._endpoint)
-        )
+        await self._lay(API_SERVICES, api_service(self._endpoint))
+        await self._lay(ENDPOINT_SLICES, slice_of(self._endpoint))
 
     async def withdraw(self) -> None:
         """Be it no more, unless somebody else is already.
@@ -66,28 +65,17 @@ class Publisher:
             ApiError: it is not known to be done.
         """
         namespace = self._endpoint.namespace
-        try:
-            found = await self._api.get(ENDPOINT_SLICES, self._slice, namespace)
-            if not _is_of(found, self._endpoint.ip):
-                return
-            # At the version it was read at: who has taken over since stays.
-            version = str(found["metadata"]["resourceVersion"])
-            await self._api.patch(
-                ENDPOINT_SLICES, self._slice, {"endpoints": []}, namespace, version=version
-            )
-        except (NotFoundError, ConflictError):
-            return
+        await ensure(self._api, ENDPOINT_SLICES, self._slice, namespace, self._without_us)
 
-    async def _lay(self, resource: Resource, name: str, namespace: str, wanted: Object) -> None:
-        """Make it so; fields that are not ours stay."""
-        try:
-            found = await self._api.get(resource, name, namespace)
-        except NotFoundError:
-            await self._api.create(resource, wanted, namespace)
-            return
-        change = {key: wanted[key] for key in wanted if key not in ("kind", "apiVersion")}
-        if not _has(found, change):
-            await self._api.patch(resource, name, change, namespace)
+    async def _lay(self, resource: Resource, ours: Object) -> None:
+        name, namespace = ours["metadata"]["name"], ours["metadata"].get("namespace", "")
+        await ensure(self._api, resource, name, namespace, lambda found: _over(found, ours))
+
+    def _without_us(self, found: Object | None) -> Object | None:
+        """Whoever has taken over stays."""
+        if found is None or not _is_of(found, self._endpoint.ip):
+            return None
+        return {**found, "endpoints": []}
 
 
 def api_service(endpoint: Endpoint) -> Object:
@@ -120,7 +108,11 @@ def slice_of(endpoint: Endpoint) -> Object:
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
-        "metadata": {"name": slice_name(endpoint), "labels": labels},
+        "metadata": {
+            "name": slice_name(endpoint),
+            "namespace": endpoint.namespace,
+            "labels": labels,
+        },
         "addressType": "IPv6" if ":" in endpoint.ip else "IPv4",
         "endpoints": [{"addresses": [endpoint.ip], "conditions": ready}],
         "ports": [
@@ -140,10 +132,8 @@ def _is_of(found: Object, ip: str) -> bool:
     return any(ip in (one.get("addresses") or []) for one in endpoints)
 
 
-def _has(found: Any, wanted: Any) -> bool:
-    """Whether a merge patch would change nothing."""
-    if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(
-            key in found and _has(found[key], value) for key, value in wanted.items()
-        )
-    return bool(found == wanted)
+def _over(found: Any, ours: Any) -> Any:
+    """What is there with ours over it: fields that are not ours stay."""
+    if isinstance(found, dict) and isinstance(ours, dict):
+        return {**found, **{key: _over(found.get(key), one) for key, one in ours.items()}}
+    return ours

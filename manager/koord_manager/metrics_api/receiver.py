@@ -1,15 +1,15 @@
-"""Takes what nodes report straight to the manager's leader, and keeps the latest of each.
+"""Takes what nodes report straight to the manager's leader, and tells it on.
 
-What is kept is in memory only: after a restart or a change of the leader every node
-reports anew within its report interval, and ages say what is missing.
+Of each report that was taken only so much is known as the next one is judged by, in memory
+alone: after a restart or a change of the leader every node reports anew within its report
+interval.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, NoReturn
 
 import msgspec
 from koord_kube.api import ApiError
@@ -48,34 +48,24 @@ Admit = Callable[[str, str], Awaitable[str]]
 for with it, or "" where it may. Raises ApiError where nobody can say at present."""
 
 Received = Callable[[str, bytes, float], None]
-"""Hears of each report that is kept: node, status, and when it came by a steady clock."""
+"""Hears of each report that is taken: node, status, and when it came by a steady clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReport:
-    """A node's report.
+class _Taken(NamedTuple):
+    """A node's newest report; ``followed`` is the session that this one came after, or ""."""
 
-    ``reported_at`` is seconds since the epoch by the node's clock, ``received`` ours by a
-    steady one.
-    """
-
-    node: str
     session: str
     sequence: int
-    reported_at: float
-    received: float
-    status: bytes
-
-    def document(self) -> dict[str, Any]:
-        """The NodeMetric's status."""
-        return msgspec.json.decode(self.status, type=dict[str, Any])
+    size: int
+    followed: str
 
 
 class Receiver:
-    """The service, and what it has received.
+    """The service.
 
-    ``capacity`` bounds the nodes that are kept, ``most_bytes`` their statuses together; one
-    that has been silent for ``keep_seconds`` makes room.
+    ``capacity`` bounds the nodes that it takes reports of, ``most_bytes`` their newest
+    statuses together; one that is forgotten makes room. Who hears what was ``received`` is to
+    keep no more than the newest of each node.
     """
 
     def __init__(
@@ -83,11 +73,10 @@ class Receiver:
         standing: Callable[[], Standing],
         admit: Admit,
         *,
-        received: Received = lambda _node, _status, _at: None,
+        received: Received,
         answered: Callable[[grpc.StatusCode | None], None] = lambda _code: None,
         capacity: int = 25_000,
         most_bytes: int = 1 << 30,
-        keep_seconds: float = 900.0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._standing = standing
@@ -96,12 +85,10 @@ class Receiver:
         self._answered = answered
         self._capacity = capacity
         self._most_bytes = most_bytes
-        self._keep_seconds = keep_seconds
         self._monotonic = monotonic
-        self._reports: dict[str, NodeReport] = {}
-        self._followed: dict[str, str] = {}
+        self._newest: dict[str, _Taken] = {}
         self.bytes = 0
-        """Of all statuses that are kept."""
+        """Of the newest statuses of all nodes."""
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve on a server."""
@@ -113,28 +100,14 @@ class Receiver:
         handler = grpc.method_handlers_generic_handler(SERVICE, {"Report": method})
         server.add_generic_rpc_handlers((handler,))
 
-    def latest(self, node: str) -> NodeReport | None:
-        """A node's newest report, of whatever age; ``None`` since it last led without one."""
-        return self._reports.get(node)
-
-    def reports(self) -> Mapping[str, NodeReport]:
-        """The newest of every node."""
-        return dict(self._reports)
-
-    def age(self, report: NodeReport) -> float:
-        """Seconds since it was received."""
-        return self._monotonic() - report.received
-
     def forget(self, node: str) -> None:
         """The node is no more; what an older session of it still sends is taken as new."""
-        before = self._reports.pop(node, None)
-        self.bytes -= len(before.status) if before else 0
-        self._followed.pop(node, None)
+        before = self._newest.pop(node, None)
+        self.bytes -= before.size if before else 0
 
     def clear(self) -> None:
-        """Forget all nodes: what comes back with the leadership would be old, and look like all."""
-        self._reports.clear()
-        self._followed.clear()
+        """Forget all nodes: a new term begins with nothing."""
+        self._newest.clear()
         self.bytes = 0
 
     async def _report(self, request: ReportRequest, context: _Context) -> ReportResponse:
@@ -148,7 +121,7 @@ class Receiver:
         await self._require_leading(context)
         if refusal:
             await self._refuse(context, grpc.StatusCode.PERMISSION_DENIED, refusal)
-        code, reason = self._keep(request)
+        code, reason = self._take(request)
         if code is not None:
             await self._refuse(context, code, reason)
         self._answered(None)
@@ -174,42 +147,34 @@ class Receiver:
         self._answered(code)
         await context.abort(code, reason, metadata)
 
-    def _keep(self, request: ReportRequest) -> tuple[grpc.StatusCode | None, str]:
-        """Keep the report, or say why not; no await between the check and the keeping."""
+    def _take(self, request: ReportRequest) -> tuple[grpc.StatusCode | None, str]:
+        """Take the report, or say why not; no await between the check and the taking."""
         node, session = request.node, request.session
         if not node or not session:
             return grpc.StatusCode.INVALID_ARGUMENT, "node or session is empty; expected both"
         status = _object(request.status)
         if not status:
             return grpc.StatusCode.INVALID_ARGUMENT, f"status of {node} is no JSON object"
-        before = self._reports.get(node)
-        if self._followed.get(node) == session:
+        before, sequence = self._newest.get(node), request.sequence
+        if before and before.followed == session:
             return grpc.StatusCode.ABORTED, f"{node}: another session has followed this one"
-        if before and before.session == session and request.sequence < before.sequence:
-            said = f"{node}: report {request.sequence} is older than {before.sequence}"
+        if before and before.session == session and sequence < before.sequence:
+            said = f"{node}: report {sequence} is older than {before.sequence}"
             return grpc.StatusCode.ABORTED, said
-        if before is None and not self._has_room():
+        if before is None and len(self._newest) >= self._capacity:
             said = f"{self._capacity} nodes are kept, which is all there is room for"
             return grpc.StatusCode.RESOURCE_EXHAUSTED, said
-        more = len(status) - (len(before.status) if before else 0)
+        more = len(status) - (before.size if before else 0)
         if more > 0 and self.bytes + more > self._most_bytes:
             said = f"{self._most_bytes} bytes are kept, which is all there is room for"
             return grpc.StatusCode.RESOURCE_EXHAUSTED, said
-        if before is not None and before.session != session:
-            self._followed[node] = before.session
-        now, reported_at = self._monotonic(), request.reported_at_ms / 1000
-        self._reports[node] = NodeReport(node, session, request.sequence, reported_at, now, status)
+        followed = ""
+        if before is not None:
+            followed = before.followed if before.session == session else before.session
+        self._newest[node] = _Taken(session, sequence, len(status), followed)
         self.bytes += more
-        self._received(node, status, now)
+        self._received(node, status, self._monotonic())
         return None, ""
-
-    def _has_room(self) -> bool:
-        if len(self._reports) < self._capacity:
-            return True
-        limit = self._monotonic() - self._keep_seconds
-        for node in [name for name, one in self._reports.items() if one.received < limit]:
-            self.forget(node)
-        return len(self._reports) < self._capacity
 
 
 def _token(context: _Context) -> str:

@@ -17,12 +17,13 @@ from prometheus_client import CollectorRegistry
 
 from koord_manager.metrics_api.admitting import Admitting
 from koord_manager.metrics_api.api import NodeMetricsApi
-from koord_manager.metrics_api.credentials import Current, HttpsContext, grpc_credentials
+from koord_manager.metrics_api.credentials import grpc_credentials
 from koord_manager.metrics_api.kept import About, Aged, Store
 from koord_manager.metrics_api.metrics import NodeMetricMetrics
 from koord_manager.metrics_api.receiver import SERVER_OPTIONS, Received, Receiver, Standing
 from koord_manager.metrics_api.reviewing import Gatekeeper
 from koord_manager.metrics_api.users import FrontProxy, front_proxy
+from koord_manager.serving.tls import Listener, ServerTls
 
 AGE_SECONDS = 5.0
 """Between two looks for nodes that have become silent."""
@@ -76,7 +77,7 @@ class NodeMetricService:
         self,
         api: Api,
         standing: Callable[[], Standing],
-        pair: Current,
+        tls: ServerTls,
         cluster: Cluster,
         account: str,
         registry: CollectorRegistry,
@@ -87,7 +88,8 @@ class NodeMetricService:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._api = api
-        self._pair = pair
+        self._tls = tls
+        self._listener = Listener(tls, asks=True)
         self._cluster = cluster
         self._recorder = recorder
         self._timing = timing or Timing()
@@ -106,7 +108,6 @@ class NodeMetricService:
             Admitting(api, account, monotonic=monotonic),
             received=self._received,
             answered=self._metrics.answered,
-            keep_seconds=self._timing.keep,
             monotonic=monotonic,
         )
         self.served = NodeMetricsApi(
@@ -176,14 +177,13 @@ class NodeMetricService:
         self.receiver.add_to(server)
         where = written(host, port)
         try:
-            self.report_port = server.add_secure_port(where, grpc_credentials(self._pair))
+            self.report_port = server.add_secure_port(where, grpc_credentials(self._tls))
         except RuntimeError as error:  # what gRPC says of a port in use
             raise OSError(f"{where}: reports cannot be taken there: {error}") from None
         await server.start()
         self._server = server
 
     async def _serve_api(self, host: str, port: int) -> None:
-        tls = HttpsContext(self._pair, lambda: self._front_proxy.ca if self._front_proxy else "")
         self._runner = web.AppRunner(
             self.served.app(),
             access_log=None,
@@ -192,7 +192,8 @@ class NodeMetricService:
             shutdown_timeout=_GRACE_SECONDS,
         )
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port, ssl_context=tls.context, backlog=1024).start()
+        context = self._listener.context
+        await web.TCPSite(self._runner, host, port, ssl_context=context, backlog=1024).start()
         self.api_port = self._runner.addresses[0][1]
 
     def _received(self, node: str, status: bytes, at: float) -> None:
@@ -243,7 +244,9 @@ class NodeMetricService:
         """Why it is not known, in a line; the one before stays then."""
         name, namespace = _FRONT_PROXY
         try:
-            self._front_proxy = front_proxy(await self._api.get(CONFIG_MAPS, name, namespace))
+            found = front_proxy(await self._api.get(CONFIG_MAPS, name, namespace))
+            self._listener.trust(found.ca)
+            self._front_proxy = found
         except (ApiError, ValueError) as error:
             return str(error) if isinstance(error, ApiError) else f"{namespace}/{name}: {error}"
         return ""

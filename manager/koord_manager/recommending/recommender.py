@@ -2,8 +2,9 @@
 
 The request is a percentile of usage, the limit the greatest usage, both with a safety margin.
 Samples weigh half after each half-life. A container that was killed for its memory gets at least
-its limit then, times 1.2 or plus 100 MB, for a week. The numbers are Katalyst's ResourceRecommend's
-(growth 5 %, half-life 24 h, 24 h of samples at least, the bump after a kill).
+its limit then, times 1.2 or plus 100 MB, for a week; kills ask for no more than the largest node
+has, with more it would run nowhere. The numbers are Katalyst's ResourceRecommend's (growth 5 %,
+half-life 24 h, 24 h of samples at least, the bump after a kill).
 """
 
 from __future__ import annotations
@@ -106,14 +107,17 @@ class Recommender:
         return max((at - one.since for one in known if one.samples), default=0.0)
 
     def advise(
-        self, workload: str, at: float, containers: Iterable[str]
+        self, workload: str, at: float, containers: Iterable[str], largest: float = math.inf
     ) -> tuple[ContainerAdvice, ...]:
-        """For those of its containers that are known for long enough."""
+        """For those of its containers that are known for long enough.
+
+        ``largest`` is the memory of the largest node, in bytes: kills ask for no more.
+        """
         found = []
         for name in containers:
             known = self._learning.get(workload, {}).get(name)
             if known and known.samples and at - known.since >= self.policy.least_history:
-                found += self._advice(workload, name, known, at)
+                found += self._advice(workload, name, known, at, largest)
         return tuple(found)
 
     def keep_only(self, workloads: Collection[str]) -> None:
@@ -153,7 +157,7 @@ class Recommender:
         self._learning[workload][container] = replace(learning, since=since, killed_at=killed_at)
 
     def _advice(
-        self, workload: str, container: str, known: Learning, at: float
+        self, workload: str, container: str, known: Learning, at: float, largest: float
     ) -> list[ContainerAdvice]:
         """One, or none of a container of which no sample has any weight."""
         uid, policy = _uid(workload, container), self.policy
@@ -161,10 +165,12 @@ class Recommender:
         if uid not in usual:
             return []
         greatest = self._models.percentiles(1.0, 1.0, [uid])[uid]
-        floor = known.floor if at - known.killed_at < _BUMP_SECONDS else 0.0
+        if at - known.killed_at >= _BUMP_SECONDS:
+            known = replace(known, floor=0.0)
+        floor = known.floor if known.floor <= largest else largest // _MIB * _MIB
         request = self._above(usual[uid], floor)
         limit = each(max, self._above(greatest, floor), request)
-        decisions = self._decisions(usual[uid], known, floor, request, at)
+        decisions = self._decisions(usual[uid], known, largest, request, at)
         return [ContainerAdvice(container, request, limit, decisions)]
 
     def _above(self, used: Amount, floor: float) -> Amount:
@@ -176,7 +182,7 @@ class Recommender:
         )
 
     def _decisions(
-        self, usual: Amount, known: Learning, floor: float, request: Amount, at: float
+        self, usual: Amount, known: Learning, largest: float, request: Amount, at: float
     ) -> tuple[Decision, ...]:
         policy, days = self.policy, (at - known.since) / 86400
         shared = (
@@ -187,13 +193,18 @@ class Recommender:
         )
         cpu = Given(f"p{100 * policy.cpu_percentile:g} of usage", usual.cpu, "cores")
         memory = Given(f"p{100 * policy.memory_percentile:g} of usage", usual.memory, "bytes")
-        after_kill = (Given("at least, since it ran out of memory", floor, "bytes"),)
+        killed, floor = [], "floor after a kill"
+        if known.floor:
+            killed.append(Given("at least, since it ran out of memory", known.floor, "bytes"))
+        if known.floor > largest:
+            killed.append(Given("largest node", largest, "bytes"))
+            floor = f"min({floor}, largest node)"
         return (
             Decision(f"CPU {request.cpu:g} cores", "percentile × (1 + margin)", (cpu, *shared)),
             Decision(
                 f"memory {request.memory / _MIB:.0f} MiB",
-                "max(percentile × (1 + margin), floor after a kill)",
-                (memory, *shared, *(after_kill if floor else ())),
+                f"max(percentile × (1 + margin), {floor})",
+                (memory, *shared, *killed),
             ),
         )
 

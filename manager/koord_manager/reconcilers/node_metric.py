@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from koord_model import duration
 
-from koord_manager.reconcilers.node_objects import Kept, NodeFacts, Object
+from koord_manager.reconcilers.node_objects import Kept
+from koord_manager.reconcilers.nodes import Node, Object
 from koord_manager.slo_config.config import COLOCATION, SLOConfig
 
 
-def desired(config: SLOConfig, node: NodeFacts, there: Kept | None) -> tuple[Object, list[str]]:
+def desired(config: SLOConfig, node: Node, there: Kept | None) -> tuple[Object, list[str]]:
     """The spec, and lines on what of the Node's own words cannot be used.
 
     While nothing good is known of the configuration, what is there stays as it is.

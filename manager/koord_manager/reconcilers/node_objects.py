@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from koord_kube.resources import Resource
 
-Object = dict[str, Any]
-
-
-class _NodeMeta(msgspec.Struct, frozen=True):
-    name: str = ""
-    uid: str = ""
-    created: str = msgspec.field(default="", name="creationTimestamp")
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class _Node(msgspec.Struct, frozen=True):
-    metadata: _NodeMeta = _NodeMeta()
+from koord_manager.reconcilers.nodes import Node, Object
 
 
 class _Meta(msgspec.Struct, frozen=True):
@@ -34,20 +22,8 @@ class _Kept(msgspec.Struct, frozen=True):
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-_NODE = msgspec.json.Decoder(_Node)
 _KEPT = msgspec.json.Decoder(_Kept)
 _SPEC = msgspec.json.Decoder(Object | None)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
-    """What strategies are chosen by: who a Node is, and what it says of itself."""
-
-    name: str
-    uid: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    created: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +37,6 @@ class Kept:
     def decoded(self) -> Object:
         """The spec."""
         return _SPEC.decode(self.spec) or {}
-
-
-def node_facts(raw: bytes) -> NodeFacts:
-    """What a Node's JSON says.
-
-    Raises:
-        msgspec.MsgspecError: it is no Node.
-    """
-    meta = _NODE.decode(raw).metadata
-    return NodeFacts(meta.name, meta.uid, meta.labels or {}, meta.annotations or {}, meta.created)
 
 
 def kept(raw: bytes) -> Kept:
@@ -109,7 +75,7 @@ Write = Create | Patch | Delete
 
 
 def write_for(
-    resource: Resource, node: NodeFacts | None, there: Kept | None, spec: Object
+    resource: Resource, node: Node | None, there: Kept | None, spec: Object
 ) -> Write | None:
     """What makes the object of a Node as it should be; ``None`` where it is so, or need not be.
 

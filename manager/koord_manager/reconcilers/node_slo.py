@@ -9,7 +9,8 @@ from koord_model.keys import ANNOTATION_NETWORK_BANDWIDTH
 from koord_model.node_slo_document import MAX_BITS
 from koord_model.quantity import whole
 
-from koord_manager.reconcilers.node_objects import Kept, NodeFacts, Object
+from koord_manager.reconcilers.node_objects import Kept
+from koord_manager.reconcilers.nodes import Node, Object
 from koord_manager.slo_config import config as keys
 from koord_manager.slo_config.config import SLOConfig
 
@@ -17,7 +18,7 @@ _EXTENSIONS = "extensions"
 _OURS = "pykoord"
 
 
-def desired(config: SLOConfig, node: NodeFacts, there: Kept | None) -> tuple[Object, list[str]]:
+def desired(config: SLOConfig, node: Node, there: Kept | None) -> tuple[Object, list[str]]:
     """The spec, and lines on what of the Node's own words cannot be used.
 
     A section of whose key nothing good is known stays as it is there. So do fields and
@@ -46,7 +47,7 @@ def desired(config: SLOConfig, node: NodeFacts, there: Kept | None) -> tuple[Obj
     return spec, ignored
 
 
-def _system(config: SLOConfig, node: NodeFacts, ignored: list[str]) -> Mapping[str, object]:
+def _system(config: SLOConfig, node: Node, ignored: list[str]) -> Mapping[str, object]:
     """The strategy; a node may know its own bandwidth better."""
     strategy = config.system.of(node.labels)
     given = node.annotations.get(ANNOTATION_NETWORK_BANDWIDTH)
@@ -64,7 +65,7 @@ def _system(config: SLOConfig, node: NodeFacts, ignored: list[str]) -> Mapping[s
     return {**strategy, "totalNetworkBandwidth": given}
 
 
-def _extensions(config: SLOConfig, node: NodeFacts, spec: Object) -> Mapping[str, object]:
+def _extensions(config: SLOConfig, node: Node, spec: Object) -> Mapping[str, object]:
     """Those of others stay; ours too, while the ConfigMap says nothing of them."""
     found = spec.get(_EXTENSIONS) or {}
     if config.extension is None:

@@ -62,6 +62,20 @@ def status(finding: Finding, before: Mapping[str, Any], at: float) -> Json:
     return found
 
 
+class _Before(msgspec.Struct):
+    conditions: list[Json] | None = None
+
+
+def status_before(document: Mapping[str, Any]) -> Json:
+    """The status of an object as it is; empty where it is of another shape than ours."""
+    given: Json | None = document.get("status")
+    try:
+        msgspec.convert(given, _Before | None)
+    except msgspec.ValidationError:
+        return {}
+    return given or {}
+
+
 def differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether something else is recommended, or what is written is ten minutes old."""
     return _essence(before) != _essence(now) or _age(before, now) >= _REFRESH_SECONDS

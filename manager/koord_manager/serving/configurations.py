@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from koord_kube.api import Api, ApiError, ConflictError, NotFoundError, Object
+from koord_kube.api import Api, ApiError, Object
 from koord_service.logs import get_log
 
+from koord_manager.serving.ensuring import ensure
 from koord_manager.serving.rounds import rounds, waking
 from koord_manager.serving.targets import Target
 
@@ -19,7 +20,6 @@ log = get_log("manager.webhooks")
 
 _SECONDS = 60.0
 _SOON = 1.0
-_TRIES = 5
 
 
 class ConfigurationKeeper:
@@ -84,19 +84,13 @@ class ConfigurationKeeper:
         return _SECONDS
 
     async def _ensure(self, target: Target) -> None:
-        for _ in range(_TRIES):
-            found = await self._read(target)
-            wanted = target.wanted(found, self._bundle())
-            if wanted is None or wanted == found or self._is_unwanted(target, found):
-                return
-            try:
-                await self._write(target, found, wanted)
-            except ConflictError:
-                continue  # somebody else changed it: look at what it is now
+        def wanted(found: Object | None) -> Object | None:
+            made = target.wanted(found, self._bundle())
+            return None if made is None or self._is_unwanted(target, found) else made
+
+        if await ensure(self._api, target.resource, target.name, target.namespace, wanted):
             self._seen.add(_key(target))
             log.info("API servers are told", kind=target.resource.kind, name=target.name)
-            return
-        raise ConflictError(f"{target.resource.plural} {target.name}: changes all the time", 409)
 
     def _is_unwanted(self, target: Target, found: Object | None) -> bool:
         """Whether somebody has deleted it while we kept it.
@@ -115,18 +109,6 @@ class ConfigurationKeeper:
             name=target.name,
         )
         return True
-
-    async def _read(self, target: Target) -> Object | None:
-        try:
-            return await self._api.get(target.resource, target.name, target.namespace)
-        except NotFoundError:
-            return None
-
-    async def _write(self, target: Target, found: Object | None, wanted: Object) -> None:
-        if found is None:
-            await self._api.create(target.resource, wanted, target.namespace)
-        else:
-            await self._api.replace(target.resource, target.name, wanted, target.namespace)
 
 
 def _key(target: Target) -> str:

@@ -15,11 +15,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from koord_kube.api import Api, ConflictError, NotFoundError, Object
+from koord_kube.api import Api, Object
 from koord_kube.resources import SECRETS
 from koord_service.logs import get_log
 
 from koord_manager.serving import certificates
+from koord_manager.serving.ensuring import ensure
 from koord_manager.serving.rounds import rounds, waking
 from koord_manager.serving.tls import CertificateError, ServerTls
 
@@ -28,7 +29,6 @@ log = get_log("manager.certificates")
 SECRET_NAME = "koordinator-webhook-certs"  # noqa: S105 - the name of one
 _SECONDS = 60.0
 _SOON = 1.0
-_TRIES = 5
 
 
 def _utc() -> datetime:
@@ -79,42 +79,34 @@ class Rotation:
         Raises:
             ApiError: it cannot be read or written.
         """
-        for _ in range(_TRIES):
-            found = await self._read()
-            data = _data(found) or self._lost()
-            wanted = certificates.plan(data, self._now(), self._names)
-            given = data if wanted.data is None else wanted.data
-            may_write = found is None or self._leads()
-            if given == _data(found) or not may_write:
-                return self._follow(_data(found))
-            try:
-                await self._write(found, given)
-            except ConflictError:
-                continue  # another replica was faster: what it wrote counts
-            for reason in wanted.reasons:
-                log.info("certificates renewed", reason=reason)
-            return self._follow(given)
-        return _SOON
+        data: certificates.SecretData = {}
+        reasons: tuple[str, ...] = ()
+
+        def wanted(found: Object | None) -> Object | None:
+            nonlocal data, reasons
+            data, reasons = _data(found), ()
+            known = data or self._lost()
+            plan = certificates.plan(known, self._now(), self._names)
+            given = known if plan.data is None else plan.data
+            if given == data or not (found is None or self._leads()):
+                return None
+            data, reasons = given, plan.reasons
+            return self._document(found, given)
+
+        await ensure(self._api, SECRETS, self._secret, self._namespace, wanted)
+        for reason in reasons:
+            log.info("certificates renewed", reason=reason)
+        return self._follow(data)
 
     def _lost(self) -> certificates.SecretData:
         """What the Secret held; who deletes it wants another authority."""
         return {name: one for name, one in self._last.items() if name != certificates.CA_KEY}
 
-    async def _read(self) -> Object | None:
-        try:
-            return await self._api.get(SECRETS, self._secret, self._namespace)
-        except NotFoundError:
-            return None
-
-    async def _write(self, found: Object | None, data: certificates.SecretData) -> None:
-        encoded = {name: base64.b64encode(one).decode() for name, one in data.items()}
-        if found is not None:
-            changed = {**found, "data": encoded}
-            await self._api.replace(SECRETS, self._secret, changed, self._namespace)
-            return
+    def _document(self, found: Object | None, data: certificates.SecretData) -> Object:
         meta = {"name": self._secret, "namespace": self._namespace}
-        made = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": encoded}
-        await self._api.create(SECRETS, made, self._namespace)
+        before = found or {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
+        encoded = {name: base64.b64encode(one).decode() for name, one in data.items()}
+        return {**before, "data": encoded}
 
     def _follow(self, data: certificates.SecretData) -> float:
         """Show what the Secret holds; what is no good leaves the one before in force."""

@@ -102,9 +102,7 @@ class WebhookServer:
         )
         await self._runner.setup()
         context = Listener(self._tls).context
-        site = web.TCPSite(
-            self._runner, self._host, self._port, ssl_context=context, backlog=1024
-        )
+        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=context, backlog=1024)
         await site.start()
         self._port = self._runner.addresses[0][1]
         log.info("webhooks are served", port=self._port, webhooks=len(self._webhooks))

@@ -12,7 +12,7 @@ from koord_kube.recorder import Recorder
 from koord_kube.resources import CONFIG_MAPS, EVENTS, NODE_METRICS, NODE_SLOS, NODES
 from koord_kube.watching import Pace
 from koord_manager.controllers.slo_config import SLOConfigs
-from koord_manager.reconcilers.node_objects import NodeFacts, node_facts
+from koord_manager.reconcilers.nodes import Node, read_node
 
 from tests.support.kube_api import KubeApi
 
@@ -42,12 +42,12 @@ class Bench:
             self.run(made.run())
         return made
 
-    def nodes(self, changed: Callable[[str], None]) -> Informer[NodeFacts]:
+    def nodes(self, changed: Callable[[str, Node | None, Node | None], None]) -> Informer[Node]:
         informer = Informer(
             self.client,
             NODES,
-            decode=node_facts,
-            changed=lambda name, _before, _now: changed(name),
+            decode=read_node,
+            changed=changed,
             pace=PACE,
         )
         self.run(informer.run())

@@ -17,7 +17,7 @@ async def test_every_node_is_asked_to_report_as_the_configuration_says(bench):
     bench.api.put(NODES, {"metadata": {"name": "n1"}})
     bench.configure(colocation='{"metricReportIntervalSeconds": 30}')
     made: list = []
-    nodes = bench.nodes(lambda name: [one.node_changed(name) for one in made])
+    nodes = bench.nodes(lambda name, *_: [one.node_changed(name) for one in made])
     made.append(node_metric.controller(bench.client, nodes, bench.configs(), bench.told.append))
     bench.run(made[0].run())
     await bench.until(lambda: interval(bench) == 30)
@@ -33,7 +33,7 @@ async def test_every_node_is_asked_to_report_as_the_configuration_says(bench):
 async def test_reports_are_no_reason_to_look_at_a_node_again(bench):
     bench.api.put(NODES, {"metadata": {"name": "n1"}})
     made: list = []
-    nodes = bench.nodes(lambda name: [one.node_changed(name) for one in made])
+    nodes = bench.nodes(lambda name, *_: [one.node_changed(name) for one in made])
     made.append(node_metric.controller(bench.client, nodes, bench.configs(), bench.told.append))
     bench.run(made[0].run())
     await bench.until(lambda: interval(bench) == 60 and made[0].queue.handled == 2)
@@ -51,7 +51,7 @@ async def test_a_manager_that_begins_with_a_bad_configuration_leaves_what_it_fin
     bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "spec": spec})
     bench.configure(colocation="{")
     made: list = []
-    nodes = bench.nodes(lambda name: [one.node_changed(name) for one in made])
+    nodes = bench.nodes(lambda name, *_: [one.node_changed(name) for one in made])
     made.append(node_metric.controller(bench.client, nodes, bench.configs(), bench.told.append))
     bench.run(made[0].run())
     await bench.until(lambda: "ownerReferences" in bench.api.get(NODE_METRICS, "n1")["metadata"])

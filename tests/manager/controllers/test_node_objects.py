@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 
 import pytest
 from koord_kube.api import Api
-from koord_kube.fence import Fenced
 from koord_kube.resources import NODE_SLOS, NODES
 from koord_manager.controllers.node_objects import NodeObjects, Nodes
 from koord_manager.controllers.queue import WorkQueue
-from koord_manager.reconcilers.node_objects import NodeFacts
 from koord_manager.reconcilers.node_slo import desired
+from koord_manager.reconcilers.nodes import Node
 
 from tests.manager.controllers.conftest import PACE, Bench
 from tests.support.kube_api import Key
@@ -25,15 +24,15 @@ def node(name: str, **labels: str) -> dict[str, object]:
 class GivenNodes:
     """A double of the Nodes' informer: what a test puts into it."""
 
-    objects: dict[str, NodeFacts] = field(default_factory=dict)
+    objects: dict[str, Node] = field(default_factory=dict)
+    synced: bool = True
 
     async def wait_synced(self) -> None:
         pass
 
 
 def started(bench: Bench, api: Api | None = None, given: Nodes | None = None) -> NodeObjects:
-    later: list[NodeObjects] = []
-    nodes = given or bench.nodes(lambda name: [one.node_changed(name) for one in later])
+    nodes = given or bench.nodes(lambda name, _before, _now: made.node_changed(name))
     made = NodeObjects(
         api or bench.client,
         NODE_SLOS,
@@ -44,7 +43,6 @@ def started(bench: Bench, api: Api | None = None, given: Nodes | None = None) ->
         queue=WorkQueue("nodeslos", tell=bench.told.append, first=0.01, cap=0.05),
         pace=PACE,
     )
-    later.append(made)
     bench.run(made.run())
     return made
 
@@ -75,6 +73,22 @@ async def test_every_node_has_one_and_it_goes_with_its_node(bench):
     assert made.trouble == ""
 
 
+async def test_of_a_node_that_is_made_again_unseen_it_gets_the_new_owner(bench):
+    bench.api.put(NODES, node("n1"))
+    started(bench)
+    await bench.until(lambda: policy(bench, "n1") == "none")
+    bench.api.expire_watches()
+    bench.api.delete(NODES, "n1")
+    bench.api.put(NODES, node("n1"))
+    uid = bench.api.get(NODES, "n1")["metadata"]["uid"]
+
+    def owners() -> list[str]:
+        meta = bench.api.get(NODE_SLOS, "n1")["metadata"]
+        return [one["uid"] for one in meta["ownerReferences"]]
+
+    await bench.until(lambda: owners() == [uid])
+
+
 async def test_what_is_changed_by_hand_or_by_the_configuration_is_written_again(bench):
     bench.api.put(NODES, node("n1"))
     started(bench)
@@ -102,12 +116,12 @@ async def test_where_all_is_well_nothing_is_written(bench):
 
 async def test_one_that_is_there_already_is_mended_and_not_made(bench):
     """As when it appears between the look and the write."""
-    nodes = GivenNodes({"n1": NodeFacts("n1", "uid-n1")})
+    nodes = GivenNodes({"n1": Node("n1", "uid-n1")})
     made = started(bench, given=nodes)
     await bench.until(lambda: policy(bench, "n1") == "none" and bench.api.open_watches() == 2)
     bench.api.silence_watches()  # what comes now is not seen here
     bench.api.put(NODE_SLOS, {"metadata": {"name": "n2"}, "spec": {"later": 1}})
-    nodes.objects["n2"] = NodeFacts("n2", "uid-n2")
+    nodes.objects["n2"] = Node("n2", "uid-n2")
     made.node_changed("n2")
     await bench.until(lambda: policy(bench, "n2") == "none")
     kept = bench.api.get(NODE_SLOS, "n2")
@@ -182,7 +196,7 @@ async def test_bad_words_of_a_node_are_told_once(bench):
 async def test_who_does_not_lead_writes_nothing(bench):
     leads = False
     bench.api.put(NODES, node("n1"))
-    made = started(bench, Fenced(bench.client, lambda: leads))
+    made = started(bench, bench.client.fenced(lambda: leads))
     await bench.until(lambda: made.queue.failures > 1)
     assert bench.api.count("create") == 0
     leads = True

@@ -65,8 +65,10 @@ class Side:
 
     def __init__(self, bench, **more: Any) -> None:
         self.bench = bench
+        nodes = bench.nodes(lambda *change: self.made.node_changed(*change))
         self.made = NodeResources(
             bench.client,
+            nodes,
             bench.configs(),
             gates={},
             tell=bench.told.append,
@@ -242,6 +244,70 @@ async def test_a_node_that_comes_again_finds_its_other_objects(bench):
     bench.api.put(NODES, node())
     await side.offers(5000)
     assert len(side.made.fleet.zone_wishes("n1")) == 2
+
+
+def remade(bench, **more: Any) -> None:
+    """A Node is deleted and made again while nobody watches: the next list has another one."""
+    bench.api.expire_watches()
+    bench.api.delete(NODES, "n1")
+    bench.api.put(NODES, node(**more))
+
+
+async def test_a_node_that_is_made_again_unseen_keeps_nothing_of_the_old_one(bench):
+    bench.configure(colocation=ON)
+    bench.api.put(NODES, node())
+    side = Side(bench)
+    await side.passes()
+    side.made.received("n1", json.dumps(status("2")).encode(), time.monotonic())
+    await side.offers(4000)
+    uid = bench.api.get(NODES, "n1")["metadata"]["uid"]
+    remade(bench)
+    assert bench.api.get(NODES, "n1")["metadata"]["uid"] != uid
+    await bench.until(lambda: side.made.status("n1") is None)
+    await side.passes()
+    assert side.offered() is None
+    outcomes = {one["outcome"] for one in side.made.why("n1")["decisions"]}
+    assert "no batch-cpu: there is no NodeMetric of this node" in outcomes
+    side.made.received("n1", json.dumps(status("3")).encode(), time.monotonic())
+    await side.offers(3000)
+
+
+@pytest.mark.parametrize("age", [30.0, 90.0])
+@pytest.mark.parametrize("unseen", [True, False])
+async def test_an_object_of_before_its_node_does_not_count(bench, age, unseen):
+    bench.configure(colocation=ON)
+    bench.api.put(NODES, node())
+    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "status": status(age=age)})
+    side = Side(bench)
+    await side.offers(5000)
+    bench.api.time = datetime.fromtimestamp(time.time() - 60, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if unseen:
+        remade(bench)
+    else:
+        bench.api.delete(NODES, "n1")
+        await bench.until(lambda: len(side.made.fleet) == 0)
+        bench.api.put(NODES, node())
+    if age < 60:
+        await side.offers(5000)
+        return
+    await bench.until(lambda: "n1" in side.made.fleet and side.made.status("n1") is None)
+    await side.passes()
+    assert side.offered() is None
+    # The first words of the new one's koordlet.
+    await bench.client.patch(NODE_METRICS, "n1", {"status": status("3")}, subresource="status")
+    await side.offers(3000)
+
+
+async def test_an_object_that_is_known_before_its_node_counts_by_the_same_rule(bench):
+    bench.configure(colocation=ON)
+    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "status": status(age=90)})
+    side = Side(bench)
+    await side.passes()
+    bench.api.time = datetime.fromtimestamp(time.time() - 60, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    bench.api.put(NODES, node())
+    await bench.until(lambda: "n1" in side.made.fleet)
+    await side.passes()
+    assert (side.made.status("n1"), side.offered()) == (None, None)
 
 
 async def test_kinds_that_are_not_installed_are_done_without(bench):

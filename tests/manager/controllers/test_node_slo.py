@@ -19,7 +19,7 @@ async def test_a_node_reads_what_holds_for_it_and_follows_its_labels(bench):
         pykoord='{"clusterStrategy": {"strategies": {"cpu_suppress": {"mode": "shadow"}}}}',
     )
     made: list = []
-    nodes = bench.nodes(lambda name: [one.node_changed(name) for one in made])
+    nodes = bench.nodes(lambda name, *_: [one.node_changed(name) for one in made])
     made.append(node_slo.controller(bench.client, nodes, bench.configs(), bench.told.append))
     bench.run(made[0].run())
 

@@ -13,6 +13,7 @@ from koord_kube.resources import PODS, RECOMMENDATIONS
 from koord_kube.watching import Pace
 from koord_manager.controllers.recommendation import Recommendations
 from koord_manager.recommending.recommender import Policy, Recommender
+from koord_manager.reconcilers.nodes import Node
 from koord_model.keys import ANNOTATION_RECOMMENDATION_CHECKPOINT
 
 from tests.support.kube_api import KubeApi
@@ -22,11 +23,16 @@ SPEC = {"target": {"type": "workload", "workload": {"kind": "StatefulSet", "name
 
 
 class Nodes:
-    """What nodes have reported; the clock moves by a minute with each report."""
+    """The nodes, and what they have reported; the clock moves by a minute with each report."""
 
     def __init__(self) -> None:
         self.statuses: dict[str, bytes] = {}
+        self.objects: dict[str, Node] = {}
+        self.synced = True
         self.now = 1_795_168_800.0
+
+    async def wait_synced(self) -> None:
+        pass
 
     def report(self, cpu: str, memory: str, node: str = "n1", **containers: Any) -> None:
         pod: dict[str, Any] = {
@@ -46,6 +52,7 @@ class Rig:
         self.recommender = Recommender(Policy(least_history=600.0))
         self.controller = Recommendations(
             client,
+            nodes,
             self.recommender,
             nodes.statuses.get,
             tell=self.told.append,
@@ -166,6 +173,23 @@ async def test_a_kill_raises_the_memory(api: KubeApi) -> None:
             "containerStatuses"
         ]
         assert found["resources"]["memory"] == "1229Mi", "1.2 × 1 GiB"
+
+
+async def test_a_kill_asks_for_no_more_than_the_largest_node_has(api: KubeApi) -> None:
+    nodes = Nodes()
+    for name, memory in (("n1", "1100Mi"), ("n2", "900Mi")):
+        amount = {"memory": memory}
+        nodes.objects[name] = Node(name, capacity={"memory": "4Gi"}, allocatable=amount)
+    async with running(api, nodes) as rig:
+        rig.pod("main", kills=True)
+        rig.ask()
+        await rig.learn(12)
+        await rig.until(lambda: rig.condition().get("reason") == "Recommended")
+        assert rig.containers()[0]["resources"]["memory"] == "1100Mi"
+        assert rig.condition()["message"].endswith("largest node 1.074 GiB)")
+        larger = {"memory": "4Gi"}
+        nodes.objects["n3"] = Node("n3", capacity=larger, allocatable=larger)
+        await rig.until(lambda: rig.containers()[0]["resources"]["memory"] == "1229Mi")
 
 
 async def test_kills_of_several_pods_count_in_their_order(api: KubeApi) -> None:

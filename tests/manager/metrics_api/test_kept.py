@@ -270,4 +270,4 @@ class Following(RuleBasedStateMachine):
 
 
 TestFollowing = Following.TestCase
-TestFollowing.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestFollowing.settings = settings(max_examples=80, stateful_step_count=40)

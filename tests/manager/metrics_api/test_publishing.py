@@ -60,9 +60,9 @@ async def test_what_others_say_of_the_api_service_stays_and_nothing_is_written_t
             True,
             "koord-manager-leader",
         )
-        writes = api.count("patch") + api.count("create")
+        writes = api.count("update") + api.count("create")
         await publisher.publish()
-        assert api.count("patch") + api.count("create") == writes
+        assert api.count("update") + api.count("create") == writes
 
 
 async def test_who_leads_no_more_takes_itself_away_and_nobody_else(api: KubeApi) -> None:
@@ -93,6 +93,17 @@ async def test_who_takes_over_in_the_middle_of_it_stays(api: KubeApi) -> None:
             late.get = overtaken  # type: ignore[method-assign]
             await Publisher(late, endpoint()).withdraw()
         assert addresses(api) == ["10.0.0.2"]
+
+
+async def test_what_else_changes_in_the_middle_of_it_keeps_nobody_from_leaving(
+    api: KubeApi,
+) -> None:
+    async with Client(Cluster(api.url)) as client:
+        publisher = Publisher(client, endpoint())
+        await publisher.publish()
+        fault = api.fail(status=409, verb="update", plural="endpointslices")
+        await publisher.withdraw()
+        assert (fault.times, addresses(api)) == (0, [])
 
 
 def test_addresses() -> None:

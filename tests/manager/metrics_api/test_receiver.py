@@ -30,11 +30,12 @@ class Manager:
         self.now = 100.0
         self.refusal = ""
         self.asked: list[tuple[str, str]] = []
+        self.heard: list[tuple[str, bytes, float]] = []
         self.receiver = Receiver(
             lambda: self.standing,
             self._admit,
+            received=lambda *one: self.heard.append(one),
             capacity=2,
-            keep_seconds=60,
             monotonic=lambda: self.now,
         )
 
@@ -86,18 +87,12 @@ async def manager() -> AsyncIterator[Manager]:
     await server.stop(None)
 
 
-async def test_the_latest_report_is_kept_with_its_age(manager: Manager) -> None:
+async def test_each_report_is_told_on_with_when_it_came(manager: Manager) -> None:
     await manager.report(sequence=1)
     manager.now = 110.0
-    await manager.report(sequence=5, status=b'{"a":1}')
-    manager.now = 117.0
-    kept = manager.receiver.latest("n1")
-    assert kept is not None
-    assert (kept.node, kept.session, kept.sequence, kept.reported_at) == ("n1", "s", 5, 1.5)
-    assert kept.document() == {"a": 1}
-    assert manager.receiver.age(kept) == 7
-    assert manager.receiver.reports() == {"n1": kept}
-    assert manager.receiver.latest("n2") is None
+    await manager.report("n2", sequence=5, status=b' {"a":\r\n[1,\n2]} ')
+    await manager.refused(grpc.StatusCode.INVALID_ARGUMENT, status=b"no", sequence=6)
+    assert manager.heard == [("n1", STATUS, 100.0), ("n2", b'{"a":  [1, 2]}', 110.0)]
 
 
 async def test_the_same_report_again_is_taken_an_older_one_is_not(manager: Manager) -> None:
@@ -112,9 +107,16 @@ async def test_a_new_session_begins_anew_and_ends_the_one_before(manager: Manage
     await manager.report(session="a", sequence=9)
     await manager.report(session="b", sequence=1)
     await manager.refused(grpc.StatusCode.ABORTED, session="a", sequence=10)
-    kept = manager.receiver.latest("n1")
-    assert kept is not None
-    assert kept.session == "b"
+    await manager.report(session="b", sequence=2)
+    await manager.refused(grpc.StatusCode.ABORTED, session="a", sequence=11)
+    assert len(manager.heard) == 3
+
+
+async def test_of_a_node_that_was_forgotten_an_older_session_is_taken(manager: Manager) -> None:
+    await manager.report(session="a", sequence=9)
+    await manager.report(session="b", sequence=1)
+    manager.receiver.forget("n1")
+    await manager.report(session="a", sequence=1)
 
 
 async def test_who_does_not_lead_says_who_does_and_forgets(manager: Manager) -> None:
@@ -122,7 +124,7 @@ async def test_who_does_not_lead_says_who_does_and_forgets(manager: Manager) -> 
     manager.standing = Standing(leads=False, leader="10.0.0.2:9317")
     error = await manager.refused(grpc.StatusCode.FAILED_PRECONDITION)
     assert (LEADER_KEY, "10.0.0.2:9317") in tuple(error.trailing_metadata() or ())
-    assert manager.receiver.reports() == {}
+    assert manager.receiver.bytes == 0
     manager.standing = Standing(leads=False)
     error = await manager.refused(grpc.StatusCode.FAILED_PRECONDITION)
     assert LEADER_KEY not in dict(tuple(error.trailing_metadata() or ()))
@@ -136,7 +138,7 @@ async def test_who_does_not_lead_says_who_does_and_forgets(manager: Manager) -> 
 )
 async def test_what_is_no_report_is_refused(manager: Manager, bad: dict[str, Any]) -> None:
     await manager.refused(grpc.StatusCode.INVALID_ARGUMENT, **bad)
-    assert manager.receiver.reports() == {}
+    assert (manager.heard, manager.receiver.bytes) == ([], 0)
 
 
 async def test_who_is_not_admitted_is_refused(manager: Manager) -> None:
@@ -144,28 +146,21 @@ async def test_who_is_not_admitted_is_refused(manager: Manager) -> None:
     error = await manager.refused(grpc.StatusCode.PERMISSION_DENIED, token="t")
     assert error.details() == "the token is of another node"
     assert manager.asked == [("t", "n1")]
-    assert manager.receiver.reports() == {}
+    assert (manager.heard, manager.receiver.bytes) == ([], 0)
 
 
-async def test_only_so_many_nodes_are_kept_silent_ones_make_room(manager: Manager) -> None:
+async def test_only_so_many_nodes_are_taken_those_that_are_forgotten_make_room(
+    manager: Manager,
+) -> None:
     await manager.report("n1")
-    manager.now += 50
     await manager.report("n2")
-    await manager.refused(grpc.StatusCode.RESOURCE_EXHAUSTED, node="n3")
+    error = await manager.refused(grpc.StatusCode.RESOURCE_EXHAUSTED, node="n3")
+    assert error.details() == "2 nodes are kept, which is all there is room for"
     await manager.report("n1", sequence=2)
-    manager.now += 55
-    await manager.refused(grpc.StatusCode.RESOURCE_EXHAUSTED, node="n3")
-    manager.now += 10
+    manager.receiver.forget("n1")
     await manager.report("n3")
-    assert set(manager.receiver.reports()) == {"n3"}
-
-
-async def test_each_report_that_is_kept_is_told_on(manager: Manager) -> None:
-    heard: list[tuple[str, bytes, float]] = []
-    manager.receiver._received = lambda *one: heard.append(one)
-    await manager.report(status=b' {"a":\r\n[1,\n2]} ')
-    await manager.refused(grpc.StatusCode.INVALID_ARGUMENT, status=b"no", sequence=2)
-    assert heard == [("n1", b'{"a":  [1, 2]}', 100.0)]
+    await manager.refused(grpc.StatusCode.RESOURCE_EXHAUSTED, node="n1")
+    assert [node for node, _, _ in manager.heard] == ["n1", "n2", "n1", "n3"]
 
 
 @pytest.mark.parametrize(
@@ -215,9 +210,8 @@ async def test_only_so_many_bytes_are_kept(manager: Manager) -> None:
     assert error.details() == "100 bytes are kept, which is all there is room for"
     await manager.report("n1", sequence=2, status=b"{}")
     await manager.report("n2", status=b'{"a":"%b"}' % (b"x" * 50))
-    assert manager.receiver.bytes == sum(
-        len(one.status) for one in manager.receiver.reports().values()
-    )
+    newest = {node: status for node, status, _ in manager.heard}
+    assert manager.receiver.bytes == sum(map(len, newest.values()))
     manager.receiver.forget("n2")
     assert manager.receiver.bytes == 2
 
@@ -233,7 +227,7 @@ async def test_who_loses_the_leadership_while_asking_about_a_token_keeps_nothing
 
     manager.receiver._admit = slow
     await manager.refused(grpc.StatusCode.FAILED_PRECONDITION)
-    assert manager.receiver.reports() == {}
+    assert (manager.heard, manager.receiver.bytes) == ([], 0)
 
 
 async def test_where_nobody_can_say_whose_a_token_is(manager: Manager) -> None:
@@ -249,4 +243,4 @@ async def test_a_report_that_is_small_only_on_the_way_is_refused(manager: Manage
     """Sixteen mebibytes, and a few kilobytes as sent."""
     large = b'{"a":"%b"}' % (b"x" * (16 << 20))
     await manager.refused(grpc.StatusCode.RESOURCE_EXHAUSTED, status=large)
-    assert manager.receiver.reports() == {}
+    assert (manager.heard, manager.receiver.bytes) == ([], 0)

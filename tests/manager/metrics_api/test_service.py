@@ -98,7 +98,7 @@ async def test_a_node_speaks_to_no_other_server(manager: Manager, tmp_path: Path
 async def test_certificates_change_while_nodes_report(manager: Manager, tmp_path: Path) -> None:
     token = manager.koordlet_of("n1")
     await send(manager, "n1", token)
-    manager.certificates = make_certificates(tmp_path / "next")
+    manager.show(make_certificates(tmp_path / "next"))
     await send(manager, "n1", token)
 
 
@@ -114,23 +114,33 @@ async def test_silent_nodes_are_told_of_and_forgotten(manager: Manager) -> None:
     manager.now += 800
     await manager.service.age()
     assert manager.service.store.get("n1") is None
-    assert set(manager.service.receiver.reports()) == {"n2"}
-    assert metric(manager, "nodes") == 1
+    assert (metric(manager, "nodes"), metric(manager, "bytes")) == (1, len(STATUS))
+
+
+async def test_what_is_forgotten_makes_room(manager: Manager) -> None:
+    manager.service.receiver._capacity = 1
+    await send(manager, "n1", manager.koordlet_of("n1"))
+    with pytest.raises(LinkError, match="RESOURCE_EXHAUSTED"):
+        await send(manager, "n2", manager.koordlet_of("n2"))
+    assert manager.service.store.get("n2") is None
+    manager.now += 901
+    await manager.service.age()
+    await send(manager, "n2", manager.koordlet_of("n2"))
+    assert [one.name for one in manager.service.store.page().objects] == ["n2"]
 
 
 async def test_a_node_that_is_gone_is_forgotten(manager: Manager) -> None:
     await send(manager, "n1", manager.koordlet_of("n1"))
     manager.service.forget("n1")
-    assert manager.service.receiver.latest("n1") is None
-    assert manager.service.receiver.bytes == 0
     assert len(manager.service.store) == 0
+    assert manager.service.receiver.bytes == 0
 
 
 async def test_who_does_not_lead_keeps_nothing(manager: Manager) -> None:
     token = manager.koordlet_of("n1")
     await send(manager, "n1", token)
     manager.resign()
-    assert manager.service.receiver.reports() == {}
+    assert (len(manager.service.store), manager.service.receiver.bytes) == (0, 0)
     with pytest.raises(LinkError, match="does not lead"):
         await send(manager, "n1", token)
     # The Lease is held already, and the term not begun.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -71,6 +72,33 @@ def test_after_a_kill_it_gets_more_for_a_week() -> None:
     assert "ran out of memory" in str(advice.decisions[1])
     (later,) = made.advise("web", NOW + 7 * DAY + 1, ["main"])
     assert later.request.memory < 130 * MIB
+
+
+@pytest.mark.parametrize(
+    ("limit", "largest", "request_mib"),
+    [
+        (1000, 2000.0, 1200),
+        (1000, 1200.0, 1200),
+        (1000, 1100.5, 1100),
+        (4000, 1100.0, 1100),
+        (4000, math.inf, 4800),
+        (4000, 50.0, 125),
+    ],
+)
+def test_a_kill_asks_for_no_more_than_the_largest_node_has(
+    limit: int, largest: float, request_mib: int
+) -> None:
+    made = learnt(*[Amount(0.1, 100 * MIB)] * 100)
+    made.killed("web", "main", limit * MIB, NOW)
+    (advice,) = made.advise("web", NOW + DAY, ["main"], largest * MIB)
+    assert advice.request.memory == advice.limit.memory == request_mib * MIB
+    said = str(advice.decisions[1])
+    cut = limit * 1.2 > largest
+    assert ("min(floor after a kill, largest node)" in said) is cut
+    assert ("largest node" in said) is cut
+    # A larger node has come: it is not forgotten how much was to be asked for.
+    (later,) = made.advise("web", NOW + DAY, ["main"], 1e6 * MIB)
+    assert later.request.memory == limit * 1.2 * MIB
 
 
 def test_a_small_limit_is_raised_by_100_mb() -> None:

@@ -6,11 +6,12 @@ import json
 from typing import Any
 
 from koord_manager.reconcilers.node_metric import desired
-from koord_manager.reconcilers.node_objects import Kept, NodeFacts
+from koord_manager.reconcilers.node_objects import Kept
+from koord_manager.reconcilers.nodes import Node
 from koord_manager.slo_config.config import DEFAULTS, UNREAD, SLOConfig, advance
 from koordlet.reports.metric_policy import MemoryPolicy, Policy, policy
 
-NODE = NodeFacts("n1", "u1")
+NODE = Node("n1", "u1")
 
 
 def config(**colocation: Any) -> SLOConfig:
@@ -54,10 +55,10 @@ def test_koordlets_policies_are_those_of_the_configuration():
 
 def test_a_nodes_annotation_counts_more_and_a_bad_one_is_told():
     key = "node.koordinator.sh/colocation-strategy"
-    node = NodeFacts("n1", "u1", {}, {key: '{"metricReportIntervalSeconds": 45}'})
+    node = Node("n1", "u1", {}, {key: '{"metricReportIntervalSeconds": 45}'})
     spec, lines = desired(config(metricReportIntervalSeconds=90), node, None)
     assert (spec["metricCollectPolicy"]["reportIntervalSeconds"], lines) == (45, [])
-    node = NodeFacts("n1", "u1", {}, {key: '{"metricReportIntervalSeconds": 0}'})
+    node = Node("n1", "u1", {}, {key: '{"metricReportIntervalSeconds": 0}'})
     spec, [line] = desired(config(metricReportIntervalSeconds=90), node, None)
     assert spec["metricCollectPolicy"]["reportIntervalSeconds"] == 90
     assert line.startswith(f"node n1: annotation {key}: metricReportIntervalSeconds is 0; ")

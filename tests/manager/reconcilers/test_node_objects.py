@@ -14,17 +14,16 @@ from koord_manager.reconcilers.node_objects import (
     Create,
     Delete,
     Kept,
-    NodeFacts,
     Patch,
     kept,
     merge_patch,
-    node_facts,
     write_for,
 )
+from koord_manager.reconcilers.nodes import Node
 
 from tests.support.merge_patch import merged
 
-NODE = NodeFacts("n1", "uid-n1")
+NODE = Node("n1", "uid-n1")
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "uid-n1"}
 SPECS = st.recursive(
     st.booleans() | st.integers(0, 2) | st.floats(0, 2) | st.text("ab", max_size=2),
@@ -94,12 +93,7 @@ def test_true_is_not_one():
     assert merge_patch({"a": True, "b": [1]}, {"a": 1, "b": [True]}) == {"a": 1, "b": [True]}
 
 
-def test_of_nodes_and_objects_is_kept_what_counts():
-    raw = {
-        "metadata": {"name": "n1", "uid": "u", "labels": {"a": "b"}, "annotations": None},
-        "status": {"capacity": {"cpu": "4"}},
-    }
-    assert node_facts(json.dumps(raw).encode()) == NodeFacts("n1", "u", {"a": "b"}, {})
+def test_of_objects_is_kept_what_counts():
     raw = {"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"a": 1}, "status": {"b": 2}}
     found = kept(json.dumps(raw).encode())
     assert (found.uid, found.owners, found.decoded()) == ("u", (), {"a": 1})
@@ -108,6 +102,5 @@ def test_of_nodes_and_objects_is_kept_what_counts():
 
 @pytest.mark.parametrize("raw", [b"[]", b'{"metadata": 7}', b"{"])
 def test_what_is_no_object_is_refused(raw: bytes):
-    for decode in (node_facts, kept):
-        with pytest.raises(msgspec.MsgspecError):
-            decode(raw)
+    with pytest.raises(msgspec.MsgspecError):
+        kept(raw)

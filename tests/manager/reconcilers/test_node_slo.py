@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_manager.reconcilers.node_objects import Kept, NodeFacts
+from koord_manager.reconcilers.node_objects import Kept
 from koord_manager.reconcilers.node_slo import desired
+from koord_manager.reconcilers.nodes import Node
 from koord_manager.slo_config.config import DEFAULTS, UNREAD, SLOConfig, advance
 from koord_manager.slo_config.sections import laid_over
 from koord_model.node_slo_document import parse
 
-NODE = NodeFacts("n1", "u1")
-GPU = NodeFacts("n2", "u2", {"pool": "gpu"})
+NODE = Node("n1", "u1")
+GPU = Node("n2", "u2", {"pool": "gpu"})
 BANDWIDTH = "node.koordinator.sh/network-bandwidth"
 
 
@@ -146,7 +147,7 @@ def test_host_applications_are_those_of_the_first_layer_that_matches():
 
 
 def test_a_node_knows_its_own_bandwidth():
-    node = NodeFacts("n1", "u1", {}, {BANDWIDTH: "25G"})
+    node = Node("n1", "u1", {}, {BANDWIDTH: "25G"})
     found = config(system={"clusterStrategy": {"totalNetworkBandwidth": "10G"}})
     spec, lines = desired(found, node, None)
     assert (spec["systemStrategy"], lines) == ({"totalNetworkBandwidth": "25G"}, [])
@@ -154,7 +155,7 @@ def test_a_node_knows_its_own_bandwidth():
 
 @pytest.mark.parametrize("given", ["fast", "-1", "1E", ""])
 def test_a_bad_bandwidth_costs_only_itself(given: str):
-    node = NodeFacts("n1", "u1", {}, {BANDWIDTH: given})
+    node = Node("n1", "u1", {}, {BANDWIDTH: given})
     found = config(
         system={"clusterStrategy": {"totalNetworkBandwidth": "10G", "minFreeKbytesFactor": 9}}
     )

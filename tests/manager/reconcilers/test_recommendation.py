@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 from koord_manager.recommending.recommender import ContainerAdvice, Policy, Recommender
-from koord_manager.reconcilers.recommendation import CONDITION, Finding, kept, read, status
+from koord_manager.reconcilers.recommendation import (
+    CONDITION,
+    Finding,
+    kept,
+    read,
+    status,
+    status_before,
+)
 from koord_model.decision import Decision
 from koord_model.keys import ANNOTATION_RECOMMENDATION_CHECKPOINT
 from koord_prediction.amount import Amount
@@ -109,3 +116,16 @@ def test_what_nobody_can_have_learnt_is_not_believed(name: str, value: float) ->
     except ValueError:
         return
     assert again.advise("w", NOW, ["web"]) == made.advise("w", NOW, ["web"])
+
+
+@pytest.mark.parametrize(
+    "odd", [7, "x", [], True, {"conditions": 7}, {"conditions": [7]}, {"conditions": [None]}]
+)
+def test_a_status_of_another_shape_is_none_and_written_anew(odd: Any) -> None:
+    assert status_before({"status": odd}) == {}
+
+
+@pytest.mark.parametrize("given", [{}, {"podStatus": {}}, {"conditions": [{"type": "x"}]}])
+def test_a_status_of_our_shape_is_taken_as_it_is(given: dict[str, Any]) -> None:
+    assert status_before({"status": given}) == given
+    assert status_before({"status": None}) == status_before({}) == {}

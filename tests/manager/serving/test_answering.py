@@ -256,7 +256,7 @@ def test_no_object_makes_a_webhook_of_ours_fail() -> None:
     view = ClusterView(profiles={"a": profile})
     answering = Answering(lambda: view, metrics, Limits())
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150)
     @given(
         st.sampled_from(TABLE),
         st.sampled_from(list(Operation)),
@@ -301,7 +301,6 @@ def test_no_bytes_crash_the_server(caplog: pytest.LogCaptureFixture) -> None:
 
             @settings(
                 max_examples=60,
-                deadline=None,
                 suppress_health_check=[HealthCheck.function_scoped_fixture],
             )
             @given(st.binary(max_size=300), st.booleans())

@@ -73,7 +73,10 @@ class Keeping:
         self.pem = issued()[CA_CERT]
         self.reason = ""
         self.leads = True
-        self.keeper = ConfigurationKeeper(
+        self.keeper = self.another()
+
+    def another(self) -> ConfigurationKeeper:
+        return ConfigurationKeeper(
             self.client,
             targets(),
             bundle=lambda: self.pem,
@@ -197,6 +200,16 @@ async def test_what_is_deleted_meanwhile_is_not_made_again_until_leaders_change(
     keeping.leads = True
     await keeping.keeper.once()
     assert keeping.kept()["webhooks"]
+
+
+async def test_what_was_there_at_the_start_is_not_made_again_either(keeping: Keeping) -> None:
+    await keeping.keeper.once()
+    another = keeping.another()
+    await another.once()
+    keeping.api.delete(MUTATING_WEBHOOKS, MUTATING_NAME)
+    await another.once()
+    with pytest.raises(KeyError):
+        keeping.kept()
 
 
 async def test_what_somebody_breaks_is_put_right_at_once(keeping: Keeping) -> None:

@@ -5,6 +5,7 @@ import base64
 import logging
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from koord_kube.api import ApiError
@@ -182,17 +183,18 @@ async def test_a_write_in_between_is_read_and_not_overwritten(replicas: Replicas
     theirs = certificates.plan(replicas.secret(), replicas.now, NAMES).data
     assert theirs is not None
     fault = replicas.api.fail(status=409, verb="update", plural="secrets")
-    original = replicas.rotations[0]._read
+    client = replicas.clients[0]
+    original = client.get
     reads = 0
 
-    async def read() -> object:
+    async def read(*about: Any) -> Any:
         nonlocal reads
         reads += 1
         if reads == 2:
             replicas.put(dict(theirs))
-        return await original()
+        return await original(*about)
 
-    replicas.rotations[0]._read = read  # type: ignore[method-assign,assignment]
+    client.get = read  # type: ignore[method-assign]
     await replicas.rotations[0].once()
     assert fault.times == 0
     assert replicas.secret() == theirs

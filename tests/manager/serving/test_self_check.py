@@ -24,7 +24,6 @@ async def test_the_self_check_is_what_an_api_server_would_see() -> None:
 @pytest.mark.parametrize(
     ("listens", "asked"),
     [
-        (None, "127.0.0.1"),
         ("0.0.0.0", "127.0.0.1"),
         ("::", "::1"),
         ("127.0.0.2", "127.0.0.2"),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 import uvloop
 from koord_manager.serving.certificates import CA_CERT, CERT, KEY
-from koord_manager.serving.tls import CertificateError, ServerTls
+from koord_manager.serving.tls import CertificateError, Listener, Pair, ServerTls
 
+from tests.support.certificates import HAVE_OPENSSL, Certificates, make_certificates
 from tests.support.serving import NAME, issued, trusting
 
 
@@ -29,7 +31,7 @@ async def listening(tls: ServerTls) -> AsyncIterator[int]:
             writer.write(b"hello\n")
         writer.close()
 
-    server = await asyncio.start_server(greet, "127.0.0.1", 0, ssl=tls.context)
+    server = await asyncio.start_server(greet, "127.0.0.1", 0, ssl=Listener(tls).context)
     async with server:
         yield server.sockets[0].getsockname()[1]
 
@@ -116,7 +118,7 @@ async def test_without_a_certificate_handshakes_fail_and_nothing_else() -> None:
 
 
 def test_a_client_of_old_versions_is_refused() -> None:
-    assert ServerTls().context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert Listener(ServerTls()).context.minimum_version is ssl.TLSVersion.TLSv1_2
 
 
 async def test_what_cannot_be_shown_leaves_the_one_before() -> None:
@@ -145,3 +147,130 @@ def test_no_descriptor_stays() -> None:
         made = issued()
         tls.use(made[CERT], made[KEY], now())
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_keys_are_not_printed() -> None:
+    assert "SECRET" not in repr(Pair(b"", b"SECRET"))
+
+
+needs_openssl = pytest.mark.skipif(not HAVE_OPENSSL, reason="openssl makes the certificates")
+
+
+class Served:
+    """A server that says whom it has seen, and its clients."""
+
+    def __init__(self, server: Certificates) -> None:
+        self.tls = ServerTls()
+        self.listener = Listener(self.tls, asks=True)
+        self.show(server)
+
+    def show(self, made: Certificates) -> None:
+        self.tls.use(made.certificate.read_bytes(), made.key.read_bytes(), now())
+        self._authority = made.authority
+
+    def trust(self, clients: Certificates) -> None:
+        self.listener.trust(clients.authority.read_text())
+
+    def client(self, own: Certificates | None = None) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self._authority)
+        if own is not None:
+            context.load_cert_chain(own.certificate, own.key)
+        return context
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[int]:
+        async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"known" if writer.get_extra_info("peercert") else b"unknown")
+            writer.close()
+            # A session that is not ended in order could not be resumed.
+            await writer.wait_closed()
+
+        server = await asyncio.start_server(greet, "127.0.0.1", 0, ssl=self.listener.context)
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            server.close()
+
+
+async def said(
+    port: int, context: ssl.SSLContext, session: ssl.SSLSession | None = None
+) -> tuple[str, ssl.SSLSession | None]:
+    """What the server says, and the session to be resumed; "hung up" where it did."""
+    return await asyncio.to_thread(_said, port, context, session)
+
+
+def _said(
+    port: int, context: ssl.SSLContext, session: ssl.SSLSession | None
+) -> tuple[str, ssl.SSLSession | None]:
+    with socket.create_connection(("127.0.0.1", port), 10) as plain:
+        try:
+            with context.wrap_socket(
+                plain, server_hostname="localhost", session=session
+            ) as connection:
+                found = connection.recv(100).decode()
+                kept = connection.session
+                connection.unwrap()
+                return found, kept
+        except ssl.SSLCertVerificationError:
+            raise
+        except (ssl.SSLError, ConnectionError):
+            return "hung up", None
+
+
+@needs_openssl
+async def test_clients_are_known_by_the_authority_of_the_moment(tmp_path: Path) -> None:
+    server, other, first, second = (make_certificates(tmp_path / one) for one in "soab")
+    served = Served(server)
+    served.trust(first)
+    async with served.open() as port:
+        assert (await said(port, served.client(first)))[0] == "known"
+        assert (await said(port, served.client()))[0] == "unknown"
+        assert (await said(port, served.client(second)))[0] == "hung up"
+        served.trust(second)
+        assert (await said(port, served.client(second)))[0] == "known"
+        assert (await said(port, served.client(first)))[0] == "hung up"
+        served.show(other)
+        assert (await said(port, served.client(second)))[0] == "known"
+
+
+@needs_openssl
+async def test_nobody_is_known_before_there_is_an_authority(tmp_path: Path) -> None:
+    server, client = (make_certificates(tmp_path / one) for one in "sc")
+    served = Served(server)
+    async with served.open() as port:
+        assert (await said(port, served.client(client)))[0] == "hung up"
+        assert (await said(port, served.client()))[0] == "unknown"
+
+
+@needs_openssl
+async def test_no_authority_leaves_the_one_before(tmp_path: Path) -> None:
+    server, other, client = (make_certificates(tmp_path / one) for one in "soc")
+    served = Served(server)
+    served.trust(client)
+    for pem in ("", "nonsense", "-----BEGIN CERTIFICATE-----", "Autorité"):
+        with pytest.raises(CertificateError, match="the clients' authority cannot be used: ") as no:
+            served.listener.trust(pem)
+        assert not pem or pem not in str(no.value)
+    async with served.open() as port:
+        served.show(other)
+        assert (await said(port, served.client(client)))[0] == "known"
+
+
+@needs_openssl
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_resumed_session_brings_no_certificate_back(
+    version: ssl.TLSVersion, tmp_path: Path
+) -> None:
+    server, first, second = (make_certificates(tmp_path / one) for one in "sab")
+    served = Served(server)
+    served.trust(first)
+    client = served.client(first)
+    client.minimum_version = client.maximum_version = version
+    async with served.open() as port:
+        found, session = await said(port, client)
+        assert session is not None
+        assert (found, session.has_ticket) == ("known", False)
+        served.trust(second)
+        assert (await said(port, client, session))[0] == "hung up"
+        served.trust(first)
+        assert (await said(port, client))[0] == "known"

@@ -1,7 +1,7 @@
 """What is kept of the objects that the reckoning follows: no more than it uses. No IO.
 
-All of it can be compared, so that what does not count here, a heartbeat for example, is no change.
-Each reader raises ``msgspec.MsgspecError`` for what is no such object.
+All of it can be compared, so that what does not count here is no change. Each reader raises
+``msgspec.MsgspecError`` for what is no such object.
 """
 
 from __future__ import annotations
@@ -17,22 +17,6 @@ Object = dict[str, Any]
 
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 """With its zone, as Kubernetes writes times: what is said without could be hours off."""
-
-
-class _NodeMeta(msgspec.Struct):
-    name: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class _NodeStatus(msgspec.Struct):
-    capacity: Object | None = None
-    allocatable: Object | None = None
-
-
-class _Node(msgspec.Struct):
-    metadata: _NodeMeta = msgspec.field(default_factory=_NodeMeta)
-    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
 
 
 class _Metric(msgspec.Struct):
@@ -53,17 +37,10 @@ class _Topology(msgspec.Struct):
     zones: msgspec.Raw = msgspec.Raw(b"[]")
 
 
-_NODE = msgspec.json.Decoder(_Node)
 _METRIC = msgspec.json.Decoder(_Metric)
 _UPDATED: msgspec.json.Decoder[_Updated | None] = msgspec.json.Decoder(_Updated | None)
 _TOPOLOGY = msgspec.json.Decoder(_Topology)
 _ZONES: msgspec.json.Decoder[list[Object] | None] = msgspec.json.Decoder(list[Object] | None)
-
-
-def node_document(raw: bytes) -> Object:
-    """Of a Node: name, labels, annotations, capacity and allocatable."""
-    document: Object = msgspec.to_builtins(_NODE.decode(raw))
-    return document
 
 
 def metric_status(raw: bytes) -> bytes:
@@ -78,6 +55,18 @@ def updated(status: bytes) -> float:
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return 0.0
     return found.updated.timestamp() if found and found.updated else 0.0
+
+
+def older_than_its_node(at: float, created: str) -> bool:
+    """Whether a status that was ``updated`` at ``at`` is from before its Node was ``created``.
+
+    Then it is what another Node of that name said. ``created`` is as Kubernetes writes times;
+    where one of the two is not known, the status counts.
+    """
+    try:
+        return 0 < at < msgspec.convert(created, Instant).timestamp()
+    except msgspec.ValidationError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from koord_manager.reconcilers.node_resource.documents import (
     metric_status,
-    node_document,
+    older_than_its_node,
     topology,
     updated,
 )
@@ -16,19 +16,6 @@ from koord_model.keys import ANNOTATION_CPU_BASIC_INFO
 
 def raw(given: Any) -> bytes:
     return json.dumps(given).encode()
-
-
-def test_a_heartbeat_is_no_change() -> None:
-    node: dict[str, Any] = {
-        "metadata": {"name": "n", "resourceVersion": "1", "labels": {"a": "b"}},
-        "status": {"capacity": {"cpu": "4"}, "conditions": [{"lastHeartbeatTime": "now"}]},
-    }
-    first = node_document(raw(node))
-    assert first["metadata"]["labels"] == {"a": "b"}
-    assert first["status"]["capacity"] == {"cpu": "4"}
-    node["metadata"]["resourceVersion"] = "2"
-    node["status"]["conditions"] = []
-    assert node_document(raw(node)) == first
 
 
 def test_the_status_of_a_metric_is_as_it_came() -> None:
@@ -51,6 +38,26 @@ def test_when_a_status_was_made(status: bytes, at: float) -> None:
     assert updated(status) == at
 
 
+@pytest.mark.parametrize(
+    ("at", "created", "older"),
+    [
+        (1_795_168_799.0, "2026-11-20T10:00:00Z", True),
+        (1_795_168_800.0, "2026-11-20T10:00:00Z", False),
+        (1_795_168_801.0, "2026-11-20T10:00:00Z", False),
+        (1_795_168_799.0, "2026-11-20T11:00:00+01:00", True),
+        (0.0, "2026-11-20T10:00:00Z", False),
+        (1_795_168_799.0, "", False),
+        (1_795_168_799.0, "2026-11-20T10:00:00", False),
+        (1_795_168_799.0, "soon", False),
+        (-62_135_596_800.0, "2026-11-20T10:00:00Z", False),
+    ],
+)
+def test_a_status_from_before_its_node_is_of_another_one(
+    at: float, created: str, older: bool
+) -> None:
+    assert older_than_its_node(at, created) is older
+
+
 def test_of_a_topology_what_its_cpus_are_and_its_zones() -> None:
     zones = [{"name": "node-0", "type": "Node", "costs": [{"name": "x", "value": 1}]}]
     annotations = {ANNOTATION_CPU_BASIC_INFO: "{}", "node.koordinator.sh/cpu-topology": "long"}
@@ -65,8 +72,6 @@ def test_of_a_topology_what_its_cpus_are_and_its_zones() -> None:
 
 
 def test_what_is_of_another_shape_is_refused() -> None:
-    with pytest.raises(msgspec.MsgspecError):
-        node_document(b'{"metadata":{"labels":7}}')
     with pytest.raises(msgspec.MsgspecError):
         topology(b'{"zones":{"a":1}}')
     with pytest.raises(msgspec.MsgspecError):
