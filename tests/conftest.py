@@ -3,11 +3,19 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from tests.support.containerd import containerd
 from tests.support.dockerd import dockerd
 
 __all__ = ["containerd", "dockerd"]
+
+# Nothing is judged by how long it takes: what else the machine does is nobody's to say.
+hypothesis_settings.register_profile(
+    "pykoord", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("pykoord")
 
 _WHOLE = Path(__file__).parent / "integration"
 
@@ -16,3 +24,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_WHOLE):
             item.add_marker("integration")
+        elif item.get_closest_marker("quiet"):
+            raise pytest.UsageError(f"{item.nodeid}: what measures the machine is in {_WHOLE}")

@@ -11,6 +11,9 @@ import yaml
 
 from tools import deploy_files
 
+# Written in C, where that was built: what is installed is read for each value of the chart.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 NAMESPACE = "koordinator-system"
@@ -24,7 +27,7 @@ def read(texts: Iterable[str]) -> dict[Id, Object]:
     """The objects of YAML streams; one that is there twice is refused."""
     found: dict[Id, Object] = {}
     for text in texts:
-        for given in yaml.safe_load_all(text):
+        for given in yaml.load_all(text, _LOADER):
             assert identity(given) not in found, identity(given)
             found[identity(given)] = given
     return found

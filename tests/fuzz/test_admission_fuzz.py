@@ -84,13 +84,13 @@ admissions = st.builds(
 documents = st.dictionaries(st.sampled_from(("metadata", "spec")), json_trees)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120)
 @given(admissions, views(of=documents | profiles()))
 def test_answers_whatever_it_is_asked(admission: Admission, view: ClusterView) -> None:
     answers(admission, view)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80)
 @given(
     pods(),
     profiles(),
@@ -123,7 +123,7 @@ def test_answers_what_is_nearly_right(
     answers(Admission("1", Operation.CREATE, "reservations", group=group, object=template), view)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(pods(), st.sampled_from(NAMESPACES), views())
 def test_a_mutated_pod_is_one_that_the_api_takes(
     pod: Object, namespace: str, view: ClusterView
@@ -135,14 +135,14 @@ def test_a_mutated_pod_is_one_that_the_api_takes(
     assert [one for one in found if not any(own in one for own in _ITS_OWN)] == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(pods(), st.sampled_from(NAMESPACES), views())
 def test_a_mutated_pod_is_not_mutated_again(pod: Object, namespace: str, view: ClusterView) -> None:
     once = mutate_pod(creation(pod, namespace), view).object or pod
     assert mutate_pod(creation(once, namespace), view).object is None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(pods(), views())
 def test_pods_of_kube_system_are_let_be(pod: Object, view: ClusterView) -> None:
     assert answers(creation(pod, "kube-system"), view)[:2] == [ADMITTED, ADMITTED]

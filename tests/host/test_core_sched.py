@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from koord_host.core_sched import CoreSched, Report, system_prctl
 
@@ -214,7 +214,6 @@ def test_available() -> None:
     assert made(Kernel())[0].available() == (True, "")
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(st.integers(1, 12), st.integers(0, 4), max_size=12),
     st.lists(st.dictionaries(st.integers(1, 12), st.sampled_from(["", "a", "b", "c"])), max_size=4),

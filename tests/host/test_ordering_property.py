@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from koord_host.executor import Executor
 from koord_host.journal import Journal
@@ -157,7 +157,7 @@ def _run(version: int, before: State, after: State, *, vendor: bool = False) -> 
 
 
 _FINE = (Outcome.WRITTEN, Outcome.UNCHANGED, Outcome.OVERRIDDEN)
-_SLOW = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_SLOW = settings(max_examples=120)
 
 
 @_SLOW

@@ -152,7 +152,7 @@ def test_a_knob_of_another_release(node: Node) -> None:
     assert [one.fate for one in put_back(node).values()] == [Fate.GONE]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(changes())
 def test_any_state_is_put_back_without_a_refusal(both: tuple[State, State]) -> None:
     from tests.host.test_ordering_property import _executor

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from koord_host.executor import Executor
 from koord_host.journal import Journal
 from koord_host.layout import Driver, Layout
@@ -496,7 +496,7 @@ def test_the_base_is_asked_for_by_another_thread(node: Node) -> None:
 # ---- any tree
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(changes())
 def test_strategies_leave_no_trace(both: tuple[State, State]) -> None:
     before, after = both

@@ -58,7 +58,7 @@ def _steps(draw: st.DrawFn) -> Step:
     return kernel_writes.step(draw(st.sampled_from(kernel_writes.GROUPS)), file, text)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=st.lists(_steps(), min_size=5, max_size=40))
 def test_double_does_what_the_kernel_does_in_any_order(steps: list[Step]) -> None:
     assert kernel_writes.compare(VERSION, ROOT, _base(), steps) == []

@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 
-import pytest
-
 from tests.integration.conftest import assert_sound
 from tests.support.cri import AsyncCri, batch_pod_config, pb, remove_pod, run_pod
 from tests.support.processes import PATIENCE, Program
 from tests.support.proxy import Proxy
-
-pytestmark = pytest.mark.quiet
 
 CONNECTIONS = 100
 WARM = 3_000

@@ -17,7 +17,7 @@ from koordlet.deciding.contract import PodView
 
 from tests.support.deciding_node import DecidingNode, Run, a_pod, all_of, everything_on, measured
 
-ROUNDS = int(os.environ.get("KOORD_TEST_ROUNDS", "1000"))
+ROUNDS = int(os.environ.get("KOORD_TEST_ROUNDS", "600"))
 """10 000 are three hours of rounds; by hand, before a release."""
 REMEMBERED = 300
 EVERY = (QoSClass.LS, QoSClass.BE, QoSClass.NONE, QoSClass.LSR, QoSClass.BE)

@@ -14,6 +14,7 @@ import grpc
 import pytest
 from koord_hooks.stages import Stage, rpc_path
 from koord_proto import hook_pb2 as pb
+from koordlet.main import main
 
 PROGRAM = [sys.executable, "-c", "from koordlet.main import main; main()"]
 SECONDS = 15.0
@@ -226,10 +227,6 @@ def test_systemd_hears_of_it(start: Start, tmp_path: Path) -> None:
     ("flag", "words"),
     [
         ("--hook-plugins=batch", 'hook plugin "batch" does not exist; there are: batchresource, '),
-        ("--runtime-hooks-failure-policy=Abort", "invalid choice: 'Abort'"),
-        ("--runtime-hooks-network=tcp", "invalid choice: 'tcp'"),
-        ("--runtime-hooks-disable-stages=PreLunch", '"PreLunch" is no hook type; there are: '),
-        ("--runtime-hooks-addr=k.sock", "expected an absolute path"),
         ("--runtime-hooks-addr=/" + "x" * 120, "107 bytes"),
         ("--metrics-address=0.0.0.0:1", "--metrics-address: "),
         ("--status-address=0.0.0.0:1", "only loopback"),
@@ -240,6 +237,28 @@ def test_bad_settings_are_one_line_and_exit_2(start: Start, flag: str, words: st
     koordlet = start(flag)
     assert koordlet.process.wait(SECONDS) == 2
     [line] = koordlet.said.splitlines()
+    assert line.startswith("koordlet: ")
+    assert words in line
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--runtime-hooks-failure-policy=Abort", "invalid choice: 'Abort'"),
+        ("--runtime-hooks-network=tcp", "invalid choice: 'tcp'"),
+        ("--runtime-hooks-disable-stages=PreLunch", '"PreLunch" is no hook type; there are: '),
+        ("--runtime-hooks-addr=k.sock", "expected an absolute path"),
+    ],
+)
+def test_settings_that_cannot_be_read_are_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flag: str, words: str
+) -> None:
+    """Nothing runs yet when they are refused: that needs no process."""
+    monkeypatch.setattr(sys, "argv", ["koordlet", flag])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("koordlet: ")
     assert words in line
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from koord_hooks.runner import HookRunner, available_plugins, load
 from koord_host.layout import Driver
@@ -198,7 +198,7 @@ def writes(node: DecidingNode) -> list[tuple[str, str]]:
     return [one for one in node.files.writes if not one[0].endswith("/memory.reclaim")]
 
 
-QUIET = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+QUIET = settings(max_examples=25)
 FULL = Case(
     2,
     Driver.SYSTEMD,

@@ -345,7 +345,7 @@ def world(drawn: list[tuple[float, float, list[Weather], list[float]]]) -> World
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(worlds)
 def test_two_never_lead_at_once_and_in_the_end_one_does(
     drawn: list[tuple[float, float, list[Weather], list[float]]],
@@ -360,7 +360,7 @@ def test_two_never_lead_at_once_and_in_the_end_one_does(
     assert made.terms == sorted(set(made.terms))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rate, rate, st.floats(0.0, 60.0))
 def test_when_the_leader_is_gone_the_next_one_leads_soon(
     first: float, second: float, at: float

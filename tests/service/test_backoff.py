@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from koord_service.backoff import Backoff
 
@@ -20,7 +20,6 @@ def test_begins_anew_when_it_worked():
     assert backoff.next() == 1
 
 
-@settings(deadline=None)
 @given(st.floats(0, 1), st.integers(0, 12))
 def test_chance_cuts_at_most_half(chance, times):
     backoff = Backoff(0.5, 10.0, chance=lambda: chance)

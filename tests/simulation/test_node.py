@@ -81,7 +81,7 @@ def test_pods_that_come_do_not_disturb_what_others_have_left_over() -> None:
     assert found.run.p99[11, 0] > found.run.p99[9, 0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.floats(0.1, 4),
     st.floats(0, 10),
@@ -101,7 +101,7 @@ def test_more_best_effort_cpu_never_makes_services_faster(
     assert used >= used_before - 0.05
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 8), st.integers(0, 6)), max_size=6))
 def test_no_more_cpu_is_used_than_there_is(pods: list[tuple[bool, float, int]]) -> None:
     made = [

@@ -250,7 +250,7 @@ def test_a_kill_is_told_with_its_pod() -> None:
     assert run.kills[0].where.endswith("job-c0")
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(1, 2), st.booleans(), st.integers(1, 3))
 def test_any_machine_runs(version: int, vendor: bool, containers: int) -> None:
     machine = Machine(cpus=4, memory=16 * GIB, cgroup_version=version, vendor_kernel=vendor)

@@ -12,7 +12,7 @@ from tests.vm import base
 
 QEMU = "qemu-system-x86_64"
 PROGRAMS = (QEMU, "debootstrap", "mke2fs", "unshare", "apt-get", "git")
-LONGEST = 1500
+LONGEST = 2400
 """Seconds after which a node that is still up is given up."""
 
 _KERNEL = (

@@ -17,7 +17,7 @@ SOCKET = "/run/koord-runtimeproxy/runtimeproxy.sock"
 CONTAINERD = "/run/containerd/containerd.sock"
 
 _PAGES = "http://127.0.0.1:9319"
-_DEADLINE = 240.0
+_DEADLINE = 360.0
 
 
 def run(command: str) -> dict[str, Any]:

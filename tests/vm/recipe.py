@@ -84,6 +84,9 @@ FILES = {
     "/etc/systemd/system/pykoord-scenario.service": _SCENARIO,
     "/etc/containerd/config.toml": _CONTAINERD,
     "/etc/docker/daemon.json": _DOCKER,
+    # Emulated on a busy machine, a start may take longer than systemd's minute and a half; what
+    # is then ended and started again would never come up.
+    "/etc/systemd/system.conf.d/emulated.conf": "[Manager]\nDefaultTimeoutStartSec=300\n",
     # An initramfs with three drivers is unpacked sooner than one with all.
     "/etc/initramfs-tools/conf.d/few-modules": "MODULES=list\n",
     "/etc/initramfs-tools/modules": "virtio_pci\nvirtio_blk\next4\n",

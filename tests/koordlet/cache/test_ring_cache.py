@@ -83,7 +83,7 @@ batches = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(batches, st.floats(0, 3540), st.floats(0, 3600), st.data())
 def test_it_answers_as_a_list_of_all_points(
     given_batches: list[tuple[float, list[Sample]]], back: float, length: float, data: st.DataObject

@@ -449,7 +449,7 @@ class TestOutcomes:
             assert side.evictor.evicting() == frozenset()
 
 
-@hypothesis_settings(max_examples=30, deadline=None)
+@hypothesis_settings(max_examples=30)
 @given(
     st.lists(
         st.tuples(st.floats(0.5, 20), st.integers(0, 4), st.integers(1, 4)), min_size=1, max_size=20

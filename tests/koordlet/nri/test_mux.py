@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from koordlet.nri import mux
 from koordlet.nri.ttrpc import MAX_MESSAGE, REQUEST, ProtocolError, pack
@@ -13,7 +13,6 @@ from tests.support.nri_runtime import StrictReader
 sizes = st.one_of(st.integers(0, 200), st.integers(4000, 4200), st.integers(0, 70_000))
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from([mux.PLUGIN, mux.RUNTIME]), sizes), max_size=6),
     st.integers(50, 20_000),
@@ -26,7 +25,6 @@ def test_frames_fit_the_other_sides_buffers_wherever_they_are_cut(frames, step):
     assert [frame for part in parts for frame in reader.feed(part)] == sent
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 1 << 31), st.binary(max_size=200)), max_size=8),
     st.integers(1, 100),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.message import Message
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from koord_proto import nri_pb2 as pb
 from koord_proto import nri_ttrpc_pb2 as ttrpc_pb
@@ -154,7 +154,6 @@ def test_synchronisation_in_one_message():
     assert dialogue.plugin.state is State.SYNCHRONIZED
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=5))
 def test_split_synchronisation_is_one_call(parts):
     dialogue, _ = configured()
@@ -334,7 +333,6 @@ def test_other_connections_are_passed_over():
     assert dialogue.said() == []
 
 
-@settings(deadline=None)
 @given(st.integers(1, 400))
 def test_a_whole_conversation_may_come_in_any_pieces(step):
     dialogue = Dialogue()
@@ -365,7 +363,6 @@ def test_a_whole_conversation_may_come_in_any_pieces(step):
     ]
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_no_bytes_do_anything_but_end_the_connection(data):
     dialogue = ready()

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from koord_proto import nri_ttrpc_pb2 as pb
 from koordlet.nri.ttrpc import (
@@ -50,7 +50,6 @@ def statuses(server: Server) -> list[tuple[int, int]]:
     return found
 
 
-@settings(deadline=None)
 @given(payloads, cuts)
 def test_calls_come_whole_wherever_they_are_cut(bodies, places):
     client, server = Client(), Server()
@@ -65,7 +64,6 @@ def test_calls_come_whole_wherever_they_are_cut(bodies, places):
     assert server.out == []
 
 
-@settings(deadline=None)
 @given(payloads, cuts, st.randoms())
 def test_answers_find_their_calls_in_any_order(bodies, places, random):
     client, server = Client(), Server()
@@ -79,7 +77,6 @@ def test_answers_find_their_calls_in_any_order(bodies, places, random):
     assert got == [Response(request.stream, request.payload[::-1]) for request in requests]
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=400), cuts)
 def test_any_bytes_end_in_frames_or_one_error(data, places):
     for side in (Server(), Client()):

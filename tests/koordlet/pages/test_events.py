@@ -263,7 +263,7 @@ def test_backwards_is_forwards_reversed(
         assert offset == 0 or text[offset - 1 : offset] == b"\n"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     steps=st.lists(st.tuples(st.integers(0, 4), st.integers(1, 6)), min_size=1, max_size=12),
     size=st.integers(250, 900),

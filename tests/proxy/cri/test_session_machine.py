@@ -464,7 +464,6 @@ class Relay(RuleBasedStateMachine):
 Relay.TestCase.settings = settings(
     max_examples=int(os.environ.get("MACHINE_EXAMPLES", "80")),
     stateful_step_count=60,
-    deadline=None,
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )

@@ -143,7 +143,6 @@ def play(rows: list[tuple[bytes, bytes]], sizes: list[int], *, ahead: bool) -> R
     return run
 
 
-@settings(deadline=None)
 @given(
     st.lists(exchanges(), min_size=1, max_size=5),
     st.lists(st.integers(1, 40), max_size=8),
@@ -208,7 +207,6 @@ def through(run: Run, feed: str, data: bytes, sizes: list[int]) -> None:
         run.collect()
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -318,7 +316,7 @@ def never_held(target: str) -> Route:
     return Route(Treatment.WATCH if treatment is Treatment.HOLD else treatment, TALLY, "create")
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(st.one_of(said, said, said, ends), max_size=20))
 @example([("client", PING), ("backend", PONG + PONG), ("client", PING)])
 def test_of_what_is_not_held_nothing_is_lost_or_reordered(script):
@@ -373,7 +371,7 @@ class Story:
             self.undecided = 0
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(st.lists(st.one_of(said, said, others, others, ends), max_size=25))
 def test_whatever_comes_the_shell_is_told_what_makes_sense(script):
     run, story = Run(), Story()

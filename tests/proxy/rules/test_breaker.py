@@ -231,4 +231,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=200, stateful_step_count=25, deadline=None)
+TestHistories.settings = settings(max_examples=200, stateful_step_count=25)
