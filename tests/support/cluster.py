@@ -10,7 +10,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -81,7 +81,7 @@ class Cluster:
             self.put_node()
             self.put_policy()
             self.put_application()
-            passing = group.create_task(self._let_time_pass())
+            passing = group.create_task(let_time_pass(self.node))
             yield self
             passing.cancel()
 
@@ -171,7 +171,7 @@ class Cluster:
 
     def koordlet(self, name: str, *flags: str, **environ: str) -> ClusterKoordlet:
         """koordlet on this node, not yet started; it has files of its own."""
-        return ClusterKoordlet(self, name, flags, environ)
+        return ClusterKoordlet(self.folder / name, self.node, NAME, flags, environ)
 
     @property
     def on_host(self) -> tuple[str, ...]:
@@ -203,28 +203,33 @@ class Cluster:
         )
         (self.folder / "kubeconfig").write_text(kubeconfig)
 
-    async def _let_time_pass(self) -> None:
-        before = time.monotonic()
-        while True:
-            await asyncio.sleep(0.1)
-            now = time.monotonic()
-            self.node.advance(now - before)
-            before = now
+
+async def let_time_pass(node: SimulatedNode) -> None:
+    """Until cancelled."""
+    before = time.monotonic()
+    while True:
+        await asyncio.sleep(0.1)
+        now = time.monotonic()
+        node.advance(now - before)
+        before = now
 
 
 class ClusterKoordlet(Program):
-    """koordlet on the cluster's node, with its own state; its pauses are cut short."""
+    """koordlet on a cluster's node of this name, with its own files; its pauses are cut short."""
 
     def __init__(
-        self, cluster: Cluster, name: str, flags: tuple[str, ...], environ: Mapping[str, str]
+        self,
+        folder: Path,
+        node: SimulatedNode,
+        node_name: str,
+        flags: Sequence[str],
+        environ: Mapping[str, str],
     ) -> None:
-        self.cluster = cluster
-        folder = cluster.folder / name
         folder.mkdir(exist_ok=True)
-        super().__init__(name, folder)
+        super().__init__(folder.name, folder)
         self.state = folder / "state"
         self._started = 0.0
-        root = cluster.node.root
+        root = node.root
         self._environ = environ
         self._flags = [
             f"--runtime-hooks-addr={folder}/k.sock",
@@ -239,7 +244,7 @@ class ClusterKoordlet(Program):
             f"--sys-root-dir={root}/sys",
             f"--sys-fs-root-dir={root}/sys/fs",
             f"--var-lib-kubelet-dir={root}/kubelet",
-            f"--node-name={NAME}",
+            f"--node-name={node_name}",
             "--kubelet-sync-interval=0.3",
             "--kubelet-sync-timeout=0.8",
             "--node-topology-sync-interval=0.3",

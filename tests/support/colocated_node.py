@@ -169,7 +169,7 @@ async def colocated_node(
     (folder / "token").write_text(_TOKEN)
     trusted = server_context(certificates.authority)
     async with api, kubelet, Client(Cluster(api.url, context=trusted)) as client:
-        api.put(NODES, _node(kubelet.port))
+        api.put(NODES, node_object(kubelet.port))
         kubeconfig = _KUBECONFIG.format(
             server=api.url, ca=certificates.authority, token=folder / "token"
         )
@@ -236,7 +236,7 @@ def _bundle(api: KubeApi) -> str:
         return ""
 
 
-def _node(kubelet_port: int) -> Object:
+def node_object(kubelet_port: int) -> Object:
     """The Node as this machine's kubelet would say it."""
     cpus = len(os.sched_getaffinity(0)) * 1000
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -8,13 +8,14 @@ No registry of this project's has a kube-apiserver, so elsewhere the double
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import ssl
 import subprocess
 import urllib.request
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import yaml
 
@@ -25,6 +26,15 @@ from tests.support.processes import Program
 ASSETS = "KUBEBUILDER_ASSETS"
 ADMIN = "admin-token"
 """The bearer token of somebody who may do everything."""
+_AUDIT = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - {level: None, userGroups: ["system:masters"]}
+  - {level: Metadata, verbs: [get, list, watch]}
+  - {level: RequestResponse}
+"""
 _PORT = 6443
 _ETCD = "http://127.0.0.1:2379"
 
@@ -59,21 +69,44 @@ class KubeApiserver:
         self.authority = self._certificates.authority
         self._etcd = Program("etcd", folder)
         self._server = Program("kube-apiserver", folder)
+        self._audit = folder / "audit.log"
 
     def __enter__(self) -> Self:
         (self.folder / "tokens.csv").write_text(f'{ADMIN},admin,admin,"system:masters"\n')
-        self._start_etcd()
-        self._start_server()
+        (self.folder / "audit.yaml").write_text(_AUDIT)
+        try:
+            self._start_etcd()
+            self._start_server()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self._server.close()
         self._etcd.close()
 
+    def kill(self) -> None:
+        """Be away, as if its machine had died; etcd keeps what is in it."""
+        self._server.kill()
+
+    def start(self) -> None:
+        """Be there again."""
+        self._start_server()
+
     @property
     def said(self) -> str:
-        """The end of its log."""
-        return self._server.said[-4000:]
+        """Its log."""
+        return self._server.said
+
+    def asked(self, user: str) -> list[dict[str, Any]]:
+        """A user's requests so far, as audit.k8s.io/v1 Events; "": whoever was not let in.
+
+        A watch is there twice, when it begins and when it has ended. Not those of administrators.
+        """
+        lines = self._audit.read_text().splitlines() if self._audit.exists() else ()
+        found = (json.loads(line) for line in lines)
+        return [one for one in found if one["user"].get("username", "") == user]
 
     def kubeconfig(self, name: str, token: str) -> Path:
         """The file by which whoever has this token is its user."""
@@ -91,16 +124,19 @@ class KubeApiserver:
         file.chmod(0o600)
         return file
 
+    def command(self, *words: str, token: str = ADMIN) -> list[str]:
+        """kubectl's."""
+        return [_program("kubectl") or "", f"--kubeconfig={self.kubeconfig('kubectl', token)}", *words]
+
     def kubectl(self, *words: str, token: str = ADMIN, stdin: str = "") -> str:
         """What kubectl prints.
 
         Raises:
             RuntimeError: it has failed; with what it said.
         """
-        command = [_program("kubectl") or "", f"--kubeconfig={self.kubeconfig('kubectl', token)}"]
         environ = {**os.environ, "HOME": str(self.folder)}
         done = subprocess.run(
-            [*command, *words],
+            self.command(*words, token=token),
             input=stdin,
             env=environ,
             check=False,
@@ -131,6 +167,8 @@ class KubeApiserver:
             "token-auth-file": self.folder / "tokens.csv",
             "anonymous-auth": "false",
             "allow-privileged": "true",
+            "audit-policy-file": self.folder / "audit.yaml",
+            "audit-log-path": self._audit,
             "authorization-mode": "Node,RBAC",
             "enable-admission-plugins": "NodeRestriction",
             "service-cluster-ip-range": "10.96.0.0/16",

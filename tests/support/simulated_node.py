@@ -103,10 +103,10 @@ class SimulatedNode:
             for one in self._pods
         }
 
-    def add_pod(self) -> PodRecord:
+    def add_pod(self, uid: str = "") -> PodRecord:
         """A new pod: every third is best effort."""
         number, self._made = self._made, self._made + 1
-        uid = f"{number:08x}-0000-4000-8000-{number:012x}"
+        uid = uid or f"{number:08x}-0000-4000-8000-{number:012x}"
         best_effort = number % 3 == 0
         qos = KubeQoS.BEST_EFFORT if best_effort else KubeQoS.BURSTABLE
         group = self.layout.pod_group(qos, uid)

@@ -1,0 +1,218 @@
+"""koordlet as a client of a real API server, with the rights of deploy/rbac/koordlet.yaml."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from koord_kube.api import Object
+from koord_kube.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES, NODES, PODS
+from koord_model.keys import ANNOTATION_NODE_RESERVATION
+from koordlet.evicting.api_eviction import ByApi
+from koordlet.evicting.ways import End
+
+from tests.apiserver.real_cluster import RealCluster
+from tests.apiserver.real_node import RealNode, lost, real_node
+from tests.support.cluster import ClusterKoordlet, until
+from tests.support.manager_program import NAMESPACE
+
+ACCELERATOR = {
+    "vendor": "huawei",
+    "model": "Ascend-310P3-300I-DUO",
+    "uuid": "185011D4-21104518",
+    "minor": "0",
+    "resources": {"gpu-core": "100", "gpu-memory": "24Gi", "huawei.com/npu-cpu": "7"},
+    "topology": {
+        "nodeID": "1",
+        "pcieID": "pci0000:80",
+        "busID": "0000:81:00.0",
+        "p2pLinks": [{"peerMinor": "1", "type": "HCCS"}],
+    },
+    "status": {"healthy": False, "errCode": "TooHot", "errMessage": "too hot"},
+}
+PRESSED = {"enable": True, "memoryEvictThresholdPercent": 10, "memoryEvictLowerPercent": 1}
+"""Far more is used: batch pods are to go."""
+EVICTING = (
+    "--node-writes=true",
+    "--feature-gates=BEMemoryEvict=true",
+    "--memory-evict-cool-time-seconds=0",
+)
+WATCHED = ("nodes", "nodeslos", "nodemetrics")
+NOT_MADE_YET = {"404 get noderesourcetopologies"}
+
+
+async def reported(node: RealNode) -> Object:
+    """The NodeMetric's status once all pods are in it."""
+
+    async def look() -> Object:
+        status: Object = (await node.get(NODE_METRICS)).get("status") or {}
+        return status if len(status.get("podsMetric", ())) == len(node.pods) else {}
+
+    return await until(look, "all pods are reported")
+
+
+async def follows(node: RealNode, koordlet: ClusterKoordlet, news: str) -> None:
+    """It hears of what is new, and writes of it."""
+    await node.put_application(news)
+    reserved = {"resources": {"memory": f"{len(news)}Gi"}}
+    annotations = {ANNOTATION_NODE_RESERVATION: json.dumps(reserved)}
+    await node.api.patch(NODES, node.name, {"metadata": {"annotations": annotations}})
+    await until(lambda: koordlet.knows_application(news), "the NodeSLO is in force")
+
+    async def told() -> bool:
+        annotations = (await node.get(NODE_TOPOLOGIES))["metadata"]["annotations"]
+        return bool(json.loads(annotations[ANNOTATION_NODE_RESERVATION]) == reserved)
+
+    await until(told, "the Node's annotation is followed")
+    await node.next_report()
+
+
+def assert_kept(node: RealNode) -> None:
+    """The API server has dropped and changed nothing of what koordlet wrote."""
+    written = [one for one in node.requests() if one["verb"] in ("create", "patch")]
+    taken = [one for one in written if one["responseStatus"]["code"] < 300]
+    objects = [one for one in taken if one["objectRef"].get("subresource") != "eviction"]
+    assert objects
+    found = [line for one in objects for line in lost(one["requestObject"], one["responseObject"])]
+    assert found == []
+
+
+async def test_what_it_tells_and_is_told(installed: RealCluster) -> None:
+    async with real_node(installed, "told") as node:
+        devices = node.folder / "devices"
+        devices.mkdir()
+        well = ACCELERATOR | {
+            "uuid": "185011D4-21104519",
+            "minor": "1",
+            "status": {"healthy": True},
+        }
+        (devices / "huawei.json").write_text(json.dumps([ACCELERATOR, well]))
+        flags = ("--feature-gates=Accelerators=true", f"--xpu-device-infos-dir={devices}")
+        async with node.koordlet(*flags) as koordlet:
+            status = await reported(node)
+            windows = [one["duration"] for one in status["nodeMetric"]["aggregatedNodeUsages"]]
+            assert windows == ["2s", "1m0s"]
+            topology = await until(lambda: node.get(NODE_TOPOLOGIES))
+            assert [zone["name"] for zone in topology["zones"]] == ["node-0", "node-1"]
+            device = await until(lambda: node.get(DEVICES))
+            assert [one["health"] for one in device["spec"]["devices"]] == [False, True]
+            await follows(node, koordlet, "first")
+        assert node.refusals() == NOT_MADE_YET | {"404 get devices"}
+        assert_kept(node)
+        asked = node.asked()
+        assert asked.keys() == {
+            *((verb, kind) for verb in ("list", "watch") for kind in WATCHED),
+            ("patch", "nodemetrics/status"),
+            ("create", "devices"),
+            ("create", "noderesourcetopologies"),
+            ("patch", "noderesourcetopologies"),
+        }
+        assert [asked[verb, kind] for verb in ("list", "watch") for kind in WATCHED] == [1] * 6
+
+
+async def test_evictions_that_are_only_shown(installed: RealCluster) -> None:
+    async with real_node(installed, "shown") as node:
+        await node.put_slo(resourceUsedThresholdWithBE=PRESSED)
+        async with node.koordlet(*EVICTING, "--evict-dry-run") as koordlet:
+            await until(lambda: len(koordlet.events("would evict")) > 1, "it would evict")
+            await node.next_report()
+        said = {(one["pod"], one["reason"]) for one in koordlet.events("would evict")}
+        assert said == {(pod, "--evict-dry-run") for pod in ("team-0/app-0", "team-3/app-3")}
+        assert not {"events", "pods/eviction"} & {kind for _, kind in node.asked()}
+        assert node.refusals() == NOT_MADE_YET
+
+
+def budget(name: str, pod: Object) -> Object:
+    """That this pod stays."""
+    meta = pod["metadata"]
+    selector = {"matchLabels": {"app": meta["name"]}}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": meta["namespace"]},
+        "spec": {"minAvailable": 1, "selector": selector},
+    }
+
+
+async def ends(node: RealNode, pod: Object) -> bool:
+    meta = pod["metadata"]
+    found = await node.api.get(PODS, meta["name"], meta["namespace"])
+    return "deletionTimestamp" in found["metadata"]
+
+
+async def test_evictions_respect_budgets(installed: RealCluster) -> None:
+    async with real_node(installed, "evicting") as node:
+        free, _, _, guarded = node.pods
+        namespace = guarded["metadata"]["namespace"]
+        installed.apply(budget("one-stays", guarded))
+
+        def allow(disruptions: int) -> None:
+            """What the disruption controller says."""
+            healthy = {"expectedPods": 1, "currentHealthy": 1, "desiredHealthy": 1}
+            status = {**healthy, "observedGeneration": 1, "disruptionsAllowed": disruptions}
+            installed.status("pdb", "one-stays", status, namespace)
+
+        allow(0)
+        await node.put_slo(resourceUsedThresholdWithBE=PRESSED)
+        async with node.koordlet(*EVICTING) as koordlet:
+            await until(lambda: ends(node, free), "a pod is evicted")
+            said = await until(lambda: node.events_of(guarded), "of the other there is an Event")
+            assert "one-stays needs 1 healthy pods and has 1" in said["evictPodFail"]
+            assert not await ends(node, guarded)
+            allow(1)
+            await until(lambda: ends(node, guarded), "its budget allows it")
+            await until(lambda: len(koordlet.events("evicted")) == 2)
+            told = [await until(lambda pod=pod: node.events_of(pod)) for pod in (free, guarded)]
+        assert "evicted by the Eviction API for be_memory_evict" in told[0]["evictPodSuccess"]
+        left = installed.get("pdb", "one-stays", "-n", namespace)["status"]
+        assert (left["disruptionsAllowed"], [*left["disruptedPods"]]) == (0, ["app-3"])
+        assert node.asked()["create", "pods/eviction"] == 2
+        assert node.refusals() == NOT_MADE_YET | {"429 create pods/eviction"}
+        assert_kept(node)
+        installed.kubectl("delete", "pdb", "one-stays", "-n", namespace)
+
+
+async def test_evictions_that_come_to_nothing(installed: RealCluster) -> None:
+    async with real_node(installed, "nothing") as node:
+        way = ByApi(node.api)
+        several, other, gone, _ = node.kernel.records
+        installed.apply(budget("one", node.pods[0]), budget("another", node.pods[0]))
+        outcome = await way.evict(several, 30.0, forced=False)
+        assert outcome.end is End.REFUSED
+        assert "more than one PodDisruptionBudget" in outcome.reason
+        for record in (other, gone):
+            await asyncio.to_thread(node.end, record.pod.name, record.pod.namespace)
+        await node.run_again(other.pod)
+        outcome = await way.evict(other, 30.0, forced=False)
+        assert (outcome.end, outcome.reason) == (End.GONE, "another pod of its name is there")
+        assert (await way.evict(gone, 30.0, forced=False)).end is End.GONE
+
+
+async def test_a_token_that_is_replaced(installed: RealCluster) -> None:
+    async with real_node(installed, "rotating") as node:
+        async with node.koordlet() as koordlet:
+            await reported(node)
+            old = node.koordlet_pod
+            await node.put_token()
+            await asyncio.to_thread(node.end, old, NAMESPACE)  # and with it its token
+            await until(lambda: node.koordlet_pod in node.pods_asking(), "the new token is used")
+            await follows(node, koordlet, "rotated")
+            assert not koordlet.events("cannot report what the node uses")
+        assert node.refusals() == NOT_MADE_YET
+        # The file is read as soon as one request is refused, be it by the kubelet.
+        assert len(installed.server.asked("")) <= len(WATCHED)
+
+
+async def test_an_api_server_that_is_started_again(installed: RealCluster) -> None:
+    async with real_node(installed, "outage") as node, node.koordlet() as koordlet:
+        await reported(node)
+        await follows(node, koordlet, "before")
+        before = len(node.requests())
+        await asyncio.to_thread(installed.server.kill)
+        await until(lambda: koordlet.events("cannot report what the node uses"), "it is away")
+        await asyncio.to_thread(installed.server.start)
+        await follows(node, koordlet, "after")
+        # One that has just started knows nobody's rights for a moment, and not all kinds.
+        assert {one[:3] for one in node.refusals(before)} <= {"403", "429", "503"}
+        asked = node.asked(before)
+        assert all(asked["list", kind] <= 1 and asked["watch", kind] <= 2 for kind in WATCHED)
