@@ -103,7 +103,7 @@ class Asking:
         """The object that a write came to.
 
         Raises:
-            ApiError: it came to nothing. Of an eviction the API says so with a status of 201.
+            ApiError: it came to nothing. Of an eviction older API servers say so with a 201.
         """
         found = self.decoded(OBJECT, said)
         if found.get("kind") == "Status" and found.get("status") == "Failure":
@@ -139,7 +139,8 @@ class Asking:
     def _error(self, status: int, found: _Status, secret: str = "") -> ApiError:
         kind = _KINDS.get(status, ApiError)
         cause, more = found.cause
-        said = f"{found.message} ({more})" if more else found.message
+        # Causes are in most messages, but not in that of a refused eviction.
+        said = found.message if more in found.message else f"{found.message} ({more})"
         if secret:
             cause, said = cause.replace(secret, "***"), said.replace(secret, "***")
         words = " ".join(said.split())[:_WORDS]

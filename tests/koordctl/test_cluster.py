@@ -41,7 +41,13 @@ async def test_of_one_namespace_or_of_all(ctl: Ctl) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["web"], 'recommendations default/web: 404 recommendations "web" not found'),
+        (
+            ["web"],
+            (
+                "recommendations default/web: 404 "
+                'recommendations.analysis.koordinator.sh "web" not found'
+            ),
+        ),
         (["web", "-A"], "leave out --all-namespaces"),
         (["--kubeconfig", "/nonexistent/file"], "/nonexistent/file: No such file or directory"),
     ],

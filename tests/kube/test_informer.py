@@ -389,9 +389,11 @@ class TestSource:
         assert len(one.told) == 1
 
     async def test_a_server_restored_from_a_backup(self, api: KubeApi, follow: Following) -> None:
+        """It takes the old version and says nothing; but it was away for long, so one lists."""
         one = follow()
         await one.is_watching(api, 1)
         await api.stop()
+        await until(lambda: one.informer._watching.failures >= 5)
         api._version = api._compacted = 500
         api.put(NODES, node())
         await api.start()

@@ -7,6 +7,7 @@ against the rules only once ``enforced`` is set.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from koord_kube.api import Object
 from koord_kube.resources import ACCESS_REVIEWS, TOKEN_REVIEWS
 
+from tests.support.kube_kinds import grouped, qualified
 from tests.support.kube_refusal import Refused, bad_request, invalid
 from tests.support.kube_selecting import Key
 
@@ -122,12 +124,16 @@ class Access:
         }
         if self.enforced and not self._may(wanted, who.user, who.groups):
             about = "/".join(one for one in (key.resource.plural, subresource) if one)
-            scope = f'in the namespace "{key.namespace}"' if key.namespace else "at cluster scope"
-            message = (
-                f'{about} "{key.name}" is forbidden: User "{who.user}" cannot {verb} resource '
-                f'"{about}" in API group "{key.resource.group}" {scope}'
+            scope = (
+                f'in the namespace "{key.namespace}"' if key.namespace else "at the cluster scope"
             )
-            raise Refused(403, "Forbidden", message)
+            kind = grouped(key.resource)
+            named = f'{kind} "{key.name}"' if key.name else kind
+            message = (
+                f'{named} is forbidden: User "{who.user}" cannot {verb} resource "{about}" '
+                f'in API group "{key.resource.group}" {scope}'
+            )
+            raise Refused(403, "Forbidden", message, about=(kind, key.name))
 
     def review(self, key: Key, body: Object, who: Identity) -> Object:
         """The answer to a TokenReview or an access review."""
@@ -139,7 +145,7 @@ class Access:
             user, groups = spec.get("user") or "", spec.get("groups") or []
             if not user and not groups:
                 causes = ("spec.user", "Invalid value: at least one of user or group is needed")
-                raise invalid(key.resource.kind, "", causes)
+                raise invalid(qualified(key.resource), "", causes)
             found["status"] = self._allowed(key, spec, user, groups)
         else:
             found["status"] = self._allowed(key, spec, who.user, who.groups)
@@ -151,12 +157,11 @@ class Access:
             raise bad_request("token is required for TokenReview in authentication")
         who = self.identities.get(token)
         if who is None:
-            error = "[invalid bearer token, token lookup failed]"
-            return {"authenticated": False, "user": {}, "error": error}
+            return {"user": {}, "error": "invalid bearer token"}
         if not asked & who.audiences:
-            words = f"{sorted(who.audiences)} is invalid for the target audiences {sorted(asked)}"
-            error = f"[invalid bearer token, token audiences {words}]"
-            return {"authenticated": False, "user": {}, "error": error}
+            theirs, ours = (json.dumps(sorted(one)) for one in (who.audiences, asked))
+            words = f"{theirs} is invalid for the target audiences {ours}"
+            return {"user": {}, "error": f"[invalid bearer token, token audiences {words}]"}
         audiences = sorted(asked & who.audiences)
         return {"authenticated": True, "user": who.document, "audiences": audiences}
 
@@ -164,7 +169,7 @@ class Access:
         about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
         if (about is None) is (path is None):
             why = "Invalid value: exactly one of nonResourceAttributes or resourceAttributes"
-            raise invalid(key.resource.kind, "", ("spec.resourceAttributes", why))
+            raise invalid(qualified(key.resource), "", ("spec.resourceAttributes", why))
         if path is not None:
             asked = (path.get("verb", ""), path.get("path", ""), user, [*groups])
             allowed = "system:masters" in groups or any(

@@ -30,7 +30,7 @@ from tests.support.kube_outgoing import (
     service_address,
 )
 from tests.support.kube_patching import apply_json_patch
-from tests.support.kube_refusal import Refused, bad_request
+from tests.support.kube_refusal import Refused, bad_request, internal
 from tests.support.kube_webhooks import Attributes, applies
 
 NEVER = REVIEWS | {MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS}
@@ -55,7 +55,7 @@ class Admission:
         for webhook in self._webhooks(asked, mutating=True):
             answer = await self._ask(webhook, asked, who, warnings)
             if answer.get("patch") is not None and asked.new is not None:
-                new = self._patched(webhook, asked.new, answer)
+                new = self._patched(asked.new, answer)
                 asked = replace(asked, new=new)
         return asked.new
 
@@ -76,13 +76,12 @@ class Admission:
             if applies(webhook, asked, namespace)
         ]
 
-    def _patched(self, webhook: Object, given: Object, answer: Object) -> Object:
+    @staticmethod
+    def _patched(given: Object, answer: Object) -> Object:
         try:
-            patch = json.loads(base64.b64decode(answer["patch"], validate=True))
-            found = apply_json_patch(given, patch)
-        except (ValueError, TypeError, binascii.Error) as error:
-            message = f"Internal error occurred: {webhook['name']}: the patch: {error}"
-            raise Refused(500, "InternalError", message) from None
+            found = apply_json_patch(given, answer["patch"])
+        except ValueError as error:
+            raise internal(str(error)) from None
         assert isinstance(found, dict)
         return found
 
@@ -98,8 +97,7 @@ class Admission:
         except _FailedError as error:
             if webhook["failurePolicy"] == "Ignore":
                 return {}
-            message = f'Internal error occurred: failed calling webhook "{name}": {error}'
-            raise Refused(500, "InternalError", message) from None
+            raise internal(f'failed calling webhook "{name}": {error}') from None
         warnings += answer.get("warnings") or []
         if not answer.get("allowed"):
             raise _denied(name, answer.get("status") or {})
@@ -122,10 +120,10 @@ class Admission:
                 timeout=aiohttp.ClientTimeout(total=seconds),
             ) as got:
                 text = await got.read()
-        except (aiohttp.ClientError, UnreachableError, OSError) as error:
-            raise _FailedError(f"failed to call webhook: {error}") from None
         except TimeoutError:
             raise _FailedError("failed to call webhook: context deadline exceeded") from None
+        except (aiohttp.ClientError, UnreachableError, OSError) as error:
+            raise _FailedError(f"failed to call webhook: {error}") from None
         if got.status != 200:
             raise _FailedError(f"failed to call webhook: status {got.status}: {text[:200]!r}")
         try:
@@ -179,15 +177,30 @@ def _answer(given: Any, review: Object) -> Object:
             f"got {kind[0]}, Kind={kind[1]}"
         )
     answer, uid = given.get("response"), review["request"]["uid"]
+    wrong = "received invalid webhook response"
     if not isinstance(answer, dict):
-        raise _FailedError("webhook response was absent")
+        raise _FailedError(f"{wrong}: webhook response was absent")
     if answer.get("uid") != uid:
-        raise _FailedError(f'expected response.uid="{uid}", got "{answer.get("uid")}"')
-    if (answer.get("patch") is None) is not (answer.get("patchType") is None):
-        raise _FailedError("webhook returned one of response.patch and response.patchType alone")
-    if answer.get("patchType") not in (None, "JSONPatch"):
-        raise _FailedError(f"unknown patch type {answer['patchType']}")
-    return copy.deepcopy(answer)
+        raise _FailedError(f'{wrong}: expected response.uid="{uid}", got "{answer.get("uid")}"')
+    kind, patch = answer.get("patchType"), answer.get("patch")
+    if (patch is None) is not (kind is None):
+        both = ("response.patch", "response.patchType")
+        has, lacks = both if kind is None else reversed(both)
+        raise _FailedError(f"{wrong}: webhook returned {has} but not {lacks}")
+    if kind not in (None, "JSONPatch"):
+        raise _FailedError(f"{wrong}: unknown patch type {kind}")
+    return {**copy.deepcopy(answer), "patch": None if patch is None else _operations(patch)}
+
+
+def _operations(patch: Any) -> list[Any]:
+    wrong = "received undecodable patch in webhook response"
+    try:
+        found = json.loads(base64.b64decode(patch, validate=True))
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise _FailedError(f"{wrong}: {error}") from None
+    if not isinstance(found, list):
+        raise _FailedError(f"{wrong}: it is no list of operations")
+    return found
 
 
 def _denied(name: str, status: Object) -> Refused:

@@ -24,7 +24,7 @@ from tests.support.certificates import Certificates
 from tests.support.kube_access import Access, Identity
 from tests.support.kube_aggregation import Aggregation, front_proxy_config_map, service_of
 from tests.support.kube_discovery import discovery
-from tests.support.kube_kinds import REVIEWS, USUAL, api_version
+from tests.support.kube_kinds import REVIEWS, USUAL, api_version, grouped
 from tests.support.kube_outgoing import Trust
 from tests.support.kube_refusal import Refused, bad_request, not_found
 from tests.support.kube_requests import (
@@ -32,6 +32,7 @@ from tests.support.kube_requests import (
     Fault,
     Found,
     check_method,
+    check_own_groups,
     find,
     read_body,
     verb_of,
@@ -41,6 +42,8 @@ from tests.support.kube_store import Watch, as_listed, line
 from tests.support.kube_writes import Write, Writes
 
 _HALF = b'{"type":"MODIFIED","object":{"metadata":{"na'
+_MARKED_BEFORE = 2.0
+"""Seconds; so long before its end a watch that takes bookmarks gets one."""
 _PROXY_NAME = "server"
 """The common name in the certificates that ``certificates`` makes."""
 
@@ -204,7 +207,8 @@ class KubeApi(Writes):
             answer = discovery(
                 request.path, self.installed, aggregated, self._has_status, self._short_names
             )
-        if answer is None:  # No Status: the real one knows nothing of such a path.
+        if answer is None:
+            check_own_groups(request.path)
             return web.Response(status=404, text="404 page not found\n")
         return _json(answer)
 
@@ -238,7 +242,10 @@ class KubeApi(Writes):
 
     def _check_future(self, since: str) -> None:
         if since and _number(since) > self._version:
-            raise Refused(504, "Timeout", f"Too large resource version: {since}", 1)
+            large = "Too large resource version"
+            message = f"Timeout: {large}: {since}, current: {self._version}"
+            causes = (("", f"ResourceVersionTooLarge: {large}"),)
+            raise Refused(504, "Timeout", message, 1, causes=causes)
 
     async def _watch(self, request: web.Request, key: Key) -> web.StreamResponse:
         query = request.query
@@ -246,6 +253,7 @@ class KubeApi(Writes):
         watch = Watch(
             selection(key.resource, key.namespace, query),
             query.get("allowWatchBookmarks") in ("true", "1"),
+            _number(since or "0"),
         )
         if query.get("sendInitialEvents"):
             message = (
@@ -253,25 +261,31 @@ class KubeApi(Writes):
                 "the WatchList feature gate is enabled"
             )
             raise Refused(422, "Invalid", message)
-        too_old = since not in ("", "0") and _number(since) < self._compacted
+        too_old = since not in ("", "0") and watch.since < self._compacted
         if too_old and self.gone_as_status:
-            raise self._gone()
-        self._check_future(since)
+            raise self._gone(since)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)
         if too_old:
-            await response.write(line("ERROR", self._gone().document()))
+            await response.write(line("ERROR", self._gone(since).document()))
             return response
         for one in self._missed(watch.wanted, since):
             watch.queue.put_nowait(one)
         self._watches.add(watch)
+        seconds = float(query.get("timeoutSeconds", "1800"))
+        marking = None
+        if seconds > _MARKED_BEFORE:
+            loop = asyncio.get_running_loop()
+            marking = loop.call_later(seconds - _MARKED_BEFORE, self._mark, watch)
         try:
-            async with asyncio.timeout(float(query.get("timeoutSeconds", "1800"))):
+            async with asyncio.timeout(seconds):
                 await _send(watch, request, response)
         except TimeoutError:
             pass
         finally:
+            if marking is not None:
+                marking.cancel()
             self._watches.discard(watch)
         return response
 
@@ -282,7 +296,7 @@ class KubeApi(Writes):
         if verb == "get":
             kept = self._found(key)
             if kept is None:
-                raise not_found(key.resource.plural, key.name)
+                raise not_found(grouped(key.resource), key.name)
             return _json(kept)
         write = Write(verb, key, found.subresource, body, request.content_type, request.query, who)
         answer, status = await self._written(write)
@@ -296,7 +310,8 @@ class KubeApi(Writes):
         if key.resource in REVIEWS:
             return self.access.review(key, write.body, write.who), 201
         if verb == "create" and write.subresource == "eviction":
-            return await self._evict(write), 201
+            done = await self._evict(write)
+            return done, int(done["code"])
         if verb == "deletecollection":
             gone = await self._delete_all(
                 write, selection(key.resource, key.namespace, write.query)

@@ -126,7 +126,11 @@ class KubeApiserver:
 
     def command(self, *words: str, token: str = ADMIN) -> list[str]:
         """kubectl's."""
-        return [_program("kubectl") or "", f"--kubeconfig={self.kubeconfig('kubectl', token)}", *words]
+        return [
+            _program("kubectl") or "",
+            f"--kubeconfig={self.kubeconfig('kubectl', token)}",
+            *words,
+        ]
 
     def kubectl(self, *words: str, token: str = ADMIN, stdin: str = "") -> str:
         """What kubectl prints.

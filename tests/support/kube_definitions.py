@@ -5,6 +5,7 @@ Not here: conversion between versions; each version keeps its own objects.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 from koord_kube.api import Object
 from koord_kube.resources import Resource
 
+from tests.support.kube_kinds import qualified
 from tests.support.kube_refusal import invalid
-from tests.support.kube_schemas import Validated, unstructural
+from tests.support.kube_schemas import Validated, drop_empty, unstructural
 from tests.support.kube_selecting import Key
 
 _VERSION = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -36,17 +38,51 @@ def check(_: Key, new: Object, before: Object | None = None) -> list[tuple[str, 
     return list(_wrong(new)) + list(_changed(new, before))
 
 
-def establish(new: Object, time: str) -> None:
-    """What the server's controllers make of a new definition: its defaults and its status."""
-    spec = new["spec"]
-    names = spec["names"]
-    names.setdefault("singular", names["kind"].lower())
-    names.setdefault("listKind", f"{names['kind']}List")
+def default(given: Object) -> None:
+    """What is not said is, and what says nothing goes, as the server keeps a definition."""
+    spec = given.get("spec") or {}
+    names = spec.get("names") or {}
+    if names.get("kind"):
+        names["singular"] = names.get("singular") or names["kind"].lower()
+        names["listKind"] = names.get("listKind") or f"{names['kind']}List"
     spec.setdefault("conversion", {"strategy": "None"})
-    known = [one["name"] for one in spec["versions"] if one.get("storage")]
+    for version in spec.get("versions") or []:
+        for column in version.get("additionalPrinterColumns") or []:
+            _drop_empty(column)
+        _drop_empty(version, kept=("served", "storage", "schema"))
+        schema = (version.get("schema") or {}).get("openAPIV3Schema")
+        if isinstance(schema, dict):
+            drop_empty(schema)
+    _drop_empty(names)
+    _drop_empty(spec, kept=("versions",))
+
+
+def _drop_empty(given: Object, kept: tuple[str, ...] = ()) -> None:
+    for name in [one for one in given if one not in kept]:
+        if given[name] in ("", [], 0, False, None):
+            del given[name]
+
+
+def establish(new: Object, before: Object | None, time: str) -> None:
+    """What the server makes of a definition: its status."""
+    spec = new["spec"]
+    storage = next(one["name"] for one in spec["versions"] if one.get("storage"))
+    if before is not None:
+        stored = (new.get("status") or {}).get("storedVersions")
+        if stored is not None and storage not in stored:
+            stored.append(storage)
+        return
+    words = [
+        ("NamesAccepted", "NoConflicts", "no conflicts found"),
+        ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+    ]
+    approved = (new["metadata"].get("annotations") or {}).get(_APPROVED)
+    if approved and _PROTECTED.search(spec["group"]):
+        policy = ("KubernetesAPIApprovalPolicyConformant", "ApprovedAnnotation")
+        words.insert(0, (*policy, f"approved in {approved}"))
     new["status"] = {
-        "acceptedNames": names,
-        "storedVersions": known,
+        "acceptedNames": spec["names"],
+        "storedVersions": [storage],
         "conditions": [
             {
                 "type": type_,
@@ -55,10 +91,7 @@ def establish(new: Object, time: str) -> None:
                 "message": message,
                 "lastTransitionTime": time,
             }
-            for type_, reason, message in (
-                ("NamesAccepted", "NoConflicts", "no conflicts found"),
-                ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-            )
+            for type_, reason, message in words
         ],
     }
 
@@ -90,7 +123,7 @@ def check_object(resource: Resource, schema: Validated, given: Object) -> None:
     wrong = schema.wrong(given)
     if wrong:
         name = given["metadata"].get("name", "")
-        raise invalid(f"{resource.kind}.{resource.group}", name, *wrong)
+        raise invalid(qualified(resource), name, *wrong)
 
 
 def _wrong(new: Object) -> Iterator[tuple[str, str]]:
@@ -122,14 +155,17 @@ def _versions(versions: list[Object]) -> Iterator[tuple[str, str]]:
     names = [one.get("name", "") for one in versions]
     if len(set(names)) != len(names):
         yield "spec.versions", "Invalid value: must contain unique version names"
+    schemas = {json.dumps(one.get("schema"), sort_keys=True) for one in versions}
     for index, version in enumerate(versions):
         where = f"spec.versions[{index}]"
+        # A schema that all versions have is the definition's own to the server.
+        above = "spec.validation" if len(schemas) == 1 else f"{where}.schema"
         if not _VERSION.fullmatch(version.get("name", "")):
             yield f"{where}.name", "Invalid value: a lowercase RFC 1035 label is needed"
         if "served" not in version or "storage" not in version:
             yield f"{where}.served", "Required value"
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        for wrong in unstructural(schema, f"{where}.schema.openAPIV3Schema"):
+        for wrong in unstructural(schema, f"{above}.openAPIV3Schema"):
             field, _, why = wrong.partition(": ")
             yield field, why
         for at, column in enumerate(version.get("additionalPrinterColumns", [])):

@@ -9,20 +9,26 @@ from koord_kube.resources import PODS
 
 from tests.support import kube_evictions
 from tests.support.kube_json import copied
+from tests.support.kube_kinds import qualified
 from tests.support.kube_refusal import conflict
 from tests.support.kube_selecting import Key
+
+_PRECONDITIONS = (
+    ("UID", "uid", "deleted and then recreated"),
+    ("ResourceVersion", "resourceVersion", "modified"),
+)
 
 
 def check_preconditions(key: Key, before: Object, options: Object) -> None:
     wanted, meta = options.get("preconditions") or {}, before["metadata"]
-    for name, field_ in (("UID", "uid"), ("ResourceVersion", "resourceVersion")):
+    for name, field_, what in _PRECONDITIONS:
         said = wanted.get(field_)
         if said is not None and said != meta[field_]:
             why = (
-                f"Precondition failed: {name} in precondition: {said}, "
-                f"{name} in object meta: {meta[field_]}"
+                f"the {name} in the precondition ({said}) does not match the {name} in record "
+                f"({meta[field_]}). The object might have been {what}"
             )
-            raise conflict(key.resource.plural, key.name, why)
+            raise conflict(qualified(key.resource), key.name, why)
 
 
 def grace(query: Mapping[str, str], options: Object) -> int | None:

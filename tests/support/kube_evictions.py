@@ -52,7 +52,7 @@ def several_budgets(pod: Object, budgets: list[Object]) -> bool:
 
 
 def failed_status() -> Object:
-    """What the real server answers then, with 201: the failure is in the body alone."""
+    """What the real server answers then, with no reason."""
     return {
         "kind": "Status",
         "apiVersion": "v1",

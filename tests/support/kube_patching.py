@@ -77,8 +77,8 @@ def _json_patched(before: Object, patch: Any) -> Object:
     try:
         found = apply_json_patch(before, patch)
     except ValueError as error:
-        message = f"the server rejected our request due to an error in our request: {error}"
-        raise Refused(422, "Invalid", message) from None
+        message = "the server rejected our request due to an error in our request"
+        raise Refused(422, "Invalid", message) from error
     if not isinstance(found, dict):
         raise bad_request("the patch does not leave an object")
     return found

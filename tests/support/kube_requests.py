@@ -130,6 +130,12 @@ def check_method(verb: str, found: Found) -> None:
         raise Refused(405, "MethodNotAllowed", message)
 
 
+def check_own_groups(path: str) -> None:
+    """Below a group of the server's own it says itself that there is nothing; elsewhere nobody."""
+    if any(path.startswith(one.path().rpartition("/")[0] + "/") for one in BUILT_IN):
+        raise Refused(404, "NotFound", "the server could not find the requested resource")
+
+
 def read_body(request: web.Request, raw: bytes, found: Found | None) -> Any:
     """What was sent, if it is of a type that is taken there."""
     if request.method == "GET" or (request.method == "DELETE" and not raw):

@@ -28,7 +28,7 @@ from koord_kube.resources import (
 )
 from koord_model.quantity import milli
 
-from tests.support.kube_kinds import BUILT_IN, api_version
+from tests.support.kube_kinds import BUILT_IN, api_version, grouped, qualified
 from tests.support.kube_refusal import Refused, bad_request, conflict, invalid
 from tests.support.kube_selecting import Key
 
@@ -59,8 +59,19 @@ def check_kind(resource: Resource, given: Any) -> None:
     if resource in BUILT_IN:  # Of these it is clear from the path.
         given.setdefault("apiVersion", wanted[0])
         given.setdefault("kind", wanted[1])
-    if (given.get("apiVersion", ""), given.get("kind", "")) != wanted:
-        raise bad_request(f"apiVersion and kind have to be {wanted}")
+    version, kind = given.get("apiVersion", ""), given.get("kind", "")
+    if not version or not kind:
+        raise bad_request(f"the object provided is unrecognized (must be of type {wanted[1]})")
+    if version != wanted[0]:
+        message = f"the API version in the data ({version}) does not match the expected API version"
+        raise bad_request(f"{message} ({wanted[0]})")
+    if kind != wanted[1] and resource in BUILT_IN:
+        message = f'{kind} in version "{version}" cannot be handled as a {wanted[1]}'
+        raise bad_request(message)
+    if kind != wanted[1]:
+        why = f'Invalid value: "{kind}": must be {wanted[1]}'
+        name = given.get("metadata", {}).get("name", "")
+        raise invalid(f"{kind}.{resource.group}", name, ("kind", why))
 
 
 def check(key: Key, new: Object, before: Object | None) -> None:
@@ -74,7 +85,7 @@ def check(key: Key, new: Object, before: Object | None) -> None:
     if rules is not None:
         causes += rules(key, new, before)
     if causes:
-        raise invalid(key.resource.kind, key.name, *causes)
+        raise invalid(qualified(key.resource), key.name, *causes)
 
 
 def started(resource: Resource, new: Object) -> None:
@@ -309,16 +320,17 @@ def check_same(key: Key, before: Object, new: Object) -> None:
     """That an update is of this object, as it was when it was read."""
     meta, old = new["metadata"], before["metadata"]
     if meta.get("name") != key.name:
-        raise bad_request("the name of the object does not match the name on the URL")
+        said = f"the name of the object ({meta.get('name', '')})"
+        raise bad_request(f"{said} does not match the name on the URL ({key.name})")
     check_namespace(key, new)
     version, uid = meta.get("resourceVersion", ""), meta.get("uid")
     if version and version != old["resourceVersion"]:
         if not re.fullmatch("[0-9]+", str(version)):
-            raise invalid(key.resource.kind, key.name, ("metadata.resourceVersion", "Invalid"))
-        raise conflict(key.resource.plural, key.name)
+            raise Refused(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
+        raise conflict(grouped(key.resource), key.name)
     if uid not in (None, "", old["uid"]):
-        message = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
-        raise Refused(409, "Conflict", message + old["uid"])
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['uid']}"
+        raise conflict(grouped(key.resource), key.name, why)
 
 
 _RULES: dict[Resource, Callable[[Key, Object, Object | None], Causes]] = {

@@ -27,6 +27,7 @@ _KEPT = (
     "pattern", "required",
 )  # fmt: skip
 _JUNCTORS = ("allOf", "anyOf", "oneOf")
+_BOUNDS = {"minimum": "greater", "maximum": "less"}
 _TYPES = ("object", "array", "string", "integer", "number", "boolean")
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
@@ -74,10 +75,29 @@ def _cause(error: Any) -> tuple[str, str]:
         missing = next(one for one in error.validator_value if one not in error.instance)
         return (f"{path}.{missing}" if path else missing), "Required value"
     shown = json.dumps(error.instance)[:100]
+    if error.validator == "type":
+        words = error.validator_value
+        wanted = words if isinstance(words, str) else ",".join(words)
+        kind = _kind_of(error.instance)
+        return path, f'Invalid value: "{kind}": {path} in body must be of type {wanted}: "{kind}"'
+    if error.validator == "format" and error.validator_value in ("int32", "int64"):
+        # The server's own code for these names no field.
+        wanted = f"must be of type integer with format {error.validator_value}"
+        return "<nil>", f'Invalid value: "": Checked value {wanted} in {path}'
+    if error.validator == "format":
+        return path, f"Invalid value: {shown}: {path} in body must be of type date-time: {shown}"
+    if error.validator in _BOUNDS:
+        words = f"should be {_BOUNDS[error.validator]} than or equal to {error.validator_value}"
+        return path, f"Invalid value: {shown}: {path} in body {words}"
     if error.validator == "enum":
         words = ", ".join(json.dumps(one) for one in error.validator_value)
         return path, f"Unsupported value: {shown}: supported values: {words}"
     return path, f"Invalid value: {shown}: {path} in body {error.message[:200]}"
+
+
+def _kind_of(value: Any) -> str:
+    found = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
+    return "null" if value is None else found.get(type(value), "object")
 
 
 def _path(steps: Any) -> str:
@@ -138,8 +158,9 @@ def _default(schema: Schema, given: Any) -> None:
         return
     properties, more = schema.get("properties", {}), schema.get("additionalProperties")
     for name, one in properties.items():
-        unsaid = name not in given or (given[name] is None and not one.get("nullable"))
-        if "default" in one and unsaid:
+        if name in given and given[name] is None and not one.get("nullable"):
+            del given[name]  # where nothing may be it was not said
+        if "default" in one and name not in given:
             given[name] = copy.deepcopy(one["default"])
         if name in given:
             _default(one, given[name])
@@ -169,6 +190,22 @@ def _lists(schema: Schema, given: Any, path: str) -> Iterator[tuple[str, str]]:
         seen.append(same)
 
 
+_SAID_WHEN_EMPTY = ("default", "example", "items", "additionalProperties", "not", ANY)
+
+
+def drop_empty(schema: Schema) -> None:
+    """Away with what says nothing in a schema, as where the server has read it into its types."""
+    for name in [one for one in schema if one not in _SAID_WHEN_EMPTY]:
+        value = schema[name]
+        if value is None or value is False or value in ("", [], {}):
+            del schema[name]
+    for _, inner in _below(schema, ""):
+        drop_empty(inner)
+    for name in _JUNCTORS:
+        for inner in schema.get(name, []):
+            drop_empty(inner)
+
+
 def unstructural(schema: Any, path: str = "spec.validation.openAPIV3Schema") -> list[str]:
     """What is wrong with a schema for it to be structural; each is "field: what"."""
     if not isinstance(schema, dict):
@@ -186,8 +223,6 @@ def _structural(schema: Schema, path: str) -> Iterator[str]:
     type_ = schema.get("type")
     if type_ is None and not (schema.get(EITHER) or schema.get(ANY)):
         yield f"{path}.type: Required value: must not be empty for specified object fields"
-    if type_ is not None and schema.get(EITHER):
-        yield f"{path}.type: Invalid value: must be empty if {EITHER} is true"
     if type_ is not None and type_ not in _TYPES:
         yield f"{path}.type: Unsupported value: {type_}"
     for name in ("$ref", "definitions", "dependencies", "patternProperties", "additionalItems"):
@@ -195,9 +230,7 @@ def _structural(schema: Schema, path: str) -> Iterator[str]:
             yield f"{path}.{name}: Forbidden: {name} is not supported"
     if schema.get("uniqueItems"):
         yield f"{path}.uniqueItems: Forbidden: uniqueItems cannot be set to true"
-    if schema.get("additionalProperties") is False:
-        yield f"{path}.additionalProperties: Forbidden: additionalProperties cannot be false"
-    if "properties" in schema and schema.get("additionalProperties"):
+    if schema.get("properties") and schema.get("additionalProperties"):
         yield f"{path}.additionalProperties: Forbidden: mutually exclusive with properties"
     if type_ == "array" and not isinstance(schema.get("items"), dict):
         yield f"{path}.items: Required value: must be specified"
@@ -205,11 +238,22 @@ def _structural(schema: Schema, path: str) -> Iterator[str]:
         "x-kubernetes-list-map-keys"
     ):
         yield f"{path}.x-kubernetes-list-map-keys: Required value"
+    yield from _map_keys(schema, path)
     yield from _patterns(schema, path)
     yield from _junctors(schema, schema, path)
     yield from _defaults(schema, path)
     for where, inner in _below(schema, path):
         yield from _structural(inner, where)
+
+
+def _map_keys(schema: Schema, path: str) -> Iterator[str]:
+    """By what items of a list are told apart each of them has to have."""
+    items = schema.get("items") or {}
+    for key in schema.get("x-kubernetes-list-map-keys", []):
+        known = items.get("properties", {}).get(key, {})
+        if key not in items.get("required", []) and "default" not in known:
+            where = f"{path}.items.properties[{key}].default"
+            yield f"{where}: Required value: it must have a default or be a required property"
 
 
 def _below(schema: Schema, path: str) -> Iterator[tuple[str, Schema]]:
@@ -235,8 +279,8 @@ def _defaults(schema: Schema, path: str) -> Iterator[str]:
     validated = Validated(whole)
     for field in validated.complete(given):
         yield f"{path}.default: Invalid value: must not have unknown fields: {field}"
-    for field, why in validated.wrong(given):
-        yield f"{path}.default: {field}: {why}"
+    for _, why in validated.wrong(given):
+        yield f"{path}.default: {why}"
 
 
 _NOT_IN_JUNCTORS = ("description", "type", "default", "additionalProperties", "nullable", "title")
@@ -244,7 +288,7 @@ _TYPED = ({"type": "integer"}, {"type": "string"})
 
 
 def _junctors(schema: Schema, outer: Schema, path: str) -> Iterator[str]:
-    """Below allOf, anyOf, oneOf and not there are conditions alone, of fields known outside."""
+    """Below allOf, anyOf, oneOf and not there are conditions alone."""
     for name in (*_JUNCTORS, "not"):
         found = schema.get(name, [])
         for index, one in enumerate(found if isinstance(found, list) else [found]):
@@ -259,11 +303,8 @@ def _condition(one: Schema, outer: Schema, where: str) -> Iterator[str]:
         if name in one:
             yield f"{where}.{name}: Forbidden: must be empty to be structural"
     for name, inner in one.get("properties", {}).items():
-        known = outer.get("properties", {}).get(name)
-        if known is None:
-            yield f"{where}.properties[{name}]: Required value: because it is used in a junctor"
-        else:
-            yield from _condition(inner, known, f"{where}.properties[{name}]")
+        known = outer.get("properties", {}).get(name, {})
+        yield from _condition(inner, known, f"{where}.properties[{name}]")
     if isinstance(one.get("items"), dict):
         yield from _condition(one["items"], outer.get("items", {}), f"{where}.items")
     yield from _junctors(one, outer, where)

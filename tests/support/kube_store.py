@@ -64,6 +64,8 @@ class Watch:
 
     wanted: Selection
     bookmarks: bool
+    since: int = 0
+    """Nothing is told of what was until then, even if that is still to come."""
     queue: asyncio.Queue[bytes | str] = field(default_factory=asyncio.Queue)
 
 
@@ -120,8 +122,11 @@ class Store:
     def bookmark(self) -> None:
         """Tell the open watches that asked for it how far they are."""
         for watch in self._watches:
-            if watch.bookmarks:
-                watch.queue.put_nowait(self._bookmark(watch.wanted.resource))
+            self._mark(watch)
+
+    def _mark(self, watch: Watch) -> None:
+        if watch.bookmarks:
+            watch.queue.put_nowait(self._bookmark(watch.wanted.resource))
 
     def end_watches(self) -> None:
         """Open watches end as after their timeout."""
@@ -189,7 +194,7 @@ class Store:
         self._log.append(event)
         self._noticed(event)
         for watch in self._watches:
-            if watch.wanted.resource == key.resource:
+            if watch.wanted.resource == key.resource and event.version > watch.since:
                 told = event.line(watch.wanted)
                 if told is not None:
                     watch.queue.put_nowait(told)
@@ -202,12 +207,12 @@ class Store:
             watch.queue.put_nowait(what)
 
     def _bookmark(self, resource: Resource) -> bytes:
-        meta = {"resourceVersion": str(self._version), "creationTimestamp": None}
+        meta = {"resourceVersion": str(self._version)}
         kind = {"kind": resource.kind, "apiVersion": api_version(resource)}
         return line("BOOKMARK", {**kind, "metadata": meta})
 
-    def _gone(self) -> Refused:
-        return Refused(410, "Expired", f"too old resource version (now {self._version})")
+    def _gone(self, since: str = "0") -> Refused:
+        return Refused(410, "Expired", f"too old resource version: {since} ({self._compacted})")
 
     def _missed(self, wanted: Selection, since: str) -> list[bytes]:
         """What a watch that opens has to be told first."""

@@ -47,6 +47,8 @@ from tests.support.kube_kinds import (
     STATUS_AT_CREATION,
     STATUS_WITH_LABELS,
     WITH_STATUS,
+    grouped,
+    qualified,
 )
 from tests.support.kube_outgoing import Services, Trust
 from tests.support.kube_patching import patched
@@ -87,7 +89,11 @@ class Write:
             said += self.options.get("dryRun") or []
         words = [one for one in said if one]
         if any(one != "All" for one in words):
-            raise bad_request(f"dryRun: Unsupported value: {words}: supported values: All")
+            options = {"create": "Create", "patch": "Patch", "update": "Update"}
+            shown = ", ".join(f'"{one}"' for one in words)
+            why = f'Unsupported value: [{shown}]: supported values: "All"'
+            kind = f"{options.get(self.verb, 'Delete')}Options.meta.k8s.io"
+            raise invalid(kind, "", ("dryRun", why))
         return bool(words)
 
 
@@ -140,7 +146,6 @@ class Writes(Store):
             new.pop("status", None)
         if key.namespace:
             meta["namespace"] = key.namespace
-        meta["uid"], meta["creationTimestamp"] = str(uuid.uuid4()), self.time
         kube_rules.started(key.resource, new)
         self._decode(write, new)
         key = key._replace(name=meta.get("name") or "")
@@ -151,11 +156,12 @@ class Writes(Store):
             if status is not None:
                 new["status"] = status
         key = key._replace(name=self._named(key, new))
+        new["metadata"] |= {"uid": str(uuid.uuid4()), "creationTimestamp": self.time}
         self._check(key, new, None)
         await self._validated(write, key, "CREATE", new, None)
         if self._found(key) is not None:
-            message = f'{key.resource.plural} "{key.name}" already exists'
-            about = (key.resource.plural, key.name)
+            about = (grouped(key.resource), key.name)
+            message = f'{about[0]} "{key.name}" already exists'
             raise Refused(409, "AlreadyExists", message, about=about)
         return self._done(write, key, new, None)
 
@@ -166,13 +172,13 @@ class Writes(Store):
             if before is None:
                 if write.verb == "update" and write.key.resource in MADE_BY_UPDATE:
                     return await self._create(write), True
-                raise not_found(write.key.resource.plural, write.key.name)
+                raise not_found(grouped(write.key.resource), write.key.name)
             new = await self._changed(write, before)
             if self._found(write.key) is before:
                 return self._replaced(write, new, before), False
             if _version_said(write):
                 break
-        raise conflict(write.key.resource.plural, write.key.name)
+        raise conflict(grouped(write.key.resource), write.key.name)
 
     async def _changed(self, write: Write, before: Object) -> Object:
         key = write.key
@@ -185,8 +191,8 @@ class Writes(Store):
         meta = new.setdefault("metadata", {})
         picky = key.resource not in BUILT_IN or key.resource in NEED_A_VERSION
         if picky and write.verb == "update" and not meta.get("resourceVersion"):
-            why = "Invalid value: 0x0: must be specified for an update"
-            raise invalid(key.resource.kind, key.name, ("metadata.resourceVersion", why))
+            why = "Invalid value: 0: must be specified for an update"
+            raise invalid(grouped(key.resource), key.name, ("metadata.resourceVersion", why))
         kube_rules.check_same(key, before, new)
         new = self._split(key.resource, write.subresource, before, new)
         _carry_over(key, before, new)
@@ -194,7 +200,13 @@ class Writes(Store):
         new = await self._mutated(write, key, "UPDATE", new, before)
         new = self._split(key.resource, write.subresource, before, new)
         _carry_over(key, before, new)
-        self._check(key, new, before)
+        try:
+            self._check(key, new, before)
+        except Refused as refused:
+            if write.verb != "patch" or refused.status != 400:
+                raise
+            # What cannot be read is the patch's fault then, and no bad request.
+            raise invalid("", "", ("patch", f"Invalid value: {refused}")) from None
         await self._validated(write, key, "UPDATE", new, before)
         return new
 
@@ -213,14 +225,14 @@ class Writes(Store):
     async def _delete(self, write: Write, key: Key) -> Object:
         before = self._found(key)
         if before is None:
-            raise not_found(key.resource.plural, key.name)
+            raise not_found(grouped(key.resource), key.name)
         options = write.options
         check_preconditions(key, before, options)
         await self._mutated(write, key, "DELETE", None, before)
         await self._validated(write, key, "DELETE", None, before)
         now = self._found(key)
         if now is None:
-            raise not_found(key.resource.plural, key.name)
+            raise not_found(grouped(key.resource), key.name)
         check_preconditions(key, now, options)
         ending = waiting(key, now, grace(write.query, options), self.time)
         if ending is not None:
@@ -243,14 +255,14 @@ class Writes(Store):
     async def _evict(self, write: Write) -> Object:
         key, body = write.key, write.body
         if self._found(key) is None:
-            raise not_found(key.resource.plural, key.name)
+            raise not_found(grouped(key.resource), key.name)
         if isinstance(body, dict):
             body = {"apiVersion": "policy/v1", "kind": "Eviction", **body}
         await self._mutated(write, key, "CREATE", body, None)
         await self._validated(write, key, "CREATE", body, None)
         pod = self._found(key)
         if pod is None:
-            raise not_found(key.resource.plural, key.name)
+            raise not_found(grouped(key.resource), key.name)
         budgets = list(self._kinds.get(PDBS, {}).values())
         try:
             kube_evictions.check_request(key.name, key.namespace, body)
@@ -261,8 +273,9 @@ class Writes(Store):
                 self.put(PDBS, spent, key.namespace)
             kube_evictions.check_uid(pod, body)
         except EvictionRefused as error:
+            causes = (("", f"DisruptionBudget: {error.cause}"),) if error.cause else ()
             raise Refused(
-                error.status, error.reason, str(error), error.asked, error.cause
+                error.status, error.reason, str(error), error.asked, causes=causes
             ) from None
         ending = kube_evictions.ending(pod, body)
         if write.dry_run:
@@ -281,7 +294,10 @@ class Writes(Store):
         words = [f'unknown field "{one}"' for one in unknown]
         strictness = write.query.get("fieldValidation", "Warn")
         if words and strictness == "Strict":
-            raise bad_request(f"strict decoding error: {', '.join(words)}")
+            resource = write.key.resource
+            read = f'{resource.kind} in version "{resource.version}" cannot be handled'
+            what = f"strict decoding error: {', '.join(words)}"
+            raise bad_request(f"{read} as a {resource.kind}: {what}")
         if strictness == "Warn":
             write.warnings += words
 
@@ -301,8 +317,8 @@ class Writes(Store):
             _check_own(key, new, before)
         if key.resource in self._defined:
             kube_definitions.check_object(key.resource, self._schema(key.resource), new)
-        if key.resource == DEFINITIONS and before is None:
-            kube_definitions.establish(new, self.time)
+        if key.resource == DEFINITIONS:
+            kube_definitions.establish(new, before, self.time)
 
     def _done(self, write: Write, key: Key, new: Object, before: Object | None) -> Object:
         if not write.dry_run:
@@ -340,7 +356,7 @@ class Writes(Store):
             return str(meta["name"])
         if not meta.get("generateName"):
             why = "Required value: name or generateName is required"
-            raise invalid(key.resource.kind, "", ("metadata.name", why))
+            raise invalid(qualified(key.resource), "", ("metadata.name", why))
         letters = "".join(self._random.choices(_RANDOM, k=5))
         return f"{meta['generateName'][:58]}{letters}"
 
@@ -407,6 +423,7 @@ _OWN: dict[Resource, Callable[[Key, Object, Object | None], list[tuple[str, str]
 """The kinds that the server itself works by: a bad one is refused whoever brings it."""
 
 _DEFAULTS: dict[Resource, Callable[[Object], None]] = {
+    DEFINITIONS: kube_definitions.default,
     MUTATING_WEBHOOKS: lambda given: kube_webhooks.default(given, mutating=True),
     VALIDATING_WEBHOOKS: lambda given: kube_webhooks.default(given, mutating=False),
     API_SERVICES: kube_aggregation.default,
@@ -416,7 +433,7 @@ _DEFAULTS: dict[Resource, Callable[[Object], None]] = {
 def _check_own(key: Key, new: Object, before: Object | None) -> None:
     causes = _OWN[key.resource](key, new, before)
     if causes:
-        raise invalid(f"{key.resource.kind}.{key.resource.group}", key.name, *causes)
+        raise invalid(qualified(key.resource), key.name, *causes)
 
 
 def _attributes(
@@ -426,7 +443,8 @@ def _attributes(
     about = {"CREATE": "CreateOptions", "DELETE": "DeleteOptions"}.get(operation, "UpdateOptions")
     if write.verb == "patch":
         about = "PatchOptions"
-    options = {"kind": about, "apiVersion": "meta.k8s.io/v1"}
+    options: Object = {"kind": about, "apiVersion": "meta.k8s.io/v1"}
+    options |= {"dryRun": ["All"]} if write.dry_run else {}
     return Attributes(key, write.subresource, operation, new, old, write.dry_run, options, kind)
 
 
@@ -446,4 +464,4 @@ def _carry_over(key: Key, before: Object, new: Object) -> None:
     added = set(meta.get("finalizers") or []) - set(old.get("finalizers") or [])
     if "deletionTimestamp" in old and added:
         why = "Forbidden: no new finalizers can be added if the object is being deleted"
-        raise invalid(key.resource.kind, key.name, ("metadata.finalizers", why))
+        raise invalid(qualified(key.resource), key.name, ("metadata.finalizers", why))

@@ -19,7 +19,8 @@ def why_not() -> str | None:
 class OwnNetwork:
     """While entered: programs started with ``inside`` listen at ``address``, seen from here too.
 
-    Neither address is a loopback one, which Kubernetes takes for no endpoint of a Service.
+    What listens at ``near`` here is seen from there. Neither address is a loopback one, which
+    Kubernetes takes for no endpoint of a Service.
     """
 
     def __init__(self) -> None:
@@ -27,14 +28,14 @@ class OwnNetwork:
         # Four addresses of 10.203/16 for each process.
         number = os.getpid() % 0x4000 * 4
         near, far = (f"10.203.{(number + last) >> 8}.{(number + last) & 255}" for last in (1, 2))
-        self._near, self.address = near, far
+        self.near, self.address = near, far
 
     def __enter__(self) -> Self:
         name, here, there = self._name, f"pyk{os.getpid()}a", f"pyk{os.getpid()}b"
         _ip("netns", "add", name)
         try:
             _ip("link", "add", here, "type", "veth", "peer", "name", there, "netns", name)
-            _ip("addr", "add", f"{self._near}/30", "dev", here)
+            _ip("addr", "add", f"{self.near}/30", "dev", here)
             _ip("link", "set", here, "up")
             _ip("-n", name, "addr", "add", f"{self.address}/30", "dev", there)
             _ip("-n", name, "link", "set", there, "up")
@@ -45,7 +46,11 @@ class OwnNetwork:
         return self
 
     def __exit__(self, *_: object) -> None:
-        _ip("netns", "del", self._name)  # and the way into it
+        # With the namespace it would go too, but some time later; the name may be wanted by then.
+        subprocess.run(
+            ["ip", "link", "del", f"pyk{os.getpid()}a"], check=False, capture_output=True
+        )
+        _ip("netns", "del", self._name)
 
     def inside(self, command: Sequence[str]) -> list[str]:
         """The command that runs it there."""

@@ -53,7 +53,7 @@ class Hook:
         self.answers: dict[str, Answer] = {}
         self.status = 200
         self.hangs = False
-        self.port = 0
+        self.host, self.port = "127.0.0.1", 0
         self._tls = certificates.server_context()
 
     async def start(self) -> web.AppRunner:
@@ -61,7 +61,7 @@ class Hook:
         app.router.add_post("/{name}", self._serve)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._tls).start()
+        await web.TCPSite(runner, self.host, 0, ssl_context=self._tls).start()
         self.port = runner.addresses[0][1]
         return runner
 
@@ -74,6 +74,15 @@ class Hook:
         body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
         given = body | {"response": answer(review["request"])}
         return web.json_response(given, status=self.status)
+
+    def direct(self, path: str, **more: Any) -> Any:
+        """One that is asked by its URL about new notes with a label ``test`` of its own path."""
+        made = self.webhook(path, "notes.example.org", **more)
+        url = f"https://{self.host}:{self.port}/{path}"
+        made["rules"][0] |= {"apiGroups": ["example.org"], "resources": ["notes"]}
+        selected = {"matchLabels": {"test": path}}
+        where = {"url": url, "caBundle": self.bundle}
+        return made | {"clientConfig": where, "objectSelector": selected}
 
     def configuration(self, *webhooks: Any, name: str = "hooks") -> Any:
         return {"metadata": {"name": name}, "webhooks": list(webhooks)}

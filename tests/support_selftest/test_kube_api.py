@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from koord_kube.resources import EVENTS, LEASES, NODE_METRICS, NODES, PODS, Resource
+from koord_kube.resources import EVENTS, LEASES, NODE_METRICS, NODES, PODS
 
 from tests.support.kube_api import KubeApi
 from tests.support.kube_evictions import PDBS
@@ -46,81 +46,6 @@ class Asking:
 async def ask() -> AsyncIterator[Asking]:
     async with KubeApi() as api, aiohttp.ClientSession() as session:
         yield Asking(api, session)
-
-
-async def test_creating_what_is_there_is_a_conflict(ask: Asking) -> None:
-    status, made = await ask("POST", ALL, METRIC)
-    assert (status, made["metadata"]["generation"]) == (201, 1)
-    status, refused = await ask("POST", ALL, METRIC)
-    assert (status, refused["reason"]) == (409, "AlreadyExists")
-
-
-async def test_creating_makes_no_status(ask: Asking) -> None:
-    await ask("POST", ALL, METRIC | {"status": {"b": 2}})
-    assert "status" not in ask.api.get(NODE_METRICS, "n1")
-
-
-@pytest.mark.parametrize("path", [ONE, STATUS])
-async def test_replacing_what_has_changed_since_is_a_conflict(ask: Asking, path: str) -> None:
-    _, made = await ask("POST", ALL, METRIC)
-    assert (await ask("PUT", path, made | {"spec": {"a": 2}, "status": {"b": 1}}))[0] == 200
-    assert (await ask("PUT", path, made | {"spec": {"a": 3}, "status": {"b": 2}}))[0] == 409
-
-
-async def test_replacing_a_custom_object_needs_its_version(ask: Asking) -> None:
-    await ask("POST", ALL, METRIC)
-    assert (await ask("PUT", ONE, METRIC))[0] == 422
-
-
-@pytest.mark.parametrize(
-    ("path", "spec", "status"),
-    [(ONE, {"a": 5}, {"b": 1}), (STATUS, {"a": 1}, {"b": 6})],
-)
-async def test_the_status_is_a_thing_of_its_own(
-    ask: Asking, path: str, spec: Any, status: Any
-) -> None:
-    ask.api.put(NODE_METRICS, METRIC | {"status": {"b": 1}})
-    code, _ = await ask("PATCH", path, {"spec": {"a": 5}, "status": {"b": 6}})
-    kept = ask.api.get(NODE_METRICS, "n1")
-    assert (code, kept["spec"], kept["status"]) == (200, spec, status)
-
-
-async def test_null_in_a_patch_removes(ask: Asking) -> None:
-    ask.api.put(NODE_METRICS, METRIC | {"status": {"b": 1, "c": {"d": 1, "e": 2}}})
-    await ask("PATCH", STATUS, {"status": {"b": None, "c": {"d": None}}})
-    assert ask.api.get(NODE_METRICS, "n1")["status"] == {"c": {"e": 2}}
-
-
-async def test_a_patch_that_changes_nothing_is_no_change(ask: Asking) -> None:
-    before = ask.api.put(NODE_METRICS, METRIC)
-    assert (await ask("PATCH", ONE, {"spec": {"a": 1}}))[1] == before
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "kind", "status"),
-    [
-        ("GET", ONE, None, "", 404),
-        ("PATCH", ONE, {}, "", 404),
-        ("PATCH", ONE, {}, "application/strategic-merge-patch+json", 415),
-        ("POST", ALL, METRIC | {"kind": "Other"}, "", 400),
-        ("POST", ALL, METRIC | {"metadata": {}}, "", 422),
-        ("GET", LEASES.path("n1", "there", "status"), None, "", 404),
-        ("GET", Resource("slo.koordinator.sh", "v1", "others", "Other").path(), None, "", 404),
-    ],
-)
-async def test_refusals(
-    ask: Asking, method: str, path: str, body: Any, kind: str, status: int
-) -> None:
-    assert (await ask(method, path, body, kind))[0] == status
-
-
-async def test_a_list_of_one(ask: Asking) -> None:
-    for name in ("n1", "n2"):
-        ask.api.put(NODES, {"metadata": {"name": name}})
-    _, found = await ask("GET", NODES.path(), fieldSelector="metadata.name=n2")
-    assert [one["metadata"]["name"] for one in found["items"]] == ["n2"]
-    assert "kind" not in found["items"][0]
-    assert (await ask("GET", NODES.path(), fieldSelector="spec.x=1"))[0] == 400
 
 
 async def test_leases_are_kept_by_namespace(ask: Asking) -> None:
@@ -188,33 +113,11 @@ def put_budget(ask: Asking, name: str, selector: Any, **status: Any) -> None:
     ask.api.put(PDBS, {"metadata": {"name": name}, "spec": spec, "status": given}, "ns")
 
 
-async def test_an_evicted_pod_stays_until_its_kubelet_has_ended_it(ask: Asking) -> None:
-    put_pod(ask, nodeName="n1")
-    for version in ("policy/v1", "policy/v1beta1"):
-        status, done = await ask("POST", EVICTION, eviction(version=version))
-        assert (status, done["status"]) == (201, "Success")
-        assert "deletionTimestamp" in ask.api.get(PODS, "p", "ns")["metadata"]
-
-
 async def test_a_pod_without_a_node_or_grace_goes_at_once(ask: Asking) -> None:
     for spec, options in (({}, {}), ({"nodeName": "n1"}, {"gracePeriodSeconds": 0})):
         put_pod(ask, **spec)
         assert (await ask("POST", EVICTION, eviction(deleteOptions=options)))[0] == 201
         assert (await ask("GET", PODS.path("p", "ns")))[0] == 404
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        eviction("q"),
-        eviction(version="v1"),
-        eviction() | {"kind": "Pod"},
-        eviction() | {"metadata": {"name": "p", "namespace": "other"}},
-    ],
-)
-async def test_requests_that_are_wrong(ask: Asking, body: Any) -> None:
-    put_pod(ask)
-    assert (await ask("POST", EVICTION, body))[0] == 400
 
 
 async def test_evicting_what_is_not_there_or_cannot_be(ask: Asking) -> None:
@@ -242,22 +145,6 @@ async def test_budgets_do_not_hold_pods_that_disrupt_nothing(ask: Asking, status
     put_budget(ask, "b", {})
     put_budget(ask, "c", {})
     assert (await ask("POST", EVICTION, eviction()))[1]["status"] == "Success"
-
-
-async def test_two_budgets_are_a_failure_with_a_good_status(ask: Asking) -> None:
-    put_pod(ask)
-    put_budget(ask, "b", {})
-    put_budget(ask, "c", {})
-    status, said = await ask("POST", EVICTION, eviction())
-    assert (status, said["status"], said["code"]) == (201, "Failure", 500)
-
-
-async def test_a_budget_is_spent_once_for_each(ask: Asking) -> None:
-    put_pod(ask, nodeName="n1")
-    put_budget(ask, "b", {}, disruptionsAllowed=1)
-    await ask("POST", EVICTION, eviction())
-    status = ask.api.get(PDBS, "b", "ns")["status"]
-    assert (status["disruptionsAllowed"], list(status["disruptedPods"])) == (0, ["p"])
 
 
 async def test_events_are_in_the_namespace_of_what_they_are_about(ask: Asking) -> None:

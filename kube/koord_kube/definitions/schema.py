@@ -20,7 +20,9 @@ _DURATION = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$"
 
 def object_of(about: str, *required: str, **fields: Schema) -> Schema:
     """An object with these fields; others are pruned."""
-    found: Schema = {"type": "object", "description": about, "properties": fields}
+    found: Schema = {"type": "object", "description": about}
+    # Without fields there is nothing there: the server drops what is empty.
+    found |= {"properties": fields} if fields else {}
     return found | ({"required": list(required)} if required else {})
 
 

@@ -1,0 +1,359 @@
+"""Objects as Koordinator's and our programs write them, and such as nobody may write."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+Object = dict[str, Any]
+
+SLO, DEVICE = "slo.koordinator.sh/v1alpha1", "scheduling.koordinator.sh/v1alpha1"
+CONFIG, ANALYSIS = "config.koordinator.sh/v1alpha1", "analysis.koordinator.sh/v1alpha1"
+TOPOLOGY, NEWER = "topology.node.k8s.io/v1alpha1", "topology.node.k8s.io/v1alpha2"
+
+USED = {"resources": {"cpu": "1500m", "memory": "2Gi"}}
+THEN = "2026-11-20T10:00:00Z"
+GPU = {
+    "type": "gpu",
+    "id": "GPU-0",
+    "minor": 0,
+    "health": True,
+    "resources": {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory": "80Gi"},
+    "topology": {"socketID": -1, "nodeID": 0, "pcieID": "pci0000:80", "busID": "0000:80:00.0"},
+    "conditions": [
+        {
+            "type": "Healthy",
+            "status": "True",
+            "lastTransitionTime": THEN,
+            "reason": "DeviceHealthy",
+            "message": "",
+        }
+    ],
+}
+NIC = {
+    "type": "rdma",
+    "minor": 0,
+    "moduleID": 1,
+    "health": False,
+    "labels": {"a": "b"},
+    "vfGroups": [{"labels": {"type": "general"}, "vfs": [{"minor": -1, "busID": "0000:51:00.2"}]}],
+}
+ZONE = {
+    "name": "node-0",
+    "type": "Node",
+    "parent": "",
+    "costs": [{"name": "node-1", "value": 20}],
+    "attributes": [{"name": "a", "value": "b"}],
+    "resources": [{"name": "cpu", "capacity": "4", "allocatable": 4, "available": "3500m"}],
+}
+WINDOW = {"usage": {"avg": USED, "p50": {}, "p90": USED, "p95": USED, "p99": USED}}
+CLASS = {
+    "cpuQOS": {"enable": True, "groupIdentity": -1, "schedIdle": 0, "coreExpeller": False},
+    "memoryQOS": {
+        "enable": True,
+        "minLimitPercent": 0,
+        "lowLimitPercent": 100,
+        "throttlingPercent": 80,
+        "wmarkRatio": 95,
+        "wmarkScalePermill": 20,
+        "wmarkMinAdj": -25,
+        "priorityEnable": 1,
+        "priority": 12,
+        "oomKillGroup": 1,
+        "pageCacheEnable": True,
+        "pageCacheLimitPercent": 50,
+        "pageCacheLimitSize": 1 << 40,
+        "pageCacheReclaimSync": False,
+    },
+    "blkioQOS": {
+        "enable": True,
+        "blocks": [
+            {"name": "ackdistro-pool", "type": "volumegroup", "ioCfg": {"ioWeightPercent": 60}},
+            {
+                "name": "/dev/vdb",
+                "type": "device",
+                "ioCfg": {
+                    "readIOPS": 0,
+                    "writeIOPS": 2048,
+                    "readBPS": 1 << 40,
+                    "writeBPS": 1,
+                    "readLatency": 3000,
+                    "writeLatency": 3000,
+                    "readLatencyPercent": 95,
+                    "writeLatencyPercent": 95,
+                    "enableUserModel": True,
+                    "modelReadBPS": 1,
+                    "modelWriteBPS": 1,
+                    "modelReadSeqIOPS": 1,
+                    "modelWriteSeqIOPS": 1,
+                    "modelReadRandIOPS": 1,
+                    "modelWriteRandIOPS": 1,
+                },
+            },
+        ],
+    },
+    "resctrlQOS": {
+        "enable": True,
+        "catRangeStartPercent": 0,
+        "catRangeEndPercent": 30,
+        "mbaPercent": 100,
+    },
+    "networkQOS": {
+        "enable": True,
+        "ingressRequest": "50M",
+        "ingressLimit": 100,
+        "egressRequest": 0,
+        "egressLimit": "100M",
+    },
+}
+
+WHOLE: dict[str, tuple[str, str, Object]] = {
+    "metric": (
+        SLO,
+        "NodeMetric",
+        {
+            "spec": {
+                "metricCollectPolicy": {
+                    "aggregateDurationSeconds": 300,
+                    "reportIntervalSeconds": 60,
+                    "nodeAggregatePolicy": {"durations": ["5m0s", "30m0s", "1.5s", "0s"]},
+                    "nodeMemoryCollectPolicy": "usageWithoutPageCache",
+                }
+            },
+            "status": {
+                "updateTime": THEN,
+                "nodeMetric": {
+                    "nodeUsage": USED | {"devices": [GPU]},
+                    "aggregatedNodeUsages": [WINDOW | {"duration": "5m0s"}, {"duration": "0s"}],
+                    "systemUsage": USED,
+                    "aggregatedSystemUsages": [WINDOW | {"duration": "5m0s"}],
+                    "numaUsages": [{"numaNodeID": 0, "nodeUsage": USED, "systemUsage": {}}],
+                },
+                "podsMetric": [
+                    {
+                        "name": "a",
+                        "namespace": "ns",
+                        "podUsage": USED,
+                        "priority": "koord-batch",
+                        "qos": "BE",
+                        "extensions": {"pykoord": {"containers": {"web": {"cpu": "1"}}}, "x": 1},
+                    },
+                    {"name": "b", "namespace": "ns", "podUsage": {}},
+                ],
+                "hostApplicationMetric": [
+                    {"name": "nginx", "usage": USED, "priority": "koord-prod", "qos": "LS"}
+                ],
+                "prodReclaimableMetric": {"resource": USED},
+                "prodPeakMetric": {"resource": {}},
+            },
+        },
+    ),
+    "slo": (
+        SLO,
+        "NodeSLO",
+        {
+            "spec": {
+                "resourceUsedThresholdWithBE": {
+                    "enable": False,
+                    "cpuSuppressThresholdPercent": 65,
+                    "cpuSuppressMinPercent": 0,
+                    "cpuSuppressPolicy": "cpuset",
+                    "memoryEvictThresholdPercent": 70,
+                    "memoryEvictLowerPercent": 65,
+                    "memoryAllocatableEvictThresholdPercent": 120,
+                    "memoryAllocatableEvictLowerPercent": 110,
+                    "cpuEvictBESatisfactionUpperPercent": 60,
+                    "cpuEvictBESatisfactionLowerPercent": 40,
+                    "cpuEvictBEUsageThresholdPercent": 90,
+                    "cpuEvictTimeWindowSeconds": 60,
+                    "cpuEvictThresholdPercent": 90,
+                    "cpuEvictLowerPercent": 80,
+                    "cpuAllocatableEvictThresholdPercent": 150,
+                    "cpuAllocatableEvictLowerPercent": 140,
+                    "cpuEvictPolicy": "evictByRealLimit",
+                    "evictEnabledPriorityThreshold": 5999,
+                    "allocatableEvictPriorityThreshold": 7999,
+                },
+                "resourceQOSStrategy": {
+                    "policies": {"cpuPolicy": "coreSched", "netQOSPolicy": "terway-qos"},
+                    "lsrClass": CLASS,
+                    "lsClass": CLASS,
+                    "beClass": CLASS,
+                    "systemClass": CLASS,
+                    "cgroupRoot": CLASS,
+                },
+                "cpuBurstStrategy": {
+                    "policy": "none",
+                    "cpuBurstPercent": 1000,
+                    "cfsQuotaBurstPercent": 300,
+                    "cfsQuotaBurstPeriodSeconds": -1,
+                    "sharePoolThresholdPercent": 50,
+                },
+                "systemStrategy": {
+                    "minFreeKbytesFactor": 100,
+                    "watermarkScaleFactor": 150,
+                    "memcgReapBackGround": 0,
+                    "schedGroupIdentityEnabled": 1,
+                    "schedIdleSaverWmark": 0,
+                    "schedFeatures": {"ID_EXPELLER_SHARE_CORE": False},
+                    "pageCacheLimitEnabled": 1,
+                    "totalNetworkBandwidth": "0",
+                },
+                "extensions": {"other": {"x": [1]}, "pykoord": {"strategies": {}}},
+                "hostApplications": [
+                    {
+                        "name": "nginx",
+                        "priority": "koord-prod",
+                        "qos": "LS",
+                        "cgroupPath": {
+                            "base": "CgroupRoot",
+                            "parentDir": "host-latency-sensitive/",
+                            "relativePath": "nginx/",
+                        },
+                        "strategy": {},
+                    }
+                ],
+            },
+            "status": {},
+        },
+    ),
+    "device": (
+        DEVICE,
+        "Device",
+        {
+            "spec": {"devices": [GPU, NIC]},
+            "status": {
+                "allocations": [
+                    {
+                        "type": "gpu",
+                        "entries": [
+                            {"name": "a", "namespace": "ns", "uuid": "u", "minors": [0, 1]}
+                        ],
+                    }
+                ]
+            },
+        },
+    ),
+    "topology": (TOPOLOGY, "NodeResourceTopology", {"topologyPolicies": ["None"], "zones": [ZONE]}),
+    "newer topology": (
+        NEWER,
+        "NodeResourceTopology",
+        {"attributes": [{"name": "topologyManagerScope", "value": "pod"}], "zones": [ZONE]},
+    ),
+    "profile": (
+        CONFIG,
+        "ClusterColocationProfile",
+        {
+            "spec": {
+                "namespaceSelector": {"matchLabels": {"colocated": "yes"}},
+                "selector": {
+                    "matchExpressions": [
+                        {"key": "app", "operator": "In", "values": ["a"]},
+                        {"key": "b", "operator": "DoesNotExist"},
+                    ]
+                },
+                "probability": "30%",
+                "qosClass": "BE",
+                "priorityClassName": "koord-batch",
+                "koordinatorPriority": 1000,
+                "labels": {"a": "b"},
+                "annotations": {"a": "b"},
+                "labelKeysMapping": {"a": "b"},
+                "annotationKeysMapping": {"a": "b"},
+                "labelSuffixes": {"a": "-b"},
+                "schedulerName": "koord-scheduler",
+                "patch": {"spec": {"terminationGracePeriodSeconds": 30, "x": None, "y": [{}]}},
+            },
+            "status": {},
+        },
+    ),
+    "recommendation": (
+        ANALYSIS,
+        "Recommendation",
+        {
+            "spec": {
+                "target": {
+                    "type": "workload",
+                    "workload": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                    "podSelector": {"matchLabels": {"app": "web"}},
+                }
+            },
+            "status": {
+                "podStatus": {
+                    "containerStatuses": [
+                        {"containerName": "web", "resources": {"cpu": "250m", "limits.cpu": 1}}
+                    ]
+                },
+                "updateTime": THEN,
+                "conditions": GPU["conditions"],
+            },
+        },
+    ),
+}
+"""Version, kind and fields, with all that may be said in one of that kind."""
+
+WRONG: list[tuple[str, Object, str]] = [
+    ("metric", {"status": {"updateTime": "today"}}, "status.updateTime"),
+    (
+        "metric",
+        {"status": {"nodeMetric": {"nodeUsage": {"resources": {"cpu": "much"}}}}},
+        "status.nodeMetric.nodeUsage.resources.cpu",
+    ),
+    (
+        "metric",
+        {"spec": {"metricCollectPolicy": {"reportIntervalSeconds": 0}}},
+        "spec.metricCollectPolicy.reportIntervalSeconds",
+    ),
+    (
+        "metric",
+        {"spec": {"metricCollectPolicy": {"nodeAggregatePolicy": {"durations": ["5 minutes"]}}}},
+        "spec.metricCollectPolicy.nodeAggregatePolicy.durations[0]",
+    ),
+    (
+        "metric",
+        {"status": {"nodeMetric": {"numaUsages": [{"nodeUsage": USED}]}}},
+        "status.nodeMetric.numaUsages[0].numaNodeID",
+    ),
+    (
+        "slo",
+        {"spec": {"resourceUsedThresholdWithBE": {"cpuSuppressThresholdPercent": 101}}},
+        "spec.resourceUsedThresholdWithBE.cpuSuppressThresholdPercent",
+    ),
+    ("slo", {"spec": {"cpuBurstStrategy": {"policy": "all"}}}, "spec.cpuBurstStrategy.policy"),
+    ("slo", {"spec": {"hostApplications": {}}}, "spec.hostApplications"),
+    ("device", {"spec": {"devices": [{"type": "disk"}]}}, "spec.devices[0].type"),
+    ("device", {"spec": {"devices": [{"minor": 1 << 31}]}}, "<nil>"),  # the server names none
+    ("topology", {"zones": []}, "topologyPolicies"),
+    ("newer topology", {}, "zones"),
+    ("topology", {"topologyPolicies": [], "zones": [{"name": "a"}]}, "zones[0].type"),
+    ("profile", {"spec": {"qosClass": "be"}}, "spec.qosClass"),
+    ("profile", {"spec": {"patch": "{}"}}, "spec.patch"),
+    ("profile", {"spec": {"labels": {"a": 1}}}, "spec.labels.a"),
+    (
+        "profile",
+        {"spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}},
+        "spec.selector.matchExpressions[0].operator",
+    ),
+    ("recommendation", {"spec": {}}, "spec.target"),
+    ("recommendation", {"spec": {"target": {"type": "pods"}}}, "spec.target.type"),
+    (
+        "recommendation",
+        {"spec": {"target": {"type": "workload", "workload": {"kind": "Deployment"}}}},
+        "spec.target.workload.name",
+    ),
+]
+"""Which of them with which fields instead, and the field that is refused."""
+
+UNKNOWN: list[tuple[str, Object, str]] = [
+    ("slo", {"spec": {"cpuBurst": {}}}, "spec.cpuBurst"),
+    ("metric", {"status": {"podMetric": []}}, "status.podMetric"),
+    ("topology", {"attributes": [], "topologyPolicies": [], "zones": []}, "attributes"),
+]
+"""The same, and the field that is not kept."""
+
+
+def document(name: str, change: Object | None = None) -> Object:
+    """The object of that name, or one of its kind with other fields."""
+    version, kind, fields = WHOLE[name]
+    head = {"apiVersion": version, "kind": kind, "metadata": {"name": "n"}}
+    return head | copy.deepcopy(fields if change is None else change)
