@@ -49,6 +49,8 @@ def cluster(installed: RealCluster) -> Iterator[RealCluster]:
     managers, installed.managers = installed.managers, []
     for one in managers:
         one.close()
+    installed.forget_managers()
+    for one in managers:
         print(f"---- {one.name}\n{one.said[-4000:]}")
     for one in managers:
         assert "Traceback" not in one.said

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import subprocess
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from koord_demo.programs import console_script
+from kubernetes.aio import client as official
 
 from tests.support.cluster import until
 from tests.support.kube_apiserver import ADMIN, KubeApiserver
@@ -25,12 +28,16 @@ QUICK = (
 """Leader election and passes as quick as a test would have them."""
 
 
+_CREDENTIAL = "authentication.kubernetes.io/credential-id"
+
+
 class RealCluster:
     """``server`` is its API server, everything in it is by kubectl, as an administrator has it."""
 
     def __init__(self, server: KubeApiserver) -> None:
         self.server = server
         self.managers: list[ManagerProgram] = []
+        self._credentials: dict[str, str] = {}
 
     def install(self) -> None:
         """What deploy/README.md says, but for what would run: there is no kubelet."""
@@ -58,7 +65,9 @@ class RealCluster:
 
     def manager(self, name: str, *flags: str) -> ManagerProgram:
         """One that is not started yet."""
-        kubeconfig = self.server.kubeconfig(name, self.token("koord-manager"))
+        token = self.token("koord-manager")
+        self._credentials[name] = _credential(token)
+        kubeconfig = self.server.kubeconfig(name, token)
         made = ManagerProgram(
             name,
             self.server.folder,
@@ -78,21 +87,147 @@ class RealCluster:
         self.apply(webhooks_at(made))
         return made
 
+    def asked_by(self, manager: ManagerProgram) -> list[dict[str, Any]]:
+        """What the API server has answered it, as audit events."""
+        token = self._credentials[manager.name]
+        asked = self.server.asked(f"system:serviceaccount:{NAMESPACE}:koord-manager")
+        return [one for one in asked if one["user"]["extra"][_CREDENTIAL] == [token]]
 
-def webhooks_at(*managers: ManagerProgram) -> dict[str, Any]:
-    """The EndpointSlice that a controller would make of the managers' pods."""
-    (port,) = {one.webhook_port for one in managers}
+    def writes_by(self, manager: ManagerProgram, since: int = 0) -> set[str]:
+        """Of which kinds it wrote objects, after so many requests of its."""
+        asked = self.asked_by(manager)[since:]
+        writes = (one for one in asked if one["verb"] not in ("get", "list", "watch"))
+        return {one["objectRef"]["resource"] for one in writes}
+
+    @property
+    def holder(self) -> str:
+        """The name of whoever holds the Lease."""
+        spec = self.get("lease", "koordinator-manager", "-n", NAMESPACE)["spec"]
+        return str(spec.get("holderIdentity") or "").rpartition("_")[0]
+
+    def ask_nobody(self, manager: ManagerProgram) -> None:
+        """It is not ready any more: no webhook is asked of it."""
+        self.kubectl("delete", "endpointslice", _slice(manager), "-n", NAMESPACE)
+
+    def forget_managers(self) -> None:
+        """The next ones find neither a holder of the Lease nor anybody else to be asked."""
+        ours = ("-n", NAMESPACE, "--ignore-not-found")
+        self.kubectl("delete", "lease", "koordinator-manager", *ours)
+        service = f"kubernetes.io/service-name={WEBHOOKS}"
+        self.kubectl("delete", "endpointslice", "-l", service, *ours)
+
+    # ---- what is in it
+
+    def namespace(self, name: str, **labels: str) -> None:
+        """One in which pods can be made: controllers would give it its account."""
+        meta = {"name": name, "labels": labels}
+        self.apply(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": meta},
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": "default", "namespace": name},
+            },
+        )
+
+    def status(self, kind: str, name: str, status: Mapping[str, Any], namespace: str = "") -> None:
+        """What a kubelet, say, writes of an object."""
+        patch = json.dumps({"status": status})
+        more = ["-n", namespace] if namespace else []
+        self.kubectl(
+            *("patch", kind, name, "--subresource=status", "--type=merge", "-p", patch), *more
+        )
+
+    def busy_node(self, name: str, namespace: str) -> None:
+        """Ten cores, 100 GiB; a production pod that asks for 8 of both runs there."""
+        amounts = {"cpu": "10", "memory": "100Gi", "pods": "110"}
+        self.apply(node(name))
+        self.status("node", name, {"capacity": amounts, "allocatable": amounts})
+        resources = {"requests": {"cpu": "8", "memory": "8Gi"}}
+        self.apply(
+            pod(
+                f"web-{name}",
+                namespace,
+                {"nodeName": name, "priorityClassName": "koord-prod"},
+                resources,
+            )
+        )
+        self.status("pod", f"web-{name}", {"phase": "Running"}, namespace)
+
+    async def report(self, name: str, namespace: str, cores: float) -> None:
+        """Its koordlet says that the production pod uses so much."""
+        usage = {"resources": {"cpu": f"{cores * 1000:.0f}m", "memory": "1Gi"}}
+        metric = {"namespace": namespace, "name": f"web-{name}", "podUsage": usage}
+        status = {
+            "updateTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "nodeMetric": {
+                "nodeUsage": usage,
+                "systemUsage": {"resources": {"cpu": "0", "memory": "0"}},
+            },
+            "podsMetric": [{**metric, "priority": "koord-prod", "qos": "LS"}],
+            "prodReclaimableMetric": {"resource": {"resources": {"cpu": "2", "memory": "2Gi"}}},
+        }
+        async with self.client(self.token("koordlet")) as client:
+            await official.CustomObjectsApi(client).patch_cluster_custom_object_status(
+                *("slo.koordinator.sh", "v1alpha1", "nodemetrics", name),
+                {"status": status},
+                _content_type="application/merge-patch+json",
+            )
+
+    def client(self, token: str = ADMIN) -> official.ApiClient:
+        """Kubernetes' own client, of whoever has this token."""
+        settings = official.Configuration(host=self.server.url)
+        settings.ssl_ca_cert = str(self.server.authority)
+        settings.api_key = {"authorization": f"Bearer {token}"}
+        return official.ApiClient(settings)
+
+    def offers(self, name: str) -> dict[str, str]:
+        """What a node has to give, of what the kubelet knows nothing."""
+        found = self.get("node", name)["status"]
+        ours = {key: value for key, value in found["allocatable"].items() if "/" in key}
+        assert ours == {key: value for key, value in found["capacity"].items() if "/" in key}
+        return ours
+
+    def names(self, kind: str) -> set[str]:
+        return {one["metadata"]["name"] for one in self.get(kind)["items"]}
+
+
+def node(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+
+
+def pod(
+    name: str, namespace: str, spec: Mapping[str, Any], resources: Mapping[str, Any], **labels: str
+) -> dict[str, Any]:
+    """One of one container."""
+    container = {"name": "c", "image": "i", "resources": resources}
+    meta = {"name": name, "namespace": namespace, "labels": labels}
+    spec = {**spec, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def webhooks_at(manager: ManagerProgram) -> dict[str, Any]:
+    """The EndpointSlice that a controller would make of the manager's pod."""
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {
-            "name": f"{WEBHOOKS}-1",
+            "name": _slice(manager),
             "namespace": NAMESPACE,
             "labels": {"kubernetes.io/service-name": WEBHOOKS},
         },
         "addressType": "IPv4",
-        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
-        "endpoints": [
-            {"addresses": [one.host], "conditions": {"ready": True}} for one in managers
-        ],
+        "ports": [{"name": "https", "port": manager.webhook_port, "protocol": "TCP"}],
+        "endpoints": [{"addresses": [manager.host], "conditions": {"ready": True}}],
     }
+
+
+def _credential(token: str) -> str:
+    """What audit events say of a token instead of it."""
+    payload = token.split(".")[1]
+    claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    return f"JTI={claims['jti']}"
+
+
+def _slice(manager: ManagerProgram) -> str:
+    return f"{WEBHOOKS}-{manager.name}"

@@ -2,19 +2,213 @@
 
 from __future__ import annotations
 
-from tests.apiserver.real_cluster import RealCluster
+import asyncio
+import json
+import signal
+import subprocess
+from typing import Any
+
+from koord_demo.programs import console_script
+
+from tests.apiserver.real_cluster import RealCluster, node
 from tests.support.cluster import until
+from tests.support.manager_program import NAMESPACE
 
-
-def node(name: str) -> dict[str, object]:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+WHY = "node.koordinator.sh/batch-resource-why"
+PATIENT = (
+    "--lease-duration=120",
+    "--renew-deadline=60",
+    "--retry-period=0.5",
+    "--noderesource-interval=0.5",
+)
+"""Who waits for this Lease to run out waits longer than any test does."""
 
 
 async def test_from_nothing(cluster: RealCluster) -> None:
     cluster.apply(node("n1"))
     manager = await cluster.started("m1")
     await until(lambda: manager.leads, "it leads")
-    found = lambda kind: {one["metadata"]["name"] for one in cluster.get(kind)["items"]}  # noqa: E731
-    await until(lambda: found("nodemetrics") == {"n1"}, "NodeMetrics")
-    await until(lambda: found("nodeslos") == {"n1"}, "NodeSLOs")
-    await until(lambda: found("mutatingwebhookconfigurations") != set(), "webhooks")
+    await until(lambda: cluster.names("nodemetrics") == {"n1"}, "NodeMetrics")
+    await until(lambda: cluster.names("nodeslos") == {"n1"}, "NodeSLOs")
+    await until(lambda: cluster.names("mutatingwebhookconfigurations") != set(), "webhooks")
+    cluster.kubectl("delete", "node", "n1")
+    await until(lambda: cluster.names("nodemetrics") == set(), "no NodeMetrics")
+    await until(lambda: cluster.names("nodeslos") == set(), "no NodeSLOs")
+
+
+async def test_usage_becomes_what_nodes_offer(cluster: RealCluster) -> None:
+    await cluster.started("m1")
+    await _busy(cluster, "n2", 1)
+    cluster.apply(_zones("n2"), _device("n2"))
+    await _offers(cluster, "n2", cpu="5k", memory=str(64 << 30))
+    assert cluster.offers("n2")["kubernetes.io/mid-cpu"] == "2k"
+    why = cluster.get("node", "n2")["metadata"]["annotations"][WHY]
+    assert why.startswith("cpu 5 cores of 10 cores - 4 cores margin")
+    await until(lambda: cluster.offers("n2").get("koordinator.sh/gpu-core") == "100", "its GPU")
+    await until(lambda: _zone_offers(cluster, "n2") == {"5000"}, "zones")
+    assert cluster.get("nodeslo", "n2")["spec"]["resourceUsedThresholdWithBE"]["enable"] is True
+
+    await cluster.report("n2", "shop", 3)
+    await _offers(cluster, "n2", cpu="3k")
+    await until(lambda: _zone_offers(cluster, "n2") == {"3000"}, "zones")
+    kinds = ("node", "nodemetric", "nodeslo", "noderesourcetopology")
+    before = [_version(cluster, one, "n2") for one in kinds]
+    await asyncio.sleep(3)
+    assert [_version(cluster, one, "n2") for one in kinds] == before, (
+        "what is as it should be is not written again"
+    )
+
+    good = cluster.get("cm", "slo-controller-config", "-n", NAMESPACE)["data"]
+    _configure(cluster, **{"colocation-config": '{"enable": false}'})
+    await until(lambda: not any("/batch" in one or "/mid" in one for one in cluster.offers("n2")))
+    assert WHY not in cluster.get("node", "n2")["metadata"]["annotations"]
+    await until(lambda: _zone_offers(cluster, "n2") == {"0"}, "zones")
+    _configure(cluster, **good)
+    await _offers(cluster, "n2", cpu="3k")
+
+
+async def test_somebody_asks_why(cluster: RealCluster) -> None:
+    """As a user with the role for it, of the leader's pod, through the API server."""
+    manager = cluster.manager("m1")
+    manager.port = 8080
+    manager.start()
+    await until(lambda: manager.ready)
+    await _busy(cluster, "n3", 1)
+    await _offers(cluster, "n3", cpu="5k")
+    deployment = cluster.get("deployment", "koord-manager", "-n", NAMESPACE)
+    template = deployment["spec"]["template"]
+    meta = {"name": "m1", "namespace": NAMESPACE}
+    cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]})
+    addresses = {"podIP": manager.host, "podIPs": [{"ip": manager.host}]}
+    cluster.status("pod", "m1", {"phase": "Running", **addresses}, NAMESPACE)
+    cluster.kubectl("create", "sa", "curious", "-n", NAMESPACE)
+    file = cluster.server.kubeconfig("curious", cluster.token("curious"))
+    command = [console_script("koordctl"), "why", "batch-cpu", "n3", f"--kubeconfig={file}"]
+
+    def ask() -> tuple[int, str, str]:
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout, done.stderr
+
+    code, _, said = await asyncio.to_thread(ask)
+    assert code == 1
+    assert 'leases.coordination.k8s.io "koordinator-manager" is forbidden' in said
+    cluster.kubectl(
+        *("create", "rolebinding", "curious", "-n", NAMESPACE),
+        *("--role=koordinator-why", f"--serviceaccount={NAMESPACE}:curious"),
+    )
+    await until(lambda: ask()[0] == 0, "the role counts")
+    assert ["offered", "5", "cores"] in [line.split() for line in ask()[1].splitlines()]
+
+
+async def test_one_that_stops_hands_over(cluster: RealCluster) -> None:
+    first = await cluster.started("m1", *PATIENT)
+    await until(lambda: first.leads)
+    second = await cluster.started("m2", *PATIENT)
+    await _busy(cluster, "n4", 1)
+    await _offers(cluster, "n4", cpu="5k")
+    assert cluster.writes_by(second) == set()
+    assert await asyncio.to_thread(first.stop) == 0
+    await until(lambda: cluster.holder == "m2", "the other has the Lease")
+    await cluster.report("n4", "shop", 2)
+    await _offers(cluster, "n4", cpu="4k")
+    cluster.ask_nobody(first)
+
+
+async def test_one_that_is_killed_is_followed(cluster: RealCluster) -> None:
+    first = await cluster.started("m1")
+    await until(lambda: first.leads)
+    second = await cluster.started("m2")
+    await asyncio.to_thread(first.kill)
+    cluster.ask_nobody(first)
+    await until(lambda: second.leads, "the other leads")
+    await _busy(cluster, "n5", 1)
+    await _offers(cluster, "n5", cpu="5k")
+
+
+async def test_one_that_was_frozen_writes_nothing_when_it_thaws(cluster: RealCluster) -> None:
+    first = await cluster.started("m1")
+    await until(lambda: first.leads)
+    await cluster.started("m2")
+    await _busy(cluster, "n6", 1)
+    await _offers(cluster, "n6", cpu="5k")
+    first.signal(signal.SIGSTOP)
+    await cluster.report("n6", "shop", 3)
+    await until(lambda: cluster.holder == "m2", "the other leads")
+    since = len(cluster.asked_by(first))
+    first.signal(signal.SIGCONT)
+    await _offers(cluster, "n6", cpu="3k")
+    await until(lambda: len(cluster.asked_by(first)) > since + 2, "it lives on")
+    # A renewal that was due is refused: it names the version that was read.
+    assert cluster.writes_by(first, since) <= {"leases"}
+    assert cluster.holder == "m2"
+
+
+async def test_an_api_server_that_is_away_is_waited_for(cluster: RealCluster) -> None:
+    manager = await cluster.started("m7")
+    await _busy(cluster, "n7", 1)
+    await _offers(cluster, "n7", cpu="5k")
+    await asyncio.to_thread(cluster.server.kill)
+    await until(lambda: not manager.leads, "it leads no more")
+    await asyncio.to_thread(cluster.server.start)
+    await cluster.report("n7", "shop", 2)
+    await _offers(cluster, "n7", cpu="4k")
+    await until(lambda: manager.page("/v1/status")["troubles"] == [], "all is well again")
+    told = cluster.get("events", "-A")["items"]
+    assert [one for one in told if one["source"].get("component") == "koord-manager"] == []
+    lines = [one["what"] for one in manager.events("trouble")]
+    assert len(lines) == len(set(lines)), "each line once"
+    assert "Traceback" not in manager.said
+    cluster.managers.remove(manager)  # who has just started knows nobody's rights yet
+    manager.close()
+
+
+async def _busy(cluster: RealCluster, name: str, cores: float) -> None:
+    """A node whose production pod uses so much."""
+    cluster.namespace("shop")
+    cluster.busy_node(name, "shop")
+    await until(lambda: name in cluster.names("nodemetrics"), "its NodeMetric")
+    await cluster.report(name, "shop", cores)
+
+
+async def _offers(cluster: RealCluster, name: str, **wanted: str) -> None:
+    """Until it offers so much of batch resources."""
+    offers = {f"kubernetes.io/batch-{key}": value for key, value in wanted.items()}
+    await until(lambda: offers.items() <= cluster.offers(name).items(), f"{name}: {wanted}")
+
+
+def _version(cluster: RealCluster, kind: str, name: str) -> str:
+    return str(cluster.get(kind, name)["metadata"]["resourceVersion"])
+
+
+def _configure(cluster: RealCluster, **keys: str) -> None:
+    patch = ("--type=merge", "-p", json.dumps({"data": keys}))
+    cluster.kubectl("patch", "cm", "slo-controller-config", "-n", NAMESPACE, *patch)
+
+
+def _zone_offers(cluster: RealCluster, name: str) -> set[str]:
+    """What its zones have of batch-cpu."""
+    zones = cluster.get("noderesourcetopology", name)["zones"]
+    found = [one for zone in zones for one in zone["resources"]]
+    return {one["allocatable"] for one in found if one["name"] == "kubernetes.io/batch-cpu"}
+
+
+def _zones(name: str) -> dict[str, Any]:
+    amounts = [{"name": "cpu", "capacity": "10", "allocatable": "10", "available": "10"}]
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha1",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": name},
+        "topologyPolicies": ["None"],
+        "zones": [{"name": "node-0", "type": "Node", "resources": amounts}],
+    }
+
+
+def _device(name: str) -> dict[str, Any]:
+    amounts = {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory": "16Gi"}
+    gpu = {"type": "gpu", "id": "GPU-1", "minor": 0, "health": True, "resources": amounts}
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Device",
+        "metadata": {"name": name},
+        "spec": {"devices": [gpu]},
+    }

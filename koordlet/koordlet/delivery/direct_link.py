@@ -31,6 +31,8 @@ ATTEMPT_SECONDS = 3.0
 _METHOD = f"/{DESCRIPTOR.services_by_name['NodeMetrics'].full_name}/Report"
 _LEADER_KEY = "koord-leader"
 _MOST_ATTEMPTS = 16
+_REASON = 200
+"""Letters of a server's own reason that are told."""
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
@@ -150,7 +152,7 @@ class DirectLink:
         except (OSError, LinkError) as error:
             tried[_shown(place)] = str(error)
         except grpc.aio.AioRpcError as error:
-            tried[_shown(place)] = f"{error.code().name}: {excerpt(error.details() or '')}"
+            tried[_shown(place)] = f"{error.code().name}: {excerpt(error.details() or '', _REASON)}"
         else:
             self._failed.discard(place)
             return None

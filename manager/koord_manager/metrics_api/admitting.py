@@ -107,7 +107,7 @@ class Admitting:
         if user.name.startswith(_NODE_USER) and _NODES in user.groups:
             return Claim(user.name.removeprefix(_NODE_USER))
         if user.name != self._user:
-            return Claim(refusal=f"{excerpt(user.name)} may not report; {self._user} may")
+            return Claim(refusal=f"{excerpt(user.name, 253)} may not report; {self._user} may")
         named = user.one(f"{_EXTRA}node-name")
         return Claim(named) if named else await self._by_pod(user)
 

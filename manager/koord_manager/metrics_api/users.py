@@ -11,6 +11,8 @@ from urllib.parse import unquote
 from koord_kube.api import Object
 
 MASTERS = "system:masters"
+ANONYMOUS = "system:anonymous"
+AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 
 Extra = tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -60,6 +62,10 @@ class FrontProxy:
         if not name:
             return None
         groups = [value for header in self.groups for value in found.get(header, ())]
+        # As servers of Kubernetes do: the API server itself asks without any group, as
+        # system:kube-aggregator, and may ask for discovery for being authenticated alone.
+        if name != ANONYMOUS and not {AUTHENTICATED, UNAUTHENTICATED}.intersection(groups):
+            groups.append(AUTHENTICATED)
         extra = {
             unquote(header.removeprefix(prefix)): tuple(values)
             for prefix in self.extras

@@ -16,7 +16,14 @@ from koord_manager.metrics_api import api as api_module
 from tests.support.certificates import HAVE_OPENSSL, Certificates
 from tests.support.kube_access import Identity
 from tests.support.kube_aggregation import front_proxy_config_map
-from tests.support.metrics_service import READER, STATUS, Manager, eventually, make_manager
+from tests.support.metrics_service import (
+    DISCOVERS,
+    READER,
+    STATUS,
+    Manager,
+    eventually,
+    make_manager,
+)
 
 pytestmark = pytest.mark.skipif(not HAVE_OPENSSL, reason="openssl makes the certificates")
 
@@ -157,6 +164,16 @@ async def test_the_front_proxy_asks_for_others(manager: Manager) -> None:
         masters = {"X-Remote-User": "aggregator", "X-Remote-Group": "system:masters"}
         await front.get("/apis/metrics.koordinator.sh/v1alpha1", token="", headers=masters)
         await front.get(BASE, 401, token="")
+
+
+async def test_the_aggregator_itself_discovers_without_a_group(manager: Manager) -> None:
+    await front_proxy_known(manager)
+    manager.reviews.access.grant("system:authenticated", DISCOVERS)
+    itself = {"X-Remote-User": "system:kube-aggregator"}
+    async with Asker(manager, manager.front) as front:
+        for path in ("/apis/metrics.koordinator.sh/v1alpha1", "/openapi/v2", "/openapi/v3"):
+            await front.get(path, token="", headers=itself)
+        assert (await front.get(BASE, 403, token="", headers=itself))["reason"] == "Forbidden"
 
 
 async def test_nobody_else_asks_for_others(manager: Manager, asker: Asker) -> None:

@@ -37,9 +37,26 @@ def test_who_it_asks_for() -> None:
         ("Accept", "x"),
     ]
     extra = (("acme.com/project", ("p",)), ("scopes", ("s1", "s2")))
-    assert front_proxy(CONFIG).user(headers) == User("jane", "u", ("a", "b"), extra)
+    groups = ("a", "b", "system:authenticated")
+    assert front_proxy(CONFIG).user(headers) == User("jane", "u", groups, extra)
     assert front_proxy(CONFIG).user([("X-Remote-Group", "system:masters")]) is None
     assert front_proxy(CONFIG).user([("X-Remote-User", "")]) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "then"),
+    [
+        ("system:kube-aggregator", (), ("system:authenticated",)),
+        ("jane", ("system:authenticated", "a"), ("system:authenticated", "a")),
+        ("system:anonymous", (), ()),
+        ("x", ("system:unauthenticated",), ("system:unauthenticated",)),
+    ],
+)
+def test_whoever_has_a_name_is_authenticated(
+    name: str, groups: tuple[str, ...], then: tuple[str, ...]
+) -> None:
+    headers = [("X-Remote-User", name), *(("X-Remote-Group", one) for one in groups)]
+    assert front_proxy(CONFIG).user(headers) == User(name, groups=then)
 
 
 @pytest.mark.parametrize(

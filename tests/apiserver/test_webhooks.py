@@ -1,0 +1,300 @@
+"""The manager's webhooks as a real API server asks them, over their Service."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from koord_manager.serving.certificates import CERT
+from kubernetes.aio import client as official
+
+from tests.apiserver.real_cluster import QUICK, ROOT, RealCluster, node, pod
+from tests.support import admissions
+from tests.support.cluster import until
+from tests.support.manager_program import NAMESPACE
+
+FAIL = "--webhook-configuration-failure-policy-pods=Fail"
+SECRET = "koordinator-webhook-certs"
+_GATES = (
+    "ReservationMutatingWebhook=true,NodeMutatingWebhook=true,NodeValidatingWebhook=true,"
+    "ConfigMapValidatingWebhook=true"
+)
+_PROFILE = "config.koordinator.sh/v1alpha1"
+SPEC = "node.koordinator.sh/extended-resource-spec"
+RATIOS = "node.koordinator.sh/resource-amplification-ratio"
+RAW = "node.koordinator.sh/raw-allocatable"
+_PODS = 200
+_PROFILES = 10
+
+
+async def asked(cluster: RealCluster, name: str, *flags: str, gates: str = _GATES) -> None:
+    """Such a manager, and the API server asks it."""
+    await cluster.started(name, *QUICK, f"--feature-gates={gates}", *flags)
+    cluster.namespace("batch", colocation="batch")
+    cluster.kubectl("apply", "-f", str(ROOT / "deploy/examples/colocation-profile.yaml"))
+
+    def mutated() -> bool:
+        found = create(cluster, pod("probe", "batch", {}, {}))
+        return bool("koordinator.sh/qosClass" in found["metadata"].get("labels", {}))
+
+    await until(mutated, "a pod is made a batch pod")
+
+
+def create(cluster: RealCluster, given: Mapping[str, Any]) -> dict[str, Any]:
+    """As it would be if it were created."""
+    words = ("create", "--dry-run=server", "-o", "json", "-f", "-")
+    return dict(json.loads(cluster.kubectl(*words, stdin=json.dumps(given))))
+
+
+def refused(do: Callable[[], object]) -> str:
+    """Why, as kubectl says it last; that of `kubectl apply` says what it tried before."""
+    with pytest.raises(RuntimeError) as caught:
+        do()
+    return str(caught.value).splitlines()[-1]
+
+
+async def test_a_pod_that_a_profile_is_for(cluster: RealCluster) -> None:
+    await asked(cluster, "m1")
+    amounts = {"cpu": "1500m", "memory": "1Gi"}
+    given = pod("made", "batch", {}, {"requests": amounts, "limits": amounts})
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(given))
+    made = cluster.get("pod", "made", "-n", "batch")
+    (container,) = made["spec"]["containers"]
+    asked_for = {"kubernetes.io/batch-cpu": "1500", "kubernetes.io/batch-memory": "1Gi"}
+    assert container["resources"] == {"requests": asked_for, "limits": asked_for}
+    spec = json.loads(made["metadata"]["annotations"][SPEC])
+    assert spec == {"containers": {"c": {"requests": asked_for, "limits": asked_for}}}
+    assert made["metadata"]["labels"] == {
+        "koordinator.sh/qosClass": "BE",
+        "koordinator.sh/priority": "1000",
+    }
+    assert made["spec"]["priorityClassName"] == "koord-batch"
+    assert made["spec"]["priority"] == 5000
+    assert made["status"]["qosClass"] == "BestEffort"
+
+
+async def test_a_pod_that_cannot_be(cluster: RealCluster) -> None:
+    await asked(cluster, "m1")
+    cluster.namespace("default")
+    odd, even = ({"cpu": one, "memory": "1Gi"} for one in ("1500m", "1"))
+    spec = {"priorityClassName": "koord-prod", "nodeName": "n"}
+    lse = {"koordinator.sh/qosClass": "LSE"}
+    given = pod("lse", "default", spec, {"requests": odd, "limits": odd}, **lse)
+    why = (
+        'admission webhook "vpod.koordinator.sh" denied the request: pod "default/lse": '
+        "its containers request 1500m CPU together; "
+        "expected whole cores, 1 or more, with label koordinator.sh/qosClass LSE"
+    )
+    assert refused(lambda: create(cluster, given)).endswith(why)
+    amounts = {"cpu": "10", "memory": "100Gi", "pods": "110"}
+    cluster.apply(node("n"))
+    cluster.status("node", "n", {"capacity": amounts, "allocatable": amounts})
+    cluster.apply(pod("lse", "default", spec, {"requests": even, "limits": even}, **lse))
+    more = [{"name": "c", "resources": {"requests": odd, "limits": odd}}]
+    patch = ("-p", json.dumps({"spec": {"containers": more}}))
+    resize = lambda: cluster.kubectl("patch", "pod", "lse", "--subresource=resize", *patch)  # noqa: E731
+    assert refused(resize).endswith(why)
+    cluster.kubectl("label", "pod", "lse", "example.com/a=b")
+
+
+async def test_the_configuration(cluster: RealCluster) -> None:
+    await asked(cluster, "m1")
+    file = (ROOT / "deploy/slo-controller-config.yaml").read_text()
+    bad = file.replace("'{\"enable\": true}'", "'{\"cpuReclaimThresholdPercent\": 170}'")
+    assert refused(lambda: cluster.kubectl("apply", "-f", "-", stdin=bad)).endswith(
+        'admission webhook "vconfigmap.koordinator.sh" denied the request: '
+        "colocation-config cpuReclaimThresholdPercent is 170; expected 0 to 100"
+    )
+    cluster.kubectl("apply", "-f", "-", stdin=file)
+
+
+async def test_nodes(cluster: RealCluster) -> None:
+    await asked(cluster, "m1", "--controllers=nodemetric")
+    cluster.apply(node("w1"))
+    amounts = {"cpu": "10", "memory": "100Gi"}
+    cluster.status("node", "w1", {"capacity": amounts, "allocatable": amounts})
+    assert _allocatable(cluster) == amounts
+    cluster.kubectl("annotate", "node", "w1", f'{RATIOS}={{"cpu": 1.5}}')
+    _beat(cluster, "True")
+    assert _allocatable(cluster) == {**amounts, "cpu": "15"}
+    kept = cluster.get("node", "w1")["metadata"]["annotations"][RAW]
+    assert json.loads(kept) == amounts
+    cluster.status("node", "w1", {"allocatable": {"cpu": "8"}})
+    assert _allocatable(cluster)["cpu"] == "12"
+    cluster.kubectl("annotate", "node", "w1", f"{RATIOS}-")
+    _beat(cluster, "False")
+    assert _allocatable(cluster)["cpu"] == "8"
+    assert RAW not in cluster.get("node", "w1")["metadata"].get("annotations", {})
+
+    selectors = [
+        {"name": one, "nodeSelector": {"matchLabels": {one: "yes"}}, "enable": True}
+        for one in ("red", "blue")
+    ]
+    config = json.dumps({"enable": True, "nodeConfigs": selectors})
+    patch = ("--type=merge", "-p", json.dumps({"data": {"colocation-config": config}}))
+    cluster.kubectl("patch", "cm", "slo-controller-config", "-n", NAMESPACE, *patch)
+    cluster.kubectl("label", "node", "w1", "red=yes")
+    assert refused(lambda: cluster.kubectl("label", "node", "w1", "blue=yes")).endswith(
+        "node w1: labels match "
+        'colocation-config nodeConfigs[0] "red" and colocation-config nodeConfigs[1] "blue"; '
+        "expected one of them at most"
+    )
+
+
+def _allocatable(cluster: RealCluster) -> dict[str, str]:
+    return dict(cluster.get("node", "w1")["status"]["allocatable"])
+
+
+def _beat(cluster: RealCluster, ready: str) -> None:
+    """A status that says nothing of amounts."""
+    cluster.status("node", "w1", {"conditions": [{"type": "Ready", "status": ready}]})
+
+
+async def test_while_no_manager_runs(cluster: RealCluster) -> None:
+    await asked(cluster, "m1", FAIL)
+    await until(lambda: policies(cluster) == {"Fail"})
+    (manager,) = cluster.managers
+    await asyncio.to_thread(manager.stop)
+    cluster.ask_nobody(manager)
+    cluster.namespace("kube-system")
+    create(cluster, pod("p", "kube-system", {}, {}))
+    deployment = cluster.get("deployment", "koord-manager", "-n", NAMESPACE)
+    template = deployment["spec"]["template"]
+    meta = {**template["metadata"], "name": "m", "namespace": NAMESPACE}
+    create(cluster, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]})
+    cluster.apply(node("w2"))
+    cluster.status("node", "w2", {"allocatable": {"cpu": "8"}})
+    said = refused(lambda: create(cluster, pod("p", "batch", {}, {})))
+    assert 'failed calling webhook "mpod-create.koordinator.sh"' in said
+
+
+@pytest.mark.parametrize("lost", [CERT, "all of it"])
+async def test_certificates_are_made_anew_without_a_refused_request(
+    cluster: RealCluster, lost: str
+) -> None:
+    await asked(cluster, "m1", FAIL)
+    await asked(cluster, "m2", FAIL)
+    await until(lambda: policies(cluster) == {"Fail"})
+    before, bundles = shown(cluster), trusted(cluster)
+    made = 0
+
+    async def users() -> None:
+        nonlocal made
+        async with cluster.client() as client:
+            api = official.CoreV1Api(client)
+            while True:
+                given: Any = pod("q", "batch", {}, {})
+                found: Any = await api.create_namespaced_pod("batch", given, dry_run="All")
+                assert found.metadata.labels["koordinator.sh/qosClass"] == "BE"
+                made += 1
+
+    def anew() -> bool:
+        """Another certificate is shown, or the next authority is trusted already."""
+        if lost == CERT:
+            return all(one > was for one, was in zip(shown(cluster), before, strict=True))
+        now = trusted(cluster)
+        return now != bundles and {one.count(b"BEGIN") for one in now} == {2}
+
+    async def renewed() -> bool:
+        return await asyncio.to_thread(anew)
+
+    async with asyncio.TaskGroup() as group:
+        creating = group.create_task(users())
+        remove = json.dumps([{"op": "remove", "path": f"/data/{lost}"}])
+        words = ("secret", SECRET, "-n", NAMESPACE)
+        if lost == CERT:
+            cluster.kubectl("patch", *words, "--type=json", "-p", remove)
+        else:
+            cluster.kubectl("delete", *words)
+        await until(renewed, "made anew")
+        wanted = made + 20
+        await until(lambda: made >= wanted, "pods are created")
+        creating.cancel()
+
+
+def policies(cluster: RealCluster) -> set[str]:
+    """What becomes of pods while nobody answers."""
+    return {one["failurePolicy"] for one in webhooks(cluster) if "pod" in one["name"]}
+
+
+def shown(cluster: RealCluster) -> list[int]:
+    """How often each manager has taken a certificate into use."""
+    return [len(one.events("certificate in use")) for one in cluster.managers]
+
+
+def trusted(cluster: RealCluster) -> set[bytes]:
+    """The authorities that API servers trust."""
+    return {base64.b64decode(one["clientConfig"]["caBundle"]) for one in webhooks(cluster)}
+
+
+def webhooks(cluster: RealCluster) -> list[dict[str, Any]]:
+    kinds = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    found = [one for kind in kinds for one in cluster.get(kind)["items"]]
+    return [webhook for one in found for webhook in one["webhooks"]]
+
+
+async def test_what_is_made_of_pods_is_taken(cluster: RealCluster) -> None:
+    """Of what is refused without us nothing is learnt. Nor is it by what we refuse ourselves."""
+    await asked(cluster, "m1", FAIL, gates="PodValidatingWebhook=false")
+    profiles = json.loads(_named(examples(admissions.profiles(), _PROFILES)))
+    for number, one in enumerate(profiles):
+        cluster.namespace(f"ns-{number}", profile=f"p-{number}")
+        one["spec"]["namespaceSelector"] = {"matchLabels": {"profile": f"p-{number}"}}
+        head = {"apiVersion": _PROFILE, "kind": "ClusterColocationProfile"}
+        cluster.apply({**head, **one, "metadata": {**one["metadata"], "name": f"p-{number}"}})
+    cluster.namespace("untouched", **{"control-plane": "x"})
+    cluster.namespace("last", colocation="last")
+    last = {"namespaceSelector": {"matchLabels": {"colocation": "last"}}, "labels": {"a": "b"}}
+    head = {"apiVersion": _PROFILE, "kind": "ClusterColocationProfile"}
+    cluster.apply({**head, "metadata": {"name": "last"}, "spec": last})
+
+    def known() -> bool:
+        found = create(cluster, pod("p", "last", {}, {}))
+        return bool(found["metadata"].get("labels") == {"a": "b"})
+
+    await until(known, "all profiles are known")
+
+    taken = changed = 0
+    async with cluster.client() as client:
+        api = official.CoreV1Api(client)
+        for number, one in enumerate(json.loads(_named(examples(admissions.pods(), _PODS)))):
+            one["spec"].pop("priority", None)  # an admission plugin's alone to say
+            try:
+                plain = await api.create_namespaced_pod("untouched", one, dry_run="All")
+            except official.ApiException:
+                continue
+            where = f"ns-{number % len(profiles)}"
+            found = await api.create_namespaced_pod(where, one, dry_run="All")
+            taken += 1
+            changed += found.spec != plain.spec
+    assert taken > _PODS / 2
+    assert changed > _PODS / 4
+
+
+def _named(given: Any) -> str:
+    """In JSON, with keys of labels as the API server takes them."""
+    return json.dumps(given).replace("example.com/a~b", "example.com/a.b")
+
+
+def examples(strategy: Any, count: int) -> list[Any]:
+    """So many of them, the same each time."""
+    found: list[Any] = []
+
+    @settings(
+        max_examples=count,
+        phases=(Phase.generate,),
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def gather(one: Any) -> None:
+        found.append(one)
+
+    gather()
+    return found
