@@ -52,7 +52,8 @@ class Informer(Generic[T]):
     that was added, changed or deleted, with its key, what it was and what it is, ``None``
     where it was or is not there; by then ``objects`` has it. One that decodes to what it was
     has not changed. While the API is not there, or an object does not decode, the last
-    good state is kept. ``tell`` gets a line for people, once for each trouble.
+    good state is kept. ``tell`` gets a line for people, once for each trouble; that a kind
+    which is ``optional`` is not installed is none.
 
     What ``decode`` makes of an object is all that is kept of it. In lists objects of
     built-in kinds have no ``kind`` and ``apiVersion``.
@@ -66,6 +67,7 @@ class Informer(Generic[T]):
         name: str = "",
         namespace: str = "",
         label_selector: str = "",
+        optional: bool = False,
         decode: Callable[[bytes], T],
         changed: Callable[[str, T | None, T | None], None],
         tell: Callable[[str], None] = _untold,
@@ -76,6 +78,7 @@ class Informer(Generic[T]):
         self._api = api
         self._resource = resource
         self._selected = namespace, f"metadata.name={name}" if name else "", label_selector
+        self._optional = optional
         self._decode = decode
         self._changed = changed
         self._tell = tell
@@ -131,10 +134,13 @@ class Informer(Generic[T]):
                 step = await (self._list() if step.action is Action.LIST else self._watch())
             except ApiError as error:
                 step = self._watching.failed(error.status, error.retry_after)
-                self._troubled(str(error))
                 self.absent = isinstance(error, NotFoundError)
                 if self.absent:
                     self._known.set()
+                if self.absent and self._optional:
+                    self._source_trouble = ""
+                else:
+                    self._troubled(str(error))
 
     async def _list(self) -> Step:
         there: set[str] = set()

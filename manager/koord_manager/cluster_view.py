@@ -67,9 +67,9 @@ class FollowedCluster:
         self._profiles = follow.all(COLOCATION_PROFILES)
         self._namespaces = follow.all(NAMESPACES)
         self._priority_classes = follow.all(PRIORITY_CLASSES)
-        self._quotas = follow.all(ELASTIC_QUOTAS)
+        self._quotas = follow.all(ELASTIC_QUOTAS, optional=True)
         trees = gates["MultiQuotaTree"]
-        self._quota_profiles = follow.all(QUOTA_PROFILES) if trees else {}
+        self._quota_profiles = follow.all(QUOTA_PROFILES, optional=True) if trees else {}
         overlaps = gates["ConfigMapValidatingWebhook"]
         self._node_labels = follow.labels(NODES) if overlaps else {}
         validator = gates["EnablePodEnhancedValidator"]
@@ -112,9 +112,9 @@ class _Following:
         self._more: dict[str, Any] = {"tell": tell, "pace": pace}
         self._informers: list[tuple[Resource, Informer[Any]]] = []
 
-    def all(self, resource: Resource) -> Mapping[str, Object]:
+    def all(self, resource: Resource, *, optional: bool = False) -> Mapping[str, Object]:
         """All objects of a kind, whole."""
-        return self._add(resource, _OBJECT.decode)
+        return self._add(resource, _OBJECT.decode, optional=optional)
 
     def one(self, resource: Resource, name: str) -> Mapping[str, Object]:
         """One object, "namespace/name"."""

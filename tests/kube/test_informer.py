@@ -426,6 +426,19 @@ class TestSource:
         await one.sees(n1="red")
         assert (one.informer.trouble, one.informer.absent) == ("", False)
 
+    async def test_a_kind_that_need_not_be_there(self, api: KubeApi, follow: Following) -> None:
+        api.installed.discard(NODE_SLOS)
+        one = follow(resource=NODE_SLOS, name="n1", optional=True)
+        await api.wait_for("list", 4)
+        assert (one.told, one.informer.trouble, one.informer.absent) == ([], "", True)
+        api.installed.add(NODE_SLOS)
+        api.put(NODE_SLOS, node())
+        await one.sees(n1="red")
+        api.fail(status=500, times=10**6)
+        api.cut_watches()
+        await until(lambda: one.informer.trouble != "")
+        assert one.told != []
+
     async def test_it_lists_again_after_half_a_day(self, api: KubeApi, follow: Following) -> None:
         class Clock:
             now = 0.0

@@ -3,6 +3,9 @@
 The request goes on over TLS, without the client's own credentials and with who the client is
 in ``X-Remote-`` headers; that it is the API server who says so shows its certificate. Answers,
 and watches too, come back piece by piece.
+
+Not here: the documents of discovery and OpenAPI, which the real one fetches from the service as
+``system:kube-aggregator`` of no group, and shows as its own.
 """
 
 from __future__ import annotations

@@ -102,8 +102,10 @@ class Program:
         return self.wait()
 
     def kill(self) -> None:
-        """SIGKILL."""
-        self.signal(signal.SIGKILL)
+        """SIGKILL, unless it has ended by itself."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            self.signal(signal.SIGKILL)
         self.wait()
 
     def close(self) -> None:
