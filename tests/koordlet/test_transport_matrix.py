@@ -8,7 +8,6 @@ it sets what a request carries (``test_in_process…``), and nothing else.
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -127,8 +126,7 @@ RULES: dict[str, dict[str, Any]] = {
 FIRST, SECOND = RULES
 
 
-@functools.cache
-def rules(name: str) -> str:
+def rules(policies: dict[str, Any]) -> str:
     """The rules file: every class enabled, and faster CPUs than the reference."""
     enabled = {"cpuQOS": {"enable": True}, "networkQOS": SHARE}
     classes = dict.fromkeys(("lsrClass", "lsClass", "beClass"), enabled)
@@ -136,7 +134,7 @@ def rules(name: str) -> str:
     slo = {
         "kind": "NodeSLO",
         "spec": {
-            "resourceQOSStrategy": {"policies": RULES[name], **classes},
+            "resourceQOSStrategy": {"policies": policies, **classes},
             "systemStrategy": {"totalNetworkBandwidth": "10G"},
             "hostApplications": [application],
         },
@@ -197,7 +195,7 @@ class Rig:
 def rig(kind: Kind, plugins: str, rule: str, directory: Path) -> Iterator[Rig]:
     """A node with plugins by name ("all", "none") and rules: of ``RULES``, or a file there."""
     if rule in RULES:
-        (directory / f"{rule}.yaml").write_text(rules(rule))
+        (directory / f"{rule}.yaml").write_text(rules(RULES[rule]))
     node = FakeNode(kind.version, vendor=kind.vendor)
     layout = Layout(kind.version, kind.driver)
     runtime = StandInRuntime(node, layout)

@@ -146,10 +146,11 @@ class NodeResources:
             await self._run(workers)
 
     async def _run(self, workers: int) -> None:
+        # First: whether a NodeMetric is of this Node or of one before it, the Node tells.
+        await self._nodes.wait_synced()
         async with asyncio.TaskGroup() as group:
             for one in self._informers:
                 group.create_task(one.run())
-            await self._nodes.wait_synced()
             for one in self._informers:
                 await one.wait_known()
             await self._configs.wait_synced()
