@@ -7,7 +7,6 @@ import base64
 import json
 import subprocess
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from koord_demo.programs import console_script
 from kubernetes.aio import client as official
 
 from tests.support.cluster import until
+from tests.support.colocation import metric_status
 from tests.support.kube_apiserver import ADMIN, KubeApiserver
 from tests.support.manager_program import NAMESPACE, WEBHOOKS, ManagerProgram
 
@@ -156,17 +156,9 @@ class RealCluster:
 
     async def report(self, name: str, namespace: str, cores: float) -> None:
         """Its koordlet says that the production pod uses so much."""
-        usage = {"resources": {"cpu": f"{cores * 1000:.0f}m", "memory": "1Gi"}}
-        metric = {"namespace": namespace, "name": f"web-{name}", "podUsage": usage}
-        status = {
-            "updateTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "nodeMetric": {
-                "nodeUsage": usage,
-                "systemUsage": {"resources": {"cpu": "0", "memory": "0"}},
-            },
-            "podsMetric": [{**metric, "priority": "koord-prod", "qos": "LS"}],
-            "prodReclaimableMetric": {"resource": {"resources": {"cpu": "2", "memory": "2Gi"}}},
-        }
+        status = metric_status(namespace, f"web-{name}", cores)
+        reclaimable = {"resource": {"resources": {"cpu": "2", "memory": "2Gi"}}}
+        status["prodReclaimableMetric"] = reclaimable
         async with self.client(self.token("koordlet")) as client:
             await official.CustomObjectsApi(client).patch_cluster_custom_object_status(
                 *("slo.koordinator.sh", "v1alpha1", "nodemetrics", name),

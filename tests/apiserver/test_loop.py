@@ -20,11 +20,11 @@ from koord_model.keys import BATCH_CPU, LABEL_QOS
 
 from tests.apiserver.real_cluster import RealCluster
 from tests.apiserver.real_node import ReviewingKubelet, administrator
-from tests.integration.test_colocation_loop import COLOCATION, PERIOD, PROFILE, QUOTA, plain
 from tests.support import kubepods, stress_ng
 from tests.support.certificates import make_certificates
 from tests.support.cluster import until
 from tests.support.colocated_node import NAME, SLO_CONFIG, ClusterKoordlet, node_object
+from tests.support.colocation import COLOCATION, PERIOD, PROFILE, QUOTA, plain
 from tests.support.containerd import Containerd, why_not
 from tests.support.kubepods import Kubepods
 from tests.support.manager_program import NAMESPACE

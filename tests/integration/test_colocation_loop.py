@@ -44,6 +44,7 @@ from tests.support.colocated_node import (
     ColocatedNode,
     colocated_node,
 )
+from tests.support.colocation import COLOCATION, MARGIN, PERIOD, PROFILE, QUOTA, plain
 from tests.support.containerd import Containerd, why_not
 from tests.support.kubepods import Kubepods
 from tests.support.pod_running import BoundPod, DoesNotFitError
@@ -61,36 +62,12 @@ pytestmark = [
     pytest.mark.skipif(_WHY_NOT is not None, reason=_WHY_NOT or "-"),
 ]
 
-MARGIN = {"cpu": 5, "memory": 20}
-"""Percent of the node that batch pods never have."""
-COLOCATION = {
-    "enable": True,
-    "cpuReclaimThresholdPercent": 100 - MARGIN["cpu"],
-    "memoryReclaimThresholdPercent": 100 - MARGIN["memory"],
-    "metricReportIntervalSeconds": 2,
-    "metricAggregateDurationSeconds": 4,
-    "metricAggregatePolicy": {"durations": ["4s"]},
-    "updateTimeThresholdSeconds": 1,
-    "resourceDiffThreshold": 0.001,
-}
 SUPPRESSION = {
     "enable": True,
     "cpuSuppressThresholdPercent": 100 - MARGIN["cpu"],
     "cpuSuppressPolicy": "cfsQuota",
 }
-PROFILE = {
-    "apiVersion": f"{COLOCATION_PROFILES.group}/{COLOCATION_PROFILES.version}",
-    "kind": COLOCATION_PROFILES.kind,
-    "metadata": {"name": "spare-time"},
-    "spec": {
-        "selector": {"matchLabels": {"team": "analytics"}},
-        "qosClass": "BE",
-        "priorityClassName": "koord-batch",
-        "labels": {"colocated": "yes"},
-    },
-}
-BESTEFFORT, QUOTA = "kubepods/besteffort", "cpu.cfs_quota_us"
-PERIOD = 100_000
+BESTEFFORT = "kubepods/besteffort"
 MUCH = 300
 """Millicores: so much more a burner of one core uses on any machine."""
 ROOM = 400
@@ -209,18 +186,6 @@ def production(name: str, cpu: str) -> Object:
             "priorityClassName": "koord-prod",
             "containers": [{"name": "main", "image": "stress", "resources": resources}],
         },
-    }
-
-
-def plain(name: str, cpu: str = "300m") -> Object:
-    """A pod as people write it who never heard of batch resources."""
-    resources = {
-        "requests": {"cpu": cpu, "memory": "64Mi"},
-        "limits": {"cpu": "1500m", "memory": "128Mi"},
-    }
-    return {
-        "metadata": {"name": name, "namespace": "default", "labels": {"team": "analytics"}},
-        "spec": {"containers": [{"name": "main", "image": "stress", "resources": resources}]},
     }
 
 

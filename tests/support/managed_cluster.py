@@ -6,7 +6,6 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from koord_model.quantity import whole
 from kubernetes.aio import client as official
 
 from tests.support.cluster import until
+from tests.support.colocation import metric_status
 from tests.support.emulated_manager import EmulatedManager, put_namespaces, put_priority_classes
 from tests.support.kube_access import service_account
 from tests.support.kube_api import KubeApi
@@ -157,16 +157,7 @@ class ManagedCluster:
         """The node's koordlet says that its production pod, which asked for 8, uses so much."""
         there = self.found(NODE_METRICS, node)
         assert there is not None, f"no NodeMetric of {node}"
-        usage = {"resources": {"cpu": f"{cores * 1000:.0f}m", "memory": "1Gi"}}
-        pod = {"namespace": "shop", "name": f"web-{node}", "podUsage": usage}
-        status = {
-            "updateTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "nodeMetric": {
-                "nodeUsage": usage,
-                "systemUsage": {"resources": {"cpu": "0", "memory": "0"}},
-            },
-            "podsMetric": [{**pod, "priority": "koord-prod", "qos": "LS"}],
-        }
+        status = metric_status("shop", f"web-{node}", cores)
         self.api.put(NODE_METRICS, {**there, "status": status})
 
     def put_production_pod(self, node: str) -> None:
