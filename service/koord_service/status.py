@@ -25,6 +25,7 @@ from urllib.parse import parse_qsl
 
 from koord_model import duration
 
+from koord_service.addresses import host_port
 from koord_service.sockets import listen_unix
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ class StatusServer:
         else:
             listener = _listen_tcp(*self._target)
             host, port = listener.getsockname()[:2]
-            self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            self._address = host_port(host, port)
         listener.setblocking(True)
         self._listener = listener
         self._thread = threading.Thread(

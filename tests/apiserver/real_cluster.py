@@ -16,18 +16,9 @@ from kubernetes.aio import client as official
 from tests.support.cluster import until
 from tests.support.colocation import metric_status
 from tests.support.kube_apiserver import ADMIN, KubeApiserver
-from tests.support.manager_program import NAMESPACE, WEBHOOKS, ManagerProgram
+from tests.support.manager_program import NAMESPACE, QUICK, WEBHOOKS, ManagerProgram
 
 ROOT = Path(__file__).parents[2]
-QUICK = (
-    "--lease-duration=3",
-    "--renew-deadline=2",
-    "--retry-period=0.5",
-    "--noderesource-interval=0.5",
-)
-"""Leader election and passes as quick as a test would have them."""
-
-
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 

@@ -58,15 +58,7 @@ async def joined(
         await api.create(NODES, node_object(kubelet.port))
         kubeconfig = cluster.server.kubeconfig("koordlet", cluster.token("koordlet"))
         proxy = Proxy(folder, containerd.address)
-        koordlet = ClusterKoordlet(
-            folder,
-            proxy.hooks,
-            f"--kubeconfig={kubeconfig}",
-            f"--kubelet-ca-file={certificates.authority}",
-            f"--node-name={NAME}",
-            "--kubelet-sync-interval=0.5",
-            "--runtime-hooks-reconcile-interval=0.5",
-        )
+        koordlet = ClusterKoordlet(folder, proxy.hooks, kubeconfig, certificates.authority)
         try:
             await asyncio.to_thread(proxy.start)
             koordlet.launch()

@@ -12,16 +12,9 @@ from koord_demo.programs import console_script
 
 from tests.apiserver.real_cluster import RealCluster, node
 from tests.support.cluster import until
-from tests.support.manager_program import NAMESPACE
+from tests.support.manager_program import NAMESPACE, PATIENT
 
 WHY = "node.koordinator.sh/batch-resource-why"
-PATIENT = (
-    "--lease-duration=120",
-    "--renew-deadline=60",
-    "--retry-period=0.5",
-    "--noderesource-interval=0.5",
-)
-"""Who waits for this Lease to run out waits longer than any test does."""
 
 
 async def test_from_nothing(cluster: RealCluster) -> None:

@@ -14,18 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from koord_kube.client import Client
-from koord_kube.client import Cluster as ApiServer
-from koord_kube.credentials import TokenFile, server_context
+from koord_kube.credentials import TokenFile
 from koord_kube.informer import Informer
 from koord_kube.resources import SERVED_NODE_METRICS
 from koord_kube.watching import Pace
 from koordlet.delivery.direct_link import DirectLink, LinkError, Place
 
-from tests.apiserver.real_cluster import QUICK, RealCluster, node, pod
+from tests.apiserver.real_cluster import RealCluster, node, pod
+from tests.apiserver.real_node import administrator
 from tests.support.cluster import until
 from tests.support.kube_apiserver import ADMIN
-from tests.support.manager_program import LEADER, NAMESPACE, ManagerProgram
+from tests.support.manager_program import LEADER, NAMESPACE, QUICK, ManagerProgram
 
 API = "v1alpha1.metrics.koordinator.sh"
 SERVED = f"nodemetrics.{API}"
@@ -172,15 +171,12 @@ async def test_who_may_report(cluster: RealCluster) -> None:
 async def test_an_informer_follows_to_the_next_leader(cluster: RealCluster) -> None:
     first = await leading(cluster, "m1")
     second = await cluster.started("m2", *FLAGS)
-    server = cluster.server
-    context = server_context(server.authority)
-    at = ApiServer(server.url, TokenFile(_file(cluster, ADMIN)), context)
     seen: list[int] = []
 
     def changed(_key: str, _before: Any, now: Any) -> None:
         seen.append(int(now["metadata"]["resourceVersion"]) if now else 0)
 
-    async with Client(at) as client, reporting(cluster) as links:
+    async with administrator(cluster) as client, reporting(cluster) as links:
         informer: Informer[Any] = Informer(
             client,
             SERVED_NODE_METRICS,

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from koord_manager.serving.certificates import CERT
 from kubernetes.aio import client as official
 
-from tests.apiserver.real_cluster import QUICK, ROOT, RealCluster, node, pod
+from tests.apiserver.real_cluster import ROOT, RealCluster, node, pod
 from tests.support import admissions
 from tests.support.cluster import until
-from tests.support.manager_program import NAMESPACE
+from tests.support.manager_program import NAMESPACE, QUICK
 
 FAIL = "--webhook-configuration-failure-policy-pods=Fail"
 SECRET = "koordinator-webhook-certs"

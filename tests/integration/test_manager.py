@@ -41,14 +41,12 @@ from tests.support.cluster import until
 from tests.support.emulated_manager import EmulatedManager
 from tests.support.kube_kinds import BUILT_IN, USUAL
 from tests.support.managed_cluster import (
-    PATIENT,
-    QUICK,
     ManagedCluster,
     decoded,
     managed_cluster,
     ready,
 )
-from tests.support.manager_program import NAMESPACE
+from tests.support.manager_program import NAMESPACE, PATIENT, QUICK
 
 _OTHERS: dict[Resource, Any] = {
     NODE_TOPOLOGIES: {

@@ -68,14 +68,25 @@ users: [{{name: koordlet, user: {{tokenFile: {token}}}}}]
 class ClusterKoordlet(Koordlet):
     """koordlet with its pauses cut short; reports straight to a manager's port, if one is given."""
 
-    def __init__(self, directory: Path, hooks: Path, *flags: str, report_port: int = 0) -> None:
+    def __init__(
+        self, directory: Path, hooks: Path, kubeconfig: Path, kubelet_ca: Path, report_port: int = 0
+    ) -> None:
         self.status = directory / "status.sock"
         self.authority = directory / "manager-ca.crt"
         straight = [
             f"--node-metric-report-address={_LEADER_NAME}:{report_port}",
             f"--node-metric-report-ca-file={self.authority}",
         ]
-        super().__init__(directory, hooks, *flags, *(straight if report_port else ()))
+        super().__init__(
+            directory,
+            hooks,
+            f"--kubeconfig={kubeconfig}",
+            f"--kubelet-ca-file={kubelet_ca}",
+            f"--node-name={NAME}",
+            "--kubelet-sync-interval=0.5",
+            "--runtime-hooks-reconcile-interval=0.5",
+            *(straight if report_port else ()),
+        )
         self._environ = {
             "HURRIED_ACCOUNT": str(directory),
             "HURRIED_MANAGERS_NAME": _LEADER_NAME,
@@ -176,16 +187,9 @@ async def colocated_node(
         (folder / "kubeconfig").write_text(kubeconfig)
         manager = _manager(folder, api, certificates.authority, direct=direct)
         proxy = Proxy(folder, containerd.address)
-        koordlet = ClusterKoordlet(
-            folder,
-            proxy.hooks,
-            f"--kubeconfig={folder}/kubeconfig",
-            f"--kubelet-ca-file={certificates.authority}",
-            f"--node-name={NAME}",
-            "--kubelet-sync-interval=0.5",
-            "--runtime-hooks-reconcile-interval=0.5",
-            report_port=manager.report_port if direct else 0,
-        )
+        port = manager.report_port if direct else 0
+        authority = certificates.authority
+        koordlet = ClusterKoordlet(folder, proxy.hooks, folder / "kubeconfig", authority, port)
         runner = PodRunner(groups, kubelet, proxy.address)
         node = ColocatedNode(api, client, manager, koordlet, groups, runner)
         try:

@@ -10,7 +10,6 @@ import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from koord_demo.programs import console_script
@@ -34,16 +33,11 @@ class DecidingKoordlet(ObservingKoordlet):
             *flags,
         ]
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None:
+    def __exit__(self, *error: Any) -> None:
+        if any(error):
             with contextlib.suppress(Exception):  # it may be gone: the test's error counts
                 print(self.said, self.koordctl_why("strategies"), json.dumps(self.why(), indent=1))
-        super().__exit__(kind, error, trace)
+        super().__exit__(*error)
 
     def ask(self, extensions: Mapping[str, object] | None = None, **sections: object) -> None:
         """Have a NodeSLO with these sections; ``extensions`` are modes and settings by strategy."""

@@ -76,7 +76,7 @@ class KubeApiserver:
         (self.folder / "audit.yaml").write_text(_AUDIT)
         try:
             self._start_etcd()
-            self._start_server()
+            self.start()
         except BaseException:
             self.__exit__()
             raise
@@ -89,10 +89,6 @@ class KubeApiserver:
     def kill(self) -> None:
         """Be away, as if its machine had died; etcd keeps what is in it."""
         self._server.kill()
-
-    def start(self) -> None:
-        """Be there again."""
-        self._start_server()
 
     @property
     def said(self) -> str:
@@ -158,7 +154,8 @@ class KubeApiserver:
         command = [_program("etcd") or "", *data, *urls, "--listen-peer-urls=http://127.0.0.1:2380"]
         self._etcd.spawn(self.network.inside(command))
 
-    def _start_server(self) -> None:
+    def start(self) -> None:
+        """Serve; after ``kill`` again, with the same objects."""
         key = self._certificates.key
         front = self._front_proxy
         flags = {

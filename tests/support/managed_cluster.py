@@ -35,23 +35,7 @@ from tests.support.kube_access import service_account
 from tests.support.kube_api import KubeApi
 from tests.support.kube_kinds import USUAL
 from tests.support.kube_requests import Asked
-from tests.support.manager_program import NAMESPACE, WEBHOOKS
-
-QUICK = (
-    "--lease-duration=3",
-    "--renew-deadline=2",
-    "--retry-period=0.5",
-    "--noderesource-interval=0.5",
-)
-"""Leader election and passes as quick as a test would have them."""
-
-PATIENT = (
-    "--lease-duration=120",
-    "--renew-deadline=60",
-    "--retry-period=0.5",
-    "--noderesource-interval=0.5",
-)
-"""Who waits for this Lease to run out waits longer than any test does."""
+from tests.support.manager_program import NAMESPACE, QUICK, WEBHOOKS
 
 _ALL = USUAL | {resources.ELASTIC_QUOTAS, resources.QUOTA_PROFILES}
 _WRITES = ("create", "update", "patch", "delete", "deletecollection")

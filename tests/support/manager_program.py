@@ -17,6 +17,22 @@ from tests.support.processes import Program
 NAMESPACE = "koordinator-system"
 WEBHOOKS, LEADER = "koordinator-webhook-service", "koordinator-manager-leader"
 
+QUICK = (
+    "--lease-duration=3",
+    "--renew-deadline=2",
+    "--retry-period=0.5",
+    "--noderesource-interval=0.5",
+)
+"""Leader election and passes as quick as a test would have them."""
+
+PATIENT = (
+    "--lease-duration=120",
+    "--renew-deadline=60",
+    "--retry-period=0.5",
+    "--noderesource-interval=0.5",
+)
+"""Who waits for this Lease to run out waits longer than any test does."""
+
 
 class ManagerProgram(Program):
     """One manager; its ports are its own, so that several run beside each other.

@@ -23,6 +23,7 @@ from pathlib import Path
 from koord_kube.credentials import Anonymous, Credentials
 from koord_model.excerpt import excerpt
 from koord_proto.node_metric_pb2 import DESCRIPTOR, ReportRequest, ReportResponse
+from koord_service.addresses import host_port
 from koord_service.grpc_core import grpc
 
 ATTEMPT_SECONDS = 3.0
@@ -86,7 +87,7 @@ class DirectLink:
     def leader(self) -> str:
         """Who accepted the last report; "" where nobody did."""
         held = self._held  # once: a status page asks from a thread of its own
-        return _shown(held[0]) if held else ""
+        return host_port(*held[0]) if held else ""
 
     async def send(self, status: bytes, at: float, within: float) -> None:
         """Report a status of ``at`` (seconds since the epoch), in at most ``within`` seconds.
@@ -142,17 +143,18 @@ class DirectLink:
 
     async def _ask(self, place: Place, request: ReportRequest, tried: dict[str, str]) -> str | None:
         """``None`` where it was accepted; else the leader's address, or ""."""
+        shown = host_port(*place)
         try:
             await self._call(place, request)
         except _NotLeaderError as error:
             leader = str(error)
-            tried[_shown(place)] = f"does not lead, names {excerpt(leader) if leader else 'nobody'}"
+            tried[shown] = f"does not lead, names {excerpt(leader) if leader else 'nobody'}"
             await self._let_go()
             return leader
         except (OSError, LinkError) as error:
-            tried[_shown(place)] = str(error)
+            tried[shown] = str(error)
         except grpc.aio.AioRpcError as error:
-            tried[_shown(place)] = f"{error.code().name}: {excerpt(error.details() or '', _REASON)}"
+            tried[shown] = f"{error.code().name}: {excerpt(error.details() or '', _REASON)}"
         else:
             self._failed.discard(place)
             return None
@@ -247,8 +249,3 @@ def _leader(error: grpc.aio.AioRpcError) -> str:
         if key == _LEADER_KEY and isinstance(value, str):
             return value
     return ""
-
-
-def _shown(place: Place) -> str:
-    host, port = place
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -11,6 +11,7 @@ from aiohttp import web
 from koord_kube.api import Api, ApiError
 from koord_kube.recorder import Recorder
 from koord_kube.resources import CONFIG_MAPS
+from koord_service.addresses import host_port
 from koord_service.grpc_core import grpc
 from koord_service.logs import get_log
 from prometheus_client import CollectorRegistry
@@ -254,5 +255,4 @@ class NodeMetricService:
 
 def written(host: str, port: int) -> str:
     """An address as gRPC takes it: any host is not left empty."""
-    host = host or "::"
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return host_port(host or "::", port)

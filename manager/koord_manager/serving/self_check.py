@@ -6,6 +6,7 @@ import ssl
 
 import aiohttp
 from koord_kube.failures import reason_of
+from koord_service.addresses import host_port
 
 from koord_manager.serving.server import HEALTH_PATH
 
@@ -18,12 +19,11 @@ async def self_check(host: str, port: int, bundle: bytes, name: str) -> str:
     ``name`` is what the certificate has to be for. Without a ``bundle`` others say whom to
     trust, and any certificate will do here.
     """
-    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SECONDS)) as session,
             session.get(
-                f"https://{place}{HEALTH_PATH}",
+                f"https://{host_port(host, port)}{HEALTH_PATH}",
                 ssl=_context(bundle),
                 server_hostname=name,
             ) as response,

@@ -21,8 +21,8 @@ from koord_manager.webhooks.admission import ClusterView, Webhook
 log = get_log("manager.webhooks")
 
 PORT = 9876
-ANY = "0.0.0.0"  # noqa: S104 - the default of a server in a pod
-_FROM_HERE = {ANY: "127.0.0.1", "::": "::1"}
+_ANY = "0.0.0.0"  # noqa: S104 - the default of a server in a pod
+_FROM_HERE = {_ANY: "127.0.0.1", "::": "::1"}
 _LIMITS = Limits()
 HEALTH_PATH = "/healthz"
 _IDLE_SECONDS = 120.0
@@ -79,7 +79,7 @@ class WebhookServer:
     @property
     def host(self) -> str:
         """The address at which it is reached from here; the loopback one if it is at all."""
-        return _FROM_HERE.get(self._host or ANY, self._host or ANY)
+        return _FROM_HERE.get(self._host or _ANY, self._host or _ANY)
 
     @property
     def port(self) -> int:
