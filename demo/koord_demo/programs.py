@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-_PATIENCE = 15.0
+_PATIENCE = 60.0
 """Seconds a program has to get ready."""
 
 

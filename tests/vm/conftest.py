@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.vm import base, machine, node_disk
-from tests.vm.expectations import NODE_FIGURES, POD_FIGURES
+from tests.vm import base, expectations, machine, node_disk
 
 Outcome = Callable[[str], Any]
 
@@ -80,13 +79,10 @@ def figures(lived: machine.Life) -> Iterator[str]:
         f"koordlet: started in {cost['start']:.1f} s, {cost['cores']:.3f} cores, "
         f"{cost['memory'] / (1 << 20):.0f} MiB"
     )
-    told, counted = use["koordlet"], use["kernel"]
-    rows = [(who, *figure) for who in told for figure in POD_FIGURES if who != "node"]
-    rows += [("node", *figure) for figure in NODE_FIGURES]
-    for who, kind, _, source in rows:
-        mine, kernels = told[who][kind], counted[who][source]
-        if None not in (mine, kernels):
-            yield f"{who} {kind}: {mine:.6g}, by {source} {kernels:.6g} ({mine / kernels - 1:+.2%})"
+    for who, kind, told, counted in expectations.figures(use):
+        if told is not None and counted is not None:
+            off = told / counted - 1
+            yield f"{who} {kind}: {told:.6g}, the kernel's {counted:.6g} ({off:+.2%})"
 
 
 @pytest.fixture(scope="session")

@@ -84,7 +84,7 @@ class Docking:
             found[:] = observing.page(f"/v1/metrics/query?{query}&aggregation=avg")["series"]
             return bool(found)
 
-        node.until("koordlet, measuring docker's container", measured, 30)
+        node.until("koordlet, measuring docker's container", measured)
         return found
 
     def docker_restart(self) -> dict[str, Any]:

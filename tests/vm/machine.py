@@ -44,7 +44,7 @@ def live(disk: Path, console: Path) -> Life:
     results = disk.with_name("results.jsonl")
     command = [
         # numpy is built for processors from 2009 on (x86-64-v2); QEMU's default is an older one.
-        *(QEMU, "-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", "4", "-m", "2048"),
+        *(QEMU, "-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", "8", "-m", "2048"),
         *("-nodefaults", "-display", "none", "-no-reboot"),
         *("-kernel", str(base.root() / "vmlinuz"), "-initrd", str(base.root() / "initrd.img")),
         *("-append", " ".join(_KERNEL)),

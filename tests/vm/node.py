@@ -75,6 +75,18 @@ def proxy_is_up() -> bool:
     return unit(PROXY)["ActiveState"] == "active" and page("healthz")["reconciled"]
 
 
+def testimony() -> str:
+    """What the node has to say as a step fails: a log of CI is all that stays of it."""
+    commands = (
+        "cat /proc/loadavg /proc/pressure/cpu",
+        f"journalctl --output=short-precise --unit={PROXY} --unit={KOORDLET} --lines=15",
+        "/opt/pykoord/bin/koordctl why strategies",
+        "/opt/pykoord/bin/koordctl top --once",
+    )
+    said = (run(f"timeout 60 {command}") for command in commands)
+    return "".join(f"$ {one['command']}\n{one['output']}\n" for one in said)
+
+
 def until(what: str, ready: Callable[[], bool], most: float = _DEADLINE) -> float:
     """Wait ``most`` seconds at most, and say how many it took.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,8 +30,6 @@ from tests.vm.kubelet import Kubelet
 JOURNALLED = ("collector unavailable", "not collected", "collector failed")
 
 _PRESSURES = ("cpu", "memory", "io")
-_RECENT_SECONDS = 6.0
-"""koordlet's pressures are not older: it looks every two seconds here."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,18 +89,20 @@ def measure(burning: Sequence[Burning], seconds: float) -> dict[str, Any]:
     before = {one.name: one.counters() for one in burning}
     node_before, own_before = _node_cpu(), _process_seconds(koordlet)
     began = time.monotonic()
-    pressures = list(_watch_pressures(burning, seconds))
-    after = {one.name: one.counters() for one in burning}
-    node_after, own_after = _node_cpu(), _process_seconds(koordlet)
-    elapsed = time.monotonic() - began
-    kernel = {one.name: _kernel(one, before, after, elapsed) for one in burning}
-    told = {one.name: _told(one, elapsed) for one in burning}
-    whole = {name: _query(name, elapsed, pick) for name, pick, _ in NODE_FIGURES}
+    with _watched_pressures(burning) as pressures:
+        time.sleep(seconds)
+        after = {one.name: one.counters() for one in burning}
+        node_after, own_after = _node_cpu(), _process_seconds(koordlet)
+        elapsed = time.monotonic() - began
+        kernel = {one.name: _kernel(one, before, after, elapsed) for one in burning}
+        told = {one.name: _told(one, elapsed) for one in burning}
+        whole = {name: _query(name, elapsed, pick) for name, pick, _ in NODE_FIGURES}
+        pressed = _told_pressures(burning)
     return {
         "seconds": elapsed,
         "kernel": {**kernel, "node": _node((node_after - node_before) / elapsed)},
         "koordlet": {**told, "node": {name: _only(found) for name, found in whole.items()}},
-        "pressure": _pressure(burning, pressures),
+        "pressure": {"koordlet": pressed, "kernel": _distinct(pressures)},
         "cost": {
             "cores": (own_after - own_before) / elapsed,
             "memory": _bytes(f"/proc/{koordlet}/status", "VmRSS"),
@@ -132,13 +134,15 @@ def page(path: str) -> Any:
 
 
 def seconds_measured(one: Burning, window: int) -> list[float]:
-    """When the container's CPU was measured, to the second, seconds since the epoch."""
+    """When the container's CPU was measured, to the second, seconds since the epoch.
+
+    Never, for a koordlet that is ready and has not read yet what the one before it wrote.
+    """
     parameters = {"window": f"{window}s", "points": "1", "step": "1s"}
     labels = {"kind": "container_cpu_usage", "container_id": one.container_id}
     found = page(f"/v1/metrics/query?{urlencode({**labels, **parameters})}")
-    [series] = found["series"]
-    points = zip(found["times"], series["points"], strict=True)
-    return [at for at, value in points if value is not None]
+    rows = (zip(found["times"], one["points"], strict=True) for one in found["series"])
+    return [at for row in rows for at, value in row if value is not None]
 
 
 def machine() -> dict[str, Any]:
@@ -204,13 +208,23 @@ def _only(found: Sequence[Mapping[str, Any]]) -> float | None:
     return found[0]["value"] if len(found) == 1 else None
 
 
-def _watch_pressures(burning: Sequence[Burning], seconds: float) -> Iterator[dict[str, float]]:
-    """All pressures of the last seconds of these, again and again: averages over 10 s."""
-    began = time.monotonic()
-    while (now := time.monotonic()) < began + seconds:
-        if now > began + seconds - _RECENT_SECONDS:
-            yield _pressures(burning)
-        time.sleep(min(0.5, max(began + seconds - now, 0)))
+@contextlib.contextmanager
+def _watched_pressures(burning: Sequence[Burning]) -> Iterator[list[dict[str, float]]]:
+    """All pressures, again and again meanwhile: averages over 10 s, new every two."""
+    seen: list[dict[str, float]] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.5):
+            seen.append(_pressures(burning))
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield seen
+    finally:
+        done.set()
+        watching.join()
 
 
 def _pressures(burning: Iterable[Burning]) -> dict[str, float]:
@@ -227,10 +241,8 @@ def _pressures(burning: Iterable[Burning]) -> dict[str, float]:
     return found
 
 
-def _pressure(
-    burning: Sequence[Burning], watched: Sequence[Mapping[str, float]]
-) -> dict[str, dict[str, Any]]:
-    """What koordlet says now, and all that the kernel said lately."""
+def _told_pressures(burning: Sequence[Burning]) -> dict[str, float]:
+    """What koordlet says now."""
     told = {}
     for name, kind, labels in (
         ("node", "node_psi", {}),
@@ -244,12 +256,12 @@ def _pressure(
             one = found["labels"]
             resource = {"mem": "memory"}.get(one["psi_resource"], one["psi_resource"])
             told[f"{name} {resource} {one['psi_degree']}"] = found["value"]
-    # koordlet may have looked since the last of them.
-    seen = [*watched, _pressures(burning)]
-    return {
-        "koordlet": told,
-        "kernel": {name: sorted({one[name] for one in seen}) for name in seen[-1]},
-    }
+    return told
+
+
+def _distinct(seen: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+    """All that the kernel said of each."""
+    return {name: sorted({one[name] for one in seen}) for name in seen[-1]}
 
 
 def _node(cores: float) -> dict[str, float]:
