@@ -125,8 +125,9 @@ class Decider:
                 _log.error("round of strategies hangs", reason=reason)
             return False
         reason = f"has not come back for {_SILENT_SECONDS:g} s; it is not asked until it does"
+        if not self._rounds.give_up(name, reason):
+            return False
         _log.error("strategy", reason=f"{name} {reason}")
-        self._rounds.give_up(name, reason)
         return True
 
     def _round(self) -> tuple[View, Round]:

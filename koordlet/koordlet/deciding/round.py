@@ -6,6 +6,7 @@ wanted before stands, nothing new of it is done, and it is counted and shown.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -153,6 +154,8 @@ class Rounds:
         """Those of the last round: what the next view is to hold."""
         self.running = ""
         """The strategy that is being asked now."""
+        self._coming_back = threading.Lock()
+        """A strategy is given up before it comes back, or not at all."""
 
     def states(self) -> tuple[StrategyState, ...]:
         """How each strategy fares."""
@@ -163,11 +166,15 @@ class Rounds:
         """When a strategy is due next, by the steady clock."""
         return min((one.due for one in self._kept.values()), default=float("inf"))
 
-    def give_up(self, name: str, reason: str) -> None:
-        """Ask a strategy no more until it comes back from its last round."""
+    def give_up(self, name: str, reason: str) -> bool:
+        """Ask a strategy no more until it comes back; not if it just has, which is said."""
         kept = self._kept[name]
-        kept.hanging = True
-        kept.state = replace(kept.state, reason=reason, overruns=kept.state.overruns + 1)
+        with self._coming_back:
+            if self.running != name:
+                return False
+            kept.hanging = True
+            kept.state = replace(kept.state, reason=reason, overruns=kept.state.overruns + 1)
+        return True
 
     def decide(self, view: View) -> Round:
         """Ask all that are due.
@@ -211,7 +218,7 @@ class Rounds:
             return False
         kept.due = _next(kept.due, kept.strategy.interval, view.steady)
         plan, reason, seconds = self._plan(kept, kept.asked.settings, view)
-        if _comes_late(kept):
+        if self._comes_late(kept):
             raise AbandonedError(kept.strategy.name)
         state = replace(
             kept.state,
@@ -273,13 +280,22 @@ class Rounds:
             reason = "" if isinstance(found, Plan) else f"failed: its plan is {_kind(found)}"
         except Exception as error:
             found, reason = None, f"failed: {_words(error)}"
-        if self.running == kept.strategy.name:
-            # Another thread may be at another strategy meanwhile.
-            self.running = ""
         seconds = self._clock() - started
         if seconds > self._budget:
             found, reason = None, f"took more than {self._budget * 1000:.0f} ms of CPU"
         return found if isinstance(found, Plan) else None, reason, seconds
+
+    def _comes_late(self, kept: _Kept) -> bool:
+        """Whether a strategy was given up meanwhile; from now on it is asked again.
+
+        Whatever held it up, a kernel file or a machine that stood still, is over.
+        """
+        with self._coming_back:
+            if self.running == kept.strategy.name:
+                # Another thread may be at another strategy meanwhile.
+                self.running = ""
+            late, kept.hanging = kept.hanging, False
+        return late
 
 
 def same_wishes(before: tuple[Wish, ...], now: tuple[Wish, ...]) -> tuple[Wish, ...]:
@@ -293,15 +309,6 @@ def same_wishes(before: tuple[Wish, ...], now: tuple[Wish, ...]) -> tuple[Wish, 
         one is other for one, other in zip(kept, before, strict=True)
     )
     return before if same else kept
-
-
-def _comes_late(kept: _Kept) -> bool:
-    """Whether a strategy was given up meanwhile; from now on it is asked again.
-
-    Whatever held it up, a kernel file or a machine that stood still, is over.
-    """
-    late, kept.hanging = kept.hanging, False
-    return late
 
 
 def _begun(strategy: Strategy) -> StrategyState:

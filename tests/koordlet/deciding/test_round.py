@@ -8,7 +8,7 @@ from koord_host.wishes import Target, Wish
 from koord_model.node import NodeView
 from koord_model.node_slo import NodeSLO
 from koordlet.deciding.contract import Decision, Mode, Plan, Signal, Strategy, View
-from koordlet.deciding.round import AbandonedError, Rounds, StrategyState, same_wishes
+from koordlet.deciding.round import AbandonedError, Round, Rounds, StrategyState, same_wishes
 
 LAYOUT = Layout(2, Driver.CGROUPFS)
 
@@ -258,13 +258,31 @@ def test_one_whose_settings_were_never_read_says_why_it_is_not_asked() -> None:
 
 
 def test_one_that_was_given_up_is_not_asked_again_and_its_wishes_stand() -> None:
+    meanwhile: list[Round] = []
+
+    def answer(*_: Any) -> Plan:
+        if len(one.calls) == 2:
+            assert asked.give_up("one", "has not come back")
+            meanwhile.append(asked.decide(view(2.0)))
+            assert (state(asked).reason, state(asked).overruns) == ("has not come back", 1)
+        return Plan(wishes=wishes(5))
+
+    one = Asked(answer)
+    asked = rounds(one.strategy())
+    asked.decide(view(0.0))
+    with pytest.raises(AbandonedError):
+        asked.decide(view(1.0))
+    [found] = meanwhile
+    assert (len(one.calls), dict(found.done())["one"].wishes) == (2, wishes(5))
+
+
+def test_one_that_has_just_come_back_is_not_given_up() -> None:
     one = Asked(lambda *_: Plan(wishes=wishes(5)))
     asked = rounds(one.strategy())
     asked.decide(view(0.0))
-    asked.give_up("one", "has not come back")
-    found = asked.decide(view(1.0))
-    assert (len(one.calls), dict(found.done())["one"].wishes) == (1, wishes(5))
-    assert (state(asked).reason, state(asked).overruns) == ("has not come back", 1)
+    assert not asked.give_up("one", "has not come back")
+    asked.decide(view(1.0))
+    assert (len(one.calls), state(asked).reason, state(asked).overruns) == (2, "", 0)
 
 
 def test_one_that_comes_back_late_ends_its_round() -> None:
