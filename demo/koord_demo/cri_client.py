@@ -14,7 +14,7 @@ from koord_demo import cri_client_pb2 as pb
 
 M = TypeVar("M", bound=Message)
 
-TIMEOUT = 30.0
+TIMEOUT = 120.0
 """Seconds a call may take, unless told."""
 
 _IMAGE_METHODS = frozenset({"ListImages", "ImageStatus"})

@@ -22,6 +22,7 @@ from tests.support.cri import (
     run_pod,
 )
 from tests.support.embedded import EmbeddedRuntime
+from tests.support.processes import PATIENCE
 
 
 @pytest.fixture
@@ -333,4 +334,4 @@ class TestWire:
                 assert list(root.rglob(f"{pod.container_id}/cpu.shares"))
             finally:
                 process.terminate()
-            assert process.wait(10) == 0
+            assert process.wait(PATIENCE) == 0

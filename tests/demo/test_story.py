@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.support.containerd import requires_containerd
+from tests.support.processes import PATIENCE
 
 pytest.importorskip("koord_proxy.main")
 
@@ -18,7 +19,7 @@ def demo(runtime: str) -> str:
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=4 * PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

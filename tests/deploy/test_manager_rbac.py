@@ -342,7 +342,7 @@ async def test_what_the_parts_ask_is_what_they_may(tmp_path: Path) -> None:
         Parts.control,
         Parts.whole,
     ):
-        limits = Limits(qps=0, answer=5.0)
+        limits = Limits(qps=0, answer=PATIENCE)
         async with KubeApi(front_proxy=proxy) as api, Client(Cluster(api.url), limits) as client:
             await part(Parts(api, client, tmp_path))
             asked |= rights(api.asked)

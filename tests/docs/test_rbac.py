@@ -20,6 +20,7 @@ from koordlet.reports.metric_policy import Policy
 from koordlet.reports.node_metric import Built
 from koordlet.states.cluster import ClusterState
 
+from tests.support.processes import PATIENCE
 from tests.support.views import pod_view
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -136,7 +137,7 @@ class Noted:
 async def _watch(api: Noted, tmp_path: Path) -> None:
     """Follow this node's objects until each kind was listed and watched."""
     state = ClusterState(api, NAME, f"{tmp_path}/cluster.json", print)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         following = group.create_task(state.run())
         while sum(verb == "watch" for *_, verb in api.asked) < len(state.ages()):
             await asyncio.sleep(0.01)
@@ -149,7 +150,7 @@ async def _evict(api: Noted) -> None:
     await ByApi(api).evict(pod.record, 30, forced=False)
     announcer = Announcer(api, NAME)
     announcer.say(Saying(pod.record.pod, "evictPodSuccess", "evicted"), 0.0, 0.0)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         telling = group.create_task(announcer.run())
         while not announcer.counts["written"]:
             await asyncio.sleep(0.01)

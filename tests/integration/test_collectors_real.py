@@ -17,6 +17,8 @@ from koordlet.collecting.contract import Look, Sources
 from koordlet.collectors import pagecache, podresource, podthrottled
 from koordlet.states.inventory import PodRecord
 
+from tests.support.processes import PATIENCE, until
+
 LAYOUT = Layout(1, Driver.CGROUPFS)
 SUBSYSTEMS = ("cpu", "cpuacct", "memory")
 TOP = f"pykoord-test-collectors-{os.getpid()}"
@@ -61,7 +63,7 @@ def pod() -> Iterator[PodRecord]:
     finally:
         for directory in reversed(made):
             # Tasks that have ended leave their group a moment later.
-            for _ in range(100):
+            for _ in range(6000):
                 with contextlib.suppress(OSError):
                     kernel.remove_directory(directory)
                     break
@@ -90,6 +92,12 @@ def cpu_seconds(pid: int) -> float:
         return int(file.read().split()[0]) / 1e9
 
 
+def throttled_periods() -> int:
+    """In how many the kernel has held the container back."""
+    with open(f"{LAYOUT.group_path(f'{TOP}/podu1/c1', 'cpu')}/cpu.stat") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("nr_throttled "))
+
+
 def anonymous(pid: int) -> int:
     """What /proc says a process has of memory that is no file's."""
     with open(f"/proc/{pid}/status") as file:
@@ -97,7 +105,7 @@ def anonymous(pid: int) -> int:
 
 
 def test_use_is_what_the_process_used(pod: PodRecord) -> None:
-    sources = Sources(Kernel(), LAYOUT)
+    sources = Sources(Kernel(), LAYOUT, stale_seconds=2 * PATIENCE)
     collectors = [one.Collector(sources) for one in (podresource, podthrottled, pagecache)]
 
     def look() -> dict[tuple[str, ...], float]:
@@ -110,7 +118,9 @@ def test_use_is_what_the_process_used(pod: PodRecord) -> None:
         before, began = cpu_seconds(pid), time.monotonic()
         look()
         after, begun = cpu_seconds(pid), time.monotonic()
+        throttled = throttled_periods()
         time.sleep(2.0)
+        until(lambda: throttled_periods() > throttled, "it gets as far as its quota")
         before_last, ending = cpu_seconds(pid), time.monotonic()
         seen = look()
         after_last, ended = cpu_seconds(pid), time.monotonic()
@@ -118,7 +128,8 @@ def test_use_is_what_the_process_used(pod: PodRecord) -> None:
     # What is read in a look is between what was so before it and after it.
     least = (before_last - after) / (ended - began)
     most = (after_last - before) / (ending - begun)
-    assert 0.1 < least <= most < 1.0
+    # Whatever else the machine is busy with.
+    assert 0.02 < least <= most < 1.0
     of_pod, of_container = ("u1",), ("u1", "c1")
     assert 0.97 * least <= seen["container_cpu_usage", *of_container] <= 1.03 * most
     assert 0.97 * least <= seen["pod_cpu_usage", *of_pod] <= 1.03 * most
@@ -126,6 +137,6 @@ def test_use_is_what_the_process_used(pod: PodRecord) -> None:
     assert seen["pod_memory_usage", *of_pod] == pytest.approx(held, rel=0.03)
     cached = seen["container_memory_usage_with_page_cache", *of_container]
     assert cached >= seen["container_memory_usage", *of_container]
-    # It wants all of a CPU and has half.
+    # It wants all of a CPU, and may not.
     assert 0 < seen["container_cpu_throttled", *of_container] <= 1
     assert ("pod_cpu_throttled", *of_pod) not in seen

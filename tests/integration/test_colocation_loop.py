@@ -48,6 +48,7 @@ from tests.support.colocation import COLOCATION, MARGIN, PERIOD, PROFILE, QUOTA,
 from tests.support.containerd import Containerd, why_not
 from tests.support.kubepods import Kubepods
 from tests.support.pod_running import BoundPod, DoesNotFitError
+from tests.support.processes import PATIENCE
 
 _WHY_NOT = (
     kubepods.why_not()
@@ -73,7 +74,9 @@ MUCH = 300
 ROOM = 400
 """Millicores: what a machine has to offer for anything to be seen."""
 PATIENT = 4
-"""Times a test's usual patience in which a busy machine may have room for once."""
+"""How often it is tried to see something."""
+A_WHILE = 30.0
+"""Seconds in which a machine that is not busy lets it be seen."""
 _BETWEEN = 0.2
 """Seconds between two looks: they are part of the load that is looked at."""
 
@@ -130,11 +133,15 @@ async def reported(report: Report, fits: Callable[[dict[str, int]], bool]) -> No
 
 
 async def agreed(
-    node: ColocatedNode, report: Report, fits: Callable[[Terms], bool] = lambda _: True
+    node: ColocatedNode,
+    report: Report,
+    fits: Callable[[Terms], bool] = lambda _: True,
+    *,
+    seconds: float = A_WHILE,
 ) -> dict[str, Terms]:
     """Wait until the Node offers what a report makes it, says why, and ``fits`` its CPU.
 
-    Where the first never is so the test fails at once: no other load explains that.
+    Where the first never is so the test fails after all: no other load explains that.
     """
     seen: list[object] = []
     alike = 0
@@ -159,8 +166,14 @@ async def agreed(
         alike += same
         return terms if same and fits(terms["cpu"]) else None
 
+    what = "report, Node and reasons agree"
     try:
-        return await until(look, "report, Node and reasons agree") or {}
+        return await until(look, what, seconds=seconds) or {}
+    except AssertionError:
+        if alike:
+            raise
+    try:
+        return await until(look, what) or {}
     except AssertionError:
         if not alike:
             pytest.fail(f"report, reasons and Node never agree: {seen}")
@@ -172,7 +185,7 @@ async def has_room(node: ColocatedNode, report: Report) -> dict[str, Terms]:
     for _ in range(PATIENT):
         with contextlib.suppress(AssertionError):
             return await agreed(node, report, lambda cpu: cpu.amount >= ROOM)
-    terms = await agreed(node, report)
+    terms = await agreed(node, report, seconds=PATIENCE)
     skip_where_busy(terms["cpu"].kept)
     raise AssertionError(terms)
 
@@ -272,7 +285,9 @@ class Held(NamedTuple):
     quota: int
 
 
-async def held(node: ColocatedNode, fits: Callable[[Held], bool]) -> Held:
+async def held(
+    node: ColocatedNode, fits: Callable[[Held], bool], *, seconds: float = A_WHILE
+) -> Held:
     """Wait until koordlet has decided of a quota that fits, and the kernel has it."""
     seen: list[object] = []
 
@@ -287,7 +302,7 @@ async def held(node: ColocatedNode, fits: Callable[[Held], bool]) -> Held:
         return now if fits(now) else None
 
     try:
-        found = await until(look, "best-effort pods are held down")
+        found = await until(look, "best-effort pods are held down", seconds=seconds)
     except AssertionError:
         print(*seen)
         raise
@@ -317,7 +332,7 @@ async def test_the_whole_loop(containerd: Containerd, groups: Kubepods, folder: 
 
         await node.configure(resource_threshold_config={"clusterStrategy": SUPPRESSION})
         await until(lambda: slo(node) == (True, "cfsQuota"), "the NodeSLO follows")
-        await held(node, lambda now: now.others > 0)
+        await held(node, lambda now: now.others > 0, seconds=PATIENCE)
         assert "non-BE pods" in await asyncio.to_thread(node.koordlet.koordctl_why, "suppress")
         await unless_hidden(lambda: up_and_down(node, report, search), report, search)
         await finishes(node)

@@ -13,7 +13,7 @@ from tests.integration.conftest import assert_sound
 from tests.support.cgroups import container_values
 from tests.support.containerd import Containerd, requires_containerd
 from tests.support.cri import Cri, batch_pod_config, pb, remove_pod, run_pod
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 from tests.support.proxy import Proxy, connect
 
 
@@ -48,11 +48,11 @@ class Load(threading.Thread):
         with self._cri as cri:
             cri.wait_until_ready()
             while not self.done.is_set():
-                self._note(lambda: cri.version(timeout=20))
+                self._note(lambda: cri.version(timeout=PATIENCE))
                 linux = pb.LinuxContainerResources(cpu_shares=2)
                 self._note(
                     lambda linux=linux: cri.update_container_resources(
-                        self._container_id, linux, timeout=20
+                        self._container_id, linux, timeout=PATIENCE
                     )
                 )
 
@@ -87,7 +87,7 @@ def test_killed_and_restarted_under_load(own, proxy):
             for load in loads:
                 load.done.set()
             for load in loads:
-                load.join(60)
+                load.join(PATIENCE)
         for load in through:
             # What a client may see, it may also see without a proxy.
             expected = {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE, *directly.outcomes}
@@ -137,7 +137,7 @@ def test_pod_stays_known_when_its_stop_fails(own, proxy):
                 (cri.stop_pod_sandbox, pod.sandbox_id),
             ):
                 with pytest.raises(grpc.RpcError) as failure:
-                    stop(name, timeout=5)
+                    stop(name, timeout=60)
                 assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
             assert pod.container_id in proxy.containers()
         finally:
@@ -156,7 +156,7 @@ def _wait_for_more(loads: list[Load], outcome: grpc.StatusCode, more: int) -> No
 
 def _code(cri: Cri) -> grpc.StatusCode:
     try:
-        cri.version(timeout=5)
+        cri.version(timeout=30)
     except grpc.RpcError as error:
         return error.code()
     return grpc.StatusCode.OK

@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -258,7 +259,7 @@ def test_events(both):
         with at.spawn("events", *flags) as watching:
             with container(at, "exit 4"):
                 at("wait", NAME)
-            return list(iter(watching.stdout.readline, b"destroy\n"))
+            return list(takewhile(lambda line: line != b"destroy\n", watching.stdout))
 
     assert both(look) == [b"create\n", b"start\n", b"die\n"]
 
@@ -266,6 +267,7 @@ def test_events(both):
 def test_stats(both):
     def look(at: Docker) -> Said:
         with container(at):
+            _works(at)
             return at("stats", "--no-stream", "--format={{.Name}} {{.PIDs}}", NAME)
 
     assert both(look).out == f"{NAME} 2\n"
@@ -306,11 +308,17 @@ def test_life_of_a_container(both):
 
     def look(at: Docker) -> list[Said]:
         start = at("run", "--detach", "--network=none", f"--name={NAME}", IMAGE)
+        _works(at)
         # Process ids of the machine are on top.
         return [start, *(_numberless(at(*command)) for command in commands)]
 
     codes = [said.code for said in both(look)]
     assert codes == [0] * 15 + [1, 0, 0, 0, 1]
+
+
+def _works(at: Docker) -> None:
+    """Wait for the second of a container's two processes, below the line that names columns."""
+    until(lambda: len(at("top", NAME).out.splitlines()) == 3, "the container works")
 
 
 def _numberless(said: Said) -> Said:

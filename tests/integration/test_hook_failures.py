@@ -18,6 +18,7 @@ from tests.support.cgroups import UNLIMITED, container_values
 from tests.support.containerd import requires_containerd
 from tests.support.cri import Cri, batch_pod_config, burstable_pod_config, pb, remove_pod, run_pod
 from tests.support.hook_server import (
+    LENIENT,
     HookServer,
     NotHttp2,
     echo,
@@ -27,13 +28,13 @@ from tests.support.hook_server import (
     wishing,
 )
 from tests.support.processes import until
-from tests.support.proxy import Proxy
+from tests.support.proxy import GIVEN_UP, Koordlet, Proxy, trials
 
 CREATE = Stage.PRE_CREATE_CONTAINER
 STEP = 0.3
-"""Seconds that a hook server has to answer, here."""
-AT_ONCE = 5.0
-"""Seconds: what a call may take that waits for nobody. The machine may be busy."""
+"""Seconds that a hook server has to answer which is not to make it."""
+BRIEF = 1.0
+"""Seconds that a koordlet has which is stopped: fewer than a connection has to come up."""
 
 SKIP_KEY = "runtimeproxy.koordinator.sh/skip-hookserver"
 
@@ -42,11 +43,16 @@ class Trouble:
     """What is wrong with a hook server, and what is said of it."""
 
     def __init__(
-        self, outcome: str, words: str, begin: Callable[[HookServer, ExitStack], None]
+        self,
+        outcome: str,
+        words: str,
+        begin: Callable[[HookServer, ExitStack], None],
+        timeout: float = LENIENT,
     ) -> None:
         self.outcome = outcome
         self.words = words
         self.begin = begin
+        self.timeout = timeout
 
 
 def _hang(server: HookServer, ends: ExitStack) -> None:
@@ -57,7 +63,7 @@ def _hang(server: HookServer, ends: ExitStack) -> None:
 
 def _answer_late(server: HookServer, ends: ExitStack) -> None:
     def behave(asked: Any, question: Any) -> bytes:
-        time.sleep(2 * STEP)
+        time.sleep(10 * STEP)
         return echo(asked, question)
 
     server.behave = behave
@@ -88,8 +94,8 @@ def _refuse(server: HookServer, ends: ExitStack) -> None:
 
 
 TROUBLES = {
-    "hung": Trouble("timeout", "no answer within 0.3 s", _hang),
-    "late": Trouble("timeout", "no answer within 0.3 s", _answer_late),
+    "hung": Trouble("timeout", "no answer within 0.3 s", _hang, STEP),
+    "late": Trouble("timeout", "no answer within 0.3 s", _answer_late, STEP),
     "dead": Trouble("unavailable", "away", _die),
     "dead, socket left": Trouble("unavailable", "away", _die_leaving_its_socket),
     "no gRPC at all": Trouble("", "", _be_somebody_else),
@@ -109,8 +115,15 @@ def ends() -> Iterator[ExitStack]:
         yield stack
 
 
+@pytest.fixture
+def brief(directory) -> Iterator[Koordlet]:
+    """A koordlet for which the proxy does not wait long."""
+    with Koordlet(directory, directory / "hookserver.d", f"--hook-timeout={BRIEF:g}") as instance:
+        yield instance
+
+
 def _register(proxy: Proxy, server: HookServer, policy: str, **more: Any) -> None:
-    more = {"stages": (CREATE,), "timeout": STEP, **more}
+    more = {"stages": (CREATE,), **more}
     server.register(proxy.hooks, policy=policy, **more)
     proxy.wait_for_server(server.name)
 
@@ -123,7 +136,7 @@ def _hook_calls(proxy: Proxy, server: str) -> dict[str, float]:
 
 def test_ignored(proxy, cri, hooks, ends, trouble):
     """Under Ignore the pod starts, and is shown as unmanaged."""
-    _register(proxy, hooks, "Ignore")
+    _register(proxy, hooks, "Ignore", timeout=trouble.timeout)
     trouble.begin(hooks, ends)
     pod = run_pod(cri, batch_pod_config())
     record = proxy.containers()[pod.container_id]
@@ -142,7 +155,7 @@ def test_ignored(proxy, cri, hooks, ends, trouble):
 
 def test_failing(proxy, cri, runtime, hooks, ends, trouble):
     """Under Fail the call ends with UNAVAILABLE, and the runtime never hears of it."""
-    _register(proxy, hooks, "Fail")
+    _register(proxy, hooks, "Fail", timeout=trouble.timeout)
     trouble.begin(hooks, ends)
     plan = batch_pod_config()
     sandbox = cri.run_pod_sandbox(plan.sandbox)
@@ -163,34 +176,44 @@ def test_hung_server_costs_one_deadline(proxy, cri, hooks, ends):
     deadline = 2.0
     _register(proxy, hooks, "Ignore", timeout=deadline)
     _hang(hooks, ends)
-    assert _seconds(lambda: run_pod(cri, batch_pod_config())) >= deadline
-    assert proxy.breaker("hooks") == "open"
-    assert proxy.metric("breaker_state", server="hooks") == 2
-    assert proxy.healthz()["status"] == "degraded"
+    began = time.monotonic()
+    run_pod(cri, batch_pod_config())
+    assert time.monotonic() - began >= deadline
+    assert proxy.outcomes("timeout", server="hooks") == 1
+    assert len(proxy.events(GIVEN_UP)) == 1
     # Hung as it is, it answers probes: now and then one call finds out that it hangs.
-    before = proxy.outcomes("timeout", server="hooks")
-    taken = [_seconds(lambda: run_pod(cri, batch_pod_config())) for _ in range(10)]
-    slow = [seconds for seconds in taken if seconds >= deadline]
-    assert len(slow) <= proxy.outcomes("timeout", server="hooks") - before <= 2
-    assert proxy.outcomes("skipped", server="hooks") >= 8
+    for _ in range(10):
+        run_pod(cri, batch_pod_config())
+    seconds = time.monotonic() - began
+    waited = proxy.outcomes("timeout", server="hooks")
+    assert waited <= 1 + trials(seconds - deadline, deadline) < 11
+    assert proxy.outcomes("skipped", server="hooks") == 11 - waited
 
 
-def test_stopped_process_costs_one_deadline_and_is_asked_again(proxy, cri, koordlet, runtime):
+def test_stopped_process_costs_one_deadline_and_is_asked_again(proxy, cri, brief, runtime):
     """SIGSTOP is the purest of hangs: connections stand, nobody answers, not even a probe."""
+    koordlet = brief
     proxy.wait_for_server("koordlet")
-    assert _is_hooked(cri, runtime)
+    until(lambda: _is_hooked(cri, runtime), "koordlet answers in time")
     koordlet.signal(signal.SIGSTOP)
     assert not _is_hooked(cri, runtime)
     assert proxy.breaker("koordlet") == "open"
+    assert proxy.metric("breaker_state", server="koordlet") == 2
+    assert proxy.healthz()["status"] == "degraded"
     # Those under way at that moment each waited: this call, and what came after the last pod.
     waited = proxy.outcomes("timeout", server="koordlet")
     assert waited >= 1
+    taken = []
     for _ in range(5):
-        assert _seconds(lambda: _is_hooked(cri, runtime)) < AT_ONCE
+        began = time.monotonic()
+        assert not _is_hooked(cri, runtime)
+        taken.append(time.monotonic() - began)
     assert proxy.outcomes("timeout", server="koordlet") == waited
+    # At each of several stages it would be waited for.
+    assert min(taken) < 2 * BRIEF
     koordlet.signal(signal.SIGCONT)
     proxy.wait_for_breaker_not_open("koordlet")
-    assert _is_hooked(cri, runtime)
+    until(lambda: _is_hooked(cri, runtime), "koordlet is asked again")
     assert proxy.breaker("koordlet") == "closed"
     assert proxy.healthz()["hook_servers"][0]["breaker"] == "closed"
 
@@ -220,17 +243,16 @@ def test_restarted_koordlet_is_asked_at_once(proxy, cri, koordlet, runtime):
     assert _is_hooked(cri, runtime)
     koordlet.kill()
     written = koordlet.registration.read_bytes()
-    # By then several probes found nobody, and the next is far away.
+    # By then several probes found nobody, and the next is as far away as any.
     opened = time.monotonic()
     assert not _is_hooked(cri, runtime)
-    while time.monotonic() < opened + 8:
+    while time.monotonic() < opened + 16:
         assert proxy.breaker("koordlet") == "open"
         time.sleep(0.1)
     koordlet.start()
     assert koordlet.registration.read_bytes() == written
-    started = time.monotonic()
     proxy.wait_for_breaker_not_open("koordlet")
-    assert time.monotonic() - started < AT_ONCE / 2
+    assert trials(time.monotonic() - opened, 0.0) <= trials(16.0, 0.0), "it came by itself"
     assert _is_hooked(cri, runtime)
     assert proxy.breaker("koordlet") == "closed"
 
@@ -250,7 +272,7 @@ def test_server_that_is_not_there_yet(proxy, cri, directory):
 def test_late_answers_are_dropped_and_counted(proxy, cri, hooks):
     answer = threading.Event()
     hooks.behave = waiting(answer, wishing(resources={"cpu_shares": 321}))
-    _register(proxy, hooks, "Ignore")
+    _register(proxy, hooks, "Ignore", timeout=STEP)
     pod = run_pod(cri, batch_pod_config())
     assert proxy.outcomes("late", server="hooks") == 0
     answer.set()
@@ -266,13 +288,13 @@ def test_late_answers_are_dropped_and_counted(proxy, cri, hooks):
 def test_skipped_pods_are_never_held_up(proxy, cri, hooks, ends, where):
     """So that a node can always start its own agent."""
     _hang(hooks, ends)
-    _register(proxy, hooks, "Fail", stages=tuple(Stage), timeout=60)
+    _register(proxy, hooks, "Fail", stages=tuple(Stage), timeout=120)
     marked: dict[str, Any] = {where: {SKIP_KEY: "true"}}
-    pod = run_pod(cri, burstable_pod_config(**marked), timeout=20)
+    pod = run_pod(cri, burstable_pod_config(**marked), timeout=60)
     cri.update_container_resources(
-        pod.container_id, pb.LinuxContainerResources(cpu_shares=77), timeout=20
+        pod.container_id, pb.LinuxContainerResources(cpu_shares=77), timeout=60
     )
-    remove_pod(cri, pod, timeout=20)
+    remove_pod(cri, pod, timeout=60)
     assert hooks.asked == []
     assert proxy.metric("intercepted_calls_total", result="exempt") >= 4
     # And only they are not: the value counts, too.
@@ -288,11 +310,11 @@ def test_client_giving_up_cancels_the_hook_call(proxy, cri, hooks, ends, runtime
     plan = batch_pod_config()
     sandbox = cri.run_pod_sandbox(plan.sandbox)
     with pytest.raises(grpc.RpcError) as failure:
-        cri.create_container(sandbox, plan.container, plan.sandbox, timeout=1)
+        cri.create_container(sandbox, plan.container, plan.sandbox, timeout=5)
     assert failure.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     until(lambda: hooks.cancelled == 1, "the hook server was not told")
     proxy.wait_until(lambda: proxy.outcomes("cancelled", server="hooks") == 1, "not counted")
-    assert proxy.metric("intercepted_calls_total", result="abandoned") == 1
+    proxy.wait_until(lambda: _abandoned(proxy) == 1, "not counted")
     assert proxy.breaker("hooks") == "closed"
     assert runtime.requests_of("CreateContainer") == []
     # The same again, once the server has come to its senses.
@@ -314,7 +336,7 @@ def test_client_that_dies_cancels_the_hook_call(proxy, hooks, ends):
         until(lambda: hooks.cancelled == 1, "the hook server was not told")
         with pytest.raises(grpc.RpcError):
             call.result()
-    assert proxy.metric("intercepted_calls_total", result="abandoned") == 1
+    proxy.wait_until(lambda: _abandoned(proxy) == 1, "not counted")
 
 
 def test_one_bad_server_does_not_keep_the_others_from_being_asked(proxy, cri, hooks, directory):
@@ -365,7 +387,8 @@ def test_many_calls_at_a_hung_server(proxy, hooks, ends, policy):
         taken = time.monotonic() - started
     expected = {"Fail": grpc.StatusCode.UNAVAILABLE, "Ignore": grpc.StatusCode.OK}
     assert set(results) == {expected[policy]}
-    assert taken < deadline * 4
+    # One after the other they would take twice that.
+    assert taken < deadline * 10
 
 
 def test_a_request_that_cannot_be_read(proxy, hooks):
@@ -377,7 +400,7 @@ def test_a_request_that_cannot_be_read(proxy, hooks):
             _register(proxy, hooks, policy)
             proxy.wait_until(lambda policy=policy: proxy.policy("hooks") == policy, "not in use")
             with pytest.raises(grpc.RpcError) as failure:
-                call(b"\xff\xff\xff", timeout=20)
+                call(b"\xff\xff\xff", timeout=60)
             codes.append(failure.value.code())
         assert codes[0] is not grpc.StatusCode.UNAVAILABLE
         assert codes[1] is grpc.StatusCode.UNAVAILABLE
@@ -415,7 +438,8 @@ def test_killed_koordlet_for_real(containerd, real_proxy, koordlet, policy):
 
 
 @requires_containerd
-def test_hung_koordlet_for_real(containerd, real_proxy, koordlet):
+def test_hung_koordlet_for_real(containerd, real_proxy, brief):
+    koordlet = brief
     real_proxy.wait_for_server("koordlet")
     with real_proxy.cri() as cri:
         koordlet.signal(signal.SIGSTOP)
@@ -424,10 +448,14 @@ def test_hung_koordlet_for_real(containerd, real_proxy, koordlet):
         assert real_proxy.outcomes("timeout", server="koordlet") == 1
         koordlet.signal(signal.SIGCONT)
         real_proxy.wait_for_breaker_not_open("koordlet")
-        # The next update brings it what it missed.
+        # The next update that it answers brings it what it missed.
         linux = pb.LinuxContainerResources(cpu_shares=2)
-        cri.update_container_resources(unmanaged.container_id, linux)
-        assert container_values(cri, unmanaged.container_id).memory_limit == 128 << 20
+
+        def brought() -> bool:
+            cri.update_container_resources(unmanaged.container_id, linux)
+            return container_values(cri, unmanaged.container_id).memory_limit == 128 << 20
+
+        until(brought, "koordlet is asked again")
 
 
 def _is_hooked(cri: Cri, runtime: Any) -> bool:
@@ -437,7 +465,5 @@ def _is_hooked(cri: Cri, runtime: Any) -> bool:
     return bool(sent.config.linux.resources.cpu_shares == 512)
 
 
-def _seconds(call: Callable[[], object]) -> float:
-    started = time.monotonic()
-    call()
-    return time.monotonic() - started
+def _abandoned(proxy: Proxy) -> float:
+    return proxy.metric("intercepted_calls_total", result="abandoned")

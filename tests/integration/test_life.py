@@ -20,7 +20,7 @@ from tests.integration.conftest import assert_sound
 from tests.support.cri import Cri, batch_pod_config, pb, run_pod
 from tests.support.embedded import EmbeddedRuntime
 from tests.support.hook_server import waiting, wishing
-from tests.support.processes import get, until
+from tests.support.processes import PATIENCE, get, until
 from tests.support.proxy import Proxy
 
 CREATE = Stage.PRE_CREATE_CONTAINER
@@ -36,7 +36,7 @@ def test_starts_before_the_backend_and_serves_once_it_is_there(directory, koordl
         assert not proxy.healthz()["reconciled"]
         with Cri(proxy.address) as cri:
             with pytest.raises(grpc.RpcError) as failure:
-                cri.version(timeout=20)
+                cri.version(timeout=60)
             assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
             assert "No such file" in proxy.healthz()["backend"]
             assert proxy.healthz()["status"] == "degraded"
@@ -161,7 +161,7 @@ def test_calls_under_way_end_well(directory, runtime, hooks, number):
         until(lambda: _code(idle) is grpc.StatusCode.UNAVAILABLE, "still serves others")
         assert not call.done()
         answer.set()
-        container = call.result(30)
+        container = call.result(PATIENCE)
         assert proxy.wait() == 0
         (sent,) = runtime.requests_of("CreateContainer")
         request = pb.CreateContainerRequest.FromString(sent)
@@ -176,7 +176,7 @@ def test_drain_has_an_end(directory, runtime, hooks):
     never = threading.Event()
     hooks.behave = waiting(never)
     proxy = Proxy(directory, runtime.address, "--drain-timeout=0.5")
-    hooks.register(proxy.hooks, stages=(CREATE,), timeout=60)
+    hooks.register(proxy.hooks, stages=(CREATE,), timeout=120)
     with proxy, proxy.cri() as cri, ThreadPoolExecutor(1) as kubelet:
         proxy.wait_for_server(hooks.name)
         plan = batch_pod_config()
@@ -185,9 +185,10 @@ def test_drain_has_an_end(directory, runtime, hooks):
         until(lambda: hooks.asked, "the hook server was not asked")
         started = time.monotonic()
         assert proxy.stop() == 0
-        assert time.monotonic() - started < 10
+        # Far from what the hook server has.
+        assert time.monotonic() - started < 60
         with pytest.raises(grpc.RpcError) as failure:
-            call.result(30)
+            call.result(PATIENCE)
         assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
         never.set()
         assert_sound(proxy)
@@ -204,15 +205,18 @@ def test_drain_with_an_event_stream_open(directory, runtime):
             list(events)
 
 
-def test_stops_at_once_with_nothing_under_way(proxy, cri):
-    cri.version()
-    started = time.monotonic()
-    assert proxy.stop() == 0
-    # Far from the drain timeout of 10 s.
-    assert time.monotonic() - started < 5
-    assert [event["message"] for event in proxy.events()][-1] == "draining"
-    with pytest.raises(OSError, match=r"refused|No such file"):
-        get(proxy.status, "/healthz")
+def test_stops_at_once_with_nothing_under_way(directory, runtime):
+    proxy = Proxy(directory, runtime.address, "--drain-timeout=100")
+    with proxy, proxy.cri() as cri:
+        cri.version()
+        started = time.monotonic()
+        assert proxy.stop() == 0
+        # Far from the drain timeout.
+        assert time.monotonic() - started < 50
+        assert [event["message"] for event in proxy.events()][-1] == "draining"
+        with pytest.raises(OSError, match=r"refused|No such file"):
+            get(proxy.status, "/healthz")
+        assert_sound(proxy)
 
 
 def test_told_to_stop_while_the_backend_is_away(directory):
@@ -288,7 +292,7 @@ def _run(*flags: str) -> subprocess.CompletedProcess[str]:
         [console_script("koord-runtime-proxy"), *flags],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -310,7 +314,7 @@ def _refused(path: Path) -> bool:
 def _code(cri: Cri) -> grpc.StatusCode:
     """How a call ends."""
     try:
-        cri.version(timeout=5)
+        cri.version(timeout=30)
     except grpc.RpcError as error:
         code: grpc.StatusCode = error.code()
         return code

@@ -47,6 +47,7 @@ from tests.support.managed_cluster import (
     ready,
 )
 from tests.support.manager_program import NAMESPACE, PATIENT, QUICK
+from tests.support.processes import PATIENCE
 
 _OTHERS: dict[Resource, Any] = {
     NODE_TOPOLOGIES: {
@@ -142,7 +143,7 @@ def hang(cluster: ManagedCluster, manager: EmulatedManager, *plurals: str) -> No
 async def settled(number: Callable[[], int]) -> int:
     """A number, once it is the same for a while."""
     seen = [number()]
-    while len(seen) < 20 or len(set(seen[-20:])) > 1:
+    while len(seen) < 40 or len(set(seen[-40:])) > 1:
         await asyncio.sleep(0.05)
         seen.append(number())
     return seen[-1]
@@ -188,7 +189,11 @@ class TestFromNothing:
         await cluster.busy_nodes(*THREE, cores=1)
         await cluster.offers(THREE, 5000)
         await until(lambda: configured(cluster) and cluster.names(NODE_SLOS) == set(THREE))
-        await settled(lambda: cluster.api.count("patch"))
+
+        def beside_its_lease() -> int:
+            return sum(not one.path.endswith("/koordinator-manager") for one in cluster.api.asked)
+
+        await settled(beside_its_lease)
         since, before = len(cluster.api.asked), cpu_seconds(manager.pid)
         await asyncio.sleep(5)
         asked = cluster.asked_by(manager, since)
@@ -272,7 +277,7 @@ class TestTwoManagers:
     ) -> None:
         first = await cluster.started("m1", *QUICK, FAIL)
         await until(lambda: configured(cluster))
-        second = await cluster.started("m2", *QUICK, FAIL, leads=False)
+        second = await cluster.started("m2", *PATIENT, FAIL, leads=False)
         second.serve_webhooks()
         await killed(first)
         created = 0
@@ -286,7 +291,7 @@ class TestTwoManagers:
     async def test_a_leader_that_loses_the_api_in_the_middle_of_a_write(
         self, cluster: ManagedCluster
     ) -> None:
-        first = await cluster.started("m1")
+        first = await cluster.started("m1", *QUICK)
         second = await cluster.started("m2", leads=False)
         await cluster.busy_nodes(*THREE, cores=1)
         await cluster.offers(THREE, 5000)
@@ -312,7 +317,7 @@ class TestTwoManagers:
     async def test_a_leader_that_was_frozen_writes_nothing_when_it_thaws(
         self, cluster: ManagedCluster
     ) -> None:
-        first = await cluster.started("m1")
+        first = await cluster.started("m1", *QUICK)
         await cluster.started("m2", leads=False)
         await cluster.busy_nodes(*THREE, cores=1)
         await cluster.offers(THREE, 5000)
@@ -329,7 +334,7 @@ class TestTwoManagers:
         assert cluster.holder == "m2"
 
     async def test_it_stops_although_the_api_says_nothing(self, cluster: ManagedCluster) -> None:
-        manager = await cluster.started("m1")
+        manager = await cluster.started("m1", *QUICK)
         await cluster.busy_nodes("n1", cores=1)
         hang(cluster, manager, "")
         assert await stopped(manager) == 0
@@ -368,7 +373,8 @@ class TestTwoManagers:
             await cluster.offers(["n1"], amount)
             await until(lambda: cluster.api.open_watches() == watches, "informers")
         terms = [one["term"] for one in manager.events("this manager leads")]
-        assert len(terms) == 4
+        # One more for each time that the machine stood still.
+        assert len(terms) >= 4
         assert terms == sorted(set(terms))
 
     async def test_a_part_that_fails_gives_the_lease_back(self, cluster: ManagedCluster) -> None:
@@ -441,11 +447,12 @@ class TestTroubleWithTheApi:
             assert meta["annotations"]["example.com/somebody"] == "else"
         await until(lambda: manager.leads)
         asked = cluster.asked_by(manager, since)
-        print(f"{trouble.__name__}: {len(asked)} requests")
+        asked = [one for one in asked if not one.path.endswith("/koordinator-manager")]
+        print(f"{trouble.__name__}: {len(asked)} requests, without those for its Lease")
         assert len(asked) < 300
 
     async def test_an_api_server_that_is_away_is_waited_for(self, cluster: ManagedCluster) -> None:
-        manager = await cluster.started("m1")
+        manager = await cluster.started("m1", *QUICK)
         await cluster.busy_nodes(*THREE, cores=1)
         await cluster.offers(THREE, 5000)
         await cluster.api.stop()
@@ -525,7 +532,7 @@ class TestOddObjects:
         cluster = bare
         # Kinds without a schema.
         cluster.api.installed |= USUAL | {RECOMMENDATIONS, COLOCATION_PROFILES}
-        manager = await cluster.started("m1", *QUICK, "--recommendation-interval=0.2")
+        manager = await cluster.started("m1", *PATIENT, "--recommendation-interval=0.2")
         manager.serve_webhooks()
         cluster.put_profile()
         await cluster.busy_nodes("n1", "n2", cores=1)
@@ -684,9 +691,12 @@ class TestPages:
         manager.start()
         await until(lambda: "this manager leads" in manager.said)
         assert not manager.ready
-        found = await asyncio.to_thread(manager.page, "/v1/status")
-        assert found["not_ready"].startswith(plural)
-        assert found["not_ready"].endswith("not read yet")
+
+        async def waits_for_it_alone() -> bool:
+            why = str((await asyncio.to_thread(manager.page, "/v1/status"))["not_ready"])
+            return why.startswith(plural) and why.endswith("not read yet")
+
+        await until(waits_for_it_alone, f"all but {plural} is known")
         slow.times = 0
         # Whoever waits for an answer would do so for ten seconds more.
         await cluster.api.stop()
@@ -743,7 +753,7 @@ class TestSettings:
             command.append(f"--kubeconfig={cluster.manager('m1').kubeconfig}")
         environ = {k: v for k, v in os.environ.items() if not k.startswith("KUBERNETES")}
         found = await asyncio.to_thread(
-            subprocess.run, command, capture_output=True, text=True, env=environ, timeout=60
+            subprocess.run, command, capture_output=True, text=True, env=environ, timeout=PATIENCE
         )
         assert found.returncode == 2, found.stderr
         assert said in found.stderr

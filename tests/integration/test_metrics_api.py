@@ -176,7 +176,7 @@ async def test_the_official_client_lists_and_watches(deployed: Deployed) -> None
         async with (
             asyncio.timeout(PATIENCE),
             watch.stream(
-                api.list_cluster_custom_object, *kind, resource_version=version, timeout_seconds=20
+                api.list_cluster_custom_object, *kind, resource_version=version, timeout_seconds=100
             ) as stream,
         ):
             leader.put("n2")

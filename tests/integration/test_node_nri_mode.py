@@ -61,7 +61,7 @@ def machine(request: pytest.FixtureRequest) -> Iterator[tuple[Containerd, Kubele
         pytest.skip(str(reason))
     with (
         Kubepods() as groups,
-        Containerd(programs=where, nri_timeout=5.0) as containerd,
+        Containerd(programs=where, nri_timeout=30.0) as containerd,
     ):
         yield containerd, Kubelet(groups)
         containerd.remove_all_pods()

@@ -20,7 +20,7 @@ from tests.support.kept_node import NodeKoordlet
 from tests.support.kubelet import Kubelet, Pod, expected, settles
 from tests.support.kubepods import CGROUPS, Kubepods
 from tests.support.pod_cases import BE, CASES, LS, MIB, PLAIN_BEST_EFFORT, PodCase, batch
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 from tests.support.proxy import connect
 
 pytestmark = [
@@ -56,7 +56,9 @@ class Node:
     def koordctl_restore(self, *flags: str) -> subprocess.CompletedProcess[str]:
         state = str(self.directory / "koordlet")
         command = [console_script("koordctl"), "restore", "--json", "--state", state, *flags]
-        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        return subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=PATIENCE
+        )
 
 
 @pytest.fixture(scope="module")

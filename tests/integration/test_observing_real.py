@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,8 @@ from tests.support.kubelet import Kubelet, Pod
 from tests.support.kubepods import Kubepods
 from tests.support.observing_koordlet import ObservingKoordlet
 from tests.support.pod_cases import MIB, PodCase
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
+from tests.support.stalls import Stalls
 from tests.support.stress_ng import StressNg
 
 _WHY_NOT = kubepods.why_not() or why_not() or stress_ng.why_not()
@@ -41,10 +42,14 @@ pytestmark = [
 
 SECONDS = 20
 CLOSE = 0.03
-SOON = 3.0
-"""Seconds within which a pod has to be noticed."""
-LOST = 10.0
-"""Seconds of history that a crash may cost."""
+UNEVEN = 0.1
+"""Part of how far apart points are by which their average may be off."""
+NEAR = 0.3
+"""Seconds from a look of koordlet's to the kernel's counters beside it, at most."""
+STALL = 1.0
+"""Seconds for which a machine may stand still in an interval that counts."""
+LOST = 20.0
+"""Seconds of history that a crash may cost; twice what is written at a time."""
 NOBODY = 65534
 
 STRESS = {
@@ -74,6 +79,15 @@ class Watched:
 
     def last(self, kind: str, *labels: str) -> float:
         return self.said[kind][labels]["last"]
+
+    def uneven(self, kind: str, *labels: str) -> float:
+        """How far apart a series' points are; 0 under a load that is always the same.
+
+        All weigh as much in an average, though looks are not exactly a second apart on a machine
+        that is busy, and two in one step of the cache are one point.
+        """
+        found = self.said[kind][labels]
+        return found["max"] - found["min"]
 
     def grown(self, counter: Callable[[KernelUse], float]) -> float:
         return counter(self.after) - counter(self.before)
@@ -118,11 +132,24 @@ def _stressed(containerd: Containerd, kubelet: Kubelet, name: str) -> Pod:
     limit = LIMITS.get(name, 0)
     case = PodCase(name, KubeQoS.BURSTABLE, cpu_request=limit or 600, cpu_limit=limit)
     with StressNg(containerd.address, *STRESS[name]) as cri:
-        return kubelet.start(cri, case)
+        pod = kubelet.start(cri, case)
+    until(lambda: len(kernel_use.processes(pod.container_group)) > 1, f"{name} works")
+    return pod
 
 
 @pytest.fixture(scope="module")
 def watched(node: Node) -> Watched:
+    """An interval in which this machine never stood still: then nobody could look at anything."""
+    for _ in range(5):
+        with Stalls() as stalls:
+            found = _watched(node)
+        print(f"longest stall: {stalls.longest:.2f} s")
+        if stalls.longest < STALL:
+            return found
+    pytest.skip(f"the machine stands still for {stalls.longest:.1f} s at a time")
+
+
+def _watched(node: Node) -> Watched:
     """The interval begins and ends with a look of koordlet's; counters are read right after."""
     koordlet, pods = node.koordlet, node.pods.values()
     groups = [group for pod in pods for group in (pod.group, pod.container_group)]
@@ -132,16 +159,30 @@ def watched(node: Node) -> Watched:
     kinds = [f"{who}_{what}_usage" for who in ("pod", "container") for what in ("cpu", "memory")]
     kinds += ["pod_cpu_throttled", "container_cpu_throttled", "node_cpu_usage"]
     koordlet.next_look()
-    since = koordlet.next_look()
-    before, own = KernelUse.now(groups, pids), kernel_use.process_cpu(koordlet.pid)
+    since, before = _beside_a_look(koordlet, groups, pids)
+    own = kernel_use.process_cpu(koordlet.pid)
     time.sleep(SECONDS - 0.5)
-    ending = koordlet.next_look()
-    after = KernelUse.now(groups, pids)
+    ending, after = _beside_a_look(koordlet, groups, pids)
     own = kernel_use.process_cpu(koordlet.pid) - own
     said = {kind: koordlet.measured(kind, since) for kind in kinds}
     resident = koordlet.resident()
     seconds = after.at - before.at
     return Watched(seconds, round(ending - since), before, after, said, own / seconds, resident)
+
+
+def _beside_a_look(
+    koordlet: ObservingKoordlet, groups: Sequence[str], pids: Sequence[int]
+) -> tuple[float, KernelUse]:
+    """The time of a look, and counters that were read right after it."""
+
+    def read() -> tuple[float, KernelUse] | None:
+        looked = koordlet.next_look()
+        found = KernelUse.now(groups, pids)
+        return (looked, found) if time.time() - looked < NEAR else None
+
+    found = until(read, "counters beside a look")
+    assert found is not None
+    return found
 
 
 def _anonymous(pod: Pod) -> int:
@@ -169,20 +210,22 @@ def test_cpu_is_what_the_kernel_counted(node: Node, watched: Watched, name: str)
     by_container = watched.grown(lambda use: use.groups[pod.container_group].cpu) / 1e9 / seconds
     # Whatever else the machine is busy with.
     assert by_container > 0.02
-    _close(f"\n{name}: pod's cores, cpuacct.usage", of_pod, by_pod)
-    _close(f"{name}: container's cores, cpuacct.usage", of_container, by_container)
+    least = watched.uneven("container_cpu_usage", uid, ident) * UNEVEN
+    _close(f"\n{name}: pod's cores, cpuacct.usage", of_pod, by_pod, least)
+    _close(f"{name}: container's cores, cpuacct.usage", of_container, by_container, least)
     pids = kernel_use.processes(pod.container_group)
     counted = watched.grown(lambda use: sum(use.processes[pid].cpu for pid in pids))
-    _close(f"{name}: container's cores, /proc/PID/stat", of_container, counted / seconds)
+    _close(f"{name}: container's cores, /proc/PID/stat", of_container, counted / seconds, least)
     # ps rounds each process's time down to seconds.
     ps = watched.grown(lambda use: sum(use.processes[pid].ps_cpu for pid in pids))
     print(f"{name}: container's CPU seconds: koordlet {of_container * seconds:.2f}, ps {ps}")
-    assert of_container * seconds == pytest.approx(ps, abs=1 + CLOSE * ps)
+    assert of_container * seconds == pytest.approx(ps, abs=1 + CLOSE * ps + least * seconds)
 
 
 def test_the_nodes_cpu_is_what_the_kernel_counted(watched: Watched) -> None:
     counted = watched.grown(lambda use: use.node_cpu) / watched.seconds
-    _close("\nnode's cores, /proc/stat", watched.average("node_cpu_usage"), counted)
+    least = watched.uneven("node_cpu_usage") * UNEVEN
+    _close("\nnode's cores, /proc/stat", watched.average("node_cpu_usage"), counted, least)
 
 
 @pytest.mark.parametrize("name", STRESS)
@@ -215,11 +258,13 @@ def test_throttling_is_what_the_kernel_counted(node: Node, watched: Watched, nam
     uid, ident = pod.running.plan.sandbox.metadata.uid, pod.running.container_id
     by_pod = watched.throttling(pod.group)
     by_container = watched.throttling(pod.container_group)
-    # On a busy machine nobody may get as far as the limit.
+    # On a busy machine nobody may get as far as the limit, and seconds have few periods, or many.
     said = watched.average("pod_cpu_throttled", uid)
-    _close(f"\n{name}: pod's throttled periods, cpu.stat", said, by_pod, 0.01)
+    least = 0.01 + watched.uneven("pod_cpu_throttled", uid) / 3
+    _close(f"\n{name}: pod's throttled periods, cpu.stat", said, by_pod, least)
     said = watched.average("container_cpu_throttled", uid, ident)
-    _close(f"{name}: container's throttled periods, cpu.stat", said, by_container, 0.01)
+    least = 0.01 + watched.uneven("container_cpu_throttled", uid, ident) / 3
+    _close(f"{name}: container's throttled periods, cpu.stat", said, by_container, least)
 
 
 def test_who_has_no_limit_is_not_throttled(node: Node, watched: Watched) -> None:
@@ -256,6 +301,7 @@ def test_history_outlives_kill_9(node: Node, watched: Watched) -> None:
         lost = sorted({point[-1] for point, value in points.items() if found.get(point) != value})
         print(f"\n{kind}: {len(points)} points before kill -9, lost those at {lost}")
         assert all(at > killed - LOST for at in lost)
+        assert any(point[-1] <= killed - LOST for point in found), "some that is older"
     print(f"serves again {down:.2f} s after the kill")
 
 
@@ -286,7 +332,8 @@ def test_a_pod_is_noticed_at_once(node: Node) -> None:
 
 def _soon(what: str, there: Callable[[], object]) -> None:
     began = time.monotonic()
-    until(there, what, seconds=SOON)
+    # Far from the ten minutes after which it would look by itself.
+    until(there, what, seconds=PATIENCE)
     print(f"{what} after {time.monotonic() - began:.2f} s")
 
 
@@ -334,7 +381,7 @@ main(sys.argv[1:])
 
 def _ask_as_nobody(koordlet: ObservingKoordlet, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", _AS_NOBODY, *words, f"--address=unix://{koordlet.status}"]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -350,7 +397,7 @@ def test_people_may_look(node: Node, words: tuple[str, ...]) -> None:
         assert all(f"default/{pod.name}" in shown.stdout for pod in node.pods.values())
     told = _ask_as_nobody(node.koordlet, *words, "--json")
     assert (told.returncode, told.stderr) == (0, "")
-    assert json.loads(told.stdout)["at"] == pytest.approx(time.time(), abs=30)
+    assert json.loads(told.stdout)["at"] == pytest.approx(time.time(), abs=PATIENCE)
 
 
 def test_who_may_not_use_the_socket_is_told_so(node: Node) -> None:

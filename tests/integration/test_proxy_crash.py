@@ -24,7 +24,7 @@ from tests.support.cri import (
     run_pod,
 )
 from tests.support.hook_server import HookServer, wishing
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 from tests.support.proxy import Proxy, connect
 
 UPDATE = Stage.PRE_UPDATE_CONTAINER_RESOURCES
@@ -122,14 +122,14 @@ def test_killed_between_the_making_and_the_answer(proxy, runtime, hooks, method)
     def make_and_wait(data: bytes) -> Any:
         answer = usual(data)
         made.set()
-        assert dead.wait(30)
+        assert dead.wait(PATIENCE)
         return answer
 
     runtime.runtime._answers[method] = make_and_wait
     plan = _plan()
     with ThreadPoolExecutor(1) as kubelet, proxy.cri() as cri:
         running = kubelet.submit(run_pod, cri, plan)
-        assert made.wait(30)
+        assert made.wait(PATIENCE)
         proxy.kill()
         dead.set()
         assert _code(running.result) is grpc.StatusCode.UNAVAILABLE
@@ -168,14 +168,14 @@ def test_made_only_after_the_proxy_is_back(proxy, runtime, hooks):
     def listen_only(data: bytes) -> Any:
         heard.append(data)
         asked_for.set()
-        assert dead.wait(30)
+        assert dead.wait(PATIENCE)
         return pb.CreateContainerResponse()
 
     runtime.runtime._answers["CreateContainer"] = listen_only
     plan = _plan()
     with ThreadPoolExecutor(1) as kubelet, proxy.cri() as cri:
         running = kubelet.submit(run_pod, cri, plan)
-        assert asked_for.wait(30)
+        assert asked_for.wait(PATIENCE)
         proxy.kill()
         dead.set()
         assert _code(running.result) is grpc.StatusCode.UNAVAILABLE
@@ -213,8 +213,9 @@ def _killed_amid_creates(
     proxy.start()
     _settled(direct)
     containers = {one.id: one for one in direct.list_containers()}
+    pods_made = {one.id for one in direct.list_pod_sandbox()}
     until(lambda: proxy.containers().keys() == containers.keys(), "not the runtime's containers")
-    assert {pod["id"] for pod in proxy.pods()} == {one.id for one in direct.list_pod_sandbox()}
+    until(lambda: {pod["id"] for pod in proxy.pods()} == pods_made, "not the runtime's pods")
     with proxy.cri() as cri:
         for container in containers.values():
             pod = RunningPod(container.pod_sandbox_id, container.id, plans[0])
@@ -238,7 +239,7 @@ def _settled(direct: Cri) -> None:
     def nothing_more() -> bool:
         seen.append(len(direct.list_containers()) + len(direct.list_pod_sandbox()))
         time.sleep(0.1)
-        return len(seen) > 15 and len(set(seen[-15:])) == 1
+        return len(seen) > 40 and len(set(seen[-40:])) == 1
 
     until(nothing_more, "the runtime does not settle")
 

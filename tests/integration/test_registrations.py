@@ -206,7 +206,9 @@ def test_every_stage_of_a_life(proxy, cri, hooks):
     until(lambda: hooks.requests(Stage.POST_STOP_CONTAINER), "not asked after the stop")
     cri.remove_container(pod.container_id)
     cri.stop_pod_sandbox(pod.sandbox_id)
-    until(lambda: hooks.requests(Stage.POST_STOP_POD_SANDBOX), "not asked after the pod's stop")
+    # Those that come after a call are asked in their own time.
+    due = set(Stage) - {Stage.PRE_REMOVE_POD_SANDBOX}
+    until(lambda: due <= {asked.stage for asked in (*hooks.asked,)}, "a stage is missing")
     counts = {stage: len(hooks.requests(stage)) for stage in Stage}
     removed = counts.pop(Stage.PRE_REMOVE_POD_SANDBOX)
     assert (set(counts.values()), removed) == ({1}, 0)

@@ -15,7 +15,7 @@ from tests.support import frames
 from tests.support.cri import batch_pod_config, method_path, pb, remove_pod, run_pod
 from tests.support.embedded import EmbeddedRuntime
 from tests.support.hook_server import HookServer, garbage, refusing, wishing
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 from tests.support.proxy import Koordlet, Proxy, connect
 
 KB, MB = 1 << 10, 1 << 20
@@ -40,10 +40,10 @@ def test_large_response(proxy, cri, runtime, size):
 @pytest.mark.parametrize("size", [400 * KB, 12 * MB], ids=["400 KB", "12 MB"])
 def test_large_hooked_request(proxy, cri, runtime, hooks, size):
     hooks.behave = wishing(resources={"cpu_shares": 321})
-    hooks.register(proxy.hooks, timeout=60)
+    hooks.register(proxy.hooks)
     proxy.wait_for_server(hooks.name)
     plan = batch_pod_config(envs={"FILLER": "y" * size})
-    run_pod(cri, plan, timeout=60)
+    run_pod(cri, plan, timeout=PATIENCE)
     sent = pb.CreateContainerRequest.FromString(runtime.requests_of("CreateContainer")[-1])
     assert sent.config.envs == plan.container.envs
     assert sent.config.linux.resources.cpu_shares == 321
@@ -87,7 +87,7 @@ class SlowReader:
         """Read until so many streams have ended; bytes of DATA that came."""
         left, total, ended = b"", 0, 0
         while ended < responses:
-            ready, _, _ = select.select([self._socket], [], [], 60)
+            ready, _, _ = select.select([self._socket], [], [], PATIENCE)
             assert ready, f"{ended} of {responses} responses after {total} bytes, then silence"
             found, left = frames.read_frames(left + self._socket.recv(1 << 20))
             for frame in found:
@@ -126,7 +126,7 @@ def test_twenty_connections_at_once(proxy, runtime, koordlet):
 
     def kubelet(_: int) -> bool:
         with proxy.cri() as cri:
-            together.wait(60)
+            together.wait(PATIENCE)
             for _ in range(3):
                 pod = run_pod(cri, batch_pod_config())
                 resources = cri.container_status(pod.container_id).status.resources.linux
@@ -159,7 +159,7 @@ def test_many_calls_at_once_on_one_connection(proxy, cri, hooks):
 
 def test_client_that_speaks_something_else(proxy, cri):
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(30)
+        client.settimeout(PATIENCE)
         client.connect(str(proxy.address))
         client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         # Told so, and hung up on.

@@ -7,6 +7,7 @@ from koord_service.status import Page
 from koordctl.client import AddressError, AskError, ask
 
 from tests.koordctl.conftest import Serve
+from tests.support.processes import PATIENCE
 
 
 def test_a_page_over_tcp_or_a_unix_socket(proxy: str) -> None:
@@ -44,7 +45,7 @@ def test_somebody_else_there(serve: Serve) -> None:
 def test_somebody_who_speaks_no_http() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        server.settimeout(5)
+        server.settimeout(PATIENCE)
 
         def hang_up() -> None:
             connection, _ = server.accept()

@@ -9,6 +9,7 @@ from koord_service.status import Page
 from koordctl.main import main
 
 from tests.koordctl.conftest import HEALTH, PODS, Serve
+from tests.support.processes import PATIENCE
 
 Captured = pytest.CaptureFixture[str]
 
@@ -103,4 +104,4 @@ def test_a_reader_that_has_seen_enough(serve: Serve) -> None:
         program.stdout.readline()
         program.stdout.close()
         assert program.stderr.read() == b""
-        assert program.wait(10) == 0
+        assert program.wait(PATIENCE) == 0

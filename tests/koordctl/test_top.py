@@ -24,6 +24,7 @@ from koordlet.pages.served import pages
 
 from tests.koordctl.conftest import Serve
 from tests.support.observed import ObservedNode, busy_node
+from tests.support.processes import PATIENCE
 
 Captured = pytest.CaptureFixture[str]
 LIVE = [sys.executable, "-c", "from koordctl.main import main; main()", "top"]
@@ -124,7 +125,7 @@ class Terminal:
         self.seen = ""
 
     def until(self, words: str) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         self.seen = ""
         while words not in self.seen:
             assert time.monotonic() < deadline, self.seen
@@ -142,7 +143,7 @@ class Terminal:
     def close(self) -> int:
         self.program.terminate()
         os.close(self.keyboard)
-        return self.program.wait(20)
+        return self.program.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("end", ["q", "Ctrl-C"])
@@ -162,7 +163,7 @@ def test_live(koordlet: str, end: str) -> None:
             terminal.program.send_signal(signal.SIGINT)
         terminal.until("\x1b[?25h\x1b[?1049l")
         assert "Traceback" not in terminal.seen
-        assert terminal.program.wait(20) == 0
+        assert terminal.program.wait(PATIENCE) == 0
     finally:
         terminal.close()
 

@@ -16,6 +16,7 @@ from koordlet.telling import Told
 
 from koordlet import cluster
 from tests.support.kube_api import KubeApi
+from tests.support.processes import PATIENCE
 
 CONFIGZ = b'{"kubeletconfig": {"cpuManagerPolicy": "static"}}'
 
@@ -52,7 +53,7 @@ async def test_the_kubelet_is_asked_once_it_is_known_where_it_is(
             await asyncio.sleep(0.05)
             assert (kubelet.asked, side.kubelet_config) == (0, None)
             api.put(NODES, {"metadata": {"name": "n1"}})
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 while side.kubelet_config is None:
                     await asyncio.sleep(0.01)
             assert side.kubelet_config.cpu_policy == "static"

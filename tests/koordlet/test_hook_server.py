@@ -22,6 +22,8 @@ from koord_service.sockets import SocketInUseError, listen_unix
 from koordlet.hook_server import HookServer
 from koordlet.metrics import HookMetrics
 
+from tests.support.processes import PATIENCE
+
 CREATE = Stage.PRE_CREATE_CONTAINER
 
 Ask = Callable[[Stage, HookRequest], Awaitable[Any]]
@@ -43,7 +45,7 @@ async def serving(
                 request_serializer=request_type(stage).SerializeToString,
                 response_deserializer=response_type(stage).FromString,
             )
-            return await call(request, timeout=5)
+            return await call(request, timeout=PATIENCE)
 
         try:
             yield server, ask

@@ -25,6 +25,7 @@ from koordlet import pods as pods_module
 from tests.koordlet.conftest import Keep, Words
 from tests.support.fake_node import FakeNode, PodSpec, StandInRuntime
 from tests.support.fake_node.cri import pod_list
+from tests.support.processes import PATIENCE
 
 LAYOUT = Layout(2, Driver.CGROUPFS)
 BATCH = {"containers": {"main": {"limits": {keys.BATCH_CPU: 500}}}}
@@ -206,7 +207,7 @@ class TestWithoutAList:
         bench.node.remove_group(JOB.group(LAYOUT))
         clock.now += 61
         keeper.saw(Stage.POST_START_CONTAINER, main_of(WEB))
-        async with running(keeper.pods), asyncio.timeout(5):
+        async with running(keeper.pods), asyncio.timeout(PATIENCE):
             while names(keeper) != {"web"}:
                 await asyncio.sleep(0.01)
 
@@ -462,7 +463,7 @@ class TestTheLoop:
             return pod_list([JOB])
 
         monkeypatch.setattr(PodFile, "pods", fetch)
-        async with running(keeper.pods), asyncio.timeout(5):
+        async with running(keeper.pods), asyncio.timeout(PATIENCE):
             while names(keeper) != {"job"}:
                 await asyncio.sleep(0.01)
         [(_, said)] = words("list of pods failed")

@@ -16,8 +16,9 @@ from koord_hooks.stages import Stage, rpc_path
 from koord_proto import hook_pb2 as pb
 from koordlet.main import main
 
+from tests.support.processes import PATIENCE
+
 PROGRAM = [sys.executable, "-c", "from koordlet.main import main; main()"]
-SECONDS = 15.0
 # What the default plugins ask for.
 HOOKS = ("PreRunPodSandbox", "PreCreateContainer", "PreUpdateContainerResources")
 
@@ -56,7 +57,7 @@ class Koordlet:
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(SECONDS)
+        return self.process.wait(PATIENCE)
 
     def ask(self, stage: Stage, request: pb.ContainerResourceHookRequest) -> Any:
         with grpc.insecure_channel(f"unix:{self.socket}") as channel:
@@ -65,11 +66,11 @@ class Koordlet:
                 request_serializer=pb.ContainerResourceHookRequest.SerializeToString,
                 response_deserializer=pb.ContainerResourceHookResponse.FromString,
             )
-            return call(request, timeout=SECONDS, wait_for_ready=True)
+            return call(request, timeout=PATIENCE, wait_for_ready=True)
 
 
 def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.01)
@@ -134,7 +135,7 @@ def test_a_second_one_gives_way(
 ) -> None:
     first = start().until_serving()
     second = start()
-    assert second.process.wait(SECONDS) == 1
+    assert second.process.wait(PATIENCE) == 1
     assert [line for line in second.said.splitlines() if line.startswith("koordlet: ")] == [
         f"koordlet: {first.socket}: a running server answers on this socket"
     ]
@@ -211,7 +212,7 @@ def page(path: Path) -> str:
 def test_systemd_hears_of_it(start: Start, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
-        systemd.settimeout(SECONDS)
+        systemd.settimeout(PATIENCE)
         environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "100000"}
         koordlet = start(environ=environ)
         assert systemd.recv(100) == b"READY=1"
@@ -220,7 +221,7 @@ def test_systemd_hears_of_it(start: Start, tmp_path: Path) -> None:
         koordlet.process.send_signal(signal.SIGTERM)
         heard = iter(lambda: systemd.recv(100), b"STOPPING=1")
         assert set(heard) <= {b"WATCHDOG=1"}
-        assert koordlet.process.wait(SECONDS) == 0
+        assert koordlet.process.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ def test_systemd_hears_of_it(start: Start, tmp_path: Path) -> None:
 )
 def test_bad_settings_are_one_line_and_exit_2(start: Start, flag: str, words: str) -> None:
     koordlet = start(flag)
-    assert koordlet.process.wait(SECONDS) == 2
+    assert koordlet.process.wait(PATIENCE) == 2
     [line] = koordlet.said.splitlines()
     assert line.startswith("koordlet: ")
     assert words in line
@@ -268,7 +269,7 @@ def test_a_registration_directory_that_cannot_be_is_one_line_and_exit_1(
 ) -> None:
     (tmp_path / "hookserver.d").write_text("a file")
     koordlet = start()
-    assert koordlet.process.wait(SECONDS) == 1
+    assert koordlet.process.wait(PATIENCE) == 1
     [line] = koordlet.said.splitlines()
     assert line.startswith(f"koordlet: {tmp_path / 'hookserver.d'}: cannot register: ")
     assert not koordlet.socket.exists()

@@ -30,6 +30,7 @@ from tests.koordlet.conftest import Keep, Words
 from tests.koordlet.test_keeper import JOB, LAYOUT, QUOTA, Bench, main_of, pod_of
 from tests.support.fake_node import FakeNode, PodSpec
 from tests.support.fake_node.kept import VERBS, kept, settings_of
+from tests.support.processes import PATIENCE
 
 STATE = "/var/lib/kubelet/cpu_manager_state"
 LS = PodSpec("ls", KubeQoS.BURSTABLE, "LS", 2)
@@ -271,7 +272,7 @@ async def test_nobody_is_given_our_values_while_they_are_put_back(
 
     assert agent._node is not None
     agent._node = replace(agent._node, let_go=let_go)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         group.create_task(agent.serve())
         while not file.exists():
             await asyncio.sleep(0.01)

@@ -17,6 +17,7 @@ from koordlet.predict_server import PredictServer
 
 from koordlet import observing as module
 from tests.support.observed import DictionaryCache
+from tests.support.processes import PATIENCE
 
 
 class Predicting:
@@ -65,7 +66,7 @@ class Waiting:
 
     def collect(self, look: Look) -> Found:
         self.asked.set()
-        self.answer.wait(10)
+        self.answer.wait(2 * PATIENCE)
         return Found()
 
 
@@ -86,13 +87,13 @@ async def test_what_is_learnt_is_kept_after_the_training_under_way() -> None:
 
     def train() -> None:
         training.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE)
 
     predicting = Predicting(train)
     observing, cache = made(predicting)
     task = asyncio.get_running_loop().create_task(observing.run())
     # A defect in loading costs what was learnt before, and nothing more.
-    await asyncio.to_thread(training.wait, 5)
+    await asyncio.to_thread(training.wait, PATIENCE)
     task.cancel()
     await asyncio.sleep(0.05)
     go_on.set()
@@ -111,8 +112,8 @@ async def test_a_source_that_hangs_does_not_keep_it_from_stopping(
     source = Waiting()
     observing, _ = made(Predicting(), Watched("gpu", source, 1.0))
     task = asyncio.get_running_loop().create_task(observing.run())
-    await asyncio.to_thread(source.asked.wait, 5)
-    async with asyncio.timeout(5):
+    await asyncio.to_thread(source.asked.wait, PATIENCE)
+    async with asyncio.timeout(PATIENCE):
         await ended(task)
     assert "what was learnt and measured last is lost" in caplog.text
     source.answer.set()

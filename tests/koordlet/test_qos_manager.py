@@ -49,6 +49,7 @@ from tests.support.fake_node import PodSpec, StandInRuntime
 from tests.support.fake_node.cri import pod_list
 from tests.support.fake_node.kept import settings_of
 from tests.support.kube_api import KubeApi
+from tests.support.processes import PATIENCE
 
 LAYOUT = Layout(2, Driver.CGROUPFS)
 WATERMARK = "/proc/sys/vm/watermark_scale_factor"
@@ -157,7 +158,7 @@ def _as_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decider, "_SETTLE_SECONDS", 0.2)
 
 
-async def until(true: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+async def until(true: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
     ends = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < ends, f"not within {seconds:g} s: {what}"
@@ -388,7 +389,7 @@ async def test_one_that_does_not_come_back_is_given_up_until_it_does(
     over = threading.Event()
 
     def wait(*_: Any) -> Plan:
-        over.wait(30.0)
+        over.wait(PATIENCE)
         return Plan()
 
     theirs["tardy"] = module(wait)
@@ -421,12 +422,12 @@ async def test_hooks_are_answered_while_one_reckons(theirs: dict[str, Any]) -> N
                 request_serializer=request_type(PRE_RUN).SerializeToString,
                 response_deserializer=response_type(PRE_RUN).FromString,
             )
-            await call(sandbox(), timeout=5)
+            await call(sandbox(), timeout=PATIENCE)
             await until(lambda: rounds.running == "theirs", "it reckons")
             took = []
             while rounds.running == "theirs":
                 began = time.perf_counter()
-                await call(sandbox(), timeout=5)
+                await call(sandbox(), timeout=PATIENCE)
                 took.append(time.perf_counter() - began)
         assert len(took) >= 5, took
         assert sorted(took)[len(took) // 2] < 0.25, took

@@ -19,8 +19,9 @@ from koord_kube.resources import LEASES, NODE_METRICS, NODES, TOKEN_REVIEWS, Res
 from tests.support.certificates import Certificates, make_certificates, make_self_signed
 from tests.support.kube_api import KubeApi
 from tests.support.listing import listed
+from tests.support.processes import PATIENCE
 
-QUICK = Limits(answer=5.0, watch=5.0, grace=5.0)
+QUICK = Limits(answer=PATIENCE, watch=PATIENCE, grace=PATIENCE)
 LEASE: Object = {
     "apiVersion": "coordination.k8s.io/v1",
     "kind": "Lease",
@@ -201,7 +202,10 @@ class TestFailures:
 
     async def test_a_watch_that_does_not_open(self, api: KubeApi) -> None:
         api.fail(hang=True)
-        async with asyncio.timeout(5), Client(Cluster(api.url), Limits(answer=0.05)) as client:
+        async with (
+            asyncio.timeout(PATIENCE),
+            Client(Cluster(api.url), Limits(answer=0.05)) as client,
+        ):
             with pytest.raises(ApiError, match="no answer in time"):
                 await anext(client.watch(NODES, "1"))
 
@@ -269,7 +273,7 @@ class TestWatch:
                 await anext(changes)
 
     async def test_a_connection_that_is_dead_is_given_up(self, api: KubeApi) -> None:
-        limits = Limits(watch=0.01, grace=0.4)
+        limits = Limits(watch=0.01, grace=0.9)  # less than the second after which it would be ended
         async with (
             Client(Cluster(api.url), limits, chance=lambda: 0.0) as client,
             aclosing(client.watch(NODES, "1000")) as changes,
@@ -426,6 +430,6 @@ async def test_a_server_that_is_back_is_found_again(api: KubeApi, client: Client
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while not true():
             await asyncio.sleep(0.001)

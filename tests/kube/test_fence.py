@@ -14,6 +14,7 @@ from koord_kube.resources import NODE_METRICS, NODES
 
 from tests.support.kube_api import KubeApi
 from tests.support.listing import listed
+from tests.support.processes import PATIENCE
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
 LABELS = {"metadata": {"labels": {"a": "b"}}}
@@ -27,7 +28,7 @@ WRITES: list[Callable[[Api], Awaitable[object]]] = [
 
 @pytest.fixture
 async def client(api: KubeApi) -> AsyncIterator[Client]:
-    async with Client(Cluster(api.url), Limits(qps=0, answer=5.0)) as made:
+    async with Client(Cluster(api.url), Limits(qps=0, answer=PATIENCE)) as made:
         yield made
 
 

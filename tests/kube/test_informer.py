@@ -17,9 +17,10 @@ from koord_kube.resources import LEASES, NODE_SLOS, NODES, Resource
 from koord_kube.watching import Pace
 
 from tests.support.kube_api import KubeApi
+from tests.support.processes import PATIENCE
 
 PACE = Pace(first=0.004, cap=0.02)
-LIMITS = Limits(answer=5.0, watch=20.0, grace=5.0)
+LIMITS = Limits(answer=PATIENCE, watch=20.0, grace=5.0)
 
 
 def node(name: str = "n1", color: object = "red") -> Object:
@@ -61,7 +62,7 @@ class Follower:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while not true():
             await asyncio.sleep(0.001)
 
@@ -134,7 +135,7 @@ class TestObjects:
         for number in range(1200):
             api.put(NODES, node(f"n{number}"))
         one = follow()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await one.informer.wait_synced()
         assert len(one.informer.objects) == len(one.changes) == 1200
         assert api.count("list") == 3
@@ -198,7 +199,7 @@ class TestObjects:
         api.fail(status=503, times=2)
         one = follow()
         assert not one.informer.synced
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await one.informer.wait_synced()
         assert one.informer.synced
         assert dict(one.informer.objects) == {"n1": "red"}
@@ -372,7 +373,7 @@ class TestSource:
             one = follow(client)
             await until(lambda: "no answer in time" in one.informer.trouble)
             await one.sees(n1="red")
-            assert one.informer.trouble == ""
+            await until(lambda: one.informer.trouble == "")
             follow.end()
 
     async def test_a_server_that_restarts(self, api: KubeApi, follow: Following) -> None:
@@ -415,7 +416,7 @@ class TestSource:
         await api.wait_for("list", 4)
         assert one.told == [one.informer.trouble]
         assert one.informer.absent
-        await asyncio.wait_for(one.informer.wait_known(), 5)
+        await asyncio.wait_for(one.informer.wait_known(), PATIENCE)
         assert not one.informer.synced
         assert one.informer.trouble == (
             "nodeslos metadata.name=n1: 404 no such kind in slo.koordinator.sh/v1alpha1; "

@@ -16,6 +16,7 @@ from koord_kube.resources import NODES, PODS
 from koord_kube.watching import Pace
 
 from tests.support.listing import listed
+from tests.support.processes import PATIENCE
 
 GONE = 410
 
@@ -67,7 +68,7 @@ async def server() -> AsyncIterator[Pages]:
 @pytest.fixture
 async def client(server: Pages) -> AsyncIterator[Client]:
     url = f"http://127.0.0.1:{server.port}"
-    async with Client(Cluster(url), Limits(answer=5.0)) as made:
+    async with Client(Cluster(url), Limits(answer=PATIENCE)) as made:
         yield made
 
 
@@ -130,7 +131,7 @@ class TestInformer:
             changed=lambda key, _, after: changes.append((key, after is not None)),
             pace=Pace(first=0.001, cap=0.001),
         )
-        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             task = group.create_task(informer.run())
             await informer.wait_synced()
             assert dict(informer.objects) == until

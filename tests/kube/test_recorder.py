@@ -12,6 +12,7 @@ from koord_kube.recorder import Recorder
 from koord_kube.resources import CONFIG_MAPS, EVENTS, NODES
 
 from tests.support.kube_api import KubeApi
+from tests.support.processes import PATIENCE
 
 CONFIG = reference(CONFIG_MAPS, "slo-controller-config", "koordinator-system", "u-1")
 NODE = reference(NODES, "n1", uid="u-2")
@@ -19,7 +20,7 @@ NODE = reference(NODES, "n1", uid="u-2")
 
 @pytest.fixture
 async def client(api: KubeApi) -> AsyncIterator[Client]:
-    async with Client(Cluster(api.url), Limits(qps=0, answer=5.0)) as made:
+    async with Client(Cluster(api.url), Limits(qps=0, answer=PATIENCE)) as made:
         yield made
 
 

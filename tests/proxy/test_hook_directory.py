@@ -16,6 +16,8 @@ from koord_proxy import hook_directory
 from koord_proxy.hook_directory import HookDirectory
 from koord_proxy.rules.registration import Registration
 
+from tests.support.processes import PATIENCE
+
 
 def text(**more: object) -> str:
     hooks = ["PreCreateContainer"]
@@ -174,7 +176,7 @@ class TestWatch:
         monkeypatch.setattr(hook_directory, "LOOK_SECONDS", 0.01)
 
     async def until(self, condition: Callable[[], object]) -> None:
-        end = time.monotonic() + 5
+        end = time.monotonic() + PATIENCE
         while not condition():
             assert time.monotonic() < end, "was not noticed"
             await asyncio.sleep(0.01)

@@ -7,7 +7,6 @@ import contextlib
 import json
 import logging
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,11 +21,13 @@ from koord_hooks.stages import POD_STAGES, SERVICE, Stage
 from koord_model.node import NodeView
 from koord_model.patch import Patch
 from koord_proto import hook_pb2 as pb
+from koord_proxy import hook_targets
 from koord_proxy.hook_targets import HookError, HookServer, InProcess, NotSubscribedError
 from koord_proxy.rules.breaker import State
 from koord_proxy.rules.registration import Policy, Registration, parse
 
 from tests.support import hook_server as peer
+from tests.support.processes import PATIENCE
 
 CREATE = Stage.PRE_CREATE_CONTAINER
 POD = pb.PodSandboxHookRequest(labels={"a": "1"}, cgroup_parent="/p")
@@ -156,19 +157,21 @@ class TestHookServer:
             with pytest.raises(HookError):
                 await target.ask(CREATE, CONTAINER)
             served.start()
-            end = time.monotonic() + 5
-            while not await target.probe():
-                assert time.monotonic() < end
-                await asyncio.sleep(0.02)
+            async with asyncio.timeout(PATIENCE):
+                while not await target.probe():
+                    await asyncio.sleep(0.02)
             await target.ask(CREATE, CONTAINER)
 
-    async def test_whoever_answers_the_probe_at_all_is_alive(self, served):
-        async with asking(served.socket) as target:
+    async def test_whoever_answers_the_probe_at_all_is_alive(self, served, monkeypatch):
+        monkeypatch.setattr(hook_targets, "PROBE_TIMEOUT", PATIENCE)
+        async with asking(served.socket, timeout=PATIENCE) as target:
             assert await target.probe()
         assert served.asked == []
 
     @pytest.mark.parametrize(("code", "alive"), [("OK", True), ("INTERNAL", True)])
-    async def test_even_if_it_has_that_method(self, tmp_path, code, alive):
+    async def test_even_if_it_has_that_method(self, tmp_path, code, alive, monkeypatch):
+        monkeypatch.setattr(hook_targets, "PROBE_TIMEOUT", PATIENCE)
+
         async def answer(_: bytes, context: Any) -> bytes:
             if code != "OK":
                 await context.abort(grpc.StatusCode[code], "")
@@ -181,7 +184,7 @@ class TestHookServer:
         )
         server.add_insecure_port(f"unix:{tmp_path}/s.sock")
         await server.start()
-        async with asking(tmp_path / "s.sock") as target:
+        async with asking(tmp_path / "s.sock", timeout=PATIENCE) as target:
             assert await target.probe() is alive
         await server.stop(0)
 
@@ -189,13 +192,16 @@ class TestHookServer:
         never = threading.Event()
         served.behave = peer.waiting(never)
         async with asking(served.socket) as target:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.2):
-                    await target.ask(CREATE, CONTAINER)
-            end = time.monotonic() + 5
-            while not served.cancelled:
-                assert time.monotonic() < end
-                await asyncio.sleep(0.01)
+            call = asyncio.get_running_loop().create_task(target.ask(CREATE, CONTAINER))
+            async with asyncio.timeout(PATIENCE):
+                while not served.asked:
+                    await asyncio.sleep(0.01)
+                assert not served.cancelled
+                call.cancel()
+                while not served.cancelled:
+                    await asyncio.sleep(0.01)
+            with pytest.raises(asyncio.CancelledError):
+                await call
 
     async def test_connections_are_used_in_turn(self, served):
         async with asking(served.socket, connections=3) as target:

@@ -30,7 +30,7 @@ from koord_service.settings import flag_of
 
 from tests.support import hook_server as peer
 from tests.support.cri import AsyncCri, batch_pod_config, pb
-from tests.support.processes import get
+from tests.support.processes import PATIENCE, get
 
 
 @pytest.fixture(autouse=True)
@@ -176,6 +176,7 @@ class Running:
         )
 
     async def page(self, path: str) -> str:
+        await until(self.status.exists)
         return await asyncio.to_thread(get, self.status, path)
 
     async def healthz(self) -> Any:
@@ -194,7 +195,7 @@ async def running(proxy: Running, plugins: list[str] | None = None) -> AsyncIter
             yield proxy
             if not life.done():
                 os.kill(os.getpid(), signal.SIGTERM)
-            await asyncio.wait_for(life, 10)
+            await asyncio.wait_for(life, PATIENCE)
     finally:
         life.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -202,7 +203,7 @@ async def running(proxy: Running, plugins: list[str] | None = None) -> AsyncIter
 
 
 async def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "not within time"
         await asyncio.sleep(0.01)
@@ -322,7 +323,7 @@ class TestLife:
                     await asyncio.sleep(0.01)
                 await run_pod(proxy.address)
                 os.kill(os.getpid(), signal.SIGTERM)
-                await asyncio.wait_for(life, 10)
+                await asyncio.wait_for(life, PATIENCE)
 
     async def test_what_systemd_is_told(self, tmp_path, monkeypatch):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -331,13 +332,16 @@ class TestLife:
             monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
             monkeypatch.setenv("WATCHDOG_USEC", "40000")
             monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
+            told = []
+
+            def hear() -> None:
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        told.append(manager.recv(4096).decode().partition("\n")[0])
+
             async with running(Running(tmp_path)) as proxy:
                 await until(proxy.status.exists)
-                await asyncio.sleep(0.1)
-            told = []
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    told.append(manager.recv(4096).decode().partition("\n")[0])
+                await until(lambda: hear() or told.count("WATCHDOG=1") >= 2)
+            hear()
         assert told[-1] == "STOPPING=1"
         assert "READY=1" in told
-        assert told.count("WATCHDOG=1") >= 2

@@ -21,6 +21,7 @@ from koord_proxy.runtime import RuntimeCallError
 from koord_proxy.store import Store
 
 from tests.support.cri import PodPlan, batch_pod_config, pb
+from tests.support.processes import PATIENCE
 
 
 class Node:
@@ -65,6 +66,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> Iterat
     caplog.set_level(logging.INFO, "pykoord")
     monkeypatch.setattr(reconcile, "RETRY_SECONDS", 0.02)
     monkeypatch.setattr(reconcile, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(reconcile, "ADOPT_SECONDS", PATIENCE)
     found = Node(tmp_path)
     yield found
     found.store.close()
@@ -79,8 +81,8 @@ def container_record(identity: str, name: str = "main", sandbox: str = "gone") -
     return Record(Kind.CONTAINER, identity, facts, sandbox)
 
 
-async def within(seconds: float, condition: Callable[[], object]) -> None:
-    end = time.monotonic() + seconds
+async def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "not within time"
         await asyncio.sleep(0.01)
@@ -164,10 +166,10 @@ class TestRun:
         again = Reconciler(node.store, lambda: CriRuntime(str(node.path)))
         async with node.serving():
             running = asyncio.get_running_loop().create_task(again.run())
-            await within(5, lambda: again.done)
+            await until(lambda: again.done)
             assert not running.done()
             sandbox = node.run_pod(plan)
-            await asyncio.wait_for(running, 5)
+            await asyncio.wait_for(running, PATIENCE)
         assert node.store.get(Kind.POD, sandbox).facts.labels == {"hook": "1"}
 
     async def test_what_does_not_come_is_forgotten(self, node, tmp_path, monkeypatch):
@@ -177,21 +179,28 @@ class TestRun:
         node.store = Store(str(tmp_path / "state.db"))
         again = Reconciler(node.store, lambda: CriRuntime(str(node.path)))
         async with node.serving():
-            await asyncio.wait_for(again.run(), 5)
+            await asyncio.wait_for(again.run(), PATIENCE)
         assert not node.store.left_over
         assert again.done
 
     async def test_the_runtime_comes_later(self, node, caplog):
         sandbox, _ = node.make("worker")
+        tries: list[CriRuntime] = []
+
+        def connect() -> CriRuntime:
+            tries.append(CriRuntime(str(node.path)))
+            return tries[-1]
+
+        node.reconciler = Reconciler(node.store, connect)
         running = asyncio.get_running_loop().create_task(node.reconciler.run())
-        await asyncio.sleep(0.1)
+        await until(lambda: len(tries) > 3)
         assert not node.reconciler.done
         # Tried several times, said once.
         [event] = caplog.records
         assert event.getMessage() == "waits for the runtime's lists"
         assert event.fields["error"].startswith("ListPodSandbox: UNAVAILABLE: ")
         async with node.serving():
-            await asyncio.wait_for(running, 5)
+            await asyncio.wait_for(running, PATIENCE)
         assert node.ids(Kind.POD) == {sandbox}
 
     async def test_a_call_made_meanwhile_knows_better(self, node):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -135,12 +136,12 @@ class Node:
         await peer.reads(frames.read_frames(ServerFrames().settings())[0][0])
         return peer
 
-    def drain(self, seconds: float = 10) -> None:
+    def drain(self, seconds: float = 2 * PATIENCE) -> None:
         self.draining = asyncio.get_running_loop().create_task(self.relay.drain(seconds))
 
-    async def drained(self, seconds: float = 5) -> None:
+    async def drained(self) -> None:
         assert self.draining is not None
-        await asyncio.wait_for(self.draining, seconds)
+        await asyncio.wait_for(self.draining, PATIENCE)
 
 
 @pytest.fixture
@@ -175,6 +176,17 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 class TestDraining:
+    @pytest.fixture(autouse=True)
+    def patient(self, monkeypatch):
+        """None is left because the machine is slow; what ends before does not wait for that."""
+        monkeypatch.setattr(server, "ASK_SECONDS", 2 * PATIENCE)
+        monkeypatch.setattr(server, "LINGER_SECONDS", 2 * PATIENCE)
+
+    @pytest.fixture
+    def impatient(self, monkeypatch, patient):
+        monkeypatch.setattr(server, "ASK_SECONDS", 0.5)
+        monkeypatch.setattr(server, "LINGER_SECONDS", 0.5)
+
     async def test_an_idle_client_leaves_at_once(self, node):
         peer = await node.peer()
         node.drain()
@@ -184,15 +196,16 @@ class TestDraining:
         await peer.reads_end()
         assert not node.draining.done()
         peer.hang_up()
-        await node.drained(server.LINGER_SECONDS / 2)
+        await node.drained()
 
     async def test_one_that_hangs_up_by_itself_is_gone(self, node):
         peer = await node.peer()
         node.drain()
         await peer.reads(*ASKED)
         peer.hang_up()
-        await node.drained(server.ASK_SECONDS / 2)
+        await node.drained()
 
+    @pytest.mark.usefixtures("impatient")
     async def test_one_that_does_nothing_is_left(self, node):
         peer = await node.peer()
         node.drain()
@@ -200,6 +213,7 @@ class TestDraining:
         await peer.reads_end()
         await node.drained()
 
+    @pytest.mark.usefixtures("impatient")
     async def test_one_that_was_never_answered_is_left(self, node, tmp_path):
         """No preface, so no session: somebody who only tries the socket."""
         silent = await asyncio.open_unix_connection(tmp_path / "p.sock")
@@ -250,11 +264,9 @@ class TestDraining:
     async def test_it_has_an_end(self, node):
         peer = await node.peer()
         peer.call(1)
-        started = time.monotonic()
         node.drain(0.2)
         await peer.reads(*ASKED)
         await node.drained()
-        assert time.monotonic() - started < 5
         await peer.reads_end()
 
     async def test_a_slow_reader_gets_all_there_is(self, node, monkeypatch):
@@ -309,7 +321,7 @@ async def living(listening: socket.socket, backend: Path) -> AsyncIterator[None]
             )
             await relay.listen([listening.dup()])
             yield
-            await asyncio.wait_for(relay.drain(10), 5)
+            await asyncio.wait_for(relay.drain(2 * PATIENCE), PATIENCE)
             raise _Over
     except* _Over:
         pass
@@ -322,7 +334,11 @@ def test_no_call_is_lost_however_often_the_proxy_is_restarted(tmp_path, run, res
     callers = [Caller(tmp_path / "p.sock") for _ in range(4)]
 
     async def live(listening: socket.socket, backend: Path) -> None:
-        for number in range(restarts):
+        # Where all is slow there are more of them, so that each caller calls under many.
+        for number in itertools.count():
+            if number >= restarts and min(caller.calls for caller in callers) > restarts:
+                break
+            assert number < 20 * restarts, [caller.calls for caller in callers]
             async with living(listening, backend):
                 # Now in the middle of a call, now while the client connects.
                 await asyncio.sleep(0.02 + number % 10 / 500)

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from koord_service import systemd
 
+from tests.support.processes import PATIENCE
+
 VARIABLES = (
     "NOTIFY_SOCKET",
     "LISTEN_PID",
@@ -31,7 +33,7 @@ def _not_under_systemd(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def manager() -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
-        listening.settimeout(5)
+        listening.settimeout(PATIENCE)
         yield listening
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from koord_service.unix_http import UnixConnection
 
+from tests.support.processes import PATIENCE
+
 
 def test_a_request_and_its_answer(tmp_path: Path) -> None:
     path, heard = tmp_path / "a b", []
@@ -24,7 +26,7 @@ def test_a_request_and_its_answer(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=answer)
     thread.start()
-    connection = UnixConnection(path, timeout=5)
+    connection = UnixConnection(path, timeout=PATIENCE)
     connection.request("GET", "/page")
     assert connection.getresponse().read() == b"OK"
     connection.close()
@@ -35,7 +37,7 @@ def test_a_request_and_its_answer(tmp_path: Path) -> None:
 
 def test_nobody_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        UnixConnection(tmp_path / "nobody", timeout=5).connect()
+        UnixConnection(tmp_path / "nobody", timeout=PATIENCE).connect()
 
 
 def test_one_who_says_nothing(tmp_path: Path) -> None:

@@ -32,6 +32,9 @@ NAME = "node-1"
 MANAGERS = "managers.test"
 """What resolves to the addresses in ``HURRIED_MANAGERS``."""
 
+KUBELET_HAS = 5.0
+"""Seconds to answer in."""
+
 _PROGRAM = Path(__file__).with_name("hurried_koordlet.py")
 TOKEN, ACCOUNT_TOKEN = "token-of-the-kubeconfig-0", "token-of-the-service-account-0"
 _KUBECONFIG = """\
@@ -44,15 +47,17 @@ users: [{{name: koordlet, user: {{tokenFile: {token}}}}}]
 """
 
 
-async def until(condition: Callable[[], Awaitable[T] | T], what: str = "") -> T:
+async def until(
+    condition: Callable[[], Awaitable[T] | T], what: str = "", *, seconds: float = PATIENCE
+) -> T:
     """Wait for a condition to become true, and return what it says."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + seconds
     while True:
         found = condition()
         said: Any = await found if isinstance(found, Awaitable) else found
         if said:
             return said  # type: ignore[no-any-return]
-        assert time.monotonic() < deadline, f"not within {PATIENCE:g} s: {what or condition}"
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what or condition}"
         await asyncio.sleep(0.02)
 
 
@@ -246,7 +251,7 @@ class ClusterKoordlet(Program):
             f"--var-lib-kubelet-dir={root}/kubelet",
             f"--node-name={node_name}",
             "--kubelet-sync-interval=0.3",
-            "--kubelet-sync-timeout=0.8",
+            f"--kubelet-sync-timeout={KUBELET_HAS:g}",
             "--node-topology-sync-interval=0.3",
             "--prediction-training-interval=1",
             f"--metrics-address={folder}/metrics.sock",

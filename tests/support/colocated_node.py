@@ -44,7 +44,7 @@ from tests.support.kubelet_server import KubeletServer
 from tests.support.kubepods import Kubepods
 from tests.support.manager_program import LEADER, NAMESPACE
 from tests.support.pod_running import BoundPod, PodRunner, bind
-from tests.support.processes import get
+from tests.support.processes import PATIENCE, get
 from tests.support.proxy import Koordlet, Proxy
 
 NAME = "this-machine"
@@ -113,7 +113,9 @@ class ClusterKoordlet(Koordlet):
             *(console_script("koordctl"), "why", *words),
             f"--address=unix://{self.status}",
         ]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=PATIENCE
+        )
         assert (done.returncode, done.stderr) == (0, ""), done
         return done.stdout
 

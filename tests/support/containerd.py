@@ -1,4 +1,4 @@
-"""A real containerd for tests; see koord_demo.containerd.
+"""A real containerd for tests, which may take its time; see koord_demo.containerd.
 
 For one instance shared by a whole run, the conftest.py at the top says
 ``from tests.support.containerd import containerd``.
@@ -6,10 +6,30 @@ For one instance shared by a whole run, the conftest.py at the top says
 
 from collections.abc import Callable, Iterator
 
+import koord_demo.containerd as demo
 import pytest
-from koord_demo.containerd import Containerd, why_not
+from koord_demo.containerd import why_not
+
+from tests.support.processes import PATIENCE, until
 
 __all__ = ["Containerd", "containerd", "requires_containerd", "why_not"]
+
+
+class Containerd(demo.Containerd):
+    """One of our own, with what it starts."""
+
+    def start(self, *, timeout: float = PATIENCE) -> None:
+        super().start(timeout=timeout)
+
+    def close(self) -> None:
+        super().close()
+        # What was killed is gone once it is reaped, on a busy machine later than that waits.
+        until(self._gone, f"nothing is left of {self.directory}")
+
+    def _gone(self) -> bool:
+        for group in self._cgroups():
+            demo._remove_cgroup(group)
+        return not self.leftovers()
 
 
 def requires_containerd(test: Callable[..., object]) -> Callable[..., object]:

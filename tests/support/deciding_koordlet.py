@@ -15,7 +15,7 @@ from typing import Any
 from koord_demo.programs import console_script
 
 from tests.support.observing_koordlet import ObservingKoordlet
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 
 class DecidingKoordlet(ObservingKoordlet):
@@ -70,7 +70,9 @@ class DecidingKoordlet(ObservingKoordlet):
         """What ``koordctl why`` shows people."""
         address = f"--address=unix://{self.status}"
         command = [console_script("koordctl"), "why", *words, address]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=PATIENCE
+        )
         assert (done.returncode, done.stderr) == (0, ""), done
         return done.stdout
 

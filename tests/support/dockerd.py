@@ -20,8 +20,8 @@ import docker
 import docker.errors
 import pytest
 from koord_demo import containerd, oci_image
-from koord_demo.containerd import Containerd
 
+from tests.support.containerd import Containerd
 from tests.support.oci_image import IMAGE, SLEEP_FOREVER
 from tests.support.processes import get
 from tests.support.proxy import Agent

@@ -9,6 +9,8 @@ from types import TracebackType
 
 from koord_demo.runtime import Request, Runtime, serve
 
+from tests.support.processes import PATIENCE
+
 __all__ = ["EmbeddedRuntime", "Request", "Runtime", "serve"]
 
 
@@ -29,7 +31,7 @@ class EmbeddedRuntime:
 
     def __enter__(self) -> EmbeddedRuntime:
         self._thread.start()
-        assert self._ready.wait(10), "the embedded runtime did not start"
+        assert self._ready.wait(PATIENCE), "the embedded runtime did not start"
         return self
 
     def __exit__(
@@ -41,7 +43,7 @@ class EmbeddedRuntime:
         assert self._loop is not None
         assert self._stop is not None
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(PATIENCE)
 
     def requests_of(self, method: str) -> list[bytes]:
         """The messages of one method's calls, in order."""

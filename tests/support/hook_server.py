@@ -20,6 +20,8 @@ from koord_proto import hook_pb2 as pb
 from tests.support.processes import PATIENCE, until
 
 ALL_STAGES = tuple(Stage)
+LENIENT = 60.0
+"""Seconds that a proxy waits for hook servers, where it is not the point that they are silent."""
 
 _OPTIONS = (("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", 32 << 20))
 
@@ -174,6 +176,7 @@ class HookServer:
             "remote-endpoint": str(self.socket),
             "failure-policy": policy,
             "runtime-hooks": [stage.value for stage in stages],
+            "timeout": LENIENT,
             **more,
         }
         file = hooks / f"{self.name}.json"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.cri import Cri, pb
+from tests.support.processes import PATIENCE
 
 _LIBRARIES = ("/usr", "/lib", "/lib64")
 
@@ -29,7 +30,7 @@ class HostProgram(Cri):
         config: pb.ContainerConfig,
         sandbox_config: pb.PodSandboxConfig,
         *,
-        timeout: float = 30.0,
+        timeout: float = PATIENCE,
     ) -> str:
         """Create what was asked for, with another command."""
         running = pb.ContainerConfig()

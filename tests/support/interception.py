@@ -23,6 +23,8 @@ from koord_proxy.rules.records import Kind, Record
 from koord_proxy.rules.registration import Policy
 from koord_proxy.store import Store
 
+from tests.support.processes import PATIENCE
+
 SKIP = "runtimeproxy.koordinator.sh/skip-hookserver"
 AWAY = HookError("timeout", "no answer", reached=True)
 
@@ -114,7 +116,7 @@ class Client:
         """The message that goes on; None if it goes as it came. Raises what refuses it."""
         stream = self.arrived(target, message, problem)
         if self.held(target):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 await self.decided.wait()
             # Decisions are counted when the loop turns.
             await asyncio.sleep(0)

@@ -40,6 +40,7 @@ from tests.support.kube_requests import (
 from tests.support.kube_selecting import Key, selection
 from tests.support.kube_store import Watch, as_listed, line
 from tests.support.kube_writes import Write, Writes
+from tests.support.ports import free_port
 
 _HALF = b'{"type":"MODIFIED","object":{"metadata":{"na'
 _MARKED_BEFORE = 2.0
@@ -104,9 +105,9 @@ class KubeApi(Writes):
         app.router.add_route("*", "/{tail:.*}", self._serve)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
+        self.port = self.port or free_port()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self._tls)
         await site.start()
-        self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
         """Be gone: open watches break off, connections are refused."""

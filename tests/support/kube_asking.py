@@ -17,10 +17,10 @@ from koord_kube.api import Object
 from koord_kube.resources import DEFINITIONS, Resource
 
 from tests.support.kube_kinds import api_version
+from tests.support.processes import PATIENCE
 
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
-_PATIENCE = 20.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Events:
 
     async def next(self) -> tuple[str, Any]:
         """Type and object of the next event."""
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             found = json.loads(await self._answer.content.readline())
         return found["type"], found["object"]
 
     async def end(self) -> None:
         """Until the server ends it; nothing may come any more."""
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             assert await self._answer.content.readline() == b""
 
 
@@ -119,7 +119,7 @@ class Asking:
         assert answer.status in (201, 409), answer
         spec = definition["spec"]
         versions = [one["name"] for one in spec["versions"] if one["served"]]
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             for version in versions:
                 path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
                 while (await self("GET", path)).status != 200:

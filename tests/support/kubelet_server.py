@@ -15,6 +15,8 @@ from aiohttp import web
 from koord_model.qos import kube_qos
 from koordlet.states.inventory import PodRecord
 
+from tests.support.ports import free_port
+
 
 class KubeletServer:
     """Serves at ``port`` while entered; what a test changes holds from the next request on.
@@ -48,9 +50,9 @@ class KubeletServer:
         app.router.add_get("/configz", self._configz)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
+        self.port = self.port or free_port()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self.tls)
         await site.start()
-        self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
         """Be gone: connections break off and are refused."""

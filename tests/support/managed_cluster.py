@@ -35,7 +35,7 @@ from tests.support.kube_access import service_account
 from tests.support.kube_api import KubeApi
 from tests.support.kube_kinds import USUAL
 from tests.support.kube_requests import Asked
-from tests.support.manager_program import NAMESPACE, QUICK, WEBHOOKS
+from tests.support.manager_program import NAMESPACE, PATIENT, WEBHOOKS
 
 _ALL = USUAL | {resources.ELASTIC_QUOTAS, resources.QUOTA_PROFILES}
 _WRITES = ("create", "update", "patch", "delete", "deletecollection")
@@ -59,7 +59,7 @@ class ManagedCluster:
         """One that is not started yet, and that has a token of its own."""
         token = f"token-of-{name}"
         self.api.access.identities[token] = service_account("koord-manager", NAMESPACE, pod=name)
-        made = EmulatedManager(name, self.folder, self.api, *(flags or QUICK), token=token)
+        made = EmulatedManager(name, self.folder, self.api, *(flags or PATIENT), token=token)
         self.managers.append(made)
         return made
 
@@ -234,7 +234,7 @@ async def ready(manager: EmulatedManager) -> None:
 
 
 async def _is_ready(session: aiohttp.ClientSession, manager: EmulatedManager) -> bool:
-    timeout = aiohttp.ClientTimeout(total=5)
+    timeout = aiohttp.ClientTimeout(total=30)
     try:
         url = f"http://127.0.0.1:{manager.health_port}/readyz"
         async with session.get(url, timeout=timeout) as answer:

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from tests.support.processes import Program
+from tests.support.ports import free_port
+from tests.support.processes import PATIENCE, Program
 
 NAMESPACE = "koordinator-system"
 WEBHOOKS, LEADER = "koordinator-webhook-service", "koordinator-manager-leader"
 
 QUICK = (
-    "--lease-duration=3",
-    "--renew-deadline=2",
+    "--lease-duration=5",
+    "--renew-deadline=4",
     "--retry-period=0.5",
     "--noderesource-interval=0.5",
 )
-"""Leader election and passes as quick as a test would have them."""
+"""Leader election and passes as quick as a test would have them.
+
+Where a stall of the machine is not to cost the Lease ``PATIENT`` is meant.
+"""
 
 PATIENT = (
     "--lease-duration=120",
@@ -51,7 +53,9 @@ class ManagerProgram(Program):
     ) -> None:
         super().__init__(name, folder)
         self.host = host
-        self.webhook_port, self.api_port, self.report_port, self.port, self.health_port = _free(5)
+        self.webhook_port, self.api_port, self.report_port, self.port, self.health_port = (
+            free_port() for _ in range(5)
+        )
         self.kubeconfig = kubeconfig
         self._flags = flags
         self._inside = inside
@@ -79,7 +83,7 @@ class ManagerProgram(Program):
     def ready(self) -> bool:
         """Whether the kubelet would let it be asked."""
         try:
-            with urlopen(f"http://{self.host}:{self.health_port}/readyz", timeout=5) as answer:
+            with urlopen(f"http://{self.host}:{self.health_port}/readyz", timeout=30) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False
@@ -91,19 +95,9 @@ class ManagerProgram(Program):
     def page(self, path: str, **query: str) -> dict[str, Any]:
         """A page of its own as JSON."""
         url = f"http://{self.host}:{self.port}{path}?{urlencode(query)}"
-        with urlopen(url, timeout=10) as answer:
+        with urlopen(url, timeout=PATIENCE) as answer:
             return dict(json.load(answer))
 
     def metrics(self) -> str:
-        with urlopen(f"http://{self.host}:{self.port}/metrics", timeout=10) as answer:
+        with urlopen(f"http://{self.host}:{self.port}/metrics", timeout=PATIENCE) as answer:
             return str(answer.read().decode())
-
-
-def _free(count: int) -> list[int]:
-    """Ports that nobody listens at now."""
-    open_ = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in open_]
-    for one in open_:
-        with closing(one):
-            pass
-    return ports

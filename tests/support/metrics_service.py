@@ -125,6 +125,7 @@ class Manager:
             node,
             ca_file=str(ca or self.certificates.authority),
             credentials=TokenFile(file),
+            attempt_seconds=PATIENCE,
         )
 
 

@@ -45,7 +45,7 @@ class ObservingKoordlet(Koordlet):
         """Each series' aggregates over the steps after that of ``since``."""
         window = time.time() - (since // 1 + 0.5)
         page = self.page(
-            "/v1/metrics/query", kind=kind, window=window, aggregation="avg,last,count"
+            "/v1/metrics/query", kind=kind, window=window, aggregation="avg,last,count,min,max"
         )
         return {tuple(one["labels"].values()): one["values"] for one in page["series"]}
 

@@ -9,10 +9,27 @@ from types import TracebackType
 from typing import Any, Self
 
 from koord_demo.programs import console_script
+from koord_proxy.rules.breaker import FIRST_PAUSE, LONGEST_PAUSE
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.cri import Cri
+from tests.support.hook_server import LENIENT
 from tests.support.processes import Program, get, until
+
+GIVEN_UP = "hook server is not asked until it answers again"
+"""What a proxy says when it opens a breaker."""
+
+
+def trials(seconds: float, deadline: float) -> int:
+    """How often at most a hung server, or one that is away, is tried again in so many seconds.
+
+    ``deadline`` is what each trial takes. From one to the next the proxy pauses longer.
+    """
+    number, pause, at = 0, FIRST_PAUSE, FIRST_PAUSE
+    while at <= seconds:
+        number, pause = number + 1, min(2 * pause, LONGEST_PAUSE)
+        at += deadline + pause
+    return number
 
 
 def connect(address: object, service: str = "runtime.v1") -> Cri:
@@ -142,7 +159,7 @@ class Proxy(Agent):
 
 
 class Koordlet(Agent):
-    """koordlet, registered where a proxy looks."""
+    """koordlet, registered where a proxy looks, which waits long for its answers."""
 
     def __init__(self, directory: Path, hooks: Path, *flags: str) -> None:
         super().__init__("koordlet", directory)
@@ -155,6 +172,7 @@ class Koordlet(Agent):
             f"--runtime-hooks-nri-socket-path={directory / 'nri.sock'}",
             f"--state-dir={directory / 'koordlet'}",
             f"--var-lib-kubelet-dir={directory}",
+            f"--hook-timeout={LENIENT:g}",
             "--log-format=json",
             *flags,
         ]

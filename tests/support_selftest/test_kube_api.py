@@ -59,7 +59,7 @@ async def test_leases_are_kept_by_namespace(ask: Asking) -> None:
 
 async def watched(ask: Asking, version: str, times: int = 1) -> list[tuple[str, str]]:
     url = ask.api.url + ALL
-    query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "5"}
+    query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "60"}
     lines = []
     async with ask.session.get(url, params=query | {"allowWatchBookmarks": "true"}) as got:
         ask.api.bookmark()

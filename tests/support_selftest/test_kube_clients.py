@@ -72,7 +72,7 @@ async def test_a_watch_from_too_long_ago(api: KubeApi, core: Core) -> None:
     version = api.put(NODES, node("n1"))["metadata"]["resourceVersion"]
     api.compact()
     async with watch.Watch() as events:
-        asked = {"resource_version": version, "timeout_seconds": 5}
+        asked = {"resource_version": version, "timeout_seconds": 60}
         with pytest.raises(ApiException) as raised:
             async for _ in events.stream(core.list_node, **asked):
                 pass

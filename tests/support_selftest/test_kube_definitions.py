@@ -15,6 +15,7 @@ from koord_kube.resources import DEFINITIONS, NODE_METRICS
 from tests.support.kube_api import KubeApi
 from tests.support.kube_asking import Asking
 from tests.support.kube_refusal import Refused
+from tests.support.processes import PATIENCE
 
 __all__ = ["TestDefinitions", "TestSchemas"]
 
@@ -99,13 +100,13 @@ class TestDefinitions:
         resources = (await ask("GET", "/apis/example.org/v1")).said["resources"]
         assert {"goers", "goers/status"} <= {one["name"] for one in resources}
         assert (await ask("DELETE", where)).status == 200
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while (await ask("GET", path)).status != 404:
                 await asyncio.sleep(0.05)
 
     async def test_what_the_server_says_of_one(self, ask: Asking) -> None:
         await ask.define(definition())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while len(conditions := await _conditions(ask)) < 2:
                 await asyncio.sleep(0.05)
         assert conditions == {"NamesAccepted": "True", "Established": "True"}

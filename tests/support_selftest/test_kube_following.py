@@ -174,7 +174,7 @@ class TestWatches:
 
     async def test_bookmarks_before_the_end(self, ask: Asking) -> None:
         version = (await ask.put(NOTES, note()))["metadata"]["resourceVersion"]
-        query = {"allowWatchBookmarks": "true", "timeoutSeconds": "5"}
+        query = {"allowWatchBookmarks": "true", "timeoutSeconds": "10"}
         async with ask.watching(ALL, resourceVersion=version, **query) as events:
             await ask.put(NOTES, note(spec={"a": 1}))
             assert await told(events, 1) == [("MODIFIED", "n1")]

@@ -27,6 +27,7 @@ from tests.support.certificates import HAVE_OPENSSL, make_certificates
 from tests.support.kube_access import service_account
 from tests.support.kube_api import KubeApi
 from tests.support.kube_asking import Answer, Asking
+from tests.support.processes import PATIENCE
 from tests.support_selftest.notes import NOTES, note
 from tests.support_selftest.test_kube_admission import (
     LABEL,
@@ -144,7 +145,7 @@ async def hooked(ask: Asking, hook: Hook, kind: Any = MUTATING_WEBHOOKS, **more:
     given = head | hook.configuration(hook.direct(path, **more), name=path)
     assert (await ask("POST", kind.path(), given)).status == 201
     made = Hooked(ask, hook, path)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not hook.reviews:
             await made.make()
     return made

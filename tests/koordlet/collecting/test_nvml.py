@@ -43,7 +43,7 @@ def opened() -> Iterator[Opened]:
 def soon(nvml: NVML, wanted: Callable[[list[GPUReading]], bool]) -> list[GPUReading]:
     """Readings until one is as wanted; the last one, where none ever is."""
     pause = threading.Event()
-    for _ in range(500):
+    for _ in range(3000):
         readings = nvml.read(AT)
         if wanted(readings):
             break

@@ -17,6 +17,7 @@ from koordlet.collecting.samples import Sample, Series
 from koordlet.states.inventory import PodRecord
 
 from tests.support.observed import DictionaryCache
+from tests.support.processes import PATIENCE
 
 CPU = Series("node_cpu_usage")
 
@@ -190,7 +191,7 @@ async def test_a_look_that_fails_as_a_whole_does_not_end_it(
 
     observer = Observer([Watched("a", Asked(), 0.01)], [], Kept(), records, NodeSLO)
     task = loop.create_task(observer.run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await looks.wait()
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -204,7 +205,7 @@ async def test_the_cache_is_loaded_first_and_closed_after_the_look_under_way() -
 
     def find(_: Look) -> Found:
         looking.set()
-        go_on.wait(5)
+        go_on.wait(PATIENCE)
         done.append("looked")
         return Found()
 
@@ -221,7 +222,7 @@ async def test_the_cache_is_loaded_first_and_closed_after_the_look_under_way() -
     observer = Observer([Watched("a", Asked(find), 1.0)], [], Closed(), tuple, NodeSLO)
     loop = asyncio.get_running_loop()
     task = loop.create_task(observer.run())
-    await asyncio.to_thread(looking.wait, 5)
+    await asyncio.to_thread(looking.wait, PATIENCE)
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
@@ -238,7 +239,7 @@ def test_one_that_hangs_aside_holds_nobody_up_and_is_shown(
     answer = threading.Event()
 
     def hang(_: Look) -> Found:
-        answer.wait(5)
+        answer.wait(PATIENCE)
         return found(7)
 
     good = Asked(lambda _: found(1))
@@ -254,7 +255,7 @@ def test_one_that_hangs_aside_holds_nobody_up_and_is_shown(
     assert len(caplog.records) == 1
     answer.set()
     assert slow.thread is not None
-    slow.thread.join(5)
+    slow.thread.join(PATIENCE)
     observer.look()
     assert Sample(CPU, 7) in kept.samples
     assert observer.states()[1].available

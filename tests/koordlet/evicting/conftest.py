@@ -6,6 +6,7 @@ import pytest
 from koord_kube.client import Client, Cluster, Limits
 
 from tests.support.kube_api import KubeApi
+from tests.support.processes import PATIENCE
 
 
 @pytest.fixture
@@ -16,5 +17,5 @@ async def api() -> AsyncIterator[KubeApi]:
 
 @pytest.fixture
 async def client(api: KubeApi) -> AsyncIterator[Client]:
-    async with Client(Cluster(api.url), Limits(qps=1000.0, answer=5.0)) as made:
+    async with Client(Cluster(api.url), Limits(qps=1000.0, answer=PATIENCE)) as made:
         yield made

@@ -16,6 +16,7 @@ from koordlet.states.inventory import PodRecord
 from tests.support.kube_api import KubeApi
 from tests.support.kube_evictions import PDBS
 from tests.support.listing import listed
+from tests.support.processes import PATIENCE
 from tests.support.views import pod_view
 
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -173,8 +174,8 @@ class TestTrouble:
 
     async def test_an_answer_that_was_lost_is_found_out(self, api: KubeApi, slept: Slept) -> None:
         record = put_pod(api)
-        api.fail(slow=0.3)
-        async with Client(Cluster(api.url), Limits(answer=0.1)) as client:
+        api.fail(slow=PATIENCE)
+        async with Client(Cluster(api.url), Limits(answer=1.0)) as client:
             way = ByApi(client, sleep=slept)
             assert (await way.evict(record, 30, forced=False)).end is End.EVICTED
 

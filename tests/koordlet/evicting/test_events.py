@@ -25,6 +25,7 @@ from koordlet.evicting.events import (
 from koordlet.evicting.ways import End, Outcome
 
 from tests.support.kube_api import KubeApi
+from tests.support.processes import PATIENCE
 from tests.support.views import AT, pod_view
 
 POD = pod_view("web-1", uid="u-1")
@@ -137,7 +138,7 @@ class TestAnnouncer:
 async def written(announcer: Announcer, api: KubeApi, tries: int) -> None:
     """Say it, and wait until so many requests were answered."""
     announcer.say(SAYING, AT, 0)
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         task = group.create_task(announcer.run())
         await api.wait_for("create", tries, "events")
         while announcer._waiting or sum(announcer.counts.values()) < 1:

@@ -31,6 +31,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from tests.support.kube_api import KubeApi
 from tests.support.kube_evictions import PDBS
+from tests.support.processes import PATIENCE
 from tests.support.views import AT, pod_view, view
 
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -97,7 +98,7 @@ class Side:
             [(WHO, mode, one) for one in notices],
         )
         self.decided = found
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while self.evictor._waiting.qsize() or any(
                 one.end is None for one in self.evictor.recent()
             ):
@@ -150,7 +151,7 @@ def budget(allowed: int) -> Object:
 
 
 async def events_of(api: KubeApi, number: int) -> list[Object]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while True:
             found = [one for key, one in api.objects.items() if key.resource == EVENTS]
             if len(found) >= number:

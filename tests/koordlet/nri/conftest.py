@@ -15,8 +15,7 @@ from koordlet.nri.client import Client
 from koordlet.nri.handler import Handler
 
 from tests.support.nri_runtime import NriRuntime
-
-PATIENCE = 20.0
+from tests.support.processes import PATIENCE
 
 
 async def eventually(condition: Callable[[], object], what: str = "") -> None:

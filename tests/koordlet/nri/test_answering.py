@@ -59,12 +59,12 @@ async def test_a_method_that_does_not_want_to_end_is_waited_for_and_not_answered
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.6)
         ended.set()
         return pb.CreateContainerResponse()
 
     talk = Talk(answer)
-    await talk.ask(asyncio.sleep(0.01), 0.05)
+    await talk.ask(asyncio.sleep(0), 0.5)
     assert ended.is_set()
     assert (talk.answered, talk.late) == ([], [])
     assert talk.counts == Counts(calls=1)

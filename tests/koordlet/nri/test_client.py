@@ -279,6 +279,7 @@ async def test_waits_for_a_socket_and_says_so_once(socket, caplog):
     caplog.set_level(logging.WARNING)
     runtime = NriRuntime(socket)
     async with running(client_of(socket, Remembering())) as client:
+        await eventually(lambda: warnings(caplog, "nri not available yet, waiting"))
         await asyncio.sleep(0.1)
         assert not client.connected
         assert warnings(caplog, "nri not available yet, waiting") == [
@@ -303,6 +304,7 @@ async def test_one_identity_is_registered_once(runtime, socket, caplog):
     async with running(client_of(socket, first)) as one:
         await eventually(lambda: one.connected)
         async with running(client_of(socket, second)) as two:
+            await eventually(lambda: warnings(caplog, "nri not available yet, waiting"))
             await asyncio.sleep(0.1)
             assert not two.connected
             assert runtime.connections == 1
@@ -362,10 +364,10 @@ async def test_a_runtime_that_never_configures_is_left(runtime, socket):
 
 
 async def test_a_configured_plugin_may_wait_for_long(runtime, socket):
-    client = client_of(socket, Remembering(), patience=Patience(registration=0.05))
+    client = client_of(socket, Remembering(), patience=Patience(registration=1.0))
     async with runtime._request, asyncio.TaskGroup() as tasks:
         ending = tasks.create_task(client.connect_once())
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(1.2)
         assert not ending.done()
         ending.cancel()
 

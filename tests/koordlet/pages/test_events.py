@@ -36,6 +36,7 @@ from koordlet.pages.served import events_page
 
 from tests.koordlet.test_keeper import JOB, Bench, main_of
 from tests.support.fake_node.kept import settings_of
+from tests.support.processes import PATIENCE
 
 
 def change(number: int, pod: str = "shop/web", why: str = "") -> Change:
@@ -518,7 +519,7 @@ def test_over_http(book: Book) -> None:
     server = StatusServer("127.0.0.1:0", pages)
     server.start()
     host, _, port = server.address.rpartition(":")
-    client = http.client.HTTPConnection(host, int(port), timeout=5)
+    client = http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
 
     def ask(path: str, **headers: str) -> tuple[int, str, str, str]:
         client.request("GET", path, headers=headers)
@@ -563,7 +564,7 @@ async def test_a_koordlet_tells_what_it_did(
     assert agent._node is not None
     keeper = agent._node.keeper
     found: dict[str, Any] = {}
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         serving = group.create_task(agent.serve())
         while not (tmp_path / "koordlet.json").exists():
             await asyncio.sleep(0.01)

@@ -14,6 +14,7 @@ from koord_kube.resources import NODE_SLOS, NODES
 from koordlet.states.cluster import ClusterState
 
 from tests.support.kube_api import KubeApi
+from tests.support.processes import PATIENCE
 
 NODE: Object = {
     "kind": "Node",
@@ -33,7 +34,7 @@ class Heard:
         self.event.set()
 
     async def until(self, kind: str) -> Object | None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 for one, found in reversed(self.objects):
                     if one == kind:
@@ -139,7 +140,7 @@ async def test_a_kind_without_its_crd_is_known_not_to_be(tmp_path: Path, heard: 
         api.installed.discard(NODE_SLOS)
         api.put(NODES, NODE)
         async with watching(api, tmp_path / "cluster.json", heard) as state:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 while not state.ages()["NodeSLO"].absent:
                     await asyncio.sleep(0.01)
             assert "CRD" in state.ages()["NodeSLO"].trouble

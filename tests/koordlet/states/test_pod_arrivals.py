@@ -10,6 +10,8 @@ from koord_host.layout import Driver, Layout
 from koordlet.states import pod_arrivals
 from koordlet.states.pod_arrivals import PodArrivals
 
+from tests.support.processes import PATIENCE
+
 
 class Bell:
     def __init__(self) -> None:
@@ -21,7 +23,7 @@ class Bell:
         self.rung.set()
 
     async def next(self) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await self.rung.wait()
         self.rung.clear()
 
@@ -79,7 +81,7 @@ async def test_groups_that_are_made_later(tmp_path: Path, monkeypatch) -> None: 
     monkeypatch.setattr(pod_arrivals, "_AGAIN_SECONDS", 0.05)
     async with watching(tmp_path) as bell:
         (tmp_path / "cpu/kubepods/besteffort").mkdir(parents=True)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             # It is found at one of the next looks; pods from then on are noticed.
             for number in itertools.count():
                 await asyncio.sleep(0.05)

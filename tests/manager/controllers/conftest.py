@@ -15,6 +15,7 @@ from koord_manager.controllers.slo_config import SLOConfigs
 from koord_manager.reconcilers.nodes import Node, read_node
 
 from tests.support.kube_api import KubeApi
+from tests.support.processes import PATIENCE
 
 PACE = Pace(first=0.004, cap=0.02)
 NAMESPACE, NAME = "koordinator-system", "slo-controller-config"
@@ -63,7 +64,7 @@ class Bench:
         return [(one["reason"], one["message"]) for one in found]
 
     async def until(self, true: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not true():
                 await asyncio.sleep(0.002)
 
@@ -71,7 +72,7 @@ class Bench:
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
     kinds = frozenset({NODES, EVENTS, NODE_METRICS, NODE_SLOS, CONFIG_MAPS})
-    limits = Limits(qps=0, answer=5.0, watch=20.0, grace=5.0)
+    limits = Limits(qps=0, answer=PATIENCE, watch=20.0, grace=5.0)
     async with (
         KubeApi(installed=kinds) as api,
         Client(Cluster(api.url), limits) as client,

@@ -13,6 +13,7 @@ from koord_manager.controllers.colocation_profile import ColocationProfiles, Pac
 from koord_manager.webhooks.admission import ClusterView
 
 from tests.support.merge_patch import merged
+from tests.support.processes import PATIENCE
 
 Object = dict[str, Any]
 MANAGED = {"config.koordinator.sh/controller-managed": "true"}
@@ -209,7 +210,7 @@ async def test_it_runs_on_when_pods_cannot_be_listed() -> None:
     pods = Pods(pod())
     pods.refusals = [ApiError("not now", 503), ApiError("not now", 503)]
     running = Running(pods, view(), pace=Pace(interval=0))
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         task = group.create_task(running.controller.run())
         while not running.controller.updated:
             await asyncio.sleep(0)

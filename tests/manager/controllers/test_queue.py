@@ -10,6 +10,8 @@ import pytest
 from koord_kube.api import ApiError, NotLeadingError
 from koord_manager.controllers.queue import WorkQueue
 
+from tests.support.processes import PATIENCE
+
 
 @asynccontextmanager
 async def running(queue: WorkQueue, handle: Callable[[str], Awaitable[None]], workers: int = 4):
@@ -20,7 +22,7 @@ async def running(queue: WorkQueue, handle: Callable[[str], Awaitable[None]], wo
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while not true():
             await asyncio.sleep(0)
 

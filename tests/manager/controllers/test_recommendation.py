@@ -17,6 +17,7 @@ from koord_manager.reconcilers.nodes import Node
 from koord_model.keys import ANNOTATION_RECOMMENDATION_CHECKPOINT
 
 from tests.support.kube_api import KubeApi
+from tests.support.processes import PATIENCE
 
 FAST = Pace(first=0.01, cap=0.02)
 SPEC = {"target": {"type": "workload", "workload": {"kind": "StatefulSet", "name": "web"}}}
@@ -60,6 +61,8 @@ class Rig:
             clock=lambda: nodes.now,
             pace=FAST,
         )
+        self.looks, self._look = 0, self.controller.look
+        self.controller.look = self._counted  # type: ignore[method-assign]
 
     def pod(self, *containers: str, kills: bool = False, phase: str = "Running") -> None:
         status: dict[str, Any] = {"phase": phase}
@@ -94,15 +97,16 @@ class Rig:
         return dict(found)
 
     async def until(self, check: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not check():
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.005)
 
     def containers(self) -> list[dict[str, Any]]:
         status = self.api.get(RECOMMENDATIONS, "web", "shop")["status"]
         return list(status["podStatus"]["containerStatuses"])
 
     async def learn(self, minutes: int, **more: Any) -> None:
+        await self.until(lambda: "shop/web" in self.controller._matched)
         for _ in range(minutes):
             await self.looked()
             self.nodes.report("500m", "100Mi", **more)
@@ -110,7 +114,12 @@ class Rig:
 
     async def looked(self) -> None:
         """Until the controller has surely seen what was reported last."""
-        await asyncio.sleep(0.03)
+        looks = self.looks
+        await self.until(lambda: self.looks > looks + 1)  # one may have been under way
+
+    async def _counted(self) -> None:
+        await self._look()
+        self.looks += 1
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from koord_manager.serving.tls import ServerTls
 from koord_service.grpc_core import grpc
 
 from tests.support.certificates import HAVE_OPENSSL, Certificates, make_certificates
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.skipif(not HAVE_OPENSSL, reason="openssl makes the certificates")
 
@@ -43,7 +44,7 @@ async def reached(port: int, authority: Path) -> bool:
     )
     async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, options) as channel:
         try:
-            await channel.unary_unary("/a/B")(b"", timeout=5)
+            await channel.unary_unary("/a/B")(b"", timeout=PATIENCE)
         except grpc.aio.AioRpcError as error:
             return error.code() is grpc.StatusCode.UNIMPLEMENTED
     return False

@@ -19,6 +19,8 @@ from koord_manager.metrics_api.receiver import (
 )
 from koord_proto.node_metric_pb2 import ReportRequest, ReportResponse
 
+from tests.support.processes import PATIENCE
+
 STATUS = b'{"updateTime":"2026-11-20T10:00:00Z"}'
 
 
@@ -61,7 +63,7 @@ class Manager:
             response_deserializer=ReportResponse.FromString,
         )
         answer: ReportResponse = await call(
-            request, timeout=10, metadata=metadata, compression=grpc.Compression.Gzip
+            request, timeout=PATIENCE, metadata=metadata, compression=grpc.Compression.Gzip
         )
         return answer
 

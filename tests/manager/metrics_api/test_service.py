@@ -16,6 +16,7 @@ from koordlet.delivery.direct_link import LinkError
 
 from tests.support.certificates import HAVE_OPENSSL, make_certificates
 from tests.support.metrics_service import STATUS, Manager, make_manager
+from tests.support.processes import PATIENCE
 
 pytestmark = pytest.mark.skipif(not HAVE_OPENSSL, reason="openssl makes the certificates")
 
@@ -45,7 +46,7 @@ async def send(
 ) -> None:
     link = manager.link(node, token, **more)
     try:
-        await link.send(status, 1.0, 5.0)
+        await link.send(status, 1.0, PATIENCE)
     finally:
         await link.close()
 
@@ -184,7 +185,7 @@ async def test_the_front_proxy_is_looked_for_until_it_is_found(manager: Manager)
 
 async def test_it_runs_until_it_is_cancelled(manager: Manager) -> None:
     running = asyncio.get_running_loop().create_task(manager.service.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while manager.service._front_proxy is None:
             await asyncio.sleep(0.01)
     running.cancel()

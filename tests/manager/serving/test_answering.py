@@ -20,6 +20,7 @@ from koord_manager.webhooks.admission import Admission, ClusterView, Operation, 
 from koord_manager.webhooks.table import TABLE
 from prometheus_client import CollectorRegistry
 
+from tests.support.processes import PATIENCE
 from tests.support.serving import NAME, Serving, review, serving, trusting
 
 
@@ -176,7 +177,7 @@ async def test_a_client_that_leaves_in_the_middle_is_counted() -> None:
     async with serving(WEBHOOKS) as running:
         head = b"POST /mutate-pod HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
         await raw(running, head + b"Content-Length: 1000\r\n\r\n{")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while not running.count("/mutate-pod", "", "left"):
                 await asyncio.sleep(0.01)
         assert running.registry.get_sample_value("koord_manager_webhook_in_flight") == 0
@@ -313,7 +314,9 @@ def test_no_bytes_crash_the_server(caplog: pytest.LogCaptureFixture) -> None:
                         + f"Content-Length: {len(garbage)}\r\n\r\n".encode()
                         + garbage
                     )
-                said = asyncio.run_coroutine_threadsafe(raw(running, sent), loop).result()
+                said = asyncio.run_coroutine_threadsafe(
+                    raw(running, sent, more=b"" if whole else b"wait"), loop
+                ).result()
                 assert whole or said.startswith(b"HTTP/1.1 400 ")
 
             await asyncio.to_thread(send)

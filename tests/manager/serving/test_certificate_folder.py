@@ -11,6 +11,7 @@ from koord_manager.serving.certificate_folder import CertificateFolder
 from koord_manager.serving.certificates import CA_CERT, CERT, KEY, TLS_CERT, TLS_KEY
 from koord_manager.serving.tls import ServerTls
 
+from tests.support.processes import PATIENCE
 from tests.support.serving import issued
 
 
@@ -78,7 +79,7 @@ async def test_a_renamed_link_is_seen(tmp_path: Path, monkeypatch: pytest.Monkey
     folder = CertificateFolder(link, tls)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(folder.run())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while folder.bundle != first[CA_CERT]:
                 await asyncio.sleep(0.005)
             (tmp_path / "..new").symlink_to("..2")

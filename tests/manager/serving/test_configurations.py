@@ -33,6 +33,7 @@ from koord_manager.webhooks.configurations import (
 )
 
 from tests.support.kube_api import KubeApi
+from tests.support.processes import PATIENCE
 from tests.support.serving import issued
 
 OWN = "koordinator-system"
@@ -216,7 +217,7 @@ async def test_what_somebody_breaks_is_put_right_at_once(keeping: Keeping) -> No
     async with asyncio.TaskGroup() as group:
         running = group.create_task(keeping.keeper.run())
         await keeping.api.wait_for("watch", 4)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while MUTATING_WEBHOOKS not in {key.resource for key in keeping.api.objects}:
                 await asyncio.sleep(0.01)
             kept = keeping.kept()

@@ -17,6 +17,7 @@ from koord_manager.serving.rotation import SECRET_NAME, Rotation
 from koord_manager.serving.tls import ServerTls
 
 from tests.support.kube_api import KubeApi
+from tests.support.processes import PATIENCE
 from tests.support.serving import NAMES
 
 NAMESPACE = "koordinator-system"
@@ -233,7 +234,7 @@ async def test_a_follower_sees_a_change_at_once() -> None:
             replicas.now += LIFE * 0.8
             told = replicas.tls[1].expiry()
             await replicas.rotations[0].once()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 while replicas.tls[1].expiry() == told:
                     await asyncio.sleep(0.01)
             following.cancel()

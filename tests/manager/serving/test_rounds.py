@@ -10,6 +10,8 @@ from koord_manager.serving.rounds import rounds
 from koord_service.backoff import Backoff
 from koord_service.logs import get_log
 
+from tests.support.processes import PATIENCE
+
 log = get_log("test")
 
 
@@ -31,7 +33,7 @@ class Duty:
         return 3600.0
 
     async def reach(self, times: int) -> None:
-        async with asyncio.timeout(5), self._again:
+        async with asyncio.timeout(PATIENCE), self._again:
             await self._again.wait_for(lambda: self.done >= times)
 
 

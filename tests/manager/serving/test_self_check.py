@@ -4,7 +4,13 @@ import pytest
 from koord_manager.serving.certificates import CA_CERT
 from koord_manager.serving.self_check import self_check
 
+from tests.support.processes import PATIENCE
 from tests.support.serving import NAME, issued, serving
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("koord_manager.serving.self_check._SECONDS", PATIENCE)
 
 
 async def test_the_self_check_is_what_an_api_server_would_see() -> None:

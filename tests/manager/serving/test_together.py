@@ -22,6 +22,7 @@ from koord_manager.webhooks.configurations import ClientConfig, Row, configurati
 from prometheus_client import CollectorRegistry
 
 from tests.support.kube_api import KubeApi
+from tests.support.processes import PATIENCE
 from tests.support.serving import NAME, NAMES
 
 OWN, SERVICE = "koordinator-system", "koordinator-webhook-service"
@@ -99,6 +100,11 @@ class Manager:
         )
         labels: dict[str, str] = kept["metadata"].get("labels", {})
         return labels
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("koord_manager.serving.self_check._SECONDS", PATIENCE)
 
 
 @pytest.fixture

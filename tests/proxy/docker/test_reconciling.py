@@ -22,6 +22,7 @@ from koord_proxy.store import Store
 from tests.support import docker_requests as requests
 from tests.support.docker_bodies import PARENT_PATH, SPEC
 from tests.support.docker_engine import Engine
+from tests.support.processes import PATIENCE
 
 FOREIGN = requests.create("web", {"Image": "nginx", "Labels": {"app": "web"}})
 
@@ -74,9 +75,16 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> Iterat
     caplog.set_level(logging.INFO, "pykoord")
     monkeypatch.setattr(reconcile, "RETRY_SECONDS", 0.02)
     monkeypatch.setattr(reconcile, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(reconcile, "ADOPT_SECONDS", PATIENCE)
     found = Node(tmp_path)
     yield found
     found.store.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.01)
 
 
 def pod_record(identity: str, uid: str = "gone", **facts: Any) -> Record:
@@ -241,12 +249,10 @@ class TestRun:
         node.killed()
         async with node.serving():
             running = asyncio.get_running_loop().create_task(node.reconciler.run())
-            async with asyncio.timeout(5):
-                while not node.reconciler.done:
-                    await asyncio.sleep(0.01)
+            await until(lambda: node.reconciler.done)
             assert not running.done()
             sandbox = node.run_pod("worker")
-            await asyncio.wait_for(running, 5)
+            await asyncio.wait_for(running, PATIENCE)
         assert node.store.get(Kind.POD, sandbox).facts.labels == {"hook": "1"}
 
     @pytest.mark.parametrize("answer", [None, b"HTTP/1.1 500 \r\nContent-Length: 0\r\n\r\n"])
@@ -256,8 +262,15 @@ class TestRun:
         async with contextlib.AsyncExitStack() as later:
             if answer is not None:
                 await later.enter_async_context(node.serving())
+            tries: list[DockerRuntime] = []
+
+            def connect(path: str) -> DockerRuntime:
+                tries.append(DockerRuntime(path))
+                return tries[-1]
+
+            node.reconciler = node.new_reconciler(connect)
             running = asyncio.get_running_loop().create_task(node.reconciler.run())
-            await asyncio.sleep(0.1)
+            await until(lambda: len(tries) > 3)
             assert not node.reconciler.done
             # Tried several times, said once.
             [event] = caplog.records
@@ -267,7 +280,7 @@ class TestRun:
             node.engine.answer = None
             if answer is None:
                 await later.enter_async_context(node.serving())
-            await asyncio.wait_for(running, 5)
+            await asyncio.wait_for(running, PATIENCE)
         assert node.ids(Kind.POD) == {sandbox}
 
     async def test_a_list_that_cannot_be_read_drops_nothing(self, node):
@@ -275,11 +288,10 @@ class TestRun:
         node.engine.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
         async with node.serving():
             running = asyncio.get_running_loop().create_task(node.reconciler.run())
-            await asyncio.sleep(0.1)
-            assert len(node.engine.asked) > 1
+            await until(lambda: len(node.engine.asked) > 1)
             assert node.ids(Kind.POD) == {"p"}
             node.engine.answer = None
-            await asyncio.wait_for(running, 5)
+            await asyncio.wait_for(running, PATIENCE)
         assert node.ids(Kind.POD) == set()
 
     async def test_what_ends_while_it_is_adopted_disturbs_no_other(self, node, caplog):

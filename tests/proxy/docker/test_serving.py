@@ -264,11 +264,13 @@ class TestDraining:
     async def test_a_tunnel_has_its_time(self, node):
         client, engine = await attached(node)
         async with asyncio.TaskGroup() as group:
-            group.create_task(node.relay.drain(0.5))
+            draining = group.create_task(node.relay.drain(PATIENCE))
             await asyncio.sleep(0.05)
             engine.send(b"still")
             await client.gets(b"still")
-            await client.gets_end()
+            draining.cancel()
+        await node.relay.drain(0.05)
+        await client.gets_end()
 
 
 async def test_an_engine_that_is_lost(node):
