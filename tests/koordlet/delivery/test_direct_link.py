@@ -4,9 +4,7 @@ managers behind a headless Service are."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
-import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -24,11 +22,10 @@ from koordlet.reports.metric_policy import Policy
 from koordlet.reports.node_metric import Built
 
 from tests.support.certificates import HAVE_OPENSSL, make_certificates
+from tests.support.ports import free_port
 from tests.support.processes import PATIENCE
 
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
-PORTS = range(20_000, 32_000)
-"""Below those that the kernel gives to whoever asks for any."""
 
 
 class Manager:
@@ -96,16 +93,6 @@ class Service:
         for number, manager in enumerate(self.managers):
             where = self.managers[leader].address if hints and leader is not None else ""
             manager.standing = Standing(number == leader, where)
-
-
-def free_port() -> int:
-    """One that is free on all hosts."""
-    while True:
-        port = random.choice(PORTS)
-        with contextlib.suppress(OSError):
-            for host in HOSTS:
-                socket.create_server((host, port)).close()
-            return port
 
 
 @pytest.fixture
