@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Kept byte code, whatever the machine's habit: hundreds of programs start, four runs collect.
 export PYTHONDONTWRITEBYTECODE :=
 STAMP := $(VENV)/.installed-
-PYTEST := $(BIN)/python -m pytest
+PYTEST := $(BIN)/python -m pytest --hypothesis-profile=repeating
 PARTS := -m "not integration and not containerd and not vm"
 WHOLE := -m "(integration or containerd) and not quiet and not vm"
 MEASURED := -m quiet
@@ -56,8 +56,8 @@ bench: $(STAMP)test $(STAMP)bench ## Measure against peers, in turns; results in
 	@tools/system_packages bench
 	@$(BIN)/python -m bench
 
-fuzz: $(STAMP)test $(STAMP)fuzz ## Fuzz the frame and header path (SECONDS=60), and the session between two peers.
-	@MACHINE_EXAMPLES=1000 $(PYTEST) -q tests/proxy/cri/test_session_machine.py
+fuzz: $(STAMP)test $(STAMP)fuzz ## Try all properties with fresh examples; fuzz the frame and header path (SECONDS=60).
+	@PYTHONHASHSEED=0 MACHINE_EXAMPLES=1000 $(PYTEST) --hypothesis-profile=searching -n auto -q -m "hypothesis and not vm"
 	@$(BIN)/python -m tests.fuzz.relay -max_total_time=$(or $(SECONDS),60)
 
 proto: $(STAMP)dev ## Write the protobuf modules from the .proto files.

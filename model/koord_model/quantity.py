@@ -59,7 +59,7 @@ def milli(quantity: str | int | float) -> int:
         plain = _plain(quantity[:-1])
         if plain is not None:
             return plain
-    return int((1000 * _exact(quantity)).to_integral_value(ROUND_CEILING))
+    return int(_EXACT.multiply(1000, _exact(quantity)).to_integral_value(ROUND_CEILING))
 
 
 def _plain(quantity: str | int | float) -> int | None:
