@@ -13,10 +13,10 @@ from typing import Any
 from koord_demo.programs import console_script
 from kubernetes.aio import client as official
 
-from tests.support.cluster import until
 from tests.support.colocation import metric_status
 from tests.support.kube_apiserver import ADMIN, KubeApiserver
 from tests.support.manager_program import NAMESPACE, QUICK, WEBHOOKS, ManagerProgram
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"

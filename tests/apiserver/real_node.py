@@ -35,11 +35,12 @@ from koord_model.pod import Pod
 
 from tests.apiserver.real_cluster import RealCluster
 from tests.support.certificates import Certificates, make_certificates
-from tests.support.cluster import ClusterKoordlet, let_time_pass, until
+from tests.support.cluster import ClusterKoordlet, let_time_pass
 from tests.support.kube_apiserver import ADMIN
 from tests.support.kubelet_server import KubeletServer, listed
 from tests.support.manager_program import NAMESPACE
 from tests.support.simulated_node import SimulatedNode
+from tests.support.waiting import until
 
 _USER = f"system:serviceaccount:{NAMESPACE}:koordlet"
 _AUTHENTICATED = "authentication.kubernetes.io"

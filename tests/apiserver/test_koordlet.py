@@ -13,8 +13,9 @@ from koordlet.evicting.ways import End
 
 from tests.apiserver.real_cluster import RealCluster
 from tests.apiserver.real_node import RealNode, lost, real_node
-from tests.support.cluster import ClusterKoordlet, until
+from tests.support.cluster import ClusterKoordlet
 from tests.support.manager_program import NAMESPACE
+from tests.support.waiting import until
 
 ACCELERATOR = {
     "vendor": "huawei",

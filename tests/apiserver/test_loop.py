@@ -22,7 +22,6 @@ from tests.apiserver.real_cluster import RealCluster
 from tests.apiserver.real_node import ReviewingKubelet, administrator
 from tests.support import kubepods, stress_ng
 from tests.support.certificates import make_certificates
-from tests.support.cluster import until
 from tests.support.colocated_node import NAME, SLO_CONFIG, ClusterKoordlet, node_object
 from tests.support.colocation import COLOCATION, PERIOD, PROFILE, QUOTA, plain
 from tests.support.containerd import Containerd, why_not
@@ -30,6 +29,7 @@ from tests.support.kubepods import Kubepods
 from tests.support.manager_program import NAMESPACE
 from tests.support.pod_running import BoundPod, PodRunner
 from tests.support.proxy import Proxy
+from tests.support.waiting import until
 
 _WHY_NOT = kubepods.why_not() or why_not() or stress_ng.why_not()
 

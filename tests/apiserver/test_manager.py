@@ -11,8 +11,8 @@ from typing import Any
 from koord_demo.programs import console_script
 
 from tests.apiserver.real_cluster import RealCluster, node
-from tests.support.cluster import until
 from tests.support.manager_program import NAMESPACE, PATIENT
+from tests.support.waiting import until
 
 WHY = "node.koordinator.sh/batch-resource-why"
 

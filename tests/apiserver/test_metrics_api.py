@@ -22,9 +22,9 @@ from koordlet.delivery.direct_link import DirectLink, LinkError, Place
 
 from tests.apiserver.real_cluster import RealCluster, node, pod
 from tests.apiserver.real_node import administrator
-from tests.support.cluster import until
 from tests.support.kube_apiserver import ADMIN
 from tests.support.manager_program import LEADER, NAMESPACE, QUICK, ManagerProgram
+from tests.support.waiting import until
 
 API = "v1alpha1.metrics.koordinator.sh"
 SERVED = f"nodemetrics.{API}"

@@ -15,8 +15,8 @@ from kubernetes.aio import client as official
 
 from tests.apiserver.real_cluster import ROOT, RealCluster, node, pod
 from tests.support import admissions
-from tests.support.cluster import until
 from tests.support.manager_program import NAMESPACE, QUICK
+from tests.support.waiting import until
 
 FAIL = "--webhook-configuration-failure-policy-pods=Fail"
 SECRET = "koordinator-webhook-certs"

@@ -35,9 +35,9 @@ from tests.support.cluster import (
     TOKEN,
     Cluster,
     ClusterKoordlet,
-    until,
 )
 from tests.support.ports import free_port
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

@@ -37,7 +37,6 @@ from koord_model.quantity import milli
 from tests.support import kubepods, stress_ng
 from tests.support.batch_terms import Terms, explained, in_short, reckoned, used
 from tests.support.certificates import HAVE_OPENSSL
-from tests.support.cluster import until
 from tests.support.colocated_node import (
     NAME,
     RESERVED,
@@ -49,6 +48,7 @@ from tests.support.containerd import Containerd, why_not
 from tests.support.kubepods import Kubepods
 from tests.support.pod_running import BoundPod, DoesNotFitError
 from tests.support.processes import PATIENCE
+from tests.support.waiting import until
 
 _WHY_NOT = (
     kubepods.why_not()

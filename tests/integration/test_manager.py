@@ -37,7 +37,6 @@ from koord_manager.serving.certificates import CA_KEY, NEXT_CERT
 from kubernetes.aio.client.exceptions import ApiException
 
 from tests.deploy.rights import missing, rights
-from tests.support.cluster import until
 from tests.support.emulated_manager import EmulatedManager
 from tests.support.kube_kinds import BUILT_IN, USUAL
 from tests.support.managed_cluster import (
@@ -48,6 +47,7 @@ from tests.support.managed_cluster import (
 )
 from tests.support.manager_program import NAMESPACE, PATIENT, QUICK
 from tests.support.processes import PATIENCE
+from tests.support.waiting import until
 
 _OTHERS: dict[Resource, Any] = {
     NODE_TOPOLOGIES: {

@@ -32,8 +32,9 @@ from kubernetes.aio import watch as official_watch
 from tests.support.certificates import HAVE_OPENSSL, make_certificates
 from tests.support.kube_api import KubeApi
 from tests.support.kube_kinds import USUAL
-from tests.support.metrics_service import READER, Manager, eventually, make_manager
+from tests.support.metrics_service import READER, Manager, make_manager
 from tests.support.processes import PATIENCE
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(not HAVE_OPENSSL, reason="openssl makes the certificates")
 
@@ -131,24 +132,24 @@ async def test_an_informer_follows_across_fail_overs(deployed: Deployed) -> None
         )
         running = asyncio.get_running_loop().create_task(informer.run())
         try:
-            await eventually(lambda: set(informer.objects) == {"n1", "n2", "n3"})
+            await until(lambda: set(informer.objects) == {"n1", "n2", "n3"})
             first.put("n1", "n4")
-            await eventually(lambda: "n4" in informer.objects)
+            await until(lambda: "n4" in informer.objects)
             # Nobody is taken for gone while nodes have yet to report to the new leader.
             first.resign("manager-1")
             second = await deployed.lead(1)
             second.now -= 75
             second.put("n1", "n2")
-            await eventually(lambda: informer.trouble)
+            await until(lambda: informer.trouble)
             assert set(informer.objects) == {"n1", "n2", "n3", "n4"}
             second.put("n3")
             second.now += 75
-            await eventually(lambda: set(informer.objects) == {"n1", "n2", "n3"})
+            await until(lambda: set(informer.objects) == {"n1", "n2", "n3"})
             assert ("n4", False) in changes
             # And back again, to one that had led before.
             third = await deployed.lead(0)
             third.put("n1", "n5")
-            await eventually(lambda: set(informer.objects) == {"n1", "n5"})
+            await until(lambda: set(informer.objects) == {"n1", "n5"})
         finally:
             running.cancel()
     assert versions == sorted(versions)
@@ -265,7 +266,7 @@ async def test_kubectl_watches(manager: Manager, tmp_path: Path) -> None:
         async with asyncio.timeout(PATIENCE):
             for name in ("n1", "n2", "n3"):
                 assert (await process.stdout.readline()).split()[0] == name.encode()
-            await eventually(lambda: manager.service.served.watches == 1)
+            await until(lambda: manager.service.served.watches == 1)
             manager.put("n2", status=b"{}")
             line = await process.stdout.readline()
             assert line.split()[:2] == [b"n2", b"<unknown>"]

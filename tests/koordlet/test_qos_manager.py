@@ -50,6 +50,7 @@ from tests.support.fake_node.cri import pod_list
 from tests.support.fake_node.kept import settings_of
 from tests.support.kube_api import KubeApi
 from tests.support.processes import PATIENCE
+from tests.support.waiting import until
 
 LAYOUT = Layout(2, Driver.CGROUPFS)
 WATERMARK = "/proc/sys/vm/watermark_scale_factor"
@@ -156,13 +157,6 @@ def stood_in(files: FragileNode) -> Any:
 def _as_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("koordlet.agent.os.geteuid", lambda: 0)
     monkeypatch.setattr(decider, "_SETTLE_SECONDS", 0.2)
-
-
-async def until(true: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
-    ends = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < ends, f"not within {seconds:g} s: {what}"
-        await asyncio.sleep(0.02)
 
 
 # ---- modes and gates

@@ -20,6 +20,7 @@ from tests.support.certificates import Certificates, make_certificates, make_sel
 from tests.support.kube_api import KubeApi
 from tests.support.listing import listed
 from tests.support.processes import PATIENCE
+from tests.support.waiting import until
 
 QUICK = Limits(answer=PATIENCE, watch=PATIENCE, grace=PATIENCE)
 LEASE: Object = {
@@ -427,9 +428,3 @@ async def test_a_server_that_is_back_is_found_again(api: KubeApi, client: Client
         await listed(client, NODES)
     await api.start()
     assert (await listed(client, NODES))[0] == []
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not true():
-            await asyncio.sleep(0.001)

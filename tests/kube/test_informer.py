@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from koord_kube.watching import Pace
 
 from tests.support.kube_api import KubeApi
 from tests.support.processes import PATIENCE
+from tests.support.waiting import until
 
 PACE = Pace(first=0.004, cap=0.02)
 LIMITS = Limits(answer=PATIENCE, watch=20.0, grace=5.0)
@@ -59,12 +60,6 @@ class Follower:
     async def is_watching(self, api: KubeApi, watches: int) -> None:
         """Until so many watches were asked for in all, and the last is open."""
         await until(lambda: api.count("watch") >= watches and api.open_watches() == 1)
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not true():
-            await asyncio.sleep(0.001)
 
 
 class Following:

@@ -16,6 +16,7 @@ from koord_kube.resources import LEASES, NODES
 
 from tests.support.kube_api import KubeApi
 from tests.support.processes import PATIENCE
+from tests.support.waiting import until
 
 QUICK = Timing(lease=2, deadline=1.0, retry=0.02)
 PATIENT = Timing(lease=600, deadline=500.0, retry=0.02)
@@ -59,12 +60,6 @@ async def running(*electors: Elector) -> AsyncIterator[None]:
         yield
         for task in tasks:
             task.cancel()
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not true():
-            await asyncio.sleep(0.001)
 
 
 async def test_the_first_one_leads(api: KubeApi, client: Client) -> None:

@@ -19,7 +19,8 @@ from koord_manager.webhooks.admission import ClusterView
 
 from tests.support.certificates import HAVE_OPENSSL
 from tests.support.kube_api import KubeApi
-from tests.support.metrics_service import Manager, eventually, make_manager
+from tests.support.metrics_service import Manager, make_manager
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(not HAVE_OPENSSL, reason="openssl makes the certificates")
 
@@ -79,14 +80,14 @@ async def leader(tmp_path: Path) -> AsyncIterator[Leader]:
         api.put(NODES, NODE)
         made = Leader(api, client, tmp_path)
         tasks = [group.create_task(one.run()) for one in (made.configs, made.term)]
-        await eventually(lambda: made.term.figures(True, 0).passes and made.term.nodes)
+        await until(lambda: made.term.figures(True, 0).passes and made.term.nodes)
         yield made
         for task in tasks:
             task.cancel()
 
 
 async def test_all_controllers_follow_the_nodes_with_one_watch(leader: Leader) -> None:
-    await eventually(lambda: leader.api.count("create", "nodeslos"))
+    await until(lambda: leader.api.count("create", "nodeslos"))
     asked = [one.verb for one in leader.api.asked if one.path.endswith("/nodes")]
     assert asked == ["list", "watch"]
 
@@ -100,17 +101,17 @@ async def test_a_node_that_is_made_again_under_its_name_begins_anew(
     leader.reports(STATUS)
     before = store.get("n1")
     assert before is not None
-    await eventually(lambda: api.count("create", "nodeslos") and api.count("create", "nodemetrics"))
+    await until(lambda: api.count("create", "nodeslos") and api.count("create", "nodemetrics"))
     assert leader.owners() == {old}
     if unseen:
         api.expire_watches()
     api.delete(NODES, "n1")
     api.put(NODES, NODE)
     new = api.get(NODES, "n1")["metadata"]["uid"]
-    await eventually(lambda: leader.term.nodes.get("n1") and leader.term.nodes["n1"].uid == new)
+    await until(lambda: leader.term.nodes.get("n1") and leader.term.nodes["n1"].uid == new)
     assert (store.get("n1"), leader.knows) == (None, b"")
     assert leader.manager.service.receiver.bytes == 0
-    await eventually(lambda: leader.owners() == {new})
+    await until(lambda: leader.owners() == {new})
     leader.reports(STATUS)
     after = store.get("n1")
     assert after is not None

@@ -8,7 +8,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from koord_proxy.rules.registration import Policy, parse
 
 from tests.support import hook_server as peer
 from tests.support.processes import PATIENCE
+from tests.support.waiting import until
 
 CREATE = Stage.PRE_CREATE_CONTAINER
 STAGE = CREATE.value
@@ -72,13 +73,6 @@ def outcomes(dispatcher: Dispatcher) -> dict[str, int]:
         for sample in metric.samples
         if sample.name.endswith("_total")
     }
-
-
-async def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "not within time"
-        await asyncio.sleep(0.01)
 
 
 def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:

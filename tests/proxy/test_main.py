@@ -13,8 +13,7 @@ import signal
 import socket
 import stat
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from koord_service.settings import flag_of
 from tests.support import hook_server as peer
 from tests.support.cri import AsyncCri, batch_pod_config, pb
 from tests.support.processes import PATIENCE, get
+from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -200,13 +200,6 @@ async def running(proxy: Running, plugins: list[str] | None = None) -> AsyncIter
         life.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await life
-
-
-async def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "not within time"
-        await asyncio.sleep(0.01)
 
 
 async def run_pod(address: Path) -> tuple[str, str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from koord_proxy.store import Store
 
 from tests.support.cri import PodPlan, batch_pod_config, pb
 from tests.support.processes import PATIENCE
+from tests.support.waiting import until
 
 
 class Node:
@@ -79,13 +79,6 @@ def pod_record(identity: str, uid: str = "gone") -> Record:
 def container_record(identity: str, name: str = "main", sandbox: str = "gone") -> Record:
     facts = hook.ContainerResourceHookRequest(container_meta={"name": name})
     return Record(Kind.CONTAINER, identity, facts, sandbox)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "not within time"
-        await asyncio.sleep(0.01)
 
 
 class TestRun:

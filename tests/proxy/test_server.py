@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import socket
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +24,7 @@ from tests.support.caller import Caller
 from tests.support.embedded import EmbeddedRuntime
 from tests.support.frames import ClientFrames, Frame, ServerFrames, message
 from tests.support.processes import PATIENCE
+from tests.support.waiting import until
 
 HELLO = frames.PREFACE + ClientFrames().settings()
 GOAWAY, PING = frames.GOAWAY, frames.PING
@@ -166,13 +166,6 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
         await relay.drain(0)
         if node.draining is not None:
             await node.draining
-
-
-async def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "not within time"
-        await asyncio.sleep(0.005)
 
 
 class TestDraining:

@@ -10,10 +10,10 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
@@ -23,10 +23,8 @@ from koord_kube.resources import NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, NODES
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.kube_api import KubeApi
 from tests.support.kubelet_server import KubeletServer, listed
-from tests.support.processes import PATIENCE, Program
+from tests.support.processes import Program
 from tests.support.simulated_node import SimulatedNode
-
-T = TypeVar("T")
 
 NAME = "node-1"
 MANAGERS = "managers.test"
@@ -45,20 +43,6 @@ contexts: [{{name: here, context: {{cluster: emulated, user: koordlet}}}}]
 clusters: [{{name: emulated, cluster: {{server: "{server}", certificate-authority: {ca}}}}}]
 users: [{{name: koordlet, user: {{tokenFile: {token}}}}}]
 """
-
-
-async def until(
-    condition: Callable[[], Awaitable[T] | T], what: str = "", *, seconds: float = PATIENCE
-) -> T:
-    """Wait for a condition to become true, and return what it says."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = condition()
-        said: Any = await found if isinstance(found, Awaitable) else found
-        if said:
-            return said  # type: ignore[no-any-return]
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what or condition}"
-        await asyncio.sleep(0.02)
 
 
 class Cluster:

@@ -34,7 +34,6 @@ from koord_kube.resources import (
 from koord_manager.node_metric_side import CA_CONFIG_MAP
 
 from tests.support.certificates import make_certificates
-from tests.support.cluster import until
 from tests.support.containerd import Containerd
 from tests.support.emulated_manager import EmulatedManager, put_namespaces, put_priority_classes
 from tests.support.kube_access import service_account
@@ -46,6 +45,7 @@ from tests.support.manager_program import LEADER, NAMESPACE
 from tests.support.pod_running import BoundPod, PodRunner, bind
 from tests.support.processes import PATIENCE, get
 from tests.support.proxy import Koordlet, Proxy
+from tests.support.waiting import until
 
 NAME = "this-machine"
 SLO_CONFIG = "slo-controller-config"

@@ -28,7 +28,6 @@ from koord_model.keys import BATCH_CPU
 from koord_model.quantity import whole
 from kubernetes.aio import client as official
 
-from tests.support.cluster import until
 from tests.support.colocation import metric_status
 from tests.support.emulated_manager import EmulatedManager, put_namespaces, put_priority_classes
 from tests.support.kube_access import service_account
@@ -36,6 +35,7 @@ from tests.support.kube_api import KubeApi
 from tests.support.kube_kinds import USUAL
 from tests.support.kube_requests import Asked
 from tests.support.manager_program import NAMESPACE, PATIENT, WEBHOOKS
+from tests.support.waiting import until
 
 _ALL = USUAL | {resources.ELASTIC_QUOTAS, resources.QUOTA_PROFILES}
 _WRITES = ("create", "update", "patch", "delete", "deletecollection")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -134,10 +132,3 @@ def make_manager(folder: Path, **more: Any) -> Manager:
     return Manager(
         folder, make_certificates(folder / "server"), make_certificates(folder / "front"), **more
     )
-
-
-async def eventually(true: Callable[[], object]) -> None:
-    """Wait until it is."""
-    async with asyncio.timeout(PATIENCE):
-        while not true():
-            await asyncio.sleep(0.01)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,6 @@ from koordlet.nri.client import Client
 from koordlet.nri.handler import Handler
 
 from tests.support.nri_runtime import NriRuntime
-from tests.support.processes import PATIENCE
-
-
-async def eventually(condition: Callable[[], object], what: str = "") -> None:
-    """Wait for a condition to become true."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 class Remembering(Handler):

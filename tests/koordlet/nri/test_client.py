@@ -12,8 +12,9 @@ from koordlet.nri.client import Client, Ended, NotConnectedError, Patience, Upda
 from koordlet.nri.events import Runtime
 from koordlet.nri.handler import Handler
 
-from tests.koordlet.nri.conftest import Remembering, client_of, eventually, running
+from tests.koordlet.nri.conftest import Remembering, client_of, running
 from tests.support.nri_runtime import NriRuntime
+from tests.support.waiting import until
 
 POD = pb.PodSandbox(id="s1", name="web", namespace="shop")
 CONTAINER = pb.Container(id="c1", name="main")
@@ -52,7 +53,7 @@ async def test_registers_and_is_synchronized(runtime, socket):
     runtime.pods, runtime.containers = [POD], [CONTAINER]
     handler = Remembering(synchronize=pb.SynchronizeResponse(update=[UPDATE]))
     async with running(client_of(socket, handler, name="koordlet", index="07")) as client:
-        await eventually(lambda: runtime.plugins)
+        await until(lambda: runtime.plugins)
         assert client.connected
         assert handler.told == [
             ("connected", Runtime("containerd", "2.1.4", "", "", 5.0, 10.0)),
@@ -68,7 +69,7 @@ async def test_is_told_what_happens(runtime, socket, has_all_calls):
     runtime.has_all_calls = has_all_calls
     handler = Remembering(create_container=adjusted())
     async with running(client_of(socket, handler)):
-        await eventually(lambda: runtime.plugins)
+        await until(lambda: runtime.plugins)
         request = pb.RunPodSandboxRequest(pod=POD)
         await runtime.ask("RunPodSandbox", request, pb.RunPodSandboxResponse)
         assert await create(runtime) == [adjusted()]
@@ -79,7 +80,7 @@ async def test_the_registration_may_be_answered_last(runtime, socket):
     runtime.configure_first = True
     handler = Remembering()
     async with running(client_of(socket, handler)):
-        await eventually(lambda: runtime.plugins)
+        await until(lambda: runtime.plugins)
         assert handler.names() == ["connected", "synchronize"]
 
 
@@ -89,7 +90,7 @@ async def test_split_synchronisation_is_told_once(runtime, socket):
     runtime.per_message = 2
     handler = Remembering()
     async with running(client_of(socket, handler)):
-        await eventually(lambda: runtime.plugins)
+        await until(lambda: runtime.plugins)
         whole = pb.SynchronizeRequest(pods=runtime.pods, containers=runtime.containers)
         assert [what for name, what in handler.told if name == "synchronize"] == [whole]
 
@@ -97,7 +98,7 @@ async def test_split_synchronisation_is_told_once(runtime, socket):
 @pytest.mark.parametrize("size", [4000, 5000, 300_000])
 async def test_large_answers_fit_the_runtimes_buffers(runtime, socket, size):
     async with running(client_of(socket, Remembering(create_container=adjusted(size)))):
-        await eventually(lambda: runtime.plugins)
+        await until(lambda: runtime.plugins)
         assert await create(runtime) == [adjusted(size)]
         assert await create(runtime) == [adjusted(size)]
 
@@ -108,7 +109,7 @@ async def test_async_methods_are_awaited(runtime, socket):
         return adjusted()
 
     async with running(client_of(socket, Remembering(create_container=answer))) as client:
-        await eventually(lambda: runtime.plugins)
+        await until(lambda: runtime.plugins)
         assert await create(runtime) == [adjusted()]
         assert client.counts.late == 0
 
@@ -123,12 +124,12 @@ async def test_a_slow_method_is_answered_for_and_heard_later(runtime, socket, ca
 
     handler = Remembering(create_container=answer)
     async with running(client_of(socket, handler, late=late.append, patience=SHORT)) as client:
-        await eventually(lambda: runtime.plugins)
+        await until(lambda: runtime.plugins)
         assert await create(runtime) == [pb.CreateContainerResponse()]
         assert client.counts.late == 1
         assert late == []
         go_on.set()
-        await eventually(lambda: late)
+        await until(lambda: late)
         [one] = late
         assert (one.method, one.request, one.response) == ("CreateContainer", CREATE, adjusted())
         assert await create(runtime) == [adjusted()]
@@ -144,7 +145,7 @@ async def test_a_runtime_that_tells_no_timeout_waits_two_seconds(runtime, socket
 
     handler = Remembering(create_container=answer)
     async with running(client_of(socket, handler, patience=SHORT)):
-        await eventually(lambda: runtime.plugins)
+        await until(lambda: runtime.plugins)
         assert await create(runtime) == [pb.CreateContainerResponse()]
     assert warnings(caplog, "nri call answered with no change") == ["no answer within 0.1 s"]
 
@@ -161,7 +162,7 @@ async def test_a_late_method_that_wants_nothing_offers_nothing(runtime, socket, 
 
     handler = Remembering(create_container=answer)
     async with running(client_of(socket, handler, late=late.append, patience=SHORT)) as client:
-        await eventually(lambda: runtime.plugins)
+        await until(lambda: runtime.plugins)
         assert await create(runtime) == [pb.CreateContainerResponse()]
         go_on.set()
         await ended.wait()
@@ -184,10 +185,10 @@ async def test_a_late_answer_that_is_not_taken_ends_nothing(runtime, socket, cap
 
     handler = Remembering(create_container=answer)
     async with running(client_of(socket, handler, late=refuse, patience=SHORT)) as client:
-        await eventually(lambda: runtime.plugins)
+        await until(lambda: runtime.plugins)
         assert await create(runtime) == [pb.CreateContainerResponse()]
         go_on.set()
-        await eventually(lambda: warnings(caplog, "late nri answer not taken"))
+        await until(lambda: warnings(caplog, "late nri answer not taken"))
         assert client.connected
     assert warnings(caplog, "late nri answer not taken") == ["RuntimeError: no room"]
 
@@ -220,7 +221,7 @@ async def _cancelled(_):
 )
 async def test_a_failing_method_is_answered_for(runtime, socket, caplog, wanted, reason):
     async with running(client_of(socket, Remembering(create_container=wanted))) as client:
-        await eventually(lambda: runtime.plugins)
+        await until(lambda: runtime.plugins)
         assert await create(runtime) == [pb.CreateContainerResponse()]
         assert await create(runtime) == [pb.CreateContainerResponse()]
         assert client.counts.failed == 2
@@ -237,10 +238,10 @@ async def test_a_failing_method_is_answered_for(runtime, socket, caplog, wanted,
 async def test_failing_to_hear_of_connections_ends_nothing(runtime, socket, caplog):
     handler = Remembering(connected=_raise, disconnected=_raise)
     async with running(client_of(socket, handler)):
-        await eventually(lambda: runtime.plugins)
+        await until(lambda: runtime.plugins)
         await runtime.stop()
         await runtime.start()
-        await eventually(lambda: runtime.plugins and runtime.connections == 2)
+        await until(lambda: runtime.plugins and runtime.connections == 2)
     calls = [r.fields["call"] for r in caplog.records if r.getMessage() == "nri handler failed"]
     assert calls == ["connected", "disconnected", "connected"]
 
@@ -249,12 +250,12 @@ async def test_comes_back_when_the_runtime_restarts(runtime, socket, caplog):
     handler = Remembering()
     async with running(client_of(socket, handler)) as client:
         for number in range(3):
-            await eventually(lambda: runtime.plugins)
+            await until(lambda: runtime.plugins)
             runtime.pods.append(pb.PodSandbox(id=f"s{number}"))
             await runtime.stop()
-            await eventually(lambda: not client.connected)
+            await until(lambda: not client.connected)
             await runtime.start()
-        await eventually(lambda: runtime.plugins)
+        await until(lambda: runtime.plugins)
         assert client.counts.connections == 4
     synchronized = [len(what.pods) for name, what in handler.told if name == "synchronize"]
     assert synchronized == [0, 1, 2, 3]
@@ -270,24 +271,24 @@ async def test_a_plugin_that_starts_again_is_synchronized_again(runtime, socket)
     for _ in range(2):
         handler = Remembering()
         async with running(client_of(socket, handler)):
-            await eventually(lambda: runtime.plugins)
+            await until(lambda: runtime.plugins)
             assert handler.told[1] == ("synchronize", pb.SynchronizeRequest(pods=[POD]))
-        await eventually(lambda: not runtime.plugins)
+        await until(lambda: not runtime.plugins)
 
 
 async def test_waits_for_a_socket_and_says_so_once(socket, caplog):
     caplog.set_level(logging.WARNING)
     runtime = NriRuntime(socket)
     async with running(client_of(socket, Remembering())) as client:
-        await eventually(lambda: warnings(caplog, "nri not available yet, waiting"))
+        await until(lambda: warnings(caplog, "nri not available yet, waiting"))
         await asyncio.sleep(0.1)
         assert not client.connected
         assert warnings(caplog, "nri not available yet, waiting") == [
             f"{socket}: no runtime listens there"
         ]
         async with runtime:
-            await eventually(lambda: client.connected)
-        await eventually(lambda: len(warnings(caplog, "nri not available yet, waiting")) == 2)
+            await until(lambda: client.connected)
+        await until(lambda: len(warnings(caplog, "nri not available yet, waiting")) == 2)
 
 
 async def test_a_directory_that_is_not_there_yet_is_waited_for_too(socket):
@@ -296,33 +297,33 @@ async def test_a_directory_that_is_not_there_yet_is_waited_for_too(socket):
         await asyncio.sleep(0.05)
         path.parent.mkdir()
         async with NriRuntime(path):
-            await eventually(lambda: client.connected)
+            await until(lambda: client.connected)
 
 
 async def test_one_identity_is_registered_once(runtime, socket, caplog):
     first, second = Remembering(), Remembering()
     async with running(client_of(socket, first)) as one:
-        await eventually(lambda: one.connected)
+        await until(lambda: one.connected)
         async with running(client_of(socket, second)) as two:
-            await eventually(lambda: warnings(caplog, "nri not available yet, waiting"))
+            await until(lambda: warnings(caplog, "nri not available yet, waiting"))
             await asyncio.sleep(0.1)
             assert not two.connected
             assert runtime.connections == 1
             [reason] = warnings(caplog, "nri not available yet, waiting")
             assert "10-koordlet.lock: held by another" in reason
     async with running(client_of(socket, second)) as two:
-        await eventually(lambda: two.connected)
+        await until(lambda: two.connected)
 
 
 async def test_the_second_takes_over_when_the_first_ends(runtime, socket):
     async with asyncio.TaskGroup() as tasks:
         one, two = (client_of(socket, Remembering()) for _ in range(2))
         first = tasks.create_task(one.run())
-        await eventually(lambda: one.connected)
+        await until(lambda: one.connected)
         second = tasks.create_task(two.run())
         await asyncio.sleep(0.05)
         first.cancel()
-        await eventually(lambda: two.connected)
+        await until(lambda: two.connected)
         second.cancel()
     assert runtime.connections == 2
 
@@ -331,7 +332,7 @@ async def test_two_identities_are_asked_in_their_order(runtime, socket):
     one = client_of(socket, Remembering(create_container=adjusted(1)), index="20")
     two = client_of(socket, Remembering(create_container=adjusted(2)), index="05")
     async with running(one), running(two):
-        await eventually(lambda: len(runtime.plugins) == 2)
+        await until(lambda: len(runtime.plugins) == 2)
         assert await create(runtime) == [adjusted(2), adjusted(1)]
 
 
@@ -339,19 +340,19 @@ async def test_a_lock_that_cannot_be_made_is_tried_again(runtime, socket, caplog
     lock = socket.parent / "folder"
     lock.mkdir()
     async with running(client_of(socket, Remembering(), lock=str(lock))) as client:
-        await eventually(lambda: warnings(caplog, "nri connection ended"))
+        await until(lambda: warnings(caplog, "nri connection ended"))
         lock.rmdir()
-        await eventually(lambda: client.connected)
+        await until(lambda: client.connected)
     assert str(lock) in warnings(caplog, "nri connection ended")[0]
 
 
 async def test_refused_registration_is_tried_again(runtime, socket, caplog):
     runtime.refuse_all = "not today"
     async with running(client_of(socket, Remembering())) as client:
-        await eventually(lambda: runtime.connections >= 3)
+        await until(lambda: runtime.connections >= 3)
         assert not client.connected
         runtime.refuse_all = ""
-        await eventually(lambda: client.connected)
+        await until(lambda: client.connected)
     reasons = warnings(caplog, "nri connection ended")
     assert len(reasons) >= 2
     assert set(reasons) == {"registration refused: not today"}
@@ -376,12 +377,12 @@ async def test_waits_longer_each_time_until_it_works(runtime, socket):
     runtime.refuse_all = "not today"
     backoff = Backoff(0.001, 0.004, chance=lambda: 1.0)
     async with running(client_of(socket, Remembering(), backoff=backoff)) as client:
-        await eventually(lambda: runtime.connections > 4)
+        await until(lambda: runtime.connections > 4)
         assert backoff.next() == 0.004
         runtime.refuse_all = ""
-        await eventually(lambda: client.connected and runtime.plugins)
+        await until(lambda: client.connected and runtime.plugins)
         runtime.plugins[0].close()
-        await eventually(lambda: client.counts.connections == 2)
+        await until(lambda: client.counts.connections == 2)
         assert backoff.next() == 0.002
 
 
@@ -389,7 +390,7 @@ async def test_a_runtime_that_talks_nonsense_is_left(runtime, socket):
     client = client_of(socket, Remembering())
     async with asyncio.TaskGroup() as tasks:
         ending = tasks.create_task(client.connect_once())
-        await eventually(lambda: runtime.plugins)
+        await until(lambda: runtime.plugins)
         runtime.plugins[0]._writer.write(b"\xff" * 100)
         ended = await ending
     assert ended.served
@@ -400,7 +401,7 @@ async def test_shutdown_is_told_as_the_reason(runtime, socket):
     client = client_of(socket, Remembering())
     async with asyncio.TaskGroup() as tasks:
         ending = tasks.create_task(client.connect_once())
-        await eventually(lambda: runtime.plugins)
+        await until(lambda: runtime.plugins)
         await runtime.plugins[0].call("Shutdown", pb.Empty(), pb.Empty)
         runtime.plugins[0].close()
     assert ending.result() == Ended("the runtime shut down", served=True)
@@ -409,7 +410,7 @@ async def test_shutdown_is_told_as_the_reason(runtime, socket):
 async def test_one_connection_at_a_time(runtime, socket):
     client = client_of(socket, Remembering())
     async with running(client):
-        await eventually(lambda: client.connected)
+        await until(lambda: client.connected)
         with pytest.raises(RuntimeError, match="already connected"):
             await client.connect_once()
         assert client.connected
@@ -431,13 +432,13 @@ async def test_calls_under_way_end_with_the_connection(runtime, socket):
 
     handler = Remembering(create_container=answer)
     async with running(client_of(socket, handler)) as client, asyncio.TaskGroup() as tasks:
-        await eventually(lambda: runtime.plugins)
+        await until(lambda: runtime.plugins)
         creating = tasks.create_task(create(runtime))
-        await eventually(lambda: "create_container" in handler.names())
+        await until(lambda: "create_container" in handler.names())
         runtime.plugins[0].close()
         await ended.wait()
         creating.cancel()
-        await eventually(lambda: client.counts.connections == 2)
+        await until(lambda: client.counts.connections == 2)
         assert client.counts.late == client.counts.failed == 0
 
 
@@ -445,7 +446,7 @@ async def test_unsolicited_update(runtime, socket):
     runtime.failing = {"c2"}
     other = pb.ContainerUpdate(container_id="c2")
     async with running(client_of(socket, Remembering())) as client:
-        await eventually(lambda: client.connected)
+        await until(lambda: client.connected)
         assert await client.update_containers([UPDATE, other]) == [other]
         assert runtime.updated == [UPDATE]
         assert (client.counts.updates, client.counts.updates_failed) == (1, 1)
@@ -454,7 +455,7 @@ async def test_unsolicited_update(runtime, socket):
 async def test_unsolicited_update_refused(runtime, socket):
     runtime.refuse_updates = "no such container"
     async with running(client_of(socket, Remembering())) as client:
-        await eventually(lambda: client.connected)
+        await until(lambda: client.connected)
         with pytest.raises(UpdateError, match="no such container"):
             await client.update_containers([UPDATE])
         assert client.counts.updates_failed == 1
@@ -470,14 +471,14 @@ async def test_update_without_a_runtime(socket):
 async def test_update_before_synchronisation(runtime, socket):
     runtime.mute = True
     async with running(client_of(socket, Remembering())) as client:
-        await eventually(lambda: runtime.connections)
+        await until(lambda: runtime.connections)
         with pytest.raises(NotConnectedError, match="not synchronized"):
             await client.update_containers([UPDATE])
 
 
 async def test_update_waits_no_longer_than_told(runtime, socket):
     async with running(client_of(socket, Remembering())) as client:
-        await eventually(lambda: client.connected)
+        await until(lambda: client.connected)
         async with runtime._request:
             with pytest.raises(TimeoutError):
                 await client.update_containers([UPDATE], within=0.05)
@@ -488,7 +489,7 @@ async def test_update_waits_no_longer_than_told(runtime, socket):
 
 async def test_update_that_the_connections_end_cuts_off(runtime, socket):
     async with running(client_of(socket, Remembering())) as client:
-        await eventually(lambda: client.connected)
+        await until(lambda: client.connected)
         async with runtime._request, asyncio.TaskGroup() as tasks:
 
             async def update() -> None:
@@ -496,7 +497,7 @@ async def test_update_that_the_connections_end_cuts_off(runtime, socket):
                     await client.update_containers([UPDATE])
 
             tasks.create_task(update())
-            await eventually(lambda: client.counts.updates)
+            await until(lambda: client.counts.updates)
             runtime.plugins[0].close()
 
 
@@ -508,8 +509,8 @@ async def test_an_update_asked_for_in_a_method_waits_for_the_methods_end(runtime
 
     client = client_of(socket, Remembering(create_container=answer), patience=SHORT)
     async with running(client):
-        await eventually(lambda: client.connected)
+        await until(lambda: client.connected)
         assert await create(runtime) == [pb.CreateContainerResponse()]
-        await eventually(lambda: failed)
+        await until(lambda: failed)
         assert failed == [[]]
         assert runtime.connections == 1

@@ -21,10 +21,10 @@ from tests.support.metrics_service import (
     READER,
     STATUS,
     Manager,
-    eventually,
     make_manager,
 )
 from tests.support.processes import PATIENCE
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(not HAVE_OPENSSL, reason="openssl makes the certificates")
 
@@ -240,12 +240,12 @@ async def events(response: aiohttp.ClientResponse, count: int) -> list[tuple[str
 
 async def test_a_watch_tells_what_happens(manager: Manager, asker: Asker) -> None:
     async with asker.open(f"{BASE}?watch=1&resourceVersion={FIRST + 3}") as response:
-        await eventually(lambda: manager.service.served.watches == 1)
+        await until(lambda: manager.service.served.watches == 1)
         manager.put("n1", "n4")
         manager.service.forget("n2")
         expected = [("MODIFIED", "n1"), ("ADDED", "n4"), ("DELETED", "n2")]
         assert await events(response, 3) == expected
-    await eventually(lambda: manager.service.served.watches == 0)
+    await until(lambda: manager.service.served.watches == 0)
 
 
 async def test_a_watch_ends_at_its_time_with_a_bookmark(asker: Asker) -> None:
@@ -302,5 +302,5 @@ async def test_a_client_that_takes_nothing_is_hung_up_on(
     request = f"GET {BASE}?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {READER}\r\n\r\n"
     writer.write(request.encode())
     assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
-    await eventually(lambda: manager.service.served.watches == 0)
+    await until(lambda: manager.service.served.watches == 0)
     writer.transport.abort()

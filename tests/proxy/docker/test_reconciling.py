@@ -23,6 +23,7 @@ from tests.support import docker_requests as requests
 from tests.support.docker_bodies import PARENT_PATH, SPEC
 from tests.support.docker_engine import Engine
 from tests.support.processes import PATIENCE
+from tests.support.waiting import until
 
 FOREIGN = requests.create("web", {"Image": "nginx", "Labels": {"app": "web"}})
 
@@ -79,12 +80,6 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> Iterat
     found = Node(tmp_path)
     yield found
     found.store.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def pod_record(identity: str, uid: str = "gone", **facts: Any) -> Record:
