@@ -6,39 +6,42 @@ BIN := $(VENV)/bin
 # Kept byte code, whatever the machine's habit: hundreds of programs start, four runs collect.
 export PYTHONDONTWRITEBYTECODE :=
 STAMP := $(VENV)/.installed-
-PYTEST := $(BIN)/python -m pytest --hypothesis-profile=repeating
+PYTEST := $(BIN)/python -m pytest
 PARTS := -m "not integration and not containerd and not vm"
 WHOLE := -m "(integration or containerd) and not quiet and not vm"
 MEASURED := -m quiet
 RUNTIME ?= embedded
 
-.PHONY: help demo test unit whole integration test-vm lint format bench fuzz proto clean
+.PHONY: help demo test unit conformance whole integration test-vm lint format bench chaos fuzz mutants proto clean
 .DELETE_ON_ERROR:
 
 help: ## Show what there is.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-demo: $(STAMP)demo ## Run a batch pod through proxy and koordlet, and tell what happens. RUNTIME=containerd: for real.
+demo: $(STAMP)demo ## Run a batch pod through proxy and koordlet, and show what happens. RUNTIME=containerd: on a real containerd.
 	@$(BIN)/python -m koord_demo --runtime $(RUNTIME)
 
-test: $(STAMP)test ## Check style and layers, then run every test (as root also on real containerds and in a VM).
+test: $(STAMP)test-all ## Check style and layers, then run every test (as root also on real containerds and in a VM).
 	@tools/system_packages test
 	@tools/system_packages vm
-	@$(MAKE) --no-print-directory lint unit whole test-vm
+	@$(MAKE) --no-print-directory lint unit conformance whole test-vm
 	@$(PYTEST) tests/integration $(MEASURED)
 
-unit: $(STAMP)test ## Run only the tests of parts: no root, no containerd, some minutes.
-	@PYTHONHASHSEED=0 MACHINE_EXAMPLES=40 $(PYTEST) -n auto $(PARTS) # workers name sets alike
+unit: $(STAMP)test-all ## Run only the tests of parts: no root, no containerd, some minutes.
+	@PYTHONHASHSEED=0 $(PYTEST) -n auto $(PARTS) # workers name sets alike
+
+conformance: $(STAMP)test-all ## Replay all vectors recorded from Koordinator; make unit replays a tenth.
+	@CONFORMANCE_STEP=1 $(PYTEST) -n auto -q tests/conformance
 
 # Those of the whole that measure nothing: they wait more than they work, hence four at once.
-whole: $(STAMP)test
+whole: $(STAMP)test-all
 	@PYTHONHASHSEED=0 $(PYTEST) -n 4 --dist loadfile $(WHOLE) # each worker with daemons of its own
 
-integration: $(STAMP)test ## Run only the tests of the whole, as root also on a real containerd.
+integration: $(STAMP)test-all ## Run only the tests of the whole, as root also on a real containerd.
 	@tools/system_packages test
 	@$(PYTEST) tests/integration tests/support_selftest
 
-test-vm: $(STAMP)test ## Boot a whole Debian node in an emulator, install as the README says, and test that (root).
+test-vm: $(STAMP)test-all ## Boot a whole Debian node in an emulator, install as the README says, and test that (root).
 	@tools/system_packages vm
 	@$(PYTEST) tests/vm
 
@@ -52,20 +55,27 @@ format: $(STAMP)lint ## Put the code into the house style.
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(STAMP)test $(STAMP)bench ## Measure against peers, in turns; results in bench/results/.
+bench: $(STAMP)test-all $(STAMP)bench ## Measure against peers, in turns; results in bench/results/.
 	@tools/system_packages bench
 	@$(BIN)/python -m bench
 
-fuzz: $(STAMP)test $(STAMP)fuzz ## Try all properties with fresh examples; fuzz the frame and header path (SECONDS=60).
-	@PYTHONHASHSEED=0 MACHINE_EXAMPLES=1000 $(PYTEST) --hypothesis-profile=searching -n auto -q -m "hypothesis and not vm"
+fuzz: $(STAMP)test-all $(STAMP)fuzz ## Try all properties with fresh examples; fuzz the frame and header path (SECONDS=60).
+	@PYTHONHASHSEED=0 $(PYTEST) --hypothesis-profile=searching -n auto -q -m "hypothesis and not vm"
 	@$(BIN)/python -m tests.fuzz.relay -max_total_time=$(or $(SECONDS),60)
+
+mutants: $(STAMP)test-all ## Change twelve core modules in small ways, and count what their tests notice (MUTANTS=30 a module).
+	@nice $(BIN)/python tools/mutation_score.py
+
+chaos: $(STAMP)test-all ## Kill, hang and spoil every part under load for MINUTES=1, and count what became of it. SEED=…
+	@GRPC_VERBOSITY=ERROR $(BIN)/python -m tests.chaos --runtime $(RUNTIME) \
+		--minutes $(or $(MINUTES),1) $(if $(SEED),--seed $(SEED))
 
 proto: $(STAMP)dev ## Write the protobuf modules from the .proto files.
 	@tools/generate_protos
 
 clean: ## Remove what the targets above made.
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build */build *.egg-info */*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(STAMP)%: pyproject.toml tools/virtualenv
+$(STAMP)%: pyproject.toml demo/pyproject.toml simulation/pyproject.toml tools/virtualenv
 	@tools/virtualenv $(VENV) $*
 	@touch $@

@@ -8,6 +8,7 @@ from bench import (
     cache,
     colocation,
     docker,
+    lanes,
     node,
     node_resource,
     nri,
@@ -16,6 +17,7 @@ from bench import (
     report,
     reports,
     strategies,
+    unknown_callers,
     webhooks,
 )
 
@@ -50,9 +52,11 @@ def main() -> None:
         "strategies",
         {"pods": f"{observe.PODS} × {observe.CONTAINERS}, simulated", "CPUs": 64, "gates": "all"},
     )
+    lanes.main()
     webhooks.main(arguments.rounds)
     node_resource.main(arguments.rounds)
     reports.main()
+    unknown_callers.main()
     _colocation(arguments.rounds)
     print(f"\nwritten to {report.RESULTS.relative_to(report.RESULTS.parent.parent)}/")
 

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from koordlet.cache.protocol import Aggregation, MetricCache, Window
-from koordlet.cache.ring_cache import RingCache
-from koordlet.collecting.samples import Sample, Series
+from koordlet.metric_cache.core.interface import Aggregation, MetricCache, TimeWindow
+from koordlet.metric_cache.ring_cache import RingCache
+from koordlet.metrics_advisor.contract.samples import Sample, Series
 
 from bench.report import Measure
 
@@ -139,7 +139,7 @@ def _in_turns(
     ours_append, theirs_append, ours_p95, theirs_p95 = [], [], [], []
     for turn in range(rounds):
         at = now + turn
-        window = Window(at - HALF_HOUR, at)
+        window = TimeWindow(at - HALF_HOUR, at)
         ours_append.append(cpu_ms(lambda: cache.append(at, samples)))  # noqa: B023
         theirs_append.append(cpu_ms(lambda: peer.append(at, everything, values)))  # noqa: B023
         ours_p95.append(cpu_ms(lambda: cache.aggregate(KIND, window, [Aggregation.P95])))  # noqa: B023

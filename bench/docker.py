@@ -1,6 +1,6 @@
 """The proxy before a real dockerd, beside socat (the floor) and HAProxy (C).
 
-The call is ``GET /_ping``, the least that dockerd answers. As in ``bench.proxy``
+The call is ``GET /_ping``, the least that dockerd answers. As in ``bench.relay``
 every path is measured once a round, in turn.
 """
 
@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 
 from bench import load, programs
-from bench.proxy import Series, cpu_a_call, in_turn
 from bench.report import Measure
+from bench.series import Series, cpu_a_call, in_turn
 from tests.support.dockerd import Dockerd
 
 PING = "/_ping"

@@ -11,12 +11,13 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from koord_kube import resources
-from koord_kube.resources import Resource
-from koord_manager.reconcilers import node_metric, node_slo
-from koord_manager.reconcilers.node_objects import Create, write_for
-from koord_manager.reconcilers.nodes import Node
-from koord_manager.slo_config import config as slo_config
+from koord_kube.protocol import resources
+from koord_kube.protocol.resources import Resource
+from koord_manager.node_metric.core import reconciler as node_metric_reconciler
+from koord_manager.node_objects.core.nodes import ClusterNode
+from koord_manager.node_objects.core.reconciler import CreateObject, write_for
+from koord_manager.nodeslo.core import reconciler as nodeslo_reconciler
+from koord_manager.slo_config.core import config as slo_config
 from koord_model.keys import BATCH_CPU, BATCH_MEMORY
 
 from tests.support.kube_aggregation import front_proxy_config_map
@@ -179,13 +180,13 @@ def _made_for_nodes(nodes: int) -> Iterator[tuple[Resource, Object]]:
     config, problems = slo_config.advance(slo_config.UNREAD, CONFIG)
     assert not problems
     for kind, module in (
-        (resources.NODE_METRICS, node_metric),
-        (resources.NODE_SLOS, node_slo),
+        (resources.NODE_METRICS, node_metric_reconciler),
+        (resources.NODE_SLOS, nodeslo_reconciler),
     ):
-        spec, _ = module.desired(config, Node("any"), None)
+        spec, _ = module.desired(config, ClusterNode("any"), None)
         for number in range(nodes):
-            wanted = write_for(kind, Node(node_name(number), uid("aa", number)), None, spec)
-            assert isinstance(wanted, Create)
+            wanted = write_for(kind, ClusterNode(node_name(number), uid("aa", number)), None, spec)
+            assert isinstance(wanted, CreateObject)
             yield kind, wanted.object
 
 

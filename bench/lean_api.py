@@ -1,17 +1,19 @@
 """A double of the API server for a quarter of a million pods and more, in a process of its own.
 
 It is no emulator: that one is ``tests.support.kube_api``. This one keeps versions and answers
-lists page by page, watches with what happened since their version, reads, writes (a stale version
-is a conflict) and TokenReviews; it checks nobody's rights, and no object against a schema. Pods
-are made as they are asked for. Of its own it has some pods that come, run and go, and the
-heartbeats of kubelets.
+lists page by page or by watches, watches with what happened since their version, reads, writes
+(a stale version is a conflict) and TokenReviews; it checks nobody's rights, and no object against
+a schema. Pods are made as they are asked for. Of its own it has some pods that come, run and go,
+and the heartbeats of kubelets.
 
-``GET /bench/writes`` tells how many writes there were, by verb and kind.
+``GET /bench/writes`` tells how many writes there were, by verb and kind, ``/bench/reviews`` lets
+each TokenReview take so many ``seconds`` from then on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 import sys
@@ -23,7 +25,8 @@ from typing import Any, NamedTuple
 import msgspec
 import uvloop
 from aiohttp import web
-from koord_kube.resources import NODES, PODS
+from koord_kube.protocol.resources import NODES, PODS
+from koord_model.service_account_token import MANAGER_AUDIENCE
 
 from bench import large_cluster
 from tests.support.merge_patch import merged
@@ -36,6 +39,7 @@ _HEARTBEAT_SECONDS = 300
 
 _BOOKMARK_SECONDS = 45.0
 _KEPT_EVENTS = 50_000
+_PART = 500  # objects at once
 _PATH = re.compile(
     r"(/api/v1|/apis/[^/]+/[^/]+)(?:/namespaces/([^/]+))?/([a-z]+)(?:/([^/]+))?(?:/([^/]+))?"
 )
@@ -82,6 +86,7 @@ class LeanApi:
         self._kept: deque[Event] = deque(maxlen=_KEPT_EVENTS)
         self._watches: set[tuple[int, Watch]] = set()
         self.writes: Counter[str] = Counter()
+        self._review_seconds = 0.0
         for kind, namespace, given in large_cluster.objects(nodes):
             meta = {**given["metadata"], **({"namespace": namespace} if namespace else {})}
             meta["resourceVersion"] = str(self._version)
@@ -93,6 +98,9 @@ class LeanApi:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         if request.path == "/bench/writes":
             return web.json_response(self.writes)
+        if request.path == "/bench/reviews":
+            self._review_seconds = float(request.query["seconds"])
+            return web.json_response({})
         found = _PATH.fullmatch(request.path)
         if found is None:
             return web.Response(status=404, text="404 page not found")
@@ -113,6 +121,14 @@ class LeanApi:
         version, _, start = query.get("continue", "").partition(":")
         version, first = version or str(self._version), int(start or 0)
         most = int(query.get("limit", 500))
+        some, count = self._part(asked, first, most)
+        meta = {"resourceVersion": version}
+        if first + most < count:
+            meta["continue"] = f"{version}:{first + most}"
+        return b'{"metadata":%s,"items":[%s]}' % (_encode(meta), b",".join(some))
+
+    def _part(self, asked: Asked, first: int, most: int) -> tuple[list[bytes], int]:
+        """Some of the objects, and how many there are."""
         if asked.kind == _PODS:
             step, begin = 1, 0
             if asked.namespace:
@@ -121,14 +137,19 @@ class LeanApi:
                 begin = int(given) if given.isdigit() else self._pods
             numbers = range(begin, self._pods, step)
             some = [large_cluster.pod(one, 1000) for one in numbers[first : first + most]]
-            count = len(numbers)
-        else:
-            chosen = list(self._chosen(asked))
-            some, count = chosen[first : first + most], len(chosen)
-        meta = {"resourceVersion": version}
-        if first + most < count:
-            meta["continue"] = f"{version}:{first + most}"
-        return b'{"metadata":%s,"items":[%s]}' % (_encode(meta), b",".join(some))
+            return some, len(numbers)
+        chosen = list(self._chosen(asked))
+        return chosen[first : first + most], len(chosen)
+
+    async def _initial(self, asked: Asked, response: web.StreamResponse) -> None:
+        """All there is, and that this was it."""
+        version, first, count = str(self._version), 0, 1
+        while first < count:
+            some, count = self._part(asked, first, _PART)
+            await response.write(b"".join(_line("ADDED", one) for one in some))
+            first += _PART
+        meta = {"resourceVersion": version, "annotations": {"k8s.io/initial-events-end": "true"}}
+        await response.write(_line("BOOKMARK", _encode({"metadata": meta})))
 
     def _chosen(self, asked: Asked) -> Iterator[bytes]:
         for (namespace, name), text in self._objects.get(asked.kind, {}).items():
@@ -137,7 +158,8 @@ class LeanApi:
 
     async def _watch(self, asked: Asked, request: web.Request) -> web.StreamResponse:
         watch = Watch(asked, asyncio.Queue())
-        since = int(request.query.get("resourceVersion") or 0)
+        initial = "sendInitialEvents" in request.query
+        since = self._version if initial else int(request.query.get("resourceVersion") or 0)
         for event in self._kept:
             if event.version > since and watch.wants(event):
                 watch.events.put_nowait(event.line)
@@ -146,6 +168,8 @@ class LeanApi:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         try:
+            if initial:
+                await self._initial(asked, response)
             async for lines in self._lines(watch, float(request.query["timeoutSeconds"])):
                 await response.write(lines)
         except ConnectionError:
@@ -173,6 +197,7 @@ class LeanApi:
         given = msgspec.json.decode(await request.read() or b"{}")
         self.writes[f"{request.method} {asked.kind.rpartition('/')[2]}"] += 1
         if asked.kind.endswith("/tokenreviews"):
+            await asyncio.sleep(self._review_seconds)
             return _json(_encode({**given, "status": _user(given["spec"]["token"])}), 201)
         name = asked.name or given["metadata"].get("name", "")
         key = asked.namespace, name
@@ -249,13 +274,17 @@ class LeanApi:
 
 def _user(token: str) -> dict[str, Any]:
     """Tokens say themselves of which node's koordlet they are."""
-    name = large_cluster.node_name(int(token.partition(".")[0]))
+    payload = token.split(".")[1]
+    said = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["jti"]
+    if not said.isdecimal():
+        return {"user": {}, "error": "invalid bearer token"}
+    name = large_cluster.node_name(int(said))
     user = {
         "username": "system:serviceaccount:koordinator-system:koordlet",
         "groups": ["system:serviceaccounts", "system:authenticated"],
         "extra": {_EXTRA: [name]},
     }
-    return {"authenticated": True, "user": user}
+    return {"authenticated": True, "user": user, "audiences": [MANAGER_AUDIENCE]}
 
 
 def _line(kind: str, text: bytes) -> bytes:

@@ -19,20 +19,20 @@ from pathlib import Path
 
 from koord_hooks.runner import HookRunner, load
 from koord_host import detect
-from koord_host.executor import Executor
-from koord_host.journal import Journal
-from koord_host.kernel import Kernel
-from koord_host.knobs import KNOBS
-from koord_host.layout import Driver
-from koord_host.originals import Originals
+from koord_host.kernel import KernelFilesystem
+from koord_host.knobs.layout import Driver
+from koord_host.knobs.table import KNOBS
+from koord_host.resource_executor.baselines import BaselineStore
+from koord_host.resource_executor.executor import Executor
+from koord_host.resource_executor.journal import Journal
 from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, BATCH_MEMORY, LABEL_QOS
 from koord_model.node import Kernel as KernelView
 from koord_model.node import NodeView
 from koord_model.pod import Container, Pod
-from koordlet.levelling import level_pod
-from koordlet.reconciler import HOOKS, Reconciler
-from koordlet.states.inventory import Inventory, PodRecord
-from koordlet.tasks import Tasks
+from koordlet.runtime_hooks.reconciler.desired_state import compute_pod
+from koordlet.runtime_hooks.reconciler.reconciler import HOOKS, NodeReconciler
+from koordlet.runtime_hooks.reconciler.tasks import TaskReconciler
+from koordlet.states_informer.state.pod_inventory import PodInventory, PodRecord
 
 from bench.report import Measure
 
@@ -44,7 +44,7 @@ class Node:
     """Cgroups for a full node, and a reconciler over them."""
 
     def __init__(self, root: str, scratch: Path) -> None:
-        self.files = Kernel()
+        self.files = KernelFilesystem()
         self.layout = detect.layout(self.files, driver=Driver.CGROUPFS)
         self.root = root
         self.runner: HookRunner = load(["all"])
@@ -54,13 +54,13 @@ class Node:
             self.files,
             self.layout,
             Journal(str(scratch / "journal.jsonl"), print),
-            Originals(str(scratch / "originals.db"), print),
+            BaselineStore(str(scratch / "originals.db"), print),
             clock=time.time,
             monotonic=time.monotonic,
             refresh_seconds=3600.0,
         )
-        tasks = Tasks(HOOKS, self.files, self.layout, time.monotonic, 3600.0)
-        self.reconciler = Reconciler(
+        tasks = TaskReconciler(HOOKS, self.files, self.layout, time.monotonic, 3600.0)
+        self.reconciler = NodeReconciler(
             self.runner, self.layout, self.files, executor, tasks, lambda _: None
         )
 
@@ -98,10 +98,10 @@ class Node:
         """The paths and texts that a bare loop would write."""
         writes = []
         for record in records:
-            for wish in level_pod(record, (), self.runner, self.view, self.layout).wishes:
-                knob = KNOBS[wish.target.knob]
-                path = self.layout.path(knob, wish.target.place)
-                writes.append((path, knob.form(self.layout.version).encode(wish.value, "")))
+            for desired in compute_pod(record, (), self.runner, self.view, self.layout).desired:
+                knob = KNOBS[desired.target.knob]
+                path = self.layout.path(knob, desired.target.place)
+                writes.append((path, knob.form(self.layout.version).encode(desired.value, "")))
         return writes
 
 
@@ -131,7 +131,7 @@ def cpu_ms(work: Callable[[], object]) -> float:
 
 
 def relist(
-    inventory: Inventory, listed: tuple[PodRecord, ...], level: Callable[[], object]
+    inventory: PodInventory, listed: tuple[PodRecord, ...], level: Callable[[], object]
 ) -> None:
     """A list of pods that says the same in new words, and the round after it."""
     inventory.replace(listed, 1.0)
@@ -155,9 +155,9 @@ def measure(rounds: int) -> list[Measure]:
             for number in range(rounds):
                 # Up and down in turns, so that each round changes every container.
                 records = node.records(200 + 100 * (number % 2))
-                level = partial(node.reconciler.level_all, records, node.view)
+                level = partial(node.reconciler.reconcile_all, records, node.view)
                 busy.append(cpu_ms(level))
-                inventory = Inventory()
+                inventory = PodInventory()
                 inventory.replace(records, 0.0)
                 same = node.records(200 + 100 * (number % 2))
                 quiet.append(cpu_ms(partial(relist, inventory, same, level)))

@@ -18,7 +18,9 @@ import ssl
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
+from koord_model.service_account_token import MANAGER_AUDIENCE
 from koord_proto.node_metric_pb2 import ReportRequest
 
 from bench import large_cluster
@@ -43,9 +45,16 @@ def messages(node: int) -> list[bytes]:
     return found
 
 
-def token(node: int) -> str:
-    """As long as a service account's, about a kilobyte; says whose it is."""
-    return f"{node}." + base64.urlsafe_b64encode(random.Random(node).randbytes(700)).decode()
+def token(name: str) -> str:
+    """As a service account's, about a kilobyte; that of a node is named by its number."""
+    claims = {
+        "aud": [MANAGER_AUDIENCE],
+        "exp": 4_000_000_000,
+        "jti": name,
+        "sub": f"system:serviceaccount:{large_cluster.NAMESPACE}:koordlet",
+    }
+    parts = (b'{"alg":"none"}', json.dumps(claims).encode(), random.Random(name).randbytes(500))
+    return ".".join(base64.urlsafe_b64encode(one).decode().rstrip("=") for one in parts)
 
 
 def _length(number: int) -> bytes:
@@ -59,8 +68,8 @@ def _length(number: int) -> bytes:
     return bytes([*found, rest])
 
 
-def headers(node: int) -> bytes:
-    """A block of HPACK that needs no table."""
+def headers(shown: str) -> bytes:
+    """A block of HPACK that needs no table, with this token."""
 
     def text(given: str) -> bytes:
         return _length(len(given)) + given.encode()
@@ -73,7 +82,7 @@ def headers(node: int) -> bytes:
         ("grpc-encoding", "gzip"),
         ("grpc-timeout", "3S"),
         ("user-agent", "bench"),
-        ("authorization", f"Bearer {token(node)}"),
+        ("authorization", f"Bearer {shown}"),
     ):
         block += b"\x00" + text(name) + text(value)
     return block
@@ -90,17 +99,33 @@ _DATA, _HEADERS, _SETTINGS, _PING, _GOAWAY = 0, 1, 4, 6, 7
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(_SETTINGS, 0, 0, b"")
 
 
-class Connection:
-    """Of one node, or of some; ``took`` gets the seconds from when a report was due."""
+@dataclass
+class Answers:
+    """``took`` are the seconds from when each report was due; ``refused`` is how many were."""
 
-    def __init__(self, number: int, port: int, context: ssl.SSLContext, took: list[float]) -> None:
-        self._took = took
+    took: list[float] = field(default_factory=list)
+    refused: int = 0
+
+    def told(self) -> str:
+        """A line, and from now on it counts anew."""
+        line = json.dumps({"took": self.took, "refused": self.refused})
+        self.took.clear()
+        self.refused = 0
+        return line
+
+
+class Connection:
+    """Of one node, or of some; ``answers`` hears of what becomes of reports."""
+
+    def __init__(self, number: int, port: int, context: ssl.SSLContext, answers: Answers) -> None:
+        self._answers = answers
+        self._taken: set[int] = set()
         self._stream = 1
         self._due: dict[int, float] = {}
         self._unread = b""
         self._unsent = b""
-        # Ports run out for one pair of addresses.
-        source = (f"127.0.{1 + number // 20_000}.{1 + number % 200}", 0)
+        # Each node has an address of its own.
+        source = (f"127.{1 + number // 62_500}.{number // 250 % 250}.{1 + number % 250}", 0)
         raw = socket.create_connection(("127.0.0.1", port), source_address=source)
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket = context.wrap_socket(raw, server_hostname=SERVER)
@@ -132,8 +157,12 @@ class Connection:
             payload, self._unread = self._unread[9:end], self._unread[end:]
             if kind in (_SETTINGS, _PING) and not flags & 1:
                 self._write(frame(kind, 1, 0, payload if kind == _PING else b""))
+            elif kind == _DATA:
+                self._taken.add(stream)  # who is refused gets trailers alone
             elif kind == _HEADERS and flags & 1:
-                self._took.append(time.perf_counter() - self._due.pop(stream))
+                self._answers.took.append(time.perf_counter() - self._due.pop(stream))
+                self._answers.refused += stream not in self._taken
+                self._taken.discard(stream)
             elif kind == _GOAWAY:
                 raise SystemExit(f"bench: the manager will not go on: {payload!r}")
 
@@ -151,12 +180,14 @@ class Nodes:
 
     def __init__(self, first: int, count: int) -> None:
         self._first = first
-        self._sent = [(headers(node), messages(node)) for node in range(first, first + count)]
+        self._sent = [
+            (headers(token(str(node))), messages(node)) for node in range(first, first + count)
+        ]
         chance = random.Random(first)
         self._phases = sorted((chance.uniform(0, INTERVAL), number) for number in range(count))
 
-    def report_for_ever(self, connections: Sequence[Connection], took: list[float]) -> None:
-        """For ever; "mark" asks how long answers took since the last mark."""
+    def report_for_ever(self, connections: Sequence[Connection], answers: Answers) -> None:
+        """For ever; "mark" asks what became of reports since the last mark."""
         selector = selectors.DefaultSelector()
         selector.register(sys.stdin, selectors.EVENT_READ)
         for one in connections:
@@ -174,8 +205,7 @@ class Nodes:
                 if key.data is not None:
                     key.data.read()
                 elif sys.stdin.readline() == "mark\n":
-                    print(json.dumps(took), flush=True)
-                    took.clear()
+                    print(answers.told(), flush=True)
                 else:
                     os._exit(1)  # whom it reports for has gone
 
@@ -192,13 +222,13 @@ def main(first: int, count: int, connections: int) -> None:
     told = json.loads(sys.stdin.readline())
     context = ssl.create_default_context(cadata=told["authority"])
     context.set_alpn_protocols(["h2"])
-    took: list[float] = []
+    answers = Answers()
     opened = [
-        Connection(first + number, told["port"], context, took) for number in range(connections)
+        Connection(first + number, told["port"], context, answers) for number in range(connections)
     ]
     print("ready", flush=True)
     sys.stdin.readline()
-    nodes.report_for_ever(opened, took)
+    nodes.report_for_ever(opened, answers)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from koord_manager.reconcilers.node_resource.facts import Pair, Zone, node_facts
-from koord_manager.reconcilers.node_resource.fleet import Fleet
-from koord_manager.reconcilers.node_resource.pods import pod_facts
-from koord_manager.slo_config.colocation import ColocationStrategy, Smoothing
+from koord_manager.noderesource.core.fleet import Fleet
+from koord_manager.noderesource.core.node_state import CpuMemory, NumaZone, read_node_state
+from koord_manager.noderesource.core.pods import read_pod_summary
+from koord_manager.slo_config.core.colocation import ColocationStrategy, Smoothing
 
 from bench import report
 from bench.cache import cpu_ms, resident_mib
@@ -82,14 +82,14 @@ def filled(number: int) -> tuple[Fleet, list[str], list[bytes]]:
     statuses = [status_text(random) for _ in range(200)]
     capacity = {"cpu": "64", "memory": "256Gi"}
     node = {"status": {"capacity": capacity, "allocatable": {"cpu": "62", "memory": "250Gi"}}}
-    facts = node_facts(node)
-    zones = [Zone(f"node-{one}", one, Pair(32_000, 128 * GIB)) for one in range(2)]
+    facts = read_node_state(node)
+    zones = [NumaZone(f"node-{one}", one, CpuMemory(32_000, 128 * GIB)) for one in range(2)]
     fleet, names = Fleet(), [f"node-{one:05d}" for one in range(number)]
     for name in names:
         fleet.node(name, facts, STRATEGY, START)
         fleet.topology(name, zones)
         for each in range(PODS):
-            fleet.pod(_KEYS[each], None, pod_facts(pod_text(name, each)))
+            fleet.pod(_KEYS[each], None, read_pod_summary(pod_text(name, each)))
     return fleet, names, statuses
 
 
@@ -114,8 +114,8 @@ def one_size(number: int, rounds: int) -> Size:
     for turn in range(rounds + 1):
         at = START + 10.0 * turn
         report_all(fleet, names, statuses, turn, at)
-        worst.append(_wall_ms(lambda: fleet.reckon(at)))  # noqa: B023
-        passes.append(_wall_ms(lambda: fleet.reckon(at + 1)))  # noqa: B023
+        worst.append(_wall_ms(lambda: fleet.calculate(at)))  # noqa: B023
+        passes.append(_wall_ms(lambda: fleet.calculate(at + 1)))  # noqa: B023
     kept = resident_mib() - before
     return Size(statistics.median(passes), statistics.median(worst[1:]), worst[0], kept)
 
@@ -133,7 +133,7 @@ def measure(rounds: int) -> list[Measure]:
     full, worst, first, kept = found[NODES]
     fleet, names, statuses = filled(200)
     report_all(fleet, names, statuses, 0, START)
-    each = cpu_ms(lambda: fleet.reckon(START)) / len(names) * 1e3
+    each = cpu_ms(lambda: fleet.calculate(START)) / len(names) * 1e3
     what = f"noderesource, {NODES} nodes × {PODS} pods"
     return [
         Measure(f"{what}, full pass", "ms", full, "", None, 1000.0),

@@ -18,19 +18,19 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 
-from koord_host.kernel import Kernel
+from koord_host.kernel import KernelFilesystem
 from koord_model.node_slo import NodeSLO
-from koordlet.cache.ring_cache import RingCache
-from koordlet.collecting import observer as observer_module
-from koordlet.collecting.contract import Sources
-from koordlet.collecting.observer import Observer
-from koordlet.collecting.table import choose
-from koordlet.config import Settings
-from koordlet.gates import DEFAULTS
-from koordlet.predict_server import CheckpointDirectory, Learning, PredictServer
-from koordlet.reports import node_metric
-from koordlet.reports.metric_policy import Policy
-from koordlet.states import kubelet_pods
+from koordlet.agent.config import KoordletSettings
+from koordlet.agent.feature_gates import DEFAULTS
+from koordlet.metric_cache.ring_cache import RingCache
+from koordlet.metrics_advisor import collector_runner as observer_module
+from koordlet.metrics_advisor.collector_runner import CollectorRunner
+from koordlet.metrics_advisor.collector_table import select_enabled
+from koordlet.metrics_advisor.contract.collector import CollectorSources
+from koordlet.metrics_reporter.documents import node_metric
+from koordlet.metrics_reporter.documents.metric_policy import MetricCollectPolicy
+from koordlet.prediction.predictor import CheckpointDirectory, Predictor, TrainingSettings
+from koordlet.states_informer.state import kubelet_pods
 
 from bench.node import cpu_ms
 from bench.report import Measure
@@ -63,7 +63,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.paths: list[str] = []
-        self._kernel = Kernel()
+        self._kernel = KernelFilesystem()
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._kernel, name)
@@ -85,16 +85,16 @@ class Watched:
         self.node = node(directory / "node", pods=PODS, containers=CONTAINERS)
         self.clock = Clock()
         observer_module.time = self.clock  # type: ignore[assignment]
-        sources = Sources(
-            tree or Kernel(),  # type: ignore[arg-type]
+        sources = CollectorSources(
+            tree or KernelFilesystem(),  # type: ignore[arg-type]
             self.node.layout,
             sys_root=self.node.sys_root,
         )
-        on, off = choose(Settings(), DEFAULTS, sources)
+        on, off = select_enabled(KoordletSettings(), DEFAULTS, sources)
         self.cache = RingCache(str(directory / "metrics"), 100 << 20, print)
-        self.observer = Observer(on, off, self.cache, lambda: self.node.records, NodeSLO)
-        self.predicting = PredictServer(
-            Learning(),
+        self.observer = CollectorRunner(on, off, self.cache, lambda: self.node.records, NodeSLO)
+        self.predicting = Predictor(
+            TrainingSettings(),
             self.cache,
             CheckpointDirectory(str(directory / "predictions"), print),
             lambda: self.node.records,
@@ -105,14 +105,14 @@ class Watched:
         """One second of use, looked at; the wall clock may have gone on more."""
         self.clock.steady += 1.0
         self.node.advance(1.0)
-        self.observer.look()
+        self.observer.collect_once()
 
     def minute(self) -> None:
         """What happens each minute beside the looks."""
         self.predicting.train(self.clock.wall)
         self.predicting.checkpoint(self.clock.wall)
-        known = node_metric.Known(pods=self.node.records)
-        node_metric.build(self.cache, self.clock.wall, Policy(), known)
+        known = node_metric.NodeMetricInputs(pods=self.node.records)
+        node_metric.build(self.cache, self.clock.wall, MetricCollectPolicy(), known)
 
 
 def a_day(directory: Path) -> float:
@@ -121,7 +121,7 @@ def a_day(directory: Path) -> float:
     All collectors look every five minutes, and every ten seconds in the last hour; in
     between the metric cache is given the newest samples again.
     """
-    import koordlet.main  # noqa: F401 - with all that the program has in memory
+    import koordlet.agent.main  # noqa: F401 - with all that the program has in memory
 
     watched = Watched(directory)
     for second in range(0, _DAY, _MINUTE):
@@ -141,7 +141,7 @@ def a_day(directory: Path) -> float:
 
 
 def _again(watched: Watched) -> None:
-    from koordlet.collecting.samples import Sample, Series
+    from koordlet.metrics_advisor.contract.samples import Sample, Series
 
     newest = watched.observer.newest
     kinds = ("pod_cpu_usage", "pod_memory_usage", "container_cpu_usage", "container_memory_usage")
@@ -199,14 +199,14 @@ def _looks(directory: Path, rounds: int) -> tuple[list[float], list[float]]:
         watched.clock.steady += 1
         watched.node.advance(1.0)
         recorder.paths.clear()
-        looks.append(cpu_ms(watched.observer.look))
+        looks.append(cpu_ms(watched.observer.collect_once))
         floors.append(cpu_ms(partial(_read_all, list(recorder.paths))))
     # The first looks at what changes once a minute too, and finds no rates.
     return looks[1:], floors[1:]
 
 
 def _read_all(paths: list[str]) -> None:
-    kernel = Kernel()
+    kernel = KernelFilesystem()
     for path in paths:
         with contextlib.suppress(OSError):
             kernel.read(path)
@@ -214,7 +214,7 @@ def _read_all(paths: list[str]) -> None:
 
 def _listed() -> tuple[bytes, object]:
     """A PodList as long as a kubelet's: what managers of fields and probes add included."""
-    from koord_host.layout import Driver, Layout
+    from koord_host.knobs.layout import Driver, Layout
     from koord_model.qos import KubeQoS
 
     specs = [PodSpec(f"pod-{number}", KubeQoS.BURSTABLE, "LS", 2) for number in range(PODS)]

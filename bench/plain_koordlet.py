@@ -3,7 +3,7 @@
 import os
 
 from koord_host import kernel
-from koordlet.main import main
+from koordlet.agent.main import main
 
 if __name__ == "__main__":
     kernel._WRITE |= os.O_TRUNC  # noqa: SLF001 - of no use to anybody else

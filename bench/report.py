@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 import statistics
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ class Measure:
 
     ``ratio`` is ours over the peer's; ``target`` bounds the ratio if there is a
     peer, else our figure itself. ``why`` says what holds a missed one back.
+    ``interval`` has 95 % confidence: of the ratio if there is a peer, else of our figure.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Measure:
     peer: float | None
     target: float | None
     why: str = ""
+    interval: tuple[float, float] | None = None
     ratio: float | None = field(init=False)
     met: bool | None = field(init=False)
 
@@ -42,8 +45,22 @@ class Measure:
         object.__setattr__(self, "met", met)
 
 
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Where the median lies with 95 % confidence, whatever the distribution (sign test).
+
+    The k-th smallest and the k-th largest value; k is the largest for which a fair coin
+    comes up heads fewer than k times in at most 2.5 % of ``len(values)`` tosses. Of fewer
+    than six values it is all of them.
+    """
+    ordered, count = sorted(values), len(values)
+    tail, k = 0.0, 0
+    while (tail := tail + math.comb(count, k) / 2**count) <= 0.025:
+        k += 1
+    return ordered[max(k - 1, 0)], ordered[min(count - k, count - 1)]
+
+
 def table(measures: list[Measure]) -> str:
-    head = ("measure", "ours", "peer", "", "ratio", "target", "")
+    head = ("measure", "ours", "peer", "", "ratio", "95 %", "target", "")
     rows = [head, *(_row(measure) for measure in measures)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     lines = [
@@ -63,6 +80,7 @@ def _row(measure: Measure) -> tuple[str, ...]:
         "" if measure.peer is None else f"{measure.peer:.4g} {measure.unit}",
         measure.peer_name,
         "" if measure.ratio is None else f"{measure.ratio:.2f}×",
+        "" if measure.interval is None else "{:.3g}–{:.3g}".format(*measure.interval),
         bound,
         {True: "met", False: "MISSED", None: ""}[measure.met],
     )

@@ -25,7 +25,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench import large_cluster, node_link, report, webhooks
 from bench.large_cluster import INTERVAL, PODS
@@ -96,19 +96,11 @@ def run(nodes: int, seconds: float, *, pods: bool = False) -> Run:
         manager.until(lambda: _passed(manager, nodes), "a pass", 60 + nodes / 100)
         takeover = time.monotonic() - manager.started
         authority = manager.until(manager.authority, "an authority", 30)
-        loaders = [
-            stack.enter_context(program("bench.node_link", *map(str, share)))
-            for share in _shares(nodes, connections)
-        ]
-        _tell(loaders, json.dumps({"port": manager.report_port, "authority": authority}))
-        for one in loaders:
-            if one.stdout.readline() != "ready\n":
-                raise SystemExit("bench: a node does not connect")
-        _tell(loaders, "go")
-        _settle(manager, nodes)
-        _mark(loaders)
+        loaders = reporting(manager, stack, authority, shares(nodes, connections))
+        settle(manager, nodes)
+        mark(loaders)
         found = _measured(manager, seconds)
-        took = sorted(1e3 * one for one in _mark(loaders))
+        took = mark(loaders).milliseconds
         turn = webhooks.ask(manager, 0) if pods else None
     return Run(
         nodes=nodes,
@@ -120,6 +112,19 @@ def run(nodes: int, seconds: float, *, pods: bool = False) -> Run:
     )
 
 
+def reporting(
+    manager: Manager, stack: ExitStack, authority: str, parts: Sequence[tuple[int, int, int]]
+) -> list[Any]:
+    """Nodes that report until the stack ends, a process for each part."""
+    loaders = [stack.enter_context(program("bench.node_link", *map(str, share))) for share in parts]
+    _tell(loaders, json.dumps({"port": manager.report_port, "authority": authority}))
+    for one in loaders:
+        if one.stdout.readline() != "ready\n":
+            raise SystemExit("bench: a node does not connect")
+    _tell(loaders, "go")
+    return loaders
+
+
 def _passed(manager: Manager, nodes: int) -> bool:
     found = manager.metrics()
     return (
@@ -128,7 +133,7 @@ def _passed(manager: Manager, nodes: int) -> bool:
     )
 
 
-def _settle(manager: Manager, nodes: int) -> None:
+def settle(manager: Manager, nodes: int) -> None:
     """Every node has reported, and what that brings about is written; if it ever is."""
     time.sleep(1.5 * INTERVAL)
     end = time.monotonic() + _MOST_SETTLING
@@ -169,7 +174,7 @@ def measure(
     seconds: float = SECONDS, sweep: Sequence[int] = SWEEP
 ) -> tuple[list[Measure], list[Run]]:
     """The target's figures, and runs of as many nodes as the limit of open files allows."""
-    _raise_limit()
+    raise_limit()
     runs = []
     for nodes in sweep:
         ours = nodes == NODES
@@ -248,7 +253,7 @@ def plot(runs: Sequence[Run], name: str = "reports") -> None:
     plt.close(figure)
 
 
-def _shares(nodes: int, connections: int) -> list[tuple[int, int, int]]:
+def shares(nodes: int, connections: int) -> list[tuple[int, int, int]]:
     """First node, nodes and connections of each process."""
     count = -(-nodes // _PER_LOADER)
     edges = [nodes * one // count for one in range(count + 1)]
@@ -264,13 +269,22 @@ def _tell(loaders: Sequence[Any], word: str) -> None:
         one.stdin.flush()
 
 
-def _mark(loaders: Sequence[Any]) -> list[float]:
-    """How long answers took since the last mark."""
+class Marked(NamedTuple):
+    """What became of reports since the last mark: how long answers took, and refusals."""
+
+    milliseconds: list[float]
+    refused: int
+
+
+def mark(loaders: Sequence[Any]) -> Marked:
+    """What became of reports since the last mark."""
     _tell(loaders, "mark")
-    return [float(one) for loader in loaders for one in json.loads(loader.stdout.readline())]
+    found = [json.loads(loader.stdout.readline()) for loader in loaders]
+    took = sorted(1e3 * one for each in found for one in each["took"])
+    return Marked(took, sum(each["refused"] for each in found))
 
 
-def _raise_limit() -> None:
+def raise_limit() -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

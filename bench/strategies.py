@@ -22,19 +22,19 @@ from pathlib import Path
 
 import grpc
 from koord_hooks.stages import SERVICE
-from koord_host.kernel import Kernel
-from koord_host.knobs import KNOBS
+from koord_host.kernel import KernelFilesystem
+from koord_host.knobs.table import KNOBS
 from koord_model import node_slo_document
 from koord_model.demand import Demand
 from koord_model.node import Kernel as Offered
 from koord_model.node import NodeView
 from koord_proto import hook_pb2 as pb
-from koordlet.config import Settings
-from koordlet.deciding.round import Rounds
-from koordlet.deciding.table import choose
-from koordlet.deciding.viewing import Seen, Views
-from koordlet.gates import DEFAULTS
-from koordlet.states.inventory import PodRecord
+from koordlet.agent.config import KoordletSettings
+from koordlet.agent.feature_gates import DEFAULTS
+from koordlet.qos_manager.core.strategy_runner import StrategyRunner
+from koordlet.qos_manager.strategy_table import select_enabled
+from koordlet.qos_manager.view_builder import StrategyViewBuilder, ViewSources
+from koordlet.states_informer.state.pod_inventory import PodRecord
 
 from bench.node import cpu_ms
 from bench.observe import CONTAINERS, PODS, Watched
@@ -135,10 +135,10 @@ def measure(rounds: int) -> list[Measure]:
 def _rounds(directory: Path, count: int) -> tuple[list[float], list[float]]:
     """Milliseconds of CPU of each round, and of views with nobody asked, in turns."""
     watched = Watched(directory, node=DecidedNode)
-    kernel = Kernel((str(directory),))
+    kernel = KernelFilesystem((str(directory),))
     there = frozenset(knob.name for knob in KNOBS.values() if _is_there(watched.node, knob.v2))
     slo, _ = node_slo_document.parse(NODE_SLO)
-    seen = Seen(
+    seen = ViewSources(
         watched.node.layout,
         kernel,
         pods=lambda: watched.node.records,
@@ -147,9 +147,13 @@ def _rounds(directory: Path, count: int) -> tuple[list[float], list[float]]:
         newest=watched.observer.newest,
         cache=watched.cache,
     )
-    strategies, off = choose(Settings(), GATES)
+    strategies, off = select_enabled(KoordletSettings(), GATES)
     assert not off, off
-    rounds, views, alone = Rounds(strategies, time.thread_time), Views(seen), Views(seen)
+    rounds, views, alone = (
+        StrategyRunner(strategies, time.thread_time),
+        StrategyViewBuilder(seen),
+        StrategyViewBuilder(seen),
+    )
     asked, floors = [], []
     for _ in range(count + 3):
         watched.clock.wall += 1
@@ -183,7 +187,7 @@ def _whole(directory: Path) -> tuple[float, float]:
         directory,
         directory / "hookserver.d",
         "--standalone",
-        f"--pods={pods}",
+        f"--pod-list-source={pods}",
         f"--nodeslo-file={slo}",
         f"--cgroup-root-dir={node.layout.cgroup_root}",
         "--cgroup-version=2",

@@ -1,27 +1,40 @@
 """What every test may ask for, and which of them are of the whole."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from tests.support.containerd import containerd
-from tests.support.dockerd import dockerd
+from tests.support import kube_apiserver
+from tests.support.processes import let_programs_hear_interrupts
 
-__all__ = ["containerd", "dockerd"]
+# One component's extra and ``test`` do not have these, and its tests need no runtime.
+if find_spec("docker") and find_spec("koord_demo"):
+    from tests.support.containerd import containerd
+    from tests.support.dockerd import dockerd
+
+    __all__ = ["containerd", "dockerd"]
 
 # Nothing is judged by how long it takes: what else the machine does is nobody's to say.
 hypothesis_settings.register_profile(
-    "searching", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "searching", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=300
 )
-# The same examples each time: a change is not judged by luck. Fresh ones are for ``make fuzz``.
+# The same few examples each time: a change is not judged by luck. Many, and fresh ones, are for
+# ``make fuzz``; so a test says how many it has only where an example is dear.
 hypothesis_settings.register_profile(
-    "repeating", hypothesis_settings.get_profile("searching"), derandomize=True
+    "repeating",
+    hypothesis_settings.get_profile("searching"),
+    derandomize=True,
+    max_examples=30,
 )
-hypothesis_settings.load_profile("searching")
+hypothesis_settings.load_profile("repeating")
+
+let_programs_hear_interrupts()
 
 _WHOLE = Path(__file__).parent / "integration"
+_REAL_APISERVER = "tests/apiserver/"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,3 +43,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("integration")
         elif item.get_closest_marker("quiet"):
             raise pytest.UsageError(f"{item.nodeid}: what measures the machine is in {_WHOLE}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line which API server was asked, instead of one for each test without it."""
+    stats = terminalreporter.stats
+    real = [one for one in stats.get("passed", []) if one.nodeid.startswith(_REAL_APISERVER)]
+    skipped = [one for one in stats.get("skipped", []) if one.nodeid.startswith(_REAL_APISERVER)]
+    if real:
+        terminalreporter.write_line(f"API server: a real one in {len(real)} tests, and the double")
+    elif skipped:
+        stats["skipped"] = [one for one in stats["skipped"] if one not in skipped]
+        line = f"API server: the double alone; {len(skipped)} tests of a real one skipped"
+        terminalreporter.write_line(f"{line} ({kube_apiserver.why_not()})")

@@ -23,12 +23,12 @@ from koord_model.keys import BATCH_CPU, BATCH_MEMORY
 from koord_model.node_slo import NodeSLO
 from koord_model.qos import QoSClass
 from koord_model.used_threshold import UsedThreshold
-from koord_simulation.curves import Constant, Noise, Sine, Spikes
 from koord_simulation.files import strategies
-from koord_simulation.machine import GIB, MIB, Machine
-from koord_simulation.run import Simulation, simulate
-from koord_simulation.scenario import Scenario
-from koord_simulation.workload import Workload
+from koord_simulation.node_model.curves import Constant, Noise, Sine, Spikes
+from koord_simulation.node_model.machine import GIB, MIB, SimulatedMachine
+from koord_simulation.node_model.workload import Workload
+from koord_simulation.run.simulation import Simulation, simulate
+from koord_simulation.scenario.scenario import Scenario
 
 PAGE = Path(__file__).parents[1] / "simulation" / "results" / "pressure.md"
 SEEDS = range(5)
@@ -81,7 +81,7 @@ def scenario(load: str, threshold: int, seed: int) -> Scenario:
     )
     return Scenario(
         name=load,
-        machine=Machine(cpus=32, memory=128 * GIB),
+        machine=SimulatedMachine(cpus=32, memory=128 * GIB),
         pods=(
             *(replace(web, name=f"web-{number}") for number in range(8)),
             *(replace(job, name=f"job-{number}") for number in range(8)),
@@ -165,7 +165,7 @@ def offloaded(case: tuple[float, bool, int]) -> tuple[float, float, float]:
         page_cache=8 * GIB,
         cold=cold,
     )
-    machine = Machine(cpus=16, memory=32 * GIB, swap=8 * GIB * swap)
+    machine = SimulatedMachine(cpus=16, memory=32 * GIB, swap=8 * GIB * swap)
     story = Scenario(machine=machine, pods=(job,), seconds=3600, seed=seed)
     going = Simulation(story.only("memory_offload"), strategies(["memory_offload"]))
     free = simulate(story)

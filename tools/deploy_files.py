@@ -1,9 +1,11 @@
 """Write what is made from other files in deploy: ``python tools/deploy_files.py``.
 
-The chart is made from the files of ``deploy/kustomization.yaml``. A line there that ends with
-``# chart: NAME`` or ``# chart: NAME, what it is`` is a setting: its value is NAME's default in
-``values.yaml``, and the template has NAME in its place. The chart's definitions are made from
-``koord_kube.definitions``.
+The chart is made from the files of ``deploy/kustomization.yaml``, and of ``deploy/components``. A
+line there that ends with ``# chart: NAME`` or ``# chart: NAME, what it is`` is a setting: its value
+is NAME's default in ``values.yaml``, and the template has NAME in its place. A component is in the
+chart under a condition, a line of its kustomization: ``# chart: switch NAME, what it is`` (NAME is
+true) or ``# chart: if EXPRESSION`` (of Helm's templates). What a component patches, values do in
+the chart. Its definitions are made from ``koord_kube.definitions``.
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ from koord_model.version import VERSION
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 CHART = DEPLOY / "chart"
+COMPONENTS = DEPLOY / "components"
 MADE = "# Made by tools/deploy_files.py; do not edit.\n"
 _SETTING = re.compile(
     r"^(\s*(?:- (?:[\w.-]+: )?|[\w.-]+: ))(\S.*?) # chart: ([A-Za-z.]+)(?:, (.+))?$"
 )
+_CONDITION = re.compile(r"^# chart: (?:switch ([A-Za-z.]+), (.+)|if (.+))$", re.MULTILINE)
 _TYPES = {
     str: ["string", "number", "boolean"],
     int: "integer",
@@ -47,8 +51,52 @@ def sources() -> dict[str, str]:
     return {name: (DEPLOY / name).read_text() for name in named}
 
 
+class Component(NamedTuple):
+    """What is installed where somebody wants it: its files, and when the chart has them.
+
+    ``switch`` is the value that says so and what it is, if there is one of its own.
+    """
+
+    texts: Mapping[str, str]
+    condition: str
+    switch: tuple[str, str] | None
+
+
+def components() -> dict[str, Component]:
+    """Every component by the name of its folder."""
+    return {path.name: component(path.name) for path in sorted(COMPONENTS.iterdir())}
+
+
+def component(name: str) -> Component:
+    """The component in a folder.
+
+    Raises:
+        ValueError: it does not say when the chart has it.
+    """
+    text = (COMPONENTS / name / "kustomization.yaml").read_text()
+    match = _CONDITION.search(text)
+    if match is None:
+        raise ValueError(
+            f'components/{name}: expected a line "# chart: switch NAME, …" or "… if …"'
+        )
+    files = (f"components/{name}/{one}" for one in yaml.safe_load(text)["resources"])
+    texts = {file: (DEPLOY / file).read_text() for file in files}
+    switch = (match[1], match[2]) if match[1] else None
+    return Component(texts, match[3] or f".Values.{match[1]}", switch)
+
+
+def values() -> dict[str, Setting]:
+    """All values of the chart by their names with dots."""
+    known = components().values()
+    texts = sources() | {file: text for one in known for file, text in one.texts.items()}
+    switches = {
+        one.switch[0]: Setting(default=False, about=one.switch[1]) for one in known if one.switch
+    }
+    return settings(texts) | switches
+
+
 def settings(texts: Mapping[str, str]) -> dict[str, Setting]:
-    """The chart's values by their names with dots, as they come.
+    """The values in texts by their names with dots, as they come.
 
     Raises:
         ValueError: one has two defaults.
@@ -66,25 +114,34 @@ def settings(texts: Mapping[str, str]) -> dict[str, Setting]:
     return found
 
 
-def template(file: str, text: str) -> str:
-    """A file with the chart's values in their places."""
+def template(file: str, text: str, condition: str = "") -> str:
+    """A file with the chart's values in their places, and nothing where a condition is not met."""
     lines = []
     for line in text.splitlines():
         match = _match(file, line)
         lines.append(f"{match[1]}{{{{ {_expression(match)} }}}}" if match else line)
-    return MADE + "\n".join(lines) + "\n"
+    body = "\n".join(lines)
+    return (
+        f"{MADE}{{{{- if {condition} }}}}\n{body}\n{{{{- end }}}}\n"
+        if condition
+        else f"{MADE}{body}\n"
+    )
 
 
 def made() -> dict[str, str]:
     """All files of the chart by their path in it."""
-    texts = sources()
-    known = settings(texts)
+    known = values()
     files = {
         "Chart.yaml": _chart(),
         "values.yaml": MADE + "".join(f"{line}\n" for line in _values(_tree(known))),
         "values.schema.json": json.dumps(_schema(_tree(known)), indent=2) + "\n",
     }
-    files |= {f"templates/{_flat(file)}": template(file, text) for file, text in texts.items()}
+    files |= {f"templates/{_flat(file)}": template(file, text) for file, text in sources().items()}
+    files |= {
+        f"templates/{_flat(file)}": template(file, text, one.condition)
+        for one in components().values()
+        for file, text in one.texts.items()
+    }
     files |= {f"crds/{one['metadata']['name']}.yaml": _definition(one) for one in DEFINITIONS}
     return files
 
@@ -116,8 +173,7 @@ def _expression(match: re.Match[str]) -> str:
 
 
 def _flat(file: str) -> str:
-    path = PurePath(file)
-    return path.name if path.parent == PurePath() else f"{path.parent}-{path.name}"
+    return "-".join(PurePath(file).parts)
 
 
 def _chart() -> str:

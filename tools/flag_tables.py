@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import koord_manager.config
+import koord_manager.program.config
 import koord_proxy.config
-import koordlet.config
+import koordlet.agent.config
 from koord_service.settings import flag_of
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (DOCS / "operations.md", DOCS / "manager.md")
 PROGRAMS: dict[str, Any] = {
-    "koord-runtime-proxy": koord_proxy.config.Settings,
-    "koordlet": koordlet.config.Settings,
-    "koord-manager": koord_manager.config.Settings,
+    "koord-runtime-proxy": koord_proxy.config.ProxySettings,
+    "koordlet": koordlet.agent.config.KoordletSettings,
+    "koord-manager": koord_manager.program.config.Settings,
 }
 _PLACE = re.compile(r"(<!-- flags: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -43,7 +43,13 @@ def _lines(program: str) -> Iterator[str]:
         words = field.metadata["help"].replace("|", "\\|")
         if field.metadata["choices"]:
             words += ": " + ", ".join(f"`{choice}`" for choice in field.metadata["choices"])
+        words += _aliases("also", field.metadata["aliases"])
+        words += _aliases("the opposite of", field.metadata["negated_aliases"])
         yield f"| `{flag_of(field)}` | {_default(field.default)} | {words} |"
+
+
+def _aliases(words: str, flags: Sequence[str]) -> str:
+    return f" ({words} {', '.join(f'`{flag}`' for flag in flags)})" if flags else ""
 
 
 def _default(value: Any) -> str:

@@ -14,8 +14,10 @@ import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
+from koordlet.qos_manager import strategy_table
 from msgspec import Meta
 
 PAGE = Path(__file__).parents[1] / "docs" / "strategies.md"
@@ -34,9 +36,8 @@ def table(name: str) -> str:
 
 def _class(name: str) -> type:
     module, _, of_module = name.partition(":")
-    if not of_module:
-        module, of_module = f"koordlet.strategies.{name}", "Settings"
-    found: type = getattr(importlib.import_module(module), of_module)
+    of: ModuleType = importlib.import_module(module) if of_module else strategy_table.load(name)
+    found: type = getattr(of, of_module or "Settings")
     return found
 
 

@@ -13,19 +13,19 @@ from rich.console import Console
 
 from koord_demo.nodes import containerd_node, embedded_node
 from koord_demo.programs import DemoError
-from koord_demo.story import tell
+from koord_demo.story import show
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m koord_demo",
-        description="Run a batch pod through proxy and koordlet, and tell what happens.",
+        description="Run a batch pod through the proxy and koordlet, and show what happens.",
     )
     parser.add_argument(
         "--runtime",
         choices=("embedded", "containerd"),
         default="embedded",
-        help="what runs the pod (default: %(default)s); containerd needs root",
+        help="runtime that runs the pod (default: %(default)s); containerd needs root",
     )
     runtime = parser.parse_args().runtime
     try:
@@ -33,10 +33,10 @@ def main() -> int:
             # Short, as it holds sockets.
             directory = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="koord-demo-")))
             node = embedded_node(directory) if runtime == "embedded" else containerd_node()
-            # Where nobody says how wide a line may be, 80 columns are too few.
+            # Output that is not a terminal has no width, and the usual 80 columns are too few.
             width = None if sys.stdout.isatty() else 100
             console = Console(highlight=False, width=width)
-            tell(console, ends.enter_context(node), directory)
+            show(console, ends.enter_context(node), directory)
     except DemoError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1

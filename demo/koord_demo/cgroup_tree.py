@@ -30,7 +30,7 @@ class KernelRefusedError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Limits:
+class CgroupLimits:
     """A container's limits as its runtime spec has them: 0 and "" are not set."""
 
     shares: int = 0
@@ -41,7 +41,7 @@ class Limits:
     cpus: str = ""
     mems: str = ""
 
-    def overlaid(self, linux: pb.LinuxContainerResources) -> Limits:
+    def overlaid(self, linux: pb.LinuxContainerResources) -> CgroupLimits:
         """What containerd makes of a request: fields at their default change nothing."""
         given = {
             "shares": linux.cpu_shares,
@@ -85,14 +85,14 @@ class CgroupTree:
             raise KernelRefusedError(f'cgroup "{group}" leads out of the hierarchy')
         return self.root.joinpath(*parts)
 
-    def write(self, group: str, limits: Limits) -> None:
+    def write(self, group: str, limits: CgroupLimits) -> None:
         """Set a group's limits, making it and its parents where they are missing."""
         files = self._files(limits)
         directory = self.path(group)
         missing = [path for path in (directory, *directory.parents) if not path.exists()]
         for path in reversed(missing):
             path.mkdir()
-            _write(path, self._files(Limits()))
+            _write(path, self._files(CgroupLimits()))
         _write(directory, files)
 
     def note(self, group: str, name: str, value: int) -> None:
@@ -108,7 +108,7 @@ class CgroupTree:
         """Remove a group; its parents stay, as with runc."""
         shutil.rmtree(self.path(group), ignore_errors=True)
 
-    def _files(self, limits: Limits) -> dict[str, str]:
+    def _files(self, limits: CgroupLimits) -> dict[str, str]:
         """What the files hold with these limits.
 
         Raises:

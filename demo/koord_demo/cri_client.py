@@ -27,7 +27,7 @@ _OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 50),
     # In spite of its name: how long a connection may take to come up. A program that systemd
     # starts on a busy machine takes its time before it answers at the socket.
-    ("grpc.min_reconnect_backoff_ms", 20_000),
+    ("grpc.min_reconnect_backoff_ms", 60_000),
     ("grpc.max_reconnect_backoff_ms", 250),
     ("grpc.enable_http_proxy", 0),
 )

@@ -18,7 +18,7 @@ _PACKAGES = Path(__file__).parents[2] / "tools" / "system_packages"
 
 
 @dataclasses.dataclass(frozen=True)
-class Node:
+class DemoNode:
     """A runtime with its socket, and where its containers' limits can be read."""
 
     title: str
@@ -33,7 +33,7 @@ class Node:
 
 
 @contextlib.contextmanager
-def embedded_node(directory: Path) -> Iterator[Node]:
+def embedded_node(directory: Path) -> Iterator[DemoNode]:
     """The embedded runtime as a process of its own; no root needed."""
     socket, root = directory / "runtime.sock", directory / "cgroup"
 
@@ -46,11 +46,11 @@ def embedded_node(directory: Path) -> Iterator[Node]:
     command = [sys.executable, "-m", "koord_demo.runtime"]
     with running("embedded runtime", [*command, "--socket", str(socket), "--root", str(root)]) as p:
         p.wait_until(socket.exists)
-        yield Node("an embedded runtime", socket, "/kubepods", values, place, 300)
+        yield DemoNode("an embedded runtime", socket, "/kubepods", values, place, 300)
 
 
 @contextlib.contextmanager
-def containerd_node() -> Iterator[Node]:
+def containerd_node() -> Iterator[DemoNode]:
     """A containerd of our own, installed first where it is missing and we may.
 
     Raises:
@@ -73,7 +73,7 @@ def containerd_node() -> Iterator[Node]:
 
     with Containerd() as containerd:
         title = "a real containerd and runc"
-        yield Node(title, containerd.address, containerd.cgroup_root, values, place, 40)
+        yield DemoNode(title, containerd.address, containerd.cgroup_root, values, place, 40)
 
 
 def _rendered(directory: Path) -> CgroupValues:

@@ -1,4 +1,4 @@
-"""Limits as people say them."""
+"""Limits in plain words."""
 
 from __future__ import annotations
 
@@ -21,10 +21,14 @@ def microseconds(seconds: float) -> str:
 
 def _weight(values: CgroupValues) -> tuple[str, str, str]:
     if values.cpu_shares is None:
-        return "cpu.weight", str(values.cpu_weight), f"weighs {values.cpu_weight} against 100"
+        return (
+            "cpu.weight",
+            str(values.cpu_weight),
+            f"has weight {values.cpu_weight}, usual is 100",
+        )
     cpus = values.cpu_shares / 1024
     if values.cpu_shares <= 2:
-        meaning = "gets next to nothing on a busy node"
+        meaning = "gets almost no CPU on a busy node"
     else:
         meaning = f"counts as {cpus:.3g} CPU when CPUs are scarce"
     return "cpu.shares", str(values.cpu_shares), meaning
@@ -32,14 +36,14 @@ def _weight(values: CgroupValues) -> tuple[str, str, str]:
 
 def _quota(values: CgroupValues) -> str:
     if values.cpu_quota is None or values.cpu_quota < 0 or not values.cpu_period:
-        return "may take every idle CPU"
-    return f"never more than {values.cpu_quota / values.cpu_period:.3g} CPU"
+        return "may use every idle CPU"
+    return f"may use at most {values.cpu_quota / values.cpu_period:.3g} CPU"
 
 
 def _memory(limit: int | None) -> str:
     if limit is None or limit < 0:
-        return "may take all memory"
-    return f"never more than {limit / (1 << 20):g} MiB"
+        return "may use all memory"
+    return f"may use at most {limit / (1 << 20):g} MiB"
 
 
 def _shown(value: int | None) -> str:

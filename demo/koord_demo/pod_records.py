@@ -10,14 +10,14 @@ from typing import Any
 from google.protobuf.message import Message
 
 from koord_demo import cri_client_pb2 as pb
-from koord_demo.cgroup_tree import Limits
+from koord_demo.cgroup_tree import CgroupLimits
 
-SANDBOX_LIMITS = Limits(shares=2)
+SANDBOX_LIMITS = CgroupLimits(shares=2)
 SANDBOX_OOM_SCORE_ADJ = -998
 
 
 @dataclasses.dataclass
-class Sandbox:
+class DemoSandbox:
     """A pod's sandbox; times are nanoseconds since the epoch."""
 
     id: str
@@ -79,15 +79,15 @@ class Sandbox:
 
 
 @dataclasses.dataclass
-class Container:
+class DemoContainer:
     """A container; times are nanoseconds since the epoch."""
 
     id: str
-    sandbox: Sandbox
+    sandbox: DemoSandbox
     config: pb.ContainerConfig
     cgroup: str
     """Fixed at creation, below the parent that the request's sandbox_config names."""
-    limits: Limits
+    limits: CgroupLimits
     created_at: int
     started_at: int = 0
     finished_at: int = 0

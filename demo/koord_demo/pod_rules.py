@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 import grpc
 
 from koord_demo import cri_client_pb2 as pb
-from koord_demo.cgroup_tree import CgroupTree, KernelRefusedError, Limits
-from koord_demo.pod_records import SANDBOX_LIMITS, SANDBOX_OOM_SCORE_ADJ, Container, Sandbox
+from koord_demo.cgroup_tree import CgroupLimits, CgroupTree, KernelRefusedError
+from koord_demo.pod_records import SANDBOX_LIMITS, SANDBOX_OOM_SCORE_ADJ, DemoContainer, DemoSandbox
 
 _KILLED = 137
 _START_ERROR = 128
@@ -40,8 +40,8 @@ class PodRules:
         self.cgroups = cgroups
         self.listeners: set[Listener] = set()
         """Told of each container that is created, started, stopped or deleted."""
-        self._sandboxes: dict[str, Sandbox] = {}
-        self._containers: dict[str, Container] = {}
+        self._sandboxes: dict[str, DemoSandbox] = {}
+        self._containers: dict[str, DemoContainer] = {}
         # Numbers that look like process ids and are none.
         self._pids = itertools.count(1 << 22)
 
@@ -50,7 +50,7 @@ class PodRules:
     def run_pod_sandbox(self, request: pb.RunPodSandboxRequest) -> pb.RunPodSandboxResponse:
         if not request.config.HasField("metadata"):
             raise CallRefusedError(grpc.StatusCode.UNKNOWN, "sandbox config must include metadata")
-        sandbox = Sandbox(_new_id(), request.config, request.runtime_handler, time.time_ns())
+        sandbox = DemoSandbox(_new_id(), request.config, request.runtime_handler, time.time_ns())
         _reserve(sandbox, self._sandboxes.values())
         with _kernel():
             self.cgroups.write(sandbox.cgroup, SANDBOX_LIMITS)
@@ -104,12 +104,12 @@ class PodRules:
             message = "container config must include metadata"
             raise CallRefusedError(grpc.StatusCode.UNKNOWN, message)
         identity = _new_id()
-        container = Container(
+        container = DemoContainer(
             identity,
             sandbox,
             request.config,
             f"{request.sandbox_config.linux.cgroup_parent}/{identity}",
-            Limits().overlaid(request.config.linux.resources),
+            CgroupLimits().overlaid(request.config.linux.resources),
             time.time_ns(),
         )
         _reserve(container, self._containers.values())
@@ -184,28 +184,28 @@ class PodRules:
 
     # What several of them need.
 
-    def _sandbox(self, identity: str) -> Sandbox:
+    def _sandbox(self, identity: str) -> DemoSandbox:
         sandbox = self._sandboxes.get(identity)
         if sandbox is None:
             raise CallRefusedError(grpc.StatusCode.NOT_FOUND, f'sandbox "{identity}": not found')
         return sandbox
 
-    def _container(self, identity: str) -> Container:
+    def _container(self, identity: str) -> DemoContainer:
         container = self._containers.get(identity)
         if container is None:
             raise CallRefusedError(grpc.StatusCode.NOT_FOUND, f'container "{identity}": not found')
         return container
 
-    def _of(self, sandbox: Sandbox) -> list[Container]:
+    def _of(self, sandbox: DemoSandbox) -> list[DemoContainer]:
         return [c for c in self._containers.values() if c.sandbox is sandbox]
 
-    def _stop_sandbox(self, sandbox: Sandbox) -> None:
+    def _stop_sandbox(self, sandbox: DemoSandbox) -> None:
         for container in self._of(sandbox):
             self._exit(container)
         sandbox.ready = False
         self.cgroups.remove(sandbox.cgroup)
 
-    def _exit(self, container: Container) -> None:
+    def _exit(self, container: DemoContainer) -> None:
         """End a running container; one that never ran stays as it is."""
         if container.state != pb.CONTAINER_RUNNING:
             return
@@ -214,11 +214,11 @@ class PodRules:
         self.cgroups.remove(container.cgroup)
         self._tell(container, pb.CONTAINER_STOPPED_EVENT)
 
-    def _delete(self, container: Container) -> None:
+    def _delete(self, container: DemoContainer) -> None:
         del self._containers[container.id]
         self._tell(container, pb.CONTAINER_DELETED_EVENT)
 
-    def _tell(self, container: Container, kind: pb.ContainerEventType) -> None:
+    def _tell(self, container: DemoContainer, kind: pb.ContainerEventType) -> None:
         if not self.listeners:
             return
         event = pb.ContainerEventResponse(
@@ -232,7 +232,9 @@ class PodRules:
             listener(event)
 
 
-def _reserve(new: Sandbox | Container, others: Iterable[Sandbox | Container]) -> None:
+def _reserve(
+    new: DemoSandbox | DemoContainer, others: Iterable[DemoSandbox | DemoContainer]
+) -> None:
     """Refuse a name that is in use, as a kubelet's repeated call would bring it."""
     for other in others:
         if other.name == new.name:

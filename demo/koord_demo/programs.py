@@ -20,7 +20,7 @@ class DemoError(Exception):
     """The demo cannot go on; the message is for people."""
 
 
-class Program:
+class DemoProgram:
     """A running program; its log lines are kept, and those in JSON understood."""
 
     def __init__(self, name: str, command: Sequence[str]) -> None:
@@ -52,7 +52,7 @@ class Program:
         """Wait until the program has done something.
 
         Raises:
-            DemoError: it ended, or took too long; the message has its last words.
+            DemoError: it ended, or took too long; the message has its last log lines.
         """
         deadline = time.monotonic() + _PATIENCE
         while not ready():
@@ -81,13 +81,13 @@ class Program:
             self.lines.append(line.rstrip("\n"))
 
     def _tail(self) -> str:
-        return "; it said:\n" + "\n".join(self.lines[-10:]) if self.lines else ""
+        return "; its last log lines:\n" + "\n".join(self.lines[-10:]) if self.lines else ""
 
 
 @contextlib.contextmanager
-def running(name: str, command: Sequence[str]) -> Iterator[Program]:
+def running(name: str, command: Sequence[str]) -> Iterator[DemoProgram]:
     """A program that runs as long as the block does."""
-    program = Program(name, command)
+    program = DemoProgram(name, command)
     try:
         yield program
     finally:
@@ -102,5 +102,5 @@ def console_script(name: str) -> str:
     """
     path = Path(sys.executable).with_name(name)
     if not path.exists():
-        raise DemoError(f"{path} is not there: install the project first (make demo does)")
+        raise DemoError(f"{path} does not exist: install the project first (make demo does)")
     return str(path)

@@ -49,7 +49,7 @@ _OPTIONS = (
 )
 
 
-class Request(NamedTuple):
+class ReceivedCall(NamedTuple):
     """A call as it arrived."""
 
     service: str
@@ -60,14 +60,14 @@ class Request(NamedTuple):
     metadata: tuple[tuple[str, str | bytes], ...] = ()
 
 
-class Runtime:
+class DemoRuntime:
     """The runtime's state and its answers, by method."""
 
     def __init__(self, root: Path, *, cpus: str = "0-7", keep_requests: bool = True) -> None:
         """Render files below ``root``, for a machine said to have ``cpus``."""
         self.cgroups = CgroupTree(root, cpus)
         self.pods = PodRules(self.cgroups)
-        self.requests: list[Request] = []
+        self.requests: list[ReceivedCall] = []
         """What came, in order, unless ``keep_requests`` is off."""
         self._keep = keep_requests
         pods = self.pods
@@ -93,7 +93,7 @@ class Runtime:
     def knows(self, method: str) -> bool:
         return method in self._answers
 
-    def note(self, request: Request) -> None:
+    def note(self, request: ReceivedCall) -> None:
         if self._keep:
             self.requests.append(request)
 
@@ -117,10 +117,10 @@ class Runtime:
 
 
 @contextlib.asynccontextmanager
-async def serve(runtime: Runtime, socket: Path) -> AsyncIterator[None]:
+async def serve(runtime: DemoRuntime, socket: Path) -> AsyncIterator[None]:
     """Answer CRI, v1 and v1alpha2, on a unix socket while the block runs."""
     server = grpc.aio.server(options=_OPTIONS)
-    server.add_generic_rpc_handlers((_Methods(runtime),))
+    server.add_generic_rpc_handlers((_MethodHandlers(runtime),))
     server.add_insecure_port(f"unix:{socket}")
     await server.start()
     try:
@@ -130,10 +130,10 @@ async def serve(runtime: Runtime, socket: Path) -> AsyncIterator[None]:
         await server.stop(grace=0.0)
 
 
-class _Methods(grpc.GenericRpcHandler):
-    """Finds the handler of a path; none is UNIMPLEMENTED."""
+class _MethodHandlers(grpc.GenericRpcHandler):
+    """Finds the handler of a method path; without one gRPC answers UNIMPLEMENTED."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: DemoRuntime) -> None:
         self._runtime = runtime
 
     def service(self, handler_call_details: Any) -> grpc.RpcMethodHandler[bytes, bytes] | None:
@@ -185,7 +185,7 @@ class _Methods(grpc.GenericRpcHandler):
         context: grpc.aio.ServicerContext[bytes, bytes],
     ) -> None:
         metadata = tuple((key, value) for key, value in context.invocation_metadata() or ())
-        self._runtime.note(Request(service, method, data, metadata))
+        self._runtime.note(ReceivedCall(service, method, data, metadata))
 
 
 def _answer(request_type: Any, method: Callable[[Any], Message]) -> Answer:
@@ -209,7 +209,7 @@ async def run(socket: Path, root: Path, cpus: str) -> None:
     done = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, done.set)
-    async with serve(Runtime(root, cpus=cpus, keep_requests=False), socket):
+    async with serve(DemoRuntime(root, cpus=cpus, keep_requests=False), socket):
         print(f"embedded runtime: CRI on {socket}, cgroup files in {root}", file=sys.stderr)
         await done.wait()
 

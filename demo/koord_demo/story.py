@@ -1,4 +1,4 @@
-"""`make demo`: a batch pod on its way from the kubelet to its cgroup, told in colour."""
+"""`make demo`: a batch pod from the kubelet to its cgroup, shown in colour."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from koord_demo import cri_client_pb2 as pb
 from koord_demo import plain_words
 from koord_demo.cgroups import CgroupValues
 from koord_demo.cri_client import Cri
-from koord_demo.nodes import Node
+from koord_demo.nodes import DemoNode
 from koord_demo.pods import PodPlan, batch_pod_config, remove_pod, run_pod
-from koord_demo.programs import Program, console_script, running
+from koord_demo.programs import DemoProgram, console_script, running
 
 
-def tell(console: Console, node: Node, directory: Path) -> None:
+def show(console: Console, node: DemoNode, directory: Path) -> None:
     """Start proxy and koordlet in front of the node's runtime, and run the pod.
 
     Raises:
@@ -52,21 +52,21 @@ def _koordlet_command(directory: Path, hooks: Path) -> list[str]:
         *(console_script("koordlet"), "--log-format", "json"),
         *("--runtime-hooks-addr", socket, "--runtime-hooks-host-endpoint", socket),
         *("--runtime-hooks-config-path", str(hooks)),
-        # The story is about the hooks; and this machine may be no node.
-        *("--node-writes=false", "--standalone", "--feature-gates", "PSICollector=true"),
+        # The story is about the hooks, and this machine may not be a node.
+        *("--read-only", "--standalone", "--feature-gates", "PSICollector=true"),
         *("--state-dir", str(directory / "koordlet")),
         *("--nodeslo-file", str(_rules(directory))),
     ]
 
 
 def _rules(directory: Path) -> Path:
-    """What a cluster's NodeSLO says where batch pods are to be held down."""
+    """A NodeSLO that suppresses batch pods."""
     path = directory / "nodeslo.yaml"
     path.write_text("kind: NodeSLO\nspec: {resourceUsedThresholdWithBE: {enable: true}}\n")
     return path
 
 
-def _proxy_command(node: Node, directory: Path, hooks: Path) -> list[str]:
+def _proxy_command(node: DemoNode, directory: Path, hooks: Path) -> list[str]:
     return [
         *(console_script("koord-runtime-proxy"), "--log-format", "json"),
         *("--koord-runtimeproxy-endpoint", str(directory / "proxy.sock")),
@@ -83,10 +83,10 @@ class Story:
     def __init__(
         self,
         console: Console,
-        node: Node,
+        node: DemoNode,
         direct: Cri,
         proxied: Cri,
-        koordlet: Program,
+        koordlet: DemoProgram,
         directory: Path,
     ) -> None:
         """``direct`` leads to the runtime itself, ``proxied`` through the proxy.
@@ -102,33 +102,33 @@ class Story:
 
     def run(self) -> None:
         plan = batch_pod_config("reports", cgroup_root=self._node.cgroup_root)
-        self._what_is_asked(plan)
-        before = self._without_pykoord()
+        self._show_request(plan)
+        before = self._run_without_pykoord()
         pod = run_pod(self._proxied, plan)
-        self._what_the_hooks_did()
-        self._what_the_kernel_holds(plan, pod.container_id, before)
-        self._what_an_update_does(plan, pod.container_id)
-        self._what_it_costs(pod.container_id)
-        self._what_koordlet_sees()
-        self._what_it_would_do()
+        self._show_hook_changes()
+        self._show_cgroup_files(plan, pod.container_id, before)
+        self._show_update(plan, pod.container_id)
+        self._show_latency(pod.container_id)
+        self._show_observation()
+        self._show_decision()
         remove_pod(self._proxied, pod)
-        self._heading("The pod is gone again, and so is everything that was started.")
+        self._heading("Done: the pod and everything that was started are gone.")
 
-    def _what_is_asked(self, plan: PodPlan) -> None:
-        self._heading("1. What the kubelet asks for")
+    def _show_request(self, plan: PodPlan) -> None:
+        self._heading("1. The kubelet's request")
         annotations = plan.sandbox.annotations
         key = next(key for key in annotations if key.endswith("extended-resource-spec"))
         limits = json.loads(annotations[key])["containers"]["main"]["limits"]
-        wishes = "  ".join(f"{name} [green]{value}[/]" for name, value in limits.items())
+        amounts = "  ".join(f"{name} [green]{value}[/]" for name, value in limits.items())
         linux = plan.container.linux.resources
         self._say(
-            "A pod of class [bold]BE[/]. To the kubelet that is best effort: "
+            "A pod of QoS class [bold]BE[/]. The kubelet treats it as best-effort: "
             f"cpu_shares [red]{linux.cpu_shares}[/], no quota, no memory limit.\n"
-            "What the pod really wants is in an annotation that the kubelet does not read:\n"
-            f"    {wishes}"
+            "Its real request is in an annotation that the kubelet does not read:\n"
+            f"    {amounts}"
         )
 
-    def _without_pykoord(self) -> CgroupValues:
+    def _run_without_pykoord(self) -> CgroupValues:
         """What the same pod gets from the runtime alone."""
         plan = batch_pod_config("reports-alone", cgroup_root=self._node.cgroup_root)
         pod = run_pod(self._direct, plan)
@@ -137,12 +137,12 @@ class Story:
         remove_pod(self._direct, pod)
         return values
 
-    def _what_the_hooks_did(self) -> None:
-        self._heading("2. What the hooks changed on the way, and why")
+    def _show_hook_changes(self) -> None:
+        self._heading("2. Changes by the hooks, and why")
         # The line may reach us a moment after the call that it is about.
         self._koordlet.wait_until(lambda: len(self._reasons()) > 0)
         for stage, subject, why in self._reasons():
-            self._say(f"[magenta]koordlet[/], asked at {stage} of {subject}:")
+            self._say(f"[magenta]koordlet[/] at {stage} of {subject}:")
             for reason in why.split("; "):
                 self._say(f"    {escape(reason)}")
 
@@ -157,14 +157,12 @@ class Story:
             if event.get("why") and "container" in event
         ]
 
-    def _what_the_kernel_holds(
-        self, plan: PodPlan, container_id: str, before: CgroupValues
-    ) -> None:
-        self._heading("3. What the cgroup files hold now")
+    def _show_cgroup_files(self, plan: PodPlan, container_id: str, before: CgroupValues) -> None:
+        self._heading("3. The cgroup files now")
         parent = plan.sandbox.linux.cgroup_parent
         after = self._node.values(self._direct, parent, container_id)
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for title in ("", "runtime alone", "with pykoord", "so the container"):
+        for title in ("", "runtime alone", "with pykoord", "the container"):
             table.add_column(title)
         pairs = zip(plain_words.rows(before), plain_words.rows(after), strict=True)
         for (name, old, _), (_, new, meaning) in pairs:
@@ -174,20 +172,20 @@ class Story:
         place = self._node.place(self._direct, parent, container_id)
         self._console.print(f"[dim]read from {place}[/]", soft_wrap=True)
 
-    def _what_an_update_does(self, plan: PodPlan, container_id: str) -> None:
-        self._heading("4. The kubelet updates the container, in its own view again")
+    def _show_update(self, plan: PodPlan, container_id: str) -> None:
+        self._heading("4. The kubelet updates the container")
         linux = plan.container.linux.resources
         self._proxied.update_container_resources(container_id, linux)
         parent = plan.sandbox.linux.cgroup_parent
         values = self._node.values(self._direct, parent, container_id)
         name, value, meaning = plain_words.rows(values)[0]
         self._say(
-            f"It sends cpu_shares [red]{linux.cpu_shares}[/]; the hook is asked again, "
-            f"and {name} is [green]{value}[/]: {meaning}."
+            f"The kubelet sends cpu_shares [red]{linux.cpu_shares}[/] again. The hook is called "
+            f"again, and {name} is [green]{value}[/]: the container {meaning}."
         )
 
-    def _what_it_costs(self, container_id: str) -> None:
-        self._heading("5. What it costs, by call")
+    def _show_latency(self, container_id: str) -> None:
+        self._heading("5. Latency added to each call")
         linux = pb.LinuxContainerResources(cpu_shares=2)
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         table.add_column("")
@@ -201,28 +199,28 @@ class Story:
             ),
         )
         for title, call in calls:
-            direct, proxied = _in_turns(call, self._direct, self._proxied, self._node.rounds)
+            direct, proxied = _median_seconds(call, self._direct, self._proxied, self._node.rounds)
             added = plain_words.microseconds(proxied - direct)
             both = (plain_words.microseconds(direct), plain_words.microseconds(proxied))
             table.add_row(title, *both, f"[bold]{added}[/]")
         self._console.print(table)
-        self._say(f"[dim]medians of {self._node.rounds} calls each, taken in turns[/]")
+        self._say(f"[dim]medians of {self._node.rounds} calls each, alternating[/]")
 
-    def _what_koordlet_sees(self) -> None:
-        self._heading("6. What koordlet sees meanwhile: koordctl top, of this machine")
-        # Of classes and pods it knows only on a node that it keeps.
+    def _show_observation(self) -> None:
+        self._heading("6. This machine as koordlet sees it: koordctl top")
+        # It knows classes and pods only on a node that it manages.
         machine = self._koordctl("top", "--once").partition("\n\n")[0]
         self._console.print(machine, markup=False, highlight=False)
 
-    def _what_it_would_do(self) -> None:
-        self._heading("7. What it would do about it: koordctl why suppress (nothing is done here)")
+    def _show_decision(self) -> None:
+        self._heading("7. What koordlet would do: koordctl why suppress (nothing is changed here)")
         why = ("why", "suppress", "--history", "0")
-        # It measures for a second or two before it says anything.
+        # The first decision takes a second or two of measurements.
         self._koordlet.wait_until(lambda: "known;" not in self._koordctl(*why))
         self._console.print(self._koordctl(*why), markup=False, highlight=False)
 
     def _koordctl(self, *words: str) -> str:
-        """What koordctl answers, or why it does not."""
+        """What koordctl prints, on either stream."""
         command = [console_script("koordctl"), *words]
         command += ["--address", f"unix://{self._directory}/status.sock"]
         answer = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -235,10 +233,10 @@ class Story:
         self._console.print(text)
 
 
-def _in_turns(
+def _median_seconds(
     call: Callable[[Cri], object], direct: Cri, proxied: Cri, rounds: int
 ) -> tuple[float, float]:
-    """Median seconds of a call on both ways, one call here and one there."""
+    """Median seconds of a call directly and through the proxy, measured alternately."""
     taken: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds + 5):
         for cri, times in zip((direct, proxied), taken, strict=True):

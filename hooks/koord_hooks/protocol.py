@@ -10,26 +10,14 @@ from __future__ import annotations
 from koord_model.node import NodeView
 from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
-from koord_model.resources import LinuxResources
+from koord_model.resources import RESOURCE_FIELDS, LinuxResources
 from koord_proto import hook_pb2 as pb
 
-from koord_hooks.runner import HookRunner, Outcome
+from koord_hooks.runner import HookResult, HookRunner
 from koord_hooks.stages import POD_STAGES, Stage
 
 HookRequest = pb.PodSandboxHookRequest | pb.ContainerResourceHookRequest
 HookResponse = pb.PodSandboxHookResponse | pb.ContainerResourceHookResponse
-
-# Model name → wire name, for the fields that hold one value.
-_SCALARS = {
-    "cpu_period": "cpu_period",
-    "cpu_quota": "cpu_quota",
-    "cpu_shares": "cpu_shares",
-    "memory_limit": "memory_limit_in_bytes",
-    "memory_swap_limit": "memory_swap_limit_in_bytes",
-    "oom_score_adj": "oom_score_adj",
-    "cpuset_cpus": "cpuset_cpus",
-    "cpuset_mems": "cpuset_mems",
-}
 
 
 def request_type(stage: Stage) -> type[HookRequest]:
@@ -45,7 +33,7 @@ def response_type(stage: Stage) -> type[HookResponse]:
 def to_resources(message: pb.LinuxContainerResources) -> LinuxResources:
     """The limits of a message; a field at its protobuf default counts as unset."""
     return LinuxResources(
-        **{name: getattr(message, wire) or None for name, wire in _SCALARS.items()},
+        **{one.name: getattr(message, one.cri) or None for one in RESOURCE_FIELDS},
         hugepage_limits={limit.page_size: limit.limit for limit in message.hugepage_limits},
         unified=dict(message.unified),
     )
@@ -53,10 +41,10 @@ def to_resources(message: pb.LinuxContainerResources) -> LinuxResources:
 
 def lay_over(message: pb.LinuxContainerResources, wanted: LinuxResources) -> None:
     """Write the fields that are set into the message and leave the others."""
-    for name, wire in _SCALARS.items():
-        value = getattr(wanted, name)
+    for field in RESOURCE_FIELDS:
+        value = getattr(wanted, field.name)
         if value is not None:
-            setattr(message, wire, value)
+            setattr(message, field.cri, value)
     message.unified.update(wanted.unified)
     for page_size, limit in wanted.hugepage_limits.items():
         same = [known for known in message.hugepage_limits if known.page_size == page_size]
@@ -108,7 +96,7 @@ def subject_of(request: HookRequest) -> Pod | Container:
 
 def answer(
     runner: HookRunner, stage: Stage, request: HookRequest, view: NodeView
-) -> tuple[HookResponse, Outcome[Patch]]:
+) -> tuple[HookResponse, HookResult[Patch]]:
     """Run the plugins on a hook request and write the response to it."""
     outcome = runner.run(stage, subject_of(request), view)
     return respond(request, outcome.patch), outcome

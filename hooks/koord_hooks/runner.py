@@ -1,4 +1,4 @@
-"""Finding plugins, and asking them all about one stage or level."""
+"""Finding plugins, and asking them all about one stage or subject of reconciliation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from koord_model.qos import KubeQoS, unknown_word
 
 from koord_hooks import builtin
 from koord_hooks.specs import PROJECT, HookSpecs
-from koord_hooks.stages import Level, Stage
+from koord_hooks.stages import ReconcileSubject, Stage
 
 _FUNCTIONS = {
     Stage.PRE_RUN_POD_SANDBOX: "pre_run_pod_sandbox",
@@ -29,9 +29,9 @@ _FUNCTIONS = {
     Stage.POST_START_CONTAINER: "post_start_container",
     Stage.PRE_UPDATE_CONTAINER_RESOURCES: "pre_update_container_resources",
     Stage.POST_STOP_CONTAINER: "post_stop_container",
-    Level.KUBE_QOS: "level_kube_qos",
-    Level.HOST_APPLICATION: "level_host_application",
-    Level.NODE: "level_node",
+    ReconcileSubject.KUBE_QOS: "reconcile_kube_qos",
+    ReconcileSubject.HOST_APPLICATION: "reconcile_host_application",
+    ReconcileSubject.NODE: "reconcile_node",
 }
 
 Hook = Callable[..., object]
@@ -39,10 +39,11 @@ _AnyPatch = TypeVar("_AnyPatch", Patch, NodePatch, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[_AnyPatch]):
-    """What the plugins made of one stage or level.
+class HookResult(Generic[_AnyPatch]):
+    """What the plugins made of one stage or subject of reconciliation.
 
-    ``wished`` are the plugins that wanted something. ``failures`` are those that
+    ``wished`` are the plugins that wanted something, ``patches`` what each of them wanted, in
+    the same order. ``failures`` are those that
     raised or returned what is no patch, with the reason; the wishes of the
     others are in ``patch`` all the same. A plugin that says ``ValueError`` has not
     failed: it was given what it cannot use, which is a line in ``patch.ignored``.
@@ -52,6 +53,7 @@ class Outcome(Generic[_AnyPatch]):
     wished: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     failures: tuple[tuple[str, Exception], ...] = ()
+    patches: tuple[_AnyPatch, ...] = ()
 
 
 class PluginError(ValueError):
@@ -87,35 +89,35 @@ class HookRunner:
         """The stages at least one plugin has a hook for, in the order of ``Stage``."""
         return tuple(stage for stage in Stage if self._hooks[stage])
 
-    def run(self, stage: Stage, subject: Pod | Container, view: NodeView) -> Outcome[Patch]:
+    def run(self, stage: Stage, subject: Pod | Container, view: NodeView) -> HookResult[Patch]:
         """Ask every plugin about a pod (pod stages) or a container (the others)."""
         if isinstance(subject, Pod):
             return self._ask(stage, Patch, {"pod": subject, "view": view}, of_pod=subject)
         arguments = {"container": subject, "view": view}
         return self._ask(stage, Patch, arguments, of_pod=subject.pod)
 
-    def level_kube_qos(self, kube_qos: KubeQoS, view: NodeView) -> Outcome[Patch]:
+    def reconcile_kube_qos(self, kube_qos: KubeQoS, view: NodeView) -> HookResult[Patch]:
         """Ask every plugin about the cgroup of one of Kubernetes' own classes."""
-        return self._ask(Level.KUBE_QOS, Patch, {"kube_qos": kube_qos, "view": view})
+        return self._ask(ReconcileSubject.KUBE_QOS, Patch, {"kube_qos": kube_qos, "view": view})
 
-    def level_host_application(
+    def reconcile_host_application(
         self, application: HostApplication, view: NodeView
-    ) -> Outcome[Patch]:
+    ) -> HookResult[Patch]:
         """Ask every plugin about the cgroup of an application outside Kubernetes."""
         arguments = {"application": application, "view": view}
-        return self._ask(Level.HOST_APPLICATION, Patch, arguments)
+        return self._ask(ReconcileSubject.HOST_APPLICATION, Patch, arguments)
 
-    def level_node(self, pods: tuple[Pod, ...], view: NodeView) -> Outcome[NodePatch]:
+    def reconcile_node(self, pods: tuple[Pod, ...], view: NodeView) -> HookResult[NodePatch]:
         """Ask every plugin about the node itself, with the pods it runs."""
-        return self._ask(Level.NODE, NodePatch, {"pods": pods, "view": view})
+        return self._ask(ReconcileSubject.NODE, NodePatch, {"pods": pods, "view": view})
 
     def _ask(
         self,
-        moment: Stage | Level,
+        moment: Stage | ReconcileSubject,
         kind: type[AnyPatch],
         arguments: Mapping[str, object],
         of_pod: Pod | None = None,
-    ) -> Outcome[AnyPatch]:
+    ) -> HookResult[AnyPatch]:
         wishes: list[tuple[str, AnyPatch]] = []
         ignored: list[str] = [] if of_pod is None else _about_labels(of_pod)
         failures: list[tuple[str, Exception]] = []
@@ -138,7 +140,8 @@ class HookRunner:
         # Several plugins may read one annotation; its defect is told once.
         told = tuple(sorted({*ignored, *merged.ignored}))
         patch = replace(merged, ignored=told) if ignored else merged
-        return Outcome(patch, tuple(name for name, _ in wishes), conflicts, tuple(failures))
+        names, patches = tuple(name for name, _ in wishes), tuple(one for _, one in wishes)
+        return HookResult(patch, names, conflicts, tuple(failures), patches)
 
 
 def _about_labels(pod: Pod) -> list[str]:

@@ -3,7 +3,7 @@
 A hook is given frozen values and returns a ``Patch``, or ``None`` for "nothing
 to change". It must not do IO, and what it returns must follow from its
 arguments alone: the same plugin is asked by the CRI proxy, by NRI and by the
-reconciler, and has to answer them all alike. The reconciler levels a pod that runs
+reconciler, and has to answer them all alike. The reconciler updates a pod that runs
 with ``pre_run_pod_sandbox``, and its containers with ``pre_create_container``.
 
 Input that cannot be used costs the field it is about: what remains is returned,
@@ -27,7 +27,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 class HookSpecs:
-    """One function a stage or level; ``koord_hooks.stages`` says when each is called."""
+    """One function a stage or subject; ``koord_hooks.stages`` says when each is called."""
 
     @hookspec
     def pre_run_pod_sandbox(self, pod: Pod, view: NodeView) -> Patch | None:
@@ -62,13 +62,15 @@ class HookSpecs:
         """After a container was asked to stop; what is returned changes nothing."""
 
     @hookspec
-    def level_kube_qos(self, kube_qos: KubeQoS, view: NodeView) -> Patch | None:
+    def reconcile_kube_qos(self, kube_qos: KubeQoS, view: NodeView) -> Patch | None:
         """What the cgroup above all pods of one of Kubernetes' classes should have."""
 
     @hookspec
-    def level_host_application(self, application: HostApplication, view: NodeView) -> Patch | None:
+    def reconcile_host_application(
+        self, application: HostApplication, view: NodeView
+    ) -> Patch | None:
         """What the cgroup of an application outside Kubernetes should have."""
 
     @hookspec
-    def level_node(self, pods: tuple[Pod, ...], view: NodeView) -> NodePatch | None:
+    def reconcile_node(self, pods: tuple[Pod, ...], view: NodeView) -> NodePatch | None:
         """What the node itself should have: sysctls, traffic classes, other agents' files."""

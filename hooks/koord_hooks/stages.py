@@ -29,8 +29,8 @@ POST_STAGES = frozenset(
 """Stages after the call they are about: nothing is left to change or refuse."""
 
 
-class Level(StrEnum):
-    """What is levelled at an interval, besides running pods and containers.
+class ReconcileSubject(StrEnum):
+    """What is reconciled at an interval, besides running pods and containers.
 
     No call of the runtime is about these, so that only the node agent asks.
     """

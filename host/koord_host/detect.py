@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 
 import yaml
 
-from koord_host.files import Reader
-from koord_host.knobs import KNOBS, Knob, Where
-from koord_host.layout import Driver, Layout
+from koord_host.kernel_files.interface import FileReader
+from koord_host.knobs.layout import Driver, Layout
+from koord_host.knobs.table import KNOBS, Knob, PlaceKind
 
 CGROUP2_SUPER_MAGIC = 0x63677270  # statfs(2)
 _SYSTEMD_GROUP, _CGROUPFS_GROUP = "kubepods.slice", "kubepods"
@@ -41,7 +41,7 @@ def file_system(path: str) -> int:
     return ctypes.c_long.from_buffer(buffer).value & 0xFFFFFFFF
 
 
-def cgroup_version(files: Reader, root: str, magic: Callable[[str], int] = file_system) -> int:
+def cgroup_version(files: FileReader, root: str, magic: Callable[[str], int] = file_system) -> int:
     """1 or 2, by the file system at the cgroup root; a hybrid node counts as 1.
 
     Raises:
@@ -63,7 +63,7 @@ def cgroup_version(files: Reader, root: str, magic: Callable[[str], int] = file_
     return 1
 
 
-def cgroup_driver(files: Reader, root: str, version: int, proc_root: str = "/proc") -> Driver:
+def cgroup_driver(files: FileReader, root: str, version: int, proc_root: str = "/proc") -> Driver:
     """How the kubelet names groups.
 
     By the groups it has made; before it has, by its command line or its configuration;
@@ -82,7 +82,7 @@ def cgroup_driver(files: Reader, root: str, version: int, proc_root: str = "/pro
 
 
 def layout(
-    files: Reader,
+    files: FileReader,
     *,
     cgroup_root: str = "/sys/fs/cgroup",
     resctrl_root: str = "/sys/fs/resctrl",
@@ -104,7 +104,7 @@ def layout(
     return Layout(version, driver, root, resctrl_root, proc_root)
 
 
-def knobs(files: Reader, layout: Layout) -> frozenset[str]:
+def knobs(files: FileReader, layout: Layout) -> frozenset[str]:
     """The names of the knobs whose files are there: ``koord_model.node.Kernel.knobs``.
 
     Looked for in the groups the kubelet has made, or before that in any group: the
@@ -113,7 +113,7 @@ def knobs(files: Reader, layout: Layout) -> frozenset[str]:
     found = set()
     probes: dict[str, list[str]] = {}
     for knob in KNOBS.values():
-        if knob.where is Where.CGROUP:
+        if knob.where is PlaceKind.CGROUP:
             places = probes.get(knob.subsystem)
             if places is None:
                 places = probes[knob.subsystem] = _probes(files, layout, knob.subsystem)
@@ -125,7 +125,7 @@ def knobs(files: Reader, layout: Layout) -> frozenset[str]:
     return frozenset(found)
 
 
-def boot(files: Reader, proc_root: str = "/proc") -> str:
+def boot(files: FileReader, proc_root: str = "/proc") -> str:
     """What names this boot of the machine; "" where the kernel does not say."""
     try:
         return files.read(f"{proc_root}/sys/kernel/random/boot_id").strip()
@@ -133,18 +133,18 @@ def boot(files: Reader, proc_root: str = "/proc") -> str:
         return ""
 
 
-def _anywhere(files: Reader, layout: Layout, knob: Knob, places: Iterable[str]) -> bool:
+def _anywhere(files: FileReader, layout: Layout, knob: Knob, places: Iterable[str]) -> bool:
     paths = (layout.path(knob, place) for place in places)
     return any(path and files.exists(path) for path in paths)
 
 
-def _elsewhere(files: Reader, layout: Layout, knob: Knob) -> bool:
-    if knob.where is Where.PROCESS:
+def _elsewhere(files: FileReader, layout: Layout, knob: Knob) -> bool:
+    if knob.where is PlaceKind.PROCESS:
         return files.exists(layout.path(knob, "self"))
     return True
 
 
-def _probes(files: Reader, layout: Layout, subsystem: str) -> list[str]:
+def _probes(files: FileReader, layout: Layout, subsystem: str) -> list[str]:
     """Groups to look into, the kubelet's first."""
     own = _SYSTEMD_GROUP if layout.driver is Driver.SYSTEMD else _CGROUPFS_GROUP
     if files.exists(layout.group_path(own, subsystem)):
@@ -156,7 +156,7 @@ def _probes(files: Reader, layout: Layout, subsystem: str) -> list[str]:
     return [*names[:8], ""]
 
 
-def _kubelet_words(files: Reader, proc_root: str) -> list[str]:
+def _kubelet_words(files: FileReader, proc_root: str) -> list[str]:
     """The command line of the running kubelet, empty without one."""
     try:
         names = files.entries(proc_root)
@@ -182,7 +182,7 @@ def _flag(words: list[str], flag: str) -> str:
     return ""
 
 
-def _configured(files: Reader, path: str) -> str:
+def _configured(files: FileReader, path: str) -> str:
     try:
         config = yaml.safe_load(files.read(path))
     except (OSError, yaml.YAMLError):

@@ -1,25 +1,29 @@
 """The one module that opens kernel files for writing.
 
 Only programs' ``main`` modules import it, and hand it to the executor
-(``tests/host/test_one_writer.py``). Everything else of the project reads, or wishes.
+(``tests/host/resource_executor/test_one_writer.py``). All other modules read, or say what
+they want.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from koord_service.whole_file import write_whole
 
 _CHUNK = 1 << 16
-_WHOLE = 2048
-"""A kernel gives less than a page only at the end of a file, or of a record."""
+_HOLD = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CLOEXEC
 _BOTH = os.O_RDWR | os.O_CLOEXEC
 _KERNEL_ROOTS = ("/proc", "/sys")
 
 
-class Kernel:
-    """The kernel's files; implements ``koord_host.files.KernelFiles`` and ``Tree``.
+class KernelFilesystem:
+    """The kernel's files: ``KernelFiles`` and ``Tree`` of ``koord_host.kernel_files.interface``.
 
     Paths below ``roots`` are the kernel's: written in place, never made. Any other is an
     agent's file: written aside and renamed, so that whoever reads it sees all of the
@@ -31,11 +35,7 @@ class Kernel:
 
     def read(self, path: str) -> str:
         """The whole text of a file."""
-        file = os.open(path, _READ)
-        try:
-            return _text(file)
-        finally:
-            os.close(file)
+        return _all(os.open(path, _READ))
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""
@@ -78,13 +78,16 @@ class Kernel:
         if not path.startswith(self._roots):
             _replace(path, text)
             return self.read(path)
-        file = os.open(path, _BOTH)
+        return _written(os.open(path, _BOTH), text)
+
+    @contextlib.contextmanager
+    def held(self, path: str) -> Iterator[_OpenDirectory]:
+        """A directory, held open meanwhile."""
+        directory = os.open(path, _HOLD)
         try:
-            os.write(file, text.encode())
-            os.lseek(file, 0, os.SEEK_SET)
-            return _text(file)
+            yield _OpenDirectory(directory)
         finally:
-            os.close(file)
+            os.close(directory)
 
     def make_directory(self, path: str) -> None:
         """Make a group."""
@@ -95,23 +98,49 @@ class Kernel:
         os.rmdir(path)  # noqa: PTH106
 
 
+class _OpenDirectory:
+    """An open directory; implements ``koord_host.kernel_files.interface.Directory``."""
+
+    def __init__(self, directory: int) -> None:
+        self._directory = directory
+
+    def read(self, name: str) -> str:
+        return _all(os.open(name, _READ, dir_fd=self._directory))
+
+    def write_and_read(self, name: str, text: str) -> str:
+        return _written(os.open(name, _BOTH, dir_fd=self._directory), text)
+
+
+def _all(file: int) -> str:
+    """The whole text of a file that was just opened; closes it."""
+    try:
+        return _text(file)
+    finally:
+        os.close(file)
+
+
+def _written(file: int, text: str) -> str:
+    """Write to a file that was just opened, and read it; closes it."""
+    try:
+        os.write(file, text.encode())
+        os.lseek(file, 0, os.SEEK_SET)
+        return _text(file)
+    finally:
+        os.close(file)
+
+
 def _text(file: int) -> str:
-    """What is left to read of an open file."""
-    data = os.read(file, _CHUNK)
-    if len(data) >= _WHOLE:
-        while more := os.read(file, _CHUNK):
-            data += more
-    return data.decode(errors="replace")
+    """What is left to read of an open file.
+
+    Until nothing comes: a file that the kernel makes up record by record gives what fits
+    before its next long record, however little that is.
+    """
+    parts = []
+    while part := os.read(file, _CHUNK):
+        parts.append(part)
+    return b"".join(parts).decode(errors="replace")
 
 
 def _replace(path: str, text: str) -> None:
-    aside = f"{path}.pykoord-{os.getpid()}"
-    file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        with open(file, "w", encoding="utf-8") as stream:  # noqa: PTH123
-            stream.write(text)
-        os.replace(aside, path)  # noqa: PTH105
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(aside)  # noqa: PTH108
-        raise
+    # The fast lane must not wait for a disk, and a missing directory means that no agent runs.
+    write_whole(Path(path), text.encode(), mode=0o644, directory_mode=None, sync=False)

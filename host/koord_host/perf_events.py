@@ -62,7 +62,7 @@ class PerfEvents:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._number = _SYSCALL.get(platform.machine(), -1)
 
-    def start(self, directory: str, cpus: Sequence[int]) -> Window:
+    def start(self, directory: str, cpus: Sequence[int]) -> CounterWindow:
         """Start to count what the tasks of a cgroup do on these CPUs.
 
         ``directory`` is in the unified hierarchy, or in that of v1's perf_event.
@@ -89,7 +89,7 @@ class PerfEvents:
             raise
         finally:
             os.close(group)
-        return Window(leaders, others)
+        return CounterWindow(leaders, others)
 
     def _counter(self, group: int, cpu: int, event: Event, leader: int, flags: int) -> int:
         kind, config = event
@@ -115,7 +115,7 @@ class _OfflineError(OSError):
     """The CPU went offline since somebody listed it."""
 
 
-class Window:
+class CounterWindow:
     """Counters of one cgroup on all CPUs, counting since they were opened."""
 
     def __init__(self, leaders: list[int], others: list[int]) -> None:
@@ -149,7 +149,7 @@ def _sum(readings: list[bytes]) -> tuple[float, float]:
         if enabled and not running:
             starved = True
             continue
-        # Of the root group some kernels count, but tell no times.
+        # Some kernels have counts of the root group, but no times.
         scale = enabled / running if running else 1.0
         first, second = first + one * scale, second + other * scale
         counted = counted or running > 0

@@ -1,7 +1,8 @@
 """Resctrl groups: made within what the hardware has, filled with tasks, and collected.
 
 The kernel's interface is Documentation/filesystems/resctrl.rst. All of it goes through
-the ``KernelFiles`` of the one writer; every change is told to its journal.
+the ``KernelFiles`` of the one writer; every change is told to its journal. A change can be
+stopped between two groups, and between two tasks.
 """
 
 from __future__ import annotations
@@ -9,13 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from koord_model.resctrl import CLASS_GROUPS, POD_GROUP_PREFIX, ResctrlWish, class_group
+from koord_model.resctrl import CLASS_GROUPS, POD_GROUP_PREFIX, ResctrlLimits, class_group
 
-from koord_host.files import KernelFiles
-from koord_host.schemata import ResctrlInfo, differing, parse, read_info, render, wanted
+from koord_host.kernel_files import processes
+from koord_host.kernel_files.interface import KernelFiles
+from koord_host.kernel_files.processes import Process
+from koord_host.kernel_files.schemata import (
+    ResctrlInfo,
+    differing,
+    parse,
+    read_info,
+    render,
+    wanted,
+)
+from koord_host.planning.jobs import CancelToken, uncancelled
 
 Record = Callable[[str, str, str, str, str], None]
-"""Told of each change: the group, what of it, what was, what is, and why.
+"""Called for each change: the group, what of it, the old value, the new one, why.
 
 "What" is a knob's name ("resctrl.L3"), "resctrl.group" or "resctrl.tasks".
 """
@@ -43,21 +54,22 @@ class Tenant:
     ones. ``pod`` is "namespace/name", for people.
     """
 
-    wish: ResctrlWish
+    limits: ResctrlLimits
     tids: Callable[[], Iterable[int]]
     pod: str = ""
 
     def __str__(self) -> str:
-        return f"pod {self.pod}" if self.pod else f"resctrl group {self.wish.group}"
+        return f"pod {self.pod}" if self.pod else f"resctrl group {self.limits.group}"
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ResctrlReport:
     """What became of the tenants.
 
     ``placed`` is the group that each one's tasks are in, by the group wished for; ""
-    where they were left in the group they were in. ``refused`` are lines for people.
-    ``free`` is how many more pods could have a group.
+    where they were left in the group they were in. Those that it did not come to, as it was
+    cancelled, are not among them. ``refused`` are lines for people. ``free`` is how many
+    more pods could have a group.
     """
 
     placed: Mapping[str, str]
@@ -70,7 +82,7 @@ class ResctrlGroups:
 
     ``record`` is the executor's journal. ``made`` are shared groups that an earlier run
     made, ``keep`` hears which are made, before they are. ``reserved`` are shared groups
-    that pods' own must leave room for.
+    that pods' own must leave room for. Threads are known by ``proc_root``.
     ``full_bandwidth`` is what 100 % of memory bandwidth is, in the units of this node's
     MB lines, where somebody measured it.
     """
@@ -85,15 +97,18 @@ class ResctrlGroups:
         keep: Callable[[frozenset[str]], None] = lambda _: None,
         reserved: Iterable[str] = CLASS_GROUPS,
         full_bandwidth: int | None = None,
+        proc_root: str = "/proc",
     ) -> None:
         self._files = files
         self._root = root
+        self._proc_root = proc_root
         self._record = record
         self._made = set(made)
         self._keep = keep
         self._reserved = tuple(reserved)
         self._full_bandwidth = full_bandwidth
         self._info: ResctrlInfo | None = None
+        self._cancel = uncancelled()
         # What the kernel made of a line that it did not take literally.
         self._rounded: dict[tuple[str, str], tuple[dict[int, int], dict[int, int]]] = {}
 
@@ -113,21 +128,23 @@ class ResctrlGroups:
         return ""
 
     def info(self, *, again: bool = False) -> ResctrlInfo:
-        """What the hardware offers; read once, and when asked to read it ``again``.
+        """The hardware's features; read once, and once more with ``again``.
 
         Raises:
             ValueError: nothing can be allocated, or a file is not as the kernel writes it.
             OSError: not mounted, or not to be read.
         """
-        if self._info is None or again:
+        # Other threads, too, ask whether resctrl exists.
+        info = self._info
+        if info is None or again:
             names = self._files.entries(f"{self._root}/info")
-            self._info = read_info(
+            info = self._info = read_info(
                 {name: self._info_files(name) for name in names},
                 self._files.read(self._path("", "schemata")),
                 mbps_event=self._files.exists(self._path("", "mba_MBps_event")),
                 full_bandwidth=self._full_bandwidth,
             )
-        return self._info
+        return info
 
     def groups(self) -> tuple[str, ...]:
         """All groups but the root, other people's too: each holds a CLOSID."""
@@ -140,28 +157,38 @@ class ResctrlGroups:
         return max(self.info().closids - 1 - len(there) - len(self._kept(there)), 0)
 
     def level(
-        self, tenants: Iterable[Tenant], shared: Mapping[str, ResctrlWish] | None = None
-    ) -> Report:
-        """Give each tenant, in their order, its group as it wishes it, with its tasks in it.
+        self,
+        tenants: Iterable[Tenant],
+        shared: Mapping[str, ResctrlLimits] | None = None,
+        cancel: CancelToken | None = None,
+    ) -> ResctrlReport:
+        """Give each tenant, in their order, the group it wants, with its tasks in it.
 
         ``shared`` is what the shared groups of classes may use, for those made here.
         ``collect`` first: groups of pods that are gone would stand in the way.
         """
+        self._cancel = cancel or uncancelled()
         reason = self.why_not()
         if reason:
-            return Report({}, (f"resctrl: {reason}",))
+            return ResctrlReport({}, (f"resctrl: {reason}",))
         tenants = tuple(tenants)
-        own = {tenant.wish.group for tenant in tenants}
-        others = {name: wish for name, wish in (shared or {}).items() if name not in own}
+        own = {tenant.limits.group for tenant in tenants}
+        others = {name: limits for name, limits in (shared or {}).items() if name not in own}
         lines: list[str] = []
-        placed = {one.wish.group: self._place(one, others, lines) for one in tenants}
-        return Report(placed, tuple(dict.fromkeys(lines)), self.free())
+        placed = {}
+        for one in tenants:
+            if self._cancel.cancelled():
+                lines.append(f"resctrl: {self._cancel.reason} (the next look goes on)")
+                break
+            placed[one.limits.group] = self._place(one, others, lines)
+        return ResctrlReport(placed, tuple(dict.fromkeys(lines)), self.free())
 
-    def collect(self, live: Collection[str]) -> tuple[str, ...]:
+    def collect(self, live: Collection[str], cancel: CancelToken | None = None) -> tuple[str, ...]:
         """Remove groups that are not among ``live``: pods', and those of classes made here.
 
         Returns lines about those that stay. Their tasks, where there are any, go to the root group.
         """
+        self._cancel = cancel or uncancelled()
         if not self.available():
             return ()
         there = self.groups()
@@ -171,8 +198,9 @@ class ResctrlGroups:
         gone = [name for name in self.ours() if name not in live]
         return self._remove(gone, "no pod that runs wishes for it")
 
-    def remove_all_ours(self) -> tuple[str, ...]:
+    def remove_all_ours(self, cancel: CancelToken | None = None) -> tuple[str, ...]:
         """Remove pods' groups, and the shared ones made here; lines about those that stay."""
+        self._cancel = cancel or uncancelled()
         return self._remove(self.ours(), "put back what was found")
 
     def ours(self) -> tuple[str, ...]:
@@ -189,7 +217,7 @@ class ResctrlGroups:
 
     # Placing
 
-    def _place(self, tenant: Tenant, shared: Mapping[str, ResctrlWish], lines: list[str]) -> str:
+    def _place(self, tenant: Tenant, shared: Mapping[str, ResctrlLimits], lines: list[str]) -> str:
         try:
             group = self._group_for(tenant, shared, lines)
             if group:
@@ -200,16 +228,16 @@ class ResctrlGroups:
             return ""
 
     def _group_for(
-        self, tenant: Tenant, shared: Mapping[str, ResctrlWish], lines: list[str]
+        self, tenant: Tenant, shared: Mapping[str, ResctrlLimits], lines: list[str]
     ) -> str:
         """The tenant's own group, else the shared one of its class, else "": none."""
-        wish = tenant.wish
-        refusal = self._make(wish.group, str(wish))
+        limits = tenant.limits
+        refusal = self._make(limits.group, str(limits))
         if not refusal:
-            lines += [f"{tenant}: {line}" for line in self._set(wish, str(wish))]
-            return wish.group
-        fallback = class_group(wish.fallback)
-        without = f"{tenant}: {wish} not applied: no resctrl group of its own: {refusal}"
+            lines += [f"{tenant}: {line}" for line in self._set(limits, str(limits))]
+            return limits.group
+        fallback = class_group(limits.fallback)
+        without = f"{tenant}: {limits} not applied: no resctrl group of its own: {refusal}"
         if not fallback:
             lines.append(f"{without}; its tasks stay where they are")
             return ""
@@ -241,7 +269,7 @@ class ResctrlGroups:
             return ""
         except OSError as error:
             self._forget(group)
-            return self._told(error)
+            return self._reported(error)
         self._record(group, "resctrl.group", "absent", "present", why)
         return ""
 
@@ -258,13 +286,13 @@ class ResctrlGroups:
 
     # Schemata
 
-    def _set(self, wish: ResctrlWish, why: str) -> list[str]:
+    def _set(self, limits: ResctrlLimits, why: str) -> list[str]:
         """Write what of a group's schemata differs, a line a resource; lines about refusals."""
-        group = wish.group
+        group = limits.group
         current = parse(self._files.read(self._path(group, "schemata")))
         # Mounted anew with other options, it has other resources.
         info = self.info(again=current.keys() != self.info().root.keys())
-        aims, problems = wanted(info, wish, current)
+        aims, problems = wanted(info, limits, current)
         lines = [f"resctrl: {problem}" for problem in problems]
         for resource, values in differing(aims, current).items():
             if self._rounded.get((group, resource)) == (aims[resource], current[resource]):
@@ -273,7 +301,7 @@ class ResctrlGroups:
             try:
                 self._files.write(self._path(group, "schemata"), f"{line}\n")
             except OSError as error:
-                lines.append(f"resctrl: the kernel refuses {line}: {self._told(error)}")
+                lines.append(f"resctrl: the kernel refuses {line}: {self._reported(error)}")
                 continue
             self._written(group, resource, aims[resource], current[resource], why)
         return lines
@@ -303,45 +331,72 @@ class ResctrlGroups:
             settled = not new
             if settled:
                 break
+            threads = processes.identify(self._files, self._proc_root, group, new)
+            still = frozenset(tenant.tids())
             for tid in new:
-                self._move_one(group, tid, moved, refused, gone)
+                if self._cancel.cancelled():
+                    break
+                if tid <= 0:
+                    # So it is shown where it is in no PID namespace of ours; to resctrl, 0 is us.
+                    refused[tid] = "not in this PID namespace"
+                elif tid in threads and tid in still:
+                    self._move_one(group, threads[tid], moved, refused, gone)
+                else:
+                    gone.add(tid)
+            if self._cancel.cancelled():
+                break
         if moved:
             self._record(group, "resctrl.tasks", "elsewhere", _listed(moved), f"tasks of {tenant}")
-        lines = [] if settled else [f"resctrl: threads appear faster than they move to {group}"]
+        lines = []
+        if not settled:
+            reason = self._cancel.reason or "threads appear faster than they move"
+            lines = [f"resctrl: not all threads are in {group}: {reason}"]
         if refused:
             tid, reason = next(iter(refused.items()))
             lines.append(f"resctrl: {len(refused)} threads not in {group}, thread {tid}: {reason}")
         return lines
 
     def _move_one(
-        self, group: str, tid: int, moved: list[int], refused: dict[int, str], gone: set[int]
+        self, group: str, thread: Process, moved: list[int], refused: dict[int, str], gone: set[int]
     ) -> None:
-        if tid <= 0:
-            # Cgroup files show 0 for what is in no PID namespace of ours; to resctrl, 0 is us.
-            refused[tid] = "not in this PID namespace"
-            return
+        tid = thread.pid
         try:
-            self._files.write(self._path(group, "tasks"), f"{tid}\n")
+            with processes.held(self._files, self._proc_root, thread) as directory:
+                self._files.write(self._path(group, "tasks"), f"{tid}\n")
+                if processes.is_there(directory):
+                    moved.append(tid)
+                    return
+            self._take_back(group, tid)
+            gone.add(tid)
         except ProcessLookupError:
             gone.add(tid)
         except FileNotFoundError:
             raise
         except OSError as error:
-            refused[tid] = self._told(error)
-        else:
-            moved.append(tid)
+            refused[tid] = self._reported(error)
+
+    def _take_back(self, group: str, tid: int) -> None:
+        """Where another thread has got the number of one that ended, it is the one in the group.
+
+        From the root group its own tenant's next look takes it to where it belongs.
+        """
+        if str(tid) in self._files.read(self._path(group, "tasks")).split():
+            self._files.write(self._path("", "tasks"), f"{tid}\n")
 
     # Removing
 
     def _remove(self, names: Iterable[str], why: str) -> tuple[str, ...]:
         lines = []
         for name in names:
+            if self._cancel.cancelled():
+                lines.append(f"resctrl group {name} not removed: {self._cancel.reason}")
+                continue
             try:
                 self._files.remove_directory(f"{self._root}/{name}")
             except FileNotFoundError:
                 pass  # somebody was faster
             except OSError as error:
-                lines.append(f"resctrl group {name} not removed: {self._told(error)}")
+                lines.append(f"resctrl group {name} not removed: {self._reported(error)}")
                 continue
             else:
                 self._record(name, "resctrl.group", "present", "absent", why)
@@ -355,7 +410,7 @@ class ResctrlGroups:
             del self._rounded[key]
 
     def _keep_shared(self, group: str) -> None:
-        """Tell of a shared group; those of pods are known by their names."""
+        """Report a shared group; the groups of pods are known by their names."""
         if not group.startswith(POD_GROUP_PREFIX):
             self._keep(self.shared)
 
@@ -369,7 +424,7 @@ class ResctrlGroups:
         there = {file: path for file, path in paths.items() if self._files.exists(path)}
         return {file: self._files.read(path) for file, path in there.items()}
 
-    def _told(self, error: OSError) -> str:
+    def _reported(self, error: OSError) -> str:
         """What the kernel says of its last refusal."""
         reason = error.strerror or str(error)
         try:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from koord_kube.definitions.catalogue import DEFINITIONS
-from koord_kube.resources import DEFINITIONS as KIND
+from koord_kube.protocol.resources import DEFINITIONS as KIND
 
-from koordctl import cluster
+from koordctl import cluster_client
 from koordctl.columns import table
 
 if TYPE_CHECKING:
@@ -23,19 +23,19 @@ Json = Mapping[str, Any]
 _ADDED = {"conversion": {"strategy": "None"}}
 
 
-class Done(StrEnum):
+class InstallResult(StrEnum):
     """What became of a definition."""
 
     CREATED = "created"
     UPDATED = "updated"
-    SAME = "as it should be"
-    NEWER = "left alone: it has versions that are not known here"
+    SAME = "unchanged"
+    NEWER = "not updated: it has versions that this koordctl does not know"
 
 
 def add_install(parser: argparse.ArgumentParser) -> None:
     """The flags of ``koordctl crds install``."""
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
-    cluster.add_arguments(parser)
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be done")
+    cluster_client.add_arguments(parser)
 
 
 def run_show(arguments: argparse.Namespace) -> Iterable[str]:
@@ -51,19 +51,19 @@ def run_install(arguments: argparse.Namespace) -> Iterable[str]:
     """Create what is not there, update what is otherwise. Raises AskError."""
     dry = arguments.dry_run
 
-    async def install(api: Client) -> list[tuple[str, Done]]:
+    async def install(api: Client) -> list[tuple[str, InstallResult]]:
         return [(one["metadata"]["name"], await _put(api, one, dry)) for one in DEFINITIONS]
 
-    done = cluster.ask_cluster(arguments.kubeconfig, install)
+    done = cluster_client.ask_cluster(arguments.kubeconfig, install)
     if arguments.json:
         return [json.dumps(dict(done), indent=2)]
     would = "would be " if dry else ""
-    changes = (Done.CREATED, Done.UPDATED)
+    changes = (InstallResult.CREATED, InstallResult.UPDATED)
     return table([(name, f"{would}{one}" if one in changes else one) for name, one in done])
 
 
-async def _put(api: Client, wanted: dict[str, Any], dry: bool) -> Done:
-    from koord_kube.api import NotFoundError
+async def _put(api: Client, wanted: dict[str, Any], dry: bool) -> InstallResult:
+    from koord_kube.protocol.api import NotFoundError
 
     name = wanted["metadata"]["name"]
     try:
@@ -71,11 +71,11 @@ async def _put(api: Client, wanted: dict[str, Any], dry: bool) -> Done:
     except NotFoundError:
         if not dry:
             await api.create(KIND, wanted)
-        return Done.CREATED
+        return InstallResult.CREATED
     if _same(there, wanted):
-        return Done.SAME
+        return InstallResult.SAME
     if _versions(there) - _versions(wanted):
-        return Done.NEWER
+        return InstallResult.NEWER
     if not dry:
         version = there["metadata"]["resourceVersion"]
         # All of the spec is ours: a field that a newer definition has no more has to go.
@@ -83,7 +83,7 @@ async def _put(api: Client, wanted: dict[str, Any], dry: bool) -> Done:
         kept = {**there["metadata"], **meta}
         annotations = {**(kept.get("annotations") or {}), **_annotations(wanted)}
         await api.replace(KIND, name, {**wanted, "metadata": kept | {"annotations": annotations}})
-    return Done.UPDATED
+    return InstallResult.UPDATED
 
 
 def _same(there: Json, wanted: Json) -> bool:

@@ -1,4 +1,4 @@
-"""``koordctl events``: what koordlet has changed and decided on this node, and why."""
+"""``koordctl events``: changes and decisions by koordlet on this node, with reasons."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from koordctl.amounts import UNKNOWN
-from koordctl.asking import ask_koordlet
 from koordctl.columns import table
-from koordctl.observed import Event, Events
+from koordctl.koordlet_client import ask_koordlet
+from koordctl.koordlet_documents import EventRow, EventsDocument
 from koordctl.render import clean
 
 _PAGE = 2048
@@ -25,10 +25,14 @@ _ID = 12
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``koordctl events``."""
     parser.add_argument(
-        "-n", type=_number, default=20, metavar="COUNT", help="how many at most (%(default)s)"
+        "-n",
+        type=_number,
+        default=20,
+        metavar="COUNT",
+        help="how many at most (default: %(default)s)",
     )
     parser.add_argument(
-        "--pod", type=_pod, metavar="NAMESPACE/NAME", help="only what was done for this pod"
+        "--pod", type=_pod, metavar="NAMESPACE/NAME", help="show only events of this pod"
     )
 
 
@@ -46,23 +50,23 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
 
 
 def event_lines(
-    events: Sequence[Event], pod: str = "", zone: datetime.tzinfo | None = None
+    events: Sequence[EventRow], pod: str = "", zone: datetime.tzinfo | None = None
 ) -> Iterator[str]:
-    """A line a change or decision; ``zone`` is that of the times, None the machine's."""
+    """A line a change, decision or answer; ``zone`` is that of the times, None the machine's."""
     if not events:
-        yield f"Nothing is known to have been changed{f' for {clean(pod)}' if pod else ''}."
+        yield f"No events{f' of {clean(pod)}' if pod else ''}."
         return
     rows = [(_time(one.created_at, zone), _who(one), *_what(one)) for one in events]
-    yield from table([("TIME", "WHO", "WHAT", "CHANGE", "WHY"), *rows])
+    yield from table([("TIME", "OBJECT", "WHAT", "CHANGE", "REASON"), *rows])
 
 
-def _ask(address: str, count: int, pod: str) -> Iterator[tuple[bytes, Events]]:
+def _ask(address: str, count: int, pod: str) -> Iterator[tuple[bytes, EventsDocument]]:
     """Page after page, as it came and as a value, until there are enough events."""
     token, more = "", True
     while more:
         asked = {"size": min(count, _PAGE), "pageToken": token, "pod": pod}
         page = f"/events?{urlencode({name: value for name, value in asked.items() if value})}"
-        body, found = ask_koordlet(address, page, Events)
+        body, found = ask_koordlet(address, page, EventsDocument)
         yield body, found
         count -= len(found.events)
         token = found.next_page_token
@@ -75,7 +79,7 @@ def _merged(pages: Sequence[dict[str, Any]]) -> str:
     return json.dumps({**pages[-1], "Events": events}, indent=2, ensure_ascii=False)
 
 
-def _who(event: Event) -> str:
+def _who(event: EventRow) -> str:
     """The pod, and the container if it is one's; else the group, or the node."""
     if event.namespace:
         who = f"{event.namespace}/{event.name}"
@@ -83,8 +87,13 @@ def _who(event: Event) -> str:
     return clean(event.name or event.type) or UNKNOWN
 
 
-def _what(event: Event) -> tuple[str, str, str]:
-    """The knob, what became of it, and why; of a decision its strategy and its arithmetic."""
+def _what(event: EventRow) -> tuple[str, str, str]:
+    """The knob, what became of it, and why; of a decision its strategy and its arithmetic.
+
+    Of an answer to a hook call the hook, how the call came, and what was changed in it.
+    """
+    if event.hook:
+        return clean(event.hook), f"answered ({clean(event.transport)})", clean(event.message)
     if not event.outcome:
         return clean(event.knob), f"{_value(event.old)} → {_value(event.new)}", clean(event.why)
     aspect = f" ({event.aspect})" if event.aspect else ""
@@ -108,12 +117,12 @@ def _time(text: str, zone: datetime.tzinfo | None) -> str:
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
-        raise argparse.ArgumentTypeError(f'"{text}" is no number of changes; expected 1 or more')
+        raise argparse.ArgumentTypeError(f'"{text}" is not a number of events; expected 1 or more')
     return int(text)
 
 
 def _pod(text: str) -> str:
     namespace, slash, name = text.partition("/")
     if not (namespace and slash and name) or "/" in name:
-        raise argparse.ArgumentTypeError(f'"{text}" is no pod; expected NAMESPACE/NAME')
+        raise argparse.ArgumentTypeError(f'"{text}" is not a pod; expected NAMESPACE/NAME')
     return text

@@ -1,4 +1,4 @@
-"""The ``koordctl`` program: arguments, a question, an answer."""
+"""The ``koordctl`` program: parses arguments, runs one command, prints its lines."""
 
 from __future__ import annotations
 
@@ -9,36 +9,38 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 import msgspec
-from koord_host.kernel import Kernel
-from koord_host.restore import Fate
+from koord_host.kernel import KernelFilesystem
+from koord_host.resource_executor.restore import RestoreOutcome
 from koord_model.version import VERSION
 
 from koordctl import (
-    asking,
-    backtest,
+    backtest_options,
     crds,
     events,
+    hooks,
+    koordlet_client,
     metrics,
     node,
-    predictions,
+    predict_show,
     recommend,
     render,
     top,
     why,
     why_node,
 )
-from koordctl.answers import A, Pod, Status, read, unmanaged
-from koordctl.backtest import BacktestError
-from koordctl.client import AddressError, AskError, ask
+from koordctl.backtest_options import BacktestError
+from koordctl.hooks import HooksError
+from koordctl.proxy_documents import A, PodHooks, ProxyStatus, read, unmanaged
 from koordctl.restore import CGROUPS, STATE, RestoreError, put_back, report_json, report_lines
+from koordctl.status_client import AddressError, AskError, ask
 
 PROGRAM = "koordctl"
 ADDRESS = "127.0.0.1:9319"
-"""Where koord-runtime-proxy serves its status unless told otherwise."""
+"""Where koord-runtime-proxy serves its status by default."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, and exits with 2."""
+    """Prints what is wrong as one line, and exits with 2."""
 
     def error(self, message: str) -> NoReturn:
         _say(f"{' '.join(message.split())} (see {self.prog} --help)")
@@ -46,7 +48,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The console script; exits with 2 on arguments that cannot be, 1 if it cannot be done."""
+    """The console script; exits with 2 on wrong arguments, 1 if the command fails."""
     arguments = _parser().parse_args(argv)
     command: Callable[[argparse.Namespace], Iterable[str]] = arguments.command
     try:
@@ -55,33 +57,36 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except AddressError as error:
         _leave(2, str(error))
-    except (AskError, BacktestError, RestoreError) as error:
+    except (AskError, BacktestError, HooksError, RestoreError) as error:
         _leave(1, str(error))
     except BrokenPipeError:
-        # "koordctl pods | head" has seen enough; nothing more may be written at exit.
+        # The reader, such as head, has closed the pipe: nothing more may be written at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> _Parser:
     parser = _Parser(
         prog=PROGRAM,
-        description="Says what koordlet sees and koord-runtime-proxy does on this node, and what "
-        "koord-manager decides for the cluster. Only restore and crds install change anything.",
-        epilog="Exit codes: 0 done, 1 no answer or not all restored, 2 wrong arguments.",
+        description="Shows what koordlet and koord-runtime-proxy do on this node, and what "
+        "koord-manager decides for the cluster. Only restore, hooks remove and crds install change "
+        "anything.",
+        epilog="Exit codes: 0 success, 1 no answer or not everything restored, 2 wrong arguments.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     status = _command(
-        commands, "status", _status, "backend, database, records and hook servers with their state"
+        commands,
+        "status",
+        _status,
+        "state of the proxy, its runtime, database and hook servers",
     )
     pods = _command(
-        commands, "pods", _pods, "pods and containers, and which hooks they went without and why"
+        commands, "pods", _pods, "pods and containers, the hooks that they missed, and why"
     )
-    pods.add_argument(
-        "--unmanaged", action="store_true", help="only those that went without a hook"
-    )
-    for one in (status, pods):
+    pods.add_argument("--unmanaged", action="store_true", help="show only those that missed a hook")
+    listed, removed = _add_hooks(commands)
+    for one in (status, pods, listed, removed):
         one.add_argument(
             "--address",
             default=ADDRESS,
@@ -92,29 +97,52 @@ def _parser() -> _Parser:
     predicted = tuple(_add_predict(commands))
     restore = _add_restore(commands)
     clustered = tuple(_add_cluster(commands))
-    for one in (status, pods, restore, *observing, *explained, *predicted, *clustered):
-        one.add_argument("--json", action="store_true", help="as JSON, for programs")
+    for one in (status, pods, listed, restore, *observing, *explained, *predicted, *clustered):
+        one.add_argument("--json", action="store_true", help="print JSON")
     return parser
+
+
+def _add_hooks(commands: argparse._SubParsersAction[_Parser]) -> tuple[_Parser, _Parser]:
+    words = "hook servers registered with the proxy"
+    parser = commands.add_parser(
+        "hooks", help=words, description=f"Shows {words}.", allow_abbrev=False
+    )
+    below = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    listed = _command(below, "list", hooks.run_list, f"{words}, and the state of each registration")
+    removed = _command(
+        below,
+        "remove",
+        hooks.run_remove,
+        "deregister a hook server that will not come back",
+        "Deregisters a hook server that will not come back. The proxy keeps waiting for one that "
+        "only stops: under the policy Fail it refuses calls until the server is back, under Ignore "
+        "it lets them pass and the server applies what it missed once it is back.",
+    )
+    hooks.add_remove(removed)
+    return listed, removed
 
 
 def _add_observing(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
     """The commands that ask koordlet."""
     shown = _command(
-        commands, "top", top.run, "who uses and suffers what: node, classes and pods, live"
+        commands, "top", top.run, "resource usage and contention of node, classes and pods, live"
     )
     top.add_arguments(shown)
     seen = _command(
-        commands, "node", node.run, "the machine, its use, and how koordlet's collectors fare"
+        commands,
+        "node",
+        node.run,
+        "the machine, its usage, and the state of koordlet's collectors",
     )
     changed = _command(
         commands,
         "events",
         events.run,
-        "what koordlet has changed and decided on this node, and why",
-        "Shows what koordlet has changed and decided on this node, and why; the newest first.",
+        "changes and decisions by koordlet on this node, with their reasons",
+        "Shows changes and decisions by koordlet on this node with their reasons, newest first.",
     )
     events.add_arguments(changed)
-    words = "what koordlet has measured lately"
+    words = "recent measurements by koordlet"
     measured = commands.add_parser(
         "metrics", help=words, description=f"Shows {words}.", allow_abbrev=False
     )
@@ -123,12 +151,12 @@ def _add_observing(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_P
         below,
         "query",
         metrics.run_query,
-        "aggregates and the curve of each series of a kind",
-        "Shows aggregates of each series of a kind, and its curve: from 0 to its own "
-        "greatest value.",
+        "aggregates and a sparkline of each series of a metric",
+        "Shows aggregates of each series of a metric, and a sparkline that runs from 0 to the "
+        "maximum of the series.",
     )
     metrics.add_arguments(query)
-    kinds = _command(below, "kinds", metrics.run_kinds, "what is measured, with units and labels")
+    kinds = _command(below, "kinds", metrics.run_kinds, "metrics with their units and labels")
     for one in (shown, seen, changed, query, kinds):
         _add_koordlet_address(one)
         yield one
@@ -137,64 +165,71 @@ def _add_observing(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_P
 def _add_koordlet_address(parser: _Parser) -> None:
     parser.add_argument(
         "--address",
-        default=asking.ADDRESS,
+        default=koordlet_client.ADDRESS,
         help="koordlet's --status-address: unix:///PATH or HOST:PORT (default: %(default)s)",
     )
 
 
 def _add_why(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
-    words = "what koordlet or the manager has decided, of what numbers and by what formula"
+    words = "how koordlet or koord-manager came to a decision: its formula and inputs"
     parser = commands.add_parser(
         "why", help=words, description=f"Shows {words}.", allow_abbrev=False
     )
     below = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     suppress = _command(
-        below, "suppress", why.run_suppress, "why best-effort pods have the CPU that they have"
+        below, "suppress", why.run_suppress, "how the CPU of best-effort pods was calculated"
     )
     why.add_history(suppress)
-    pod = _command(below, "pod", why.run_pod, "what was decided about a pod")
+    pod = _command(below, "pod", why.run_pod, "hook changes, cgroup values and decisions for a pod")
     why.add_pod(pod)
-    evicted = _command(below, "evicted", why.run_evicted, "why a pod was evicted, or which were")
+    evicted = _command(below, "evicted", why.run_evicted, "why pods were evicted")
     why.add_evicted(evicted)
     cgroup = _command(
-        below, "cgroup", why.run_cgroup, "who wishes what of a cgroup, and what was decided of it"
+        below,
+        "cgroup",
+        why.run_cgroup,
+        "desired values of a cgroup, and decisions about it",
     )
     why.add_cgroup(cgroup)
     strategies = _command(
-        below, "strategies", why.run_strategies, "how the strategies fare, and what they decided"
+        below, "strategies", why.run_strategies, "state and latest decision of each strategy"
     )
     for one in (suppress, pod, evicted, cgroup, strategies):
         _add_koordlet_address(one)
         yield one
     for resource in (*why_node.RESOURCES, "node"):
-        named = resource if resource != "node" else "batch and mid resources, ratios and devices"
-        offered = _command(below, resource, why_node.run, f"why a node offers the {named} it does")
+        words = f"how the {resource} of a node was calculated"
+        if resource == "node":
+            words = "how batch and mid resources, ratios and devices of a node were calculated"
+        offered = _command(below, resource, why_node.run, words)
         offered.set_defaults(resource=resource)
         why_node.add_arguments(offered)
         yield offered
 
 
 def _add_predict(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
-    words = "what koordlet predicts, and how well it would have done"
-    predict = commands.add_parser("predict", help=words, allow_abbrev=False)
-    below = predict.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    words = "predictions by koordlet, and backtests of them"
+    parser = commands.add_parser(
+        "predict", help=words, description=f"Shows {words}.", allow_abbrev=False
+    )
+    below = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     shown = _command(
         below,
         "show",
-        predictions.run,
-        "what is predicted, and what pods and the node have used: their percentiles",
+        predict_show.run,
+        "predicted peaks, and usage percentiles of the node and its pods",
     )
-    predictions.add_arguments(shown)
+    predict_show.add_arguments(shown)
     _add_koordlet_address(shown)
     yield shown
     tested = _command(
         below,
         "backtest",
         _backtest,
-        "under- and over-estimates on a trace of recorded use",
-        backtest.DESCRIPTION,
+        "prediction errors on a trace of recorded usage",
+        backtest_options.DESCRIPTION,
     )
-    backtest.add_arguments(tested)
+    backtest_options.add_arguments(tested)
     yield tested
 
 
@@ -204,20 +239,22 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
         commands,
         "recommend",
         recommend.run,
-        "what workloads' containers should ask for, by what they used",
+        "recommended resource requests of workloads, based on their usage",
     )
     recommend.add_arguments(recommended)
     yield recommended
-    words = "the definitions of the custom resources"
-    definitions = commands.add_parser("crds", help=words, allow_abbrev=False)
+    words = "definitions of the custom resources"
+    definitions = commands.add_parser(
+        "crds", help=words, description=f"Shows or installs the {words}.", allow_abbrev=False
+    )
     below = definitions.add_subparsers(title="commands", metavar="COMMAND", required=True)
     yield _command(below, "show", crds.run_show, f"{words}, as YAML")
     install = _command(
         below,
         "install",
         crds.run_install,
-        "create or update them in the cluster",
-        "Creates the definitions that the cluster does not have, and updates those that differ.",
+        "create or update the definitions in the cluster",
+        "Creates definitions that the cluster lacks, and updates those that differ.",
     )
     crds.add_install(install)
     yield install
@@ -228,19 +265,25 @@ def _add_restore(commands: argparse._SubParsersAction[_Parser]) -> _Parser:
         commands,
         "restore",
         _restore,
-        "put kernel files back as koordlet found them; koordlet must be stopped",
-        "Puts back what kernel files held before koordlet's first change, in groups that are "
-        "still there. koordlet must be stopped.",
+        "restore kernel files to their values before koordlet's first change",
+        "Restores kernel files to the values that they held before koordlet's first change, in "
+        "cgroups that still exist. Stop koordlet first.",
     )
-    restore.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    restore.add_argument("--dry-run", action="store_true", help="only print what would be done")
     restore.add_argument(
-        "--force", action="store_true", help="also what others have changed since koordlet did"
-    )
-    restore.add_argument(
-        "--state", default=STATE, metavar="PATH", help="koordlet's --state-dir (%(default)s)"
+        "--force", action="store_true", help="also restore files that something else changed since"
     )
     restore.add_argument(
-        "--cgroup-root-dir", default=CGROUPS, metavar="PATH", help="koordlet's own (%(default)s)"
+        "--state",
+        default=STATE,
+        metavar="PATH",
+        help="koordlet's --state-dir (default: %(default)s)",
+    )
+    restore.add_argument(
+        "--cgroup-root-dir",
+        default=CGROUPS,
+        metavar="PATH",
+        help="koordlet's --cgroup-root-dir (default: %(default)s)",
     )
     return restore
 
@@ -260,7 +303,7 @@ def _command(
 
 def _status(arguments: argparse.Namespace) -> Iterable[str]:
     body = ask(arguments.address, "/healthz")
-    status = _read(body, Status, arguments.address)
+    status = _read(body, ProxyStatus, arguments.address)
     if arguments.json:
         return [body.decode().rstrip("\n")]
     return render.status_lines(status, arguments.address)
@@ -268,7 +311,7 @@ def _status(arguments: argparse.Namespace) -> Iterable[str]:
 
 def _pods(arguments: argparse.Namespace) -> Iterable[str]:
     body = ask(arguments.address, "/pods")
-    pods = _read(body, list[Pod], arguments.address)
+    pods = _read(body, list[PodHooks], arguments.address)
     if arguments.unmanaged:
         pods = unmanaged(pods)
     if arguments.json:
@@ -279,16 +322,16 @@ def _pods(arguments: argparse.Namespace) -> Iterable[str]:
 
 def _backtest(arguments: argparse.Namespace) -> Iterable[str]:
     # Imported late: numpy costs a quarter of a second, which no other command needs.
-    from koordctl import predict
+    from koordctl import predict_backtest
 
-    found = predict.run(arguments.trace, backtest.options(arguments))
-    return [predict.as_json(found)] if arguments.json else predict.lines(found)
+    found = predict_backtest.run(arguments.trace, backtest_options.options(arguments))
+    return [predict_backtest.as_json(found)] if arguments.json else predict_backtest.lines(found)
 
 
 def _restore(arguments: argparse.Namespace) -> Iterable[str]:
     root = arguments.cgroup_root_dir
     report = put_back(
-        Kernel(("/proc", "/sys", root)),
+        KernelFilesystem(("/proc", "/sys", root)),
         arguments.state,
         _say,
         cgroup_root=root,
@@ -299,7 +342,7 @@ def _restore(arguments: argparse.Namespace) -> Iterable[str]:
         yield report_json(report)
     else:
         yield from report_lines(report, dry_run=arguments.dry_run)
-    if any(one.fate is Fate.REFUSED for one in report):
+    if any(one.outcome is RestoreOutcome.REFUSED for one in report):
         raise SystemExit(1)
 
 
@@ -308,7 +351,7 @@ def _read(body: bytes, kind: type[A], address: str) -> A:
         return read(body, kind)
     except ValueError as error:
         raise AskError(
-            f"{address} answers what is no status of koord-runtime-proxy: {error}"
+            f"the answer of {address} is not a status of koord-runtime-proxy: {error}"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""``koordctl metrics``: what koordlet has measured lately, with curves."""
+"""``koordctl metrics``: recent measurements by koordlet, with sparklines."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import urlencode
 
 from koordctl.amounts import formatter, sparkline
-from koordctl.asking import ask_koordlet
 from koordctl.columns import table
-from koordctl.observed import Curve, Curves, Kinds
+from koordctl.koordlet_client import ask_koordlet
+from koordctl.koordlet_documents import MetricKindsDocument, SeriesDocument, SeriesRow
 from koordctl.render import clean
 
 _CURVE = 40
@@ -21,16 +21,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``koordctl metrics query``."""
     parser.add_argument("kind", metavar="KIND", help='such as pod_cpu_usage; see "metrics kinds"')
     parser.add_argument(
-        "labels", nargs="*", type=_label, metavar="LABEL=VALUE", help="only series with this label"
+        "labels",
+        nargs="*",
+        type=_label,
+        metavar="LABEL=VALUE",
+        help="only series with this label",
     )
     parser.add_argument(
-        "--window", default="30m", metavar="TIME", help="how far back: 90s, 5m, 12h (%(default)s)"
+        "--window",
+        default="30m",
+        metavar="TIME",
+        help="how far back: 90s, 5m, 12h (default: %(default)s)",
     )
     parser.add_argument(
         "--aggregation",
         default="avg,p95,max,last",
         metavar="NAMES",
-        help="of avg, p50, p90, p95, p99, last, count, min and max (%(default)s)",
+        help="any of avg, p50, p90, p95, p99, last, count, min, max (default: %(default)s)",
     )
 
 
@@ -48,7 +55,7 @@ def run_query(arguments: argparse.Namespace) -> Iterable[str]:
         *arguments.labels,
     ]
     page = f"/v1/metrics/query?{urlencode(parameters)}"
-    body, found = ask_koordlet(arguments.address, page, Curves)
+    body, found = ask_koordlet(arguments.address, page, SeriesDocument)
     return [body.decode().rstrip("\n")] if arguments.json else query_lines(found)
 
 
@@ -58,11 +65,11 @@ def run_kinds(arguments: argparse.Namespace) -> Iterable[str]:
     Raises:
         AskError: koordlet does not answer, or not this.
     """
-    body, found = ask_koordlet(arguments.address, "/v1/metrics/kinds", Kinds)
+    body, found = ask_koordlet(arguments.address, "/v1/metrics/kinds", MetricKindsDocument)
     return [body.decode().rstrip("\n")] if arguments.json else kind_lines(found)
 
 
-def query_lines(found: Curves) -> Iterator[str]:
+def query_lines(found: SeriesDocument) -> Iterator[str]:
     """A line a series; each curve goes from 0 to its own greatest value."""
     if not found.series:
         yield f"{clean(found.kind)}: nothing measured in the last {found.window_seconds:g} s."
@@ -72,19 +79,19 @@ def query_lines(found: Curves) -> Iterator[str]:
     rows = sorted(_row(one, names, found.unit) for one in found.series)
     yield from table([header, *rows], words=(0, len(header) - 1))
     if found.left_out:
-        yield f"{found.left_out} more series are left out; name a label to see them."
+        yield f"{found.left_out} more series not shown; give LABEL=VALUE to select some."
 
 
-def kind_lines(found: Kinds) -> Iterator[str]:
+def kind_lines(found: MetricKindsDocument) -> Iterator[str]:
     """A line a kind."""
     rows = [
         (clean(one.name), clean(one.unit), clean(one.meaning), clean(", ".join(one.labels)))
         for one in found.kinds
     ]
-    yield from table([("KIND", "UNIT", "WHAT", "LABELS"), *rows], words=(0, 1, 2, 3))
+    yield from table([("KIND", "UNIT", "MEANING", "LABELS"), *rows], words=(0, 1, 2, 3))
 
 
-def _row(curve: Curve, names: Sequence[str], unit: str) -> tuple[str, ...]:
+def _row(curve: SeriesRow, names: Sequence[str], unit: str) -> tuple[str, ...]:
     shown = formatter(unit)
     values = [
         str(int(curve.values[name])) if name == "count" else shown(curve.values.get(name))
@@ -93,7 +100,7 @@ def _row(curve: Curve, names: Sequence[str], unit: str) -> tuple[str, ...]:
     return (_name(curve), *values, sparkline(curve.points, _CURVE))
 
 
-def _name(curve: Curve) -> str:
+def _name(curve: SeriesRow) -> str:
     """The pod's or container's name, and what else tells the series apart."""
     labels = curve.labels.items()
     rest = [value for name, value in labels if not (curve.who and name in _IN_NAMES)]
@@ -110,5 +117,5 @@ def _span(seconds: float) -> str:
 def _label(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals) or name in _OWN:
-        raise argparse.ArgumentTypeError(f'"{text}" is no label; expected LABEL=VALUE')
+        raise argparse.ArgumentTypeError(f'"{text}" is not a label; expected LABEL=VALUE')
     return name, value

@@ -1,4 +1,4 @@
-"""``koordctl recommend``: what workloads should ask for, by what their containers used."""
+"""``koordctl recommend``: resource requests recommended by what containers used."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from koordctl import cluster
+from koordctl import cluster_client
 from koordctl.amounts import UNKNOWN
-from koordctl.client import AskError
 from koordctl.columns import table
 from koordctl.render import clean
+from koordctl.status_client import AskError
 
 if TYPE_CHECKING:
     from koord_kube.client import Client
@@ -24,21 +24,27 @@ _CONDITION = "RecommendationProvided"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``koordctl recommend``."""
-    parser.add_argument("name", nargs="?", default="", metavar="NAME", help="one of them")
     parser.add_argument(
-        "-n", "--namespace", default="default", metavar="NAMESPACE", help="(default: %(default)s)"
+        "name", nargs="?", default="", metavar="NAME", help="only this Recommendation"
     )
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
-    cluster.add_arguments(parser)
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        default="default",
+        metavar="NAMESPACE",
+        help="namespace (default: %(default)s)",
+    )
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="show all namespaces")
+    cluster_client.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> Iterable[str]:
     """The recommendations of a namespace. Raises AskError."""
-    from koord_kube.resources import RECOMMENDATIONS
+    from koord_kube.protocol.resources import RECOMMENDATIONS
 
     namespace = "" if arguments.all_namespaces else arguments.namespace
     if arguments.name and not namespace:
-        raise AskError("NAME is one of a namespace: leave out --all-namespaces")
+        raise AskError("NAME needs one namespace: leave out --all-namespaces")
 
     async def question(api: Client) -> list[Any]:
         if arguments.name:
@@ -48,7 +54,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
             found = [*([] if page.first else found), *map(json.loads, page.items)]
         return found
 
-    found = cluster.ask_cluster(arguments.kubeconfig, question)
+    found = cluster_client.ask_cluster(arguments.kubeconfig, question)
     if arguments.json:
         return [json.dumps(found, indent=2, ensure_ascii=False)]
     return lines(found, named=bool(arguments.name))
@@ -57,12 +63,12 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
 def lines(found: Sequence[Json], *, named: bool = False) -> Iterator[str]:
     """A line a container; of one that was asked for by name also why."""
     if not found:
-        yield "There is no Recommendation: each names a workload that is to be looked at."
+        yield "No Recommendation found. Create one for each workload to get a recommendation for."
         return
     told = sorted(found, key=lambda one: (_meta(one, "namespace"), _meta(one, "name")))
     yield from table([_HEADER, *(row for one in told for row in _rows(one))])
     for one in told:
-        message = clean(str(_condition(one).get("message", "nothing has looked at it yet")))
+        message = clean(str(_condition(one).get("message", "not processed yet")))
         if named or not _containers(one):
             yield f"{_about(one)}: {message}"
 

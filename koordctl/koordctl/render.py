@@ -5,19 +5,20 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Sequence
 
-from koordctl.answers import Container, Missed, Pod, Status
+from koordctl.amounts import UNKNOWN
 from koordctl.columns import table
+from koordctl.proxy_documents import ContainerHooks, MissedHook, PodHooks, ProxyStatus
 
 _HEADER = ("HOOK SERVER", "POLICY", "BREAKER", "STAGES")
 # What each breaker state means for the pods that start now.
-_BREAKERS = {
-    "closed": "closed (is asked)",
-    "half_open": "half open (one call is let through)",
-    "open": "open (not asked, does not answer)",
+BREAKERS = {
+    "closed": "closed (calls are made)",
+    "half_open": "half open (one trial call)",
+    "open": "open (no calls: server does not answer)",
 }
 
 
-def status_lines(status: Status, address: str) -> Iterator[str]:
+def status_lines(status: ProxyStatus, address: str) -> Iterator[str]:
     """What ``koordctl status`` says."""
     yield f"koord-runtime-proxy at {address}: {clean(status.status)}"
     yield ""
@@ -26,14 +27,18 @@ def status_lines(status: Status, address: str) -> Iterator[str]:
     yield f"connections  {status.connections}"
     yield f"records      {_records(status)}"
     yield ""
+    for name, trouble in sorted(status.registrations.items()):
+        yield f"{clean(name)}.json {clean(trouble)}"
+    if status.registrations:
+        yield ""
     if not status.hook_servers:
-        yield "No hook server is registered: every call passes as it came."
+        yield "No hook server is registered: all calls pass unchanged."
         return
     rows = [
         (
             clean(server.name),
             clean(server.policy),
-            _BREAKERS.get(server.breaker, clean(server.breaker)),
+            BREAKERS.get(server.breaker, clean(server.breaker)),
             clean(", ".join(server.stages)) or "none",
         )
         for server in status.hook_servers
@@ -42,32 +47,34 @@ def status_lines(status: Status, address: str) -> Iterator[str]:
 
 
 def pod_lines(
-    pods: Sequence[Pod], zone: datetime.tzinfo | None = None, *, only_unmanaged: bool = False
+    pods: Sequence[PodHooks], zone: datetime.tzinfo | None = None, *, only_unmanaged: bool = False
 ) -> Iterator[str]:
     """What ``koordctl pods`` says; ``zone`` is that of the times, None the machine's."""
     if not pods:
-        yield "Every pod got the hooks that were due." if only_unmanaged else "No pods are known."
+        yield "No pod missed a hook." if only_unmanaged else "No pods are known."
         return
     rows = [row for pod in pods for row in _pod_rows(pod, zone)]
     yield from table([("POD / CONTAINER", "HOOKS"), *rows])
 
 
-def _records(status: Status) -> str:
+def _records(status: ProxyStatus) -> str:
     text = f"{count(status.pods, 'pod')}, {count(status.containers, 'container')}"
     if status.unmanaged:
-        text += f"; {status.unmanaged} went without a hook (koordctl pods --unmanaged)"
+        text += f"; {status.unmanaged} missed a hook (koordctl pods --unmanaged)"
     if not status.reconciled:
-        text += "; not yet compared with the runtime's lists"
+        text += "; not yet compared with the runtime"
     return text
 
 
-def _pod_rows(pod: Pod, zone: datetime.tzinfo | None) -> Iterator[tuple[str, str]]:
+def _pod_rows(pod: PodHooks, zone: datetime.tzinfo | None) -> Iterator[tuple[str, str]]:
     yield from _rows(clean(pod.name), pod, zone)
     for container in pod.containers:
         yield from _rows(f"  {clean(container.name)}", container, zone)
 
 
-def _rows(name: str, subject: Container, zone: datetime.tzinfo | None) -> Iterator[tuple[str, str]]:
+def _rows(
+    name: str, subject: ContainerHooks, zone: datetime.tzinfo | None
+) -> Iterator[tuple[str, str]]:
     if subject.managed:
         yield name, "managed"
         return
@@ -76,9 +83,9 @@ def _rows(name: str, subject: Container, zone: datetime.tzinfo | None) -> Iterat
         yield "", _missed(missed, zone)
 
 
-def _missed(missed: Missed, zone: datetime.tzinfo | None) -> str:
+def _missed(missed: MissedHook, zone: datetime.tzinfo | None) -> str:
     when = datetime.datetime.fromtimestamp(missed.at, datetime.UTC).astimezone(zone)
-    reason = clean(missed.reason) or "no reason known"
+    reason = clean(missed.reason) or "reason unknown"
     who = f"{clean(missed.stage)} of {clean(missed.server)}"
     return f"  {when:%Y-%m-%d %H:%M:%S}  {who}: {reason}"
 
@@ -91,3 +98,23 @@ def clean(text: str) -> str:
     """One line without control characters: hook servers' words end up on a terminal."""
     line = " ".join(text.split())
     return "".join(letter if letter.isprintable() else "�" for letter in line)
+
+
+def time_text(seconds: float, zone: datetime.tzinfo | None) -> str:
+    """A moment to the second; ``zone`` is that of the text, None the machine's."""
+    try:
+        when = datetime.datetime.fromtimestamp(seconds, datetime.UTC).astimezone(zone)
+    except (ValueError, OverflowError, OSError):
+        return UNKNOWN
+    return f"{when:%Y-%m-%d %H:%M:%S}"
+
+
+def span(seconds: float) -> str:
+    """How long ago, in its two greatest units."""
+    rest = max(round(seconds), 0)
+    words = []
+    for name, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        number, rest = divmod(rest, size)
+        if number:
+            words.append(f"{number} {name}")
+    return " ".join(words[:2]) or "0 s"

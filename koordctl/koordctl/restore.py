@@ -9,14 +9,20 @@ from pathlib import Path
 
 import msgspec
 from koord_host import detect
-from koord_host import journal as journal_file
-from koord_host.files import KernelFiles
-from koord_host.journal import Change, Journal, rfc3339
-from koord_host.layout import Layout
-from koord_host.originals import InUseError, Originals
+from koord_host.kernel_files.interface import KernelFiles
+from koord_host.knobs.layout import Layout
+from koord_host.planning.desired_values import Target
 from koord_host.resctrl import ResctrlGroups
-from koord_host.restore import OWNER, Fate, Restored, foresee, restore
-from koord_host.wishes import Target
+from koord_host.resource_executor import journal as journal_file
+from koord_host.resource_executor.baselines import BaselineStore, InUseError
+from koord_host.resource_executor.journal import ChangeEntry, Journal, rfc3339
+from koord_host.resource_executor.restore import (
+    OWNER,
+    RestoreOutcome,
+    RestoreResult,
+    foresee,
+    restore,
+)
 
 from koordctl.columns import table
 from koordctl.render import clean
@@ -27,12 +33,15 @@ CGROUPS = "/sys/fs/cgroup"
 
 _CACHE_GROUP = "resctrl.group"
 _SHORT = 60
+_COLUMNS = ("WAS", "NOW")
+_DRY_COLUMNS = ("NOW", "WOULD BE")
+"""What a target has before and after; in a dry run the first is still so."""
 _WORDS = {
-    Fate.RESTORED: "restored",
-    Fate.UNCHANGED: "as found",
-    Fate.GONE: "gone",
-    Fate.SKIPPED: "left",
-    Fate.REFUSED: "refused",
+    RestoreOutcome.RESTORED: "restored",
+    RestoreOutcome.UNCHANGED: "unchanged",
+    RestoreOutcome.GONE: "gone",
+    RestoreOutcome.SKIPPED: "skipped",
+    RestoreOutcome.REFUSED: "refused",
 }
 
 
@@ -48,7 +57,7 @@ def put_back(
     cgroup_root: str = CGROUPS,
     force: bool = False,
     dry_run: bool = False,
-) -> list[Restored]:
+) -> list[RestoreResult]:
     """Put back what the database in a state directory remembers; the fate of each target.
 
     ``say`` is told of trouble with the journal, which stops nothing.
@@ -62,75 +71,80 @@ def put_back(
             layout = detect.layout(files, cgroup_root=cgroup_root)
             troubles: list[str] = []
             database = f"{state}/originals.db"
-            originals = Originals(database, troubles.append, boot=detect.boot(files))
+            baselines = BaselineStore(database, troubles.append, boot=detect.boot(files))
         except detect.DetectError as error:
             raise RestoreError(str(error)) from None
         except InUseError:
             raise RestoreError(
-                f"{state} is in use: koordlet runs, and would write its values again; stop it "
-                "first (systemctl stop koordlet), or have it do this itself when it stops "
+                f"{state} is in use: koordlet is running and would write its values again; stop it "
+                "first (systemctl stop koordlet), or let it restore when it stops "
                 "(koordlet --restore-on-stop)"
             ) from None
-        at_exit.callback(originals.close)
+        at_exit.callback(baselines.close)
         if troubles:
             raise RestoreError(troubles[0])
         if dry_run:
             return [
-                *foresee(files, layout, originals, force=force),
-                *map(_removed, _cache_groups(files, layout, originals, None).ours()),
+                *foresee(files, layout, baselines, force=force),
+                *map(_removed, _cache_groups(files, layout, baselines, None).ours()),
             ]
         journal = Journal(f"{state}/{journal_file.NAME}", say)
         at_exit.callback(journal.close)
-        report = restore(files, layout, originals, journal, time.time, force=force)
-        return report + _remove(_cache_groups(files, layout, originals, journal))
+        report = restore(files, layout, baselines, journal, time.time, force=force)
+        return report + _remove(_cache_groups(files, layout, baselines, journal))
 
 
 def _cache_groups(
-    files: KernelFiles, layout: Layout, originals: Originals, journal: Journal | None
+    files: KernelFiles, layout: Layout, baselines: BaselineStore, journal: Journal | None
 ) -> ResctrlGroups:
     def record(group: str, what: str, old: str, new: str, why: str) -> None:
         if journal is not None:
-            journal.add(Change(rfc3339(time.time()), OWNER, group, "", what, old, new, why))
+            journal.add(ChangeEntry(rfc3339(time.time()), OWNER, group, "", what, old, new, why))
 
-    made, keep = originals.cache_groups, originals.keep_cache_groups
+    made, keep = baselines.cache_groups, baselines.keep_cache_groups
     return ResctrlGroups(files, layout.resctrl_root, record=record, made=made, keep=keep)
 
 
-def _remove(groups: ResctrlGroups) -> list[Restored]:
+def _remove(groups: ResctrlGroups) -> list[RestoreResult]:
     """Remove the resctrl groups that koordlet has made: their tasks are the root group's then."""
     before, troubles = groups.ours(), "; ".join(groups.remove_all_ours())
     left = frozenset(groups.ours())
     return [_removed(one) if one not in left else _stays(one, troubles) for one in before]
 
 
-def _removed(group: str) -> Restored:
-    return Restored(Target(group, _CACHE_GROUP), Fate.RESTORED, "present", "absent")
+def _removed(group: str) -> RestoreResult:
+    return RestoreResult(Target(group, _CACHE_GROUP), RestoreOutcome.RESTORED, "present", "absent")
 
 
-def _stays(group: str, reason: str) -> Restored:
-    return Restored(Target(group, _CACHE_GROUP), Fate.REFUSED, "present", "present", reason)
+def _stays(group: str, reason: str) -> RestoreResult:
+    return RestoreResult(
+        Target(group, _CACHE_GROUP), RestoreOutcome.REFUSED, "present", "present", reason
+    )
 
 
-def report_lines(report: Sequence[Restored], *, dry_run: bool = False) -> Iterator[str]:
+def report_lines(report: Sequence[RestoreResult], *, dry_run: bool = False) -> Iterator[str]:
     """What was put back, for people; what needs no words is only counted."""
     if not report:
-        yield "Nothing to put back: koordlet has changed nothing since the machine started."
+        yield "Nothing to restore: no change by koordlet is still in place."
         return
-    told = [one for one in report if one.fate not in (Fate.GONE, Fate.UNCHANGED)]
+    told = [
+        one for one in report if one.outcome not in (RestoreOutcome.GONE, RestoreOutcome.UNCHANGED)
+    ]
     if told:
-        rows = [("GROUP", "KNOB", "WAS", "NOW", "FATE"), *(_row(one, dry_run) for one in told)]
-        yield from table(rows)
+        values = _DRY_COLUMNS if dry_run else _COLUMNS
+        header = ("GROUP", "KNOB", *values, "RESULT")
+        yield from table([header, *(_row(one, dry_run) for one in told)])
         yield ""
     yield _summary(report, dry_run)
 
 
-def report_json(report: Sequence[Restored]) -> str:
+def report_json(report: Sequence[RestoreResult]) -> str:
     """The same for programs: one object a target."""
     objects = [
         {
             "group": one.target.place,
             "knob": one.target.knob,
-            "fate": one.fate.value,
+            "fate": one.outcome.value,
             "old": one.old,
             "new": one.new,
             "reason": one.reason,
@@ -152,17 +166,17 @@ def _check(state: str) -> None:
         )
 
 
-def _row(one: Restored, dry_run: bool) -> tuple[str, str, str, str, str]:
-    restored = one.fate is Fate.RESTORED
-    fate = "would be restored" if restored and dry_run else _WORDS[one.fate]
+def _row(one: RestoreResult, dry_run: bool) -> tuple[str, str, str, str, str]:
+    restored = one.outcome is RestoreOutcome.RESTORED
+    fate = "would be restored" if restored and dry_run else _WORDS[one.outcome]
     if one.reason:
         fate = f"{fate}: {one.reason}"
-    now = one.new if restored else one.old
+    after = one.new if restored else one.old
     return (
         _shown(one.target.place),
         _shown(one.target.knob),
         _shown(one.old),
-        _shown(now),
+        _shown(after),
         _shown(fate, longest=400),
     )
 
@@ -175,16 +189,16 @@ def _shown(value: object, longest: int = _SHORT) -> str:
     return line if len(line) <= longest else f"…{line[1 - longest :]}"
 
 
-def _summary(report: Sequence[Restored], dry_run: bool) -> str:
-    counts = {fate: sum(one.fate is fate for one in report) for fate in Fate}
+def _summary(report: Sequence[RestoreResult], dry_run: bool) -> str:
+    counts = {fate: sum(one.outcome is fate for one in report) for fate in RestoreOutcome}
     restored = "would be restored" if dry_run else "restored"
-    words = [f"{counts[Fate.RESTORED]} {restored}"]
-    if counts[Fate.UNCHANGED]:
-        words.append(f"{counts[Fate.UNCHANGED]} as found")
-    if counts[Fate.GONE]:
-        words.append(f"{counts[Fate.GONE]} in groups that are gone")
-    if counts[Fate.SKIPPED]:
-        words.append(f"{counts[Fate.SKIPPED]} left (--force restores what others changed)")
-    if counts[Fate.REFUSED]:
-        words.append(f"{counts[Fate.REFUSED]} refused by the kernel")
+    words = [f"{counts[RestoreOutcome.RESTORED]} {restored}"]
+    if counts[RestoreOutcome.UNCHANGED]:
+        words.append(f"{counts[RestoreOutcome.UNCHANGED]} unchanged")
+    if counts[RestoreOutcome.GONE]:
+        words.append(f"{counts[RestoreOutcome.GONE]} in cgroups that no longer exist")
+    if counts[RestoreOutcome.SKIPPED]:
+        words.append(f"{counts[RestoreOutcome.SKIPPED]} skipped (--force restores it)")
+    if counts[RestoreOutcome.REFUSED]:
+        words.append(f"{counts[RestoreOutcome.REFUSED]} refused by the kernel")
     return f"{', '.join(words)}."

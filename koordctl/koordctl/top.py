@@ -1,4 +1,4 @@
-"""``koordctl top``: who uses the node now, again and again."""
+"""``koordctl top``: resource usage and contention, live."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from koordctl.amounts import UNKNOWN, bar, cores, memory, percent, share
-from koordctl.asking import ask_koordlet
-from koordctl.client import AskError
 from koordctl.columns import table
-from koordctl.observed import Pod, Row, Top
+from koordctl.koordlet_client import ask_koordlet
+from koordctl.koordlet_documents import ContentionRow, PodRow, TopDocument
 from koordctl.render import clean
 from koordctl.screen import screen
+from koordctl.status_client import AskError
 
 REFRESH_SECONDS = 2.0
 
@@ -25,7 +25,7 @@ _POD_HEADER = (
     *("POD", "CLASS", "CPU", "REQUEST", "%", "MEMORY", "REQUEST", "%"),
     *("THROTTLED", "PSI CPU", "MEM", "IO"),
 )
-_SORTS: Mapping[str, Callable[[Pod], float | None]] = {
+_SORTS: Mapping[str, Callable[[PodRow], float | None]] = {
     "cpu": lambda pod: pod.cpu,
     "memory": lambda pod: pod.memory,
     "throttled": lambda pod: pod.throttled,
@@ -39,16 +39,20 @@ _KEYS = {name[0]: name for name in _SORTS}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``koordctl top``."""
     parser.add_argument(
-        "--sort", choices=_SORTS, default="cpu", help="what the pods are sorted by (%(default)s)"
+        "--sort", choices=_SORTS, default="cpu", help="order of the pods (default: %(default)s)"
     )
     parser.add_argument(
-        "--class", dest="qos", default="", metavar="CLASS", help="only pods of a class, such as BE"
+        "--class",
+        dest="qos",
+        default="",
+        metavar="CLASS",
+        help="show only pods of a class, such as BE",
     )
     parser.add_argument(
-        "-n", dest="count", type=pod_count, metavar="COUNT", help="only so many pods"
+        "-n", dest="count", type=pod_count, metavar="COUNT", help="show at most COUNT pods"
     )
     parser.add_argument(
-        "--once", action="store_true", help="print once, as where stdout is no terminal"
+        "--once", action="store_true", help="print once; the default if stdout is not a terminal"
     )
 
 
@@ -56,9 +60,9 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
     """Print once, or keep drawing until q or Ctrl-C.
 
     Raises:
-        AskError: koordlet does not answer, or not this.
+        AskError: koordlet does not answer, or with something else.
     """
-    body, top = ask_koordlet(arguments.address, "/v1/top", Top)
+    body, top = ask_koordlet(arguments.address, "/v1/top", TopDocument)
     pods = chosen(top, arguments.sort, arguments.qos, arguments.count)
     if arguments.json:
         return [json_of(body, (pod.uid for pod in pods))]
@@ -68,11 +72,11 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
     return []
 
 
-def chosen(top: Top, sort: str, qos: str = "", count: int | None = None) -> list[Pod]:
-    """The pods to show, the greediest first; those of which nothing is known last."""
+def chosen(top: TopDocument, sort: str, qos: str = "", count: int | None = None) -> list[PodRow]:
+    """The pods to show, those with the greatest value first, unknown ones last."""
     value = _SORTS[sort]
 
-    def order(pod: Pod) -> tuple[float, str, str]:
+    def order(pod: PodRow) -> tuple[float, str, str]:
         known = value(pod)
         return (float("inf") if known is None else -known, pod.namespace, pod.name)
 
@@ -80,14 +84,14 @@ def chosen(top: Top, sort: str, qos: str = "", count: int | None = None) -> list
     return sorted(pods, key=order)[:count]
 
 
-def head_lines(top: Top, zone: datetime.tzinfo | None = None) -> Iterator[str]:
+def head_lines(top: TopDocument, zone: datetime.tzinfo | None = None) -> Iterator[str]:
     """The node and its classes."""
     node, whole = top.node, top.node.capacity
     when = datetime.datetime.fromtimestamp(top.at, datetime.UTC).astimezone(zone)
     pods = "1 pod" if len(top.pods) == 1 else f"{len(top.pods)} pods"
     yield f"{clean(node.name) or 'this node'}  {when:%H:%M:%S}  {pods}"
-    asked_cpu = sum(one.cpu_request or 0 for one in top.classes)
-    asked_memory = sum(one.memory_request or 0 for one in top.classes)
+    asked_cpu = _known_sum(one.cpu_request for one in top.classes)
+    asked_memory = _known_sum(one.memory_request for one in top.classes)
     yield (
         f"CPU     {bar(node.cpu, whole.cpu, _BAR)}  {share(node.cpu, whole.cpu):>5}  "
         f"{cores(node.cpu)} of {cores(whole.cpu)} cores, "
@@ -103,7 +107,7 @@ def head_lines(top: Top, zone: datetime.tzinfo | None = None) -> Iterator[str]:
     yield from table([_CLASS_HEADER, *_class_rows(top)], words=(0,))
 
 
-def pod_lines(pods: Sequence[Pod]) -> Iterator[str]:
+def pod_lines(pods: Sequence[PodRow]) -> Iterator[str]:
     """The pods, one a line."""
     if not pods:
         yield "No pods to show."
@@ -121,7 +125,7 @@ def psi_words(psi: Mapping[str, Mapping[str, float]]) -> str:
     return ", ".join(words)
 
 
-def _keep_drawing(arguments: argparse.Namespace, top: Top) -> None:
+def _keep_drawing(arguments: argparse.Namespace, top: TopDocument) -> None:
     sort, trouble = arguments.sort, ""
     try:
         with screen() as terminal:
@@ -133,7 +137,7 @@ def _keep_drawing(arguments: argparse.Namespace, top: Top) -> None:
                     return
                 sort = _KEYS.get(key, sort)
                 try:
-                    _, top = ask_koordlet(arguments.address, "/v1/top", Top)
+                    _, top = ask_koordlet(arguments.address, "/v1/top", TopDocument)
                     trouble = ""
                 except AskError as error:
                     # It may be restarting: what was seen last stays.
@@ -145,8 +149,8 @@ def _keep_drawing(arguments: argparse.Namespace, top: Top) -> None:
 def _draw(
     show: Callable[[Sequence[str], Sequence[int]], None],
     height: int,
-    top: Top,
-    pods: Sequence[Pod],
+    top: TopDocument,
+    pods: Sequence[PodRow],
     sort: str,
     trouble: str,
 ) -> None:
@@ -159,16 +163,16 @@ def _draw(
     show([*head, *body[:room], last], (0, 5, len(head)))
 
 
-def _class_rows(top: Top) -> Iterator[tuple[str, ...]]:
+def _class_rows(top: TopDocument) -> Iterator[tuple[str, ...]]:
     for one in top.classes:
         yield (clean(one.qos), str(one.pods), *_used(one))
     rest = [("system", top.system), *((f"  {one.name}", one) for one in top.host_applications)]
     for name, usage in rest:
-        row = Row(cpu=usage.cpu, memory=usage.memory)
+        row = ContentionRow(cpu=usage.cpu, memory=usage.memory)
         yield (f" {clean(name)}" if name.startswith(" ") else name, "", *_used(row))
 
 
-def _pod_row(pod: Pod) -> tuple[str, ...]:
+def _pod_row(pod: PodRow) -> tuple[str, ...]:
     return (
         f"{clean(pod.namespace)}/{clean(pod.name)}",
         clean(pod.qos),
@@ -180,7 +184,7 @@ def _pod_row(pod: Pod) -> tuple[str, ...]:
     )
 
 
-def _used(row: Row) -> tuple[str, ...]:
+def _used(row: ContentionRow) -> tuple[str, ...]:
     return (
         cores(row.cpu),
         cores(row.cpu_request) if row.cpu_request else UNKNOWN,
@@ -191,7 +195,13 @@ def _used(row: Row) -> tuple[str, ...]:
     )
 
 
-def _peaks(top: Top, resource: str, shown: Callable[[float | None], str]) -> str:
+def _known_sum(amounts: Iterable[float | None]) -> float | None:
+    """What is known in all, ``None`` where nothing is: no list of pods tells of requests."""
+    known = [one for one in amounts if one is not None]
+    return sum(known) if known else None
+
+
+def _peaks(top: TopDocument, resource: str, shown: Callable[[float | None], str]) -> str:
     peaks = {name: one[resource] for name, one in (top.node.peaks or {}).items() if resource in one}
     if not peaks:
         return ""
@@ -210,5 +220,5 @@ def json_of(body: bytes, uids: Iterable[str]) -> str:
 def pod_count(text: str) -> int:
     """The argument of ``-n``."""
     if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f'"{text}" is no number of pods')
+        raise argparse.ArgumentTypeError(f'"{text}" is not a number of pods')
     return int(text)

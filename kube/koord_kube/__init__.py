@@ -1,1 +1,1 @@
-"""The Kubernetes API: ``resources`` names what there is, ``api`` says what can be asked."""
+"""The Kubernetes API: ``resources`` names the kinds, ``api`` defines the requests."""

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import random
 import socket
 import ssl
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
+import anyio
 import msgspec
 from koord_model.version import VERSION
 
-from koord_kube.api import ApiError, Change, GoneError, NotLeadingError, Object, Page
-from koord_kube.asking import ITEMS, OBJECT, Asking
+from koord_kube.core.token_bucket import TokenBucket
 from koord_kube.credentials import Anonymous, Credentials
 from koord_kube.failures import reason_of
-from koord_kube.lines import Lines
-from koord_kube.rate import TokenBucket
-from koord_kube.resources import Resource
+from koord_kube.protocol.api import (
+    ApiError,
+    GoneError,
+    ListPage,
+    NotLeadingError,
+    Object,
+    WatchEvent,
+)
+from koord_kube.protocol.lines import Lines
+from koord_kube.protocol.request import ITEMS, OBJECT, Request
+from koord_kube.protocol.resources import Resource
 
 _MERGE = "application/merge-patch+json"
 _PAGE = 500  # objects; what kubectl and client-go ask for
+_NOT_OLDER = "NotOlderThan"
 _BEGINNINGS = 3  # of one list; the server keeps a state for five minutes or more
 _RANDOM = random.SystemRandom()
 
@@ -48,9 +56,9 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Limits:
-    """``qps`` and ``burst`` are of writes; the rest is in seconds.
+    """``qps`` and ``burst`` are of writes, ``connections`` bounds those that are open.
 
-    With a ``qps`` of 0 writes are not slowed down.
+    The rest is in seconds. With a ``qps`` of 0 writes are not slowed down.
 
     A watch is ended by the server after ``watch`` to twice as long, and given up ``grace``
     later where it does not: then the connection is dead.
@@ -58,6 +66,7 @@ class Limits:
 
     qps: float = 20.0
     burst: int = 30
+    connections: int = 100
     answer: float = 10.0
     watch: float = 300.0
     grace: float = 15.0
@@ -79,7 +88,7 @@ class Client:
         limits = self._limits
         self._writes = TokenBucket(limits.qps, limits.burst) if limits.qps else None
         self._leads: Callable[[], bool] = _always
-        self._sessions = _Sessions(cluster)
+        self._sessions = _Sessions(cluster, limits.connections)
 
     async def __aenter__(self) -> Self:
         return self
@@ -96,12 +105,20 @@ class Client:
         """End what is under way; the next request connects anew."""
         await self._sessions.close()
 
+    def separate(self, connections: int) -> Client:
+        """The same cluster, by connections of its own, so many at most; to be closed by itself.
+
+        What it asks waits for nothing that this one asks, nor the other way round.
+        """
+        limits = replace(self._limits, connections=connections)
+        return Client(self.cluster, limits, chance=self._chance)
+
     def fenced(self, leads: Callable[[], bool], writes: TokenBucket | None = None) -> Client:
         """The same, on the same connections, but only who leads writes.
 
         A write raises ``NotLeadingError`` unless ``leads`` says yes at that moment. They are
         slowed down by ``writes`` alone, which others may share. One that waits for its turn is
-        asked about again when its turn has come: so none that was wished for while leading is
+        checked again when its turn has come, so that no write from the time of leading is
         sent afterwards.
         """
         made = copy.copy(self)
@@ -109,8 +126,8 @@ class Client:
         return made
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
-        asking = Asking("GET", resource, name, namespace)
-        return asking.decoded(OBJECT, await self._answer(asking))
+        request = Request("GET", resource, name, namespace)
+        return request.decode(OBJECT, await self._answer(request))
 
     async def read(
         self,
@@ -122,7 +139,7 @@ class Client:
     ) -> bytes:
         """What an object's subresource answers as it is: of "proxy/…" what a pod serves there."""
         return await self._answer(
-            Asking("GET", resource, name, namespace, subresource, query=query)
+            Request("GET", resource, name, namespace, subresource, query=query)
         )
 
     async def pages(
@@ -131,22 +148,24 @@ class Client:
         namespace: str = "",
         field_selector: str = "",
         label_selector: str = "",
-    ) -> AsyncGenerator[Page, None]:
+        *,
+        version: str = "",
+    ) -> AsyncGenerator[ListPage, None]:
         selected = _selected(field_selector, label_selector)
-        more, begun = "", 0
+        first, more, begun = _first_page(version), "", 0
         while True:
-            query = selected | {"limit": str(_PAGE)} | ({"continue": more} if more else {})
-            asking = Asking("GET", resource, "", namespace, query=query)
+            query = selected | ({"limit": str(_PAGE), "continue": more} if more else first)
+            request = Request("GET", resource, "", namespace, query=query)
             begun += not more
             try:
-                found = asking.decoded(ITEMS, await self._answer(asking))
+                found = request.decode(ITEMS, await self._answer(request))
             except GoneError:
                 if not more or begun >= _BEGINNINGS:
                     raise
                 more = ""
                 continue
             items = [bytes(one) for one in found.items or []]
-            yield Page(items, found.metadata.version, first=not more)
+            yield ListPage(items, found.metadata.version, first=not more)
             more = found.metadata.more
             if not more:
                 return
@@ -158,29 +177,39 @@ class Client:
         namespace: str = "",
         field_selector: str = "",
         label_selector: str = "",
-    ) -> AsyncGenerator[Change, None]:
+        *,
+        listing: bool = False,
+    ) -> AsyncGenerator[WatchEvent, None]:
         seconds = self._limits.watch * (1 + self._chance())
         query = _selected(field_selector, label_selector) | {
             "watch": "true",
-            "resourceVersion": version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(max(1, int(seconds))),
         }
-        asking = Asking("GET", resource, "", namespace, query=query)
+        if version:
+            query["resourceVersion"] = version
+        if listing:
+            query |= {"sendInitialEvents": "true", "resourceVersionMatch": _NOT_OLDER}
+        request = Request("GET", resource, "", namespace, query=query)
         lines = Lines()
         try:
-            async with asyncio.timeout(self._limits.answer):
-                response = await self._ask(asking, seconds + self._limits.grace)
+            with anyio.fail_after(self._limits.answer):
+                response = await self._send(request, seconds + self._limits.grace)
             async with response:
-                opened = {"metadata": {"resourceVersion": version}}
-                yield Change("BOOKMARK", msgspec.json.encode(opened))
-                async for piece in response.content.iter_any():
+                if not listing:
+                    opened = {"metadata": {"resourceVersion": version}}
+                    yield WatchEvent("BOOKMARK", msgspec.json.encode(opened))
+                pieces = response.content.iter_any()
+                # A server that does not support the option does not mark the end of a list.
+                while piece := await self._piece(pieces, listing=listing):
                     for line in lines.feed(piece):
-                        yield asking.change(line)
+                        change = request.watch_event(line)
+                        listing = listing and not change.ends_list
+                        yield change
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise ApiError(f"{asking}: {reason_of(error)}") from None
+            raise ApiError(f"{request}: {reason_of(error)}") from None
         if lines.rest:
-            raise ApiError(f"{asking}: the watch broke off in the middle of an event")
+            raise ApiError(f"{request}: the watch broke off in the middle of an event")
 
     async def create(
         self,
@@ -190,7 +219,7 @@ class Client:
         name: str = "",
         subresource: str = "",
     ) -> Object:
-        return await self._write(Asking("POST", resource, name, namespace, subresource, given))
+        return await self._write(Request("POST", resource, name, namespace, subresource, given))
 
     async def patch(
         self,
@@ -205,7 +234,7 @@ class Client:
         if version:
             meta = {**(change.get("metadata") or {}), "resourceVersion": version}
             change = {**change, "metadata": meta}
-        return await self._write(Asking("PATCH", resource, name, namespace, subresource, change))
+        return await self._write(Request("PATCH", resource, name, namespace, subresource, change))
 
     async def replace(
         self,
@@ -215,7 +244,7 @@ class Client:
         namespace: str = "",
         subresource: str = "",
     ) -> Object:
-        return await self._write(Asking("PUT", resource, name, namespace, subresource, given))
+        return await self._write(Request("PUT", resource, name, namespace, subresource, given))
 
     async def delete(
         self,
@@ -231,53 +260,62 @@ class Client:
         body: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if wanted:
             body["preconditions"] = wanted
-        await self._write(Asking("DELETE", resource, name, namespace, body=body))
+        await self._write(Request("DELETE", resource, name, namespace, body=body))
 
-    async def _write(self, asking: Asking) -> Object:
-        self._require_leading(asking)
+    async def _piece(self, pieces: AsyncIterator[bytes], *, listing: bool) -> bytes:
+        """The next one; nothing at the end. Only a list has to go on within a time."""
+        if not listing:
+            return await anext(pieces, b"")
+        with anyio.fail_after(self._limits.answer):
+            return await anext(pieces, b"")
+
+    async def _write(self, request: Request) -> Object:
+        self._require_leading(request)
         if self._writes is not None:
-            await asyncio.sleep(self._writes.take(time.monotonic()))
-            self._require_leading(asking)
-        return asking.done(await self._answer(asking))
+            await anyio.sleep(self._writes.take(time.monotonic()))
+            self._require_leading(request)
+        return request.written_object(await self._answer(request))
 
-    def _require_leading(self, asking: Asking) -> None:
+    def _require_leading(self, request: Request) -> None:
         if not self._leads():
-            raise NotLeadingError(f"{asking}: not written, this program does not lead")
+            raise NotLeadingError(f"{request}: not written, this program does not lead")
 
-    async def _answer(self, asking: Asking) -> bytes:
+    async def _answer(self, request: Request) -> bytes:
         try:
-            async with await self._ask(asking, self._limits.answer) as response:
+            async with await self._send(request, self._limits.answer) as response:
                 return await response.read()
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise ApiError(f"{asking}: {reason_of(error)}") from None
+            raise ApiError(f"{request}: {reason_of(error)}") from None
 
-    async def _ask(self, asking: Asking, seconds: float) -> aiohttp.ClientResponse:
+    async def _send(self, request: Request, seconds: float) -> aiohttp.ClientResponse:
         """A good answer, still to be read; asks twice where the token is refused."""
         header = await self.cluster.credentials.header()
-        response = await self._send(asking, header, seconds)
+        response = await self._send_once(request, header, seconds)
         if response.status == 401:
             response.release()
             header = await self.cluster.credentials.header(anew=True)
-            response = await self._send(asking, header, seconds)
+            response = await self._send_once(request, header, seconds)
         if response.status < 300:
             return response
         async with response:
             said = await response.read()
         secret = header.rpartition(" ")[2]
-        raise asking.refused(response.status, response.headers, said, secret)
+        raise request.error_from(response.status, response.headers, said, secret)
 
-    async def _send(self, asking: Asking, header: str, seconds: float) -> aiohttp.ClientResponse:
+    async def _send_once(
+        self, request: Request, header: str, seconds: float
+    ) -> aiohttp.ClientResponse:
         headers = {"Accept": "application/json", "User-Agent": f"pykoord/{VERSION}"}
         if header:
             headers["Authorization"] = header
         data = None
-        if asking.body is not None:
-            data = msgspec.json.encode(asking.body)
-            headers["Content-Type"] = _MERGE if asking.method == "PATCH" else "application/json"
+        if request.body is not None:
+            data = msgspec.json.encode(request.body)
+            headers["Content-Type"] = _MERGE if request.method == "PATCH" else "application/json"
         return await self._sessions.current().request(
-            asking.method,
-            self.cluster.url + asking.path,
-            params=asking.query,
+            request.method,
+            self.cluster.url + request.path,
+            params=request.query,
             data=data,
             headers=headers,
             timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=self._limits.answer),
@@ -290,15 +328,16 @@ class Client:
 class _Sessions:
     """The connections of a client, and of what is fenced of it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, limit: int) -> None:
         self._cluster = cluster
+        self._limit = limit
         self._opened: aiohttp.ClientSession | None = None
 
     def current(self) -> aiohttp.ClientSession:
         if self._opened is None:
             self._opened = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    ssl=self._cluster.context or True, socket_factory=_socket
+                    ssl=self._cluster.context or True, socket_factory=_socket, limit=self._limit
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=256 * 1024,
@@ -313,6 +352,15 @@ class _Sessions:
 
 def _always() -> bool:
     return True
+
+
+def _first_page(version: str) -> dict[str, str]:
+    """How a list begins. Of a version it comes whole: in pages it would come from etcd."""
+    if not version:
+        return {"limit": str(_PAGE)}
+    query = {"resourceVersion": version, "resourceVersionMatch": _NOT_OLDER}
+    # Without a cache a server lists any state in pages; with one it passes over the limit.
+    return query | ({"limit": str(_PAGE)} if version == "0" else {})
 
 
 def _selected(field_selector: str, label_selector: str) -> dict[str, str]:

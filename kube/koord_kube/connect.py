@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ConnectError(Exception):
-    """There is no cluster to be found; one line that says why and the way out."""
+    """No cluster was found; one line that says why and what to do."""
 
 
 async def connect(
@@ -28,7 +28,7 @@ async def connect(
     environ: Mapping[str, str] = os.environ,
     account: Path = ACCOUNT,
 ) -> Client:
-    """A client of the cluster that we are to talk to. Nothing is asked of it yet.
+    """A client of the configured cluster. It sends no request yet.
 
     Raises:
         ConnectError: nothing says where it is, or what says so cannot be used.
@@ -117,14 +117,18 @@ def _identify(context: ssl.SSLContext, certificate: str, key: str) -> None:
         context.load_cert_chain(certificate, key)
     except ssl.SSLError as error:
         raise ConnectError(
-            f"{certificate}: is no client certificate with its key ({error.reason})"
+            f"{certificate}: is not a valid client certificate with its key ({error.reason})"
         ) from None
 
 
 async def _load(path: Path) -> Configuration:
     # Imported late: 20 MB, which a pod never needs.
-    from kubernetes.aio.client import Configuration
-    from kubernetes.aio.config import ConfigException, load_kube_config
+    try:
+        from kubernetes.aio.client import Configuration
+        from kubernetes.aio.config import ConfigException, load_kube_config
+    except ModuleNotFoundError as error:
+        hint = "a kubeconfig needs the extra \"kubeconfig\": pip install 'pykoord[kubeconfig]'"
+        raise ConnectError(f"{path}: {hint} ({error})") from None
 
     found = Configuration()
     try:
@@ -141,5 +145,5 @@ async def _load(path: Path) -> Configuration:
         # What comes after "in" may be a whole user, with his token.
         raise ConnectError(f"{path}: {str(error).partition(' in ')[0]}") from None
     except (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
-        raise ConnectError(f"{path}: is no kubeconfig ({type(error).__name__})") from None
+        raise ConnectError(f"{path}: is not a valid kubeconfig ({type(error).__name__})") from None
     return found

@@ -57,7 +57,7 @@ class TokenFile:
         except OSError as error:
             raise OSError(f"{self._path}: {error.strerror}") from None
         if not token or not all(33 <= byte < 127 for byte in token):
-            raise OSError(f"{self._path}: is no token (empty, or more than one word)")
+            raise OSError(f"{self._path}: is not a valid token (empty, or more than one word)")
         return f"Bearer {token.decode()}"
 
 

@@ -1,8 +1,7 @@
-"""Keeps the objects of one kind as the API has them: lists, watches, and lists again."""
+"""Keeps the objects of one kind as the API server has them: lists, watches, lists again."""
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -10,13 +9,18 @@ from contextlib import aclosing
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
+import anyio
 import msgspec
 
-from koord_kube.api import Api, ApiError, Change, NotFoundError, Page
-from koord_kube.resources import Resource
-from koord_kube.watching import Action, Pace, Step, Watching
+from koord_kube.core.reflector import Reflector, ReflectorAction, ReflectorStep, ReflectorTiming
+from koord_kube.core.warnings import OnWarning, ignore_warning
+from koord_kube.protocol.api import Api, ApiError, ListPage, NotFoundError, WatchEvent
+from koord_kube.protocol.resources import Resource
 
 T = TypeVar("T")
+
+Handler = Callable[[str, T | None, T | None], None]
+"""Gets an object's key, what it was and what it is; ``None``: it was, or is, not there."""
 
 _RANDOM = random.SystemRandom()
 
@@ -41,22 +45,17 @@ class _Named(msgspec.Struct, frozen=True):
 _NAMED = msgspec.json.Decoder(_Named)
 
 
-def _untold(_line: str) -> None:
-    pass
-
-
 class Informer(Generic[T]):
     """The objects of a resource, all or those selected, each ``decode``d from its JSON.
 
-    ``objects`` is a live view, by name or by namespace/name. ``changed`` hears of each object
-    that was added, changed or deleted, with its key, what it was and what it is, ``None``
-    where it was or is not there; by then ``objects`` has it. One that decodes to what it was
-    has not changed. While the API is not there, or an object does not decode, the last
-    good state is kept. ``tell`` gets a line for people, once for each trouble; that a kind
-    which is ``optional`` is not installed is none.
+    ``objects`` is a live view, by name or by namespace/name. Handlers are called for each object
+    that was added, changed or deleted, after ``objects`` has it; an object that decodes to an
+    equal value has not changed. While the API server cannot be reached, or an object cannot be
+    decoded, the last good state stays. ``on_warning`` gets a line for people, once for each
+    failure; if the kind is ``optional``, its absence is not one.
 
-    What ``decode`` makes of an object is all that is kept of it. In lists objects of
-    built-in kinds have no ``kind`` and ``apiVersion``.
+    Only what ``decode`` returns is kept of an object. Objects of built-in kinds have no
+    ``kind`` and ``apiVersion`` in lists.
     """
 
     def __init__(
@@ -69,27 +68,27 @@ class Informer(Generic[T]):
         label_selector: str = "",
         optional: bool = False,
         decode: Callable[[bytes], T],
-        changed: Callable[[str, T | None, T | None], None],
-        tell: Callable[[str], None] = _untold,
+        on_change: Handler[T] | None = None,
+        on_warning: OnWarning = ignore_warning,
         monotonic: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = _RANDOM.random,
-        pace: Pace | None = None,
+        timing: ReflectorTiming | None = None,
     ) -> None:
         self._api = api
         self._resource = resource
         self._selected = namespace, f"metadata.name={name}" if name else "", label_selector
         self._optional = optional
         self._decode = decode
-        self._changed = changed
-        self._tell = tell
+        self._handlers: list[Handler[T]] = [on_change] if on_change else []
+        self._on_warning = on_warning
         self._monotonic = monotonic
-        self._watching = Watching(chance, pace or Pace())
+        self._reflector = Reflector(chance, timing or ReflectorTiming())
         self._source_trouble = ""
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._undecoded: dict[str, str] = {}
         self._objects: dict[str, T] = {}
-        self._synced = asyncio.Event()
-        self._known = asyncio.Event()
+        self._synced = anyio.Event()
+        self._known = anyio.Event()
         self.objects: Mapping[str, T] = MappingProxyType(self._objects)
         self.synced_at = float("-inf")
         """When the API last said that this is the state; monotonic seconds."""
@@ -107,33 +106,47 @@ class Informer(Generic[T]):
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
-        """Until ``synced``; it then stays so."""
+        """Wait until ``synced``; it then stays so."""
         await self._synced.wait()
 
     async def wait_known(self) -> None:
-        """Until a whole list has been taken, or the API has said that there is no such kind."""
+        """Wait for a complete list, or for the answer that the kind does not exist."""
         await self._known.wait()
 
     def age(self, now: float) -> float:
         """How many seconds ago this was surely the state; infinite before the first list."""
         return now - self.synced_at
 
-    def recall(self, known: Mapping[str, T]) -> None:
-        """Take what was known before a restart, until the API says what is true.
+    def subscribe(self, handler: Handler[T]) -> None:
+        """Call ``handler`` for all objects that are there now, and for each change from now on."""
+        self._handlers.append(handler)
+        for key, value in self._objects.items():
+            handler(key, None, value)
 
-        ``changed`` hears of them at the first list where they are otherwise by then, or gone.
+    def recall(self, known: Mapping[str, T]) -> None:
+        """Take what was known before a restart, until the API server says what is true.
+
+        Handlers are called at the first list for those that are different by then, or gone.
         """
         self._objects.update(known)
 
     async def run(self) -> None:
-        """For ever; whatever becomes of the API."""
-        step = Step(Action.LIST)
+        """List and watch until cancelled, whatever becomes of the API server."""
+        step = ReflectorStep(ReflectorAction.STREAM)
+        doing = {
+            ReflectorAction.STREAM: self._stream,
+            ReflectorAction.LIST: self._list,
+            ReflectorAction.WATCH: self._watch,
+        }
         while True:
-            await asyncio.sleep(step.wait)
+            await anyio.sleep(step.wait)
             try:
-                step = await (self._list() if step.action is Action.LIST else self._watch())
+                step = await doing[step.action]()
             except ApiError as error:
-                step = self._watching.failed(error.status, error.retry_after)
+                failures = self._reflector.failures
+                step = self._reflector.failed(error.status, error.retry_after)
+                if self._reflector.failures == failures:
+                    continue  # this server needs another form of the request
                 self.absent = isinstance(error, NotFoundError)
                 if self.absent:
                     self._known.set()
@@ -142,13 +155,39 @@ class Informer(Generic[T]):
                 else:
                     self._troubled(str(error))
 
-    async def _list(self) -> Step:
+    async def _list(self) -> ReflectorStep:
         there: set[str] = set()
         version = ""
-        async with aclosing(self._api.pages(self._resource, *self._selected)) as pages:
+        since = self._reflector.list_version
+        pages = self._api.pages(self._resource, *self._selected, version=since)
+        async with aclosing(pages):
             async for page in pages:
                 self._take_page(page, there)
                 version = page.version
+        return self._listed(there, version)
+
+    async def _stream(self) -> ReflectorStep:
+        """List by a watch, and go on with it."""
+        there: set[str] = set()
+        listed_at = None
+        since = self._reflector.list_version
+        changes = self._api.watch(self._resource, since, *self._selected, listing=True)
+        async with aclosing(changes):
+            async for change in changes:
+                if listed_at is not None:
+                    self._take(change)
+                elif change.ends_list:
+                    listed_at = self._monotonic()
+                    self._listed(there, _named(change.raw).metadata.version)
+                else:
+                    self._take_initial(change, there)
+        if listed_at is None:
+            raise ApiError(f"{self._resource.plural}: the list broke off")
+        now = self._monotonic()
+        return self._reflector.ended(now - listed_at, now)
+
+    def _listed(self, there: set[str], version: str) -> ReflectorStep:
+        """Nothing but these is there, in that state."""
         for key in self._undecoded.keys() - there:
             del self._undecoded[key]
         for key in self._objects.keys() - there:
@@ -156,9 +195,18 @@ class Informer(Generic[T]):
         self._fine()
         self._synced.set()
         self._known.set()
-        return self._watching.listed(version, self._monotonic())
+        return self._reflector.listed(version, self._monotonic())
 
-    def _take_page(self, page: Page, there: set[str]) -> None:
+    def _take_initial(self, change: WatchEvent, there: set[str]) -> None:
+        """Its version counts for nothing: whoever goes on from there misses what is yet to come."""
+        key = _named(change.raw).key
+        if change.type == "DELETED":
+            there.discard(key)
+        elif change.type != "BOOKMARK":
+            there.add(key)
+            self._place(key, change.raw)
+
+    def _take_page(self, page: ListPage, there: set[str]) -> None:
         if page.first:
             there.clear()
         for raw in page.items:
@@ -166,16 +214,16 @@ class Informer(Generic[T]):
             there.add(key)
             self._place(key, raw)
 
-    async def _watch(self) -> Step:
+    async def _watch(self) -> ReflectorStep:
         opened = self._monotonic()
-        changes = self._api.watch(self._resource, self._watching.version, *self._selected)
+        changes = self._api.watch(self._resource, self._reflector.version, *self._selected)
         async with aclosing(changes):
             async for change in changes:
                 self._take(change)
         now = self._monotonic()
-        return self._watching.ended(now - opened, now)
+        return self._reflector.ended(now - opened, now)
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: WatchEvent) -> None:
         self._fine()
         named = _named(change.raw)
         if change.type == "DELETED":
@@ -184,7 +232,7 @@ class Informer(Generic[T]):
         elif change.type != "BOOKMARK":
             self._place(named.key, change.raw)
         # Only now: what could not be taken is to come again.
-        self._watching.heard(named.metadata.version)
+        self._reflector.heard(named.metadata.version)
 
     def _place(self, key: str, raw: bytes) -> None:
         try:
@@ -193,7 +241,7 @@ class Informer(Generic[T]):
             reason = " ".join(str(error).split()) or type(error).__name__
             line = f"{self._resource.plural} {key}: {reason} (its last good version stays)"
             if self._undecoded.get(key) != line:
-                self._tell(line)
+                self._on_warning(line)
             self._undecoded[key] = line
         else:
             self._undecoded.pop(key, None)
@@ -203,12 +251,16 @@ class Informer(Generic[T]):
         before = self._objects.get(key)
         if before != value:
             self._objects[key] = value
-            self._changed(key, before, value)
+            self._notify(key, before, value)
 
     def _remove(self, key: str) -> None:
         before = self._objects.pop(key, None)
         if before is not None:
-            self._changed(key, before, None)
+            self._notify(key, before, None)
+
+    def _notify(self, key: str, before: T | None, now: T | None) -> None:
+        for handler in self._handlers:
+            handler(key, before, now)
 
     def _fine(self) -> None:
         self.synced_at = self._monotonic()
@@ -217,14 +269,14 @@ class Informer(Generic[T]):
 
     def _troubled(self, line: str) -> None:
         """A watch that breaks off once is everyday: servers restart."""
-        if self._watching.failures == 1:
-            self._told.clear()
+        if self._reflector.failures == 1:
+            self._warned.clear()
             if self.synced_at > float("-inf"):
                 return
         self._source_trouble = line
-        if line not in self._told:
-            self._tell(line)
-        self._told.add(line)
+        if line not in self._warned:
+            self._on_warning(line)
+        self._warned.add(line)
 
 
 def _named(raw: bytes) -> _Named:

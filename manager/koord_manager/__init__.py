@@ -6,5 +6,5 @@ Glossary:
     leader       the one of several managers that holds the Lease.
     webhook      a function from an object that is to be kept to a verdict, on every manager.
     profile      a ClusterColocationProfile: which pods become co-located ones, and how.
-    receiver     takes what nodes report straight to the leader, and tells it on.
+    receiver     receives reports that nodes send to the leader, and publishes them.
 """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
-class Given(NamedTuple):
+class Term(NamedTuple):
     """One number that went into a decision, with its unit ("cores", "bytes", "%", "")."""
 
     name: str
@@ -27,7 +27,7 @@ class Decision:
 
     outcome: str
     formula: str = ""
-    given: tuple[Given, ...] = ()
+    given: tuple[Term, ...] = ()
     pod: str = ""
     group: str = ""
     aspect: str = ""

@@ -1,4 +1,4 @@
-"""What a pod's specification asks for, as the scheduler reckons it. No IO."""
+"""What a pod's specification asks for, as the scheduler computes it. No IO."""
 
 from __future__ import annotations
 

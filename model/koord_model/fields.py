@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import TypeVar
@@ -17,6 +18,8 @@ B = TypeVar("B", bound=bool | None)
 E = TypeVar("E", bound=StrEnum)
 
 _LONGEST_NAME = 64
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 class Fields:
@@ -169,6 +172,20 @@ def milli_quantity(given: object) -> int:
         ValueError: it is none.
     """
     return milli(quantity(given))
+
+
+def plain_number(given: object) -> float:
+    """The value, if it is text of a decimal number.
+
+    Python reads more as numbers than others who read the same text do: blanks around them, digits
+    of other scripts.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not _NUMBER.fullmatch(text(given)):
+        raise ValueError(given)
+    return float(text(given))
 
 
 def cpu_list(given: object) -> str:

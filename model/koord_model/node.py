@@ -36,7 +36,7 @@ class Topology:
 class Kernel:
     """What this node's kernel and devices offer.
 
-    ``knobs`` are names of the knob table (``koord_host.knobs``) whose files are
+    ``knobs`` are names of the knob table (``koord_host.knobs.table``) whose files are
     there. ``core_sched`` is whether tasks can be given core scheduling cookies.
     ``verbs`` are RDMA devices by PCI address ("0000:3b:00.2" → "uverbs0").
     """

@@ -13,7 +13,7 @@ import msgspec
 
 from koord_model import cpuset
 from koord_model.annotations import decode
-from koord_model.fields import Fields, text
+from koord_model.fields import Fields, plain_number, text
 from koord_model.keys import (
     ANNOTATION_BE_CPU_SHARED_POOLS,
     ANNOTATION_CPU_BASIC_INFO,
@@ -39,7 +39,7 @@ def normalization_ratio(document: Mapping[str, object]) -> tuple[float, tuple[st
 
 
 def _ratio(given: object) -> float:
-    ratio = float(text(given))
+    ratio = plain_number(given)
     if not 0 < ratio <= MAX_RATIO:
         raise ValueError(given)
     return ratio

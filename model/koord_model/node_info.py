@@ -89,7 +89,7 @@ class VirtualFunctions:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class SchedulableDevice:
     """One accelerator or RDMA device, as the Device object tells the scheduler.
 
     ``resources`` are quantities by resource name. ``reason`` is one word that says why it
@@ -116,15 +116,17 @@ class GPUs:
     """The node's GPUs; ``model`` is "" where they differ.
 
     ``partitions`` is the table of those that are linked, as JSON, and ``partition_policy``
-    how it binds the scheduler ("Honor", "Prefer").
+    how it binds the scheduler ("Honor", "Prefer"). Where not all that tells of devices could
+    be read it is not ``whole``: some may be missing.
     """
 
-    devices: tuple[Device, ...]
+    devices: tuple[SchedulableDevice, ...]
     vendor: str = ""
     model: str = ""
     driver: str = ""
     partitions: str = ""
     partition_policy: str = ""
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,7 @@ class XPUs(GPUs):
 
 @dataclass(frozen=True, slots=True)
 class RDMADevices:
-    """The node's RDMA devices."""
+    """The node's RDMA devices; not ``whole`` where some could not be looked at."""
 
-    devices: tuple[Device, ...]
+    devices: tuple[SchedulableDevice, ...]
+    whole: bool = True

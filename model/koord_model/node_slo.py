@@ -131,7 +131,7 @@ class NodeSLO:
     ``total_network_bandwidth`` is bits a second, 0 where it is not known. ``root_blkio`` is
     what is asked of the devices themselves. ``strategies`` is what
     ``extensions.pykoord.strategies`` says, by strategy: its mode and settings, read by
-    ``koordlet.deciding.settings``.
+    ``koordlet.qos_manager.core.settings``.
     """
 
     cpu_policy: CPUPolicy = CPUPolicy.GROUP_IDENTITY

@@ -44,7 +44,7 @@ _CLASSES = {
 _ANY: msgspec.json.Decoder[object] = msgspec.json.Decoder()
 
 
-class _Base(StrEnum):
+class _CgroupBase(StrEnum):
     ROOT = "CgroupRoot"
     KUBEPODS = "Kubepods"
     BURSTABLE = "KubepodsBurstable"
@@ -171,7 +171,7 @@ def _bits(given: object) -> int:
 
 
 def _strategies(fields: Fields) -> Mapping[str, Mapping[str, object]]:
-    """Our own section, strategy by strategy; ``koordlet.deciding.settings`` knows its fields.
+    """Our own section, strategy by strategy; koordlet's ``qos_manager`` knows its fields.
 
     YAML 1.1 takes a mode's bare words on and off for true and false: here they are words again.
     """
@@ -199,8 +199,8 @@ def _host_application(fields: Fields) -> HostApplication | None:
     base = ""
     place = fields.of("cgroupPath")
     if fields.has("cgroupPath"):
-        named = " or ".join(_Base)
-        base = place.take("base", _Base.ROOT, _base, named, out).value
+        named = " or ".join(_CgroupBase)
+        base = place.take("base", _CgroupBase.ROOT, _base, named, out).value
     parent = place.take("parentDir", "", _path, 'a path without ".."', out)
     relative = place.take("relativePath", "", _path, 'a path without ".."', out)
     if len(fields.ignored) > before:
@@ -235,5 +235,5 @@ def _path(given: object) -> str:
     return path
 
 
-def _base(given: object) -> _Base:
-    return _Base(text(given) or _Base.ROOT)
+def _base(given: object) -> _CgroupBase:
+    return _CgroupBase(text(given) or _CgroupBase.ROOT)

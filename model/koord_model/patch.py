@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
-from koord_model.resctrl import ResctrlWish
+from koord_model.core_sched import CoreSchedGroup
+from koord_model.resctrl import ResctrlLimits
 from koord_model.resources import SCALARS, TEXTS, LinuxResources
 from koord_model.traffic import Traffic
 
@@ -35,7 +36,7 @@ class Patch:
     ``resources``, ``knobs``, ``core_sched`` and ``resctrl`` are about the subject of the
     hook: a pod's own cgroup, or a container's. ``knobs`` are kernel files that no
     field of a CRI request reaches, by their name in the knob table. ``core_sched``
-    names the group of tasks that may share a core; "" takes them out of any.
+    is the group of tasks that may share a core; ``NO_GROUP`` takes them out of any.
     ``mounts`` and ``devices`` are keyed by the path in the container; the hook
     protocol cannot carry them, NRI can.
 
@@ -51,8 +52,8 @@ class Patch:
     devices: Mapping[str, Device] = field(default_factory=dict)
     knobs: Mapping[str, int | str] = field(default_factory=dict)
     cgroup_parent: str | None = None
-    core_sched: str | None = None
-    resctrl: ResctrlWish | None = None
+    core_sched: CoreSchedGroup | None = None
+    resctrl: ResctrlLimits | None = None
     resources: LinuxResources = LinuxResources()
     why: str = ""
     ignored: tuple[str, ...] = ()
@@ -101,18 +102,18 @@ def merge(
         # Nobody to disagree with: the usual case, on the path of a call.
         [(owner, patch)] = wishes
         return (replace(patch, why=f"{owner}: {patch.why}") if patch.why else patch), ()
-    claims: dict[tuple[str, str], list[tuple[str, object]]] = {}
+    claimed: dict[tuple[str, str], list[tuple[str, object]]] = {}
     for owner, patch in wishes:
-        for key, value in _claims(patch):
-            claims.setdefault(key, []).append((owner, value))
+        for key, value in claims(patch):
+            claimed.setdefault(key, []).append((owner, value))
     agreed: dict[str, dict[str, object]] = {}
     conflicts = []
-    for (group, name), wanted in claims.items():
+    for (group, name), wanted in claimed.items():
         if all(value == wanted[0][1] for _, value in wanted):
             agreed.setdefault(group, {})[name] = wanted[0][1]
         else:
             ordered = tuple(sorted(wanted, key=lambda wish: wish[0]))
-            conflicts.append(Conflict(_shown(group, name), ordered))
+            conflicts.append(Conflict(field_name(group, name), ordered))
     conflicts.sort(key=lambda conflict: conflict.field)
     why = "; ".join(sorted(f"{owner}: {patch.why}" for owner, patch in wishes if patch.why))
     ignored = tuple(sorted({line for _, patch in wishes for line in patch.ignored}))
@@ -128,14 +129,14 @@ def checked(wish: object, kind: type[AnyPatch]) -> AnyPatch:
     """
     if not isinstance(wish, kind):
         raise TypeError(f"returned {type(wish).__name__}; expected a {kind.__name__} or None")
-    for (group, name), value in _claims(wish):
+    for (group, name), value in claims(wish):
         allowed = _kind(group, name)
         if not isinstance(value, allowed) or isinstance(value, bool) or not isinstance(name, str):
             expected = " or ".join(one.__name__ for one in allowed)
-            raise TypeError(f"{_shown(group, name)} is {value!r}; expected {expected}")
+            raise TypeError(f"{field_name(group, name)} is {value!r}; expected {expected}")
         least = 0 if group == "hugepage_limits" else -_INT64
         if isinstance(value, int) and not least <= value < _INT64:
-            raise ValueError(f"{_shown(group, name)} is {value}; expected a 64-bit number")
+            raise ValueError(f"{field_name(group, name)} is {value}; expected a 64-bit number")
         for text in (name, value):
             if isinstance(text, str):
                 text.encode()
@@ -156,8 +157,8 @@ _MAPS: dict[str, tuple[type, ...]] = {
 }
 _ONES: dict[str, tuple[type, ...]] = {
     "cgroup_parent": (str,),
-    "core_sched": (str,),
-    "resctrl": (ResctrlWish,),
+    "core_sched": (CoreSchedGroup,),
+    "resctrl": (ResctrlLimits,),
     "traffic": (Traffic,),
 }
 
@@ -170,11 +171,16 @@ def _kind(group: str, name: str) -> tuple[type, ...]:
     return _MAPS.get(group) or _ONES[group]
 
 
-def _shown(group: str, name: str) -> str:
+def field_name(group: str, name: str) -> str:
+    """A field as conflicts name it."""
     return f"{group}[{name}]" if name else group
 
 
-def _claims(patch: Patch | NodePatch) -> Iterator[tuple[tuple[str, str], object]]:
+def claims(patch: Patch | NodePatch) -> Iterator[tuple[tuple[str, str], object]]:
+    """The fields that are set: what each belongs to, its name there ("" for one alone), its value.
+
+    Limits belong to "resources".
+    """
     for group in _MAPS_OF[type(patch)]:
         for name, value in getattr(patch, group).items():
             yield (group, name), value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_UP, Context, Decimal
 
 from koord_model.excerpt import excerpt
 
@@ -38,7 +38,7 @@ _SUFFIXES = {
 
 
 def whole(quantity: str | int | float) -> int:
-    """The quantity rounded up to a whole number, as Kubernetes' ``Value()`` does.
+    """The quantity rounded away from 0 to a whole number, as Kubernetes' ``Value()`` does.
 
     Raises:
         ValueError: the text is no quantity; the message shows it.
@@ -46,11 +46,11 @@ def whole(quantity: str | int | float) -> int:
     plain = _plain(quantity)
     if plain is not None:
         return plain
-    return int(_exact(quantity).to_integral_value(ROUND_CEILING))
+    return int(_exact(quantity).to_integral_value(ROUND_UP))
 
 
 def milli(quantity: str | int | float) -> int:
-    """The quantity in thousandths, rounded up, as Kubernetes' ``MilliValue()`` does.
+    """The quantity in thousandths, rounded away from 0, as Kubernetes' ``MilliValue()`` does.
 
     Raises:
         ValueError: the text is no quantity; the message shows it.
@@ -59,7 +59,7 @@ def milli(quantity: str | int | float) -> int:
         plain = _plain(quantity[:-1])
         if plain is not None:
             return plain
-    return int(_EXACT.multiply(1000, _exact(quantity)).to_integral_value(ROUND_CEILING))
+    return int(_EXACT.multiply(1000, _exact(quantity)).to_integral_value(ROUND_UP))
 
 
 def _plain(quantity: str | int | float) -> int | None:

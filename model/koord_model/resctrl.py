@@ -38,7 +38,7 @@ CLASS_GROUPS = ("LSR", "LS", "BE")
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class CacheWays:
     """A part of a cache: from ``start`` to ``end`` percent of its ways.
 
     Raises:
@@ -59,7 +59,7 @@ class Ways:
 
 
 @dataclass(frozen=True, slots=True)
-class ResctrlWish:
+class ResctrlLimits:
     """A resctrl group and what it may use.
 
     ``llc``, ``l2`` and ``mb`` (percent) hold for every domain that ``llc_by_domain``,
@@ -69,13 +69,13 @@ class ResctrlWish:
     """
 
     group: str
-    llc: Ways | None = None
+    llc: CacheWays | None = None
     mb: int | None = None
-    llc_by_domain: Mapping[int, Ways] = field(default_factory=dict)
+    llc_by_domain: Mapping[int, CacheWays] = field(default_factory=dict)
     mb_by_domain: Mapping[int, int] = field(default_factory=dict)
     fallback: QoSClass = QoSClass.NONE
-    l2: Ways | None = None
-    l2_by_domain: Mapping[int, Ways] = field(default_factory=dict)
+    l2: CacheWays | None = None
+    l2_by_domain: Mapping[int, CacheWays] = field(default_factory=dict)
 
     def __str__(self) -> str:
         parts = [
@@ -92,23 +92,23 @@ def class_group(qos: QoSClass) -> str:
     return shared.value if shared.value in CLASS_GROUPS else ""
 
 
-def class_wishes(slo: NodeSLO) -> Mapping[str, ResctrlWish]:
+def class_limits(slo: NodeSLO) -> Mapping[str, ResctrlLimits]:
     """What the shared groups may use, by name: nothing is asked for a disabled class."""
-    return {name: _class_wish(name, slo) for name in CLASS_GROUPS}
+    return {name: _class_limit(name, slo) for name in CLASS_GROUPS}
 
 
-def _class_wish(name: str, slo: NodeSLO) -> ResctrlWish:
+def _class_limit(name: str, slo: NodeSLO) -> ResctrlLimits:
     asked = slo.of(QoSClass(name)).resctrl
     if not asked.enable:
-        return ResctrlWish(name)
+        return ResctrlLimits(name)
     try:
-        llc = Ways(asked.cat_start, asked.cat_end)
+        llc = CacheWays(asked.cat_start, asked.cat_end)
     except ValueError:
         llc = None
-    return ResctrlWish(name, llc=llc, mb=asked.mba if 0 <= asked.mba <= 100 else None)
+    return ResctrlLimits(name, llc=llc, mb=asked.mba if 0 <= asked.mba <= 100 else None)
 
 
-def resctrl_wish(pod: Pod) -> tuple[ResctrlWish | None, tuple[str, ...]]:
+def resctrl_limits(pod: Pod) -> tuple[ResctrlLimits | None, tuple[str, ...]]:
     """What a pod's annotation asks for, and a line for each field that cannot be used.
 
     ``None`` where nothing is asked for, or nothing of it can be used.
@@ -126,7 +126,7 @@ def resctrl_wish(pod: Pod) -> tuple[ResctrlWish | None, tuple[str, ...]]:
     if not asked:
         return None, ignored
     return (
-        ResctrlWish(
+        ResctrlLimits(
             group,
             llc=asked.llc.everywhere,
             mb=asked.mb.everywhere,
@@ -150,11 +150,11 @@ def _group_of(pod: Pod) -> str:
     return POD_GROUP_PREFIX + pod.uid
 
 
-_Value = TypeVar("_Value", Ways, int)
+_Value = TypeVar("_Value", CacheWays, int)
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Generic[_Value]):
+class DomainValues(Generic[_Value]):
     """What is asked of one resource: everywhere, and in the domains that are named."""
 
     everywhere: _Value | None = None
@@ -165,12 +165,12 @@ class Part(Generic[_Value]):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResctrlAnnotation:
     """An annotation's text, read; ``ignored`` are lines about what cannot be used."""
 
-    llc: Part[Ways] = Part()
-    l2: Part[Ways] = Part()
-    mb: Part[int] = Part()
+    llc: DomainValues[CacheWays] = DomainValues()
+    l2: DomainValues[CacheWays] = DomainValues()
+    mb: DomainValues[int] = DomainValues()
     ignored: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -184,7 +184,7 @@ _MOST_LINES = 10
 
 
 @lru_cache(maxsize=256)
-def parse(text: str) -> Asked:
+def parse(text: str) -> ResctrlAnnotation:
     """The annotation's text, field by field.
 
     Raises:
@@ -193,11 +193,11 @@ def parse(text: str) -> Asked:
     ignored: list[str] = []
     document: object = decode(_DECODER, text)
     if document is None:
-        return Asked()
+        return ResctrlAnnotation()
     if not isinstance(document, dict):
         raise ValueError(f"{_json(document)} is no JSON object")  # noqa: TRY004 - bad input
     sections = _keys(document, "", _PARTS, ignored)
-    asked = Asked(
+    asked = ResctrlAnnotation(
         llc=_part(sections, "llc", "range", _ways, ignored),
         l2=_part(sections, "l2", "range", _ways, ignored),
         mb=_part(sections, "mb", "percent", _percent, ignored),
@@ -205,7 +205,7 @@ def parse(text: str) -> Asked:
     if len(ignored) > _MOST_LINES:
         more = len(ignored) - _MOST_LINES
         ignored[_MOST_LINES:] = [f"and {more} more fields that cannot be used"]
-    return Asked(asked.llc, asked.l2, asked.mb, tuple(ignored))
+    return ResctrlAnnotation(asked.llc, asked.l2, asked.mb, tuple(ignored))
 
 
 def _part(
@@ -214,7 +214,7 @@ def _part(
     leaf: str,
     read: Callable[[object], _Value],
     ignored: list[str],
-) -> Part[_Value]:
+) -> DomainValues[_Value]:
     known = ("schemata", "schemataPerCache")
     section = _keys(sections.get(name), name, known, ignored)
     schemata = _keys(section.get("schemata"), f"{name}.schemata", (leaf,), ignored)
@@ -227,7 +227,7 @@ def _part(
                 f"{name}.schemataPerCache names cacheID {domain} twice; the first counts"
             )
         by_domain.setdefault(domain, value)
-    return Part(everywhere, by_domain)
+    return DomainValues(everywhere, by_domain)
 
 
 def _entries(
@@ -282,14 +282,14 @@ def _read(
         return None
 
 
-def _ways(given: object) -> Ways:
+def _ways(given: object) -> CacheWays:
     expected = "expected [start, end] in percent, 0 ≤ start < end ≤ 100"
     if not isinstance(given, list) or len(given) != 2:
         raise ValueError(expected)
     start, end = given
     if not _is_whole(start) or not _is_whole(end) or not 0 <= start < end <= 100:
         raise ValueError(expected)
-    return Ways(start, end)
+    return CacheWays(start, end)
 
 
 def _percent(given: object) -> int:
@@ -320,7 +320,9 @@ def _json(value: object) -> str:
 
 
 def _shown(
-    name: str, everywhere: Ways | int | None, by_domain: Mapping[int, Ways] | Mapping[int, int]
+    name: str,
+    everywhere: CacheWays | int | None,
+    by_domain: Mapping[int, CacheWays] | Mapping[int, int],
 ) -> Iterator[str]:
     if everywhere is not None:
         yield f"{name} {_amount(everywhere)}"
@@ -328,5 +330,5 @@ def _shown(
         yield f"{name} of cache {domain} {_amount(by_domain[domain])}"
 
 
-def _amount(value: Ways | int) -> str:
-    return str(value) if isinstance(value, Ways) else f"{value} %"
+def _amount(value: CacheWays | int) -> str:
+    return str(value) if isinstance(value, CacheWays) else f"{value} %"

@@ -24,11 +24,13 @@ class ResourceStatus:
 
     ``cpuset`` is a kernel CPU list, "" where the pod has no CPUs of its own.
     ``numa_nodes`` are the nodes whose shared CPUs it may use; empty where it was
-    not placed by NUMA node, or where that placement is not about CPU.
+    not placed by NUMA node, or where that placement is not about CPU. ``placed`` are the nodes
+    whether it is or not.
     """
 
     cpuset: str = ""
     numa_nodes: frozenset[int] = frozenset()
+    placed: frozenset[int] = frozenset()
 
 
 _NONE = ResourceStatus()
@@ -96,15 +98,18 @@ def parse(text: str) -> ResourceStatus:
     nodes = status.numa or []
     # Koordinator's rule: CPU on one of the nodes makes all of them count.
     about_cpu = any([_has_cpu(node) for node in nodes])  # noqa: C419 - check every quantity
+    placed = frozenset(node.node for node in nodes)
     return ResourceStatus(
         cpuset=cpuset.render(cpuset.parse(status.cpuset or "")),
-        numa_nodes=frozenset(node.node for node in nodes) if about_cpu else frozenset(),
+        numa_nodes=placed if about_cpu else frozenset(),
+        placed=placed,
     )
 
 
 def _has_cpu(node: _NumaNode) -> bool:
     resources = node.resources or _Resources()
-    amounts = [whole(quantity or 0) for quantity in (resources.cpu, resources.batch_cpu)]
+    given = (resources.cpu, resources.batch_cpu)
+    amounts = [0 if one is None else whole(one) for one in given]
     if min(amounts) < 0:
         raise ValueError(f"NUMA node {node.node}: less than no CPU")
     return max(amounts) > 0

@@ -35,7 +35,7 @@ def read(fields: Fields) -> SystemStrategy:
     """The section; what it does not say is left alone.
 
     Only what is no number for the setting is refused here: what the kernel can be given
-    depends on the machine (``koordlet.strategies.system_config``).
+    depends on the machine (``koordlet.qos_manager.strategies.system_config``).
     """
     return SystemStrategy(
         min_free_kbytes_factor=fields.number("minFreeKbytesFactor", None, 1, 10_000),

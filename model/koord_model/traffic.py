@@ -97,12 +97,12 @@ def pod_bandwidth(pod: Pod) -> PodBandwidth:
 _Quantity = str | int | float | None
 
 
-class _Limits(msgspec.Struct, frozen=True):
+class _BandwidthLimits(msgspec.Struct, frozen=True):
     ingress: _Quantity = msgspec.field(default=None, name="ingressLimit")
     egress: _Quantity = msgspec.field(default=None, name="egressLimit")
 
 
-_DECODER = msgspec.json.Decoder(_Limits | None)
+_DECODER = msgspec.json.Decoder(_BandwidthLimits | None)
 
 
 @lru_cache(maxsize=256)

@@ -7,27 +7,29 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class ResourceAmount:
     """CPU in cores, memory in bytes."""
 
     cpu: float = 0.0
     memory: float = 0.0
 
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(self.cpu + other.cpu, self.memory + other.memory)
+    def __add__(self, other: ResourceAmount) -> ResourceAmount:
+        return ResourceAmount(self.cpu + other.cpu, self.memory + other.memory)
 
-    def __sub__(self, other: Amount) -> Amount:
-        return Amount(self.cpu - other.cpu, self.memory - other.memory)
+    def __sub__(self, other: ResourceAmount) -> ResourceAmount:
+        return ResourceAmount(self.cpu - other.cpu, self.memory - other.memory)
 
-    def times(self, factor: float) -> Amount:
+    def times(self, factor: float) -> ResourceAmount:
         """Both multiplied."""
-        return Amount(self.cpu * factor, self.memory * factor)
+        return ResourceAmount(self.cpu * factor, self.memory * factor)
 
-    def at_least_zero(self) -> Amount:
+    def at_least_zero(self) -> ResourceAmount:
         """Negative ones replaced by 0."""
-        return each(max, self, Amount())
+        return each(max, self, ResourceAmount())
 
 
-def each(choose: Callable[[float, float], float], one: Amount, other: Amount) -> Amount:
+def each(
+    choose: Callable[[float, float], float], one: ResourceAmount, other: ResourceAmount
+) -> ResourceAmount:
     """``choose`` (min, max) applied to CPU and to memory by itself."""
-    return Amount(choose(one.cpu, other.cpu), choose(one.memory, other.memory))
+    return ResourceAmount(choose(one.cpu, other.cpu), choose(one.memory, other.memory))

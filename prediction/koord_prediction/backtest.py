@@ -7,7 +7,7 @@ start later are left out, as they bring requests of their own (the "peak oracle"
 et al., "Take it to the Limit", EuroSys 2021); those that end free what they used.
 
 The two predictors it is made of are judged by themselves too, and two simpler ways: the sum
-of the pods' requests, as a scheduler without prediction reckons, and the peak of the horizon
+of the pods' requests, as a scheduler without prediction computes it, and the peak of the horizon
 before. A step at which nothing is predicted, as its models were never trained, is no window.
 """
 
@@ -20,17 +20,17 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from koord_prediction.amount import Amount
+from koord_prediction.amount import ResourceAmount
 from koord_prediction.histogram import Floats
 from koord_prediction.models import SYS, Models, PodUse, samples
-from koord_prediction.peak import PROD, PodDemand, Rules, predict
+from koord_prediction.peak import PROD, PeakPolicy, PodDemand, predict
 from koord_prediction.trace import Trace
 
 _LATER = 1e9
 """Added to a trace's times, which may begin at 0."""
 
 
-class Method(StrEnum):
+class PredictionMethod(StrEnum):
     """Ways to tell the coming peak."""
 
     PREDICTION = "prediction"
@@ -74,12 +74,16 @@ class Backtest:
     warm_up: float
     windows: int
     cold: float
-    mean_peak: Amount
-    scores: Mapping[str, Mapping[Method, Score]]
+    mean_peak: ResourceAmount
+    scores: Mapping[str, Mapping[PredictionMethod, Score]]
 
 
 def backtest(
-    trace: Trace, models: Models, rules: Rules, horizon: float = 3600.0, warm_up: float = 86400.0
+    trace: Trace,
+    models: Models,
+    rules: PeakPolicy,
+    horizon: float = 3600.0,
+    warm_up: float = 86400.0,
 ) -> Backtest:
     """Replay a trace through ``models``, which are new; the first ``warm_up`` is not judged.
 
@@ -95,8 +99,8 @@ def backtest(
             f"the trace lasts {hours:.2g} h; expected more than the {warm_up / 3600:.3g} h not "
             f"judged and a horizon of {horizon / 3600:.3g} h"
         )
-    said: list[dict[Method, Amount]] = []
-    came: list[tuple[Amount, Amount]] = []
+    said: list[dict[PredictionMethod, ResourceAmount]] = []
+    came: list[tuple[ResourceAmount, ResourceAmount]] = []
     cold: list[float] = []
     for index in range(len(trace.times) - ahead):
         at = replay.train(models, index)
@@ -114,11 +118,11 @@ def backtest(
             continue
         said.append(
             {
-                Method.PREDICTION: predicted.prod.peak,
-                Method.BY_POD: predicted.by_pod.peak,
-                Method.BY_PRIORITY: predicted.by_priority.peak,
-                Method.LAST_PEAK: _amount(before, _greatest),
-                Method.REQUESTS: sum((pod.request for pod in pods), Amount()),
+                PredictionMethod.PREDICTION: predicted.prod.peak,
+                PredictionMethod.BY_POD: predicted.by_pod.peak,
+                PredictionMethod.BY_PRIORITY: predicted.by_priority.peak,
+                PredictionMethod.LAST_PEAK: _amount(before, _greatest),
+                PredictionMethod.REQUESTS: sum((pod.request for pod in pods), ResourceAmount()),
             }
         )
         came.append((_amount(after, _greatest), _amount(after, _p99)))
@@ -133,7 +137,9 @@ def backtest(
         warm_up=start * trace.step,
         windows=len(said),
         cold=float(np.mean(cold)),
-        mean_peak=Amount(*np.mean([(one.cpu, one.memory) for one, _ in came], axis=0).tolist()),
+        mean_peak=ResourceAmount(
+            *np.mean([(one.cpu, one.memory) for one, _ in came], axis=0).tolist()
+        ),
         scores=dict(_scores(said, came)),
     )
 
@@ -186,18 +192,18 @@ class _Replay:
         there: NDArray[np.bool_] = (self._first <= index) & (index <= self._last)
         return there
 
-    def _used(self, index: int) -> Iterator[tuple[int, Amount | None]]:
+    def _used(self, index: int) -> Iterator[tuple[int, ResourceAmount | None]]:
         for column in np.flatnonzero(self._there(index) & ~self._is_sys).tolist():
             measured = self._measured[index, column]
             yield column, self._at(index, column) if measured else None
 
-    def _node(self, index: int) -> Amount | None:
+    def _node(self, index: int) -> ResourceAmount | None:
         if (self._is_sys & ~self._measured[index]).any():
             return None
-        return Amount(float(self._cpu[index].sum()), float(self._memory[index].sum()))
+        return ResourceAmount(float(self._cpu[index].sum()), float(self._memory[index].sum()))
 
-    def _at(self, index: int, column: int) -> Amount:
-        return Amount(float(self._cpu[index, column]), float(self._memory[index, column]))
+    def _at(self, index: int, column: int) -> ResourceAmount:
+        return ResourceAmount(float(self._cpu[index, column]), float(self._memory[index, column]))
 
 
 def _greatest(values: Floats) -> float:
@@ -208,13 +214,14 @@ def _p99(values: Floats) -> float:
     return float(np.percentile(values, 99, method="lower"))
 
 
-def _amount(sums: tuple[Floats, Floats], choose: Callable[[Floats], float]) -> Amount:
-    return Amount(choose(sums[0]), choose(sums[1]))
+def _amount(sums: tuple[Floats, Floats], choose: Callable[[Floats], float]) -> ResourceAmount:
+    return ResourceAmount(choose(sums[0]), choose(sums[1]))
 
 
 def _scores(
-    said: list[dict[Method, Amount]], came: list[tuple[Amount, Amount]]
-) -> Iterator[tuple[str, dict[Method, Score]]]:
+    said: list[dict[PredictionMethod, ResourceAmount]],
+    came: list[tuple[ResourceAmount, ResourceAmount]],
+) -> Iterator[tuple[str, dict[PredictionMethod, Score]]]:
     for resource in ("cpu", "memory"):
         peaks = np.array([getattr(peak, resource) for peak, _ in came])
         p99s = np.array([getattr(p99, resource) for _, p99 in came])
@@ -224,7 +231,7 @@ def _scores(
                 method: _score(
                     np.array([getattr(one[method], resource) for one in said]), peaks, p99s
                 )
-                for method in Method
+                for method in PredictionMethod
             },
         )
 

@@ -20,7 +20,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
+class LearntHistogram:
     """One histogram: weights by bucket, decaying from ``reference`` (seconds since the epoch)."""
 
     reference: float
@@ -32,8 +32,8 @@ class Checkpoint:
     """A model; ``updated`` is when it got its last sample, seconds since the epoch."""
 
     uid: str
-    cpu: Learnt
-    memory: Learnt
+    cpu: LearntHistogram
+    memory: LearntHistogram
     updated: float
 
 
@@ -85,7 +85,7 @@ def decode(content: bytes, cpu_buckets: int, memory_buckets: int) -> Checkpoint:
     )
 
 
-def _histogram(learnt: Learnt) -> _Histogram:
+def _histogram(learnt: LearntHistogram) -> _Histogram:
     heaviest = float(learnt.weights.max(initial=0.0))
     if heaviest < EPSILON:
         return _Histogram(_date(learnt.reference))
@@ -94,10 +94,10 @@ def _histogram(learnt: Learnt) -> _Histogram:
     return _Histogram(_date(learnt.reference), weights, float(learnt.weights.sum()))
 
 
-def _learnt(name: str, given: _Histogram | None, buckets: int) -> Learnt:
+def _learnt(name: str, given: _Histogram | None, buckets: int) -> LearntHistogram:
     weights = np.zeros(buckets)
     if given is None:
-        return Learnt(0.0, weights)
+        return LearntHistogram(0.0, weights)
     for bucket, weight in given.bucket_weights.items():
         if not 0 <= bucket < buckets:
             raise ValueError(f"{name} has bucket {bucket}; expected 0 to {buckets - 1}")
@@ -105,7 +105,7 @@ def _learnt(name: str, given: _Histogram | None, buckets: int) -> Learnt:
     if weights.any():
         weights *= given.total_weight / weights.sum()
     reference = given.reference_timestamp
-    return Learnt(_seconds(reference) if reference else 0.0, weights)
+    return LearntHistogram(_seconds(reference) if reference else 0.0, weights)
 
 
 def _date(seconds: float) -> datetime:

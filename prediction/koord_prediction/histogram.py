@@ -105,7 +105,8 @@ class Histograms:
         found = np.empty((len(rows), len(fractions)))
         for column, fraction in enumerate(fractions):
             reached = (sums < fraction * _TIE * sums[:, -1:]).sum(axis=1)
-            bucket = np.clip(reached, first, last)
+            # The greatest is the greatest, also where it has all but decayed.
+            bucket = last if fraction >= 1 else np.clip(reached, first, last)
             found[:, column] = self.buckets.starts[np.minimum(bucket + 1, self.buckets.count - 1)]
         found[~filled.any(axis=1)] = np.nan
         return found
@@ -133,4 +134,4 @@ class Histograms:
         self._references[moved] = reference
 
     def _rounded(self, at: float) -> float:
-        return round((at - _YEAR_1) / self.halflife) * self.halflife + _YEAR_1
+        return math.floor((at - _YEAR_1) / self.halflife + 0.5) * self.halflife + _YEAR_1

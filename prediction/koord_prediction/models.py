@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from koord_model.priority import PriorityClass
 
-from koord_prediction.amount import Amount
-from koord_prediction.checkpoint import Checkpoint, Learnt
+from koord_prediction.amount import ResourceAmount
+from koord_prediction.checkpoint import Checkpoint, LearntHistogram
 from koord_prediction.histogram import CPU, MEMORY, Histograms, Rows
 
 NODE = "__node__"
@@ -38,18 +38,18 @@ class PodUse:
 
     uid: str
     priority: PriorityClass
-    used: Amount | None
+    used: ResourceAmount | None
 
 
-def samples(pods: Iterable[PodUse], node: Amount | None) -> dict[str, Amount]:
+def samples(pods: Iterable[PodUse], node: ResourceAmount | None) -> dict[str, ResourceAmount]:
     """One training step's samples by UID.
 
     A class without pods used 0. What was not measured is no sample: a class none of whose
     pods was, the node, and sys if either the node or all of its pods were not.
     """
-    found: dict[str, Amount] = {}
-    sums = {name: Amount() for name in PriorityClass}
-    all_pods = Amount()
+    found: dict[str, ResourceAmount] = {}
+    sums = {name: ResourceAmount() for name in PriorityClass}
+    all_pods = ResourceAmount()
     present: set[PriorityClass] = set()
     measured: set[PriorityClass] = set()
     for pod in pods:
@@ -89,11 +89,11 @@ class Models:
         """Who has a model."""
         return tuple(self._rows)
 
-    def train(self, found: Mapping[str, Amount], at: float) -> None:
+    def train(self, found: Mapping[str, ResourceAmount], at: float) -> None:
         """Add one sample for each UID; one that is new gets a model."""
         self.add(found.items(), at)
 
-    def add(self, found: Collection[tuple[str, Amount]], at: float) -> None:
+    def add(self, found: Collection[tuple[str, ResourceAmount]], at: float) -> None:
         """Add samples by UID; one that is new gets a model, one may have several samples."""
         rows = np.array([self._row(uid) for uid, _ in found], dtype=np.intp)
         if not len(rows):
@@ -118,7 +118,7 @@ class Models:
 
     def percentiles(
         self, cpu: float, memory: float, uids: Iterable[str] | None = None
-    ) -> dict[str, Amount]:
+    ) -> dict[str, ResourceAmount]:
         """A percentile (0.95) of CPU and one of memory, of the UIDs that have a model, or all.
 
         A model that has no samples says nothing.
@@ -131,9 +131,13 @@ class Models:
         amounts = self._memory.percentiles(rows, (memory,))[:, 0]
         said = ~(np.isnan(cores) | np.isnan(amounts))
         pairs = zip(cores.tolist(), amounts.tolist(), strict=True)
-        return {uid: Amount(*pair) for uid, pair, ok in zip(known, pairs, said, strict=True) if ok}
+        return {
+            uid: ResourceAmount(*pair)
+            for uid, pair, ok in zip(known, pairs, said, strict=True)
+            if ok
+        }
 
-    def results(self) -> dict[str, dict[str, Amount]]:
+    def results(self) -> dict[str, dict[str, ResourceAmount]]:
         """All models' percentiles by UID and the names of ``RESULTS``.
 
         A model that has no samples says nothing.
@@ -145,7 +149,7 @@ class Models:
         said = ~(np.isnan(cores[:, 0]) | np.isnan(amounts[:, 0]))
         lines = zip(uids, cores.tolist(), amounts.tolist(), said, strict=True)
         return {
-            uid: dict(zip(RESULTS, map(Amount, cpu, memory), strict=True))
+            uid: dict(zip(RESULTS, map(ResourceAmount, cpu, memory), strict=True))
             for uid, cpu, memory, ok in lines
             if ok
         }
@@ -158,7 +162,7 @@ class Models:
         """
         row = self._rows[uid]
         cpu, memory = self._cpu.weights(row), self._memory.weights(row)
-        return Checkpoint(uid, Learnt(*cpu), Learnt(*memory), self._updated[uid])
+        return Checkpoint(uid, LearntHistogram(*cpu), LearntHistogram(*memory), self._updated[uid])
 
     def restore(self, checkpoint: Checkpoint, at: float) -> None:
         """Take over a model that was kept; from ``at`` it has one expiration to be trained in.

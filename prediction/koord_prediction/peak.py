@@ -9,6 +9,7 @@ prod or of none, and peak a percentile of a model:
   reclaimable.
 - by priority: peak = m·(peak(sys) + peak(prod) + peak(none)),
   reclaimable = min(allocatable - peak, max(Σ request - peak, 0)).
+  A pod that is not cold and has no model lends nothing of its request.
 
 Reported are the greater peak and the smaller reclaimable, CPU and memory each by itself.
 
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 
 from koord_model.priority import PriorityClass
 
-from koord_prediction.amount import Amount, each
+from koord_prediction.amount import ResourceAmount, each
 from koord_prediction.models import SYS, item_uid
 
 PROD = frozenset({PriorityClass.PROD, PriorityClass.NONE})
@@ -32,7 +33,7 @@ PROD = frozenset({PriorityClass.PROD, PriorityClass.NONE})
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class PeakPolicy:
     """How carefully: percentiles as fractions, ``margin`` in percent, ``cold_start`` in seconds."""
 
     cpu_percentile: float = 0.95
@@ -55,17 +56,17 @@ class PodDemand:
 
     uid: str
     priority: PriorityClass
-    request: Amount
+    request: ResourceAmount
     started: float
     ending: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
+class PredictedPeak:
     """What one predictor says; ``reclaimable`` is ``None`` while allocatable is not known."""
 
-    peak: Amount
-    reclaimable: Amount | None
+    peak: ResourceAmount
+    reclaimable: ResourceAmount | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +76,18 @@ class Prediction:
     ``cold`` are the pods that counted with their request.
     """
 
-    prod: Predicted | None = None
-    by_pod: Predicted | None = None
-    by_priority: Predicted | None = None
+    prod: PredictedPeak | None = None
+    by_pod: PredictedPeak | None = None
+    by_priority: PredictedPeak | None = None
     cold: tuple[str, ...] = ()
 
 
 def predict(
     pods: Iterable[PodDemand],
-    peaks: Mapping[str, Amount],
-    allocatable: Amount | None,
+    peaks: Mapping[str, ResourceAmount],
+    allocatable: ResourceAmount | None,
     now: float,
-    rules: Rules,
+    rules: PeakPolicy,
 ) -> Prediction:
     """Predict from ``peaks``, the models' percentiles by UID, without margin.
 
@@ -96,7 +97,9 @@ def predict(
     young = frozenset(pod.uid for pod in prod if is_cold(pod, now, rules.cold_start))
     cold = tuple(pod.uid for pod in prod if pod.uid in young or pod.uid not in peaks)
     by_pod = _by_pod(prod, frozenset(cold), peaks, allocatable, rules.factor)
-    by_priority = _by_priority(prod, peaks, allocatable, rules.factor)
+    # One that is warm and has no model: nobody knows what it uses of what it asks for.
+    judged = [pod for pod in prod if pod.uid in young or pod.uid in peaks]
+    by_priority = _by_priority(judged, peaks, allocatable, rules.factor)
     both = None if by_priority is None else _careful(by_pod, by_priority)
     return Prediction(both, by_pod, by_priority, cold)
 
@@ -109,11 +112,11 @@ def is_cold(pod: PodDemand, now: float, cold_start: float) -> bool:
 def _by_pod(
     pods: Iterable[PodDemand],
     cold: frozenset[str],
-    peaks: Mapping[str, Amount],
-    allocatable: Amount | None,
+    peaks: Mapping[str, ResourceAmount],
+    allocatable: ResourceAmount | None,
     factor: float,
-) -> Predicted:
-    predicted, requested, spare = Amount(), Amount(), Amount()
+) -> PredictedPeak:
+    predicted, requested, spare = ResourceAmount(), ResourceAmount(), ResourceAmount()
     for pod in pods:
         if pod.uid in cold:
             requested += pod.request
@@ -121,32 +124,34 @@ def _by_pod(
         peak = peaks[pod.uid].times(factor)
         predicted += peak
         spare += (pod.request - peak).at_least_zero()
-    return Predicted(predicted + requested, _within(allocatable, predicted, spare))
+    return PredictedPeak(predicted + requested, _within(allocatable, predicted, spare))
 
 
 def _by_priority(
     pods: Iterable[PodDemand],
-    peaks: Mapping[str, Amount],
-    allocatable: Amount | None,
+    peaks: Mapping[str, ResourceAmount],
+    allocatable: ResourceAmount | None,
     factor: float,
-) -> Predicted | None:
+) -> PredictedPeak | None:
     """``None`` while sys or a class has no model."""
     uids = [SYS, *(item_uid(name) for name in PROD)]
     if any(uid not in peaks for uid in uids):
         return None
-    peak = sum((peaks[uid] for uid in uids), Amount()).times(factor)
-    requests = sum((pod.request for pod in pods), Amount())
-    return Predicted(peak, _within(allocatable, peak, (requests - peak).at_least_zero()))
+    peak = sum((peaks[uid] for uid in uids), ResourceAmount()).times(factor)
+    requests = sum((pod.request for pod in pods), ResourceAmount())
+    return PredictedPeak(peak, _within(allocatable, peak, (requests - peak).at_least_zero()))
 
 
-def _within(allocatable: Amount | None, used: Amount, spare: Amount) -> Amount | None:
+def _within(
+    allocatable: ResourceAmount | None, used: ResourceAmount, spare: ResourceAmount
+) -> ResourceAmount | None:
     if allocatable is None:
         return None
     return each(min, (allocatable - used).at_least_zero(), spare)
 
 
-def _careful(one: Predicted, other: Predicted) -> Predicted:
+def _careful(one: PredictedPeak, other: PredictedPeak) -> PredictedPeak:
     peak = each(max, one.peak, other.peak)
     if one.reclaimable is None or other.reclaimable is None:
-        return Predicted(peak, None)
-    return Predicted(peak, each(min, one.reclaimable, other.reclaimable))
+        return PredictedPeak(peak, None)
+    return PredictedPeak(peak, each(min, one.reclaimable, other.reclaimable))

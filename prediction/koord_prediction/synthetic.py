@@ -27,7 +27,7 @@ from __future__ import annotations
 import numpy as np
 from koord_model.priority import PriorityClass
 
-from koord_prediction.amount import Amount
+from koord_prediction.amount import ResourceAmount
 from koord_prediction.histogram import Floats
 from koord_prediction.models import SYS
 from koord_prediction.trace import Trace, TracePod
@@ -60,7 +60,7 @@ class _Maker:
         """One that runs all the time; some are rolled out anew."""
         draw = self._random.uniform
         cores, gigabytes = float(self._random.choice([1, 2, 4])), self._random.choice([2, 4, 8])
-        request = Amount(cores, float(gigabytes * 2**30))
+        request = ResourceAmount(cores, float(gigabytes * 2**30))
         mean = cores * draw(0.10, 0.45)
         peak_hour = draw(13, 21)
         hours = self.steps * STEP / 3600
@@ -82,7 +82,7 @@ class _Maker:
     def job(self, index: int) -> None:
         """One that comes, works and goes."""
         draw = self._random.uniform
-        request = Amount(float(self._random.choice([1, 2])), 2.0 * 2**30)
+        request = ResourceAmount(float(self._random.choice([1, 2])), 2.0 * 2**30)
         start = int(draw(0, len(self.steps) - 4))
         there = (self.steps >= start) & (self.steps < start + 3 + self._random.geometric(0.1))
         cpu = request.cpu * draw(0.8, 1.0, len(self.steps))
@@ -93,7 +93,7 @@ class _Maker:
         """The kubelet, the runtime and the kernel."""
         cpu, memory = 0.4 * (1 + self._noise(0.15)), 1.5 * 2**30 * (1 + self._noise(0.02))
         everywhere = np.ones(len(self.steps), dtype=bool)
-        self._add(SYS, PriorityClass.NONE, Amount(), cpu, memory, everywhere)
+        self._add(SYS, PriorityClass.NONE, ResourceAmount(), cpu, memory, everywhere)
 
     def _noise(self, size: float) -> Floats:
         """Around 0, each step remembering the ones before."""
@@ -112,7 +112,7 @@ class _Maker:
         self,
         name: str,
         priority: PriorityClass,
-        request: Amount,
+        request: ResourceAmount,
         cpu: Floats,
         memory: Floats,
         there: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],

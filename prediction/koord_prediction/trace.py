@@ -21,7 +21,7 @@ import numpy as np
 from koord_model.excerpt import excerpt
 from koord_model.priority import LABEL_PRIORITY_CLASS, PriorityClass, priority_class
 
-from koord_prediction.amount import Amount
+from koord_prediction.amount import ResourceAmount
 from koord_prediction.histogram import Floats
 from koord_prediction.models import SYS
 
@@ -37,7 +37,7 @@ class TracePod:
 
     name: str
     priority: PriorityClass
-    request: Amount
+    request: ResourceAmount
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def parse(lines: Iterable[str]) -> Trace:
     if lacking:
         raise ValueError(f"line 1: no column {', '.join(lacking)}; expected {','.join(COLUMNS)}")
     pods: dict[str, TracePod] = {}
-    points: dict[tuple[float, str], Amount] = {}
+    points: dict[tuple[float, str], ResourceAmount] = {}
     try:
         for row in reader:
             _take(row, pods, points)
@@ -88,10 +88,10 @@ def write(trace: Trace) -> Iterator[str]:
 
 
 def _take(
-    row: dict[str, str], pods: dict[str, TracePod], points: dict[tuple[float, str], Amount]
+    row: dict[str, str], pods: dict[str, TracePod], points: dict[tuple[float, str], ResourceAmount]
 ) -> None:
     numbers = {name: _number(name, row[name]) for name in _NUMBERS}
-    request = Amount(numbers["request_cpu"], numbers["request_memory"])
+    request = ResourceAmount(numbers["request_cpu"], numbers["request_memory"])
     pod = TracePod(row["pod"], _priority(row["priority"]), request)
     if not pod.name:
         raise ValueError(f"no pod; expected a name, or {SYS} for what is no pod's")
@@ -103,7 +103,7 @@ def _take(
     key = (numbers["time"], pod.name)
     if key in points:
         raise ValueError(f"pod {excerpt(pod.name)} has a row of time {row['time']} already")
-    points[key] = Amount(numbers["cpu"], numbers["memory"])
+    points[key] = ResourceAmount(numbers["cpu"], numbers["memory"])
 
 
 def _number(name: str, given: str | None) -> float:
@@ -126,7 +126,7 @@ def _priority(given: str) -> PriorityClass:
     return found
 
 
-def _whole(pods: dict[str, TracePod], points: dict[tuple[float, str], Amount]) -> Trace:
+def _whole(pods: dict[str, TracePod], points: dict[tuple[float, str], ResourceAmount]) -> Trace:
     times = np.unique([time for time, _ in points])
     if len(times) < 2:
         raise ValueError(f"{len(times)} points in time; expected two at least")

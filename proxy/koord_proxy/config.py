@@ -4,54 +4,60 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from koord_service.go_flags import go_flags
 from koord_service.settings import option
 from koord_service.sockets import parse_mode
 
 CONTAINERD, DOCKERD = "/var/run/containerd/containerd.sock", "/var/run/docker.sock"
 """Where the runtimes are found unless the settings say otherwise."""
 
+IGNORED = go_flags()
+"""The Go proxy's flags that have no meaning here are klog's."""
+
 
 @dataclass(frozen=True)
-class Settings:
+class ProxySettings:
     """Each is a flag, a YAML key and an environment variable; times are in seconds."""
 
     koord_runtimeproxy_endpoint: str = option(
         "/var/run/koord-runtimeproxy/runtimeproxy.sock", "unix socket the kubelet talks to"
     )
     remote_runtime_service_endpoint: str = option(
-        CONTAINERD, f"unix socket of the container runtime; for Docker {DOCKERD} if left alone"
+        CONTAINERD, f"unix socket of the container runtime; the default for Docker is {DOCKERD}"
     )
     backend_runtime_mode: str = option(
         "Containerd",
-        "kind of the runtime: Docker stands for dockerd behind cri-dockerd or dockershim",
+        "Containerd for any CRI runtime, Docker for dockerd behind cri-dockerd or dockershim",
         choices=("Containerd", "Docker"),
     )
     runtime_hook_server_key: str = option(
         "runtimeproxy.koordinator.sh/skip-hookserver",
-        "pods with this label or annotation, and the value below, are never hooked",
+        "label or annotation of pods that are not hooked, with --runtime-hook-server-val",
     )
-    runtime_hook_server_val: str = option("true", "the value that goes with the key above")
+    runtime_hook_server_val: str = option("true", "value of --runtime-hook-server-key")
     hook_config_path: str = option(
-        "/etc/runtime/hookserver.d", "directory where hook servers register by JSON files"
+        "/etc/runtime/hookserver.d", "directory of the JSON files by which hook servers register"
     )
     hook_plugins: tuple[str, ...] = option(
-        (), 'hook plugins to run in the proxy itself, by name ("all" for all there are)'
+        (), 'hook plugins to run in the proxy itself, by name; "all" for every plugin'
     )
     state_path: str = option(
         "/var/lib/koord-runtime-proxy/state.db",
-        "database of the pods and containers seen; empty keeps them in memory only",
+        "database of known pods and containers; empty keeps them in memory only",
     )
-    socket_mode: str = option("0660", "permissions of the socket the kubelet talks to")
-    socket_owner: str = option("", "its owner, as user, user:group or :group")
+    socket_mode: str = option("0660", "permissions of the proxy's socket")
+    socket_owner: str = option("", "owner of the proxy's socket: user, user:group or :group")
     metrics_address: str = option(
         "127.0.0.1:9319",
-        "where /metrics, /healthz and /pods are served: loopback address and port, "
-        "unix:///path, or empty for nowhere",
+        "address of /metrics, /healthz and /pods: loopback address and port, or "
+        "unix:///path; empty for none",
     )
-    drain_timeout: float = option(10.0, "seconds that calls under way get to end on SIGTERM")
-    log_format: str = option("human", "log lines for people or as JSON", choices=("human", "json"))
+    drain_timeout: float = option(
+        10.0, "seconds that calls in progress may take to finish on SIGTERM"
+    )
+    log_format: str = option("human", "format of log lines", choices=("human", "json"))
     log_level: str = option(
-        "info", "least important events to log", choices=("debug", "info", "warning", "error")
+        "info", "lowest level of events to log", choices=("debug", "info", "warning", "error")
     )
 
     def __post_init__(self) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
-from collections.abc import Callable, Collection
+import stat
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
+from koord_hooks.hook_files import REGISTERED, REMOVED
 from koord_service.logs import get_log
 
-from koord_proxy.rules.registration import Registration, Registrations
+from koord_proxy.rules.registration import HookServerRegistration, HookServerRegistrations
+from koord_proxy.store import RecordStore
 
 log = get_log("koord_proxy.hookservers")
 
@@ -19,29 +23,41 @@ MAX_FILE = 1 << 20
 """Bytes of a registration file; real ones have some hundred."""
 
 _Signature = dict[str, tuple[int, int, int]]
-"""Inode, time of the last change and size, by file name."""
+"""Inode, time of the last change (of its mode, too) and size, by file name."""
+
+
+class UnguardedError(PermissionError):
+    """Everybody may write it, and so decide who is asked about pods and shown their secrets."""
 
 
 class HookDirectory:
     """Reads registrations and tells who is to be asked whenever that changes.
 
-    ``touched`` is told the names of servers whose files were put there or written
-    again, be it with the same content: servers do that when they start.
+    Servers in the ``store`` are expected whether or not their files are there. ``touched`` is
+    told the names of servers whose files were put there or written again, be it with the same
+    content: servers do that when they start.
     """
 
     def __init__(
         self,
         path: str,
-        use: Callable[[list[Registration]], None],
+        use: Callable[[list[HookServerRegistration]], None],
         touched: Callable[[Collection[str]], None],
+        store: RecordStore,
     ) -> None:
         self._path = Path(path)
         self._use = use
         self._touched = touched
-        self._registrations = Registrations()
-        self._trouble = ""
-        self._in_use: list[Registration] | None = None
+        self._store = store
+        self._registrations = HookServerRegistrations(store.registrations)
+        self._read_error = ""
+        self._in_use: list[HookServerRegistration] | None = None
         self._seen: _Signature | None = None
+
+    @property
+    def errors(self) -> Mapping[str, str]:
+        """What is wrong with registrations now, a line each, by name."""
+        return self._registrations.errors
 
     def read(self) -> None:
         """Read the directory now, report what changed, and use it."""
@@ -50,23 +66,45 @@ class HookDirectory:
                 self._path.mkdir(parents=True)
                 # Whatever the umask: hook servers need not be root's to look into it.
                 self._path.chmod(0o755)
-            files = _files(self._path)
-            self._trouble = ""
+            _require_guarded(self._path.stat())
+            # In this order: a file that becomes a mark in between is missing, not there.
+            removed, files = _marks(self._path), _files(self._path)
+            self._read_error = ""
         except OSError as error:
             # Nothing is concluded from a directory that cannot be read.
-            trouble = error.strerror or str(error)
-            if trouble != self._trouble:
-                log.warning("cannot read the directory", path=self._path, error=trouble)
-            self._trouble = trouble
+            reason = error.strerror or str(error)
+            if reason != self._read_error:
+                log.warning("cannot read the directory", path=self._path, error=reason)
+            self._read_error = reason
             return
-        servers, problems, news = self._registrations.update(files)
-        for line in problems:
+        self._take_in(files, removed)
+
+    def _take_in(self, files: dict[str, bytes], removed: Collection[str]) -> None:
+        update = self._registrations.update(files, removed)
+        for line in update.problems:
             log.warning(line)
-        for line in news:
+        for line in update.news:
             log.info(line)
-        if servers != self._in_use:
-            self._in_use = servers
-            self._use(servers)
+        if update.good:
+            self._store.register(update.good)
+        if self._store.deregister(update.removed):
+            # Done. A mark that stayed would count again when the next file is gone.
+            self._clear_marks(removed)
+        if update.servers != self._in_use:
+            self._in_use = update.servers
+            self._use(update.servers)
+
+    def _clear_marks(self, removed: Collection[str]) -> None:
+        for name in removed:
+            try:
+                (self._path / f"{name}{REMOVED}").unlink(missing_ok=True)
+            except OSError as error:
+                log.warning(
+                    "cannot remove the deregistration mark",
+                    path=self._path,
+                    name=name,
+                    error=str(error),
+                )
 
     async def watch(self) -> None:
         """Read the directory whenever something in it has changed.
@@ -82,7 +120,8 @@ class HookDirectory:
     def look(self) -> None:
         """Read the directory if it is not as it was."""
         before, seen = self._seen, _signature(self._path)
-        if seen is not None and seen == before:
+        # Of a directory its entries do not say that it is in order again.
+        if seen is not None and seen == before and not self._read_error:
             return
         self._seen = seen
         self.read()
@@ -103,7 +142,7 @@ def _signature(directory: Path) -> _Signature | None:
             status = {entry.name: _status(entry) for entry in entries}
     except OSError:
         return None
-    return {name: (one.st_ino, one.st_mtime_ns, one.st_size) for name, one in status.items()}
+    return {name: (one.st_ino, one.st_ctime_ns, one.st_size) for name, one in status.items()}
 
 
 def _status(entry: os.DirEntry[str]) -> os.stat_result:
@@ -115,7 +154,7 @@ def _status(entry: os.DirEntry[str]) -> os.stat_result:
 
 
 def _is_registration(file: str) -> bool:
-    return file.endswith(".json") and not file.startswith(".")
+    return file.endswith(REGISTERED) and not file.startswith(".")
 
 
 def _files(directory: Path) -> dict[str, bytes]:
@@ -128,16 +167,34 @@ def _files(directory: Path) -> dict[str, bytes]:
                     if not entry.is_file():
                         continue
                     with open(entry.path, "rb") as file:  # noqa: PTH123
+                        _require_guarded(os.fstat(file.fileno()))
                         found[_name(entry.name)] = file.read(MAX_FILE)
                 except FileNotFoundError:
                     continue
                 except OSError as error:
                     # Not gone: reported as a file that makes no sense.
-                    log.debug("cannot read", path=entry.path, error=str(error))
+                    say = log.warning if isinstance(error, UnguardedError) else log.debug
+                    say("cannot read", path=entry.path, error=error.strerror or str(error))
                     found[_name(entry.name)] = b""
     return found
 
 
+def _marks(directory: Path) -> list[str]:
+    """The servers that are deregistered; names that are no text are nobody's."""
+    with os.scandir(directory) as entries:
+        names = [one.name for one in entries if one.is_file(follow_symlinks=False)]
+    return [
+        name.removesuffix(REMOVED)
+        for name in names
+        if name.endswith(REMOVED) and not name.startswith(".") and name.isprintable()
+    ]
+
+
+def _require_guarded(status: os.stat_result) -> None:
+    if status.st_mode & stat.S_IWOTH:
+        raise UnguardedError(errno.EPERM, "everybody may write to it; chmod o-w")
+
+
 def _name(file: str) -> str:
     """The server's name, as text that metrics and pages can show."""
-    return os.fsencode(file.removesuffix(".json")).decode(errors="replace")
+    return os.fsencode(file.removesuffix(REGISTERED)).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Who can be asked about a stage: hook servers over gRPC, and plugins in here."""
+"""Targets of hook calls: hook servers over gRPC, and plugins in this process."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from typing import Protocol, cast
 from urllib.parse import quote
 
 from google.protobuf.message import DecodeError
-from koord_hooks.protocol import answer, response_type
-from koord_hooks.runner import HookRunner, Outcome
+from koord_hooks.protocol import HookRequest, HookResponse, answer, response_type
+from koord_hooks.runner import HookResult, HookRunner
 from koord_hooks.stages import SERVICE, Stage, rpc_path
 from koord_model.node import NodeView
 from koord_model.patch import Patch
 from koord_service.grpc_core import grpc
 from koord_service.logs import get_log
 
-from koord_proxy.events import MAX_MESSAGE
+from koord_proxy.contract.events import MAX_MESSAGE
 from koord_proxy.rules.breaker import Breaker
-from koord_proxy.rules.merge import Facts, Response
 from koord_proxy.rules.records import names_of
-from koord_proxy.rules.registration import Policy, Registration
+from koord_proxy.rules.registration import FailurePolicy, HookServerRegistration
 
 log = get_log("koord_proxy.hooks")
 
@@ -45,19 +44,19 @@ _CHANNEL_OPTIONS = (
 
 
 class HookError(Exception):
-    """A hook that did not work out; ``outcome`` names how, for the metric.
+    """A hook call failed; ``outcome`` is its label in metrics.
 
-    ``partial`` is what came of it all the same.
+    ``partial`` is the part of the response that is usable.
     """
 
     def __init__(
-        self, outcome: str, message: str, *, reached: bool, partial: Response | None = None
+        self, outcome: str, message: str, *, reached: bool, partial: HookResponse | None = None
     ) -> None:
         super().__init__(message)
         self.outcome = outcome
         self.partial = partial
         self.reached = reached
-        """The server answered, if not as hoped."""
+        """The server answered, with an error."""
 
 
 class NotSubscribedError(Exception):
@@ -65,17 +64,17 @@ class NotSubscribedError(Exception):
 
 
 class HookTarget(Protocol):
-    """Somebody who is asked about stages."""
+    """A hook server, or the plugins in this process."""
 
     name: str
-    policy: Policy
+    policy: FailurePolicy
     stages: frozenset[Stage]
     timeout: float | None
     waits: bool
-    """Whether asking it takes more than computing."""
+    """Whether a call may have to wait for another process."""
     breaker: Breaker
 
-    async def ask(self, stage: Stage, facts: Facts) -> Response:
+    async def ask(self, stage: Stage, facts: HookRequest) -> HookResponse:
         """The answer to one stage.
 
         Raises:
@@ -89,10 +88,10 @@ class HookTarget(Protocol):
         """Give up its connections."""
 
 
-class HookServer:
+class HookServerTarget:
     """A registered hook server. Each connection is a gRPC channel, used in turn."""
 
-    def __init__(self, registration: Registration) -> None:
+    def __init__(self, registration: HookServerRegistration) -> None:
         self.registration = registration
         self.name = registration.name
         self.policy = registration.policy
@@ -110,7 +109,7 @@ class HookServer:
         ]
         self._turn = 0
 
-    async def ask(self, stage: Stage, facts: Facts) -> Response:
+    async def ask(self, stage: Stage, facts: HookRequest) -> HookResponse:
         self._turn = (self._turn + 1) % len(self._calls)
         deadline = self.registration.timeout + LATE_SECONDS
         try:
@@ -119,11 +118,11 @@ class HookServer:
             raise _translated(error) from None
         except grpc.aio.UsageError:
             # Closed, since it is not registered any more.
-            raise HookError("unavailable", "is registered no more", reached=False) from None
+            raise HookError("unavailable", "no longer registered", reached=False) from None
         try:
             return response_type(stage).FromString(answered)
         except DecodeError:
-            message = "answered what is no hook response"
+            message = "the response is not a valid hook response"
             raise HookError("garbage", message, reached=True) from None
 
     async def probe(self) -> bool:
@@ -163,17 +162,17 @@ def _translated(error: grpc.aio.AioRpcError) -> Exception:
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return NotSubscribedError()
     if code is grpc.StatusCode.UNAVAILABLE:
-        return HookError("unavailable", f"away ({details})", reached=False)
+        return HookError("unavailable", f"unreachable ({details})", reached=False)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return HookError("timeout", "no answer", reached=False)
     return HookError("refused", f"{code.name}: {details}", reached=True)
 
 
-class InProcess:
+class InProcessTarget:
     """Hook plugins loaded into the proxy itself: no server, no deadline."""
 
     def __init__(self, runner: HookRunner, view: NodeView) -> None:
-        self.policy = Policy.IGNORE
+        self.policy = FailurePolicy.IGNORE
         self.timeout: float | None = None
         self.waits = False
         self.name = "in-process"
@@ -182,7 +181,7 @@ class InProcess:
         self._runner = runner
         self._view = view
 
-    async def ask(self, stage: Stage, facts: Facts) -> Response:
+    async def ask(self, stage: Stage, facts: HookRequest) -> HookResponse:
         response, outcome = answer(self._runner, stage, facts, self._view)
         # Told once the call has gone on.
         asyncio.get_running_loop().call_soon(_tell, stage, facts, outcome)
@@ -199,7 +198,7 @@ class InProcess:
         pass
 
 
-def _tell(stage: Stage, facts: Facts, outcome: Outcome[Patch]) -> None:
+def _tell(stage: Stage, facts: HookRequest, outcome: HookResult[Patch]) -> None:
     names = names_of(facts)
     for name, error in outcome.failures:
         log.error("plugin failed", plugin=name, stage=stage, error=str(error), **names)

@@ -16,26 +16,28 @@ from koord_service.settings import SettingsError, parse, parse_or_exit
 from koord_service.sockets import listen_unix, parse_mode
 from koord_service.status import StatusServer, metrics_page
 
-from koord_proxy.config import Settings
-from koord_proxy.cri.calls import CriCalls
-from koord_proxy.cri.client import CriRuntime
-from koord_proxy.cri.session import Session as CriSession
-from koord_proxy.dispatch import Dispatcher
-from koord_proxy.docker.calls import DockerCalls
-from koord_proxy.docker.client import DockerRuntime
-from koord_proxy.docker.session import Session as DockerSession
-from koord_proxy.events import Route, Session
+from koord_proxy.config import IGNORED, ProxySettings
+from koord_proxy.contract.events import RelaySession, Route
+from koord_proxy.contract.runtime_api import RuntimeApi
+from koord_proxy.contract.runtime_client import RuntimeClient
+from koord_proxy.cri.calls import CriApi
+from koord_proxy.cri.session import CriSession
+from koord_proxy.dispatcher import Dispatcher
+from koord_proxy.docker.calls import DockerApi
+from koord_proxy.docker.session import DockerSession
 from koord_proxy.health import Health
 from koord_proxy.hook_directory import HookDirectory
-from koord_proxy.hook_targets import HookServer, HookTarget, InProcess
-from koord_proxy.intercept import Interceptor, SkipRule
-from koord_proxy.language import Language
+from koord_proxy.hook_targets import HookServerTarget, HookTarget, InProcessTarget
+from koord_proxy.interceptor import Interceptor, SkipRule
 from koord_proxy.metrics import Gauges, Metrics
-from koord_proxy.reconcile import Reconciler
-from koord_proxy.rules.registration import Registration
-from koord_proxy.runtime import Runtime
+from koord_proxy.reconciler import RecordReconciler
+from koord_proxy.repairer import Repairer, missed_when_made
+from koord_proxy.rules.records import MissedHookCall, RuntimeRecord
+from koord_proxy.rules.registration import HookServerRegistration
+from koord_proxy.runtime_clients.cri import CriRuntimeClient
+from koord_proxy.runtime_clients.docker import DockerRuntimeClient
 from koord_proxy.server import Relay
-from koord_proxy.store import Store
+from koord_proxy.store import RecordStore
 
 PROGRAM = "koord-runtime-proxy"
 DESCRIPTION = (
@@ -43,6 +45,11 @@ DESCRIPTION = (
     "and asks hook servers about the calls they registered for."
 )
 CHECKPOINT_SECONDS = 30.0
+STATUS_SECONDS = 1.0
+"""Between two attempts to serve status pages, while another process has their address."""
+GIVE_BACK_SECONDS = 5.0
+MANY_CONNECTIONS = 32
+"""That have ended in the meantime: what they needed is given back to the system."""
 
 log = logs.get_log("koord_proxy")
 
@@ -51,58 +58,71 @@ class _Stop(Exception):  # noqa: N818 - no error, but the way out of a task grou
     """The process was asked to end."""
 
 
-class Api(NamedTuple):
+class RuntimeMode(NamedTuple):
     """What differs between the runtimes that the proxy can stand in front of."""
 
-    session: Callable[[Callable[[str], Route]], Session]
-    language: Language
-    runtime: Callable[[], Runtime]
+    session: Callable[[Callable[[str], Route]], RelaySession]
+    api: RuntimeApi
+    runtime: Callable[[], RuntimeClient]
 
 
 class Proxy:
     """One proxy: its parts, and what happens to them over its life."""
 
     def __init__(
-        self, settings: Settings, plugins: HookRunner | None, tasks: asyncio.TaskGroup
+        self, settings: ProxySettings, plugins: HookRunner | None, tasks: asyncio.TaskGroup
     ) -> None:
         self.settings = settings
         self.tasks = tasks
         self.metrics = Metrics()
-        self.store = Store(settings.state_path)
+        self.store = RecordStore(settings.state_path)
         self.dispatcher = Dispatcher(self.metrics, tasks)
         backend = settings.remote_runtime_service_endpoint
-        api = _api(settings, self.store)
-        self.reconciler = Reconciler(self.store, api.runtime)
+        mode = _runtime_mode(settings, self.store)
+        self.reconciler = RecordReconciler(self.store, mode.runtime, self._missed_when_made)
         self.interceptor = Interceptor(
-            language=api.language,
+            api=mode.api,
             store=self.store,
             dispatcher=self.dispatcher,
             metrics=self.metrics,
             tasks=tasks,
             skip=_skip_rule(settings),
             adopt=self.reconciler.adopt,
+            met=self.reconciler.wake,
+        )
+        self.repairer = Repairer(
+            api=mode.api,
+            store=self.store,
+            dispatcher=self.dispatcher,
+            connect=mode.runtime,
         )
         self.relay = Relay(
-            backend_path=backend, session=api.session, interceptor=self.interceptor, tasks=tasks
+            backend_path=backend, session=mode.session, interceptor=self.interceptor, tasks=tasks
         )
+        # What has ended meanwhile, unasked, is known to nobody else.
+        self.relay.backend_returned = self.reconciler.wake
         self.directory = HookDirectory(
-            settings.hook_config_path, self._use, self.dispatcher.probe_now
+            settings.hook_config_path, self._use, self.dispatcher.probe_now, self.store
         )
         self.health = Health(
             relay=self.relay,
             store=self.store,
             dispatcher=self.dispatcher,
             reconciler=self.reconciler,
+            connect=mode.runtime,
+            registrations=self.directory.errors,
         )
-        self._plugins: list[HookTarget] = [InProcess(plugins, NodeView())] if plugins else []
+        self._plugins: list[HookTarget] = [InProcessTarget(plugins, NodeView())] if plugins else []
         self.dispatcher.replace(self._plugins)
         self._status = self._make_status()
+        self._status_error = ""
         self.metrics.gauges = Gauges(
             connections=lambda: len(self.relay.connections),
             records=self.health.records,
             unmanaged=self.health.unmanaged,
             breakers=self.dispatcher.breakers,
             database=lambda: self.store.durable,
+            registrations=lambda: len(self.directory.errors),
         )
 
     async def run(self) -> None:
@@ -125,16 +145,19 @@ class Proxy:
         ]
         self.directory.read()
         await self.relay.listen(sockets)
-        self._serve_status()
+        if not self._serve_status():
+            self.tasks.create_task(self._serve_status_later())
         for forever in (
             self.directory.watch(),
             self.dispatcher.probe_forever(),
-            self.reconciler.run(),
+            self.reconciler.run_forever(),
+            self.repairer.run(),
             self._checkpoint_forever(),
+            self._give_back_forever(),
             _feed_watchdog(),
         ):
             self.tasks.create_task(forever)
-        memory.settle()
+        memory.freeze_startup()
         systemd.notify("READY=1")
         log.info("serving", endpoint=settings.koord_runtimeproxy_endpoint)
         await stop.wait()
@@ -150,23 +173,28 @@ class Proxy:
         systemd.notify("RELOADING=1")
         self.directory.read()
         try:
-            settings = parse(Settings, prog=PROGRAM, description=DESCRIPTION)
+            settings = parse(ProxySettings, prog=PROGRAM, description=DESCRIPTION, ignored=IGNORED)
         except (SettingsError, SystemExit) as error:
-            log.error("settings were not reread", error=str(error))
+            log.error("cannot reload settings", error=str(error))
         else:
             logs.configure(settings.log_format, settings.log_level)
             self.interceptor.skip = _skip_rule(settings)
-            log.info("settings were reread")
+            log.info("settings reloaded")
         systemd.notify("READY=1")
 
-    def _use(self, registrations: list[Registration]) -> None:
+    def _missed_when_made(self, record: RuntimeRecord) -> list[MissedHookCall]:
+        return missed_when_made(self.dispatcher, self.interceptor.skip, record)
+
+    def _use(self, registrations: list[HookServerRegistration]) -> None:
         """Ask these servers from now on; those that stay as they were keep their connections."""
         known = {
             target.registration: target
             for target in self.dispatcher.targets
-            if isinstance(target, HookServer)
+            if isinstance(target, HookServerTarget)
         }
-        servers: list[HookTarget] = [known.get(one) or HookServer(one) for one in registrations]
+        servers: list[HookTarget] = [
+            known.get(one) or HookServerTarget(one) for one in registrations
+        ]
         self.dispatcher.replace([*self._plugins, *servers])
 
     def _make_status(self) -> StatusServer | None:
@@ -184,14 +212,34 @@ class Proxy:
         }
         return StatusServer(self.settings.metrics_address, pages)
 
-    def _serve_status(self) -> None:
-        """Without status pages calls are relayed all the same."""
+    def _serve_status(self) -> bool:
+        """Without status pages calls are relayed all the same; whether nothing is to be done."""
         try:
             if self._status is not None:
                 self._status.start()
         except OSError as error:
-            log.error("no status pages", address=self.settings.metrics_address, error=str(error))
-            self._status = None
+            if str(error) != self._status_error:
+                address = self.settings.metrics_address
+                log.error("cannot serve status pages", address=address, error=str(error))
+            self._status_error = str(error)
+            return False
+        return True
+
+    async def _serve_status_later(self) -> None:
+        """The address may be that of the proxy before, which has yet to end."""
+        served = False
+        while not served:
+            await asyncio.sleep(STATUS_SECONDS)
+            served = self._serve_status()
+        log.info("serving status pages", address=self.settings.metrics_address)
+
+    async def _give_back_forever(self) -> None:
+        ended = 0
+        while True:
+            await asyncio.sleep(GIVE_BACK_SECONDS)
+            if self.relay.ended - ended >= MANY_CONNECTIONS:
+                ended = self.relay.ended
+                memory.release_unused()
 
     async def _checkpoint_forever(self) -> None:
         while True:
@@ -199,14 +247,14 @@ class Proxy:
             await asyncio.to_thread(self.store.checkpoint)
 
 
-def _api(settings: Settings, store: Store) -> Api:
+def _runtime_mode(settings: ProxySettings, store: RecordStore) -> RuntimeMode:
     backend = settings.remote_runtime_service_endpoint
     if settings.docker:
-        return Api(DockerSession, DockerCalls(store), lambda: DockerRuntime(backend))
-    return Api(CriSession, CriCalls(), lambda: CriRuntime(backend))
+        return RuntimeMode(DockerSession, DockerApi(store), lambda: DockerRuntimeClient(backend))
+    return RuntimeMode(CriSession, CriApi(), lambda: CriRuntimeClient(backend))
 
 
-def _skip_rule(settings: Settings) -> SkipRule:
+def _skip_rule(settings: ProxySettings) -> SkipRule:
     return SkipRule(settings.runtime_hook_server_key, settings.runtime_hook_server_val)
 
 
@@ -217,7 +265,7 @@ async def _feed_watchdog() -> None:
         await asyncio.sleep(interval)
 
 
-async def _run(settings: Settings, plugins: HookRunner | None) -> None:
+async def _run(settings: ProxySettings, plugins: HookRunner | None) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             await Proxy(settings, plugins, tasks).run()
@@ -227,13 +275,16 @@ async def _run(settings: Settings, plugins: HookRunner | None) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The console script; exits with 2 on settings that cannot be used, 1 on other trouble."""
-    settings = parse_or_exit(Settings, prog=PROGRAM, description=DESCRIPTION, argv=argv)
+    """The console script; exits with 2 on settings that cannot be used, 1 on any other error."""
+    settings = parse_or_exit(
+        ProxySettings, prog=PROGRAM, description=DESCRIPTION, argv=argv, ignored=IGNORED
+    )
     try:
         plugins = load(settings.hook_plugins) if settings.hook_plugins else None
     except PluginError as error:
         _exit(2, error)
     logs.configure(settings.log_format, settings.log_level)
+    IGNORED.report(log, argv)
     try:
         uvloop.run(_run(settings, plugins))
     except ExceptionGroup as group:

@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from koord_proxy.events import Tally
+from koord_proxy.contract.events import Tally
 
 OTHER = "other"
 MAX_METHODS = 256
@@ -32,6 +32,7 @@ class Gauges:
     unmanaged: Callable[[], int] = lambda: 0
     breakers: Callable[[], dict[str, int]] = dict
     database: Callable[[], bool] = lambda: True
+    registrations: Callable[[], int] = lambda: 0
 
 
 @dataclass(slots=True)
@@ -120,6 +121,11 @@ class _Relayed(Collector):
             "Hook server breakers: 0 closed, 1 half open, 2 open.",
             "server",
             gauges.breakers(),
+        )
+        yield GaugeMetricFamily(
+            "koord_runtime_proxy_registration_troubles",
+            "Registrations that are damaged or gone.",
+            gauges.registrations(),
         )
         yield GaugeMetricFamily(
             "koord_runtime_proxy_database_ok",

@@ -13,10 +13,12 @@ import sys
 from collections.abc import Callable
 from typing import Any, cast
 
+from koord_service.log_limits import LogLimiter
 from koord_service.logs import get_log
+from koord_service.sockets import BACKLOG
 
-from koord_proxy.events import Route, Session
-from koord_proxy.intercept import Call, Interceptor
+from koord_proxy.contract.events import RelaySession, Route
+from koord_proxy.interceptor import InterceptedCall, Interceptor
 
 log = get_log("koord_proxy.server")
 
@@ -25,7 +27,7 @@ WRITE_AHEAD = 1 << 20
 ASK_SECONDS = 1.0
 """How long a client gets to acknowledge that it was asked to go elsewhere."""
 LINGER_SECONDS = 1.0
-"""How long a client that was hung up on gets to hang up as well."""
+"""How long a client has to close its side after the proxy closed its own."""
 
 
 # The socket file may be systemd's, and the next process goes on with it.
@@ -80,13 +82,13 @@ class _Side(asyncio.Protocol):
         self._may_write()
 
 
-class Connection:
+class ClientConnection:
     """A client, its connection to the backend, and the session between them."""
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self._session = relay.session(relay.interceptor.route)
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, InterceptedCall] = {}
         self._closed = self._told = self._stalled = self._acting = False
         # What is to happen if the client does not do its part of leaving.
         self._timer: asyncio.TimerHandle | None = None
@@ -132,10 +134,10 @@ class Connection:
             # Either side's bytes may have begun or ended it.
             self._stalled = session.stalled
             self._throttle()
-        if session.trouble:
+        if session.warning:
             self._tell()
         if session.failed:
-            log.warning("connection closed", error=str(session.failed))
+            self._relay.warnings.warning("connection closed", error=str(session.failed))
         if session.failed or session.drained:
             self._hang_up()
         elif session.eof_to_backend or session.eof_to_client:
@@ -143,7 +145,9 @@ class Connection:
 
     def _tell(self) -> None:
         if not self._told:
-            log.warning("passed on unread", reason=self._session.trouble)
+            self._relay.warnings.warning(
+                "relaying the connection unread", reason=self._session.warning
+            )
         self._told = True
 
     def _half_close(self) -> None:
@@ -208,7 +212,7 @@ class Connection:
     # ---- life
 
     async def open(self) -> None:
-        """Connect to the backend; a client whose backend is away is hung up on."""
+        """Connect to the backend; close the client's connection if that fails."""
         loop = asyncio.get_running_loop()
         try:
             await loop.create_unix_connection(lambda: self.backend, self._relay.backend_path)
@@ -301,15 +305,21 @@ class Relay:
         self,
         *,
         backend_path: str,
-        session: Callable[[Callable[[str], Route]], Session],
+        session: Callable[[Callable[[str], Route]], RelaySession],
         interceptor: Interceptor,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self.backend_path = backend_path
         self.session = session
         self.interceptor = interceptor
-        self.connections: set[Connection] = set()
-        self.backend_trouble = ""
+        self.connections: set[ClientConnection] = set()
+        self.backend_error = ""
+        self.warnings = LogLimiter(log)
+        """For what any client can cause, as often as it likes."""
+        self.ended = 0
+        """Connections that have ended."""
+        self.backend_returned: Callable[[], None] = lambda: None
+        """Called when the backend can be reached again after it could not."""
         self._tasks = tasks
         self._servers: list[asyncio.Server] = []
         self._all_closed = asyncio.Event()
@@ -318,11 +328,14 @@ class Relay:
         """Accept clients on these listening sockets."""
         loop = asyncio.get_running_loop()
         for one in sockets:
-            server = await loop.create_unix_server(self._accept, sock=one, **_KEEP_SOCKET)
+            # Without it asyncio would listen again, with a backlog of 100.
+            server = await loop.create_unix_server(
+                self._accept, sock=one, backlog=BACKLOG, **_KEEP_SOCKET
+            )
             self._servers.append(server)
 
     def _accept(self) -> _Side:
-        connection = Connection(self)
+        connection = ClientConnection(self)
         self.connections.add(connection)
         made = connection.client.connection_made
 
@@ -333,24 +346,26 @@ class Relay:
         connection.client.connection_made = accepted  # type: ignore[method-assign]
         return connection.client
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: ClientConnection) -> None:
         """A connection has ended, and what was written has gone out."""
         self.connections.discard(connection)
+        self.ended += 1
         if not self.connections:
             self._all_closed.set()
 
     def backend_away(self, error: OSError) -> None:
         """A connection to the backend could not be made."""
-        trouble = f"{self.backend_path}: {error.strerror or error}"
-        if trouble != self.backend_trouble:
-            log.warning("backend is away, clients are hung up on", backend=trouble)
-        self.backend_trouble = trouble
+        reason = f"{self.backend_path}: {error.strerror or error}"
+        if reason != self.backend_error:
+            log.warning("runtime unreachable, closing client connections", backend=reason)
+        self.backend_error = reason
 
     def backend_there(self) -> None:
         """A connection to the backend was made."""
-        if self.backend_trouble:
-            log.info("backend is there", backend=self.backend_path)
-        self.backend_trouble = ""
+        if self.backend_error:
+            log.info("runtime connected", backend=self.backend_path)
+            self.backend_returned()
+        self.backend_error = ""
 
     async def drain(self, seconds: float) -> None:
         """Take no more clients, and let calls under way end, for so long.

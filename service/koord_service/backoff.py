@@ -1,4 +1,4 @@
-"""How long to wait before trying again: twice as long each time, and never in step with others."""
+"""How long to wait before a retry: exponential, with jitter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _RANDOM = random.SystemRandom()
 
 
 class Backoff:
-    """Seconds to wait: ``first``, doubling up to ``cap``, each cut by chance to half at most."""
+    """Seconds to wait: ``first``, doubling up to ``cap``, each reduced at random by up to half."""
 
     def __init__(
         self,
@@ -18,7 +18,7 @@ class Backoff:
         *,
         chance: Callable[[], float] = _RANDOM.random,
     ) -> None:
-        """``chance`` gives numbers from 0 to 1."""
+        """``chance`` returns random numbers from 0 to 1."""
         self._first = first
         self._cap = cap
         self._chance = chance
@@ -31,5 +31,5 @@ class Backoff:
         return whole * (1 + self._chance()) / 2
 
     def reset(self) -> None:
-        """It worked: begin anew."""
+        """Start again with ``first``, after a success."""
         self._whole = self._first

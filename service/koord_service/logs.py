@@ -14,7 +14,7 @@ import sys
 from koord_service.log_lines import HumanFormatter, JsonFormatter
 
 _OURS = "pykoord"
-"""The logger above all of ours; libraries have others."""
+"""The parent of all loggers of the project; libraries have others."""
 
 _LEVELS = {
     "debug": logging.DEBUG,
@@ -82,7 +82,7 @@ def configure(format: str, level: str) -> None:  # noqa: A002
 
 class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Drop the event: when stderr is gone there is nowhere to say so."""
+        """Drop the event: without stderr it cannot be written anywhere."""
 
 
 def _in_journal() -> bool:

@@ -1,4 +1,4 @@
-"""What the process keeps of memory that it does not need."""
+"""Returns memory that the process no longer needs, and keeps garbage collection short."""
 
 from __future__ import annotations
 
@@ -7,33 +7,43 @@ import ctypes
 import gc
 
 _M_ARENA_MAX = -8
-"""glibc's number for it (malloc.h)."""
+"""The option's number in glibc's malloc.h."""
 
 _YOUNG, _MIDDLE, _NEVER = 10_000, 20, 1_000_000
 """Thresholds of the collector: allocations, and collections of the younger generation."""
 
 
-def settle() -> None:
-    """Give back what starting up needed, and spare the collector what stays."""
+def freeze_startup() -> None:
+    """Return what only startup needed, and exempt what stays from garbage collection."""
     gc.collect()
     gc.freeze()
+    _trim()
+
+
+def release_unused() -> None:
+    """Return freed memory to the kernel; malloc would keep it. Takes some milliseconds."""
+    gc.collect()
+    _trim()
+
+
+def _trim() -> None:
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def leave_the_old() -> None:
-    """Let the collector look at what is young alone, until ``settle`` is called again.
+def collect_young_only() -> None:
+    """Collect young objects only, until ``freeze_startup`` is called again.
 
-    With a large cluster in memory, to look at all of it takes a tenth of a second, in which nobody
-    is answered; and what is old is hardly ever garbage.
+    With a large cluster in memory a full collection takes a tenth of a second, in which nobody
+    is answered, and old objects are hardly ever garbage.
     """
     gc.set_threshold(_YOUNG, _MIDDLE, _NEVER)
 
 
-def few_arenas(number: int = 2) -> None:
-    """Let threads share so many heaps: each has room of its own that is never given back.
+def limit_arenas(number: int = 2) -> None:
+    """Limit how many heaps threads allocate from: memory in a heap of its own rarely returns.
 
-    To be called before there are threads. Without glibc it does nothing.
+    Call it before there are threads. Without glibc it does nothing.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, number)

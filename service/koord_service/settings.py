@@ -3,72 +3,68 @@
 Flags win over environment variables, those over the YAML file named by
 ``--config``, that over the defaults. A field is declared once, with ``option``;
 its flag, environment variable, YAML key and help line follow from it.
+
+Renaming a setting. The old name stays usable as a flag, a YAML key and an
+environment variable when it is listed as an alias::
+
+    pod_list_source: str = option("", "where the pods are listed", aliases=("--pods",))
+    read_only: bool = option(False, "write nothing", negated_aliases=("--node-writes",))
+
+``aliases`` mean the same as the flag and ``--help`` shows them beside it.
+``negated_aliases`` mean the opposite of a boolean flag: ``--node-writes=false``
+is ``--read-only``. ``--help`` leaves them out. An alias' environment variable is the
+program's name and its own, ``KOORDLET_PODS``. In one place (the command line, the
+environment, the file) the last flag, the new variable, and one YAML key count:
+two YAML keys for one setting are an error.
 """
 
 from __future__ import annotations
 
-import contextlib
+import argparse
 import dataclasses
-import math
+import difflib
 import os
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NoReturn, TypeVar
 
-import configargparse
-import msgspec
-from koord_model import duration
 from koord_model.version import VERSION
+
+from koord_service.go_flags import GoFlagError, GoFlags
+from koord_service.setting_values import SettingValueError, is_list, parse_value, show_value
 
 S = TypeVar("S")
 
-# What YAML and Go programs take for booleans.
-_BOOLEANS = {
-    **dict.fromkeys(("true", "yes", "on", "1", "t", "y"), True),
-    **dict.fromkeys(("false", "no", "off", "0", "f", "n"), False),
-}
 
-
-def option(default: Any, help: str, *, flag: str = "", choices: Sequence[str] = ()) -> Any:  # noqa: A002
+def option(
+    default: Any,
+    help: str,  # noqa: A002
+    *,
+    flag: str = "",
+    choices: Sequence[str] = (),
+    aliases: Sequence[str] = (),
+    negated_aliases: Sequence[str] = (),
+) -> Any:
     """Declare one setting; ``flag`` where the name is not the field's with dashes."""
-    return dataclasses.field(
-        default=default, metadata={"help": help, "flag": flag, "choices": tuple(choices)}
-    )
+    metadata = {
+        "help": help,
+        "flag": flag,
+        "choices": tuple(choices),
+        "aliases": tuple(aliases),
+        "negated_aliases": tuple(negated_aliases),
+    }
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 class SettingsError(ValueError):
     """A setting that cannot be used; the message is one line for people."""
 
 
-class _SettingsFile(configargparse.ConfigFileParser):  # type: ignore[misc]
-    """Reads YAML; the library for it costs a megabyte, so it is loaded only for a file."""
-
-    def parse(self, stream: Iterable[str]) -> dict[str, str | list[str]]:
-        from koord_service.settings_file import YamlSettings
-
-        return YamlSettings().parse(stream)
-
-
-class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]
-    """Says what is wrong in one line, to whoever asked: a running program does not exit."""
-
-    def error(self, message: str) -> NoReturn:
-        raise SettingsError(f"{_one_line(message)} (see {self.prog} --help)")
-
-    def get_command_line_key_for_unknown_config_file_setting(self, key: str) -> NoReturn:
-        self.error(f'the --config file sets "{key}", which is no setting')
-
-
-class _Collect(configargparse.Action):  # type: ignore[misc]
-    """Adds up the values of a repeated flag, as Go's string slices do."""
-
-    def __call__(
-        self, parser: object, namespace: object, values: list[str], option_string: str | None = None
-    ) -> None:
-        before = getattr(namespace, self.dest)
-        # The default is a tuple; the first use of the flag replaces it.
-        setattr(namespace, self.dest, [*(before if isinstance(before, list) else ()), *values])
+def flag_of(field: dataclasses.Field[Any]) -> str:
+    """The command-line flag of a settings field."""
+    return field.metadata["flag"] or "--" + field.name.replace("_", "-")
 
 
 def parse_or_exit(
@@ -78,10 +74,18 @@ def parse_or_exit(
     description: str,
     argv: Sequence[str] | None = None,
     environ: Mapping[str, str] | None = None,
+    ignored: GoFlags | None = None,
 ) -> S:
     """The settings of this run; on bad input one line on stderr and exit code 2."""
     try:
-        return parse(settings, prog=prog, description=description, argv=argv, environ=environ)
+        return parse(
+            settings,
+            prog=prog,
+            description=description,
+            argv=argv,
+            environ=environ,
+            ignored=ignored,
+        )
     except SettingsError as error:
         sys.stderr.write(f"{prog}: {_one_line(str(error))}\n")
         raise SystemExit(2) from None
@@ -94,114 +98,236 @@ def parse(
     description: str,
     argv: Sequence[str] | None = None,
     environ: Mapping[str, str] | None = None,
+    ignored: GoFlags | None = None,
 ) -> S:
-    """The settings of this run.
+    """The settings of this run; ``ignored`` flags are accepted and have no meaning.
 
     Raises:
-        SettingsError: a value is of the wrong kind or the settings contradict.
+        SettingsError: a value is of the wrong type, or two settings contradict each other.
     """
-    parser = _Parser(
-        prog=prog,
-        description=description,
-        config_file_parser_class=_SettingsFile,
-        add_env_var_help=False,
-        add_config_file_help=False,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"{prog} {VERSION}")
-    parser.add_argument(
-        "--config",
-        is_config_file=True,
-        metavar="FILE",
-        default=configargparse.SUPPRESS,
-        help="YAML file with any of the settings below, named as the flags without dashes in front",
-    )
-    fields = dataclasses.fields(settings)  # type: ignore[arg-type]
-    kinds = typing.get_type_hints(settings)
-    prefix = prog.replace("-", "_").upper()
-    for field in fields:
-        _add(parser, field, kinds[field.name], prefix)
-    arguments = _double_dashes(sys.argv[1:] if argv is None else argv, parser)
-    given = vars(parser.parse_args(arguments, env_vars=os.environ if environ is None else environ))
-    values = {field.name: _value(given[field.name]) for field in fields}
+    declared = _declare(settings, prog)
+    parser = _parser(declared, prog, description)
+    try:
+        ours, _ = (ignored or GoFlags()).split(sys.argv[1:] if argv is None else argv)
+        found, unknown = parser.parse_known_args(_double_dashes(ours, declared))
+        if unknown:
+            known = [*_flags(declared), *(f"--{name}" for name in (ignored or GoFlags()).names)]
+            raise _SourceError(_unknown(unknown, known))
+        values = _flag_values(vars(found), declared)
+        _set_from_environment(values, declared, os.environ if environ is None else environ)
+        if path := getattr(found, "config", ""):
+            _set_from_file(values, declared, path)
+    except (GoFlagError, _SourceError) as error:
+        parser.error(str(error))
     try:
         return settings(**values)
     except ValueError as error:
         raise SettingsError(str(error)) from None
 
 
-def flag_of(field: dataclasses.Field[Any]) -> str:
-    """The command-line flag of a settings field."""
-    return field.metadata["flag"] or "--" + field.name.replace("_", "-")
+class _SourceError(ValueError):
+    """What is wrong with one place that sets something, before ``parse`` adds where help is."""
 
 
-def _add(parser: _Parser, field: dataclasses.Field[Any], kind: Any, prefix: str) -> None:
-    flag = flag_of(field)
-    help_line = field.metadata["help"]
-    common: dict[str, Any] = {
-        "dest": field.name,
-        "env_var": f"{prefix}_{field.name.upper()}",
-        "default": field.default,
-        "help": f"{help_line}{_default_note(field.default)}".replace("%", "%%"),
-    }
-    if field.metadata["choices"]:
-        parser.add_argument(flag, choices=field.metadata["choices"], **common)
-        return
-    metavar = "true|false" if kind is bool else field.name.rsplit("_", 1)[-1].upper()
-    if typing.get_origin(kind) is tuple:
-        parser.add_argument(flag, nargs="*", action=_Collect, metavar=metavar, **common)
-        return
-    if kind is bool:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Setting:
+    """A field of the settings class by one of its names: its own, an alias or a negated alias."""
+
+    field: dataclasses.Field[Any]
+    kind: Any
+    flag: str
+    variable: str
+    negated: bool = False
+
+    @property
+    def key(self) -> str:
+        """The name in the YAML file."""
+        return self.flag.removeprefix("--")
+
+    def parse(self, text: str) -> Any:
+        """The field's value where this name is given that text."""
+        value = parse_value(self.kind, self.field.metadata["choices"], text)
+        return not value if self.negated else value
+
+
+def _declare(settings: type[Any], prog: str) -> list[_Setting]:
+    """Every name of every setting, a setting's own name first."""
+    kinds = typing.get_type_hints(settings)
+    prefix = _variable(prog)
+    names = []
+    for field in dataclasses.fields(settings):
+        kind, aliases = kinds[field.name], field.metadata["aliases"]
+        names.append(_Setting(field, kind, flag_of(field), f"{prefix}_{field.name.upper()}"))
+        for flag in (*aliases, *field.metadata["negated_aliases"]):
+            variable = f"{prefix}_{_variable(flag)}"
+            names.append(_Setting(field, kind, flag, variable, negated=flag not in aliases))
+    return names
+
+
+def _variable(name: str) -> str:
+    return name.lstrip("-").replace("-", "_").upper()
+
+
+# ---- the command line
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises what is wrong as one line: a running program that reads its settings does not exit."""
+
+    def error(self, message: str) -> NoReturn:
+        raise SettingsError(f"{_one_line(message)} (see {self.prog} --help)")
+
+
+def _parser(declared: Sequence[_Setting], prog: str, description: str) -> _Parser:
+    parser = _Parser(
+        prog=prog,
+        description=description,
+        allow_abbrev=False,
+        # A flag that is not there leaves the setting to the environment and the file.
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument("--version", action="version", version=f"{prog} {VERSION}")
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="YAML file with any of the settings below, named as the flags without dashes in front",
+    )
+    for setting in declared:
+        if setting.negated:
+            _add(parser, setting, [setting.flag], argparse.SUPPRESS)
+        elif setting.flag == flag_of(setting.field):
+            flags = [setting.flag, *setting.field.metadata["aliases"]]
+            _add(parser, setting, flags, _help(setting.field))
+    return parser
+
+
+def _add(parser: _Parser, setting: _Setting, flags: Sequence[str], help_line: str) -> None:
+    kind: dict[str, Any] = {}
+    if is_list(setting.kind):
+        kind = {"nargs": "*", "action": "extend"}
+    elif setting.kind is bool:
         # "--flag" alone means true, as in Go's flag package.
-        common |= {"nargs": "?", "const": True}
-    parser.add_argument(flag, type=_converter(kind), metavar=metavar, **common)
+        kind = {"nargs": "?", "const": not setting.negated}
+    parser.add_argument(
+        *flags,
+        dest=setting.field.name,
+        help=help_line,
+        metavar=_metavar(setting),
+        type=_argument(setting),
+        **kind,
+    )
 
 
-def _default_note(default: Any) -> str:
-    if default in ("", ()):
-        return ""
-    if isinstance(default, tuple):
-        return f" (default: {','.join(default)})"
-    return f" (default: {str(default).lower() if isinstance(default, bool) else default})"
+def _metavar(setting: _Setting) -> str:
+    if choices := setting.field.metadata["choices"]:
+        return f"{{{','.join(choices)}}}"
+    return "true|false" if setting.kind is bool else setting.field.name.rsplit("_", 1)[-1].upper()
+
+
+def _help(field: dataclasses.Field[Any]) -> str:
+    line: str = field.metadata["help"]
+    if shown := show_value(field.default):
+        line += f" (default: {shown})"
+    return line.replace("%", "%%")
+
+
+def _argument(setting: _Setting) -> Callable[[str], Any]:
+    def parse_argument(text: str) -> Any:
+        try:
+            return setting.parse(text)
+        except SettingValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse_argument
+
+
+def _flag_values(found: Mapping[str, Any], declared: Iterable[_Setting]) -> dict[str, Any]:
+    """The fields that flags set; the words of a list, each "a" or "a,b", become one tuple."""
+    values = {}
+    for setting in declared:
+        name = setting.field.name
+        if name in found:
+            value = found[name]
+            values[name] = tuple(chain(*value)) if is_list(setting.kind) else value
+    return values
+
+
+def _flags(declared: Iterable[_Setting]) -> list[str]:
+    return ["--help", "--version", "--config", *(setting.flag for setting in declared)]
+
+
+def _double_dashes(argv: Iterable[str], declared: Iterable[_Setting]) -> list[str]:
+    """Let "-flag" stand for "--flag", as Go programs do; unit files in use have it."""
+    known = set(_flags(declared))
+    return [f"-{word}" if f"-{word.partition('=')[0]}" in known else word for word in argv]
+
+
+def _unknown(words: Sequence[str], known: Sequence[str]) -> str:
+    """Name each unknown flag, and the flag that it may have been meant for."""
+    flags = [word.partition("=")[0] for word in words if word.startswith("-")]
+    parts = []
+    for flag in flags:
+        near = _nearest(flag, known)
+        parts.append(f'unknown flag "{flag}"' + (f", did you mean {near}?" if near else ""))
+    return "; ".join(parts) or f'unexpected argument "{words[0]}"'
+
+
+def _nearest(flag: str, known: Sequence[str]) -> str:
+    """The known flag most like this one, "" where none is like it."""
+    return next(iter(difflib.get_close_matches(f"--{flag.lstrip('-')}", known, 1, 0.75)), "")
+
+
+# ---- the environment and the file: only what is not set yet is read
+
+
+def _set_from_environment(
+    values: dict[str, Any], declared: Iterable[_Setting], environ: Mapping[str, str]
+) -> None:
+    for setting in declared:
+        text = environ.get(setting.variable)
+        if text is not None:
+            _set(values, setting, setting.variable, text)
+
+
+def _set_from_file(values: dict[str, Any], declared: Sequence[_Setting], path: str) -> None:
+    keys = {setting.key: setting for setting in declared}
+    set_by: dict[str, str] = {}
+    for written, text in _read(path).items():
+        setting = keys.get(written.removeprefix("--"))
+        if setting is None:
+            near = _nearest(f"--{written}", _flags(declared)).removeprefix("--")
+            hint = f'; did you mean "{near}"?' if near else ""
+            raise _SourceError(f'{path}: "{written}" is not a setting{hint}')
+        name = setting.field.name
+        if name in set_by:
+            raise _SourceError(f'{path}: "{set_by[name]}" and "{written}" set the same; keep one')
+        set_by[name] = written
+        _set(values, setting, f"{path}: {written}", text)
+
+
+def _read(path: str) -> dict[str, str]:
+    # The library for YAML costs a megabyte, so it is loaded only for a file.
+    from koord_service.settings_file import SettingsFileError, read_settings_file
+
+    try:
+        return read_settings_file(path)
+    except OSError as error:
+        raise _SourceError(f"--config: cannot read {path}: {error.strerror}") from None
+    except SettingsFileError as error:
+        raise _SourceError(str(error)) from None
+
+
+def _set(values: dict[str, Any], setting: _Setting, place: str, text: str) -> None:
+    if setting.field.name in values:
+        return
+    if not text and (setting.kind is bool or is_list(setting.kind)):
+        # Unit files that leave a variable empty mean the default.
+        return
+    try:
+        values[setting.field.name] = setting.parse(text)
+    except SettingValueError as error:
+        raise _SourceError(f"{place} {error}") from None
 
 
 def _one_line(message: str) -> str:
     return " ".join(message.split())
-
-
-def _double_dashes(argv: Sequence[str], parser: _Parser) -> list[str]:
-    """Let "-flag" stand for "--flag", as Go programs do; unit files in use have it."""
-    known = {name for action in parser._actions for name in action.option_strings}  # noqa: SLF001
-    return [f"-{word}" if f"-{word.partition('=')[0]}" in known else word for word in argv]
-
-
-def _value(given: Any) -> Any:
-    """A list, however it was written ("a,b", "a b", a YAML list), becomes a tuple."""
-    if not isinstance(given, list):
-        return given
-    return tuple(part.strip() for text in given for part in text.split(",") if part.strip())
-
-
-def _converter(kind: Any) -> Callable[[str], Any]:
-    """Text to the field's type, with an error that says what was expected."""
-    expected = {
-        int: "a whole number",
-        float: "seconds, or a duration like 1m30s",
-        bool: "true or false",
-    }.get(kind, "text")
-
-    def convert(text: str) -> Any:
-        value: object = _BOOLEANS.get(text.lower(), text) if kind is bool else text
-        if kind is float:
-            # Seconds; Go programs write them "10s", "1m30s", "500ms".
-            with contextlib.suppress(ValueError):
-                value = duration.seconds(text)
-        try:
-            converted = msgspec.convert(value, kind, strict=False)
-            if kind is float and not math.isfinite(converted):
-                raise msgspec.ValidationError
-        except msgspec.ValidationError:
-            raise configargparse.ArgumentTypeError(f'is "{text}"; expected {expected}') from None
-        return converted
-
-    return convert

@@ -9,18 +9,24 @@ the temporary name (the last character is ``~``) in ``ss`` and ``getsockname``.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import grp
 import os
 import pwd
 import re
 import socket
 import stat
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
-_BACKLOG = 1024
+BACKLOG = 1024
+"""Connections that may wait to be accepted; the sysctl net.core.somaxconn bounds it."""
 # sun_path of sockaddr_un is 108 bytes, the last of them zero.
 _LONGEST_PATH = 107
 _PROBE_TIMEOUT_SECONDS = 1.0
+_LOCK_SECONDS = 2.0
+_LOCK_PAUSE_SECONDS = 0.01
 # (uid_t)-1 means "leave it"; 32 bits hold the others.
 _UNCHANGED = -1
 _LARGEST_ID = 2**32 - 2
@@ -49,6 +55,62 @@ def listen_unix(path: str, *, mode: int = 0o660, owner: str = "") -> socket.sock
         )
     final = Path(path)
     _make_parents(final.parent)
+    with _locked(final.parent):
+        return _listen(final, mode, user, group)
+
+
+SocketIdentity = tuple[int, int, int]
+"""What tells one socket file from another of the same name: inodes alone are used again."""
+
+
+def socket_identity(path: str) -> SocketIdentity:
+    """The identity of the socket on a path.
+
+    Raises:
+        OSError: there is none.
+    """
+    status = Path(path).lstat()
+    return status.st_dev, status.st_ino, status.st_ctime_ns
+
+
+def remove_unix(path: str, identity: SocketIdentity) -> None:
+    """Remove a socket file, unless it is another's by now."""
+    with _locked(Path(path).parent), contextlib.suppress(OSError):
+        if socket_identity(path) == identity:
+            Path(path).unlink()
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Nobody else puts a socket into a directory, or takes one away, while the block runs.
+
+    A process that was stopped with the lock in its hands is not waited for for ever.
+    """
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        # May be searched, not read: then it is nobody else's either, most likely.
+        yield
+        return
+    try:
+        end = time.monotonic() + _LOCK_SECONDS
+        while not _lock(descriptor) and time.monotonic() < end:
+            time.sleep(_LOCK_PAUSE_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _listen(final: Path, mode: int, user: int, group: int) -> socket.socket:
+    path = str(final)
     _check_free(final)
     # As long as the final name, so that it fits where that fits.
     temporary = final.with_name(final.name[:-1] + ("-" if final.name.endswith("~") else "~"))
@@ -62,7 +124,7 @@ def listen_unix(path: str, *, mode: int = 0o660, owner: str = "") -> socket.sock
         try:
             os.chown(temporary, user, group, follow_symlinks=False)
             temporary.chmod(mode)
-            listener.listen(_BACKLOG)
+            listener.listen(BACKLOG)
             temporary.rename(final)
         except OSError:
             temporary.unlink(missing_ok=True)

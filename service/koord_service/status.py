@@ -11,138 +11,66 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import json
 import re
 import socket
+import ssl
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
-
-from koord_model import duration
+from typing import Any
 
 from koord_service.addresses import host_port
-from koord_service.sockets import listen_unix
+from koord_service.connection_places import ConnectionPlaces
+from koord_service.pages import (
+    MakePage,
+    Query,
+    QueryError,
+    StatusPage,
+    json_page,
+    metrics_page,
+)
+from koord_service.sockets import SocketIdentity, listen_unix, remove_unix, socket_identity
 
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
+__all__ = [
+    "Access",
+    "MakePage",
+    "Query",
+    "QueryError",
+    "StatusPage",
+    "StatusServer",
+    "is_local",
+    "json_page",
+    "metrics_page",
+]
 
 _SILENCE_SECONDS = 10.0
+_HANDSHAKE_SECONDS = 5.0
 _CONNECTIONS = 32
+_OF_ONE_PEER = 8
+"""Of those on the network, so that one cannot hold all the connections there are."""
+
 _PAUSE_SECONDS = 0.1
-_PARAMETERS = 64
 _PORT = re.compile(r":[0-9]*$")
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """One answer; ``headers`` are those beside its type and length."""
+class Access:
+    """Who is served what, and how.
 
-    body: bytes
-    content_type: str = "text/plain; charset=utf-8"
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-class QueryError(ValueError):
-    """A parameter cannot be; the message, one line, is answered with ``status``."""
-
-    def __init__(self, message: str, status: int = 400) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """The parameters of a request, each given once. All methods raise QueryError.
-
-    ``accept`` is the request's header of that name.
+    All of it is about those who ask from another machine: over loopback and unix sockets
+    everybody gets every page, with or without TLS. ``public`` are the pages for the others,
+    ``None``: all. ``tls`` is asked at each connection for what to serve it with. ``admit`` gets
+    a request's header "Authorization" and its path, and answers with a refusal, or with None.
     """
 
-    values: Mapping[str, str] = field(default_factory=dict)
-    accept: str = ""
-
-    @classmethod
-    def parse(cls, text: str, accept: str = "") -> Query:
-        """What stands behind the "?" of a URL."""
-        try:
-            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_PARAMETERS)
-        except ValueError:
-            raise QueryError(f"more than {_PARAMETERS} parameters") from None
-        values = dict(pairs)
-        if len(values) < len(pairs):
-            twice = next(name for name in values if [one for one, _ in pairs].count(name) > 1)
-            raise QueryError(f'parameter "{twice}" is given twice')
-        return cls(values, accept)
-
-    def accepts(self, content_type: str) -> bool:
-        """Whether the client asks for this very type; "*/*" asks for none."""
-        types = (one.partition(";")[0].strip() for one in self.accept.lower().split(","))
-        return content_type in types
-
-    def choice(self, name: str, choices: Collection[str], default: str = "") -> str:
-        """One of a few words; without a ``default`` it must be given."""
-        value = self.values.get(name, default)
-        if value not in choices:
-            given = (
-                f'parameter "{name}" is "{value}"' if value else f'parameter "{name}" is missing'
-            )
-            raise QueryError(f"{given}; expected one of {', '.join(choices)}")
-        return value
-
-    def number(self, name: str, default: int, least: int, most: int) -> int:
-        """A whole number."""
-        if name not in self.values:
-            return default
-        text = self.values[name]
-        # As long as the greatest: int() takes its time over thousands of digits.
-        plain = text.isascii() and text.isdigit() and len(text) <= len(str(most))
-        if not plain or not least <= int(text) <= most:
-            raise QueryError(f'parameter "{name}" is "{text}"; expected {least} to {most}')
-        return int(text)
-
-    def seconds(self, name: str, default: float, least: float, most: float) -> float:
-        """A time such as "90", "90s", "5m" or "1h"."""
-        if name not in self.values:
-            return default
-        text = self.values[name]
-        seconds = _seconds(text)
-        if not least <= seconds <= most:
-            raise QueryError(
-                f'parameter "{name}" is "{text}"; '
-                f"expected {least:g} to {most:g} seconds, written like 90s, 5m or 1h"
-            )
-        return seconds
+    public: Mapping[str, MakePage] | None = None
+    tls: Callable[[], ssl.SSLContext] | None = None
+    admit: Callable[[str, str], StatusPage | None] | None = None
 
 
-def _seconds(text: str) -> float:
-    """A plain number is of seconds too; less than none for what is no time."""
-    try:
-        return duration.seconds_or_number(text)
-    except ValueError:
-        return -1.0
-
-
-MakePage = Callable[[Query], Page]
-"""What is served under a path. Raises QueryError where a parameter cannot be."""
-
-
-def json_page(value: object, status: int = 200) -> Page:
-    """``value`` as JSON; NaN and infinities raise ValueError, since JSON has none."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    return Page(f"{text}\n".encode(), "application/json", status)
-
-
-def metrics_page(registry: CollectorRegistry) -> Page:
-    """The metrics in Prometheus' text format."""
-    # Here, so that programs without metrics need not have the client installed.
-    from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-
-    return Page(generate_latest(registry), CONTENT_TYPE_LATEST)
+_EVERYTHING = Access()
 
 
 class StatusServer:
@@ -162,12 +90,15 @@ class StatusServer:
         *,
         mode: int = 0o660,
         network: bool = False,
+        access: Access = _EVERYTHING,
     ) -> None:
         self._address = address
         self._mode = mode
         self._network = network
+        self._access = access
         self._target = _target(address, network)
         self._pages = pages
+        self._identity: SocketIdentity = (0, 0, 0)
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
 
@@ -181,6 +112,7 @@ class StatusServer:
             return
         if isinstance(self._target, str):
             listener = listen_unix(self._target, mode=self._mode)
+            self._identity = socket_identity(self._target)
         else:
             listener = _listen_tcp(*self._target)
             host, port = listener.getsockname()[:2]
@@ -198,7 +130,7 @@ class StatusServer:
         if listener is None or self._thread is None:
             return
         if isinstance(self._target, str):
-            Path(self._target).unlink(missing_ok=True)
+            remove_unix(self._target, self._identity)
         with contextlib.suppress(OSError):
             # Closing alone would leave the thread inside accept().
             listener.shutdown(socket.SHUT_RDWR)
@@ -206,7 +138,7 @@ class StatusServer:
         listener.close()
 
     def _accept(self, listener: socket.socket) -> None:
-        with _Connections(self._pages, self._network) as connections:
+        with _Connections(self._pages, self._network, self._access) as connections:
             while True:
                 try:
                     connection, peer = listener.accept()
@@ -220,36 +152,49 @@ class StatusServer:
 
 
 class _Connections(ThreadingHTTPServer):
-    """A thread a connection, but not more than a few: more are hung up on."""
+    """A thread per connection, up to a limit: another connection ends the oldest."""
 
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, pages: Mapping[str, MakePage], network: bool) -> None:
+    def __init__(self, pages: Mapping[str, MakePage], network: bool, access: Access) -> None:
         super().__init__(("", 0), _Handler, bind_and_activate=False)
         self.pages = pages
         self.network = network
-        self._free = threading.BoundedSemaphore(_CONNECTIONS)
+        self.access = access
+        self._places = ConnectionPlaces(_CONNECTIONS, _OF_ONE_PEER)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._free.acquire(blocking=False):
+        peer = _peer(client_address)
+        bounded = self.network and not _is_loopback(peer)
+        if not self._places.take(request, peer, bounded=bounded):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
         except RuntimeError:
-            # The system has no thread for us.
-            self._free.release()
+            # The system has no more threads.
+            self._places.give_back(request)
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            self._places.give_back(request)
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        tls = self.access.tls
+        # In the connection's own thread: a slow client keeps nobody waiting.
+        request.settimeout(_HANDSHAKE_SECONDS)
+        if tls is None or (_is_loopback(_peer(client_address)) and not _begins_tls(request)):
+            super().finish_request(request, client_address)
+            return
+        with tls().wrap_socket(request, server_side=True) as secured:
+            super().finish_request(secured, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Keep quiet: a client that hangs up halfway is its own business."""
+        """Ignore it: a client that hangs up halfway is normal."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -260,13 +205,21 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
-        if not self._asked_locally():
+        access = self.server.access
+        elsewhere = self.server.network and not _is_loopback(_peer(self.client_address))
+        public = access.public if elsewhere else None
+        if public is None and not self._asked_locally():
             self._answer(_line(403, "asked under a name; ask 127.0.0.1, [::1] or localhost"))
             return
-        pages = self.server.pages
+        if elsewhere and access.admit is not None:
+            refusal = access.admit(self.headers.get("Authorization", ""), path)
+            if refusal is not None:
+                self._answer(refusal)
+                return
+        pages = self.server.pages if public is None else public
         if path not in pages:
             known = "".join(f"  {name}\n" for name in sorted(pages))
-            self._answer(Page(f"404 no such page; there are:\n{known}".encode(), status=404))
+            self._answer(StatusPage(f"404 no such page; there are:\n{known}".encode(), status=404))
             return
         try:
             accept = ", ".join(self.headers.get_all("Accept", []))
@@ -282,19 +235,20 @@ class _Handler(BaseHTTPRequestHandler):
     def _asked_locally(self) -> bool:
         """Over TCP a browser may ask for a page of elsewhere whose name now leads here."""
         host = self.headers.get("Host")
-        if self.server.network or host is None or not isinstance(self.client_address, tuple):
+        everybody = self.server.network and self.server.access.public is None
+        if everybody or host is None or not isinstance(self.client_address, tuple):
             return True
         return _is_loopback(host.rpartition(":")[0] if _PORT.search(host) else host)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """A line of text in place of the library's HTML."""
+        """One line of text instead of the library's HTML."""
         self.close_connection = True
-        self._answer(Page(f"{code} {message or explain or ''}\n".encode(), status=code))
+        self._answer(StatusPage(f"{code} {message or explain or ''}\n".encode(), status=code))
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Nothing: scrapes every few seconds are no events."""
+        """Log nothing: scrapes come every few seconds."""
 
-    def _answer(self, page: Page) -> None:
+    def _answer(self, page: StatusPage) -> None:
         self.send_response(page.status)
         self.send_header("Content-Type", page.content_type)
         self.send_header("Content-Length", str(len(page.body)))
@@ -306,11 +260,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(page.body)
 
 
-def _line(status: int, message: str) -> Page:
+def is_local(address: str) -> bool:
+    """Whether only this machine can reach an address; raises ValueError as ``StatusServer``."""
+    target = _target(address, network=True)
+    return isinstance(target, str) or _is_loopback(target[0])
+
+
+def _line(status: int, message: str) -> StatusPage:
     """One line of text, whatever was in the message."""
     line = " ".join(message.split())
     shown = "".join(letter if letter.isprintable() else "�" for letter in line)
-    return Page(f"{status} {shown}\n".encode(errors="replace"), status=status)
+    return StatusPage(f"{status} {shown}\n".encode(errors="replace"), status=status)
 
 
 def _target(address: str, network: bool) -> str | tuple[str, int]:
@@ -318,8 +278,8 @@ def _target(address: str, network: bool) -> str | tuple[str, int]:
     path = address.removeprefix("unix://")
     if path.startswith("/"):
         return path
-    host, _, port = address.rpartition(":")
-    if not (port.isascii() and port.isdigit() and int(port) < 2**16):
+    host, colon, port = address.rpartition(":")
+    if not (colon and port.isascii() and port.isdigit() and int(port) < 2**16):
         raise ValueError(f'status address is "{address}"; expected 127.0.0.1:PORT or unix:///PATH')
     if network:
         return host.strip("[]"), int(port)
@@ -328,12 +288,24 @@ def _target(address: str, network: bool) -> str | tuple[str, int]:
     return "127.0.0.1" if host == "localhost" else host.strip("[]"), int(port)
 
 
+def _begins_tls(connection: socket.socket) -> bool:
+    """Whether the client starts a TLS handshake; the byte stays to be read."""
+    return connection.recv(1, socket.MSG_PEEK) == b"\x16"
+
+
+def _peer(client_address: Any) -> str:
+    """The address of the other end; "" over a unix socket."""
+    return client_address[0] if isinstance(client_address, tuple) else ""
+
+
 def _is_loopback(host: str) -> bool:
     """Whether a host of a URL is this machine, by number or as "localhost"."""
     try:
-        return host.lower() == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+        number = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
-        return False
+        return host.lower() == "localhost"
+    # A socket for both families has IPv4 peers as ::ffff:127.0.0.1.
+    return (getattr(number, "ipv4_mapped", None) or number).is_loopback
 
 
 def _listen_tcp(host: str, port: int) -> socket.socket:

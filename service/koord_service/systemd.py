@@ -1,4 +1,4 @@
-"""What systemd and a service say to each other, in the plain protocols.
+"""systemd's protocols for services: readiness, socket activation and watchdog.
 
 sd_notify(3), sd_listen_fds(3) and sd_watchdog_enabled(3), without libsystemd. All
 of it does nothing in a program that systemd did not start.
@@ -28,7 +28,7 @@ def notify(state: str) -> None:
             sender.connect(name)
             sender.send(state.encode("utf-8", "replace"))
     except OSError:
-        # Nobody is there to be told; the work goes on.
+        # systemd does not listen; the work goes on.
         return
 
 

@@ -1,4 +1,4 @@
-"""A node that is only reckoned, to run strategies on in accelerated time.
+"""A simulated node, to run strategies on in accelerated time.
 
 - **workload**: a pod, what it asks for, and the curve of what it would use.
 - **machine**: the node's CPUs, memory and cache.

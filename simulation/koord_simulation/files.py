@@ -11,12 +11,12 @@ from pathlib import Path
 import yaml
 from koord_prediction.trace import Trace
 from koord_prediction.trace import parse as parse_trace
-from koordlet.config import Settings
-from koordlet.deciding.contract import Strategy
-from koordlet.deciding.table import choose
-from koordlet.gates import DEFAULTS
+from koordlet.agent.config import KoordletSettings
+from koordlet.agent.feature_gates import DEFAULTS
+from koordlet.qos_manager.core.strategy import Strategy
+from koordlet.qos_manager.strategy_table import select_enabled
 
-from koord_simulation.reading import Reading, parse
+from koord_simulation.scenario.scenario_file import ScenarioFile, parse
 
 _GZIP = b"\x1f\x8b"
 
@@ -25,7 +25,7 @@ class ScenarioError(Exception):
     """A scenario that cannot be run; the message is one line."""
 
 
-def load(path: Path) -> Reading:
+def load(path: Path) -> ScenarioFile:
     """The scenario of a file. A trace in it is looked for beside the file.
 
     Raises:
@@ -55,7 +55,7 @@ def strategies(names: Iterable[str]) -> tuple[Strategy, ...]:
     Raises:
         ScenarioError: there is none of a name.
     """
-    found, _ = choose(Settings(), dict.fromkeys(DEFAULTS, True))
+    found, _ = select_enabled(KoordletSettings(), dict.fromkeys(DEFAULTS, True))
     known = {one.name: one for one in found}
     wanted = tuple(names)
     for name in wanted:

@@ -1,4 +1,4 @@
-"""``koord-simulate``: run scenarios, and say what came of them."""
+"""``koord-simulate``: run scenarios and report the results."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 from koord_simulation.files import ScenarioError, load, strategies
 from koord_simulation.plot import plot
-from koord_simulation.recording import Run
-from koord_simulation.report import lines, report
-from koord_simulation.run import simulate
+from koord_simulation.run.record import Run
+from koord_simulation.run.report import lines, report
+from koord_simulation.run.simulation import simulate
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,18 +30,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="koord-simulate",
-        description="Runs koordlet's strategies on a node that is only reckoned, in accelerated "
-        "time, and says how pods fared. koord_simulation/reading.py says what a scenario has.",
-        epilog="Of a pod: p50 and p99 are means over the seconds that it ran, worst is what one "
-        "second in a hundred exceeded, throttled the part of periods. Turns: how often what "
-        "best-effort pods may use went from less to more or back.",
+        description="Run koordlet's strategies on a simulated node in accelerated time, and report "
+        "how its pods did. See koord_simulation/scenario/scenario_file.py.",
+        epilog="For each pod, p50 and p99 are means over the seconds it ran; worst is the 99th "
+        "percentile of its p99 by second; throttled is the share of CPU periods with throttling. "
+        "Turns count how often the CPUs allowed to best-effort pods changed direction.",
     )
-    parser.add_argument("scenario", type=Path, help="a file of YAML")
-    parser.add_argument("--without", action="store_true", help="run it without strategies too")
-    parser.add_argument("--json", action="store_true", help="numbers as JSON")
-    parser.add_argument("--decisions", action="store_true", help="what was decided, and when")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="a picture (PNG) of the run")
-    parser.add_argument("--seed", type=int, help="instead of the scenario's")
+    parser.add_argument("scenario", type=Path, help="scenario file (YAML)")
+    parser.add_argument("--without", action="store_true", help="also run it without strategies")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument(
+        "--decisions", action="store_true", help="print each decision with its time"
+    )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="write a plot (PNG) of the run")
+    parser.add_argument("--seed", type=int, help="random seed, instead of the scenario's")
     return parser
 
 

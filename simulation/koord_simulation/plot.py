@@ -10,7 +10,7 @@ import numpy as np
 from koord_prediction.histogram import Floats
 
 from koord_simulation.files import ScenarioError
-from koord_simulation.recording import Run
+from koord_simulation.run.record import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

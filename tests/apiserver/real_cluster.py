@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.support.manager_program import NAMESPACE, QUICK, WEBHOOKS, ManagerPro
 from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
+COMPONENTS = ("node-metric-api", "colocation-profile-controller", "evictions", "devices")
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 
@@ -36,7 +38,19 @@ class RealCluster:
         command = [console_script("koordctl"), "crds", "install", f"--kubeconfig={config}"]
         subprocess.run(command, check=True, capture_output=True)
         self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-        self.kubectl("apply", "-k", str(ROOT / "deploy"))
+        self.kubectl("apply", "-k", str(self._overlay()))
+
+    def _overlay(self) -> Path:
+        """The kustomization with what features need that are tried here."""
+        folder = self.server.folder / "overlay"
+        folder.mkdir()
+        deploy = Path(os.path.relpath(ROOT / "deploy", folder))
+        given = {
+            "resources": [str(deploy)],
+            "components": [str(deploy / "components" / name) for name in COMPONENTS],
+        }
+        (folder / "kustomization.yaml").write_text(json.dumps(given))
+        return folder
 
     def kubectl(self, *words: str, stdin: str = "", token: str = ADMIN) -> str:
         return self.server.kubectl(*words, stdin=stdin, token=token)

@@ -16,10 +16,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiohttp import web
-from koord_kube.api import Api, ApiError, ConflictError, NotFoundError, Object
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.credentials import server_context
-from koord_kube.resources import (
+from koord_kube.protocol.api import Api, ApiError, ConflictError, NotFoundError, Object
+from koord_kube.protocol.resources import (
     ACCESS_REVIEWS,
     EVENTS,
     NAMESPACES,
@@ -75,14 +75,25 @@ class ReviewingKubelet(KubeletServer):
         if not said.get("authenticated"):
             raise web.HTTPUnauthorized
         user = said["user"]
-        wanted = {"verb": "get", "resource": "nodes", "subresource": "proxy", "name": self._node}
-        who = {"user": user["username"], "groups": user["groups"]}
+        # As kubelets do since 1.33; one of the two is enough.
+        rights = [request.path.strip("/"), "proxy"]
         try:
-            said = await self._review(ACCESS_REVIEWS, **who, resourceAttributes=wanted)
+            if not any([await self._allows(user, one) for one in rights]):
+                told = f"verb=get, resource=nodes, subresource(s)=[{' '.join(rights)}]"
+                raise web.HTTPForbidden(text=f"Forbidden (user={user['username']}, {told})\n")
         except ApiError:
             raise web.HTTPInternalServerError from None
-        if not said["allowed"]:
-            raise web.HTTPForbidden
+
+    async def _allows(self, user: Object, subresource: str) -> bool:
+        wanted = {
+            "verb": "get",
+            "resource": "nodes",
+            "subresource": subresource,
+            "name": self._node,
+        }
+        who = {"user": user["username"], "groups": user["groups"]}
+        said = await self._review(ACCESS_REVIEWS, **who, resourceAttributes=wanted)
+        return bool(said["allowed"])
 
     async def _review(self, resource: Resource, **spec: Any) -> Object:
         kind = {"apiVersion": f"{resource.group}/{resource.version}", "kind": resource.kind}

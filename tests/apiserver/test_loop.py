@@ -13,9 +13,15 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
-from koord_kube.api import Object
 from koord_kube.client import Client
-from koord_kube.resources import COLOCATION_PROFILES, CONFIG_MAPS, NODE_METRICS, NODES, PODS
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import (
+    COLOCATION_PROFILES,
+    CONFIG_MAPS,
+    NODE_METRICS,
+    NODES,
+    PODS,
+)
 from koord_model.keys import BATCH_CPU, LABEL_QOS
 
 from tests.apiserver.real_cluster import RealCluster

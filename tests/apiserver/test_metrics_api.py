@@ -14,16 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.credentials import TokenFile
 from koord_kube.informer import Informer
-from koord_kube.resources import SERVED_NODE_METRICS
-from koord_kube.watching import Pace
-from koordlet.delivery.direct_link import DirectLink, LinkError, Place
+from koord_kube.protocol.resources import SERVED_NODE_METRICS
+from koord_model.service_account_token import MANAGER_AUDIENCE
+from koordlet.metrics_reporter.direct_link import DirectLink, LinkError, Metadata, Place
 
 from tests.apiserver.real_cluster import RealCluster, node, pod
 from tests.apiserver.real_node import administrator
 from tests.support.kube_apiserver import ADMIN
 from tests.support.manager_program import LEADER, NAMESPACE, QUICK, ManagerProgram
+from tests.support.service_account_tokens import unsigned_token
 from tests.support.waiting import until
 
 API = "v1alpha1.metrics.koordinator.sh"
@@ -31,6 +33,7 @@ SERVED = f"nodemetrics.{API}"
 GROUP_VERSION = "metrics.koordinator.sh/v1alpha1"
 FLAGS = (*QUICK, "--enable-node-metric-api=true")
 NODES = ("n1", "n2")
+_AUDIENCE = f"--audience={MANAGER_AUDIENCE}"
 CPU = {"nodeMetric": {"nodeUsage": {"resources": {"cpu": "1500m", "memory": "2Gi"}}}}
 
 
@@ -56,6 +59,13 @@ class Link(DirectLink):
         usage = {"resources": {"cpu": f"{cores}m", "memory": "2Gi"}}
         status = json.dumps({"nodeMetric": {"nodeUsage": usage}}).encode()
         await self.send(status, time.time(), 20)
+
+
+class OlderLink(Link):
+    """Of a koordlet that sends whatever token it has."""
+
+    async def _metadata(self) -> Metadata:
+        return (("authorization", await self._credentials.header()),)
 
 
 async def leading(cluster: RealCluster, name: str) -> ManagerProgram:
@@ -96,7 +106,7 @@ async def reporting(cluster: RealCluster, cores: int = 1500) -> AsyncIterator[tu
 def bound(cluster: RealCluster, name: str) -> str:
     """The token that the kubelet gives the koordlet on a node."""
     words = ("--bound-object-kind=Pod", f"--bound-object-name=koordlet-{name}")
-    return cluster.token("koordlet", *words)
+    return cluster.token("koordlet", *words, _AUDIENCE)
 
 
 async def test_kubectl(cluster: RealCluster) -> None:
@@ -156,9 +166,9 @@ async def test_who_may_report(cluster: RealCluster) -> None:
     async with reporting(cluster):
         for name, token, why in (
             ("n2", bound(cluster, "n1"), 'the token is of node "n1", not of "n2"'),
-            ("n1", cluster.token("koordlet"), "the token is bound to no pod"),
-            ("n1", cluster.token("other"), ':other" may not report'),
-            ("n1", "nonsense", "the token is not good"),
+            ("n1", cluster.token("koordlet", _AUDIENCE), "the token is bound to no pod"),
+            ("n1", cluster.token("other", _AUDIENCE), ':other" may not report'),
+            ("n1", unsigned_token(), "the token is not good"),
         ):
             other = Link(cluster, name, token)
             with pytest.raises(LinkError) as caught:
@@ -166,6 +176,27 @@ async def test_who_may_report(cluster: RealCluster) -> None:
             assert "PERMISSION_DENIED" in str(caught.value)
             assert why in str(caught.value)
             await other.close()
+        # Under systemd an administrator makes one that is bound to the node.
+        words = ("--bound-object-kind=Node", "--bound-object-name=n1", _AUDIENCE)
+        of_node = Link(cluster, "n1", cluster.token("koordlet", *words))
+        await of_node.report()
+        await of_node.close()
+
+
+async def test_the_two_tokens_of_a_koordlet_are_each_good_for_one_thing(
+    cluster: RealCluster,
+) -> None:
+    await leading(cluster, "m1")
+    async with reporting(cluster):
+        with pytest.raises(RuntimeError, match="Unauthorized"):
+            cluster.kubectl("get", "nodes", token=bound(cluster, "n1"))
+        words = ("--bound-object-kind=Pod", "--bound-object-name=koordlet-n1")
+        for_api = cluster.token("koordlet", *words)
+        cluster.kubectl("get", "nodes", token=for_api)
+        older = OlderLink(cluster, "n1", for_api)
+        with pytest.raises(LinkError, match=r"PERMISSION_DENIED.*update koordlet"):
+            await older.report()
+        await older.close()
 
 
 async def test_an_informer_follows_to_the_next_leader(cluster: RealCluster) -> None:
@@ -181,8 +212,8 @@ async def test_an_informer_follows_to_the_next_leader(cluster: RealCluster) -> N
             client,
             SERVED_NODE_METRICS,
             decode=json.loads,
-            changed=changed,
-            pace=Pace(first=0.05, cap=0.2),
+            on_change=changed,
+            timing=ReflectorTiming(first=0.05, cap=0.2),
         )
         running = asyncio.get_running_loop().create_task(informer.run())
         await until(lambda: set(informer.objects) == set(NODES), "all nodes")

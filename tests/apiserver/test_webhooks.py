@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from koord_manager.serving.certificates import CERT
+from koord_serving.tls.core.certificates import CERT
 from kubernetes.aio import client as official
 
 from tests.apiserver.real_cluster import ROOT, RealCluster, node, pod

@@ -13,8 +13,8 @@ def test_a_limited_pod():
     )
     assert rows(found) == [
         ("cpu.shares", "512", "counts as 0.5 CPU when CPUs are scarce"),
-        ("cpu quota", "50000", "never more than 0.5 CPU"),
-        ("memory limit", str(128 << 20), "never more than 128 MiB"),
+        ("cpu quota", "50000", "may use at most 0.5 CPU"),
+        ("memory limit", str(128 << 20), "may use at most 128 MiB"),
         ("cpuset.cpus", "0-3", "may run on CPUs 0-3"),
     ]
 
@@ -22,15 +22,19 @@ def test_a_limited_pod():
 def test_an_unlimited_pod():
     found = values(cpu_shares=2, cpu_quota=-1, cpu_period=100_000, memory_limit=-1)
     assert [(shown, meaning) for _, shown, meaning in rows(found)] == [
-        ("2", "gets next to nothing on a busy node"),
-        ("no limit", "may take every idle CPU"),
-        ("no limit", "may take all memory"),
+        ("2", "gets almost no CPU on a busy node"),
+        ("no limit", "may use every idle CPU"),
+        ("no limit", "may use all memory"),
         ("-", "may run on CPUs of its group"),
     ]
 
 
 def test_v2_has_weights():
-    assert rows(values(cpu_weight=20))[0] == ("cpu.weight", "20", "weighs 20 against 100")
+    assert rows(values(cpu_weight=20))[0] == (
+        "cpu.weight",
+        "20",
+        "has weight 20, usual is 100",
+    )
 
 
 def test_microseconds():

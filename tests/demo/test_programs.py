@@ -20,7 +20,7 @@ def test_json_lines_are_understood():
 def test_one_that_ends_early_is_quoted():
     with (
         running("mute", python("say('no such file\\n'); sys.exit(3)")) as program,
-        pytest.raises(DemoError, match=r"mute ended with 3; it said:\nno such file"),
+        pytest.raises(DemoError, match=r"mute ended with 3; its last log lines:\nno such file"),
     ):
         program.wait_until(lambda: False)
 
@@ -35,5 +35,5 @@ def test_one_that_never_gets_ready(monkeypatch):
 
 
 def test_a_program_that_is_not_installed():
-    with pytest.raises(DemoError, match="koord-nonsense is not there"):
+    with pytest.raises(DemoError, match="koord-nonsense does not exist"):
         console_script("koord-nonsense")

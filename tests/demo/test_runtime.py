@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from koord_demo.runtime import Runtime, serve
+from koord_demo.runtime import DemoRuntime, serve
 
 from tests.support.cri import (
     AsyncCri,
@@ -311,7 +311,7 @@ class TestWire:
         assert seen[1].pod_sandbox_status.id == pod.sandbox_id
 
     async def test_in_the_same_loop(self, tmp_path):
-        runtime = Runtime(tmp_path / "cgroup")
+        runtime = DemoRuntime(tmp_path / "cgroup")
         async with (
             serve(runtime, tmp_path / "runtime.sock"),
             AsyncCri(tmp_path / "runtime.sock") as cri,

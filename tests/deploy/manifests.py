@@ -38,9 +38,17 @@ def identity(given: Mapping[str, Any]) -> Id:
     return given["kind"], meta.get("namespace", ""), meta["name"]
 
 
-def installed() -> dict[Id, Object]:
-    """What the kustomization installs."""
-    return read(deploy_files.sources().values())
+def installed(*components: str) -> dict[Id, Object]:
+    """What the kustomization installs, and what components add to it."""
+    texts = list(deploy_files.sources().values())
+    for name in components:
+        texts += deploy_files.component(name).texts.values()
+    return read(texts)
+
+
+def everything() -> dict[Id, Object]:
+    """What is installed with all components."""
+    return installed(*deploy_files.components())
 
 
 def examples() -> dict[Id, Object]:

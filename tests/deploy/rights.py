@@ -1,7 +1,7 @@
 """What rules allow, and what requests to the double of the API server need to be allowed.
 
-For any test that runs the manager: ``missing(rights(api.asked))`` is what it asked for and its
-account may not.
+For any test that runs the manager: ``missing(rights(api.asked), components=…)`` is what it asked
+for and its account may not.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from koord_kube import resources
-from koord_kube.resources import Resource
+from koord_kube.protocol import resources
+from koord_kube.protocol.resources import Resource
 
 from tests.deploy.manifests import Object, installed
 from tests.support.kube_requests import Asked, find
@@ -102,9 +102,23 @@ def _rules(objects: Iterable[Object], binding: Object) -> tuple[Mapping[str, Any
     return tuple(found)
 
 
-def missing(wanted: Iterable[Right], account: str = ACCOUNT) -> list[Right]:
-    """What is not allowed of what is wanted."""
-    bound = bindings(installed().values(), account)
+_COMPONENTS = {
+    "--enable-node-metric-api": "node-metric-api",
+    "ColocationProfileController=true": "colocation-profile-controller",
+}
+
+
+def components_for(flags: Iterable[str]) -> set[str]:
+    """The components that a manager with these flags needs, and no others."""
+    given = " ".join(flags)
+    return {component for sign, component in _COMPONENTS.items() if sign in given}
+
+
+def missing(
+    wanted: Iterable[Right], account: str = ACCOUNT, components: Iterable[str] = ()
+) -> list[Right]:
+    """What is not allowed of what is wanted, with these components."""
+    bound = bindings(installed(*components).values(), account)
     return sorted(one for one in wanted if not _is_allowed(bound, one))
 
 
@@ -116,12 +130,14 @@ def _is_allowed(bound: Iterable[Binding], wanted: Right) -> bool:
     )
 
 
-def unused(wanted: Iterable[Right], account: str = ACCOUNT) -> set[tuple[str, str, str]]:
+def unused(
+    wanted: Iterable[Right], account: str = ACCOUNT, components: Iterable[str] = ()
+) -> set[tuple[str, str, str]]:
     """Group, resource and verb of what our own rules allow and nobody wanted."""
     used = list(wanted)
     return {
         (group, resource, verb)
-        for binding in bindings(installed().values(), account)
+        for binding in bindings(installed(*components).values(), account)
         if binding.namespace != "kube-system"
         for rule in binding.rules
         for group, resource, verb in _each(rule)

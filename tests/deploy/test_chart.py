@@ -16,9 +16,9 @@ from jsonschema import Draft202012Validator, ValidationError
 from koord_kube.definitions.catalogue import DEFINITIONS
 from koord_model.version import VERSION
 
-from tests.deploy.manifests import NAMESPACE, installed, read
+from tests.deploy.manifests import NAMESPACE, everything, installed, read
 from tools import deploy_files
-from tools.deploy_files import CHART, made, settings, sources, template
+from tools.deploy_files import CHART, components, made, settings, sources, template, values
 
 VALUES = CHART / "values.yaml"
 SCHEMA = CHART / "values.schema.json"
@@ -34,7 +34,7 @@ made = [go_template.render(Path(name), values).decode() for name in sys.argv[1:]
 json.dump(made, sys.stdout)
 """
 rendering = pytest.mark.skipif(
-    importlib.util.find_spec("go_template") is None, reason="needs py-go-template (extra test)"
+    importlib.util.find_spec("go_template") is None, reason="needs py-go-template (extra test-all)"
 )
 
 
@@ -53,13 +53,28 @@ def render(values: Values) -> list[str]:
 
 def with_value(name: str, value: Any) -> Values:
     values = defaults()
+    put(values, name, value)
+    return values
+
+
+def put(values: Values, name: str, value: Any) -> None:
     *parents, last = name.split(".")
     place = values
     for one in parents:
         place = place[one]
     assert last in place
     place[last] = value
-    return values
+
+
+ALL_COMPONENTS = {
+    "koordlet.nodesProxy": True,
+    "networkPolicies.enabled": True,
+    "monitoring.monitors": True,
+    "monitoring.alerts": True,
+    "koordlet.featureGates": "MemoryEvict=true,RDMADevices=true",
+    "manager.featureGates": "ColocationProfileController=true",
+    "manager.enableNodeMetricApi": "true",
+}
 
 
 def differences(before: Any, after: Any, path: str = "") -> dict[str, Any]:
@@ -105,9 +120,48 @@ def test_by_default_it_is_the_kustomization() -> None:
 
 
 @rendering
+@pytest.mark.parametrize(
+    ("component", "wanted"),
+    [
+        ("nodes-proxy", {"koordlet.nodesProxy": True}),
+        ("network-policies", {"networkPolicies.enabled": True}),
+        ("monitors", {"monitoring.monitors": True}),
+        ("alerts", {"monitoring.alerts": True}),
+        ("evictions", {"koordlet.featureGates": "CPUBurst=false,MemoryEvict=true"}),
+        ("devices", {"koordlet.featureGates": "RDMADevices=true"}),
+        (
+            "colocation-profile-controller",
+            {"manager.featureGates": "ColocationProfileController=true"},
+        ),
+        ("node-metric-api", {"manager.enableNodeMetricApi": True}),
+    ],
+)
+def test_a_value_brings_a_component_and_no_other(component: str, wanted: Values) -> None:
+    values = defaults()
+    for name, value in wanted.items():
+        put(values, name, value)
+    objects = read(render(values))
+    assert objects.keys() == installed(component).keys()
+    added = objects.keys() - installed().keys()
+    assert {key: objects[key] for key in added} == {key: installed(component)[key] for key in added}
+
+
+@rendering
+def test_gates_that_are_off_bring_no_rights() -> None:
+    values = defaults()
+    put(values, "koordlet.featureGates", "MemoryEvict=false,Accelerators=false")
+    put(values, "manager.featureGates", "ColocationProfileController=false")
+    assert read(render(values)).keys() == installed().keys()
+
+
+@rendering
 def test_another_namespace_is_everywhere_but_in_kube_system() -> None:
-    text = "\n---\n".join(render(with_value("namespace", "elsewhere")))
-    objects = list(yaml.safe_load_all(text))
+    values = with_value("namespace", "elsewhere")
+    for name, value in ALL_COMPONENTS.items():
+        put(values, name, value)
+    text = "\n---\n".join(render(values))
+    objects = [one for one in yaml.safe_load_all(text) if one]
+    assert len(objects) == len(everything())
     assert NAMESPACE not in json.dumps(objects)
     namespaces = {one["metadata"].get("namespace", "") for one in objects}
     assert namespaces == {"", "elsewhere", "kube-system"}
@@ -122,21 +176,30 @@ _GIVEN: Mapping[type, Any] = {
     dict: {"a/b": "c: d"},
     list: [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}],
 }
-_NAMES = sorted(set(settings(sources())) - {"namespace"})
+_OF_COMPONENTS = {
+    "monitoring.labels": ("monitoring.monitors", "monitoring.alerts"),
+    "networkPolicies.metricsFrom": ("networkPolicies.enabled",),
+}
+"""Values that are put into components alone, and what brings those."""
+_NAMES = sorted(set(settings(sources())) - {"namespace"} | _OF_COMPONENTS.keys())
 
 
 @rendering
 @pytest.mark.parametrize("name", _NAMES)
 def test_each_value_is_put_where_it_is_meant(name: str) -> None:
-    given = _GIVEN[type(settings(sources())[name].default)]
-    objects = read(render(with_value(name, given)))
+    given = _GIVEN[type(values()[name].default)]
+    set_to = with_value(name, given)
+    for switch in _OF_COMPONENTS.get(name, ()):
+        put(set_to, switch, value=True)
+    objects, all_of_them = read(render(set_to)), everything()
     found = {
         f"{identity}{where}": value
-        for identity, before in installed().items()
-        for where, value in differences(before, objects[identity]).items()
+        for identity in objects
+        for where, value in differences(all_of_them[identity], objects[identity]).items()
     }
-    marked = sum(text.count(f"# chart: {name}\n") for text in sources().values())
-    marked += sum(text.count(f"# chart: {name}, ") for text in sources().values())
+    texts = [*sources().values(), *(t for one in components().values() for t in one.texts.values())]
+    marked = sum(text.count(f"# chart: {name}\n") for text in texts)
+    marked += sum(text.count(f"# chart: {name}, ") for text in texts)
     assert [*found.values()] == [given] * marked, found
 
 

@@ -22,7 +22,7 @@ HADOLINT = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or sh
 parametrized = pytest.mark.parametrize("file", FILES, ids=lambda file: file.suffix[1:])
 
 
-@pytest.mark.skipif(HADOLINT is None, reason="needs hadolint (extra test)")
+@pytest.mark.skipif(HADOLINT is None, reason="needs hadolint (extra test-all)")
 def test_hadolint_has_nothing_to_say() -> None:
     assert HADOLINT is not None
     command = [HADOLINT, "--no-color", *map(str, FILES)]

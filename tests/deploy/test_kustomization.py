@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.deploy.manifests import DEPLOY, Id, Object, identity, installed
+from tests.deploy.manifests import (
+    DEPLOY,
+    NAMESPACE,
+    Id,
+    Object,
+    containers,
+    environ,
+    everything,
+    identity,
+    installed,
+)
+from tools.deploy_files import COMPONENTS, components
 
 
 def test_it_has_every_file_that_is_to_be_installed() -> None:
-    elsewhere = {"chart", "containers", "examples", "grafana"}
+    elsewhere = {"chart", "components", "containers", "examples", "grafana"}
     there = {
         str(path.relative_to(DEPLOY))
         for path in DEPLOY.rglob("*.yaml")
@@ -22,10 +35,48 @@ def test_it_has_every_file_that_is_to_be_installed() -> None:
     assert sorted(named) == sorted(there)
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+
+
+@needs_kubectl
 def test_kubectl_builds_what_is_there() -> None:
-    done = subprocess.run(
-        ["kubectl", "kustomize", str(DEPLOY)], capture_output=True, text=True, check=True
-    )
-    built: dict[Id, Object] = {identity(one): one for one in yaml.safe_load_all(done.stdout)}
-    assert built == installed()
+    assert build(DEPLOY) == installed()
+
+
+@needs_kubectl
+@pytest.mark.parametrize("name", sorted(components()))
+def test_each_component_adds_its_objects_to_an_overlay(name: str, tmp_path: Path) -> None:
+    built = build(overlay(tmp_path, name))
+    assert built.keys() == installed(name).keys()
+    changed = {key for key, given in installed(name).items() if built[key] != given}
+    assert changed == PATCHED.get(name, set())
+
+
+@needs_kubectl
+def test_all_components_go_together(tmp_path: Path) -> None:
+    assert build(overlay(tmp_path, *components())).keys() == everything().keys()
+
+
+@needs_kubectl
+def test_the_node_metric_api_is_switched_on_by_its_component(tmp_path: Path) -> None:
+    built = build(overlay(tmp_path, "node-metric-api"))
+    [manager] = [one for _, one in containers(built) if one["name"] == "manager"]
+    assert environ(manager)["KOORD_MANAGER_ENABLE_NODE_METRIC_API"] == "true"
+    assert len(environ(manager)) == len(manager["env"]), "the other settings are still there"
+
+
+PATCHED = {"node-metric-api": {("Deployment", NAMESPACE, "koord-manager")}}
+
+
+def overlay(folder: Path, *names: str) -> Path:
+    """A kustomization as somebody writes it who wants these components."""
+    given = {"resources": [os.path.relpath(DEPLOY, folder)]}
+    given["components"] = [os.path.relpath(COMPONENTS / name, folder) for name in names]
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(given))
+    return folder
+
+
+def build(folder: Path) -> dict[Id, Object]:
+    command = ["kubectl", "kustomize", "--load-restrictor=LoadRestrictionsNone", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {identity(one): one for one in yaml.safe_load_all(done.stdout)}

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -15,10 +16,10 @@ from typing import Any
 import pytest
 import yaml
 from koord_kube.client import Client, Cluster, Limits
+from koord_kube.event_recorder import EventRecorder
 from koord_kube.informer import Informer
-from koord_kube.leases import Elector
-from koord_kube.recorder import Recorder
-from koord_kube.resources import (
+from koord_kube.lease_elector import LeaseElector
+from koord_kube.protocol.resources import (
     API_SERVICES,
     COLOCATION_PROFILES,
     CONFIG_MAPS,
@@ -33,30 +34,32 @@ from koord_kube.resources import (
     RECOMMENDATIONS,
     VALIDATING_WEBHOOKS,
 )
-from koord_manager.config import Settings
-from koord_manager.controllers import node_metric
-from koord_manager.controllers.node_resource import NodeResources
-from koord_manager.controllers.slo_config import SLOConfigs
-from koord_manager.metrics_api.admitting import Admitting
-from koord_manager.metrics_api.publishing import API_SERVICE, Endpoint, Publisher
-from koord_manager.metrics_api.reviewing import Asked, Gatekeeper
-from koord_manager.metrics_api.users import User
-from koord_manager.node_metric_side import CA_CONFIG_MAP
-from koord_manager.reconcilers.nodes import Node, read_node
-from koord_manager.serving.certificates import LIFE
-from koord_manager.serving.configurations import ConfigurationKeeper
-from koord_manager.serving.rotation import Rotation
-from koord_manager.serving.targets import api_service_target, configuration_target
-from koord_manager.serving.tls import ServerTls
-from koord_manager.webhooks.configurations import ClientConfig, configurations
-from koord_manager.webhooks.table import TABLE
+from koord_manager.node_metric import controller
+from koord_manager.node_metric.publisher import API_SERVICE, LeaderEndpoint, LeaderPublisher
+from koord_manager.node_metric.report_authorizer import ReportAuthorizer
+from koord_manager.node_objects.core.nodes import ClusterNode, read_node
+from koord_manager.noderesource.controller import NodeResourceController
+from koord_manager.program.config import Settings
+from koord_manager.program.node_metric_server import CA_CONFIG_MAP
+from koord_manager.slo_config.controller import SLOConfigInformer
+from koord_manager.webhooks.table import NAMES, TABLE
+from koord_serving.admission.configuration_reconciler import WebhookConfigurationReconciler
+from koord_serving.admission.core.ca_bundle_targets import api_service_target, configuration_target
+from koord_serving.admission.core.configurations import WebhookClientConfig, configurations
+from koord_serving.delegated_auth.authenticator import DelegatedAuthenticator
+from koord_serving.delegated_auth.core.reviews import AccessAttributes
+from koord_serving.delegated_auth.core.users import User
+from koord_serving.tls.certificate_secret import CertificateSecret
+from koord_serving.tls.core.certificates import LIFE
+from koord_serving.tls.server_tls import ServerTls
 
 from tests.deploy.manifests import NAMESPACE, containers, environ, installed
 from tests.deploy.rights import Right, allowed, missing, rights, unused
 from tests.support.certificates import HAVE_OPENSSL, make_certificates
-from tests.support.kube_access import Identity, service_account
+from tests.support.kube_access import koordlet_account
 from tests.support.kube_api import KubeApi
 from tests.support.processes import PATIENCE
+from tests.support.service_account_tokens import unsigned_token
 
 SETTINGS = Settings()
 WEBHOOKS = "admissionregistration.k8s.io"
@@ -76,6 +79,19 @@ NOT_RUN_HERE = {
     *(("slo.koordinator.sh", "nodeslos", verb) for verb in ("get", "patch", "delete")),
 }
 """What is allowed for what no test of this module waits for."""
+COMPONENTS = ("node-metric-api", "colocation-profile-controller")
+OF_COMPONENTS = {
+    ("create", "apiservices"),
+    *((verb, "apiservices") for verb in ("get", "list", "watch", "update")),
+    ("create", "configmaps"),
+    *((verb, "configmaps") for verb in ("get", "list", "watch", "update")),
+    ("create", "endpointslices"),
+    *((verb, "endpointslices") for verb in ("get", "update")),
+    ("get", "pods"),
+    ("patch", "pods"),
+    ("create", "tokenreviews"),
+    ("create", "subjectaccessreviews"),
+}
 
 
 def _container() -> dict[str, Any]:
@@ -112,7 +128,7 @@ class Parts:
 
     async def lead(self) -> None:
         name = SETTINGS.leader_election_name
-        elector = Elector(self.client, "m-1", name=name, namespace=NAMESPACE)
+        elector = LeaseElector(self.client, "m-1", name=name, namespace=NAMESPACE)
         async with self.running(elector):
             await elector.wait_leads()
             await elector.release()
@@ -120,7 +136,7 @@ class Parts:
     async def serve(self) -> None:
         """Make certificates and renew them; tell the API server, again when they are others."""
         now = datetime.now(UTC) - LIFE
-        rotation = Rotation(
+        rotation = CertificateSecret(
             self.client,
             ServerTls(),
             ("localhost",),
@@ -143,15 +159,15 @@ class Parts:
             await self.api.wait_for("watch", 1, "apiservices")
             await self.until(partial(self._was_asked, "update", "apiservices"))
 
-    def _keeper(self, rotation: Rotation) -> ConfigurationKeeper:
+    def _keeper(self, rotation: CertificateSecret) -> WebhookConfigurationReconciler:
         async def ready() -> str:
             return ""
 
         gates = {row.gate: True for row in TABLE} | {"WebhookFramework": True}
-        made = configurations(TABLE, gates, ClientConfig(NAMESPACE))
+        made = configurations(TABLE, gates, WebhookClientConfig(NAMESPACE))
         kinds = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
-        targets = [configuration_target(*pair) for pair in zip(kinds, made, strict=True)]
-        return ConfigurationKeeper(
+        targets = [configuration_target(*pair, NAMES) for pair in zip(kinds, made, strict=True)]
+        return WebhookConfigurationReconciler(
             self.client,
             [*targets, api_service_target(API_SERVICE)],
             bundle=lambda: rotation.bundle,
@@ -168,7 +184,9 @@ class Parts:
     async def publish(self) -> None:
         service = SETTINGS.node_metric_service
         for ip in ("10.0.0.1", "10.0.0.2", "fd00::1"):
-            publisher = Publisher(self.client, Endpoint(service, NAMESPACE, ip, {"https": 9443}))
+            publisher = LeaderPublisher(
+                self.client, LeaderEndpoint(service, NAMESPACE, ip, {"https": 9443})
+            )
             await publisher.publish()
             self.api.put(API_SERVICES, _api_service())
             await publisher.publish()
@@ -176,12 +194,15 @@ class Parts:
 
     async def review(self) -> None:
         """Who a koordlet is, by the pod of its token; who may ask, as the API server says it."""
-        token = service_account("koordlet", NAMESPACE, pod="koordlet-1")
-        extra = {**token.extra, "authentication.kubernetes.io/pod-uid": ("u",)}
-        self.api.access.identities["t"] = Identity(token.user, token.groups, extra=extra)
+        who = koordlet_account(pod="koordlet-1")
+        extra = {**who.extra, "authentication.kubernetes.io/pod-uid": ("u",)}
+        token = unsigned_token()
+        self.api.access.identities[token] = replace(who, extra=extra)
         self.api.put(PODS, {"metadata": {"name": "koordlet-1", "uid": "u"}}, NAMESPACE)
-        await Admitting(self.client, SETTINGS.node_metric_account)("t", "n1")
-        await Gatekeeper(self.client).refusal(User("eve"), Asked("get", "g", "v1", "nodemetrics"))
+        await ReportAuthorizer(self.client, SETTINGS.node_metric_account)(token, "a node")
+        await DelegatedAuthenticator(self.client).refusal(
+            User("eve"), AccessAttributes("get", "g", "v1", "nodemetrics")
+        )
         await self.client.get(CONFIG_MAPS, "extension-apiserver-authentication", "kube-system")
 
     async def control(self) -> None:
@@ -190,15 +211,17 @@ class Parts:
         self.api.put(NODES, _node("n1"))
         self.api.put(NODES, _node("n2"))
         self.api.put(NODE_TOPOLOGIES, _topology())
-        configs = SLOConfigs(self.client, Recorder(self.client, "koord-manager"))
+        configs = SLOConfigInformer(self.client, EventRecorder(self.client, "koord-manager"))
 
-        def changed(name: str, before: Node | None, now: Node | None) -> None:
+        def changed(name: str, before: ClusterNode | None, now: ClusterNode | None) -> None:
             resources.node_changed(name, before, now)
             metrics.node_changed(name)
 
-        nodes = Informer(self.client, NODES, decode=read_node, changed=changed)
-        resources = NodeResources(self.client, nodes, configs, gates={}, tell=_quiet, period=0.02)
-        metrics = node_metric.controller(self.client, nodes, configs, _quiet)
+        nodes = Informer(self.client, NODES, decode=read_node, on_change=changed)
+        resources = NodeResourceController(
+            self.client, nodes, configs, gates={}, tell=_quiet, period=0.02
+        )
+        metrics = controller.controller(self.client, nodes, configs, _quiet)
         count = self.api.count
         async with self.running(configs, nodes, metrics, resources):
             await self.until(lambda: count("create", "nodemetrics") == 2)
@@ -224,7 +247,12 @@ class Parts:
         self.api.put(PODS, _WAITING, "default")
         gates = ",".join(f"{name}=true" for name in GATES)
         program = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "koord_manager.main", f"--kubeconfig={self._kubeconfig()}"),
+            *(
+                sys.executable,
+                "-m",
+                "koord_manager.program.main",
+                f"--kubeconfig={self._kubeconfig()}",
+            ),
             *_ANYWHERE,
             env={
                 **environ(_container()),
@@ -344,12 +372,16 @@ async def test_what_the_parts_ask_is_what_they_may(tmp_path: Path) -> None:
     ):
         limits = Limits(qps=0, answer=PATIENCE)
         async with KubeApi(front_proxy=proxy) as api, Client(Cluster(api.url), limits) as client:
+            api.streams_lists = False  # where it does, nobody lists
             await part(Parts(api, client, tmp_path))
             asked |= rights(api.asked)
     # What koordlet does here, by the same client.
     asked -= {Right("patch", "slo.koordinator.sh", "nodemetrics/status", "", "n1")}
-    assert missing(asked) == []
-    assert unused(asked) == NOT_RUN_HERE
+    assert missing(asked, components=COMPONENTS) == []
+    assert unused(asked, components=COMPONENTS) == NOT_RUN_HERE
+    # What is for a component is only there with it.
+    of_components = {(right.verb, right.resource) for right in missing(asked)}
+    assert of_components == OF_COMPONENTS
 
 
 @pytest.mark.parametrize(
@@ -365,6 +397,8 @@ async def test_what_the_parts_ask_is_what_they_may(tmp_path: Path) -> None:
         Right("delete", WEBHOOKS, "mutatingwebhookconfigurations", "", "somebody-elses"),
         Right("get", "", "configmaps", "kube-system", "coredns"),
         Right("create", "", "pods", NAMESPACE),
+        Right("patch", "", "pods", "default", "a"),
+        Right("create", "apiregistration.k8s.io", "apiservices"),
     ],
 )
 def test_what_no_part_asks_it_may_not(wanted: Right) -> None:

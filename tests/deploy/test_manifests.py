@@ -8,23 +8,24 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import koord_manager.config
-import koordlet.config
+import koord_manager.program.config
+import koordlet.agent.config
 import pytest
-from koord_manager.metrics_api.publishing import Endpoint, slice_name
-from koord_manager.node_metric_side import CA_CONFIG_MAP, NodeMetricSide
-from koord_manager.slo_config.config import DEFAULTS, advance
-from koord_manager.webhooks.configurations import ClientConfig
+from koord_manager.node_metric.publisher import LeaderEndpoint, slice_name
+from koord_manager.program.node_metric_server import CA_CONFIG_MAP, NodeMetricServer
+from koord_manager.slo_config.core.config import DEFAULTS, advance
 from koord_model.priority import BANDS
+from koord_model.service_account_token import MANAGER_AUDIENCE
 from koord_service.settings import flag_of, parse
+from koord_serving.admission.core.configurations import WebhookClientConfig
 
 from tests.deploy.manifests import DEPLOY, NAMESPACE, containers, environ, installed
 
 OBJECTS = installed()
-MANAGER = koord_manager.config.Settings()
+MANAGER = koord_manager.program.config.Settings()
 BOTH: Mapping[str, tuple[str, Any]] = {
-    "manager": ("KOORD_MANAGER_", koord_manager.config.Settings),
-    "koordlet": ("KOORDLET_", koordlet.config.Settings),
+    "manager": ("KOORD_MANAGER_", koord_manager.program.config.Settings),
+    "koordlet": ("KOORDLET_", koordlet.agent.config.KoordletSettings),
 }
 PODS = {container["name"]: (spec, container) for spec, container in containers(OBJECTS)}
 GATES = {"manager": ("ConfigMapValidatingWebhook=true",), "koordlet": ()}
@@ -104,11 +105,11 @@ def test_services_lead_to_the_managers_ports() -> None:
         spec = OBJECTS["Service", NAMESPACE, name]["spec"]
         return {one["port"]: one["targetPort"] for one in spec["ports"]}
 
-    client = ClientConfig(NAMESPACE)
+    client = WebhookClientConfig(NAMESPACE)
     assert client.service == MANAGER.webhook_service
     assert ports(client.service) == {client.port: port(MANAGER.webhook_address)}
     leader = MANAGER.node_metric_service
-    endpoint = Endpoint(leader, NAMESPACE, "10.0.0.1", {})
+    endpoint = LeaderEndpoint(leader, NAMESPACE, "10.0.0.1", {})
     assert ports(leader) == {
         endpoint.service_port: port(MANAGER.node_metric_api_address),
         port(MANAGER.node_metric_report_address): port(MANAGER.node_metric_report_address),
@@ -134,9 +135,13 @@ def test_names_in_rules_are_those_of_the_settings() -> None:
     assert names["leases"] == [MANAGER.leader_election_name]
     assert names["secrets"] == [MANAGER.webhook_secret]
     configured = [MANAGER.slo_config_name, MANAGER.pod_enhanced_validator_config_name]
+    assert names["configmaps"] == configured
+    more = installed("node-metric-api")["Role", NAMESPACE, "koord-manager-node-metric-api"]
+    for rule in more["rules"]:
+        names.setdefault(rule["resources"][0], []).extend(rule.get("resourceNames", ()))
     assert names["configmaps"] == [*configured, CA_CONFIG_MAP]
     slices = [
-        slice_name(Endpoint(MANAGER.node_metric_service, NAMESPACE, ip, {}))
+        slice_name(LeaderEndpoint(MANAGER.node_metric_service, NAMESPACE, ip, {}))
         for ip in ("10.0.0.1", "fd00::1")
     ]
     assert names["endpointslices"] == slices
@@ -145,7 +150,7 @@ def test_names_in_rules_are_those_of_the_settings() -> None:
 def test_koordlet_sees_the_host_where_it_looks() -> None:
     spec, container = PODS["koordlet"]
     found = parse(
-        koordlet.config.Settings,
+        koordlet.agent.config.KoordletSettings,
         prog="koordlet",
         description="",
         argv=[],
@@ -180,28 +185,33 @@ def test_koordlet_sees_the_host_where_it_looks() -> None:
     assert (found.proc_root_dir, spec["hostPID"]) == ("/proc", True)
 
 
-def test_koordlet_is_asked_on_the_nodes_loopback_alone() -> None:
+def test_koordlet_serves_metrics_where_koordinators_does_and_probes_the_node_alone() -> None:
     spec, container = PODS["koordlet"]
     address = environ(container)["KOORDLET_METRICS_ADDRESS"]
+    assert address == ":9316"
+    assert container["ports"] == [{"name": "metrics", "containerPort": 9316}]
     for probe in ("livenessProbe", "readinessProbe"):
         asked = container[probe]["httpGet"]
-        assert f"{asked['host']}:{asked['port']}" == address
+        assert (asked["host"], f":{asked['port']}") == ("127.0.0.1", address)
     assert spec["hostNetwork"] is True
-    assert "ports" not in container
 
 
 def test_koordlet_is_told_whom_to_trust_as_the_manager_says_it() -> None:
     spec, container = PODS["koordlet"]
-    [told] = [one["configMap"] for one in spec["volumes"] if "configMap" in one]
-    assert told == {"name": CA_CONFIG_MAP, "optional": True}
-    [target] = [one for one in NodeMetricSide.tls_needs(MANAGER).targets if one.namespace]
+    [sources] = [one["projected"]["sources"] for one in spec["volumes"] if "projected" in one]
+    token, told = sources
+    assert told == {"configMap": {"name": CA_CONFIG_MAP, "optional": True}}
+    [target] = [one for one in NodeMetricServer.tls_needs(MANAGER).targets if one.namespace]
     assert target.name == CA_CONFIG_MAP
     made = target.wanted(None, b"PEM")
     assert made is not None
     [key] = made["data"]
-    mount = next(one for one in container["volumeMounts"] if one["name"] == "manager-ca")
+    mount = next(one for one in container["volumeMounts"] if one["name"] == "manager")
     ca = environ(container)["KOORDLET_NODE_METRIC_REPORT_CA_FILE"]
     assert ca == f"{mount['mountPath']}/{key}"
+    assert token["serviceAccountToken"]["audience"] == MANAGER_AUDIENCE
+    file = f"{mount['mountPath']}/{token['serviceAccountToken']['path']}"
+    assert file == koordlet.agent.config.KoordletSettings().node_metric_report_token_file
 
 
 def test_priorities_begin_where_their_class_does() -> None:
@@ -227,6 +237,6 @@ def test_the_namespace_is_left_alone_by_webhooks_about_pods() -> None:
 
 
 def test_flags_in_the_text_of_rules_are_the_managers() -> None:
-    known = {flag_of(field) for field in dataclasses.fields(koord_manager.config.Settings)}
+    known = {flag_of(field) for field in dataclasses.fields(koord_manager.program.config.Settings)}
     text = (DEPLOY / "rbac" / "manager.yaml").read_text()
     assert set(re.findall(r"--[a-z-]+[a-z]", text)) <= known

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from koordlet.collecting.kinds import KINDS
-from koordlet.collecting.table import available
-from koordlet.config import Settings
-from koordlet.gates import DEFAULTS
+from koordlet.agent.config import KoordletSettings
+from koordlet.agent.feature_gates import DEFAULTS
+from koordlet.metrics_advisor.collector_table import available
+from koordlet.metrics_advisor.contract.metric_kinds import KINDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "collectors.md").read_text()
 _KIND = re.compile(r"`([^`]+)` \(([^)]+)\)")
@@ -33,7 +33,7 @@ ROWS = {row[0].strip("`"): row for row in _rows()}
 
 
 def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"koordlet.collectors.{name}")
+    return importlib.import_module(f"koordlet.metrics_advisor.collectors.{name}")
 
 
 def _flag(setting: str) -> str:
@@ -66,7 +66,7 @@ def test_intervals(name: str) -> None:
     written = {flag: float(text) for flag, text in re.findall(r"`(\S+)` (\d+) s", ROWS[name][2])}
     assert _flag(_module(name).INTERVAL) in written
     for flag, seconds in written.items():
-        assert getattr(Settings(), flag.removeprefix("--").replace("-", "_")) == seconds
+        assert getattr(KoordletSettings(), flag.removeprefix("--").replace("-", "_")) == seconds
 
 
 def test_every_kind_has_its_unit_and_its_labels() -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from koordlet.evicting.metrics import EvictionCounts, EvictionMetrics
-from koordlet.evicting.ways import End
-from koordlet.pages.prometheus import ObservedMetrics
-from koordlet.pages.strategy_metrics import StrategyMetrics
+from koordlet.http_api.prometheus import SampleMetrics
+from koordlet.http_api.strategy_metrics import StrategyMetrics
+from koordlet.qos_manager.eviction.metrics import EvictionCounts, EvictionMetrics
+from koordlet.qos_manager.eviction.policy.backend import EvictionResult
 from prometheus_client import CollectorRegistry
 
 from tests.support.decided import busy_decisions
@@ -31,10 +31,10 @@ def served() -> dict[str, set[str]]:
     """The labels of every metric that koordlet can serve, by name."""
     registry = CollectorRegistry()
     observed = full_node().observed()
-    registry.register(ObservedMetrics(observed))
+    registry.register(SampleMetrics(observed))
     registry.register(StrategyMetrics(observed, busy_decisions().decided()))
     counts = EvictionCounts()
-    counts.ended(End.EVICTED, "MemoryEvict", "batch", "job-1")
+    counts.ended(EvictionResult.EVICTED, "MemoryEvict", "batch", "job-1")
     registry.register(EvictionMetrics(observed.node, counts, lambda: 0))
     found: dict[str, set[str]] = {}
     for family in registry.collect():

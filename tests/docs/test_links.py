@@ -40,19 +40,37 @@ def test_links(page: Path) -> None:
 
 def test_make_targets_are_those_of_the_makefile() -> None:
     there = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    table = (ROOT / "README.md").read_text().partition("## Make targets")[2]
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("## Make targets")[2]
     written = set(re.findall(r"^\| `make ([\w-]+)`", table, re.MULTILINE))
     assert written == there - {"help"}
 
 
-def test_the_readme_names_every_folder() -> None:
-    table = (ROOT / "README.md").read_text().partition("## Folders")[2].partition("\n## ")[0]
+def test_the_architecture_names_every_folder() -> None:
+    table = (
+        (ROOT / "docs" / "architecture.md")
+        .read_text()
+        .partition("## Folders")[2]
+        .partition("\n## ")[0]
+    )
     written = set(re.findall(r"^\| \[(\w+)\]", table, re.MULTILINE))
     with_readme = {path.parent.name for path in ROOT.glob("[a-z]*/README.md")}
     assert with_readme <= written
 
 
 def test_commands_in_the_first_screen() -> None:
-    first_screen = (ROOT / "README.md").read_text().splitlines()[:24]
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 150
+    first_screen = lines[:24]
     assert any(line.startswith("make demo") for line in first_screen)
     assert any(line.startswith("make test") for line in first_screen)
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_files_that_readers_are_sent_to_are_there(page: str) -> None:
+    text = (ROOT / page).read_text()
+    # "Add a plugin" and the like name files that the reader is to make.
+    sent = text.partition("## Add a plugin")[0]
+    named = re.findall(r"`((?:\w+/)?koord\w*/[\w/]+\.py)`", sent)
+    roots = [ROOT, *(path.parents[1] for path in ROOT.glob("*/*/py.typed"))]
+    assert named
+    assert [one for one in named if not any((root / one).exists() for root in roots)] == []

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 import yaml
-from koord_manager.config import CALCULATIONS, CONTROLLERS
-from koord_manager.gates import DEFAULTS
-from koord_manager.reconcilers.node_resource.facts import node_facts
-from koord_manager.reconcilers.node_resource.fleet import Fleet
-from koord_manager.reconcilers.node_resource.pods import pod_facts
-from koord_manager.reconcilers.node_resource.why import why_document
-from koord_manager.serving.metrics import Outcome
-from koord_manager.slo_config.colocation import ColocationStrategy
-from koord_manager.slo_config.config import KEYS, read_key
+from koord_manager.noderesource.core.fleet import Fleet
+from koord_manager.noderesource.core.node_state import read_node_state
+from koord_manager.noderesource.core.pods import read_pod_summary
+from koord_manager.noderesource.core.why import why_document
+from koord_manager.program.config import CALCULATIONS, CONTROLLERS
+from koord_manager.program.gates import DEFAULTS
+from koord_manager.slo_config.core.colocation import ColocationStrategy
+from koord_manager.slo_config.core.config import KEYS, read_key, unknown_in
 from koord_manager.webhooks.table import TABLE
 from koord_model.keys import ANNOTATION_BATCH_WHY
-from koordctl.answers import read
-from koordctl.observed import Why
+from koord_serving.admission.metrics import AdmissionOutcome
+from koordctl.koordlet_documents import WhyDocument
+from koordctl.proxy_documents import read
 
 from koordctl import why_node
 
@@ -73,7 +73,7 @@ def test_keys_are_those_of_the_config_map() -> None:
 def test_the_example_of_the_config_map_is_good() -> None:
     data = yaml.safe_load(block("slo-controller-config"))["data"]
     assert {key: read_key(key, text)[1] for key, text in data.items()} == dict.fromkeys(data, ())
-    assert data.keys() <= KEYS
+    assert list(unknown_in(data)) == []
 
 
 def test_controllers_and_calculations_are_those_there_are() -> None:
@@ -88,14 +88,14 @@ def _code() -> str:
 
 
 def test_events_are_those_told() -> None:
-    told = re.findall(r'\.tell\(\s*[\w.()]+,\s*"(\w+)"', _code())
+    told = re.findall(r'(?:\.record\(\s*[\w.()]+,|\._say\()\s*"(\w+)"', _code())
     assert {row[0] for row in cells(marked("events"))} == set(told)
 
 
 def test_outcomes_of_webhooks_are_those_counted() -> None:
     table = PAGE.partition("| outcome of a webhook request")[2].partition("\n\n")[0]
     names = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)
-    assert set(re.findall(r"`(\w+)`", " ".join(names))) == {str(one) for one in Outcome}
+    assert set(re.findall(r"`(\w+)`", " ".join(names))) == {str(one) for one in AdmissionOutcome}
 
 
 def test_conditions_of_recommendations_are_those_written() -> None:
@@ -134,14 +134,14 @@ def fleet() -> Fleet:
         [("8", "24Gi", "3100m", 18), ("6", "20Gi", "2400m", 15), ("4", "16Gi", "900m", 6)]
     ):
         name = f"shop-{place}"
-        fleet.pod(f"shop/{name}", None, pod_facts(_pod(name, cpu, memory)))
+        fleet.pod(f"shop/{name}", None, read_pod_summary(_pod(name, cpu, memory)))
         usage = {"resources": {"cpu": cores, "memory": str(gibibytes * GIB)}}
         used.append({"name": name, "namespace": "shop", "podUsage": usage})
     system = {"resources": {"cpu": "1600m", "memory": str(5 * GIB)}}
     report = {"nodeMetric": {"systemUsage": system}, "podsMetric": used}
-    fleet.node("node-7", node_facts(node), ColocationStrategy(enable=True), now)
+    fleet.node("node-7", read_node_state(node), ColocationStrategy(enable=True), now)
     fleet.metric("node-7", json.dumps(report).encode(), now)
-    fleet.reckon(now)
+    fleet.calculate(now)
     return fleet
 
 
@@ -151,11 +151,11 @@ def _without_times(text: str) -> str:
 
 def test_the_example_is_what_koordctl_shows(fleet: Fleet) -> None:
     answer = json.dumps(why_document(fleet, "node-7", 1795312553.0, {})).encode()
-    shown = "\n".join(why_node.lines(read(answer, Why), "batch-cpu", 10))
+    shown = "\n".join(why_node.lines(read(answer, WhyDocument), "batch-cpu", 10))
     assert _without_times(block("why")) == _without_times(shown)
 
 
 def test_the_example_is_what_the_node_says(fleet: Fleet) -> None:
-    wish = fleet.wish("node-7")
-    assert block("annotation").rstrip("\n") == wish.annotations[ANNOTATION_BATCH_WHY]
-    assert f"`batch-cpu: {wish.resources['kubernetes.io/batch-cpu']}`" in PAGE
+    desired = fleet.desired("node-7")
+    assert block("annotation").rstrip("\n") == desired.annotations[ANNOTATION_BATCH_WHY]
+    assert f"`batch-cpu: {desired.resources['kubernetes.io/batch-cpu']}`" in PAGE

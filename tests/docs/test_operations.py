@@ -8,27 +8,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from koord_hooks.runner import Outcome
+from koord_hooks.runner import HookResult
 from koord_hooks.stages import Stage
-from koord_host.outcomes import Outcome as Wrote
-from koord_host.outcomes import Result, Round
-from koord_host.wishes import Target
-from koord_manager.controllers.queue import WorkQueue
-from koord_manager.metrics import Figures, ManagerMetrics
-from koord_manager.metrics_api.metrics import NodeMetricMetrics
-from koord_manager.serving.metrics import Outcome as Answered
-from koord_manager.serving.metrics import WebhookMetrics
+from koord_host.planning.desired_values import Target
+from koord_host.planning.jobs import InlineJobs, Job, JobKey
+from koord_host.planning.outcomes import Outcome, Result, Round
+from koord_kube.reconcile_loop import ReconcileLoop
+from koord_manager.node_metric.metrics import NodeMetricMetrics
+from koord_manager.program.metrics import ManagerMetrics, ManagerStatus
 from koord_model.patch import Conflict, Patch
 from koord_proxy.metrics import Gauges, Metrics
 from koord_service.status import metrics_page
-from koordlet.evicting.metrics import EvictionCounts, EvictionMetrics
-from koordlet.evicting.ways import End
-from koordlet.metrics import HookMetrics, NodeMetrics, NriMetrics
-from koordlet.nri.client import Client
-from koordlet.nri.handler import Handler
-from koordlet.pages.prometheus import ObservedMetrics
-from koordlet.pages.strategy_metrics import StrategyMetrics
-from koordlet.reconciler import Done
+from koord_serving.admission.metrics import AdmissionOutcome, WebhookMetrics
+from koordlet.http_api.hook_metrics import HookMetrics, JobMetrics, NriMetrics, ReconcileMetrics
+from koordlet.http_api.prometheus import SampleMetrics
+from koordlet.http_api.strategy_metrics import StrategyMetrics
+from koordlet.qos_manager.eviction.metrics import EvictionCounts, EvictionMetrics
+from koordlet.qos_manager.eviction.policy.backend import EvictionResult
+from koordlet.runtime_hooks.nri.client import NriClient
+from koordlet.runtime_hooks.nri.protocol.handler import NriHandler
+from koordlet.runtime_hooks.reconciler.reconciler import ReconcileResult
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -77,30 +76,39 @@ def _served() -> Iterator[tuple[str, str, set[str]]]:
     proxy.intercepted.labels("CreateContainer", "hooked").inc()
     koordlet = HookMetrics()
     conflict = Conflict("cpu_shares", (("a", 1), ("b", 2)))
-    outcome = Outcome(Patch(), ("batchresource",), (conflict,), (("broken", ValueError("x")),))
+    outcome = HookResult(Patch(), ("batchresource",), (conflict,), (("broken", ValueError("x")),))
     koordlet.count(Stage.PRE_CREATE_CONTAINER, outcome, 0.1)
-    result = Result(Target("kubepods", "cpu.shares"), Wrote.WRITTEN)
-    NodeMetrics(koordlet.registry).count(Done(Round((result,))))
-    NriMetrics(koordlet.registry, Client(Handler()))
+    result = Result(Target("kubepods", "cpu.shares"), Outcome.WRITTEN)
+    ReconcileMetrics(koordlet.registry).count(ReconcileResult(Round((result,))))
+    jobs = InlineJobs(lambda: 0.0)
+    for _ in range(2):
+        jobs.submit(Job(JobKey("traffic"), 1.0, lambda _: None))
+    jobs._queue.put(Job(JobKey("traffic"), 1.0, lambda _: None))
+    JobMetrics(koordlet.registry, jobs)
+    NriMetrics(koordlet.registry, NriClient(NriHandler()))
     observed = full_node().observed()
-    koordlet.registry.register(ObservedMetrics(observed))
+    koordlet.registry.register(SampleMetrics(observed))
     koordlet.registry.register(StrategyMetrics(observed, busy_decisions().decided()))
     counts = EvictionCounts(Counter(written=1))
-    counts.ended(End.EVICTED, "MemoryEvict", "batch", "job-1")
+    counts.ended(EvictionResult.EVICTED, "MemoryEvict", "batch", "job-1")
     koordlet.registry.register(EvictionMetrics(observed.node, counts, lambda: 0))
-    ignored = Outcome(Patch(ignored=("pod a/b: label x",)))
+    ignored = HookResult(Patch(ignored=("pod a/b: label x",)))
     koordlet.count(Stage.PRE_CREATE_CONTAINER, ignored, 0.1)
     for registry in (proxy.registry, koordlet.registry):
         yield from _families(registry)
 
 
+async def _never(_key: str) -> None:
+    raise AssertionError
+
+
 def _served_by_the_manager() -> Iterator[tuple[str, str, set[str]]]:
     """The same of a manager."""
     registry = CollectorRegistry()
-    queues = (("noderesource", WorkQueue("noderesource")),)
-    ManagerMetrics(registry, lambda: Figures(leads=True, problems=0, queues=queues))
+    queues = (("noderesource", ReconcileLoop("noderesource", _never)),)
+    ManagerMetrics(registry, lambda: ManagerStatus(leads=True, problems=0, queues=queues))
     webhooks = WebhookMetrics(registry)
-    webhooks.requests.labels("/mutate-pod", "CREATE", Answered.CHANGED).inc()
+    webhooks.requests.labels("/mutate-pod", "CREATE", AdmissionOutcome.CHANGED).inc()
     webhooks.seconds.labels("/mutate-pod").observe(0.001)
     NodeMetricMetrics(registry).answered(None)
     yield from _families(registry)
@@ -129,7 +137,7 @@ def test_metrics_are_those_served(page: str, served: Served) -> None:
 
 
 def test_outcomes_are_those_counted() -> None:
-    code = source("proxy/koord_proxy/dispatch.py", "proxy/koord_proxy/hook_targets.py")
+    code = source("proxy/koord_proxy/dispatcher.py", "proxy/koord_proxy/hook_targets.py")
     counted = set(re.findall(r'HookError\(\s*"(\w+)"', code))
     counted |= set(re.findall(r'_count\(target, stage, "(\w+)"', code))
     counted |= {"applied", "unchanged"}
@@ -139,35 +147,43 @@ def test_outcomes_are_those_counted() -> None:
 
 
 def test_results_are_those_counted() -> None:
-    code = source("proxy/koord_proxy/intercept.py")
+    code = source("proxy/koord_proxy/interceptor.py")
     counted = set(re.findall(r'_count\(\S+, "(\w+)"\)', code))
     counted |= set(re.findall(r'Decision\(\s*"(\w+)"', code)) | {"missed", "hooked"}
     written = {row[0].strip("`") for row in rows(between("the rest as `other`.", "Worth an alert"))}
     assert written == counted
 
 
-def _log_lines(component: str) -> set[str]:
-    code = source(*(str(path) for path in (ROOT / component).rglob("*.py")))
+def _code(components: tuple[str, ...]) -> str:
+    code = source(*(str(path) for one in components for path in (ROOT / one).rglob("*.py")))
+    if "manager" in components:
+        frame = source("kube/koord_kube/program.py")
+        code += frame.replace('f"', '"').replace("{self.name}", "manager")
+    return code
+
+
+def _log_lines(code: str) -> set[str]:
     return set(re.findall(r'\b(?:_?log\.(?:info|warning|error)|say)\(\s*"([^"]+)"', code))
 
 
 @pytest.mark.parametrize(
-    ("component", "page", "heading"),
+    ("components", "page", "heading"),
     [
-        ("proxy", PAGE, "Lines of the proxy:"),
-        ("koordlet", PAGE, "Lines of koordlet:"),
-        ("manager", MANAGER, "Lines of the manager:"),
+        (("proxy",), PAGE, "Lines of the proxy:"),
+        (("koordlet",), PAGE, "Lines of koordlet:"),
+        (("manager", "serving"), MANAGER, "Lines of the manager:"),
     ],
     ids=["proxy", "koordlet", "manager"],
 )
-def test_log_lines_are_those_written(component: str, page: str, heading: str) -> None:
+def test_log_lines_are_those_written(components: tuple[str, ...], page: str, heading: str) -> None:
     lines = rows(page.partition(heading)[2].partition("\n\n")[2].partition("\n\n")[0])
     written = {name for row in lines for name in re.findall(r"`([^`]+)`", row[0])}
     written.discard("NAME.json: …")
-    missing = _log_lines(component) - written
+    code = _code(components)
+    missing = _log_lines(code) - written
     assert not missing, f"say in the docs what these mean: {missing}"
-    code = source(*(str(path) for path in (ROOT / component).rglob("*.py")))
-    gone = {line for line in written if f'"{line}"' not in code}
+    shared = code + _code(("service",))
+    gone = {line for line in written if f'"{line}"' not in shared}
     assert not gone, f"the docs have lines that nobody writes: {gone}"
 
 

@@ -1,4 +1,4 @@
-"""deploy/rbac/koordlet.yaml allows what koordlet asks of the API server, and no more."""
+"""deploy/ allows koordlet what it asks of the API server, each gate its own, and no more."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 import yaml
-from koord_kube.api import Change, NotFoundError, Object, Page
-from koord_kube.resources import DEVICES, NODE_TOPOLOGIES, Resource
-from koordlet.delivery.publisher import Publisher
-from koordlet.delivery.reporter import Reporter
-from koordlet.evicting.announcing import Announcer
-from koordlet.evicting.api_eviction import ByApi
-from koordlet.evicting.events import Saying
-from koordlet.reports.metric_policy import Policy
-from koordlet.reports.node_metric import Built
-from koordlet.states.cluster import ClusterState
+from koord_kube.protocol.api import ApiError, ListPage, NotFoundError, Object, WatchEvent
+from koord_kube.protocol.resources import DEVICES, NODE_TOPOLOGIES, Resource
+from koordlet.metrics_reporter.documents.metric_policy import MetricCollectPolicy
+from koordlet.metrics_reporter.documents.node_metric import NodeMetricStatus
+from koordlet.metrics_reporter.publisher import ObjectPublisher
+from koordlet.metrics_reporter.reporter import NodeMetricReporter
+from koordlet.qos_manager.eviction.api_eviction import EvictionApiBackend
+from koordlet.qos_manager.eviction.event_writer import PodEventWriter
+from koordlet.qos_manager.eviction.policy.events import PodEvent
+from koordlet.states_informer.node_objects import ClusterState
 
 from tests.support.processes import PATIENCE
 from tests.support.views import pod_view
@@ -34,6 +34,11 @@ Right = tuple[str, str, str]
 @pytest.fixture(scope="module")
 def documents() -> Mapping[str, Any]:
     return {one["kind"]: one for one in yaml.safe_load_all(FILE.read_text())}
+
+
+def of_component(name: str) -> set[Right]:
+    text = (DEPLOY / "components" / name / "rbac.yaml").read_text()
+    return granted({one["kind"]: one for one in yaml.safe_load_all(text)})
 
 
 def granted(documents: Mapping[str, Any]) -> set[Right]:
@@ -69,9 +74,11 @@ class Noted:
         namespace: str = "",
         field_selector: str = "",
         label_selector: str = "",
-    ) -> AsyncGenerator[Page, None]:
+        *,
+        version: str = "",
+    ) -> AsyncGenerator[ListPage, None]:
         self._note(resource, "list")
-        yield Page([], "1", first=True)
+        yield ListPage([], "1", first=True)
 
     async def watch(
         self,
@@ -80,9 +87,13 @@ class Noted:
         namespace: str = "",
         field_selector: str = "",
         label_selector: str = "",
-    ) -> AsyncGenerator[Change, None]:
+        *,
+        listing: bool = False,
+    ) -> AsyncGenerator[WatchEvent, None]:
         self._note(resource, "watch")
-        nothing: tuple[Change, ...] = ()
+        if listing:
+            raise ApiError("a server that does not list by watches", 422)
+        nothing: tuple[WatchEvent, ...] = ()
         for one in nothing:
             yield one
 
@@ -144,12 +155,10 @@ async def _watch(api: Noted, tmp_path: Path) -> None:
         following.cancel()
 
 
-async def _evict(api: Noted) -> None:
-    """Evict a pod, and tell of it."""
-    pod = pod_view()
-    await ByApi(api).evict(pod.record, 30, forced=False)
-    announcer = Announcer(api, NAME)
-    announcer.say(Saying(pod.record.pod, "evictPodSuccess", "evicted"), 0.0, 0.0)
+async def _say(api: Noted) -> None:
+    """Tell of a pod."""
+    announcer = PodEventWriter(api, NAME)
+    announcer.say(PodEvent(pod_view().record.pod, "evictPodSuccess", "evicted"), 0.0, 0.0)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         telling = group.create_task(announcer.run())
         while not announcer.counts["written"]:
@@ -157,21 +166,44 @@ async def _evict(api: Noted) -> None:
         telling.cancel()
 
 
+async def _publish(api: Noted, resource: Resource) -> None:
+    publisher = ObjectPublisher(api, resource, NAME, lambda _: {"a": 1}, lambda *_: {"a": 2})
+    await publisher.round()
+    await publisher.round()
+
+
 async def test_what_koordlet_asks_is_what_it_may(
     documents: Mapping[str, Any], tmp_path: Path
 ) -> None:
     api = Noted()
     await _watch(api, tmp_path)
-    for resource in (NODE_TOPOLOGIES, DEVICES):
-        publisher = Publisher(api, resource, NAME, lambda _: {"a": 1}, lambda *_: {"a": 2})
-        await publisher.round()
-        await publisher.round()
-    reporter = Reporter(NAME, lambda _: Built({"nodeMetric": _USAGE}), Policy, api)
+    await _publish(api, NODE_TOPOLOGIES)
+    reporter = NodeMetricReporter(
+        NAME, lambda _: NodeMetricStatus({"nodeMetric": _USAGE}), MetricCollectPolicy, api
+    )
     await reporter.round()
-    await _evict(api)
+    await _say(api)
     # The kubelet asks on koordlet's behalf whether it may see /pods and /configz.
-    kubelet = {("", "nodes/proxy", "get")}
+    kubelet = {("", "nodes/pods", "get"), ("", "nodes/configz", "get")}
     assert api.asked | kubelet == granted(documents)
+
+
+async def test_gates_that_are_off_by_default_have_rights_of_their_own() -> None:
+    api = Noted()
+    await EvictionApiBackend(api).evict(pod_view().record, 30, forced=False)
+    assert api.asked == of_component("evictions")
+    api = Noted()
+    await _publish(api, DEVICES)
+    assert api.asked == of_component("devices")
+    assert of_component("nodes-proxy") == {("", "nodes/proxy", "get")}
+
+
+@pytest.mark.parametrize("name", ["evictions", "devices", "nodes-proxy"])
+def test_rights_of_components_are_the_accounts(name: str) -> None:
+    text = (DEPLOY / "components" / name / "rbac.yaml").read_text()
+    role, binding = yaml.safe_load_all(text)
+    assert binding["roleRef"]["name"] == role["metadata"]["name"] == f"koordlet-{name}"
+    assert [one["name"] for one in binding["subjects"]] == ["koordlet"]
 
 
 def test_the_account_has_the_role(documents: Mapping[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import sys
 from collections.abc import Iterator
@@ -11,21 +10,27 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from koord_host.validity import trouble
+from koord_host.planning.validity import trouble
 from koord_model.node_slo import NodeSLO
-from koordlet.config import Settings
-from koordlet.deciding.contract import Mode, Plan, Stats, Strategy, View
-from koordlet.deciding.settings import Asked, asked, unknown
-from koordlet.deciding.table import available, choose
-from koordlet.gates import DEFAULTS
-from koordlet.states.node_view import parse_rules
+from koordlet.agent.config import KoordletSettings
+from koordlet.agent.feature_gates import DEFAULTS
+from koordlet.qos_manager.core.settings import StrategySettings, find_unknown, parse_settings
+from koordlet.qos_manager.core.strategy import (
+    Plan,
+    Strategy,
+    StrategyMode,
+    StrategyView,
+    WindowStats,
+)
+from koordlet.qos_manager.strategy_table import available, load, select_enabled
+from koordlet.states_informer.node_view_builder import parse_rules
 
 from tests.support.views import FakeHistory, stats, view
 from tools import strategy_tables
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "strategies.md").read_text()
-ALL, _ = choose(Settings(), dict.fromkeys(DEFAULTS, True))
+ALL, _ = select_enabled(KoordletSettings(), dict.fromkeys(DEFAULTS, True))
 
 
 def _rows() -> Iterator[list[str]]:
@@ -39,7 +44,7 @@ ROWS = {row[0].strip("`"): row for row in _rows()}
 
 
 def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"koordlet.strategies.{name}")
+    return load(name)
 
 
 def _block(marker: str) -> str:
@@ -65,7 +70,7 @@ def test_intervals(name: str) -> None:
     interval = _module(name).INTERVAL
     if isinstance(interval, str):
         flag = f"--{interval.replace('_', '-')}"
-        assert ROWS[name][3] == f"`{flag}` {getattr(Settings(), interval):g} s"
+        assert ROWS[name][3] == f"`{flag}` {getattr(KoordletSettings(), interval):g} s"
     else:
         assert ROWS[name][3] == f"{interval:g} s"
 
@@ -84,18 +89,18 @@ def test_every_strategy_has_a_section(name: str) -> None:
 # ---- modes and settings by a NodeSLO
 
 
-def _asked(slo: NodeSLO) -> dict[str, Asked]:
-    return {one.name: asked(one, slo) for one in ALL}
+def _asked(slo: NodeSLO) -> dict[str, StrategySettings]:
+    return {one.name: parse_settings(one, slo) for one in ALL}
 
 
 def test_the_nodeslo_is_one() -> None:
     rules = parse_rules(_block("nodeslo"))
     assert rules.problems == ()
     found = _asked(rules.slo)
-    assert unknown(found, rules.slo) == ()
+    assert find_unknown(found, rules.slo) == ()
     assert not [line for one in found.values() for line in one.ignored]
-    modes = {name: one.mode for name, one in found.items() if one.mode is not Mode.ON}
-    assert modes == {"cpu_suppress": Mode.SHADOW, "cpu_burst": Mode.OFF}
+    modes = {name: one.mode for name, one in found.items() if one.mode is not StrategyMode.ON}
+    assert modes == {"cpu_suppress": StrategyMode.SHADOW, "cpu_burst": StrategyMode.OFF}
     assert found["cpu_suppress"].settings.threshold_percent == 60
     assert len(found["threshold_evict"].settings.thresholds) == 1
 
@@ -123,8 +128,8 @@ def _strategy(module: Any) -> Strategy:
     )
 
 
-def _view(pressure: float | None) -> View:
-    series: dict[tuple[str, ...], Stats] = {}
+def _view(pressure: float | None) -> StrategyView:
+    series: dict[tuple[str, ...], WindowStats] = {}
     if pressure is not None:
         series["node_psi", "mem", "avg60", "some"] = stats(pressure)
     return view(history=FakeHistory(series))
@@ -133,22 +138,22 @@ def _view(pressure: float | None) -> View:
 def test_the_example_swaps_less_under_pressure_and_holds_what_it_had(example: ModuleType) -> None:
     strategy = _strategy(example)
     slo = NodeSLO(strategies={"calm_swap": {"swappiness": 5}})
-    settings = asked(strategy, slo).settings
+    settings = parse_settings(strategy, slo).settings
 
     def plan(pressure: float | None, before: Plan | None = None) -> Plan:
         return strategy.plan(_view(pressure), settings, before.memory if before else None)
 
     easy, hard = plan(3.0), plan(30.0)
-    assert easy.wishes == ()
-    [wish] = hard.wishes
+    assert easy.desired == ()
+    [wish] = hard.desired
     assert (wish.target.place, wish.value, trouble(wish)) == ("vm.swappiness", "5", "")
-    assert plan(None).wishes == ()
-    assert plan(None, hard).wishes == hard.wishes
-    assert plan(3.0, plan(None, hard)).wishes == ()
+    assert plan(None).desired == ()
+    assert plan(None, hard).desired == hard.desired
+    assert plan(3.0, plan(None, hard)).desired == ()
     assert all(str(one) for found in (easy, hard, plan(None)) for one in found.decisions)
 
 
 def test_a_setting_of_the_example_that_makes_no_sense_is_told(example: ModuleType) -> None:
     slo = NodeSLO(strategies={"calm_swap": {"swappiness": 500}})
-    found = asked(_strategy(example), slo)
+    found = parse_settings(_strategy(example), slo)
     assert (found.settings.swappiness, len(found.ignored)) == (10, 1)

@@ -11,20 +11,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from koord_proxy.cri import session as session_module
-from koord_proxy.cri.session import Session
+from koord_proxy.contract.events import CallAbandoned, RequestArrived, Route, Tally, Treatment
+from koord_proxy.cri import limits
+from koord_proxy.cri.session import CriSession
 from koord_proxy.cri.streams import Phase
-from koord_proxy.cri.wire import frames, headers, messages
-from koord_proxy.events import CallAbandoned, RequestArrived, Route, Tally, Treatment
+from koord_wire import frames, headers, messages
 
 from tests.support import frames as rfc
 
 # Small, so that an input of some kilobytes meets them all.
 LIMITS = {
-    (session_module, "MAX_MESSAGE"): 100,
-    (session_module, "MAX_HELD"): 250,
-    (session_module, "MAX_RESPONSE"): 200,
-    (session_module, "MAX_HEADER_BLOCK"): 400,
+    (limits, "MAX_MESSAGE"): 100,
+    (limits, "MAX_HELD"): 250,
+    (limits, "MAX_RESPONSE"): 200,
+    (limits, "MAX_HEADER_BLOCK"): 400,
     (headers, "MAX_HEADER_LIST"): 2000,
     (headers, "MAX_SEEN"): 8,
     (headers, "MAX_SEEN_BLOCK"): 100,
@@ -127,7 +127,7 @@ class Watch:
     """A session under watch; ``check`` looks at what must always hold."""
 
     def __init__(self) -> None:
-        self.session = Session(route)
+        self.session = CriSession(route)
         self.undecided: set[int] = set()
         self.given = 0
         self.client = ClientBooks()
@@ -216,44 +216,51 @@ class Watch:
 
     def check_bounds(self) -> None:
         session = self.session
-        streams = session._streams.values()
+        streams = session._state.streams.values()
         read = [stream for stream in streams if stream.phase is not Phase.RELAYED]
-        assert session._held_bytes == sum(len(stream.body) for stream in read)
+        assert session._state.held_bytes == sum(len(stream.body) for stream in read)
         # A watched call's last frame may go beyond, before it is no longer read.
         last = self.client.largest
-        assert session._held_bytes <= session_module.MAX_HELD + last
+        assert session._state.held_bytes <= limits.MAX_HELD + last
         for stream in read:
-            assert len(stream.body) <= session_module.MAX_MESSAGE + messages.PREFIX_SIZE + last
+            assert len(stream.body) <= limits.MAX_MESSAGE + messages.PREFIX_SIZE + last
             response = stream.response
-            assert response is None or len(response) <= session_module.MAX_RESPONSE
-        frame = session._max_frame_to_backend + frames.HEADER_SIZE
+            assert response is None or len(response) <= limits.MAX_RESPONSE
+        frame = session._client.scanner.max_frame + frames.HEADER_SIZE
         if not session.stalled:
-            assert len(session._client_in) < frame
-        assert len(session._backend_in) < session._max_frame_to_client + frames.HEADER_SIZE
-        if session._client_block is not None:
-            assert len(session._client_block[2]) <= max(session_module.MAX_HEADER_BLOCK, frame)
-        assert len(session._headers._seen) <= headers.MAX_SEEN
-        kept = len(session._client_in) + len(session._backend_in) + session._held_bytes
-        kept += sum(len(waiting.data) for waiting in session._queue.values())
+            assert len(session._client.scanner.buffer) < frame
+        assert (
+            len(session._backend.scanner.buffer)
+            < session._client.max_frame_to_client + frames.HEADER_SIZE
+        )
+        if session._state.client_block is not None:
+            assert len(session._state.client_block[2]) <= max(limits.MAX_HEADER_BLOCK, frame)
+        assert len(session._client.headers._seen) <= headers.MAX_SEEN
+        kept = (
+            len(session._client.scanner.buffer)
+            + len(session._backend.scanner.buffer)
+            + session._state.held_bytes
+        )
+        kept += sum(len(waiting.data) for waiting in session._state.queue.values())
         assert kept <= self.given
 
     def check_windows(self, to_client: bytes, to_backend: bytes) -> None:
         """Our books agree with what each peer makes of what it saw."""
-        session, window = self.session, self.session._window
+        session, window = self.session, self.session._state.window
         found, rest = rfc.read_frames(to_backend.removeprefix(frames.PREFACE))
         assert not rest
-        later, _ = rfc.read_frames(b"".join(session._later_to_backend))
+        later, _ = rfc.read_frames(b"".join(session._state.later_to_backend))
         self.room -= sum(len(frame.payload) for frame in found if frame.kind == rfc.DATA)
         unsent = sum(len(frame.payload) for frame in later if frame.kind == rfc.DATA)
         assert window.room == self.room - unsent >= 0
-        self.client.saw(to_client, len(session._client_in))
-        untold, _ = rfc.read_frames(b"".join(session._later_to_client))
+        self.client.saw(to_client, len(session._client.scanner.buffer))
+        untold, _ = rfc.read_frames(b"".join(session._state.later_to_client))
         assert self.client.window + sum(map(credit, untold)) == (
             window.room + window.debt - window.queued
         )
         assert self.client.window >= 0
         assert window.debt >= 0
-        assert window.queued == sum(map(len, session._queue.values()))
+        assert window.queued == sum(map(len, session._state.queue.values()))
 
     def check_blocks(self, to_backend: bytes) -> None:
         """What goes to the backend is frames, its header blocks in one piece."""
@@ -305,12 +312,12 @@ def run(data: bytes) -> Watch:
 
 def relays_verbatim(client: bytes, backend: bytes, size: int) -> None:
     """With nothing to hold, what comes in goes out, up to where it is refused."""
-    session = Session(lambda path: Route(Treatment.RELAY, Tally(), path))
+    session = CriSession(lambda path: Route(Treatment.RELAY, Tally(), path))
     for start in range(0, max(len(client), len(backend)), size):
         session.receive_from_client(client[start : start + size])
         session.receive_from_backend(backend[start : start + size])
     assert client.startswith(b"".join(session.to_backend))
     if session.failed is None:
         assert backend.startswith(b"".join(session.to_client))
-        kept = len(session._client_in)
+        kept = len(session._client.scanner.buffer)
         assert len(b"".join(session.to_backend)) == len(client) - kept

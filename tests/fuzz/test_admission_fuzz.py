@@ -10,11 +10,17 @@ import jsonpatch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from koord_manager.webhooks.admission import ADMITTED, Admission, ClusterView, Operation, Verdict
-from koord_manager.webhooks.json_patch import patch
-from koord_manager.webhooks.pods.mutating import mutate_pod
-from koord_manager.webhooks.pods.validating import validate_pod
-from koord_manager.webhooks.reservations import mutate_reservation
+from koord_manager.pod_webhook.mutating import mutate_pod
+from koord_manager.pod_webhook.validating import validate_pod
+from koord_manager.profiles.webhook.reservation import mutate_reservation
+from koord_manager.webhooks.cluster_view import ClusterView
+from koord_serving.admission.core.admission import (
+    ADMITTED,
+    AdmissionOperation,
+    AdmissionRequest,
+    AdmissionResponse,
+)
+from koord_serving.admission.core.json_patch import patch
 
 from tests.support import pod_rules
 from tests.support.admissions import NAMESPACES, creation, json_trees, pods, profiles, views
@@ -52,7 +58,7 @@ def mutilated(tree: Object, source: random.Random, parts: list[Any]) -> Object:
     return tree
 
 
-def answers(admission: Admission, view: ClusterView) -> list[Verdict]:
+def answers(admission: AdmissionRequest, view: ClusterView) -> list[AdmissionResponse]:
     """All webhooks' answers, whose form is held against what the server relies on."""
     before = copy.deepcopy((admission.object, admission.old))
     found = []
@@ -71,9 +77,9 @@ def answers(admission: Admission, view: ClusterView) -> list[Verdict]:
 
 
 admissions = st.builds(
-    Admission,
+    AdmissionRequest,
     uid=st.just("1"),
-    operation=st.sampled_from(Operation),
+    operation=st.sampled_from(AdmissionOperation),
     resource=st.sampled_from(("pods", "pods", "reservations", "nodes")),
     group=st.sampled_from(("", "", "scheduling.koordinator.sh")),
     subresource=st.sampled_from(("", "", "status")),
@@ -84,13 +90,11 @@ admissions = st.builds(
 documents = st.dictionaries(st.sampled_from(("metadata", "spec")), json_trees)
 
 
-@settings(max_examples=120)
 @given(admissions, views(of=documents | profiles()))
-def test_answers_whatever_it_is_asked(admission: Admission, view: ClusterView) -> None:
+def test_answers_whatever_it_is_asked(admission: AdmissionRequest, view: ClusterView) -> None:
     answers(admission, view)
 
 
-@settings(max_examples=80)
 @given(
     pods(),
     profiles(),
@@ -117,10 +121,17 @@ def test_answers_what_is_nearly_right(
     )
     given_pod = mutilated(pod, source, parts)
     answers(creation(given_pod), view)
-    answers(Admission("1", Operation.UPDATE, "pods", object=given_pod, old=pod), view)
+    answers(
+        AdmissionRequest("1", AdmissionOperation.UPDATE, "pods", object=given_pod, old=pod), view
+    )
     template = {"metadata": pod["metadata"], "spec": {"template": given_pod}}
     group = "scheduling.koordinator.sh"
-    answers(Admission("1", Operation.CREATE, "reservations", group=group, object=template), view)
+    answers(
+        AdmissionRequest(
+            "1", AdmissionOperation.CREATE, "reservations", group=group, object=template
+        ),
+        view,
+    )
 
 
 @settings(max_examples=50)
@@ -135,7 +146,6 @@ def test_a_mutated_pod_is_one_that_the_api_takes(
     assert [one for one in found if not any(own in one for own in _ITS_OWN)] == []
 
 
-@settings(max_examples=100)
 @given(pods(), st.sampled_from(NAMESPACES), views())
 def test_a_mutated_pod_is_not_mutated_again(pod: Object, namespace: str, view: ClusterView) -> None:
     once = mutate_pod(creation(pod, namespace), view).object or pod
@@ -172,5 +182,7 @@ def test_an_endlessly_deep_object_is_answered(where: str) -> None:
     assert not validate_pod(creation(pod), view).warnings
     reservation = {"metadata": {}, "spec": {"template": pod}}
     group = "scheduling.koordinator.sh"
-    asked = Admission("1", Operation.CREATE, "reservations", group=group, object=reservation)
+    asked = AdmissionRequest(
+        "1", AdmissionOperation.CREATE, "reservations", group=group, object=reservation
+    )
     assert mutate_reservation(asked, view).object is not None

@@ -9,7 +9,7 @@ from koord_hooks.specs import hookimpl
 from koord_hooks.stages import POD_STAGES, Stage
 from koord_model.node import NodeView
 from koord_model.patch import Patch
-from koord_model.resources import SCALARS, LinuxResources
+from koord_model.resources import LinuxResources
 from koord_proto import hook_pb2 as pb
 
 VIEW = NodeView()
@@ -130,10 +130,6 @@ def test_limits_go_to_the_wire_and_back(wanted: dict[str, Any], expected: dict[s
     protocol.lay_over(message, limits)
     assert message == pb.LinuxContainerResources(**expected)
     assert protocol.to_resources(message) == limits
-
-
-def test_every_scalar_has_a_place_on_the_wire() -> None:
-    assert set(protocol._SCALARS) == set(SCALARS)
 
 
 def test_what_the_message_leaves_at_its_default_is_unset() -> None:

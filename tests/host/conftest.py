@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from koord_host.executor import Executor
-from koord_host.journal import Change, Journal, read
-from koord_host.knobs import KNOBS
-from koord_host.layout import Driver, Layout
-from koord_host.originals import Originals
-from koord_host.outcomes import Outcome, Result, Round
-from koord_host.strangers import Policy, by_row
-from koord_host.wishes import Owner, Priority, Target, Wish
+from koord_host.knobs.layout import Driver, Layout
+from koord_host.knobs.table import KNOBS
+from koord_host.planning.desired_values import DesiredValue, Owner, Priority, Target
+from koord_host.planning.drift import DriftPolicyOf, by_row
+from koord_host.planning.outcomes import Outcome, Result, Round
+from koord_host.resource_executor.baselines import BaselineStore
+from koord_host.resource_executor.executor import Executor
+from koord_host.resource_executor.journal import ChangeEntry, Journal, read
 
 from tests.support.fake_cgroupfs import FakeCgroupfs
 
@@ -22,26 +22,30 @@ STRATEGY = Owner("cpusuppress", Priority.STRATEGY)
 OPERATOR = Owner("operator", Priority.OPERATOR)
 
 
-def wish(place: str, knob: str, value: int | str, why: str = "test") -> Wish:
-    return Wish(Target(place, knob), value, why, "ns/pod")
+def desired(place: str, knob: str, value: int | str, why: str = "test") -> DesiredValue:
+    return DesiredValue(Target(place, knob), value, why, "ns/pod")
 
 
 class Node:
     """A fake cgroupfs, the executor that writes to it, and both their clocks."""
 
-    def __init__(self, files: FakeCgroupfs, directory: Path, policy: Policy = by_row) -> None:
+    def __init__(
+        self, files: FakeCgroupfs, directory: Path, policy: DriftPolicyOf = by_row
+    ) -> None:
         self.files = files
         self.layout = Layout(files.version, Driver.CGROUPFS)
         self.now = 1000.0
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.journal_path = str(directory / "journal.jsonl")
-        self.journal = Journal(self.journal_path, self.told.append)
-        self.originals = Originals(str(directory / "originals.db"), self.told.append, boot="b")
+        self.journal = Journal(self.journal_path, self.reported.append)
+        self.baselines = BaselineStore(
+            str(directory / "originals.db"), self.reported.append, boot="b"
+        )
         self.executor = Executor(
             files,
             self.layout,
             self.journal,
-            self.originals,
+            self.baselines,
             clock=lambda: self.now,
             monotonic=lambda: self.now,
             policy=policy,
@@ -59,20 +63,22 @@ class Node:
         self.files.write(self.path(place, knob), text)
         self.files.writes.clear()
 
-    def wish(self, *wishes: Wish, owner: Owner = HOOKS, scope: str = "test") -> Round:
-        self.executor.wish(owner, scope, wishes)
+    def set_desired(
+        self, *desired_values: DesiredValue, owner: Owner = HOOKS, scope: str = "test"
+    ) -> Round:
+        self.executor.set_desired(owner, scope, desired_values)
         return self.executor.apply()
 
     def later(self, seconds: float = 61.0) -> Round:
         self.now += seconds
         return self.executor.apply()
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[ChangeEntry]:
         return list(read(self.journal_path))
 
     def close(self) -> None:
         self.journal.close()
-        self.originals.close()
+        self.baselines.close()
 
 
 def outcomes(found: Round) -> dict[tuple[str, str], Outcome]:
@@ -91,7 +97,7 @@ MakeNode = Callable[..., Node]
 def make_node(tmp_path: Path) -> Iterator[MakeNode]:
     nodes: list[Node] = []
 
-    def make(version: int = 1, policy: Policy = by_row, **options: object) -> Node:
+    def make(version: int = 1, policy: DriftPolicyOf = by_row, **options: object) -> Node:
         files = FakeCgroupfs(version, **options)  # type: ignore[arg-type]
         for group in ("kubepods/besteffort/pod1/c1", "kubepods/besteffort/pod2/c2"):
             files.make_group(group)

@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 from koord_host import detect
-from koord_host.layout import Driver, Layout
+from koord_host.knobs.layout import Driver, Layout
 
 from tests.support.fake_cgroupfs import FakeCgroupfs
 

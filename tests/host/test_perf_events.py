@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from koord_host import perf_events
-from koord_host.perf_events import PerfEvents, Window, descriptor_budget
+from koord_host.perf_events import CounterWindow, PerfEvents, descriptor_budget
 
 CLOCKS = ((1, 0), (1, 1))
 """PERF_TYPE_SOFTWARE: PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK; nanoseconds."""
@@ -175,17 +175,17 @@ def test_counts_are_scaled_by_the_time_they_counted(
     leaders: list[int], readings: list[tuple[int, ...]], counted: tuple[float, float]
 ) -> None:
     leaders += [reading(*one) for one in readings]
-    assert Window(list(leaders), []).close() == counted
+    assert CounterWindow(list(leaders), []).close() == counted
 
 
 def test_counters_that_others_hold_all_the_time_are_said(leaders: list[int]) -> None:
     leaders.append(reading(2, 100, 0, 0, 0))
     with pytest.raises(OSError, match="held by others") as refused:
-        Window(list(leaders), []).close()
+        CounterWindow(list(leaders), []).close()
     assert refused.value.errno == errno.EBUSY
 
 
 def test_a_window_closed_twice_closes_nothing_of_others() -> None:
-    window = Window([reading(2, 1, 1, 1, 1)], [])
+    window = CounterWindow([reading(2, 1, 1, 1, 1)], [])
     window.close()
     assert window.close() == (0.0, 0.0)

@@ -6,18 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from koord_host.planning.jobs import CancelToken
 from koord_host.resctrl import ResctrlGroups, Tenant
 from koord_model.qos import QoSClass
-from koord_model.resctrl import ResctrlWish, Ways
+from koord_model.resctrl import CacheWays, ResctrlLimits
 
 from tests.support.fake_resctrl import FakeResctrl
 
 ROOT = "/sys/fs/resctrl"
-WISH = ResctrlWish("koordlet-a", llc=Ways(0, 50), mb=40, fallback=QoSClass.LS)
+WISH = ResctrlLimits("koordlet-a", llc=CacheWays(0, 50), mb=40, fallback=QoSClass.LS)
 Tids = Iterable[int] | Callable[[], Iterable[int]]
 
 
-def tenant(asked: ResctrlWish, tids: Tids = (), pod: str = "") -> Tenant:
+def tenant(asked: ResctrlLimits, tids: Tids = (), pod: str = "") -> Tenant:
     return Tenant(asked, tids if callable(tids) else lambda: tids, pod)
 
 
@@ -35,9 +36,9 @@ class Node:
 
     def level(
         self,
-        *wishes: ResctrlWish,
+        *wishes: ResctrlLimits,
         tids: Tids = (),
-        shared: Mapping[str, ResctrlWish] | None = None,
+        shared: Mapping[str, ResctrlLimits] | None = None,
         pod: str = "",
     ) -> tuple[str, ...]:
         report = self.groups.level([tenant(asked, tids, pod) for asked in wishes], shared)
@@ -58,7 +59,7 @@ class Node:
         return found
 
 
-def wish(group: str, fallback: QoSClass = QoSClass.LS) -> ResctrlWish:
+def limits(group: str, fallback: QoSClass = QoSClass.LS) -> ResctrlLimits:
     return replace(WISH, group=f"koordlet-{group}", fallback=fallback)
 
 
@@ -120,7 +121,7 @@ def test_a_changed_wish_is_applied_where_it_differs() -> None:
 def test_code_and_data_and_l2_each_have_their_line() -> None:
     fake = FakeResctrl(code_data=True, l2_domains=(0, 4, 5), mb=None, padded=False)
     node = Node(fake)
-    node.level(ResctrlWish("koordlet-a", llc=Ways(50, 100), l2=Ways(0, 10)))
+    node.level(ResctrlLimits("koordlet-a", llc=CacheWays(50, 100), l2=CacheWays(0, 10)))
     assert node.lines("koordlet-a") == {
         "L3CODE": "0=ffc00;1=ffc00",
         "L3DATA": "0=ffc00;1=ffc00",
@@ -143,7 +144,7 @@ def test_bandwidth_of_a_node_that_was_measured() -> None:
 
 def test_what_cannot_be_had_is_told_and_the_rest_applied() -> None:
     node = Node(FakeResctrl(mb="mbps"))
-    asked = replace(WISH, llc_by_domain={5: Ways(0, 10)})
+    asked = replace(WISH, llc_by_domain={5: CacheWays(0, 10)})
     lines = node.level(asked, pod="shop/web-0")
     assert lines == (
         "pod shop/web-0: resctrl: llc: cacheID 5 does not exist; there are: 0, 1",
@@ -199,8 +200,14 @@ def test_a_value_that_the_kernel_rounds_is_written_once() -> None:
 
 def test_groups_are_kept_for_classes_and_the_rest_share() -> None:
     node = Node(FakeResctrl(closids=6, mb=None))
-    asked = [wish("a"), wish("b"), wish("c"), wish("d", QoSClass.LSE), wish("e", QoSClass.SYSTEM)]
-    shared = {"LS": ResctrlWish("LS", llc=Ways(0, 70))}
+    asked = [
+        limits("a"),
+        limits("b"),
+        limits("c"),
+        limits("d", QoSClass.LSE),
+        limits("e", QoSClass.SYSTEM),
+    ]
+    shared = {"LS": ResctrlLimits("LS", llc=CacheWays(0, 70))}
     lines = node.level(*asked, shared=shared)
     assert node.groups.groups() == ("LS", "LSR", "koordlet-a", "koordlet-b")
     assert (node.lines("LS"), node.lines("LSR")) == (
@@ -220,8 +227,8 @@ def test_groups_are_kept_for_classes_and_the_rest_share() -> None:
 def test_who_shares_gets_its_group_when_one_is_free() -> None:
     node = Node(FakeResctrl(closids=5, mb=None))
     node.fake.add_task(21)
-    b = wish("b")
-    report = node.groups.level([tenant(wish("a")), tenant(b, (21,))])
+    b = limits("b")
+    report = node.groups.level([tenant(limits("a")), tenant(b, (21,))])
     assert report.placed == {"koordlet-a": "koordlet-a", "koordlet-b": "LS"}
     assert (report.free, node.tasks("LS")) == (0, {21})
     assert node.groups.collect({"koordlet-b"}) == ()
@@ -233,7 +240,7 @@ def test_shared_groups_that_others_made_are_used_as_they_are() -> None:
     node = Node(FakeResctrl(closids=4, mb=None))
     node.fake.make_directory(f"{ROOT}/LS")
     node.fake.write(f"{ROOT}/LS/schemata", "L3:0=f\n")
-    node.level(wish("a"), shared={"LS": ResctrlWish("LS")})
+    node.level(limits("a"), shared={"LS": ResctrlLimits("LS")})
     assert node.lines("LS") == {"L3": "0=0000f;1=fffff"}
     node.groups.remove_all_ours()
     assert node.groups.groups() == ("LS",)
@@ -241,15 +248,15 @@ def test_shared_groups_that_others_made_are_used_as_they_are() -> None:
 
 def test_shared_groups_are_tenants_too_when_somebody_wishes_for_them() -> None:
     node = Node(FakeResctrl(closids=4, mb=None))
-    be = ResctrlWish("BE", llc=Ways(0, 30))
-    assert node.level(be, wish("a", QoSClass.BE), shared={"BE": ResctrlWish("BE")})
+    be = ResctrlLimits("BE", llc=CacheWays(0, 30))
+    assert node.level(be, limits("a", QoSClass.BE), shared={"BE": ResctrlLimits("BE")})
     assert node.lines("BE") == {"L3": "0=0003f;1=0003f"}
 
 
 def test_the_kernel_may_run_out_first() -> None:
     node = Node(FakeResctrl(rmids=2))
     node.fake.add_task(7)
-    [first, _] = node.level(wish("a"), wish("b"), wish("c", QoSClass.NONE), tids=[])
+    [first, _] = node.level(limits("a"), limits("b"), limits("c", QoSClass.NONE), tids=[])
     assert first.endswith(
         "no resctrl group of its own: No space left on device (Out of RMIDs); nor is there a group "
         "LS: No space left on device (Out of RMIDs)"
@@ -258,7 +265,7 @@ def test_the_kernel_may_run_out_first() -> None:
 
 def test_there_may_be_no_room_even_for_a_shared_group() -> None:
     node = Node(FakeResctrl(closids=1, mb=None))
-    [line] = node.level(wish("a"))
+    [line] = node.level(limits("a"))
     assert "of 1 CLOSIDs the root group has 1, other groups 0, 3 are kept for LSR, LS, BE" in line
     assert line.endswith("nor is there a group LS: No space left on device (Out of CLOSIDs)")
 
@@ -266,7 +273,7 @@ def test_there_may_be_no_room_even_for_a_shared_group() -> None:
 @pytest.mark.parametrize("name", ["", "info", "mon_groups", "../x", "a/b", ".x"])
 def test_names_that_are_no_groups(name: str) -> None:
     node = Node(FakeResctrl())
-    [line] = node.level(ResctrlWish(name, mb=40))
+    [line] = node.level(ResctrlLimits(name, mb=40))
     assert f"{name!r} is no name for one" in line
     assert node.groups.groups() == ()
 
@@ -289,6 +296,41 @@ def test_threads_that_appear_meanwhile_are_moved_too() -> None:
     assert node.tasks("koordlet-a") == {11, 12, 13}
 
 
+def test_a_number_that_another_thread_gets_before_it_is_moved_is_left() -> None:
+    node = Node(FakeResctrl())
+    node.fake.add_task(11)
+    asked = 0
+
+    def listed() -> list[int]:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            # Since its start time was read: another pod's thread, which is in no list of ours.
+            node.fake.remove_task(11)
+            node.fake.add_task(11)
+        return [11] if asked <= 2 else []
+
+    assert node.level(WISH, tids=listed) == ()
+    assert (node.tasks("koordlet-a"), node.tasks("")) == (set(), {11})
+
+
+def test_a_number_that_another_thread_gets_while_it_is_moved_is_taken_back() -> None:
+    node = Node(FakeResctrl())
+    node.fake.add_task(11)
+    alive = [11]
+
+    def ends(path: str, text: str) -> None:
+        if path == f"{ROOT}/koordlet-a/tasks" and alive:
+            alive.clear()
+            node.fake.remove_task(11)
+            node.fake.add_task(11)
+
+    node.fake.before_write = ends
+    assert node.level(WISH, tids=lambda: list(alive)) == ()
+    assert (node.tasks("koordlet-a"), node.tasks("")) == (set(), {11})
+    assert [line for line in node.journal if line[1] == "resctrl.tasks"] == []
+
+
 def test_threads_that_never_stop_appearing_are_left_for_the_next_time() -> None:
     node = Node(FakeResctrl())
     alive: list[int] = []
@@ -299,9 +341,58 @@ def test_threads_that_never_stop_appearing_are_left_for_the_next_time() -> None:
         return alive
 
     assert node.level(WISH, tids=listed) == (
-        "resctrl group koordlet-a: resctrl: threads appear faster than they move to koordlet-a",
+        (
+            "resctrl group koordlet-a: resctrl: not all threads are in koordlet-a:"
+            " threads appear faster than they move"
+        ),
     )
-    assert node.tasks("koordlet-a") == set(alive)
+    assert node.tasks("koordlet-a") == set(alive[:-1])
+
+
+def after(node: Node, writes: int) -> CancelToken:
+    """Cancelled after so many writes."""
+    token = CancelToken(lambda: 0.0, 1.0)
+
+    def count(path: str, text: str) -> None:
+        if len(node.fake.writes) + 1 >= writes:
+            token.cancel()
+
+    node.fake.before_write = count
+    return token
+
+
+def test_it_stops_between_two_threads_and_the_next_time_goes_on() -> None:
+    node = Node(FakeResctrl())
+    for tid in range(11, 19):
+        node.fake.add_task(tid)
+    both = [tenant(WISH, range(11, 15)), tenant(limits("b"), range(15, 19))]
+    # Two lines of schemata, and the tasks.
+    report = node.groups.level(both, cancel=after(node, 4))
+    assert node.tasks("koordlet-a") == {11, 12}
+    assert report.placed == {"koordlet-a": "koordlet-a"}, "the other was not come to"
+    assert [line.rpartition(": ")[2] for line in report.refused] == [
+        "it was cancelled",
+        "it was cancelled (the next look goes on)",
+    ]
+    assert node.journal[-1][1:4] == ("resctrl.tasks", "elsewhere", "11 12")
+    report = node.groups.level(both)
+    assert (node.tasks("koordlet-a"), node.tasks("koordlet-b")) == (
+        {*range(11, 15)},
+        {*range(15, 19)},
+    )
+    assert report.refused == ()
+
+
+def test_groups_that_are_not_removed_in_time_are_told_and_still_ours() -> None:
+    node = Node(FakeResctrl())
+    node.level(WISH)
+    token = CancelToken(lambda: 0.0, 1.0)
+    token.cancel()
+    assert node.groups.collect([], token) == (
+        "resctrl group koordlet-a not removed: it was cancelled",
+    )
+    assert node.groups.collect([]) == ()
+    assert node.groups.groups() == ()
 
 
 def test_threads_that_end_are_no_error() -> None:
@@ -353,7 +444,7 @@ def test_a_group_that_vanishes_meanwhile_costs_that_pod_alone() -> None:
             node.fake.remove_group("koordlet-a")
 
     node.fake.before_write = vanish
-    [line] = node.level(WISH, wish("b"), tids=[11])
+    [line] = node.level(WISH, limits("b"), tids=[11])
     assert line.startswith("resctrl group koordlet-a: resctrl: [Errno 2]")
     assert node.tasks("koordlet-b") == {11}
 
@@ -375,8 +466,8 @@ def test_groups_of_pods_that_are_gone_are_collected_and_no_others() -> None:
     node = Node(FakeResctrl(closids=16, mb=None))
     node.fake.make_directory(f"{ROOT}/theirs")
     node.fake.add_task(11)
-    node.level(wish("a"), wish("b"), tids=[11])
-    node.level(ResctrlWish("BE", llc=Ways(0, 30)))
+    node.level(limits("a"), limits("b"), tids=[11])
+    node.level(ResctrlLimits("BE", llc=CacheWays(0, 30)))
     assert node.groups.collect({"koordlet-a", "BE"}) == ()
     assert node.groups.groups() == ("BE", "koordlet-a", "theirs")
     assert 11 in node.tasks("")
@@ -387,7 +478,9 @@ def test_groups_of_pods_that_are_gone_are_collected_and_no_others() -> None:
 def test_a_class_s_group_that_was_made_here_goes_when_nobody_lives_in_it() -> None:
     node = Node(FakeResctrl(closids=16, mb=None))
     node.fake.make_directory(f"{ROOT}/LS")
-    node.level(ResctrlWish("BE", llc=Ways(0, 30)), ResctrlWish("LS", llc=Ways(0, 100)))
+    node.level(
+        ResctrlLimits("BE", llc=CacheWays(0, 30)), ResctrlLimits("LS", llc=CacheWays(0, 100))
+    )
     assert node.groups.collect(set()) == ()
     assert node.groups.groups() == ("LS",)
 
@@ -396,7 +489,7 @@ def test_putting_back_what_was_found() -> None:
     node = Node(FakeResctrl(closids=16, mb=None))
     for name in ("theirs", "LSR", "koordlet-old"):
         node.fake.make_directory(f"{ROOT}/{name}")
-    node.level(wish("a"), ResctrlWish("BE", llc=Ways(0, 30)))
+    node.level(limits("a"), ResctrlLimits("BE", llc=CacheWays(0, 30)))
     earlier = Node(node.fake, made=["BE"])
     assert earlier.groups.remove_all_ours() == ()
     assert node.groups.groups() == ("LSR", "theirs")
@@ -404,7 +497,7 @@ def test_putting_back_what_was_found() -> None:
 
 def test_a_shared_group_that_somebody_made_anew_is_theirs() -> None:
     node = Node(FakeResctrl(mb=None))
-    node.level(ResctrlWish("BE", llc=Ways(0, 30)))
+    node.level(ResctrlLimits("BE", llc=CacheWays(0, 30)))
     node.groups.remove_all_ours()
     node.fake.make_directory(f"{ROOT}/BE")
     node.groups.remove_all_ours()
@@ -413,7 +506,7 @@ def test_a_shared_group_that_somebody_made_anew_is_theirs() -> None:
 
 def test_a_shared_group_that_somebody_removed_and_made_anew_is_theirs() -> None:
     node = Node(FakeResctrl(mb=None))
-    node.level(ResctrlWish("BE", llc=Ways(0, 30)))
+    node.level(ResctrlLimits("BE", llc=CacheWays(0, 30)))
     node.fake.remove_directory(f"{ROOT}/BE")
     node.groups.collect(())
     node.fake.make_directory(f"{ROOT}/BE")
@@ -429,7 +522,7 @@ def test_a_group_that_cannot_be_removed_is_told() -> None:
             raise OSError(errno.EBUSY, "Device or resource busy")
 
     node = Node(Busy())
-    node.level(wish("a"), wish("b"))
+    node.level(limits("a"), limits("b"))
     assert node.groups.collect(()) == (
         "resctrl group koordlet-a not removed: Device or resource busy",
     )
@@ -522,7 +615,7 @@ def test_a_node_that_does_not_say_why_it_refuses() -> None:
             return super().read(path)
 
     node = Node(Silent(rmids=1))
-    [line] = node.level(wish("a", QoSClass.NONE))
+    [line] = node.level(limits("a", QoSClass.NONE))
     assert "of its own: No space left on device; its tasks stay" in line
 
 
@@ -566,7 +659,7 @@ def test_no_machine_refuses_a_line(
         mb=mb,
     )
     node = Node(fake, full_bandwidth=100_000 if mb == "mbps" else None)
-    asked = ResctrlWish("koordlet-a", llc=Ways(start, 100), mb=percent if mb else None)
+    asked = ResctrlLimits("koordlet-a", llc=CacheWays(start, 100), mb=percent if mb else None)
     assert node.level(asked) == ()
     node.written()
     assert node.level(asked) == ()
@@ -579,7 +672,7 @@ class Pods(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.node = Node(FakeResctrl(closids=7, mb=None))
-        self.alive: dict[str, tuple[ResctrlWish, tuple[int, ...]]] = {}
+        self.alive: dict[str, tuple[ResctrlLimits, tuple[int, ...]]] = {}
         self.theirs: set[str] = set()
         self.started = 0
 
@@ -587,7 +680,7 @@ class Pods(RuleBasedStateMachine):
     def begin(self, start: int, qos: QoSClass) -> None:
         self.started += 1
         self.node.fake.add_task(self.started)
-        asked = ResctrlWish(f"koordlet-{self.started}", llc=Ways(start, 100), fallback=qos)
+        asked = ResctrlLimits(f"koordlet-{self.started}", llc=CacheWays(start, 100), fallback=qos)
         self.alive[asked.group] = (asked, (self.started,))
         self.level()
 
@@ -596,7 +689,7 @@ class Pods(RuleBasedStateMachine):
         if self.alive:
             group = data.draw(st.sampled_from(sorted(self.alive)))
             asked, tids = self.alive[group]
-            self.alive[group] = (replace(asked, llc=Ways(start, 100)), tids)
+            self.alive[group] = (replace(asked, llc=CacheWays(start, 100)), tids)
             self.level()
 
     @rule(data=st.data())
@@ -642,20 +735,20 @@ TestPods = Pods.TestCase
 
 
 def test_shared_groups_are_told_before_they_are_made_and_after_they_went() -> None:
-    fake, told = FakeResctrl(mb=None), []
+    fake, reported = FakeResctrl(mb=None), []
 
     def keep(names: frozenset[str]) -> None:
-        told.append((sorted(names), fake.exists(f"{ROOT}/BE")))
+        reported.append((sorted(names), fake.exists(f"{ROOT}/BE")))
 
     node = Node(fake, keep=keep)
-    node.level(ResctrlWish("BE", llc=Ways(0, 30)), wish("a"))
+    node.level(ResctrlLimits("BE", llc=CacheWays(0, 30)), limits("a"))
     node.groups.collect(())
-    assert told == [(["BE"], False), ([], False)]
+    assert reported == [(["BE"], False), ([], False)]
 
 
 def test_a_shared_group_of_an_earlier_run_goes_when_nobody_wishes_it() -> None:
     node = Node(FakeResctrl(mb=None))
-    node.level(ResctrlWish("BE", llc=Ways(0, 30)), ResctrlWish("LS", llc=Ways(0, 50)))
+    node.level(ResctrlLimits("BE", llc=CacheWays(0, 30)), ResctrlLimits("LS", llc=CacheWays(0, 50)))
     later = Node(node.fake, made=node.groups.shared)
     assert later.groups.collect({"LS"}) == ()
     assert later.groups.groups() == ("LS",)

@@ -15,8 +15,9 @@ from typing import Any
 import grpc
 import pytest
 import pytest_asyncio
-from koord_kube.resources import NODE_METRICS
-from koord_manager.metrics_api.receiver import SERVER_OPTIONS, Receiver, Standing
+from koord_kube.protocol.resources import NODE_METRICS
+from koord_manager.node_metric.receiver import SERVER_OPTIONS, NodeMetricReceiver
+from koord_manager.node_metric.report_authorizer import ReportClaim
 from koord_model import quantity
 from koord_model.keys import (
     ANNOTATION_CPU_MANAGER_POLICY,
@@ -37,6 +38,7 @@ from tests.support.cluster import (
     ClusterKoordlet,
 )
 from tests.support.ports import free_port
+from tests.support.service_account_tokens import unsigned_token
 from tests.support.waiting import until
 
 pytestmark = [
@@ -152,14 +154,16 @@ class TestNodeMetric:
         await until(lambda: windows() == ["3s", "5m0s"], "the new windows are reported")
         cluster.put_policy()
         await until(lambda: windows() == ["2s", "1m0s"], "the old windows are reported")
-        [line] = [one for one in koordlet.reasons("not as expected") if "durations" in one]
+        [line] = [
+            one for one in koordlet.reasons("cannot use part of an object") if "durations" in one
+        ]
         assert '"oops"' in line
 
     async def test_an_object_that_is_made_later(
         self, cluster: Cluster, koordlet: ClusterKoordlet
     ) -> None:
         cluster.api.delete(NODE_METRICS, NAME)
-        trouble = "cannot report what the node uses"
+        trouble = "cannot report node usage"
         await until(lambda: koordlet.reasons(trouble), "it says that there is no object")
         before = cluster.api.count("patch", "nodemetrics")
         await cluster.api.wait_for("patch", before + 1, "nodemetrics")
@@ -253,7 +257,7 @@ class TestKubelet:
 
     @staticmethod
     def said(koordlet: ClusterKoordlet, word: str) -> list[str]:
-        lines = koordlet.reasons("no list of pods, those known stay")
+        lines = koordlet.reasons("cannot list pods, keeping the known ones")
         return [line for line in lines if word in line]
 
 
@@ -444,18 +448,18 @@ class Manager:
 
     def __init__(self, host: str) -> None:
         self.host = host
-        self.standing = Standing(leads=False)
+        self.leads = False
         self.awake = asyncio.Event()
         self.awake.set()
-        self.receiver = Receiver(lambda: self.standing, self._admit, received=self._received)
+        self.receiver = NodeMetricReceiver(lambda: self.leads, self._admit, received=self._received)
         self.status: dict[str, Any] = {}
         self.tokens: set[str] = set()
         self._server: grpc.aio.Server | None = None
 
-    async def _admit(self, token: str, _: str) -> str:
+    async def _admit(self, token: str, _: str) -> ReportClaim:
         self.tokens.add(token)
         await self.awake.wait()
-        return ""
+        return ReportClaim(NAME)
 
     def _received(self, _node: str, status: bytes, _at: float) -> None:
         self.status = json.loads(status)
@@ -484,7 +488,7 @@ class Manager:
 
 def lead(leader: Manager | None, *managers: Manager) -> None:
     for one in managers:
-        one.standing = Standing(leads=one is leader)
+        one.leads = one is leader
 
 
 async def test_the_direct_link_follows_the_leader(apart: Cluster) -> None:
@@ -493,11 +497,14 @@ async def test_the_direct_link_follows_the_leader(apart: Cluster) -> None:
     credentials = grpc.ssl_server_credentials((pair,))
     first, second = Manager("127.0.0.1"), Manager("127.0.0.2")
     port = free_port()
+    token = apart.folder / "token-for-managers"
+    token.write_text(unsigned_token())
     apart.put_policy(reportIntervalSeconds=2)  # half of it is the link's
     lead(first, first, second)
     flags = [
         f"--node-metric-report-address={MANAGERS}:{port}",
         f"--node-metric-report-ca-file={made.authority}",
+        f"--node-metric-report-token-file={token}",
         "--kubelet-sync-interval=60",  # it is asked as soon as it is known where it is
     ]
     hosts = f"{first.host},{second.host}"
@@ -514,7 +521,7 @@ async def test_the_direct_link_follows_the_leader(apart: Cluster) -> None:
         await first.hears(after=first.sequence)
         assert apart.api.count("patch", "nodemetrics") == objects
         assert len(first.status["podsMetric"]) == 4
-        assert first.tokens == {ACCOUNT_TOKEN}
+        assert first.tokens == {unsigned_token()}
 
         last = first.sequence
         lead(second, first, second)
@@ -556,7 +563,7 @@ async def test_a_new_node_slo_is_written_into_cgroups(apart: Cluster) -> None:
 
     for knob in knobs.values():
         knob.write_text("0")
-    flags = [*apart.on_host, "--node-writes=true", "--hook-plugins=groupidentity"]
+    flags = [*apart.on_host, "--read-only=false", "--hook-plugins=groupidentity"]
     async with running(apart, "writing", *flags) as koordlet:
         await until(lambda: apart.status.get("podsMetric"), "it runs")
         assert written() == {"": "0", "burstable": "0", "besteffort": "0"}

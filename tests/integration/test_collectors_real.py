@@ -10,12 +10,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from koord_host.kernel import Kernel
-from koord_host.layout import Driver, Layout
+from koord_host.kernel import KernelFilesystem
+from koord_host.knobs.layout import Driver, Layout
 from koord_model.pod import Container, Pod
-from koordlet.collecting.contract import Look, Sources
-from koordlet.collectors import pagecache, podresource, podthrottled
-from koordlet.states.inventory import PodRecord
+from koordlet.metrics_advisor.collectors import pagecache, podresource, podthrottled
+from koordlet.metrics_advisor.contract.collector import CollectContext, CollectorSources
+from koordlet.states_informer.state.pod_inventory import PodRecord
 
 from tests.support.processes import PATIENCE, until
 
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.skipif(bool(_why_not()), reason=_why_not() or "-")
 @pytest.fixture
 def pod() -> Iterator[PodRecord]:
     """A pod with cgroups. Its container may use a fifth of a CPU: a busy machine leaves it more."""
-    kernel, made = Kernel(), []
+    kernel, made = KernelFilesystem(), []
     one = Pod("burner", "ns", "u1", cgroup_parent=f"{TOP}/podu1")
     try:
         for subsystem in SUBSYSTEMS:
@@ -105,11 +105,11 @@ def anonymous(pid: int) -> int:
 
 
 def test_use_is_what_the_process_used(pod: PodRecord) -> None:
-    sources = Sources(Kernel(), LAYOUT, stale_seconds=2 * PATIENCE)
+    sources = CollectorSources(KernelFilesystem(), LAYOUT, stale_seconds=2 * PATIENCE)
     collectors = [one.Collector(sources) for one in (podresource, podthrottled, pagecache)]
 
     def look() -> dict[tuple[str, ...], float]:
-        look = Look(time.time(), time.monotonic(), (pod,))
+        look = CollectContext(time.time(), time.monotonic(), (pod,))
         found = [one.collect(look) for one in collectors]
         assert [line for one in found for line in one.partial] == []
         return {(kind, *labels): value for one in found for (kind, labels), value in one.samples}

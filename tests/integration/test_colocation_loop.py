@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from koord_kube.api import ApiError, Object
-from koord_kube.resources import (
+from koord_kube.protocol.api import ApiError, Object
+from koord_kube.protocol.resources import (
     API_SERVICES,
     COLOCATION_PROFILES,
     NODE_METRICS,

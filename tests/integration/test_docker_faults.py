@@ -272,15 +272,13 @@ def test_proxy_restarts_amid_a_pods_making(
     assert not proxy.containers()[unmanaged]["managed"]
     known = by_id(proxy)
     restart(proxy)
-    if restart is killed_and_robbed:
-        assert by_id(proxy).keys() == known.keys()
-        assert proxy.containers().keys() == {container, unmanaged}
-    else:
-        assert by_id(proxy) == known
+    assert by_id(proxy).keys() == known.keys()
+    assert proxy.containers().keys() == {container, unmanaged}
     second = cri.create_container(half)
     cri.start_container(second)
     cri.update(container, CpuShares=3)
-    before, _, after = wishes.requests(CREATE)
+    # What is asked again to make it good has an id.
+    before, _, after = (one for one in wishes.requests(CREATE) if not one.container_meta.id)
     assert heard(before, after) == 1
     assert after.pod_annotations["hooked.example/by"] == "the hook"
     assert heard(*wishes.requests(UPDATE)) == 1
@@ -300,7 +298,8 @@ def test_made_behind_the_proxys_back(
     assert proxy.pods() == []
     cri.update(container, CpuShares=3)
     cri.create_container(other)
-    (update,), (create,) = wishes.requests(UPDATE), wishes.requests(CREATE)
+    # The first of each: the repair may have asked again by now.
+    update, create = wishes.requests(UPDATE)[0], wishes.requests(CREATE)[0]
     for request, its in ((update, pod), (create, other)):
         assert request.pod_meta.uid == its.uid
         assert request.pod_labels["koordinator.sh/qosClass"] == "BE"
@@ -478,7 +477,8 @@ def test_hung_server_costs_one_deadline(proxy: Proxy, cri: CriDockerd, hooks: Ho
     # Hung as it is, it answers probes: now and then one call finds out that it hangs.
     waited = proxy.outcomes("timeout", server="hooks")
     assert waited <= 1 + trials(seconds - 0.5, 0.5) < 11
-    assert proxy.outcomes("skipped", server="hooks") == 11 - waited
+    # To make good what was missed is one of those tries, too, and no pod's.
+    assert 11 - waited <= proxy.outcomes("skipped", server="hooks") <= 11
     assert proxy.metric("unmanaged") == 11
     cri.remove_pod_sandbox(pod)
     assert proxy.metric("unmanaged") == 0

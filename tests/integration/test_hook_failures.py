@@ -96,10 +96,10 @@ def _refuse(server: HookServer, ends: ExitStack) -> None:
 TROUBLES = {
     "hung": Trouble("timeout", "no answer within 0.3 s", _hang, STEP),
     "late": Trouble("timeout", "no answer within 0.3 s", _answer_late, STEP),
-    "dead": Trouble("unavailable", "away", _die),
-    "dead, socket left": Trouble("unavailable", "away", _die_leaving_its_socket),
+    "dead": Trouble("unavailable", "unreachable", _die),
+    "dead, socket left": Trouble("unavailable", "unreachable", _die_leaving_its_socket),
     "no gRPC at all": Trouble("", "", _be_somebody_else),
-    "garbage": Trouble("garbage", "no hook response", _talk_garbage),
+    "garbage": Trouble("garbage", "not a valid hook response", _talk_garbage),
     "refusing": Trouble("refused", "FAILED_PRECONDITION: not today", _refuse),
 }
 
@@ -146,9 +146,10 @@ def test_ignored(proxy, cri, hooks, ends, trouble):
     assert trouble.words in missed["reason"]
     assert proxy.metric("unmanaged") == proxy.healthz()["unmanaged"] == 1
     assert proxy.metric("intercepted_calls_total", method="CreateContainer", result="missed") == 1
-    if trouble.outcome:
-        assert _hook_calls(proxy, "hooks") == {trouble.outcome: 1}
-    assert sum(_hook_calls(proxy, "hooks").values()) == 1
+    # Once for the call; the repair may have asked again since.
+    outcomes = _hook_calls(proxy, "hooks")
+    assert len(outcomes) == 1
+    assert not trouble.outcome or trouble.outcome in outcomes
     remove_pod(cri, pod)
     assert proxy.metric("unmanaged") == 0
 
@@ -187,7 +188,8 @@ def test_hung_server_costs_one_deadline(proxy, cri, hooks, ends):
     seconds = time.monotonic() - began
     waited = proxy.outcomes("timeout", server="hooks")
     assert waited <= 1 + trials(seconds - deadline, deadline) < 11
-    assert proxy.outcomes("skipped", server="hooks") == 11 - waited
+    # To make good what was missed is one of those tries, too, and no pod's.
+    assert 11 - waited <= proxy.outcomes("skipped", server="hooks") <= 11
 
 
 def test_stopped_process_costs_one_deadline_and_is_asked_again(proxy, cri, brief, runtime):

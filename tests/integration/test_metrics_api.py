@@ -18,14 +18,14 @@ from typing import Any
 
 import pytest
 from koord_kube.client import Client, Cluster
+from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.informer import Informer
-from koord_kube.resources import (
+from koord_kube.protocol.resources import (
     API_SERVICES,
     ENDPOINT_SLICES,
     SERVED_NODE_METRICS,
 )
-from koord_kube.watching import Pace
-from koord_manager.metrics_api.publishing import API_SERVICE, Endpoint, Publisher
+from koord_manager.node_metric.publisher import API_SERVICE, LeaderEndpoint, LeaderPublisher
 from kubernetes.aio import client as official
 from kubernetes.aio import watch as official_watch
 
@@ -54,12 +54,14 @@ class Deployed:
     async def lead(self, which: int) -> Manager:
         """Let one lead, and the other no more; as the Lease and the Service would."""
         leader, other = self.managers[which], self.managers[1 - which]
-        other.resign(f"manager-{which}")
+        other.resign()
         self.term += 7
         leader.lead(self.term)
         ports = {"api": leader.service.api_port}
         async with Client(Cluster(self.api.url)) as client:
-            await Publisher(client, Endpoint(SERVICE, NAMESPACE, "127.0.0.1", ports)).publish()
+            await LeaderPublisher(
+                client, LeaderEndpoint(SERVICE, NAMESPACE, "127.0.0.1", ports)
+            ).publish()
         self._route()
         return leader
 
@@ -127,8 +129,8 @@ async def test_an_informer_follows_across_fail_overs(deployed: Deployed) -> None
             client,
             SERVED_NODE_METRICS,
             decode=json.loads,
-            changed=changed,
-            pace=Pace(first=0.05, cap=0.2),
+            on_change=changed,
+            timing=ReflectorTiming(first=0.05, cap=0.2),
         )
         running = asyncio.get_running_loop().create_task(informer.run())
         try:
@@ -136,7 +138,7 @@ async def test_an_informer_follows_across_fail_overs(deployed: Deployed) -> None
             first.put("n1", "n4")
             await until(lambda: "n4" in informer.objects)
             # Nobody is taken for gone while nodes have yet to report to the new leader.
-            first.resign("manager-1")
+            first.resign()
             second = await deployed.lead(1)
             second.now -= 75
             second.put("n1", "n2")

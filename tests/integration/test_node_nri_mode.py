@@ -160,11 +160,32 @@ def test_what_the_host_lacks_costs_no_pod(node: Node) -> None:
         node.kubelet.start(node.cri, PART_OF_A_GPU)
         node.kubelet.start(node.cri, RDMA)
         all_settle(node.kubelet)
-        for what in ("mount left out", "device left out"):
+        for what in ("mount ignored", "device ignored"):
             told = koordlet.events(what)
             assert len(told) == 2
             assert all("No such file or directory" in one["reason"] for one in told)
         koordlet.finish()
+
+
+def test_why_a_pod_is_as_it_is_also_after_a_restart(node: Node) -> None:
+    with node.koordlet() as koordlet:
+        registered(koordlet)
+        pod = node.kubelet.start(node.cri, BE)
+        all_settle(node.kubelet)
+        before = koordlet.why(pod.name)
+        koordlet.stop()
+        koordlet.start()
+        registered(koordlet, times=2)
+        until(lambda: koordlet.why(pod.name).cgroups, "the pod is known")
+        after = koordlet.why(pod.name)
+        koordlet.finish()
+    for found in (before, after):
+        [created] = [one for one in found.hooks if one.hook == "PreCreateContainer"]
+        assert (created.transport, created.pod) == ("NRI", f"default/{pod.name}")
+        fields = {one.field: one.answered for plugin in created.plugins for one in plugin.fields}
+        assert fields["cpu_shares"] == 512
+        [shares] = [one for one in found.cgroups[0].knobs if one.knob == "cpu.shares"]
+        assert shares.value == 512
 
 
 def test_pods_older_than_koordlet_are_levelled(node: Node) -> None:

@@ -66,6 +66,23 @@ def test_a_classs_group_gets_what_the_rules_say(node: Node, qos: KubeQoS) -> Non
     settles(lambda: node.kubelet.files(group, CLASSES[qos]), CLASSES[qos])
 
 
+def test_why_a_pod_is_as_it_is(node: Node) -> None:
+    """Hooks gave it its limits, and no strategy has ever heard of it."""
+    pod = node.pods["be"]
+    found = node.koordlet.why(pod.name)
+    [created] = [one for one in found.hooks if one.hook == "PreCreateContainer"]
+    assert (created.transport, created.container) == ("hook protocol", "main")
+    [batch] = [one for one in created.plugins if one.plugin == "batchresource"]
+    assert "batch-cpu request 500 → cpu.shares 512" in batch.why
+    assert ("cpu_shares", 512) in [(one.field, one.answered) for one in batch.fields]
+    of_pod, main = found.cgroups
+    assert (of_pod.group, main.container) == (pod.group, "main")
+    for group in (of_pod, main):
+        [shares] = [one for one in group.knobs if one.knob == "cpu.shares"]
+        assert (shares.value, shares.desired, shares.owner) == (512, 512, "hooks")
+        assert "batch-cpu request 500 → cpu.shares 512" in shares.why
+
+
 def test_what_cannot_be_used_is_one_line(node: Node) -> None:
     for pod in node.pods.values():
         told = [

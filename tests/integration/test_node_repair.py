@@ -42,7 +42,7 @@ class Node:
         return self.directory / "pods.json"
 
     def koordlet(self, *flags: str) -> NodeKoordlet:
-        return NodeKoordlet(self.directory, f"--pods={self.list}", *flags)
+        return NodeKoordlet(self.directory, f"--pod-list-source={self.list}", *flags)
 
     def start(self, case: PodCase) -> Pod:
         """A pod that nobody asked koordlet about; the kubelet lists it."""
@@ -146,7 +146,9 @@ def test_a_list_that_breaks_changes_nothing(node: Node) -> None:
     with node.koordlet() as koordlet:
         node.settles(pod)
         node.list.write_text("{")
-        until(lambda: koordlet.events("no list of pods, those known stay"), "koordlet says so")
+        until(
+            lambda: koordlet.events("cannot list pods, keeping the known ones"), "koordlet says so"
+        )
         node.kubelet.kubepods.write(pod.group, "cpu.shares", 1000)
         node.settles(pod)
         koordlet.finish()
@@ -173,7 +175,7 @@ def test_koordctl_puts_back_what_was_found(node: Node) -> None:
         settles(partial(node.kubelet.files, "kubepods/besteffort", idle), idle)
         refused = node.koordctl_restore()
         assert refused.returncode == 1
-        assert "koordlet runs" in refused.stderr
+        assert "koordlet is running" in refused.stderr
         node.kubelet.remove(node.cri, goes)
         koordlet.finish()
     kept = node.kubelet.seen(pod)

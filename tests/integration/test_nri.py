@@ -16,11 +16,16 @@ import pytest
 import uvloop
 from koord_proto import nri_pb2 as nri
 from koord_service.backoff import Backoff
-from koordlet.nri.adjustments import adjustment, device, mount, resources, update
-from koordlet.nri.client import Client, LateAnswer
-from koordlet.nri.convert import to_container, to_pod
-from koordlet.nri.handler import Handler
-from koordlet.nri.methods import METHODS
+from koordlet.runtime_hooks.nri.client import LateAnswer, NriClient
+from koordlet.runtime_hooks.nri.protocol.adjustments import (
+    adjustment,
+    device,
+    mount,
+    update,
+)
+from koordlet.runtime_hooks.nri.protocol.convert import to_container, to_pod
+from koordlet.runtime_hooks.nri.protocol.handler import NriHandler
+from koordlet.runtime_hooks.nri.protocol.methods import METHODS
 
 from tests.support.cgroups import container_pid, container_values, oom_score_adj
 from tests.support.cri import (
@@ -33,6 +38,7 @@ from tests.support.cri import (
     run_pod,
 )
 from tests.support.newer_containerd import Containerd, NotToBeHadError, programs
+from tests.support.nri_limits import resources
 from tests.support.processes import PATIENCE, until
 
 pytestmark = pytest.mark.containerd
@@ -59,7 +65,7 @@ def cri(node: Containerd) -> Iterator[Cri]:
     node.remove_all_pods()
 
 
-class Watcher(Handler):
+class Watcher(NriHandler):
     """Notes every call; a test says what is answered to which."""
 
     def __init__(self) -> None:
@@ -88,7 +94,7 @@ class Plugin:
     def __init__(self, node: Containerd, *, index: str = "10") -> None:
         self.handler = Watcher()
         self.late: list[LateAnswer] = []
-        self.client = Client(
+        self.client = NriClient(
             self.handler,
             socket=str(node.nri_address),
             index=index,

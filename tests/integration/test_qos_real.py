@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from koord_host.journal import Change, read
+from koord_host.resource_executor.journal import ChangeEntry, read
 from koord_model.qos import KubeQoS
 
 from tests.support import kernel_use, kubepods, stress_ng
@@ -310,7 +310,7 @@ def test_a_shadow_shows_what_it_would_do(node: Node) -> None:
         rounds = _rounds(koordlet, "cpu_suppress")
         until(lambda: _rounds(koordlet, "cpu_suppress") >= rounds + 5)
         assert node.state() == before
-        assert "shadow: only shown, not done" in koordlet.koordctl_why("suppress")
+        assert "mode shadow: not carried out" in koordlet.koordctl_why("suppress")
         assert _changes(koordlet, BESTEFFORT) == []
         node.finish(koordlet)
 
@@ -320,10 +320,12 @@ def _rounds(koordlet: DecidingKoordlet, strategy: str) -> int:
     return next(int(one["rounds"]) for one in found if one["name"] == strategy)
 
 
-def _changes(koordlet: DecidingKoordlet, group: str) -> list[Change]:
+def _changes(koordlet: DecidingKoordlet, group: str) -> list[ChangeEntry]:
     """What the journal has of a cgroup."""
     journal = koordlet.directory / "koordlet" / "journal.jsonl"
-    return [one for one in read(str(journal)) if isinstance(one, Change) and one.group == group]
+    return [
+        one for one in read(str(journal)) if isinstance(one, ChangeEntry) and one.group == group
+    ]
 
 
 # ---- CPU of best-effort pods, by cpuset

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from tests.support.cgroups import UNLIMITED, container_values
-from tests.support.containerd import requires_containerd
+from tests.support.containerd import V1ALPHA2, requires_containerd, skip_without_v1alpha2
 from tests.support.cri import (
     Cri,
     RunningPod,
@@ -184,8 +184,9 @@ def test_errors_of_the_runtime_come_back_as_they_are(containerd, kubelet):
 
 @requires_containerd
 def test_v1alpha2_is_hooked_too(containerd, koordlet, real_proxy):
+    skip_without_v1alpha2(containerd)
     real_proxy.wait_for_server("koordlet")
-    with real_proxy.cri("runtime.v1alpha2") as old:
+    with real_proxy.cri(V1ALPHA2) as old:
         assert old.version().runtime_api_version == "v1alpha2"
         plan = batch_pod_config(
             cgroup_root=containerd.cgroup_root, batch_cpu=600, batch_memory=64 << 20

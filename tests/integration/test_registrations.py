@@ -6,14 +6,24 @@ import json
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from koord_hooks.stages import Stage
 
-from tests.support.cri import Cri, PodPlan, batch_pod_config, pb, remove_pod, run_pod
+from tests.support.cri import (
+    Cri,
+    PodPlan,
+    RunningPod,
+    batch_pod_config,
+    burstable_pod_config,
+    pb,
+    remove_pod,
+    run_pod,
+)
 from tests.support.embedded import EmbeddedRuntime
 from tests.support.hook_server import HookServer, wishing
 from tests.support.processes import until
-from tests.support.proxy import Proxy
+from tests.support.proxy import Koordlet, Proxy
 
 CREATE = Stage.PRE_CREATE_CONTAINER
 WATCHER = "koord_proxy.hookservers"
@@ -28,6 +38,11 @@ def _said(proxy: Proxy, name: str, level: str = "warning") -> list[str]:
         and event["level"] == level
         and event["message"].startswith(f"{name}:")
     ]
+
+
+def _troubles(proxy: Proxy) -> dict[str, str]:
+    found: dict[str, str] = proxy.healthz()["registrations"]
+    return found
 
 
 def _created(cri: Cri, runtime: EmbeddedRuntime, plan: PodPlan | None = None) -> Any:
@@ -104,11 +119,40 @@ def test_file_that_vanishes(proxy, cri, runtime, hooks):
     proxy.wait_for_server(hooks.name)
     assert _is_hooked(cri, runtime)
     file.unlink()
+    proxy.wait_until(lambda: _troubles(proxy), "not named")
+    # Nobody said that it is not to be asked any more.
+    assert _is_hooked(cri, runtime)
+    assert "koordctl hooks remove hooks" in _troubles(proxy)["hooks"]
+    assert proxy.healthz()["status"] == "degraded"
+    (proxy.hooks / "hooks.removed").touch()
     proxy.wait_until(lambda: not proxy.healthz()["hook_servers"], "still asks")
     assert not _is_hooked(cri, runtime)
-    assert len(_said(proxy, file.name, "info")) == 2
+    assert proxy.healthz()["status"] == "ok"
+    assert not list(proxy.hooks.iterdir())
     # Nothing to ask: nothing is missed.
     assert proxy.metric("unmanaged") == 0
+
+
+@pytest.mark.parametrize("spoilt", [None, "{"], ids=["deleted", "damaged"])
+def test_last_good_registration_outlives_the_proxy(proxy, runtime, hooks, spoilt):
+    hooks.behave = wishing(resources={"cpu_shares": 321})
+    file = hooks.register(proxy.hooks, policy="Fail")
+    proxy.wait_for_server(hooks.name)
+    proxy.stop()
+    if spoilt is None:
+        file.unlink()
+    else:
+        file.write_text(spoilt)
+    proxy.start()
+    assert proxy.policy(hooks.name) == "Fail"
+    assert proxy.healthz()["status"] == "degraded"
+    assert list(_troubles(proxy)) == [hooks.name]
+    with proxy.cri() as cri:
+        assert _is_hooked(cri, runtime)
+        hooks.die()
+        with pytest.raises(grpc.RpcError) as caught:
+            run_pod(cri, batch_pod_config())
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 def test_unknown_stage_is_passed_over(proxy, cri, runtime, hooks):
@@ -140,10 +184,11 @@ def test_directory_that_is_removed_and_made_anew(proxy, hooks):
     proxy.wait_for_server(hooks.name)
     for file in proxy.hooks.iterdir():
         file.unlink()
-    proxy.wait_until(lambda: not proxy.healthz()["hook_servers"], "still asks")
     proxy.hooks.rmdir()
+    proxy.wait_until(lambda: _troubles(proxy), "not named")
     hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
+    proxy.wait_until(lambda: not _troubles(proxy), "not read again")
+    assert proxy.breaker(hooks.name) == "closed"
 
 
 # Several servers.
@@ -177,7 +222,7 @@ def test_order_and_conflicts(proxy, cri, runtime, directory):
     ]
     assert config.linux.resources.cpu_shares == 101
     assert new <= {one.key for one in config.envs}
-    conflicts = [event for event in proxy.events() if "disagree" in event["message"]]
+    conflicts = [event for event in proxy.events() if "conflict" in event["message"]]
     assert [(one["kept"], one["overruled"]) for one in conflicts] == [
         ("zulu", "alpha"),
         ("zulu", "bravo"),
@@ -233,27 +278,54 @@ def _is_batch(cri: Cri, runtime: EmbeddedRuntime) -> bool:
     return bool(_created(cri, runtime).linux.resources.cpu_shares == 512)
 
 
-def test_koordlet_that_is_stopped_and_started(proxy, cri, runtime, koordlet):
-    proxy.wait_for_server("koordlet")
-    assert _is_batch(cri, runtime)
-    assert koordlet.stop() == 0
-    assert not koordlet.registration.exists()
-    proxy.wait_until(lambda: not proxy.healthz()["hook_servers"], "still asks")
-    assert not _is_batch(cri, runtime)
-    assert proxy.metric("intercepted_calls_total", result="missed") == 0
-    koordlet.start()
-    proxy.wait_for_server("koordlet")
-    assert _is_batch(cri, runtime)
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_koordlet_that_is_away_is_expected(directory, runtime, how):
+    """Under Fail a stop for a restart opens the node no more than kill -9."""
+    fail = "--runtime-hooks-failure-policy=Fail"
+    with (
+        Koordlet(directory, directory / "hookserver.d", fail) as koordlet,
+        Proxy(directory, runtime.address) as proxy,
+        proxy.cri() as cri,
+    ):
+        assert _is_batch(cri, runtime)
+        koordlet.stop() if how == "stopped" else koordlet.kill()
+        assert koordlet.registration.exists()
+        with pytest.raises(grpc.RpcError) as caught:
+            run_pod(cri, batch_pod_config())
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert "koordlet" in caught.value.details()
+        koordlet.start()
+        proxy.wait_for_breaker_not_open("koordlet")
+        assert _is_batch(cri, runtime)
 
 
-def test_koordlet_that_is_killed_and_started(proxy, cri, runtime, koordlet):
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+@pytest.mark.parametrize("proxy_too", [False, True], ids=["proxy stays", "proxy restarts"])
+def test_what_started_without_koordlet_is_named_and_repaired(
+    proxy, runtime, koordlet, how, proxy_too
+):
+    """Under Ignore, without NRI and without the kubelet's list."""
     proxy.wait_for_server("koordlet")
-    assert _is_batch(cri, runtime)
-    koordlet.kill()
-    assert not _is_batch(cri, runtime)
+    koordlet.stop() if how == "stopped" else koordlet.kill()
+    with proxy.cri() as cri:
+        pods = [run_pod(cri, batch_pod_config()) for _ in range(3)]
+        plain = run_pod(cri, burstable_pod_config())
+    assert proxy.metric("unmanaged") == 2 * len([*pods, plain])
+    assert {_shares(runtime, pod) for pod in pods} == {2}
+    if proxy_too:
+        proxy.restart_after_kill()
     koordlet.start()
-    proxy.wait_for_breaker_not_open("koordlet")
-    assert _is_batch(cri, runtime)
+    proxy.wait_until(lambda: not proxy.healthz()["unmanaged"], "not repaired")
+    assert {_shares(runtime, pod) for pod in pods} == {512}
+    assert _shares(runtime, plain) == plain.plan.container.linux.resources.cpu_shares
+    assert len(proxy.events("repaired")) >= len(pods)
+
+
+def _shares(runtime: EmbeddedRuntime, pod: RunningPod) -> int:
+    request = pb.ContainerStatusRequest(container_id=pod.container_id)
+    status: Any = runtime.runtime.pods.container_status(request)
+    shares: int = status.status.resources.linux.cpu_shares
+    return shares
 
 
 @pytest.mark.parametrize("first", ["proxy", "koordlet"])

@@ -221,4 +221,4 @@ def test_environments_are_never_logged(proxy, cri, directory):
         for text in (proxy.said, koordlet.said, pages):
             assert text
             assert SECRET not in text
-        assert proxy.events("hook servers disagree, the first one's value stands")
+        assert proxy.events("hook servers conflict, keeping the first value")

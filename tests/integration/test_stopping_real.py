@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from koordlet.evicting.stopping import ByStop
-from koordlet.evicting.ways import End
+from koordlet.qos_manager.eviction.container_stop import ContainerStopBackend
+from koordlet.qos_manager.eviction.policy.backend import EvictionResult
 
 from tests.support.containerd import Containerd, requires_containerd
 from tests.support.cri import RunningPod, burstable_pod_config, pb, run_pod
@@ -25,11 +25,11 @@ def _state(containerd: Containerd, pod: RunningPod) -> int:
 async def test_a_pod_s_containers_are_gone_and_its_neighbour_s_run(containerd: Containerd) -> None:
     pod, neighbour = _pod(containerd, "goes"), _pod(containerd, "stays")
     record = pod_view("goes", uid=pod.plan.sandbox.metadata.uid).record
-    way = ByStop(f"unix://{containerd.address}")
+    way = ContainerStopBackend(f"unix://{containerd.address}")
     try:
         # Its init ignores SIGTERM, as many do: after the second it is killed.
-        assert (await way.evict(record, 1, forced=False)).end is End.EVICTED
-        assert (await way.evict(record, 1, forced=True)).end is End.GONE
+        assert (await way.evict(record, 1, forced=False)).end is EvictionResult.EVICTED
+        assert (await way.evict(record, 1, forced=True)).end is EvictionResult.GONE
     finally:
         await way.close()
         states = _state(containerd, pod), _state(containerd, neighbour)

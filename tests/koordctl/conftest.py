@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from koord_service.status import Page, StatusServer, json_page
+from koord_service.status import StatusPage, StatusServer, json_page
 from koordctl.main import main
-from koordlet.pages.served import pages
+from koordlet.http_api.routes import pages
 
 from tests.support.kube_api import KubeApi
 from tests.support.observed import busy_node
@@ -99,7 +99,7 @@ def serve() -> Iterator[Serve]:
     """A real status server with the given pages; started, stopped at the end."""
     servers: list[StatusServer] = []
 
-    def start(address: str = "127.0.0.1:0", **pages: Page) -> StatusServer:
+    def start(address: str = "127.0.0.1:0", **pages: StatusPage) -> StatusServer:
         by_path = {f"/{name}": lambda _, page=page: page for name, page in pages.items()}
         server = StatusServer(address, by_path)
         server.start()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 from koord_kube.definitions.catalogue import DEFINITIONS
-from koord_kube.resources import DEFINITIONS as KIND
-from koord_kube.resources import RECOMMENDATIONS
+from koord_kube.protocol.resources import DEFINITIONS as KIND
+from koord_kube.protocol.resources import RECOMMENDATIONS
 from koordctl.main import main
 
 from tests.koordctl.conftest import Ctl
@@ -47,7 +47,7 @@ async def test_installed_once_and_then_as_they_should_be(api: KubeApi, ctl: Ctl)
     before = {name: api.get(KIND, name)["metadata"]["resourceVersion"] for name in NAMES}
     api.asked.clear()
     code, out, _ = await ctl("crds", "install")
-    assert (code, states(out)) == (0, dict.fromkeys(NAMES, "as it should be"))
+    assert (code, states(out)) == (0, dict.fromkeys(NAMES, "unchanged"))
     assert {one.verb for one in api.asked} == {"get"}
     assert {name: api.get(KIND, name)["metadata"]["resourceVersion"] for name in NAMES} == before
 
@@ -108,7 +108,7 @@ async def test_versions_that_are_not_known_here_are_left_alone(api: KubeApi, ctl
     api.put(KIND, newer)
     code, out, _ = await ctl("crds", "install")
     said = states(out)["devices.scheduling.koordinator.sh"]
-    assert (code, said) == (0, "left alone: it has versions that are not known here")
+    assert (code, said) == (0, "not updated: it has versions that this koordctl does not know")
     assert "v1beta1" in versions(api, "devices.scheduling.koordinator.sh")
 
 

@@ -8,18 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from koord_host.journal import Change, Journal
-from koord_service.status import MakePage, Page, StatusServer, json_page
+from koord_host.resource_executor.journal import ChangeEntry, Journal
+from koord_service.status import MakePage, StatusPage, StatusServer, json_page
 from koordctl.events import event_lines
+from koordctl.koordlet_documents import EventRow
 from koordctl.main import main
-from koordctl.observed import Event
-from koordlet.pages.served import events_page
+from koordlet.http_api.journal import JournalPages
+from koordlet.http_api.routes import events_page
 
 Captured = pytest.CaptureFixture[str]
 BATCH = "kubepods/besteffort/podb"
 
 
-def keep(path: Path, *changes: Change) -> None:
+def keep(path: Path, *changes: ChangeEntry) -> None:
     journal = Journal(str(path), pytest.fail, max_bytes=100_000)
     for change in changes:
         journal.add(change)
@@ -27,9 +28,9 @@ def keep(path: Path, *changes: Change) -> None:
     journal.close()
 
 
-def change(number: int, pod: str = "shop/web", group: str = "kubepods/podw/c0ffee") -> Change:
+def change(number: int, pod: str = "shop/web", group: str = "kubepods/podw/c0ffee") -> ChangeEntry:
     time = f"2026-01-31T12:{number // 60 % 60:02}:{number % 60:02}.000Z"
-    return Change(time, "hooks", group, pod, "cpu.shares", None, number, f"why {number}")
+    return ChangeEntry(time, "hooks", group, pod, "cpu.shares", None, number, f"why {number}")
 
 
 @pytest.fixture
@@ -40,7 +41,9 @@ def journal(tmp_path: Path) -> Path:
 @pytest.fixture
 def changing(journal: Path, tmp_path: Path) -> Iterator[str]:
     """The address of one that keeps a journal."""
-    server = StatusServer(f"unix://{tmp_path}/s", {"/events": events_page(str(journal))})
+    server = StatusServer(
+        f"unix://{tmp_path}/s", {"/events": events_page(JournalPages(str(journal)))}
+    )
     server.start()
     yield server.address
     server.stop()
@@ -54,7 +57,7 @@ def told(capsys: Captured, address: str, *argv: str) -> list[str]:
 def test_the_newest_first(changing: str, journal: Path, capsys: Captured) -> None:
     keep(journal, *map(change, range(30)))
     lines = told(capsys, changing)
-    assert lines[0].split() == ["TIME", "WHO", "WHAT", "CHANGE", "WHY"]
+    assert lines[0].split() == ["TIME", "OBJECT", "WHAT", "CHANGE", "REASON"]
     assert len(lines) == 21
     assert lines[1].endswith("shop/web c0ffee  cpu.shares  – → 29  why 29")
     assert lines[20].endswith("– → 10  why 10")
@@ -79,13 +82,11 @@ def test_of_one_pod(changing: str, journal: Path, capsys: Captured) -> None:
     keep(journal, change(1), change(2, "jobs/batch", BATCH), change(3))
     [_, line] = told(capsys, changing, "--pod", "jobs/batch")
     assert line.split()[2] == "jobs/batch"
-    assert told(capsys, changing, "--pod=shop/cart") == [
-        "Nothing is known to have been changed for shop/cart."
-    ]
+    assert told(capsys, changing, "--pod=shop/cart") == ["No events of shop/cart."]
 
 
 def test_nothing_changed_yet(changing: str, capsys: Captured) -> None:
-    assert told(capsys, changing) == ["Nothing is known to have been changed."]
+    assert told(capsys, changing) == ["No events."]
 
 
 def test_json_has_all_that_koordlet_says(changing: str, journal: Path, capsys: Captured) -> None:
@@ -97,11 +98,11 @@ def test_json_has_all_that_koordlet_says(changing: str, journal: Path, capsys: C
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [
-        (["-n", "0"], 2, '"0" is no number of changes; expected 1 or more'),
-        (["-n", "-3"], 2, '"-3" is no number'),
-        (["-n", "many"], 2, '"many" is no number'),
-        (["--pod", "web"], 2, '"web" is no pod; expected NAMESPACE/NAME'),
-        (["--pod", "a/b/c"], 2, '"a/b/c" is no pod'),
+        (["-n", "0"], 2, '"0" is not a number of events; expected 1 or more'),
+        (["-n", "-3"], 2, '"-3" is not a number'),
+        (["-n", "many"], 2, '"many" is not a number'),
+        (["--pod", "web"], 2, '"web" is not a pod; expected NAMESPACE/NAME'),
+        (["--pod", "a/b/c"], 2, '"a/b/c" is not a pod'),
     ],
 )
 def test_what_cannot_be(capsys: Captured, argv: list[str], code: int, words: str) -> None:
@@ -115,13 +116,16 @@ def test_what_cannot_be(capsys: Captured, argv: list[str], code: int, words: str
 @pytest.mark.parametrize(
     ("page", "words"),
     [
-        (events_page(""), "koordlet says: 404 /events: koordlet changes nothing on this node"),
-        (lambda _: Page(b"404 no such page", status=404), "answers /events?size=20 with 404; is"),
+        (events_page(None), "koordlet says: 404 /events: koordlet changes nothing on this node"),
         (
-            lambda _: Page(b"409 /events: gone\n", status=409),
+            lambda _: StatusPage(b"404 no such page", status=404),
+            "answers /events?size=20 with 404; is",
+        ),
+        (
+            lambda _: StatusPage(b"409 /events: gone\n", status=409),
             "koordlet says: 409 /events: gone",
         ),
-        (lambda _: json_page({"events": []}), "answers /events?size=20 as koordlet does not"),
+        (lambda _: json_page({"events": []}), "does not answer /events?size=20 as koordlet does"),
     ],
     ids=["no journal", "no page", "gone", "somebody else"],
 )
@@ -140,7 +144,7 @@ def test_no_events(capsys: Captured, page: MakePage, words: str) -> None:
 
 def test_lines() -> None:
     events = [
-        Event(
+        EventRow(
             created_at="2026-01-31T12:00:01.5Z",
             type="pod",
             namespace="shop",
@@ -151,10 +155,10 @@ def test_lines() -> None:
             new="x" * 50,
             why="share\npool\x1b[2J",
         ),
-        Event(created_at="some day\n", type="group", name=BATCH, knob="cpu.idle", old="", new=1),
-        Event(created_at="9999-12-31T23:59:59.9-23:00", type="node", knob="sysctl"),
-        Event(),
-        Event(
+        EventRow(created_at="some day\n", type="group", name=BATCH, knob="cpu.idle", old="", new=1),
+        EventRow(created_at="9999-12-31T23:59:59.9-23:00", type="node", knob="sysctl"),
+        EventRow(),
+        EventRow(
             type="group",
             name=BATCH,
             owner="cpu_suppress",
@@ -162,6 +166,16 @@ def test_lines() -> None:
             mode="shadow",
             outcome="four CPUs",
             message="shadow: four\nCPUs (a − b)",
+        ),
+        EventRow(
+            type="pod",
+            namespace="shop",
+            name="web",
+            container="main",
+            owner="hooks",
+            hook="PreCreateContainer",
+            transport="NRI",
+            message="cpu_shares 2 → 512 (p)",
         ),
     ]
     header, *rows = (line.split("  ") for line in event_lines(events, zone=datetime.UTC))
@@ -179,4 +193,5 @@ def test_lines() -> None:
         ["9999-12-31T23:59:59.9-23:00", "node", "sysctl", "– → –"],
         ["–", "–", "– → –"],
         ["–", BATCH, "cpu_suppress (cpuset)", "decided", "shadow: four CPUs (a − b)"],
+        ["–", "shop/web main", "PreCreateContainer", "answered (NRI)", "cpu_shares 2 → 512 (p)"],
     ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from koordctl.koordlet_documents import SeriesDocument, SeriesRow
 from koordctl.main import main
 from koordctl.metrics import query_lines
-from koordctl.observed import Curve, Curves
 
 Captured = pytest.CaptureFixture[str]
 
@@ -56,8 +56,8 @@ def test_kinds(koordlet: str, capsys: Captured) -> None:
         (["node_psi", "--window=5d"], 1, 'parameter "window" is "5d"; expected 1 to 43200'),
         (["node_psi", "--aggregation=p42"], 1, '"aggregation" is "p42"'),
         (["node_psi", "psi_resource=io", "psi_resource=cpu"], 1, '"psi_resource" is given twice'),
-        (["node_psi", "io"], 2, '"io" is no label; expected LABEL=VALUE'),
-        (["node_psi", "window=5"], 2, '"window=5" is no label'),
+        (["node_psi", "io"], 2, '"io" is not a label; expected LABEL=VALUE'),
+        (["node_psi", "window=5"], 2, '"window=5" is not a label'),
         ([], 2, "KIND"),
     ],
 )
@@ -72,14 +72,16 @@ def test_what_cannot_be(
 
 
 def test_nothing_measured() -> None:
-    lines = list(query_lines(Curves("node_psi", 0.0, [], window_seconds=60)))
+    lines = list(query_lines(SeriesDocument("node_psi", 0.0, [], window_seconds=60)))
     assert lines == ["node_psi: nothing measured in the last 60 s."]
 
 
 def test_series_left_out_are_said() -> None:
-    found = Curves("x", 0.0, [Curve(values={"avg": 1.0})], window_seconds=90, left_out=7)
+    found = SeriesDocument(
+        "x", 0.0, [SeriesRow(values={"avg": 1.0})], window_seconds=90, left_out=7
+    )
     assert list(query_lines(found)) == [
         "SERIES  AVG  OVER 90 S",
         "node      1",
-        "7 more series are left out; name a label to see them.",
+        "7 more series not shown; give LABEL=VALUE to select some.",
     ]

@@ -6,9 +6,16 @@ import datetime
 import json
 
 import pytest
+from koordctl.koordlet_documents import (
+    CollectorRow,
+    CPUWeights,
+    JobRow,
+    NodeDocument,
+    ReportRow,
+    StateRow,
+)
 from koordctl.main import main
 from koordctl.node import node_lines
-from koordctl.observed import Collector, Node, Report, StateAge
 
 Captured = pytest.CaptureFixture[str]
 
@@ -18,7 +25,7 @@ def test_a_busy_node(koordlet: str, capsys: Captured) -> None:
     text = capsys.readouterr().out
     for words in (
         "machine   Fake CPU @ 2.50GHz, 16 CPUs, 8 cores, 2 sockets, 2 NUMA nodes, SMT on\n",
-        "CPU       14.07 of 16.00 cores (88 %), of which the system 0.70\n",
+        "CPU       14.07 of 16.00 cores (88 %), of which system 0.70\n",
         "peak      prod: 11.20 cores, 24.0 GiB predicted\n",
         "of 4096 series, 11.8 MiB of memory, 2.2 MiB on disk, 3 samples refused\n",
         "NodeSLO  812 s  API server: connection refused\n",
@@ -27,10 +34,14 @@ def test_a_busy_node(koordlet: str, capsys: Captured) -> None:
     rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line}
     assert rows["podresource"] == ["works", "1", "s", "12.3", "ms", "80"]
     assert rows["cpi"][:5] == ["off", "60", "s", "–", "–"]
-    assert rows["REPORT"] == ["WAY", "LAST", "SENT", "FAILED", "TROUBLE"]
+    assert rows["REPORT"] == ["CHANNEL", "AGE", "SENT", "FAILED", "PROBLEM"]
     assert rows["NodeMetric"] == ["direct", "10.0.0.7:9443", "41", "s", "30", "3"]
     assert rows["NodeResourceTopology"] == ["object", "2", "s", "4", "0"]
     assert rows["Device"] == ["–", "–", "0", "7", "devices:", "403", "Forbidden"]
+    assert rows["JOB"] == ["STATE", "AGE", "DEADLINE", "TARGET", "OWNER"]
+    assert rows["traffic"] == ["waiting", "1", "s", "30", "s", "–", "–"]
+    group = "kubepods/besteffort/poduid-spark-exec-17"
+    assert rows["memory.reclaim"] == ["running", "2", "s", "30", "s", group, "memory_offload"]
     assert rows["coldmemory"][-3:] == ["no", "kidled", "here"]
 
 
@@ -40,19 +51,42 @@ def test_json(koordlet: str, capsys: Captured) -> None:
 
 
 def test_a_node_of_which_nothing_is_known() -> None:
-    lines = list(node_lines(Node("", 0.0), datetime.UTC))
+    lines = list(node_lines(NodeDocument("", 0.0), datetime.UTC))
     assert lines[0] == "this node at 1970-01-01 00:00:00"
-    assert "CPU       – of – cores (–), of which the system –" in lines
+    assert "CPU       – of – cores (–), of which system –" in lines
     assert lines[-1] == "No collectors."
 
 
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        (
+            CPUWeights("quadratic", "kubepods/podu1/c1", 512, 59),
+            ["quadratic", "59", "512", "kubepods/podu1/c1"],
+        ),
+        (CPUWeights(), ["not known yet", "linear"]),
+    ],
+)
+def test_how_the_runtime_makes_weights(weights: CPUWeights, words: list[str]) -> None:
+    lines = list(node_lines(NodeDocument("", 0.0, cpu_weights=weights), datetime.UTC))
+    [line] = [one for one in lines if one.startswith("weights ")]
+    assert all(word in line for word in words)
+
+
+def test_version_1_has_no_weights() -> None:
+    assert not any(
+        one.startswith("weights ") for one in node_lines(NodeDocument("", 0.0), datetime.UTC)
+    )
+
+
 def test_words_from_elsewhere_cannot_drive_the_terminal() -> None:
-    node = Node(
+    node = NodeDocument(
         "n",
         0.0,
-        collectors=[Collector("a\x1b[2J", "works", reason="x\ny")],
-        states={"s\x07": StateAge(None, "gone\x1b[2J")},
-        reports={"r\x07": Report("\x1b[2J", "\x07", trouble="\x1b")},
+        collectors=[CollectorRow("a\x1b[2J", "works", reason="x\ny")],
+        states={"s\x07": StateRow(None, "gone\x1b[2J")},
+        reports={"r\x07": ReportRow("\x1b[2J", "\x07", trouble="\x1b")},
+        jobs=[JobRow("j\x07", "t\x1b", "o\x1b", "\x1b")],
     )
     text = "\n".join(node_lines(node, datetime.UTC))
     assert "\x1b" not in text

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from koord_model.version import VERSION
-from koord_service.status import Page
+from koord_service.status import StatusPage
 from koordctl.main import main
 
 from tests.koordctl.conftest import HEALTH, PODS, Serve
@@ -58,10 +58,10 @@ def test_nobody_answers(capsys: Captured, tmp_path: Path) -> None:
 
 
 def test_somebody_else_answers(capsys: Captured, serve: Serve) -> None:
-    address = serve(healthz=Page(b"healthy\n")).address
+    address = serve(healthz=StatusPage(b"healthy\n")).address
     code, line = failure(capsys, "status", f"--address={address}")
     assert code == 1
-    assert f"{address} answers what is no status of koord-runtime-proxy" in line
+    assert f"{address} is not a status of koord-runtime-proxy" in line
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ PROGRAM = [sys.executable, "-c", "from koordctl.main import main; main()"]
 def test_version_and_help() -> None:
     for flags, words in (
         (["--version"], f"koordctl {VERSION}\n"),
-        (["--help"], "pods and containers, and which hooks they went without"),
+        (["--help"], "pods and containers, the hooks that they missed"),
         (["pods", "--help"], "--unmanaged"),
     ):
         told = subprocess.run([*PROGRAM, *flags], capture_output=True, text=True, check=True)
@@ -95,7 +95,7 @@ def test_version_and_help() -> None:
 
 
 def test_a_reader_that_has_seen_enough(serve: Serve) -> None:
-    address = serve(pods=Page(json.dumps(PODS * 5000).encode())).address
+    address = serve(pods=StatusPage(json.dumps(PODS * 5000).encode())).address
     with subprocess.Popen(
         [*PROGRAM, "pods", "--address", address], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as program:

@@ -6,9 +6,15 @@ import datetime
 import json
 
 import pytest
+from koordctl.koordlet_documents import (
+    Model,
+    PodModel,
+    PredictionsDocument,
+    PredictorRow,
+    ResourceUsage,
+)
 from koordctl.main import main
-from koordctl.observed import Model, PodModel, Predictions, Predictor, Usage
-from koordctl.predictions import greediest, head_lines, pod_lines
+from koordctl.predict_show import by_cpu, head_lines, pod_lines
 
 Captured = pytest.CaptureFixture[str]
 
@@ -17,17 +23,17 @@ def test_a_busy_node(koordlet: str, capsys: Captured) -> None:
     main(["predict", "show", "--address", koordlet])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("node-1  ")
-    assert lines[0].endswith("  learnt 40 s ago")
+    assert lines[0].endswith("  trained 40 s ago")
     rows = [" ".join(line.split()) for line in lines]
     assert "minPredictor 11.20 24.0 GiB 1.50 2.0 GiB" in rows
     assert "NODE CPU P60 P90 P95 P98 MAX MEMORY P60 P90 P95 P98 MAX" in rows
     node = "node 8.40 12.60 13.30 13.72 14.00 8.4 GiB 12.6 GiB 13.3 GiB 13.7 GiB 14.0 GiB"
     assert node in rows
     assert (
-        "2 pods of 8 too young to be predicted, or without a model yet: counted with the request."
+        "2 pods of 8 too young for a prediction or without a model: counted with the request."
     ) in rows
     cpu, memory = rows.index("CPU, cores"), rows.index("Memory")
-    header = "POD CLASS REQUEST P60 P90 P95 P98 MAX COUNTS WITH"
+    header = "POD CLASS REQUEST P60 P90 P95 P98 MAX COUNTED WITH"
     assert rows[cpu + 1] == rows[memory + 1] == header
     assert rows[cpu + 2] == "ml/train-resnet-5 BE 2.00 4.20 6.30 6.65 6.86 7.00"
     assert rows[memory + 2].startswith("ml/train-resnet-5 BE 6.0 GiB 4.2 GiB 6.3 GiB")
@@ -50,33 +56,33 @@ def test_how_many_and_json(koordlet: str, capsys: Captured) -> None:
 
 def test_pods_without_a_model_come_last() -> None:
     pods = [PodModel(name="b"), PodModel(name="a"), PodModel(name="c", cpu={"p95": 0.0})]
-    assert [pod.name for pod in greediest(pods)] == ["c", "a", "b"]
+    assert [pod.name for pod in by_cpu(pods)] == ["c", "a", "b"]
 
 
 def test_before_anything_is_learnt() -> None:
-    lines = list(head_lines(Predictions(0.0, []), datetime.UTC))
-    assert lines == ["this node  00:00:00  nothing learnt since koordlet's start"]
+    lines = list(head_lines(PredictionsDocument(0.0, []), datetime.UTC))
+    assert lines == ["this node  00:00:00  no training since koordlet started"]
     assert list(pod_lines([])) == ["", "No pods to show."]
 
 
 def test_what_is_not_known() -> None:
-    found = Predictions(
+    found = PredictionsDocument(
         10.0,
         [],
         trained_at=20.0,
-        predictors={"minPredictor": Predictor(Usage(1.0, 1 << 30))},
+        predictors={"minPredictor": PredictorRow(ResourceUsage(1.0, 1 << 30))},
         models=[Model("sys")],
     )
     lines = [" ".join(line.split()) for line in head_lines(found, datetime.UTC)]
-    assert lines[0].endswith("learnt 0 s ago")
+    assert lines[0].endswith("trained 0 s ago")
     assert "minPredictor 1.00 1.0 GiB – –" in lines
     assert f"sys {' '.join(['–'] * 10)}" in lines
 
 
 def test_names_cannot_drive_the_terminal() -> None:
     pods = [PodModel(name="a\x1b[2J", namespace="b\nc", qos="\x07")]
-    found = Predictions(
-        0.0, pods, node="\x1b", predictors={"\x1b": Predictor()}, models=[Model("\x07")]
+    found = PredictionsDocument(
+        0.0, pods, node="\x1b", predictors={"\x1b": PredictorRow()}, models=[Model("\x07")]
     )
     text = "\n".join([*head_lines(found, datetime.UTC), *pod_lines(pods)])
     assert "\x1b" not in text

@@ -40,9 +40,9 @@ def test_of_one_that_was_asked_for_its_arithmetic() -> None:
 
 def test_nothing_has_looked_yet() -> None:
     bare = {"metadata": {"namespace": "shop", "name": "new"}, "spec": {}}
-    assert list(lines([bare]))[-1] == "shop/new: nothing has looked at it yet"
+    assert list(lines([bare]))[-1] == "shop/new: not processed yet"
     assert list(lines([])) == [
-        "There is no Recommendation: each names a workload that is to be looked at."
+        "No Recommendation found. Create one for each workload to get a recommendation for."
     ]
 
 

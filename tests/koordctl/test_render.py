@@ -1,42 +1,50 @@
 import datetime
 
 import msgspec
-from koordctl.answers import Container, HookServer, Missed, Pod, Status, read, unmanaged
+from koordctl.proxy_documents import (
+    ContainerHooks,
+    HookServerRow,
+    MissedHook,
+    PodHooks,
+    ProxyStatus,
+    read,
+    unmanaged,
+)
 from koordctl.render import pod_lines, status_lines
 
 
 def test_status(health: bytes) -> None:
-    assert list(status_lines(read(health, Status), "127.0.0.1:9319")) == [
+    assert list(status_lines(read(health, ProxyStatus), "127.0.0.1:9319")) == [
         "koord-runtime-proxy at 127.0.0.1:9319: degraded",
         "",
         "backend      ok",
         "database     ok",
         "connections  3",
-        "records      2 pods, 3 containers; 1 went without a hook (koordctl pods --unmanaged)",
+        "records      2 pods, 3 containers; 1 missed a hook (koordctl pods --unmanaged)",
         "",
-        "HOOK SERVER  POLICY  BREAKER                            STAGES",
+        "HOOK SERVER  POLICY  BREAKER                                  STAGES",
         (
-            "koordlet     Ignore  open (not asked, does not answer)  "
+            "koordlet     Ignore  open (no calls: server does not answer)  "
             "PreCreateContainer, PreRunPodSandbox"
         ),
     ]
 
 
 def test_status_of_a_proxy_that_has_just_begun() -> None:
-    lines = list(status_lines(Status("ok", pods=1), "/s"))
-    assert "records      1 pod, 0 containers; not yet compared with the runtime's lists" in lines
-    assert lines[-1] == "No hook server is registered: every call passes as it came."
+    lines = list(status_lines(ProxyStatus("ok", pods=1), "/s"))
+    assert "records      1 pod, 0 containers; not yet compared with the runtime" in lines
+    assert lines[-1] == "No hook server is registered: all calls pass unchanged."
 
 
 def test_states_and_stages_not_known_here() -> None:
-    servers = [HookServer("a", breaker="ajar"), HookServer("b", breaker="half_open")]
-    *_, first, second = status_lines(Status("ok", hook_servers=servers), "/s")
+    servers = [HookServerRow("a", breaker="ajar"), HookServerRow("b", breaker="half_open")]
+    *_, first, second = status_lines(ProxyStatus("ok", hook_servers=servers), "/s")
     assert first.split() == ["a", "ajar", "none"]
-    assert "half open (one call is let through)" in second
+    assert "half open (one trial call)" in second
 
 
 def test_pods(pods: bytes) -> None:
-    known = read(pods, list[Pod])
+    known = read(pods, list[PodHooks])
     assert list(pod_lines(known, datetime.UTC)) == [
         "POD / CONTAINER  HOOKS",
         "shop/web         managed",
@@ -53,21 +61,23 @@ def test_pods(pods: bytes) -> None:
 
 
 def test_times_are_those_of_the_zone() -> None:
-    pod = Pod("p", "ns/p", managed=False, missed=[Missed("S", "koordlet", "away", 0.0)])
+    pod = PodHooks("p", "ns/p", managed=False, missed=[MissedHook("S", "koordlet", "away", 0.0)])
     *_, line = pod_lines([pod], datetime.timezone(datetime.timedelta(hours=2)))
     assert line.split(maxsplit=2) == ["1970-01-01", "02:00:00", "S of koordlet: away"]
 
 
 def test_nothing_to_show() -> None:
     assert list(pod_lines([])) == ["No pods are known."]
-    assert list(pod_lines([], only_unmanaged=True)) == ["Every pod got the hooks that were due."]
+    assert list(pod_lines([], only_unmanaged=True)) == ["No pod missed a hook."]
 
 
 def test_others_words_stay_on_their_line_and_leave_the_terminal_alone() -> None:
-    nasty = Missed("S", "k", "a\nb\x1b[2Jc\r\u202ed", 0.0)
-    pod = Pod("p", "ns/p", managed=False, missed=[nasty], containers=[Container("c", "x\ty")])
+    nasty = MissedHook("S", "k", "a\nb\x1b[2Jc\r\u202ed", 0.0)
+    pod = PodHooks(
+        "p", "ns/p", managed=False, missed=[nasty], containers=[ContainerHooks("c", "x\ty")]
+    )
     lines = list(pod_lines([pod], datetime.UTC))
     assert all(line.isprintable() for line in lines)
     assert lines[2].endswith("a b�[2Jc �d")
-    status = msgspec.structs.replace(Status("ok"), backend="away\nnow")
+    status = msgspec.structs.replace(ProxyStatus("ok"), backend="away\nnow")
     assert "backend      away now" in status_lines(status, "/s")

@@ -1,19 +1,21 @@
+import contextlib
 import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from koord_host import detect
-from koord_host.executor import Executor
-from koord_host.journal import Journal, read
-from koord_host.knobs import KNOBS
-from koord_host.layout import Driver, Layout
-from koord_host.originals import Originals
+from koord_host.knobs.layout import Driver, Layout
+from koord_host.knobs.table import KNOBS
+from koord_host.planning.desired_values import DesiredValue, Owner, Priority, Target
 from koord_host.resctrl import ResctrlGroups, Tenant
-from koord_host.restore import Fate, Restored
-from koord_host.wishes import Owner, Priority, Target, Wish
-from koord_model.resctrl import ResctrlWish, Ways
+from koord_host.resource_executor.baselines import BaselineStore
+from koord_host.resource_executor.executor import Executor
+from koord_host.resource_executor.journal import Journal, read
+from koord_host.resource_executor.restore import RestoreOutcome, RestoreResult
+from koord_model.resctrl import CacheWays, ResctrlLimits
 from koordctl.restore import RestoreError, put_back, report_json, report_lines
 
 from koordctl import main as program
@@ -40,13 +42,13 @@ def files() -> FakeCgroupfs:
 @pytest.fixture
 def state(tmp_path: Path, files: FakeCgroupfs) -> str:
     """The state directory of a koordlet that has changed two files, and stopped."""
-    originals = Originals(f"{tmp_path}/originals.db", print)
+    baselines = BaselineStore(f"{tmp_path}/originals.db", print)
     journal = Journal("", print)
-    executor = Executor(files, LAYOUT, journal, originals, clock=lambda: 1.0, monotonic=lambda: 1.0)
-    wishes = (Wish(SHARES, 512), Wish(QUOTA, 50_000))
-    executor.wish(Owner("hooks", Priority.HOOKS), "all", wishes)
+    executor = Executor(files, LAYOUT, journal, baselines, clock=lambda: 1.0, monotonic=lambda: 1.0)
+    wishes = (DesiredValue(SHARES, 512), DesiredValue(QUOTA, 50_000))
+    executor.set_desired(Owner("hooks", Priority.HOOKS), "all", wishes)
     executor.apply()
-    originals.close()
+    baselines.close()
     return str(tmp_path)
 
 
@@ -57,7 +59,7 @@ def shares(files: FakeCgroupfs) -> str:
 def test_everything_is_put_back_and_journalled(files: FakeCgroupfs, state: str) -> None:
     assert shares(files) == "512"
     report = put_back(files, state, print)
-    assert [one.fate for one in report] == [Fate.RESTORED] * 2
+    assert [one.outcome for one in report] == [RestoreOutcome.RESTORED] * 2
     assert shares(files) == "1024"
     changes = list(read(f"{state}/journal.jsonl"))
     assert [(one.owner, one.knob, one.old, one.new) for one in changes] == [
@@ -65,18 +67,37 @@ def test_everything_is_put_back_and_journalled(files: FakeCgroupfs, state: str) 
         ("restore", "cpu.shares", 512, 1024),
     ]
     assert put_back(files, state, print) == []
+    [line] = report_lines([])
+    # It did change something since the machine started, and that is restored.
+    assert line.startswith("Nothing to restore")
+    assert "since the machine started" not in line
+
+
+def test_a_place_outside_of_groups_is_left(files: FakeCgroupfs, state: str) -> None:
+    # Written into the database by somebody else: koordlet has no such places.
+    with contextlib.closing(sqlite3.connect(f"{state}/originals.db")) as database, database:
+        database.execute("UPDATE originals SET place = '../cpu/' || place")
+    assert [
+        (one.outcome, one.target.knob) for one in put_back(files, state, print, force=True)
+    ] == [
+        (RestoreOutcome.REFUSED, "cpu.cfs_quota_us"),
+        (RestoreOutcome.REFUSED, "cpu.shares"),
+    ]
+    assert shares(files) == "512"
 
 
 def test_a_dry_run_changes_nothing(files: FakeCgroupfs, state: str) -> None:
     report = put_back(files, state, print, dry_run=True)
-    assert [one.fate for one in report] == [Fate.RESTORED] * 2
+    assert [one.outcome for one in report] == [RestoreOutcome.RESTORED] * 2
     assert shares(files) == "512"
     assert len(put_back(files, state, print)) == 2
 
 
 def test_while_koordlet_runs(files: FakeCgroupfs, state: str) -> None:
-    running = Originals(f"{state}/originals.db", print)
-    with pytest.raises(RestoreError, match=r"koordlet runs.*systemctl stop koordlet.*-on-stop"):
+    running = BaselineStore(f"{state}/originals.db", print)
+    with pytest.raises(
+        RestoreError, match=r"koordlet is running.*systemctl stop koordlet.*-on-stop"
+    ):
         put_back(files, state, print)
     running.close()
     assert shares(files) == "512"
@@ -104,42 +125,52 @@ def test_a_corrupt_database(files: FakeCgroupfs, state: str) -> None:
 
 
 REPORT = [
-    Restored(SHARES, Fate.RESTORED, 512, 1024),
-    Restored(QUOTA, Fate.SKIPPED, 7, 8, "changed by somebody else since"),
-    Restored(Target("g", "cpuset.cpus"), Fate.REFUSED, "0", "0-1", "Device or resource busy"),
-    Restored(Target("h", "cpu.idle"), Fate.GONE),
-    Restored(Target("i", "cpu.idle"), Fate.UNCHANGED, 0, 0),
+    RestoreResult(SHARES, RestoreOutcome.RESTORED, 512, 1024),
+    RestoreResult(QUOTA, RestoreOutcome.SKIPPED, 7, 8, "changed by somebody else since"),
+    RestoreResult(
+        Target("g", "cpuset.cpus"), RestoreOutcome.REFUSED, "0", "0-1", "Device or resource busy"
+    ),
+    RestoreResult(Target("h", "cpu.idle"), RestoreOutcome.GONE),
+    RestoreResult(Target("i", "cpu.idle"), RestoreOutcome.UNCHANGED, 0, 0),
 ]
 
 
 def test_the_report_for_people() -> None:
     lines = list(report_lines(REPORT))
-    assert lines[0].split() == ["GROUP", "KNOB", "WAS", "NOW", "FATE"]
+    assert lines[0].split() == ["GROUP", "KNOB", "WAS", "NOW", "RESULT"]
     assert lines[1].split() == [GROUP, "cpu.shares", "512", "1024", "restored"]
-    assert lines[2].endswith("7    7     left: changed by somebody else since")
+    assert lines[2].endswith("7    7     skipped: changed by somebody else since")
     assert lines[3].endswith("refused: Device or resource busy")
     assert lines[-1] == (
-        "1 restored, 1 as found, 1 in groups that are gone, "
-        "1 left (--force restores what others changed), 1 refused by the kernel."
+        "1 restored, 1 unchanged, 1 in cgroups that no longer exist, "
+        "1 skipped (--force restores it), 1 refused by the kernel."
     )
 
 
-def test_the_report_of_a_dry_run() -> None:
+def test_the_report_of_a_dry_run(files: FakeCgroupfs, state: str) -> None:
+    lines = list(report_lines(put_back(files, state, print, dry_run=True), dry_run=True))
+    now, would_be = lines[0].index("NOW"), lines[0].index("WOULD BE")
+    [row] = [line for line in lines if "cpu.shares" in line]
+    assert row[now:would_be].strip() == shares(files) == "512"
+    assert row[would_be:].split() == ["1024", "would", "be", "restored"]
+
+
+def test_the_summary_of_a_dry_run() -> None:
     lines = list(report_lines(REPORT[:1], dry_run=True))
-    assert lines[1].endswith("would be restored")
     assert lines[-1] == "1 would be restored."
 
 
 def test_nothing_to_report() -> None:
-    [line] = report_lines([])
-    assert line.startswith("Nothing to put back")
     assert (
-        list(report_lines(REPORT[3:]))[-1] == "0 restored, 1 as found, 1 in groups that are gone."
+        list(report_lines(REPORT[3:]))[-1]
+        == "0 restored, 1 unchanged, 1 in cgroups that no longer exist."
     )
 
 
 def test_a_name_with_control_characters_stays_one_line() -> None:
-    one = Restored(Target("a\x1b[31m\nb" + "c" * 100, "file"), Fate.RESTORED, None, "x")
+    one = RestoreResult(
+        Target("a\x1b[31m\nb" + "c" * 100, "file"), RestoreOutcome.RESTORED, None, "x"
+    )
     lines = list(report_lines([one]))
     assert "\x1b" not in "".join(lines)
     assert lines[1].startswith("…")
@@ -159,7 +190,7 @@ def test_the_report_for_programs() -> None:
 
 @pytest.fixture
 def on_fake(files: FakeCgroupfs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setattr(program, "Kernel", lambda _roots: files)
+    monkeypatch.setattr(program, "KernelFilesystem", lambda _roots: files)
     return monkeypatch
 
 
@@ -202,13 +233,13 @@ def with_caches(tmp_path: Path) -> tuple[FakeNode, str]:
     """A node whose koordlet was killed: a pod's group, its class's, and one of somebody else."""
     node, state = FakeNode(1), str(tmp_path)
     node.cgroups.make_group(GROUP)
-    originals = Originals(f"{state}/originals.db", print)
-    keep = originals.keep_cache_groups
+    baselines = BaselineStore(f"{state}/originals.db", print)
+    keep = baselines.keep_cache_groups
     groups = ResctrlGroups(node, record=lambda *_: None, keep=keep)
     for name in ("BE", "koordlet-a"):
-        groups.level([Tenant(ResctrlWish(name, llc=Ways(0, 50)), lambda: ())])
+        groups.level([Tenant(ResctrlLimits(name, llc=CacheWays(0, 50)), lambda: ())])
     node.resctrl.make_directory(f"{CACHES}/LS")
-    originals.close()
+    baselines.close()
     return node, state
 
 
@@ -216,7 +247,7 @@ def test_cache_groups_that_koordlet_made_are_removed(with_caches: tuple[FakeNode
     node, state = with_caches
     report = put_back(node, state, print, dry_run=True)
     removed = [
-        Restored(Target(name, "resctrl.group"), Fate.RESTORED, "present", "absent")
+        RestoreResult(Target(name, "resctrl.group"), RestoreOutcome.RESTORED, "present", "absent")
         for name in ("BE", "koordlet-a")
     ]
     assert report == removed
@@ -241,5 +272,5 @@ def test_a_cache_group_that_stays(
 
     monkeypatch.setattr(node, "remove_directory", busy)
     report = put_back(node, state, print)
-    assert {one.fate for one in report} == {Fate.REFUSED}
+    assert {one.outcome for one in report} == {RestoreOutcome.REFUSED}
     assert "Device or resource busy" in report[0].reason

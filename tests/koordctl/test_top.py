@@ -15,12 +15,13 @@ import termios
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
-from koord_service.status import Page, StatusServer
+from koord_service.status import StatusPage, StatusServer
+from koordctl.koordlet_documents import Capacity, ClassRow, NodeRow, PodRow, TopDocument
 from koordctl.main import main
-from koordctl.observed import Capacity, NodeRow, Pod, Top
 from koordctl.top import chosen, head_lines, pod_lines
-from koordlet.pages.served import pages
+from koordlet.http_api.routes import pages
 
 from tests.koordctl.conftest import Serve
 from tests.support.observed import ObservedNode, busy_node
@@ -62,28 +63,38 @@ def test_which_pods(koordlet: str, capsys: Captured, flags: list[str], names: li
 
 
 def test_pods_of_which_nothing_is_known_come_last() -> None:
-    pods = [Pod(name="a"), Pod(name="b", cpu=0.0), Pod(name="c", cpu=2.0, psi_io=1.0)]
-    top = Top(0.0, NodeRow(), pods=pods)
+    pods = [PodRow(name="a"), PodRow(name="b", cpu=0.0), PodRow(name="c", cpu=2.0, psi_io=1.0)]
+    top = TopDocument(0.0, NodeRow(), pods=pods)
     assert [pod.name for pod in chosen(top, "cpu")] == ["c", "b", "a"]
     assert [pod.name for pod in chosen(top, "psi")] == ["c", "a", "b"]
 
 
 def test_a_node_of_which_nothing_is_known() -> None:
-    lines = list(head_lines(Top(0.0, NodeRow()), datetime.UTC))
+    lines = list(head_lines(TopDocument(0.0, NodeRow()), datetime.UTC))
     assert lines[0] == "this node  00:00:00  0 pods"
     assert lines[1] == f"CPU     {'·' * 24}      –  – of – cores, requested –"
     assert list(pod_lines([])) == ["No pods to show."]
 
 
+def test_requests_that_nobody_knows_are_not_none() -> None:
+    capacity = Capacity(4.0, 1 << 30)
+    unknown = TopDocument(0.0, NodeRow(capacity=capacity), classes=[ClassRow(qos="BE", pods=2)])
+    assert [line.endswith(", requested –") for line in list(head_lines(unknown))[1:3]] == [True] * 2
+    known = [*unknown.classes, ClassRow(qos="LS", pods=1, cpu_request=0.0, memory_request=1 << 29)]
+    lines = list(head_lines(msgspec.structs.replace(unknown, classes=known)))
+    assert lines[1].endswith(", requested 0 %")
+    assert lines[2].endswith(", requested 50 %")
+
+
 def test_peaks_by_what_they_are_of() -> None:
     node = NodeRow(peaks={"prod": {"cpu": 2.0}, "mid": {"cpu": 1.0}}, capacity=Capacity(4.0))
-    lines = list(head_lines(Top(0.0, node), datetime.UTC))
+    lines = list(head_lines(TopDocument(0.0, node), datetime.UTC))
     assert lines[1].endswith("predicted peak prod 2.00, mid 1.00")
     assert "peak" not in lines[2]
 
 
 def test_names_cannot_drive_the_terminal() -> None:
-    [_, line] = pod_lines([Pod(name="a\x1b[2J", namespace="b\nc", qos="LS")])
+    [_, line] = pod_lines([PodRow(name="a\x1b[2J", namespace="b\nc", qos="LS")])
     assert line.startswith("b c/a�[2J")
 
 
@@ -109,9 +120,9 @@ def test_koordlet_away_is_one_line(tmp_path: Path, capsys: Captured) -> None:
 
 def test_somebody_else_answers(serve: Serve, capsys: Captured) -> None:
     with pytest.raises(SystemExit) as end:
-        main(["top", "--address", serve(**{"v1/top": Page(b"hello")}).address])
+        main(["top", "--address", serve(**{"v1/top": StatusPage(b"hello")}).address])
     assert end.value.code == 1
-    assert "answers /v1/top as koordlet does not" in capsys.readouterr().err
+    assert "does not answer /v1/top as koordlet does" in capsys.readouterr().err
 
 
 class Terminal:

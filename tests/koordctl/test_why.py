@@ -8,16 +8,32 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from koord_host.journal import Journal
+from koord_hooks.runner import load
+from koord_hooks.stages import Stage
+from koord_host.resource_executor.journal import Journal
+from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU
+from koord_model.node import NodeView
+from koord_model.pod import Container, Pod
 from koord_service.status import StatusServer
+from koordctl.koordlet_documents import (
+    CgroupRow,
+    CurrentDecisionRow,
+    DesiredValueRow,
+    HookAnswerRow,
+    KnobRow,
+    PastDecisionRow,
+    StrategyRow,
+    WhyDocument,
+)
 from koordctl.main import main
-from koordctl.observed import Past, Standing, StrategyRow, Why, Wished
-from koordctl.why import cgroup_lines, strategy_lines, why_lines
-from koordlet.deciding.contract import Mode
-from koordlet.deciding.decisions import Entry
-from koordlet.deciding.journal_line import line
-from koordlet.deciding.round import StrategyState
-from koordlet.pages.served import pages
+from koordctl.why import cgroup_lines, pod_lines, strategy_lines, why_lines
+from koordlet.http_api.journal import JournalPages
+from koordlet.http_api.routes import pages
+from koordlet.qos_manager.core.decision_log import DecisionRecord
+from koordlet.qos_manager.core.strategy import StrategyMode
+from koordlet.qos_manager.core.strategy_runner import StrategyState
+from koordlet.qos_manager.journal_line import line
+from koordlet.runtime_hooks.hook_answers import HookAnswers, Transport
 
 from tests.support.decided import BE, DecidedNode, busy_decisions, suppressed
 from tests.support.observed import NOW, busy_node
@@ -32,10 +48,11 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     monkeypatch.setenv("TZ", "UTC")
     servers: list[StatusServer] = []
 
-    def start(node: DecidedNode | None, journal: str = "") -> str:
+    def start(node: DecidedNode | None, journal: str = "", hooks: HookAnswers | None = None) -> str:
         decided = node.decided() if node is not None else None
         observed = busy_node(0).observed()
-        server = StatusServer(f"unix://{tmp_path}/s", pages(observed, decided, journal))
+        kept = JournalPages(journal) if journal else None
+        server = StatusServer(f"unix://{tmp_path}/s", pages(observed, decided, kept, hooks))
         server.start()
         servers.append(server)
         return server.address
@@ -55,7 +72,7 @@ def told(capsys: Captured, address: str, *argv: str) -> str:
     return capsys.readouterr().out
 
 
-def lines_of(found: Why, *nothing: str) -> list[str]:
+def lines_of(found: WhyDocument, *nothing: str) -> list[str]:
     return list(why_lines(found, nothing, datetime.UTC))
 
 
@@ -70,21 +87,23 @@ def test_why_suppress(busy: str, capsys: Captured) -> None:
         "    used by others  5.9  cores",
     ]
     assert lines[6].startswith("  since 2027-01-15 ")
-    assert "(30 s), numbers of " in lines[6]
-    assert lines[7] == "  before"
+    assert "(30 s), inputs of " in lines[6]
+    assert lines[7] == "  earlier"
     assert lines[8].endswith("  best-effort pods get 5 CPUs")
     assert lines[9].endswith("  best-effort pods get 6 CPUs")
     assert len(lines) == 10
 
 
 def test_how_much_of_the_past(busy: str, capsys: Captured) -> None:
-    assert "before" not in told(capsys, busy, "suppress", "--history", "0")
+    assert "earlier" not in told(capsys, busy, "suppress", "--history", "0")
     assert len(told(capsys, busy, "suppress", "--history=2").splitlines()) == 9
 
 
 def test_the_past_before_a_restart(serve: Serve, tmp_path: Path, capsys: Captured) -> None:
     journal = Journal(f"{tmp_path}/j", pytest.fail)
-    journal.add(line(Entry(NOW - 900, "cpu_suppress", Mode.ON, suppressed(9, 1.0))))
+    journal.add(
+        line(DecisionRecord(NOW - 900, "cpu_suppress", StrategyMode.ON, suppressed(9, 1.0)))
+    )
     journal.close()
     address = serve(busy_decisions(), f"{tmp_path}/j")
     assert told(capsys, address, "suppress").endswith("best-effort pods get 9 CPUs\n")
@@ -94,7 +113,7 @@ def test_why_pod(busy: str, capsys: Captured) -> None:
     text = told(capsys, busy, "pod", "web")
     assert text.splitlines()[:2] == [
         "the quota is raised",
-        "  cpu_burst, about shop/web kubepods/w; shadow: only shown, not done",
+        "  cpu_burst, about shop/web kubepods/w; mode shadow: not carried out",
     ]
     assert told(capsys, busy, "pod", "shop/web") == text
 
@@ -102,14 +121,26 @@ def test_why_pod(busy: str, capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["pod", "orders-db-0"], "Nothing is or was decided about shop/orders-db-0.\n"),
+        (
+            ["pod", "orders-db-0"],
+            (
+                "No hook call about shop/orders-db-0 is recorded.\n\n"
+                "No strategy has made a decision about shop/orders-db-0.\n"
+            ),
+        ),
         (
             ["pod", "shop/cart"],
-            "No pod shop/cart is known here, and nothing was decided about one.\n",
+            "No pod shop/cart is known here, and no decision about one is recorded.\n",
         ),
-        (["evicted", "cart"], "No eviction of cart is known.\n"),
-        (["evicted", "search-0"], "No eviction of search-0 is known; shop/search-0 runs.\n"),
-        (["cgroup", "kubepods/guaranteed"], "Nobody wishes anything of kubepods/guaranteed now.\n"),
+        (["evicted", "cart"], "No eviction of cart is recorded.\n"),
+        (
+            ["evicted", "search-0"],
+            "No eviction of search-0 is recorded; shop/search-0 is running.\n",
+        ),
+        (
+            ["cgroup", "kubepods/guaranteed"],
+            "No value of kubepods/guaranteed is desired.\n",
+        ),
     ],
 )
 def test_nothing_to_tell(busy: str, capsys: Captured, argv: list[str], words: str) -> None:
@@ -118,8 +149,8 @@ def test_nothing_to_tell(busy: str, capsys: Captured, argv: list[str], words: st
 
 def test_nothing_is_decided_and_nothing_evicted_yet(serve: Serve, capsys: Captured) -> None:
     address = serve(DecidedNode())
-    assert told(capsys, address, "suppress") == "Nothing is decided about best-effort pods' CPU.\n"
-    assert told(capsys, address, "evicted") == "No eviction is known.\n"
+    assert told(capsys, address, "suppress") == "No decision about the CPU of best-effort pods.\n"
+    assert told(capsys, address, "evicted") == "No eviction is recorded.\n"
     assert told(capsys, address, "strategies") == "koordlet has no strategies.\n"
 
 
@@ -132,6 +163,66 @@ def test_koordlet_that_decides_nothing(serve: Serve, capsys: Captured, argv: lis
     assert text.count("\n") == 1
 
 
+def answered(times: int = 1) -> HookAnswers:
+    """What koordlet answered about a batch pod, a minute ago."""
+    answers = HookAnswers(clock=lambda: NOW - 60)
+    spec = json.dumps({"containers": {"main": {"limits": {BATCH_CPU: "500"}}}})
+    annotations = {ANNOTATION_EXTENDED_RESOURCE_SPEC: spec}
+    labels = {"koordinator.sh/qosClass": "BE"}
+    main = Container(Pod("job-1", "batch", "u1", labels, annotations), "main")
+    runner = load(["batchresource"])
+    for _ in range(times):
+        outcome = runner.run(Stage.PRE_CREATE_CONTAINER, main, NodeView())
+        answers.keep(Transport.HOOK_PROTOCOL, Stage.PRE_CREATE_CONTAINER, main, outcome)
+    return answers
+
+
+def test_why_pod_tells_what_hooks_changed(serve: Serve, capsys: Captured) -> None:
+    text = told(capsys, serve(DecidedNode(), hooks=answered()), "pod", "job-1")
+    first, when, plugin, *fields = text.splitlines()
+    assert first == "Changes by hooks for batch/job-1"
+    assert when.endswith(" (1 min ago)  PreCreateContainer of main (hook protocol)")
+    assert plugin.startswith("    batchresource: ")
+    rows = [line.split() for line in fields if "→" in line]
+    assert ["cpu_quota", "–", "→", "50000"] in rows
+    assert text.endswith("\n\nNo strategy has made a decision about batch/job-1.\n")
+
+
+def test_the_same_answer_again_is_counted(serve: Serve, capsys: Captured) -> None:
+    text = told(capsys, serve(DecidedNode(), hooks=answered(3)), "pod", "batch/job-1")
+    assert text.count("PreCreateContainer") == 1
+    assert ", 3 times the same since " in text
+
+
+def test_what_a_pod_s_cgroups_hold() -> None:
+    knobs = [
+        KnobRow("cpu.shares", 2, "", 512, "hooks", "batch-cpu 500m"),
+        KnobRow("cpuset.cpus", ""),
+        KnobRow("cpu.bvt_warp_ns", None, "no such file", -1, "hooks"),
+    ]
+    groups = [
+        CgroupRow("kubepods/p/c", "b/j", "main", knobs),
+        CgroupRow("kubepods/p/gone", "b/j", "side"),
+    ]
+    why = WhyDocument(NOW, True, pods=["b/j"], cgroups=groups)
+    lines = list(pod_lines(why, "j", datetime.UTC))
+    assert "Cgroup of container main now: kubepods/p/c" in lines
+    rows = [line.split() for line in lines]
+    assert ["cpu.shares", "2", "512", "hooks", "batch-cpu", "500m"] in rows
+    assert ["cpuset.cpus", '""', "–", "–"] in rows
+    assert ["cpu.bvt_warp_ns", "(no", "such", "file)", "-1", "hooks"] in rows
+    assert "Cgroup of container side does not exist: kubepods/p/gone" in lines
+
+
+def test_what_was_wrong_with_hooks_and_hostile_words() -> None:
+    answer = HookAnswerRow(
+        "PreRunPodSandbox", NOW, NOW, 1, "b/j", "", "NRI", [], ["ignored: x\x1by"]
+    )
+    lines = list(pod_lines(WhyDocument(NOW, True, hooks=[answer]), "j", datetime.UTC))
+    assert lines[1].endswith("PreRunPodSandbox (NRI)")
+    assert lines[2:4] == ["    no changes", "    ignored: x�y"]
+
+
 def test_why_evicted(busy: str, capsys: Captured) -> None:
     lines = told(capsys, busy, "evicted", "batch/spark-exec-9").splitlines()
     assert lines[:5] == [
@@ -141,16 +232,16 @@ def test_why_evicted(busy: str, capsys: Captured) -> None:
         "    used   60  GiB",
         "    lower  56  GiB",
     ]
-    assert "(40 s ago), over since " in lines[5]
+    assert "(40 s ago), ended " in lines[5]
     assert told(capsys, busy, "evicted").splitlines() == lines
 
 
 def test_why_cgroup(busy: str, capsys: Captured) -> None:
     lines = told(capsys, busy, "cgroup", f"/sys/fs/cgroup/cpu,cpuacct/{BE}/").splitlines()
     assert lines[:5] == [
-        "KNOB         VALUE  OWNER         WHY",
-        "cpuset.cpus  0-3    cpu_suppress  so",
-        "cpu.idle     1      hooks         group identity -1; conflict: operator wants 0",
+        "KNOB         DESIRED  OWNER         REASON",
+        "cpuset.cpus  0-3      cpu_suppress  so",
+        "cpu.idle     1        hooks         group identity -1; conflict: operator wants 0",
         "",
         "best-effort pods get 4 CPUs",
     ]
@@ -165,12 +256,12 @@ def test_a_cgroup_by_any_of_its_paths(busy: str, capsys: Captured, path: str) ->
 
 def test_strategies(busy: str, capsys: Captured) -> None:
     header, suppress, burst, evict, off = told(capsys, busy, "strategies").splitlines()
-    assert header.split()[:4] == ["STRATEGY", "MODE", "GATE", "ROUNDS"]
+    assert header.split()[:4] == ["STRATEGY", "MODE", "GATE", "RUNS"]
     assert suppress.split()[:7] == [*("cpu_suppress", "on", "BECPUSuppress", "60", "0", "0", "2.1")]
     assert suppress.endswith("best-effort pods get 4 CPUs")
     assert burst.split()[1] == "shadow"
     assert burst.endswith("(and 1 more)")
-    assert evict.endswith("nothing decided")
+    assert evict.endswith("no decision")
     assert off.split()[:3] == ["blkio", "off", "BlkIOReconcile"]
     assert off.endswith("its gate BlkIOReconcile is off")
 
@@ -193,10 +284,10 @@ def test_as_json(busy: str, capsys: Captured, argv: list[str], key: str) -> None
 
 def test_strategies_that_are_off_are_why_nothing_is_decided(serve: Serve, capsys: Captured) -> None:
     gate = "its gate G is off"
-    off = StrategyState("cpu_suppress", "G", Mode.OFF, enabled=False, reason=gate)
-    on = StrategyState("pressure_suppress", "H", Mode.ON, enabled=True)
+    off = StrategyState("cpu_suppress", "G", StrategyMode.OFF, enabled=False, reason=gate)
+    on = StrategyState("pressure_suppress", "H", StrategyMode.ON, enabled=True)
     assert told(capsys, serve(DecidedNode(states=(off, on))), "suppress").splitlines() == [
-        "Nothing is decided about best-effort pods' CPU.",
+        "No decision about the CPU of best-effort pods.",
         "cpu_suppress is off: its gate G is off.",
     ]
 
@@ -205,12 +296,12 @@ def test_strategies_that_are_off_are_why_nothing_is_decided(serve: Serve, capsys
     ("argv", "words"),
     [
         (["pod"], "the following arguments are required: NAME"),
-        (["pod", "a/b/c"], '"a/b/c" is no pod; expected NAMESPACE/NAME or NAME'),
-        (["pod", "/b"], '"/b" is no pod'),
-        (["evicted", "b/"], '"b/" is no pod'),
-        (["cgroup", "/"], '"/" is no cgroup; expected one below /sys/fs/cgroup/'),
-        (["cgroup", "/sys/fs/cgroup/memory"], "is no cgroup"),
-        (["suppress", "--history", "501"], '"501" is no number of outcomes; expected 0 to 500'),
+        (["pod", "a/b/c"], '"a/b/c" is not a pod; expected NAMESPACE/NAME or NAME'),
+        (["pod", "/b"], '"/b" is not a pod'),
+        (["evicted", "b/"], '"b/" is not a pod'),
+        (["cgroup", "/"], '"/" is not a cgroup; expected one below /sys/fs/cgroup/'),
+        (["cgroup", "/sys/fs/cgroup/memory"], "is not a cgroup"),
+        (["suppress", "--history", "501"], '"501" is not a number of decisions; expected 0 to 500'),
         (["suppress", "--history", "-1"], "--history"),
         (["moon"], "moon"),
     ],
@@ -231,47 +322,56 @@ def test_koordlet_that_is_not_there(capsys: Captured, tmp_path: Path) -> None:
 
 
 def test_several_blocks_are_apart_and_hostile_words_are_cleaned() -> None:
-    found = Why(
+    found = WhyDocument(
         at=100.0,
         decides=True,
         decisions=[
-            Standing("s\x1b[2J", "a\nb", "on", since=float("1e300"), said_at=100.0),
-            Standing("t", "c", "new", "x", since=99.9),
+            CurrentDecisionRow("s\x1b[2J", "a\nb", "on", since=float("1e300"), said_at=100.0),
+            CurrentDecisionRow("t", "c", "new", "x", since=99.9),
         ],
     )
     assert lines_of(found) == [
         "a b",
         "  s�[2J, about the node",
-        "  since – (0 s), numbers of 1970-01-01 00:01:40",
+        "  since – (0 s), inputs of 1970-01-01 00:01:40",
         "",
         "c",
-        "  t (x), about the node; new: only shown, not done",
-        "  since 1970-01-01 00:01:39 (0 s), numbers of 1970-01-01 00:00:00",
+        "  t (x), about the node; mode new: not carried out",
+        "  since 1970-01-01 00:01:39 (0 s), inputs of 1970-01-01 00:00:00",
     ]
 
 
 def test_what_is_over_with_what_was_before() -> None:
-    found = Why(
+    found = WhyDocument(
         at=90_000.0,
         decides=True,
-        history=[Past("s", "b", "on", at=10.0), Past("s", "a", "shadow", at=5.0, until=10.0)],
+        history=[
+            PastDecisionRow("s", "b", "on", at=10.0),
+            PastDecisionRow("s", "a", "shadow", at=5.0, until=10.0),
+        ],
     )
     assert lines_of(found) == [
         "b",
         "  s, about the node",
         "  decided 1970-01-01 00:00:10 (1 d 59 min ago)",
-        "  before",
+        "  earlier",
         "    1970-01-01 00:00:05  a (shadow)",
     ]
 
 
 def test_values_of_wishes() -> None:
-    wishes = [Wished("a", "x" * 99), Wished("b", ""), Wished("c", None, "o", "w\x1b")]
-    rows = list(cgroup_lines(Why(1.0, True, wishes=wishes), "g"))[1:]
+    wishes = [
+        DesiredValueRow("a", "x" * 99),
+        DesiredValueRow("b", ""),
+        DesiredValueRow("c", None, "o", "w\x1b"),
+    ]
+    rows = list(cgroup_lines(WhyDocument(1.0, True, wishes=wishes), "g"))[1:]
     assert [" ".join(row.split()) for row in rows] == [f"a {'x' * 59}…", 'b ""', "c – o w�"]
 
 
 def test_a_koordlet_of_another_release_may_say_less() -> None:
-    _, row = strategy_lines(Why(1.0, True, strategies=[StrategyRow("s")]), datetime.UTC)
-    assert row.split() == ["s", "0", "0", "0", "–", "–", "nothing", "decided"]
-    assert list(cgroup_lines(Why(1.0, False), "g")) == ["koordlet decides nothing on this node."]
+    _, row = strategy_lines(WhyDocument(1.0, True, strategies=[StrategyRow("s")]), datetime.UTC)
+    assert row.split() == ["s", "0", "0", "0", "–", "–", "no", "decision"]
+    assert list(cgroup_lines(WhyDocument(1.0, False), "g")) == [
+        "koordlet makes no decisions on this node."
+    ]

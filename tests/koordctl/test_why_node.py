@@ -1,14 +1,21 @@
 from __future__ import annotations
 
-from koordctl.observed import Given, Past, Standing, Why
+from koordctl.koordlet_documents import (
+    CurrentDecisionRow,
+    DecisionTerm,
+    PastDecisionRow,
+    WhyDocument,
+)
 from koordctl.why_node import lines
 
 AT = 1_795_168_800.0
 
 
-def standing(aspect: str, outcome: str) -> Standing:
-    given = [Given(name="capacity", value=16000, unit="millicores", shown="16000 millicores")]
-    return Standing(
+def standing(aspect: str, outcome: str) -> CurrentDecisionRow:
+    given = [
+        DecisionTerm(name="capacity", value=16000, unit="millicores", shown="16000 millicores")
+    ]
+    return CurrentDecisionRow(
         strategy="BatchResource",
         outcome=outcome,
         mode="on",
@@ -20,13 +27,15 @@ def standing(aspect: str, outcome: str) -> Standing:
     )
 
 
-FOUND = Why(
+FOUND = WhyDocument(
     at=AT,
     decides=True,
     node="n1",
     decisions=[standing("batch-cpu", "9000 offered"), standing("mid-cpu", "nothing offered")],
     history=[
-        Past(strategy="BatchResource", outcome=f"was {n}", aspect="batch-cpu", mode="on", at=AT - n)
+        PastDecisionRow(
+            strategy="BatchResource", outcome=f"was {n}", aspect="batch-cpu", mode="on", at=AT - n
+        )
         for n in (60, 600, 700)
     ],
 )
@@ -49,12 +58,12 @@ def test_all_of_a_node() -> None:
 
 def test_as_much_of_the_past_as_was_asked_for() -> None:
     assert "was 700" not in "\n".join(lines(FOUND, "batch-cpu", 2))
-    assert "before" not in "\n".join(lines(FOUND, "batch-cpu", 0))
+    assert "earlier" not in "\n".join(lines(FOUND, "batch-cpu", 0))
 
 
 def test_what_is_not_reckoned_is_said_so() -> None:
     assert list(lines(FOUND, "batch-memory", 10)) == [
-        "n1 offers no batch-memory, and the manager does not reckon any."
+        "n1 offers no batch-memory, and the manager does not calculate any."
     ]
-    unknown = Why(at=AT, decides=False, node="n2", reason="the manager knows no node n2")
+    unknown = WhyDocument(at=AT, decides=False, node="n2", reason="the manager knows no node n2")
     assert list(lines(unknown, "batch-cpu", 10)) == ["the manager knows no node n2"]

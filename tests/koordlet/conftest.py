@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 from koord_hooks.runner import HookRunner, load
-from koord_host.layout import Driver
+from koord_host.knobs.layout import Driver
 from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, BATCH_MEMORY, LABEL_QOS
 from koord_proto import hook_pb2 as pb
-from koordlet.node import Node
+from koordlet.agent.runtime_hooks import ManagedNode
 
 from tests.support.fake_node import FakeNode
 from tests.support.fake_node.kept import kept, settings_of
 
 Words = list[tuple[str, dict[str, Any]]]
-Keep = Callable[..., Node]
+Keep = Callable[..., ManagedNode]
 
 
 def spec(cpu: Any = 1000) -> str:
@@ -87,7 +87,7 @@ def keep(tmp_path: Path) -> Iterator[Keep]:
     """Opens a node in memory as koordlet does, cgroupfs driver, with plugins by name."""
     with ExitStack() as stack:
 
-        def opened(node: FakeNode, *plugins: str, **settings: Any) -> Node:
+        def opened(node: FakeNode, *plugins: str, **settings: Any) -> ManagedNode:
             runner = load(plugins) if plugins else HookRunner([])
             driver = settings.pop("driver", Driver.CGROUPFS)
             given = settings_of(node, tmp_path, driver, **settings)

@@ -10,11 +10,12 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
-from koord_kube.api import ApiError, ConflictError, GoneError, NotFoundError, Object
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.credentials import TokenFile, server_context
-from koord_kube.resources import LEASES, NODE_METRICS, NODES, TOKEN_REVIEWS, Resource
+from koord_kube.protocol.api import ApiError, ConflictError, GoneError, NotFoundError, Object
+from koord_kube.protocol.resources import LEASES, NODE_METRICS, NODES, TOKEN_REVIEWS, Resource
 
 from tests.support.certificates import Certificates, make_certificates, make_self_signed
 from tests.support.kube_api import KubeApi
@@ -166,14 +167,14 @@ class TestRequests:
         self, api: KubeApi, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         waits: list[float] = []
-        sleep = asyncio.sleep
+        sleep = anyio.sleep
 
         async def noted(seconds: float) -> None:
             waits.append(seconds)
             await sleep(0)
 
         async with Client(Cluster(api.url), Limits(qps=0.001, burst=1)) as slow:
-            monkeypatch.setattr(asyncio, "sleep", noted)
+            monkeypatch.setattr(anyio, "sleep", noted)
             await slow.create(NODE_METRICS, metric("n1"))
             await slow.create(NODE_METRICS, metric("n2"))
             assert len([one for one in waits if one > 900]) == 1
@@ -428,3 +429,22 @@ async def test_a_server_that_is_back_is_found_again(api: KubeApi, client: Client
         await listed(client, NODES)
     await api.start()
     assert (await listed(client, NODES))[0] == []
+
+
+async def test_what_is_separate_waits_for_nothing_of_the_other(api: KubeApi) -> None:
+    api.put(NODES, {"metadata": {"name": "n1"}})
+    async with (
+        Client(Cluster(api.url), Limits(connections=2)) as client,
+        client.separate(1) as other,
+    ):
+        api.fail(times=2, hang=True)
+        loop = asyncio.get_running_loop()
+        stuck = [loop.create_task(client.get(NODES, "n1")) for _ in range(3)]
+        await api.wait_for("get", 2)
+        for _ in range(2):
+            assert (await other.get(NODES, "n1"))["metadata"]["name"] == "n1"
+        # The third of the other client has no connection yet.
+        assert api.count("get") == 4
+        for one in stuck:
+            one.cancel()
+        assert (await client.get(NODES, "n1"))["metadata"]["name"] == "n1"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from koord_kube.connect import ConnectError, connect
-from koord_kube.resources import NODES
+from koord_kube.protocol.resources import NODES
 
 from tests.support.certificates import Certificates
 from tests.support.kube_api import KubeApi
@@ -114,7 +114,7 @@ class TestKubeconfig:
         cluster = {"server": "https://a", "certificate-authority": str(certificates.authority)}
         assert await connect(str(kubeconfig(tmp_path, cluster, user)))
         user["client-key"] = str(certificates.authority)
-        with pytest.raises(ConnectError, match="is no client certificate with its key"):
+        with pytest.raises(ConnectError, match="is not a valid client certificate with its key"):
             await connect(str(kubeconfig(tmp_path, cluster, user)))
 
     async def test_verification_stays_on(self, tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ class TestKubeconfig:
     @pytest.mark.parametrize(
         ("text", "reason"),
         [
-            ("", "is no kubeconfig"),
-            ("[]", "is no kubeconfig"),
+            ("", "is not a valid kubeconfig"),
+            ("[]", "is not a valid kubeconfig"),
             ("a: [s3cret", "line 1: "),
             ("users: [{name: u, user: {token: s3cret}}]", "Expected key current-context$"),
             (OIDC, "kubeconfig"),
@@ -147,3 +147,24 @@ class TestKubeconfig:
     async def test_there_is_none(self, tmp_path: Path) -> None:
         with pytest.raises(ConnectError, match=r"/none: No such file or directory$"):
             await connect(str(tmp_path / "none"))
+
+
+async def test_without_its_library_a_kubeconfig_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = kubeconfig(tmp_path, {"server": "http://127.0.0.1:1"}, {"token": "s3cret"})
+    monkeypatch.setitem(sys.modules, "kubernetes.aio.client", None)
+    with pytest.raises(ConnectError) as refused:
+        await connect(str(path))
+    assert "pykoord[kubeconfig]" in str(refused.value)
+    assert str(path) in str(refused.value)
+
+
+async def test_a_pod_needs_no_library_of_kubeconfigs(
+    account: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "kubernetes"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    async with await connect(environ=HOST, account=account) as client:
+        assert client.cluster.url == "https://127.0.0.1:1"

@@ -41,7 +41,7 @@ async def test_and_at_once_when_it_is_refused(tmp_path: Path) -> None:
 async def test_what_is_no_token(tmp_path: Path, text: str) -> None:
     path = tmp_path / "token"
     path.write_text(text)
-    with pytest.raises(OSError, match="is no token") as found:
+    with pytest.raises(OSError, match="is not a valid token") as found:
         await TokenFile(path).header()
     assert str(found.value).startswith(f"{path}: ")
     assert not text.strip() or text.strip() not in str(found.value)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 
+import anyio
 import pytest
-from koord_kube.api import Api, NotLeadingError
 from koord_kube.client import Client, Cluster, Limits
-from koord_kube.rate import TokenBucket
-from koord_kube.resources import NODE_METRICS, NODES
+from koord_kube.core.token_bucket import TokenBucket
+from koord_kube.protocol.api import Api, NotLeadingError
+from koord_kube.protocol.resources import NODE_METRICS, NODES
 
 from tests.support.kube_api import KubeApi
 from tests.support.listing import listed
@@ -70,7 +70,7 @@ async def test_who_no_longer_leads_when_its_turn_comes_does_not_write(
 ) -> None:
     api.put(NODES, NODE)
     leads = True
-    sleep = asyncio.sleep
+    sleep = anyio.sleep
     waits: list[float] = []
 
     async def loses(seconds: float) -> None:
@@ -81,7 +81,7 @@ async def test_who_no_longer_leads_when_its_turn_comes_does_not_write(
 
     fenced = client.fenced(lambda: leads, TokenBucket(0.001, 1))
     with monkeypatch.context() as patched:
-        patched.setattr(asyncio, "sleep", loses)
+        patched.setattr(anyio, "sleep", loses)
         await fenced.patch(NODES, "n1", LABELS)
         with pytest.raises(NotLeadingError):
             await fenced.patch(NODES, "n1", {"metadata": {"labels": {"a": "c"}}})

@@ -8,19 +8,20 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
-from koord_kube.api import Object
 from koord_kube.client import Client, Cluster, Limits
+from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.credentials import TokenFile
 from koord_kube.informer import Informer
-from koord_kube.resources import LEASES, NODE_SLOS, NODES, Resource
-from koord_kube.watching import Pace
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import LEASES, NODE_SLOS, NODES, Resource
 
 from tests.support.kube_api import KubeApi
 from tests.support.processes import PATIENCE
 from tests.support.waiting import until
 
-PACE = Pace(first=0.004, cap=0.02)
+PACE = ReflectorTiming(first=0.004, cap=0.02)
 LIMITS = Limits(answer=PATIENCE, watch=20.0, grace=5.0)
 
 
@@ -45,9 +46,9 @@ class Follower:
             client,
             resource,
             decode=color,
-            changed=self._changed,
-            tell=self.told.append,
-            **({"pace": PACE} | more),
+            on_change=self._changed,
+            on_warning=self.told.append,
+            **({"timing": PACE} | more),
         )
 
     def _changed(self, key: str, before: str | None, after: str | None) -> None:
@@ -58,8 +59,16 @@ class Follower:
         await until(lambda: dict(self.informer.objects) == objects)
 
     async def is_watching(self, api: KubeApi, watches: int) -> None:
-        """Until so many watches were asked for in all, and the last is open."""
+        """Until so many watches were asked for in all, the last is open, and all is known."""
         await until(lambda: api.count("watch") >= watches and api.open_watches() == 1)
+        await until(lambda: self.informer.synced)
+
+
+def listings(api: KubeApi) -> int:
+    """How often all was asked for, and answered."""
+    streams = sum("sendInitialEvents" in one.query for one in api.asked)
+    can = api.streams_lists and api.knows_progress
+    return api.count("list") + (streams if can else 0)
 
 
 class Following:
@@ -79,6 +88,14 @@ class Following:
             task.cancel()
 
 
+@pytest.fixture(params=["by a watch", "in pages", "of an old etcd"])
+def lists(request: pytest.FixtureRequest, api: KubeApi) -> str:
+    """How the server lists."""
+    api.streams_lists = request.param != "in pages"
+    api.knows_progress = request.param != "of an old etcd"
+    return str(request.param)
+
+
 @pytest.fixture
 async def client(api: KubeApi) -> AsyncIterator[Client]:
     async with Client(Cluster(api.url), LIMITS) as made:
@@ -94,7 +111,7 @@ async def follow(client: Client) -> AsyncIterator[Following]:
 
 
 class TestObjects:
-    async def test_it_follows(self, api: KubeApi, follow: Following) -> None:
+    async def test_it_follows(self, api: KubeApi, follow: Following, lists: str) -> None:
         api.put(NODES, node())
         one = follow()
         await one.sees(n1="red")
@@ -109,7 +126,7 @@ class TestObjects:
             ("n1", None, "red"), ("n2", None, "red"), ("n1", "red", "blue"), ("n1", "blue", None),
         ]  # fmt: skip
         assert (one.informer.trouble, one.told) == ("", [])
-        assert (api.count("list"), api.count("watch")) == (1, 1)
+        assert (listings(api), api.count("list")) == (1, 0 if lists == "by a watch" else 1)
 
     async def test_one_name(self, api: KubeApi, follow: Following) -> None:
         one = follow(name="n2")
@@ -126,14 +143,18 @@ class TestObjects:
         await until(lambda: set(one.informer.objects) == {"a/l"})
         await until(lambda: set(all_.informer.objects) == {"a/l", "b/l"})
 
-    async def test_many_in_pages(self, api: KubeApi, follow: Following) -> None:
+    @pytest.mark.usefixtures("lists")
+    async def test_many(self, api: KubeApi, follow: Following) -> None:
         for number in range(1200):
             api.put(NODES, node(f"n{number}"))
         one = follow()
         async with asyncio.timeout(PATIENCE):
             await one.informer.wait_synced()
         assert len(one.informer.objects) == len(one.changes) == 1200
-        assert api.count("list") == 3
+        assert listings(api) == 1
+        # Nothing of this has to come from etcd.
+        versions = {each.query.get("resourceVersion") for each in api.asked if each.verb == "list"}
+        assert versions <= {"0"}
 
     async def test_only_what_is_labelled_so(self, api: KubeApi, follow: Following) -> None:
         for name, shade in (("n1", "red"), ("n2", "blue")):
@@ -168,6 +189,7 @@ class TestObjects:
         with pytest.raises(TypeError):
             before["n1"] = "blue"  # type: ignore[index]
 
+    @pytest.mark.usefixtures("lists")
     async def test_a_list_tells_what_was_changed_and_deleted_meanwhile(
         self, api: KubeApi, follow: Following
     ) -> None:
@@ -199,6 +221,7 @@ class TestObjects:
         assert one.informer.synced
         assert dict(one.informer.objects) == {"n1": "red"}
 
+    @pytest.mark.usefixtures("lists")
     async def test_what_is_recalled_holds_until_the_first_list(
         self, api: KubeApi, client: Client, follow: Following
     ) -> None:
@@ -247,6 +270,7 @@ class TestDecoding:
         await one.sees(n1="green", n2="blue")
         assert one.informer.trouble == ""
 
+    @pytest.mark.usefixtures("lists")
     @pytest.mark.parametrize("watched", [True, False])
     async def test_what_is_gone_is_no_trouble(
         self, api: KubeApi, follow: Following, watched: bool
@@ -276,7 +300,49 @@ class TestSource:
         api.compact()
         await api.start()
         await one.sees(n1="red")
-        assert api.count("list") == 2
+        assert listings(api) == 2
+
+    @pytest.mark.usefixtures("lists")
+    async def test_what_is_known_is_never_older_after_a_list(
+        self, api: KubeApi, follow: Following
+    ) -> None:
+        """The list after a 410 is of the state that was known, or a later one."""
+        api.put(NODES, node())
+        one = follow()
+        await one.sees(n1="red")
+        last = api.put(NODES, node(color="blue"))["metadata"]["resourceVersion"]
+        await one.sees(n1="blue")
+        before = listings(api)
+        api.expire_watches()
+        await until(lambda: listings(api) > before and api.open_watches() == 1)
+        asked = [each.query for each in api.asked if each.query.get("resourceVersionMatch")]
+        assert asked[-1]["resourceVersion"] == last
+        assert "limit" not in asked[-1]
+
+    async def test_a_list_that_breaks_off_is_none(self, api: KubeApi, follow: Following) -> None:
+        """What was not told of in time is not taken for gone, and nothing goes on from there."""
+        for name in ("n1", "n2"):
+            api.put(NODES, node(name))
+        one = follow()
+        one.informer.recall({"n3": "red"})
+        api.breaks_lists = 3
+        await until(lambda: api.count("watch") >= 4)
+        await one.sees(n1="red", n2="red")
+        assert [each.query.get("resourceVersion") for each in api.asked] == [None] * 4
+        gone = [change for change in one.changes if change[2] is None]
+        assert gone == [("n3", "red", None)]
+        assert one.changes[-1] == gone[0]
+
+    async def test_a_server_that_passes_over_what_it_does_not_know(
+        self, api: KubeApi, follow: Following
+    ) -> None:
+        api.put(NODES, node())
+        api.marks_lists = False
+        async with Client(Cluster(api.url), Limits(answer=0.2)) as client:
+            one = follow(client)
+            await until(lambda: one.informer.synced)
+            assert api.count("list") == 1
+            follow.end()
 
     async def test_gone_while_watching(self, api: KubeApi, follow: Following) -> None:
         one = follow()
@@ -285,27 +351,27 @@ class TestSource:
         await one.is_watching(api, 2)
         api.put(NODES, node())
         await one.sees(n1="red")
-        assert (api.count("list"), one.told) == (2, [])
+        assert (listings(api), one.told) == (2, [])
 
     async def test_too_many_requests(self, api: KubeApi, follow: Following) -> None:
         api.put(NODES, node())
         api.fail(status=429, times=2)
         one = follow()
         await one.sees(n1="red")
-        assert api.count("list") == 3
+        assert listings(api) == 3
         assert one.told == ["nodes: 429 this is a test"]
 
     async def test_retry_after_is_heeded(
         self, api: KubeApi, follow: Following, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         waits: list[float] = []
-        sleep = asyncio.sleep
+        sleep = anyio.sleep
 
         async def noted(seconds: float) -> None:
             waits.append(seconds)
             await sleep(min(seconds, 0.01))
 
-        monkeypatch.setattr(asyncio, "sleep", noted)
+        monkeypatch.setattr(anyio, "sleep", noted)
         api.put(NODES, node())
         api.fail(status=429, retry_after=7)
         await follow().sees(n1="red")
@@ -342,8 +408,8 @@ class TestSource:
         await one.is_watching(api, 2)
         api.put(NODES, node(color="blue"))
         await one.sees(n1="blue")
-        assert api.count("list") == 1
-        asked = [each.query["resourceVersion"] for each in api.asked if each.verb == "watch"]
+        assert listings(api) == 1
+        asked = [each.query.get("resourceVersion") for each in api.asked if each.verb == "watch"]
         assert asked[1:] == [last["metadata"]["resourceVersion"]]
         assert (one.informer.trouble, one.told) == ("", [])
 
@@ -359,11 +425,11 @@ class TestSource:
         await one.is_watching(api, 2)
         api.put(NODES, node("n1"))
         await one.sees(n1="red")
-        assert api.count("list") == 1
+        assert listings(api) == 1
 
     async def test_a_slow_server(self, api: KubeApi, follow: Following) -> None:
         api.put(NODES, node())
-        api.fail(times=2, slow=0.2, verb="list")
+        api.fail(times=2, slow=0.2, verb="watch")
         async with Client(Cluster(api.url), Limits(answer=0.05)) as client:
             one = follow(client)
             await until(lambda: "no answer in time" in one.informer.trouble)
@@ -384,12 +450,13 @@ class TestSource:
         await until(lambda: one.informer.trouble == "")
         assert len(one.told) == 1
 
+    @pytest.mark.usefixtures("lists")
     async def test_a_server_restored_from_a_backup(self, api: KubeApi, follow: Following) -> None:
         """It takes the old version and says nothing; but it was away for long, so one lists."""
         one = follow()
         await one.is_watching(api, 1)
         await api.stop()
-        await until(lambda: one.informer._watching.failures >= 5)
+        await until(lambda: one.informer._reflector.failures >= 5)
         api._version = api._compacted = 500
         api.put(NODES, node())
         await api.start()
@@ -408,7 +475,7 @@ class TestSource:
     async def test_a_kind_that_is_installed_later(self, api: KubeApi, follow: Following) -> None:
         api.installed.discard(NODE_SLOS)
         one = follow(resource=NODE_SLOS, name="n1")
-        await api.wait_for("list", 4)
+        await api.wait_for("watch", 4)
         assert one.told == [one.informer.trouble]
         assert one.informer.absent
         await asyncio.wait_for(one.informer.wait_known(), PATIENCE)
@@ -425,7 +492,7 @@ class TestSource:
     async def test_a_kind_that_need_not_be_there(self, api: KubeApi, follow: Following) -> None:
         api.installed.discard(NODE_SLOS)
         one = follow(resource=NODE_SLOS, name="n1", optional=True)
-        await api.wait_for("list", 4)
+        await api.wait_for("watch", 4)
         assert (one.told, one.informer.trouble, one.informer.absent) == ([], "", True)
         api.installed.add(NODE_SLOS)
         api.put(NODE_SLOS, node())
@@ -443,16 +510,16 @@ class TestSource:
                 return self.now
 
         clock = Clock()
-        one = follow(monotonic=clock, pace=Pace(first=0.001, cap=0.001))
+        one = follow(monotonic=clock, timing=ReflectorTiming(first=0.001, cap=0.001))
         await one.is_watching(api, 1)
         clock.now = 10 * 3600.0
         api.end_watches()
         await one.is_watching(api, 2)
-        assert api.count("list") == 1
+        assert listings(api) == 1
         clock.now = 14 * 3600.0
         api.end_watches()
         await one.is_watching(api, 3)
-        assert api.count("list") == 2
+        assert listings(api) == 2
 
     async def test_trouble_that_comes_back_is_said_again(
         self, api: KubeApi, follow: Following

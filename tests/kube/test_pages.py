@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
-from koord_kube.api import ApiError, GoneError, Page
 from koord_kube.client import Client, Cluster, Limits
+from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.informer import Informer
-from koord_kube.resources import NODES, PODS
-from koord_kube.watching import Pace
+from koord_kube.protocol.api import ApiError, GoneError, ListPage
+from koord_kube.protocol.resources import NODES, PODS
 
 from tests.support.listing import listed
 from tests.support.processes import PATIENCE
@@ -25,7 +25,8 @@ class Pages:
     """A double of the lists alone: gives what ``answers`` hold, one after the other.
 
     An answer is the names on a page, the version and the token for the next page, or an
-    HTTP status. Holds its client to using the token that it was given, or none.
+    HTTP status. Holds its client to using the token that it was given, or none. Watches
+    that begin with a list are refused.
     """
 
     def __init__(self) -> None:
@@ -36,11 +37,13 @@ class Pages:
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         query = request.query
+        if query.get("sendInitialEvents"):
+            return web.json_response({"kind": "Status", "code": 422}, status=422)
         if query.get("watch"):
             await asyncio.Event().wait()
         self.queries.append(dict(query))
         assert query.get("continue", "") in ("", self._token)
-        assert "resourceVersion" not in query
+        assert not (query.get("continue") and query.get("resourceVersion"))
         answer = self.answers.pop(0)
         if isinstance(answer, int):
             return web.json_response({"kind": "Status", "code": answer}, status=answer)
@@ -72,11 +75,11 @@ async def client(server: Pages) -> AsyncIterator[Client]:
         yield made
 
 
-async def every(client: Client, **selected: str) -> list[Page]:
+async def every(client: Client, **selected: str) -> list[ListPage]:
     return [page async for page in client.pages(NODES, **selected)]
 
 
-def names(page: Page) -> list[str]:
+def names(page: ListPage) -> list[str]:
     return [msgspec.json.decode(one)["metadata"]["name"] for one in page.items]
 
 
@@ -90,6 +93,20 @@ async def test_page_after_page(server: Pages, client: Client) -> None:
     assert server.queries == [
         selected, selected | {"continue": "t1"}, selected | {"continue": "t2"},
     ]  # fmt: skip
+
+
+async def test_of_any_state_it_may_come_in_pages_of_a_version_it_comes_whole(
+    server: Pages, client: Client
+) -> None:
+    server.answers = [(["a"], "7", "t1"), ([], "7", ""), ([], "8", "")]
+    assert [names(one) async for one in client.pages(NODES, version="0")] == [["a"], []]
+    assert [names(one) async for one in client.pages(NODES, version="7")] == [[]]
+    match = {"resourceVersionMatch": "NotOlderThan"}
+    assert server.queries == [
+        {"limit": "500", "resourceVersion": "0"} | match,
+        {"limit": "500", "continue": "t1"},
+        {"resourceVersion": "7"} | match,
+    ]
 
 
 async def test_a_server_that_knows_no_pages(server: Pages, client: Client) -> None:
@@ -128,8 +145,8 @@ class TestInformer:
             client,
             PODS,
             decode=lambda raw: str(msgspec.json.decode(raw)["metadata"]["name"]),
-            changed=lambda key, _, after: changes.append((key, after is not None)),
-            pace=Pace(first=0.001, cap=0.001),
+            on_change=lambda key, _, after: changes.append((key, after is not None)),
+            timing=ReflectorTiming(first=0.001, cap=0.001),
         )
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             task = group.create_task(informer.run())

@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from koord_model.decision import Decision, Given, plain
+from koord_model.decision import Decision, Term, plain
 
 
 def test_a_decision_as_json_has_it() -> None:
     one = Decision(
-        "hold", "a - b", (Given("a", 2.5, "cores"), Given("b", None, "bytes")), "ns/p", "/g", "x"
+        "hold", "a - b", (Term("a", 2.5, "cores"), Term("b", None, "bytes")), "ns/p", "/g", "x"
     )
     assert one.document() == {
         "aspect": "x",

@@ -32,7 +32,7 @@ _FACTORS = {
         ("2.5k", 2500),
         (".5Ki", 512),
         ("5.", 5),
-        ("-1500m", -1),
+        ("-1500m", -2),
         ("+3", 3),
         ("1n", 1),
         ("0", 0),
@@ -84,7 +84,7 @@ def test_a_long_text_is_not_shown_whole() -> None:
 def test_rounding_agrees_with_fractions(number: int, part: int, suffix: str, minus: bool) -> None:
     sign = "-" if minus else ""
     exact = (Fraction(number) + Fraction(part, 1000)) * _FACTORS[suffix]
-    expected = math.ceil(-exact if minus else exact)
+    expected = -math.ceil(exact) if minus else math.ceil(exact)
     assert whole(f"{sign}{number}.{part:03}{suffix}") == expected
 
 

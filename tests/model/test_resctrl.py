@@ -9,15 +9,15 @@ from koord_model.node_slo import ClassQoS, NodeSLO, ResctrlQoS
 from koord_model.pod import Pod
 from koord_model.qos import QoSClass
 from koord_model.resctrl import (
-    Asked,
-    Part,
-    ResctrlWish,
-    Ways,
+    CacheWays,
+    DomainValues,
+    ResctrlAnnotation,
+    ResctrlLimits,
     _json,
     class_group,
-    class_wishes,
+    class_limits,
     parse,
-    resctrl_wish,
+    resctrl_limits,
 )
 
 BEFORE = "pod shop/web-0: annotation node.koordinator.sh/resctrl: "
@@ -30,7 +30,7 @@ def pod(text: object, qos: str = "", parent: str = "/kubepods/burstable/podu-1")
 
 
 def ignored(text: object) -> list[str]:
-    wish, lines = resctrl_wish(pod(text))
+    wish, lines = resctrl_limits(pod(text))
     assert all(line.startswith(BEFORE) and line.endswith(" (ignored)") for line in lines)
     assert wish is None or wish.mb == 50
     return [line.removeprefix(BEFORE).removesuffix(" (ignored)") for line in lines]
@@ -50,15 +50,15 @@ def test_what_koordinators_documents_show() -> None:
             "schemataPerCache": [{"cacheID": 1, "percent": 40}],
         },
     }
-    wish = ResctrlWish(
+    wish = ResctrlLimits(
         "koordlet-u-1",
-        llc=Ways(20, 80),
+        llc=CacheWays(20, 80),
         mb=20,
-        llc_by_domain={0: Ways(20, 50), 2: Ways(0, 9)},
+        llc_by_domain={0: CacheWays(20, 50), 2: CacheWays(0, 9)},
         mb_by_domain={1: 40},
         fallback=QoSClass.LS,
     )
-    assert resctrl_wish(pod(text)) == (wish, ())
+    assert resctrl_limits(pod(text)) == (wish, ())
     assert str(wish) == (
         "llc 20–80 %, llc of cache 0 20–50 %, llc of cache 2 0–9 %, mb 20 %, mb of cache 1 40 %"
     )
@@ -66,26 +66,28 @@ def test_what_koordinators_documents_show() -> None:
 
 def test_keys_are_read_without_regard_to_case() -> None:
     asked = parse('{"LLC": {"SchemataPerCache": [{"cacheid": 3, "Range": [0, 10]}]}}')
-    assert asked == Asked(llc=Part(by_domain={3: Ways(0, 10)}))
+    assert asked == ResctrlAnnotation(llc=DomainValues(by_domain={3: CacheWays(0, 10)}))
 
 
 def test_a_cache_id_left_out_is_0() -> None:
-    assert parse('{"mb": {"schemataPerCache": [{"percent": 7}]}}').mb == Part(by_domain={0: 7})
+    assert parse('{"mb": {"schemataPerCache": [{"percent": 7}]}}').mb == DomainValues(
+        by_domain={0: 7}
+    )
 
 
 def test_l2_is_ours() -> None:
-    wish, lines = resctrl_wish(pod({"l2": {"schemata": {"range": [0, 50]}}}))
+    wish, lines = resctrl_limits(pod({"l2": {"schemata": {"range": [0, 50]}}}))
     assert wish is not None
-    assert (wish.l2, wish.llc, wish.mb, lines) == (Ways(0, 50), None, None, ())
+    assert (wish.l2, wish.llc, wish.mb, lines) == (CacheWays(0, 50), None, None, ())
 
 
 @pytest.mark.parametrize("text", ["null", "{}", '{"llc": null}', '{"mb": {"schemata": {}}}'])
 def test_nothing_asked_for_is_no_wish(text: str) -> None:
-    assert resctrl_wish(pod(text)) == (None, ())
+    assert resctrl_limits(pod(text)) == (None, ())
 
 
 def test_a_pod_without_the_annotation_wishes_nothing() -> None:
-    assert resctrl_wish(Pod("web-0", "shop", "u-1")) == (None, ())
+    assert resctrl_limits(Pod("web-0", "shop", "u-1")) == (None, ())
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_a_pod_without_the_annotation_wishes_nothing() -> None:
     ],
 )
 def test_the_class_to_fall_back_on(qos: str, parent: str, fallback: QoSClass) -> None:
-    wish, _ = resctrl_wish(pod({"mb": {"schemata": {"percent": 50}}}, qos, parent))
+    wish, _ = resctrl_limits(pod({"mb": {"schemata": {"percent": 50}}}, qos, parent))
     assert wish is not None
     assert wish.fallback is fallback
 
@@ -114,9 +116,9 @@ def test_a_percentage_that_is_none_costs_itself_alone(percent: object) -> None:
             "schemataPerCache": [{"cacheID": 1, "percent": percent}, {"cacheID": 2, "percent": 5}],
         },
     }
-    wish, lines = resctrl_wish(pod(text))
+    wish, lines = resctrl_limits(pod(text))
     assert wish is not None
-    assert (wish.llc, wish.mb, wish.mb_by_domain) == (Ways(0, 50), None, {2: 5})
+    assert (wish.llc, wish.mb, wish.mb_by_domain) == (CacheWays(0, 50), None, {2: 5})
     shown = json.dumps(percent)
     assert lines == (
         f"{BEFORE}mb.schemata.percent is {shown}; expected 1 to 100 (ignored)",
@@ -209,7 +211,7 @@ def test_an_annotation_full_of_errors_does_not_fill_the_log() -> None:
 
 @pytest.mark.parametrize("uid", ["", "../LS", "a/b", "a\nb", ".", "x" * 200])
 def test_a_uid_that_names_no_directory_has_no_group(uid: str) -> None:
-    wish, [line] = resctrl_wish(replace(pod({"mb": MB}), uid=uid))
+    wish, [line] = resctrl_limits(replace(pod({"mb": MB}), uid=uid))
     assert wish is None
     assert "names no group" in line
     assert "\n" not in line
@@ -217,7 +219,7 @@ def test_a_uid_that_names_no_directory_has_no_group(uid: str) -> None:
 
 @given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
 def test_no_text_is_an_exception(text: str) -> None:
-    wish, lines = resctrl_wish(pod(text))
+    wish, lines = resctrl_limits(pod(text))
     assert wish is None
     assert all(line.startswith(BEFORE) for line in lines)
 
@@ -225,7 +227,7 @@ def test_no_text_is_an_exception(text: str) -> None:
 @pytest.mark.parametrize(("start", "end"), [(-1, 5), (5, 5), (6, 5), (0, 101)])
 def test_ways_are_a_range(start: int, end: int) -> None:
     with pytest.raises(ValueError, match="is no range"):
-        Ways(start, end)
+        CacheWays(start, end)
 
 
 def test_shared_groups_of_classes() -> None:
@@ -248,8 +250,8 @@ def test_what_shared_groups_may_use() -> None:
             QoSClass.BE: ClassQoS(resctrl=ResctrlQoS(True, 0, 30, 40)),
         }
     )
-    assert class_wishes(slo) == {
-        "LSR": ResctrlWish("LSR"),
-        "LS": ResctrlWish("LS"),
-        "BE": ResctrlWish("BE", llc=Ways(0, 30), mb=40),
+    assert class_limits(slo) == {
+        "LSR": ResctrlLimits("LSR"),
+        "LS": ResctrlLimits("LS"),
+        "BE": ResctrlLimits("BE", llc=CacheWays(0, 30), mb=40),
     }

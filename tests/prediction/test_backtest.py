@@ -3,10 +3,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from koord_model.priority import PriorityClass
-from koord_prediction.amount import Amount
-from koord_prediction.backtest import Backtest, Method, backtest
+from koord_prediction.amount import ResourceAmount
+from koord_prediction.backtest import Backtest, PredictionMethod, backtest
 from koord_prediction.models import SYS, Models
-from koord_prediction.peak import Rules
+from koord_prediction.peak import PeakPolicy
 from koord_prediction.trace import Trace, TracePod
 
 PROD, MID, BATCH, FREE, NONE = PriorityClass
@@ -21,7 +21,7 @@ def trace(**cpu: Sequence[float]) -> Trace:
         TracePod(
             SYS if name == "sys" else name,
             classes.get(name, PROD),
-            Amount() if name == "sys" else Amount(4, 40),
+            ResourceAmount() if name == "sys" else ResourceAmount(4, 40),
         )
         for name in cpu
     )
@@ -40,7 +40,7 @@ def run(
     percentile: float = 0.95,
 ) -> Backtest:
     # No margin, so that what is predicted is the end of a bucket and nothing else.
-    rules = Rules(percentile, percentile, 0, cold_start)
+    rules = PeakPolicy(percentile, percentile, 0, cold_start)
     return backtest(of, Models(), rules, horizon, warm_up)
 
 
@@ -58,18 +58,18 @@ def test_a_trace_with_a_known_answer() -> None:
     assert found.pods == 1
     assert found.cold == 0
     assert found.mean_peak.cpu == pytest.approx((4 * 1 + 2 * 2) / 6)
-    last = found.scores["cpu"][Method.LAST_PEAK]
+    last = found.scores["cpu"][PredictionMethod.LAST_PEAK]
     assert last.under == pytest.approx(2 / 6)
     assert last.mean_under == last.worst_under == pytest.approx(1)
     assert last.mean_under_percent == last.worst_under_percent == pytest.approx(50)
     assert last.mean_over == pytest.approx(2 / 6)
     assert last.mean_over_percent == pytest.approx(100 * 2 / 6)
-    requests = found.scores["cpu"][Method.REQUESTS]
+    requests = found.scores["cpu"][PredictionMethod.REQUESTS]
     assert requests.under == requests.worst_under == requests.mean_under_percent == 0
     assert requests.mean_over == pytest.approx((4 * 3 + 2 * 2) / 6)
     # Of two steps the 99th percentile is the lesser one, which was never missed.
     assert last.under_p99 == 0
-    predicted = found.scores["cpu"][Method.PREDICTION]
+    predicted = found.scores["cpu"][PredictionMethod.PREDICTION]
     assert predicted.under == pytest.approx(2 / 6)
     # 1 core is in the bucket that ends at 0.5·(1.05²³ - 1), and the classes that idle, sys and
     # none, in the first, which ends at 0.025. 2 cores are in the bucket to 0.5·(1.05³³ - 1).
@@ -77,38 +77,40 @@ def test_a_trace_with_a_known_answer() -> None:
     assert predicted.worst_under == pytest.approx(2 - quiet)
     # Once it is known the burst is predicted: too high in the two windows left.
     assert predicted.mean_over == pytest.approx((2 * (quiet - 1) + 2 * (burst - 1)) / 6)
-    memory = found.scores["memory"][Method.LAST_PEAK]
+    memory = found.scores["memory"][PredictionMethod.LAST_PEAK]
     assert memory.worst_under == pytest.approx(10)
 
 
 def test_pods_that_start_later_are_no_surprise_and_those_that_end_free_theirs() -> None:
     """Old ends with step 4, and new begins with 5: neither is ever missed."""
     found = run(trace(old=[3] * 5 + [NAN] * 5, new=[NAN] * 5 + [3] * 5))
-    assert found.scores["cpu"][Method.LAST_PEAK].under == 0
+    assert found.scores["cpu"][PredictionMethod.LAST_PEAK].under == 0
     # Five windows with one pod, 4 against 3; and that at 4 as told below.
-    assert found.scores["cpu"][Method.REQUESTS].mean_over == pytest.approx((5 * 1 + 4) / 6)
+    assert found.scores["cpu"][PredictionMethod.REQUESTS].mean_over == pytest.approx(
+        (5 * 1 + 4) / 6
+    )
     # At step 4 old still runs, and nothing of it is left in what comes: 3 too high, once.
-    assert found.scores["cpu"][Method.LAST_PEAK].mean_over == pytest.approx(3 / 6)
+    assert found.scores["cpu"][PredictionMethod.LAST_PEAK].mean_over == pytest.approx(3 / 6)
 
 
 def test_others_classes_are_not_prods_and_the_system_is() -> None:
     found = run(trace(web=[1] * 8, batch=[9] * 8, sys=[2] * 8))
     assert found.pods == 2
     assert found.mean_peak.cpu == pytest.approx(3)
-    assert found.scores["cpu"][Method.REQUESTS].mean_over == pytest.approx(1)
-    by_priority = found.scores["cpu"][Method.BY_PRIORITY]
+    assert found.scores["cpu"][PredictionMethod.REQUESTS].mean_over == pytest.approx(1)
+    by_priority = found.scores["cpu"][PredictionMethod.BY_PRIORITY]
     assert by_priority.under == 0
     assert by_priority.mean_over < 0.25, (
         "buckets' ends: of sys, of prod, and of none, which is idle"
     )
-    assert found.scores["cpu"][Method.BY_POD].worst_under == pytest.approx(2, rel=0.06)
-    assert found.scores["cpu"][Method.PREDICTION] == by_priority
+    assert found.scores["cpu"][PredictionMethod.BY_POD].worst_under == pytest.approx(2, rel=0.06)
+    assert found.scores["cpu"][PredictionMethod.PREDICTION] == by_priority
 
 
 def test_cold_pods_count_with_their_request() -> None:
     found = run(trace(web=[1] * 10), cold_start=100 * STEP)
     assert found.cold == 1
-    assert found.scores["cpu"][Method.PREDICTION].mean_over == pytest.approx(3)
+    assert found.scores["cpu"][PredictionMethod.PREDICTION].mean_over == pytest.approx(3)
     later = run(trace(web=[1] * 10), cold_start=2 * STEP)
     # Born at step 0; of the windows at 2 to 7 only the first is not past its cold start.
     assert later.cold == pytest.approx(1 / 6)
@@ -119,8 +121,8 @@ def test_a_step_not_measured_is_no_zero_for_the_models() -> None:
     found = run(trace(web=gap, sys=[0] * len(gap)), percentile=0.4)
     assert found.windows == 8
     # Had the gap counted as 0, most of what is known would be zeros when the pod is back.
-    assert found.scores["cpu"][Method.BY_POD].under == 0
-    assert found.scores["cpu"][Method.BY_PRIORITY].under == 0
+    assert found.scores["cpu"][PredictionMethod.BY_POD].under == 0
+    assert found.scores["cpu"][PredictionMethod.BY_PRIORITY].under == 0
 
 
 @pytest.mark.parametrize(("horizon", "warm_up"), [(2 * STEP, 8 * STEP), (9 * STEP, 0)])

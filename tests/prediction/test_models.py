@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 from koord_model.priority import PriorityClass
-from koord_prediction.amount import Amount
-from koord_prediction.checkpoint import Checkpoint, Learnt
+from koord_prediction.amount import ResourceAmount
+from koord_prediction.checkpoint import Checkpoint, LearntHistogram
 from koord_prediction.histogram import CPU, MEMORY
 from koord_prediction.models import NODE, RESULTS, SYS, Models, PodUse, item_uid, samples
 
 PROD, MID, BATCH, FREE, NONE = PriorityClass
 GIB = 2.0**30
 NOW = 1.7e9
-NOTHING = Amount()
+NOTHING = ResourceAmount()
 
 
 def test_uids_are_koordinators() -> None:
@@ -26,48 +26,51 @@ def test_uids_are_koordinators() -> None:
 
 def test_a_step_sums_the_classes_and_takes_the_rest_for_the_system() -> None:
     pods = [
-        PodUse("a", PROD, Amount(1, 2)),
-        PodUse("b", PROD, Amount(3, 4)),
-        PodUse("c", BATCH, Amount(5, 6)),
+        PodUse("a", PROD, ResourceAmount(1, 2)),
+        PodUse("b", PROD, ResourceAmount(3, 4)),
+        PodUse("c", BATCH, ResourceAmount(5, 6)),
     ]
-    assert samples(pods, Amount(10, 10)) == {
-        "a": Amount(1, 2),
-        "b": Amount(3, 4),
-        "c": Amount(5, 6),
-        item_uid(PROD): Amount(4, 6),
+    assert samples(pods, ResourceAmount(10, 10)) == {
+        "a": ResourceAmount(1, 2),
+        "b": ResourceAmount(3, 4),
+        "c": ResourceAmount(5, 6),
+        item_uid(PROD): ResourceAmount(4, 6),
         item_uid(MID): NOTHING,
-        item_uid(BATCH): Amount(5, 6),
+        item_uid(BATCH): ResourceAmount(5, 6),
         item_uid(FREE): NOTHING,
         item_uid(NONE): NOTHING,
-        NODE: Amount(10, 10),
-        SYS: NOTHING + Amount(1, 0),
+        NODE: ResourceAmount(10, 10),
+        SYS: NOTHING + ResourceAmount(1, 0),
     }
 
 
 def test_a_node_that_was_not_measured_teaches_the_system_nothing() -> None:
-    found = samples([PodUse("a", PROD, Amount(1, 1))], None)
+    found = samples([PodUse("a", PROD, ResourceAmount(1, 1))], None)
     assert NODE not in found
     assert SYS not in found
-    assert found[item_uid(PROD)] == Amount(1, 1)
+    assert found[item_uid(PROD)] == ResourceAmount(1, 1)
 
 
 def test_pods_that_were_not_measured_used_not_nothing() -> None:
-    found = samples([PodUse("a", PROD, None), PodUse("b", BATCH, None)], Amount(9, 9))
+    found = samples([PodUse("a", PROD, None), PodUse("b", BATCH, None)], ResourceAmount(9, 9))
     assert found.keys() == {NODE, item_uid(MID), item_uid(FREE), item_uid(NONE)}
-    some = samples([PodUse("a", PROD, None), PodUse("b", PROD, Amount(2, 2))], Amount(9, 9))
-    assert some[item_uid(PROD)] == Amount(2, 2)
-    assert some[SYS] == Amount(7, 7)
+    some = samples(
+        [PodUse("a", PROD, None), PodUse("b", PROD, ResourceAmount(2, 2))], ResourceAmount(9, 9)
+    )
+    assert some[item_uid(PROD)] == ResourceAmount(2, 2)
+    assert some[SYS] == ResourceAmount(7, 7)
 
 
 def test_without_pods_all_is_the_systems() -> None:
-    assert samples([], Amount(2, 3))[SYS] == Amount(2, 3)
+    assert samples([], ResourceAmount(2, 3))[SYS] == ResourceAmount(2, 3)
 
 
 def test_training_makes_models_and_percentiles_tell_them_apart() -> None:
     models = Models()
     for minute in range(100):
         models.train(
-            {"a": Amount(minute / 100, GIB), "b": Amount(2, GIB * (1 + minute))}, NOW + 60 * minute
+            {"a": ResourceAmount(minute / 100, GIB), "b": ResourceAmount(2, GIB * (1 + minute))},
+            NOW + 60 * minute,
         )
     found = models.percentiles(0.95, 0.5)
     assert found["a"].cpu == pytest.approx(0.95, rel=0.06)
@@ -87,7 +90,7 @@ def test_training_makes_models_and_percentiles_tell_them_apart() -> None:
 def test_many_models_find_room_and_keep_apart() -> None:
     models = Models()
     for batch in range(5):
-        models.train({f"{batch}-{n}": Amount(1 + n, GIB) for n in range(50)}, NOW)
+        models.train({f"{batch}-{n}": ResourceAmount(1 + n, GIB) for n in range(50)}, NOW)
     found = models.percentiles(1.0, 1.0)
     assert len(found) == 250
     assert all(one.cpu == pytest.approx(1 + int(uid[2:]), rel=0.06) for uid, one in found.items())
@@ -95,12 +98,12 @@ def test_many_models_find_room_and_keep_apart() -> None:
 
 def test_models_without_samples_are_forgotten_and_their_rows_start_clean() -> None:
     models = Models(expiration=1800)
-    models.train({"old": Amount(64, 64 * GIB), "kept": Amount(1, GIB)}, NOW)
-    models.train({"kept": Amount(1, GIB)}, NOW + 1000)
+    models.train({"old": ResourceAmount(64, 64 * GIB), "kept": ResourceAmount(1, GIB)}, NOW)
+    models.train({"kept": ResourceAmount(1, GIB)}, NOW + 1000)
     assert models.forget(NOW + 1800) == ()
     assert models.forget(NOW + 1801) == ("old",)
     assert models.uids() == ("kept",)
-    models.train({f"new-{n}": Amount(1, GIB) for n in range(100)}, NOW + 1801)
+    models.train({f"new-{n}": ResourceAmount(1, GIB) for n in range(100)}, NOW + 1801)
     assert max(one.cpu for one in models.percentiles(1.0, 1.0).values()) < 2
 
 
@@ -114,11 +117,11 @@ def test_training_with_nothing_is_no_training() -> None:
 def test_a_model_survives_a_checkpoint() -> None:
     models, again = Models(), Models()
     for hour in range(30):
-        models.train({"a": Amount(1 + hour % 7, GIB * (1 + hour % 5))}, NOW + 3600 * hour)
+        models.train({"a": ResourceAmount(1 + hour % 7, GIB * (1 + hour % 5))}, NOW + 3600 * hour)
     later = NOW + 30 * 3600
     again.restore(models.checkpoint("a"), later)
     assert again.results() == models.results()
-    both = {"a": Amount(20, 20 * GIB)}
+    both = {"a": ResourceAmount(20, 20 * GIB)}
     models.train(both, later)
     again.train(both, later)
     assert again.results() == models.results(), "weights still fit those of new samples"
@@ -126,7 +129,7 @@ def test_a_model_survives_a_checkpoint() -> None:
 
 def test_a_restored_model_has_one_expiration_to_be_seen_in() -> None:
     models, again = Models(), Models(expiration=1800)
-    models.train({"a": Amount(1, GIB)}, NOW)
+    models.train({"a": ResourceAmount(1, GIB)}, NOW)
     again.restore(models.checkpoint("a"), NOW + 86400)
     assert again.forget(NOW + 86400 + 1800) == ()
     assert again.forget(NOW + 86400 + 1801) == ("a",)
@@ -135,7 +138,7 @@ def test_a_restored_model_has_one_expiration_to_be_seen_in() -> None:
 def test_what_was_learnt_in_the_future_is_refused() -> None:
     """Its samples would outweigh all that is measured for as long as the clock was ahead."""
     models, again = Models(), Models()
-    models.train({"a": Amount(1, GIB)}, NOW + 40 * 86400)
+    models.train({"a": ResourceAmount(1, GIB)}, NOW + 40 * 86400)
     with pytest.raises(ValueError, match=r"its samples are 9\d\d h ahead of the clock"):
         again.restore(models.checkpoint("a"), NOW)
     assert again.uids() == ()
@@ -144,9 +147,9 @@ def test_what_was_learnt_in_the_future_is_refused() -> None:
 
 def test_an_empty_checkpoint_predicts_nothing() -> None:
     models = Models()
-    empty = Learnt(0.0, np.zeros(CPU.count)), Learnt(0.0, np.zeros(MEMORY.count))
+    empty = LearntHistogram(0.0, np.zeros(CPU.count)), LearntHistogram(0.0, np.zeros(MEMORY.count))
     models.restore(Checkpoint("a", *empty, NOW), NOW)
     assert models.percentiles(0.95, 0.98) == {}
     assert models.results() == {}
-    models.train({"a": Amount(1, GIB)}, NOW)
+    models.train({"a": ResourceAmount(1, GIB)}, NOW)
     assert models.results()["a"]["max"].cpu == pytest.approx(1, rel=0.06)

@@ -2,16 +2,16 @@ from collections.abc import Mapping
 
 import pytest
 from koord_model.priority import PriorityClass
-from koord_prediction.amount import Amount
+from koord_prediction.amount import ResourceAmount as Amount
 from koord_prediction.models import SYS, item_uid
-from koord_prediction.peak import PodDemand, Rules, predict
+from koord_prediction.peak import PeakPolicy, PodDemand, predict
 
 PROD, MID, BATCH, FREE, NONE = PriorityClass
 DAY = 86400.0
 NOW = 1.7e9
 OLD = NOW - DAY - 1
 NODE = Amount(32, 320)
-RULES = Rules(margin=10)
+RULES = PeakPolicy(margin=10)
 QUIET = {SYS: Amount(), item_uid(PROD): Amount(), item_uid(NONE): Amount()}
 """Models of a node that does nothing."""
 
@@ -34,7 +34,12 @@ def pair(amount: Amount | None) -> tuple[float, float]:
 
 # The pods, their peaks before the margin of 10%, and what follows: peak, reclaimable of 32, 320.
 BY_POD = {
-    "one pod": ([pod("a", Amount(4, 40))], {"a": Amount(1, 10)}, (1.1, 11), (2.9, 29)),
+    "one pod": (
+        [pod("a", Amount(4, 40))],
+        {"a": Amount(1, 10)},
+        (1.1, 11),
+        (2.9, 29),
+    ),
     "each by itself": (
         # b uses more than it asks for; that takes nothing from what a leaves.
         [pod("a", Amount(4, 40)), pod("b", Amount(1, 10))],
@@ -61,11 +66,24 @@ BY_POD = {
         (9.1, 91),
         (28.9, 289),
     ),
-    "just warm": ([pod("a", Amount(4, 40), started=OLD)], {"a": Amount(0, 0)}, (0, 0), (4, 40)),
-    "age unknown": ([pod("a", Amount(4, 40), started=0)], {"a": Amount(1, 10)}, (4, 40), (0, 0)),
+    "just warm": (
+        [pod("a", Amount(4, 40), started=OLD)],
+        {"a": Amount(0, 0)},
+        (0, 0),
+        (4, 40),
+    ),
+    "age unknown": (
+        [pod("a", Amount(4, 40), started=0)],
+        {"a": Amount(1, 10)},
+        (4, 40),
+        (0, 0),
+    ),
     "no model": ([pod("a", Amount(4, 40))], {}, (4, 40), (0, 0)),
     "ending": (
-        [pod("a", Amount(4, 40), ending=True), pod("b", Amount(4, 40), ending=True, started=NOW)],
+        [
+            pod("a", Amount(4, 40), ending=True),
+            pod("b", Amount(4, 40), ending=True, started=NOW),
+        ],
         {"a": Amount(1, 10)},
         (0, 0),
         (0, 0),
@@ -137,7 +155,8 @@ def test_by_priority(
     peak: tuple[float, float],
     spare: tuple[float, float],
 ) -> None:
-    peaks = dict(zip((SYS, item_uid(PROD), item_uid(NONE)), models, strict=True))
+    parts = dict(zip((SYS, item_uid(PROD), item_uid(NONE)), models, strict=True))
+    peaks = {**{one.uid: Amount() for one in pods}, **parts}
     found = predict(pods, peaks, NODE, NOW, RULES).by_priority
     assert found is not None
     assert pair(found.peak) == pytest.approx(peak)
@@ -179,7 +198,11 @@ def test_without_the_node_there_is_a_peak_and_nothing_to_borrow() -> None:
 @pytest.mark.parametrize(("margin", "peak"), [(0, 1.0), (10, 1.1), (100, 2.0)])
 def test_the_margin_is_in_percent(margin: float, peak: float) -> None:
     found = predict(
-        [pod("a", Amount(8, 80))], {"a": Amount(1, 10)}, NODE, NOW, Rules(margin=margin)
+        [pod("a", Amount(8, 80))],
+        {"a": Amount(1, 10)},
+        NODE,
+        NOW,
+        PeakPolicy(margin=margin),
     )
     assert found.by_pod is not None
     assert found.by_pod.peak.cpu == pytest.approx(peak)
@@ -198,5 +221,5 @@ def test_cold_pods_are_named() -> None:
 
 def test_a_shorter_cold_start_predicts_sooner() -> None:
     pods = [pod("a", Amount(4, 40), started=NOW - 3601)]
-    assert predict(pods, {"a": Amount()}, NODE, NOW, Rules(cold_start=3600)).cold == ()
-    assert predict(pods, {"a": Amount()}, NODE, NOW, Rules()).cold == ("a",)
+    assert predict(pods, {"a": Amount()}, NODE, NOW, PeakPolicy(cold_start=3600)).cold == ()
+    assert predict(pods, {"a": Amount()}, NODE, NOW, PeakPolicy()).cold == ("a",)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_prediction.checkpoint import Checkpoint, Learnt, decode, encode
+from koord_prediction.checkpoint import Checkpoint, LearntHistogram, decode, encode
 from koord_prediction.histogram import CPU, EPSILON, MEMORY
 
 KOORDINATOR = (
@@ -53,14 +53,14 @@ def test_what_lacks_is_empty(given: bytes) -> None:
 def test_weights_are_rounded() -> None:
     weights = np.zeros(CPU.count)
     weights[[3, 4, 5]] = 3, 2, 0.0001
-    learnt = Learnt(AT, weights)
-    content = encode(Checkpoint("a", learnt, Learnt(0.0, np.zeros(MEMORY.count)), AT))
+    learnt = LearntHistogram(AT, weights)
+    content = encode(Checkpoint("a", learnt, LearntHistogram(0.0, np.zeros(MEMORY.count)), AT))
     assert json.loads(content)["CPU"]["bucketWeights"] == {"3": 10000, "4": 6667}
 
 
 def test_an_untrained_histogram_is_written_as_go_would() -> None:
-    empty = Learnt(-62135596800.0, np.zeros(CPU.count))
-    content = encode(Checkpoint("a", empty, Learnt(0.0, np.zeros(MEMORY.count)), 0.0))
+    empty = LearntHistogram(-62135596800.0, np.zeros(CPU.count))
+    content = encode(Checkpoint("a", empty, LearntHistogram(0.0, np.zeros(MEMORY.count)), 0.0))
     assert json.loads(content)["CPU"]["referenceTimestamp"] == "0001-01-01T00:00:00Z"
     assert read(content).cpu.reference == -62135596800.0
 
@@ -72,8 +72,10 @@ def test_an_untrained_histogram_is_written_as_go_would() -> None:
 def test_what_is_written_is_read(filled: dict[int, float], reference: float) -> None:
     weights = np.zeros(CPU.count)
     weights[list(filled)] = list(filled.values())
-    cpu = Learnt(reference, weights)
-    found = read(encode(Checkpoint("a", cpu, Learnt(0.0, np.zeros(MEMORY.count)), 5.0))).cpu
+    cpu = LearntHistogram(reference, weights)
+    found = read(
+        encode(Checkpoint("a", cpu, LearntHistogram(0.0, np.zeros(MEMORY.count)), 5.0))
+    ).cpu
     assert found.reference == pytest.approx(reference, abs=1e-6)
     heaviest = weights.max()
     if heaviest < EPSILON:
@@ -109,6 +111,6 @@ def test_what_is_no_checkpoint_is_said(content: bytes, why: str) -> None:
     assert "\n" not in str(told.value)
 
 
-def _filled(learnt: Learnt) -> tuple[list[int], list[float]]:
+def _filled(learnt: LearntHistogram) -> tuple[list[int], list[float]]:
     places = np.flatnonzero(learnt.weights)
     return places.tolist(), learnt.weights[places].tolist()

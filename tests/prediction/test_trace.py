@@ -3,7 +3,7 @@ import io
 import numpy as np
 import pytest
 from koord_model.priority import PriorityClass
-from koord_prediction.amount import Amount
+from koord_prediction.amount import ResourceAmount
 from koord_prediction.trace import COLUMNS, parse, write
 
 HEADER = ",".join(COLUMNS)
@@ -26,9 +26,9 @@ def test_rows_become_columns_of_pods() -> None:
     assert trace.times.tolist() == [0, 300, 600, 900]
     assert trace.step == 300
     assert [(pod.name, pod.priority, pod.request) for pod in trace.pods] == [
-        ("web", PriorityClass.PROD, Amount(2, 1000)),
-        ("job", PriorityClass.BATCH, Amount(1, 500)),
-        ("__node-sys__", PriorityClass.NONE, Amount()),
+        ("web", PriorityClass.PROD, ResourceAmount(2, 1000)),
+        ("job", PriorityClass.BATCH, ResourceAmount(1, 500)),
+        ("__node-sys__", PriorityClass.NONE, ResourceAmount()),
     ]
     nan = np.nan
     expected = [[0.5, nan, nan], [0.6, 1, nan], [nan, nan, nan], [0.7, nan, 0.1]]
@@ -40,7 +40,7 @@ def test_columns_may_come_in_any_order_with_others() -> None:
     header = "pod,note,cpu,memory,time,priority,request_memory,request_cpu"
     trace = parse(lines("a,x,1,2,60,,3,4", "a,y,5,6,120,,3,4", header=header))
     assert trace.cpu[:, 0].tolist() == [1, 5]
-    assert trace.pods[0].request == Amount(4, 3)
+    assert trace.pods[0].request == ResourceAmount(4, 3)
 
 
 def test_what_is_written_is_read() -> None:

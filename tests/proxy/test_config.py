@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from koord_proxy.config import Settings
+from koord_proxy.config import ProxySettings
 from koord_service.settings import SettingsError, flag_of, parse
 
 GO_FLAGS = {
@@ -18,12 +18,14 @@ GO_FLAGS = {
 }
 
 
-def read(*argv: str, **environ: str) -> Settings:
-    return parse(Settings, prog="koord-runtime-proxy", description="", argv=argv, environ=environ)
+def read(*argv: str, **environ: str) -> ProxySettings:
+    return parse(
+        ProxySettings, prog="koord-runtime-proxy", description="", argv=argv, environ=environ
+    )
 
 
 def test_the_go_proxys_flags_with_its_defaults():
-    ours = {flag_of(field): field.default for field in dataclasses.fields(Settings)}
+    ours = {flag_of(field): field.default for field in dataclasses.fields(ProxySettings)}
     assert GO_FLAGS.items() <= ours.items()
 
 
@@ -152,7 +154,7 @@ def test_each_is_also_a_yaml_key_and_a_variable(tmp_path: Path):
         "log_format": "json",
         "log_level": "debug",
     }
-    assert values.keys() == {field.name for field in dataclasses.fields(Settings)}
+    assert values.keys() == {field.name for field in dataclasses.fields(ProxySettings)}
     file.write_text(
         "".join(f"{name.replace('_', '-')}: {value}\n" for name, value in values.items())
     )

@@ -5,47 +5,67 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
+import pytest
+from koord_demo.runtime import DemoRuntime, serve
 from koord_hooks.runner import load
 from koord_hooks.stages import Stage
 from koord_model.node import NodeView
 from koord_proto import hook_pb2 as pb
-from koord_proxy.cri.client import CriRuntime
-from koord_proxy.dispatch import Dispatcher
+from koord_proxy.dispatcher import Dispatcher
 from koord_proxy.health import Health
-from koord_proxy.hook_targets import HookServer, InProcess
+from koord_proxy.hook_targets import HookServerTarget, InProcessTarget
 from koord_proxy.metrics import Metrics
-from koord_proxy.reconcile import Reconciler
-from koord_proxy.rules.records import Kind, Missed, Record
-from koord_proxy.rules.registration import Policy, Registration
+from koord_proxy.reconciler import RecordReconciler
+from koord_proxy.rules.records import MissedHookCall, RecordKind, RuntimeRecord
+from koord_proxy.rules.registration import FailurePolicy, HookServerRegistration
+from koord_proxy.runtime_clients.cri import CriRuntimeClient
 from koord_proxy.server import Relay
-from koord_proxy.store import Store
+from koord_proxy.store import RecordStore
+from koord_service.grpc_core import grpc
 from koord_service.status import Query
 
-MISSED = Missed("PreCreateContainer", "koordlet", "no answer within 2 s", 1700000000.5)
+MISSED = MissedHookCall("PreCreateContainer", "koordlet", "no answer within 2 s", 1700000000.5)
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """For a socket: the names of pytest's own directories may be too long."""
+    with tempfile.TemporaryDirectory(prefix="pykoord-") as name:
+        yield Path(name)
 
 
 class Parts:
     def __init__(self, directory: Path, tasks: asyncio.TaskGroup) -> None:
-        self.store = Store(str(directory / "state.db"))
+        self.store = RecordStore(str(directory / "state.db"))
         self.dispatcher = Dispatcher(Metrics(), tasks)
         backend = str(directory / "runtime.sock")
         self.relay = Relay(backend_path=backend, session=Any, interceptor=Any, tasks=tasks)
-        self.reconciler = Reconciler(self.store, lambda: CriRuntime(backend))
+        self.reconciler = RecordReconciler(self.store, lambda: CriRuntimeClient(backend))
+        self.registrations: dict[str, str] = {}
         self.health = Health(
             relay=self.relay,
             store=self.store,
             dispatcher=self.dispatcher,
             reconciler=self.reconciler,
+            connect=lambda: CriRuntimeClient(backend),
+            registrations=self.registrations,
         )
 
-    def healthz(self) -> Any:
-        page = self.health.healthz(Query())
+    async def healthz(self) -> Any:
+        page = await asyncio.to_thread(self.health.healthz, Query())
         assert (page.status, page.content_type) == (200, "application/json")
         return json.loads(page.body)
+
+
+def runtime(directory: Path) -> AbstractAsyncContextManager[None]:
+    """A runtime that is there while the block runs."""
+    return serve(DemoRuntime(directory / "cgroup"), directory / "runtime.sock")
 
 
 @contextlib.asynccontextmanager
@@ -58,23 +78,23 @@ async def parts(directory: Path) -> AsyncIterator[Parts]:
         found.store.close()
 
 
-def pod(identity: str, **more: Any) -> Record:
+def pod(identity: str, **more: Any) -> RuntimeRecord:
     facts = pb.PodSandboxHookRequest(pod_meta={"name": identity, "namespace": "batch"})
-    return Record(Kind.POD, identity, facts, **more)
+    return RuntimeRecord(RecordKind.POD, identity, facts, **more)
 
 
-def container(identity: str, sandbox: str, **more: Any) -> Record:
+def container(identity: str, sandbox: str, **more: Any) -> RuntimeRecord:
     facts = pb.ContainerResourceHookRequest(
         container_meta={"name": f"{identity}-name"}, container_envs={"SECRET": "hunter2"}
     )
-    return Record(Kind.CONTAINER, identity, facts, sandbox, **more)
+    return RuntimeRecord(RecordKind.CONTAINER, identity, facts, sandbox, **more)
 
 
 async def test_before_anything_happened(tmp_path):
     async with parts(tmp_path) as found:
-        said = found.healthz()
+        said = await found.healthz()
     assert said["status"] == "degraded"
-    assert said["backend"] != "ok"
+    assert said["backend"].endswith("runtime.sock: No such file or directory")
     del said["backend"]
     assert said == {
         "status": "degraded",
@@ -85,16 +105,16 @@ async def test_before_anything_happened(tmp_path):
         "containers": 0,
         "unmanaged": 0,
         "hook_servers": [],
+        "registrations": {},
     }
 
 
-async def test_when_all_is_well(tmp_path):
-    async with parts(tmp_path) as found:
-        found.relay.backend_there()
+async def test_when_all_is_well(short_path):
+    async with parts(short_path) as found, runtime(short_path):
         found.reconciler.done = True
-        found.dispatcher.replace([InProcess(load(["batchresource"]), NodeView())])
+        found.dispatcher.replace([InProcessTarget(load(["batchresource"]), NodeView())])
         found.store.put(pod("s"))
-        said = found.healthz()
+        said = await found.healthz()
     assert (said["status"], said["backend"], said["reconciled"]) == ("ok", "ok", True)
     assert said["pods"] == 1
     [target] = said["hook_servers"]
@@ -103,26 +123,80 @@ async def test_when_all_is_well(tmp_path):
     assert (target["policy"], target["breaker"]) == ("Ignore", "closed")
 
 
-async def test_each_trouble_is_named(tmp_path):
-    async with parts(tmp_path) as found:
-        found.relay.backend_there()
+async def test_the_runtime_s_state_is_that_of_now(short_path):
+    """Nobody calls it: only asking tells."""
+    async with parts(short_path) as found:
         found.reconciler.done = True
-        assert found.healthz()["status"] == "ok"
-        found.relay.backend_away(ConnectionRefusedError(111, "Connection refused"))
-        said = found.healthz()
+        async with runtime(short_path):
+            assert (await found.healthz())["status"] == "ok"
+        said = await found.healthz()
         assert said["status"] == "degraded"
-        assert said["backend"] == f"{tmp_path}/runtime.sock: Connection refused"
-        found.relay.backend_there()
-        found.store.trouble = "x: disk full"
-        said = found.healthz()
+        assert said["backend"].startswith(f"{short_path}/runtime.sock: ")
+        async with runtime(short_path):
+            said = await found.healthz()
+            assert (said["status"], said["backend"]) == ("ok", "ok")
+
+
+async def test_what_calls_met_does_not_count_once_it_is_over(short_path):
+    async with parts(short_path) as found, runtime(short_path):
+        found.reconciler.done = True
+        found.relay.backend_away(ConnectionRefusedError(111, "Connection refused"))
+        assert (await found.healthz())["backend"] == "ok"
+
+
+async def test_a_runtime_that_hangs_is_asked_once_at_a_time(short_path):
+    asked: list[Any] = []
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(asyncio.current_task())
+        try:
+            while await reader.read(1 << 16):
+                pass
+        finally:
+            writer.close()
+
+    path = short_path / "runtime.sock"
+    async with parts(short_path) as found, await asyncio.start_unix_server(hang, path):
+        found.reconciler.done = True
+        said = await asyncio.gather(*(found.healthz() for _ in range(4)))
+        for one in asked:
+            one.cancel()
+    assert {one["backend"] for one in said} == {f"{path}: no answer within 1 s"}
+    # A connection to see whether it is there, and one for the call.
+    assert len(asked) <= 2
+
+
+async def test_one_that_does_not_speak_cri_yet(short_path):
+    async with parts(short_path) as found:
+        found.reconciler.done = True
+        server = grpc.aio.server()
+        server.add_insecure_port(f"unix:{short_path}/runtime.sock")
+        await server.start()
+        said = await found.healthz()
+        await server.stop(None)
+    assert said["backend"].startswith("Version: ")
+
+
+async def test_each_trouble_is_named(short_path):
+    async with parts(short_path) as found, runtime(short_path):
+        found.reconciler.done = True
+        assert (await found.healthz())["status"] == "ok"
+        found.store._state.trouble = "x: disk full"
+        said = await found.healthz()
         assert (said["status"], said["database"]) == ("degraded", "x: disk full")
-        found.store.trouble = ""
+        found.store._state.trouble = ""
+        found.registrations["koordlet"] = "is gone"
+        said = await found.healthz()
+        assert (said["status"], said["registrations"]) == ("degraded", {"koordlet": "is gone"})
+        found.registrations.clear()
         stages = frozenset({Stage.PRE_START_CONTAINER, Stage.PRE_CREATE_CONTAINER})
-        server = HookServer(Registration("koordlet", "/nobody", Policy.FAIL, stages))
+        server = HookServerTarget(
+            HookServerRegistration("koordlet", "/nobody", FailurePolicy.FAIL, stages)
+        )
         found.dispatcher.replace([server])
-        assert found.healthz()["status"] == "ok"
+        assert (await found.healthz())["status"] == "ok"
         server.breaker.failed(0)
-        said = found.healthz()
+        said = await found.healthz()
         assert said["status"] == "degraded"
         assert said["hook_servers"] == [
             {
@@ -133,7 +207,7 @@ async def test_each_trouble_is_named(tmp_path):
             }
         ]
         server.breaker.probe_answered()
-        assert found.healthz()["hook_servers"][0]["breaker"] == "half_open"
+        assert (await found.healthz())["hook_servers"][0]["breaker"] == "half_open"
 
 
 async def test_pods_with_their_containers_and_what_they_went_without(tmp_path):
@@ -143,7 +217,7 @@ async def test_pods_with_their_containers_and_what_they_went_without(tmp_path):
         found.store.put(container("c", "s", missed=[MISSED, MISSED]))
         found.store.put(container("d", "s"))
         assert found.health.records() == {"pod": 2, "container": 2}
-        assert found.health.unmanaged() == found.healthz()["unmanaged"] == 2
+        assert found.health.unmanaged() == (await found.healthz())["unmanaged"] == 2
         found.store.put(container("alone", "unknown"))
         assert found.health.records() == {"pod": 2, "container": 3}
         page = found.health.pods(Query())

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from koord_proxy import hook_directory
 from koord_proxy.hook_directory import HookDirectory
-from koord_proxy.rules.registration import Registration
+from koord_proxy.rules.registration import HookServerRegistration
+from koord_proxy.store import RecordStore
 
 from tests.support.processes import PATIENCE
 
@@ -27,13 +28,14 @@ def text(**more: object) -> str:
 class Seen:
     """What a directory has told."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, store: RecordStore) -> None:
         self.path = path
         self.used: list[list[str]] = []
         self.touched: list[set[str]] = []
-        self.directory = HookDirectory(str(path), self._use, self._touched)
+        self.store = store
+        self.directory = HookDirectory(str(path), self._use, self._touched, store)
 
-    def _use(self, servers: list[Registration]) -> None:
+    def _use(self, servers: list[HookServerRegistration]) -> None:
         self.used.append([server.name for server in servers])
 
     def _touched(self, names: Collection[str]) -> None:
@@ -48,7 +50,7 @@ class Seen:
 @pytest.fixture
 def seen(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Seen:
     caplog.set_level(logging.DEBUG, "pykoord")
-    return Seen(tmp_path / "etc" / "hookserver.d")
+    return Seen(tmp_path / "etc" / "hookserver.d", RecordStore(""))
 
 
 @pytest.fixture
@@ -106,7 +108,7 @@ class TestRead:
             file.truncate(1 << 40)
         seen.directory.read()
         assert seen.used == [[]]
-        assert "is no registration" in lines()[0]
+        assert "is not valid" in lines()[0]
 
     def test_it_is_told_only_when_something_changed(self, seen, lines):
         seen.directory.read()
@@ -120,6 +122,9 @@ class TestRead:
         assert seen.used == [[], ["a"]]
         assert len(lines()) == 1
         file.unlink()
+        seen.directory.read()
+        assert seen.used == [[], ["a"]]
+        (seen.path / "a.removed").touch()
         seen.directory.read()
         assert seen.used == [[], ["a"], []]
 
@@ -138,7 +143,7 @@ class TestRead:
         [line] = lines()
         assert line.endswith("(its last good version stays in use)")
 
-    def test_one_that_vanishes_while_it_is_read_is_gone(self, seen, lines, monkeypatch):
+    def test_one_that_vanishes_while_it_is_read_is_expected(self, seen, lines, monkeypatch):
         seen.directory.read()
         seen.write("a.json", text())
         seen.directory.read()
@@ -148,7 +153,8 @@ class TestRead:
 
         monkeypatch.setattr(hook_directory, "open", vanish, raising=False)
         seen.directory.read()
-        assert seen.used[-1] == []
+        assert seen.used[-1] == ["a"]
+        assert seen.directory.errors.keys() == {"a"}
 
     def test_nothing_is_concluded_from_a_directory_that_cannot_be_read(self, seen, lines, caplog):
         seen.directory.read()
@@ -164,10 +170,11 @@ class TestRead:
         assert event.fields["path"] == seen.path
         assert event.fields["error"] == "File exists"
         assert seen.used[-1] == ["a"]
-        # It is there again, and empty.
+        # It is there again, and empty: nobody said that the server is not expected.
         seen.path.unlink()
         seen.directory.read()
-        assert seen.used[-1] == []
+        assert seen.used[-1] == ["a"]
+        assert seen.directory.errors.keys() == {"a"}
 
 
 class TestWatch:
@@ -200,7 +207,7 @@ class TestWatch:
         # The same size, in place.
         (seen.path / "b.json").write_text(text(priority=+1) + " ")
         await self.until(lambda: seen.used[-1] == ["a", "b"])
-        file.unlink()
+        file.rename(file.with_name("a.removed"))
         await self.until(lambda: seen.used[-1] == ["b"])
         watching.cancel()
 
@@ -210,10 +217,10 @@ class TestWatch:
         seen.write("a.json", text())
         await self.until(lambda: seen.used[-1] == ["a"])
         shutil.rmtree(seen.path)
-        await self.until(lambda: seen.used[-1] == [])
+        await self.until(lambda: seen.directory.errors)
         await self.until(seen.path.is_dir)
         seen.write("b.json", text())
-        await self.until(lambda: seen.used[-1] == ["b"])
+        await self.until(lambda: seen.used[-1] == ["a", "b"])
         # Another one is put in its place.
         other = seen.path.with_name("other")
         other.mkdir()
@@ -221,7 +228,7 @@ class TestWatch:
         seen.path.rename(seen.path.with_name("old"))
         shutil.rmtree(seen.path, ignore_errors=True)
         other.rename(seen.path)
-        await self.until(lambda: seen.used[-1] == ["c"])
+        await self.until(lambda: seen.used[-1] == ["a", "b", "c"])
         watching.cancel()
 
     async def test_it_goes_on_though_it_cannot_be_read(self, seen):
@@ -251,6 +258,80 @@ class TestWatch:
         os.utime(file)
         seen.directory.look()
         assert len(reads) == 3
+
+
+class TestRemoved:
+    """A server is asked no more when somebody says so, and not before."""
+
+    @pytest.fixture(autouse=True)
+    def registered(self, seen, lines):
+        seen.directory.read()
+        seen.write("a.json", text())
+        seen.directory.read()
+        lines()
+
+    def test_a_file_that_is_gone_is_named_once(self, seen, lines):
+        (seen.path / "a.json").unlink()
+        for _ in range(3):
+            seen.directory.read()
+        assert seen.used[-1] == ["a"]
+        [line] = lines()
+        assert line == f"a.json: {seen.directory.errors['a']}"
+        assert "koordctl hooks remove a" in line
+        seen.write("a.json", text())
+        seen.directory.read()
+        assert seen.directory.errors == {}
+        assert lines() == [NEWS]
+
+    @pytest.mark.parametrize("there", [True, False], ids=["there", "gone already"])
+    def test_a_mark_removes_it(self, seen, lines, there):
+        file, mark = seen.path / "a.json", seen.path / "a.removed"
+        if there:
+            file.rename(mark)
+        else:
+            file.unlink()
+            seen.directory.look()
+            mark.touch()
+        seen.directory.look()
+        assert seen.used[-1] == []
+        assert seen.directory.errors == {}
+        assert seen.store.registrations == {}
+        assert not mark.exists()
+        # It may come back.
+        seen.write("a.json", text())
+        seen.directory.look()
+        assert seen.used[-1] == ["a"]
+
+    def test_a_file_counts_more_than_a_mark(self, seen):
+        """It has registered again since."""
+        mark = seen.path / "a.removed"
+        mark.touch()
+        seen.directory.look()
+        assert seen.used[-1] == ["a"]
+        assert not mark.exists()
+
+    def test_a_mark_stays_until_that_is_kept(self, seen, tmp_path, monkeypatch):
+        seen.store._path = str(tmp_path)
+        (seen.path / "a.json").rename(seen.path / "a.removed")
+        seen.directory.look()
+        assert seen.used[-1] == []
+        assert (seen.path / "a.removed").exists()
+
+    def test_last_good_versions_outlive_the_proxy(self, seen, tmp_path, lines):
+        store = RecordStore(str(tmp_path / "state.db"))
+        before = Seen(seen.path, store)
+        seen.write("b.json", text())
+        before.directory.read()
+        store.close()
+        (seen.path / "a.json").unlink()
+        seen.write("b.json", "{")
+        lines()
+        again = Seen(seen.path, RecordStore(str(tmp_path / "state.db")))
+        again.directory.read()
+        again.store.close()
+        assert again.used == [["a", "b"]]
+        assert again.directory.errors.keys() == {"a", "b"}
+        assert len(lines()) == 2
 
 
 class TestTouched:
@@ -329,3 +410,40 @@ class TestTouched:
         away.rename(seen.path)
         seen.directory.look()
         assert seen.touched == [{"a", "b"}]
+
+
+def test_a_file_that_everybody_may_write_is_not_used(
+    seen: Seen, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen.directory.read()
+    seen.write("a.json", text())
+    evil = seen.write("b.json", text())
+    evil.chmod(0o666)
+    seen.directory.look()
+    assert seen.used[-1] == ["a"]
+    assert any(
+        r.levelno == logging.WARNING and r.__dict__["fields"].get("path") == str(evil)
+        for r in caplog.records
+    )
+    evil.chmod(0o644)
+    seen.directory.look()
+    assert seen.used[-1] == ["a", "b"]
+
+
+def test_in_a_directory_that_everybody_may_write_nothing_changes(
+    seen: Seen, lines: Callable[[], list[str]]
+) -> None:
+    seen.directory.read()
+    seen.write("a.json", text())
+    seen.directory.look()
+    seen.path.chmod(0o1777)
+    (seen.path / "a.json").unlink()
+    seen.write("b.json", text())
+    lines()
+    seen.directory.look()
+    seen.directory.look()
+    assert seen.used[-1] == ["a"]
+    assert lines() == ["cannot read the directory"]
+    seen.path.chmod(0o755)
+    seen.directory.look()
+    assert seen.used[-1] == ["a", "b"], "one that is gone is expected all the same"

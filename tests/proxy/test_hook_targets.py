@@ -22,9 +22,14 @@ from koord_model.node import NodeView
 from koord_model.patch import Patch
 from koord_proto import hook_pb2 as pb
 from koord_proxy import hook_targets
-from koord_proxy.hook_targets import HookError, HookServer, InProcess, NotSubscribedError
-from koord_proxy.rules.breaker import State
-from koord_proxy.rules.registration import Policy, Registration, parse
+from koord_proxy.hook_targets import (
+    HookError,
+    HookServerTarget,
+    InProcessTarget,
+    NotSubscribedError,
+)
+from koord_proxy.rules.breaker import BreakerState
+from koord_proxy.rules.registration import FailurePolicy, HookServerRegistration, parse
 
 from tests.support import hook_server as peer
 from tests.support.processes import PATIENCE
@@ -38,7 +43,7 @@ CONTAINER = pb.ContainerResourceHookRequest(
 )
 
 
-def registration(endpoint: object, **more: object) -> Registration:
+def registration(endpoint: object, **more: object) -> HookServerRegistration:
     file = {"remote-endpoint": str(endpoint), "runtime-hooks": list(Stage), **more}
     return parse("server", json.dumps(file).encode())
 
@@ -50,8 +55,8 @@ def served(tmp_path: Path) -> Iterator[peer.HookServer]:
 
 
 @contextlib.asynccontextmanager
-async def asking(endpoint: object, **more: object) -> AsyncIterator[HookServer]:
-    target = HookServer(registration(endpoint, **more))
+async def asking(endpoint: object, **more: object) -> AsyncIterator[HookServerTarget]:
+    target = HookServerTarget(registration(endpoint, **more))
     try:
         yield target
     finally:
@@ -62,9 +67,13 @@ class TestHookServer:
     async def test_is_what_its_registration_says(self, tmp_path):
         more = {"failure-policy": "Fail", "timeout": 0.5, "runtime-hooks": ["PreCreateContainer"]}
         async with asking(tmp_path / "s", **more) as target:
-            assert (target.name, target.policy, target.timeout) == ("server", Policy.FAIL, 0.5)
+            assert (target.name, target.policy, target.timeout) == (
+                "server",
+                FailurePolicy.FAIL,
+                0.5,
+            )
             assert target.stages == {CREATE}
-            assert target.breaker.state is State.CLOSED
+            assert target.breaker.state is BreakerState.CLOSED
 
     @pytest.mark.parametrize("stage", list(Stage))
     async def test_every_stage_is_asked_with_its_message(self, served, stage):
@@ -84,7 +93,7 @@ class TestHookServer:
     @pytest.mark.parametrize(
         ("code", "outcome", "reached", "text"),
         [
-            ("UNAVAILABLE", "unavailable", False, "away (so)"),
+            ("UNAVAILABLE", "unavailable", False, "unreachable (so)"),
             ("DEADLINE_EXCEEDED", "timeout", False, "no answer"),
             ("INTERNAL", "refused", True, "INTERNAL: so"),
             ("PERMISSION_DENIED", "refused", True, "PERMISSION_DENIED: so"),
@@ -120,7 +129,7 @@ class TestHookServer:
             with pytest.raises(HookError) as caught:
                 await target.ask(CREATE, CONTAINER)
         assert (caught.value.outcome, caught.value.reached) == ("garbage", True)
-        assert str(caught.value) == "answered what is no hook response"
+        assert str(caught.value) == "the response is not a valid hook response"
         assert caplog.records == []
 
     async def test_a_response_from_a_newer_server(self, served):
@@ -231,8 +240,12 @@ def plugin(patch: Patch | None = None, error: Exception | None = None) -> Any:
 
 class TestInProcess:
     async def test_it_has_no_deadline_and_lets_calls_pass(self):
-        target = InProcess(HookRunner([("a", plugin())]), NodeView())
-        assert (target.name, target.timeout, target.policy) == ("in-process", None, Policy.IGNORE)
+        target = InProcessTarget(HookRunner([("a", plugin())]), NodeView())
+        assert (target.name, target.timeout, target.policy) == (
+            "in-process",
+            None,
+            FailurePolicy.IGNORE,
+        )
         assert target.stages == {CREATE}
         assert await target.probe()
         await target.close()
@@ -240,7 +253,7 @@ class TestInProcess:
     async def test_the_plugins_patch_is_laid_over_the_echo(self, caplog):
         caplog.set_level(logging.INFO, "pykoord")
         runner = HookRunner([("a", plugin(Patch(env={"B": "2"}, why="so")))])
-        response = await InProcess(runner, NodeView()).ask(CREATE, CONTAINER)
+        response = await InProcessTarget(runner, NodeView()).ask(CREATE, CONTAINER)
         await asyncio.sleep(0)
         assert response == pb.ContainerResourceHookResponse(
             container_envs={"A": "1", "B": "2"},
@@ -260,7 +273,7 @@ class TestInProcess:
             ]
         )
         with pytest.raises(HookError, match="plugin a failed") as caught:
-            await InProcess(runner, NodeView()).ask(CREATE, CONTAINER)
+            await InProcessTarget(runner, NodeView()).ask(CREATE, CONTAINER)
         assert (caught.value.outcome, caught.value.reached) == ("failed", True)
         assert dict(caught.value.partial.container_envs) == {"A": "1", "B": "2"}
         await asyncio.sleep(0)

@@ -19,13 +19,14 @@ from typing import Any
 
 import grpc
 import pytest
-from koord_demo.runtime import Runtime, serve
+from koord_demo.runtime import DemoRuntime, serve
 from koord_hooks.runner import load
 from koord_hooks.stages import Stage
 from koord_model.version import VERSION
-from koord_proxy import hook_directory, main, reconcile
-from koord_proxy.config import Settings
+from koord_proxy import hook_directory, main, reconciler
+from koord_proxy.config import ProxySettings
 from koord_service.settings import flag_of
+from koord_service.status import StatusServer
 
 from tests.support import hook_server as peer
 from tests.support.cri import AsyncCri, batch_pod_config, pb
@@ -67,7 +68,7 @@ class TestWords:
         code, out, err = exits(capsys, "--help")
         assert (code, err) == (0, "")
         words = " ".join(out.split())
-        for field in dataclasses.fields(Settings):
+        for field in dataclasses.fields(ProxySettings):
             assert f" {flag_of(field)} " in words.replace("[", " ").replace("]", " ")
             if field.default:
                 # Long ones are broken over lines.
@@ -162,8 +163,8 @@ class Running:
         self.backend = directory / "r.sock"
         self.hooks = directory / "hookserver.d"
         self.status = directory / "status.sock"
-        self.runtime = Runtime(directory / "cgroup")
-        self.settings = Settings(
+        self.runtime = DemoRuntime(directory / "cgroup")
+        self.settings = ProxySettings(
             **{
                 "koord_runtimeproxy_endpoint": str(self.address),
                 "remote_runtime_service_endpoint": str(self.backend),
@@ -218,7 +219,7 @@ async def run_pod(address: Path) -> tuple[str, str]:
 def quick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pykoord")
     monkeypatch.setattr(hook_directory, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(reconcile, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(reconciler, "RETRY_SECONDS", 0.02)
     monkeypatch.setattr(main, "CHECKPOINT_SECONDS", 0.02)
     for name in ("LISTEN_FDS", "LISTEN_PID", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"):
         monkeypatch.delenv(name, raising=False)
@@ -259,8 +260,8 @@ class TestLife:
                 other.write_text(file.read_text())
                 while len((await proxy.healthz())["hook_servers"]) < 2:
                     await asyncio.sleep(0.01)
-                file.unlink()
-                other.unlink()
+                for one in (file, other):
+                    one.rename(one.with_suffix(".removed"))
                 while (await proxy.healthz())["hook_servers"]:
                     await asyncio.sleep(0.01)
                 await run_pod(proxy.address)
@@ -285,7 +286,18 @@ class TestLife:
                     await cri.call("Version", pb.VersionRequest(), pb.VersionResponse)
                 assert not proxy.status.exists()
         messages = [record.getMessage() for record in caplog.records]
-        assert messages.count("no status pages") == 1
+        assert messages.count("cannot serve status pages") == 1
+
+    async def test_status_pages_of_the_proxy_before_are_waited_for(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(main, "STATUS_SECONDS", 0.01)
+        proxy = Running(tmp_path)
+        before = StatusServer(f"unix://{proxy.status}", {})
+        before.start()
+        async with running(proxy):
+            before.stop()
+            await until(proxy.status.exists)
+            assert (await proxy.healthz())["hook_servers"] == []
+        assert not proxy.status.exists()
 
     async def test_sighup_rereads(self, tmp_path, monkeypatch, caplog):
         # pytest's own handlers are to stay.
@@ -296,10 +308,10 @@ class TestLife:
             monkeypatch.setattr(sys, "argv", ["koord-runtime-proxy", f"--config={config}"])
             os.kill(os.getpid(), signal.SIGHUP)
             messages = lambda: [record.getMessage() for record in caplog.records]  # noqa: E731
-            await until(lambda: "settings were reread" in messages())
+            await until(lambda: "settings reloaded" in messages())
             config.write_text("drain-timeout: soon\n")
             os.kill(os.getpid(), signal.SIGHUP)
-            await until(lambda: "settings were not reread" in messages())
+            await until(lambda: "cannot reload settings" in messages())
             # It serves as before.
             await run_pod(proxy.address)
 

@@ -24,6 +24,7 @@ def test_before_anything_happened():
         "koord_runtime_proxy_connections": 0,
         "koord_runtime_proxy_unmanaged": 0,
         "koord_runtime_proxy_database_ok": 1,
+        "koord_runtime_proxy_registration_troubles": 0,
     }
 
 
@@ -80,6 +81,7 @@ def test_what_is_read_when_somebody_asks():
         unmanaged=lambda: 1,
         breakers=lambda: {"koordlet": 2},
         database=lambda: False,
+        registrations=lambda: 5,
     )
     assert samples(metrics) == {
         "koord_runtime_proxy_connections": 2,
@@ -88,6 +90,7 @@ def test_what_is_read_when_somebody_asks():
         "koord_runtime_proxy_unmanaged": 1,
         "koord_runtime_proxy_breaker_state['koordlet']": 2,
         "koord_runtime_proxy_database_ok": 0,
+        "koord_runtime_proxy_registration_troubles": 5,
     }
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import uvloop
 from koord_proxy import server
+from koord_proxy.contract.events import Route, Tally, Treatment
 from koord_proxy.cri.draining import PING_PAYLOAD
-from koord_proxy.cri.session import Session
-from koord_proxy.events import Route, Tally, Treatment
+from koord_proxy.cri.session import CriSession
 from koord_proxy.server import Relay
 
 from tests.support import frames
@@ -45,7 +45,9 @@ def interceptor() -> Any:
 
 
 def a_relay(backend: Path, tasks: asyncio.TaskGroup) -> Relay:
-    return Relay(backend_path=str(backend), session=Session, interceptor=interceptor(), tasks=tasks)
+    return Relay(
+        backend_path=str(backend), session=CriSession, interceptor=interceptor(), tasks=tasks
+    )
 
 
 class Backend:
@@ -154,7 +156,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
     async with serving, asyncio.TaskGroup() as tasks:
         relay = Relay(
             backend_path=str(tmp_path / "r.sock"),
-            session=Session,
+            session=CriSession,
             interceptor=interceptor(),
             tasks=tasks,
         )
@@ -310,7 +312,10 @@ async def living(listening: socket.socket, backend: Path) -> AsyncIterator[None]
     try:
         async with asyncio.TaskGroup() as tasks:
             relay = Relay(
-                backend_path=str(backend), session=Session, interceptor=interceptor(), tasks=tasks
+                backend_path=str(backend),
+                session=CriSession,
+                interceptor=interceptor(),
+                tasks=tasks,
             )
             await relay.listen([listening.dup()])
             yield

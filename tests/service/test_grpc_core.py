@@ -22,7 +22,7 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("module", ["koord_proxy.main", "koordlet.main"])
+@pytest.mark.parametrize("module", ["koord_proxy.main", "koordlet.agent.main"])
 def test_programs_load_it_from_here(module: str) -> None:
     assert run(SHOW.format(f"import {module}")).stdout.split() == ["ERROR", OURS]
 
@@ -33,7 +33,7 @@ def test_what_the_user_has_set_stands() -> None:
     assert shown.stdout.split() == ["DEBUG", "tcp_frame_size_tuning"]
 
 
-@pytest.mark.parametrize("module", ["koord_proxy.main", "koordlet.main"])
+@pytest.mark.parametrize("module", ["koord_proxy.main", "koordlet.agent.main"])
 def test_nobody_loads_it_before(module: str) -> None:
     code = """
 import os, sys

@@ -9,7 +9,7 @@ from koord_service import memory
 _PROGRAM = """
 import ctypes, threading
 from koord_service import memory
-memory.few_arenas(1)
+memory.limit_arenas(1)
 def work():
     kept = [bytes(1000) for _ in range(10_000)]
 threads = [threading.Thread(target=work) for _ in range(8)]
@@ -24,7 +24,7 @@ def test_what_stays_is_left_to_no_collector() -> None:
     frozen = gc.get_freeze_count()
     kept = [[number] for number in range(1000)]
     try:
-        memory.settle()
+        memory.freeze_startup()
         assert gc.get_freeze_count() >= frozen + len(kept)
     finally:
         gc.unfreeze()
@@ -33,7 +33,7 @@ def test_what_stays_is_left_to_no_collector() -> None:
 def test_what_is_old_is_left_alone() -> None:
     before = gc.get_threshold()
     try:
-        memory.leave_the_old()
+        memory.collect_young_only()
         young, middle, old = gc.get_threshold()
         assert young * middle * old > 10**11, "so many allocations before all is looked at"
     finally:

@@ -20,7 +20,8 @@ class Example:
     plugins: tuple[str, ...] = option(("batch", "cpuset"), "which hooks to load")
     extra: tuple[str, ...] = option((), "more of them")
     log_level: str = option("info", "how much to log", choices=("debug", "info"))
-    note: str = option("", "free text")
+    note: str = option("", "free text", aliases=("--remark",))
+    read_only: bool = option(False, "write nothing", negated_aliases=("--node-writes",))
 
     def __post_init__(self) -> None:
         if self.workers > 100:
@@ -29,6 +30,9 @@ class Example:
 
 Write = Callable[[str], str]
 SECONDS = "expected seconds, or a duration like 1m30s"
+
+
+EITHER = "expected one of debug, info"
 
 
 @pytest.fixture
@@ -159,6 +163,56 @@ def test_the_process_arguments_are_read(monkeypatch: pytest.MonkeyPatch) -> None
     assert settings.workers == 12
 
 
+@pytest.mark.parametrize("name", ["PLUGINS", "MANAGED"])
+def test_an_empty_variable_or_key_leaves_a_list_or_a_boolean_alone(
+    yaml_file: Write, name: str
+) -> None:
+    assert read(**{f"KOORD_EXAMPLE_{name}": ""}) == Example()
+    assert read("--config", yaml_file(f'{name.lower()}: ""')) == Example()
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "text", "note", "read_only"),
+    [
+        (("--remark=x",), {}, "", "x", False),
+        (("-remark", "x"), {}, "", "x", False),
+        (("--remark=x", "--note=y"), {}, "", "y", False),
+        (("--note=y", "--remark=x"), {}, "", "x", False),
+        ((), {"REMARK": "x"}, "", "x", False),
+        ((), {"REMARK": "x", "NOTE": "y"}, "", "y", False),
+        ((), {}, "remark: x", "x", False),
+        (("--remark=x",), {"NOTE": "y"}, "note: z", "x", False),
+        (("--node-writes=false",), {}, "", "", True),
+        (("--node-writes", "false"), {}, "", "", True),
+        (("-node-writes",), {}, "read-only: true", "", False),
+        (("--node-writes=false", "--read-only=false"), {}, "", "", False),
+        ((), {"NODE_WRITES": "no"}, "", "", True),
+        ((), {"NODE_WRITES": "yes"}, "read-only: yes", "", False),
+        ((), {}, "node-writes: false", "", True),
+    ],
+)
+def test_aliases(
+    yaml_file: Write,
+    argv: tuple[str, ...],
+    environ: dict[str, str],
+    text: str,
+    note: str,
+    read_only: bool,
+) -> None:
+    variables = {f"KOORD_EXAMPLE_{name}": value for name, value in environ.items()}
+    settings = read(*argv, "--config", yaml_file(text), **variables)
+    assert (settings.note, settings.read_only) == (note, read_only)
+
+
+def test_help_shows_aliases_but_no_negated_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read("--help")
+    text = capsys.readouterr().out
+    assert "--note NOTE, --remark NOTE" in text
+    assert "--read-only [true|false]" in text
+    assert "--node-writes" not in text
+
+
 def test_yaml(yaml_file: Write) -> None:
     path = yaml_file(
         "# a comment\n"
@@ -250,13 +304,14 @@ def test_lists_are_replaced_across_sources_not_added(yaml_file: Write) -> None:
         (("--timeout=nan",), f'argument --timeout: is "nan"; {SECONDS}'),
         (("--timeout=inf",), f'argument --timeout: is "inf"; {SECONDS}'),
         (("--managed=maybe",), 'argument --managed: is "maybe"; expected true or false'),
-        (("--log-level=loud",), "argument --log-level: invalid choice: 'loud'"),
+        (("--log-level=loud",), f'argument --log-level: is "loud"; {EITHER}'),
         (("--worker-count",), "argument --worker-count: expected one argument"),
-        (("--bogus",), "unrecognized arguments: --bogus"),
-        (("-bogus=1",), "unrecognized arguments: -bogus=1"),
-        (("stray",), "unrecognized arguments: stray"),
-        (("two\nlines",), "unrecognized arguments: two lines"),
-        (("--worker-c=3",), "unrecognized arguments: --worker-c=3"),
+        (("--bogus",), 'unknown flag "--bogus" (see'),
+        (("-bogus=1",), 'unknown flag "-bogus" (see'),
+        (("stray",), 'unexpected argument "stray"'),
+        (("two\nlines",), 'unexpected argument "two lines"'),
+        (("--worker-cont=3",), 'unknown flag "--worker-cont", did you mean --worker-count? (see'),
+        (("--bogus", "1", "-tineout=3"), 'unknown flag "--bogus"; unknown flag "-tineout", did'),
     ],
 )
 def test_bad_flags(capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], line: str) -> None:
@@ -265,20 +320,42 @@ def test_bad_flags(capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], li
     assert said.endswith("(see koord-example --help)")
 
 
-def test_bad_environment(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 'is "x"; expected a whole number' in refused(capsys, KOORD_EXAMPLE_WORKERS="x")
-    assert "invalid choice: 'loud'" in refused(capsys, KOORD_EXAMPLE_LOG_LEVEL="loud")
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("WORKERS", "x", "expected a whole number"),
+        ("WORKERS", "", "expected a whole number"),
+        ("LOG_LEVEL", "loud", EITHER),
+    ],
+)
+def test_bad_environment(
+    capsys: pytest.CaptureFixture[str], name: str, text: str, expected: str
+) -> None:
+    variable = f"KOORD_EXAMPLE_{name}"
+    line = f'{variable} is "{text}"; {expected} (see koord-example --help)'
+    assert refused(capsys, **{variable: text}) == line
+
+
+def test_what_a_flag_sets_is_not_read_elsewhere(yaml_file: Write) -> None:
+    path = yaml_file("worker-count: lots\n")
+    assert read("--worker-count=3", "--config", path, KOORD_EXAMPLE_WORKERS="x").workers == 3
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("nope: 3", 'the --config file sets "nope", which is no setting'),
-        ("workers: 3", 'the --config file sets "workers", which is no setting'),
-        ("3: 3", 'the --config file sets "3", which is no setting'),
-        ("nope: [1, 2]", 'the --config file sets "nope", which is no setting'),
-        ("worker-count: lots", 'argument --worker-count: is "lots"; expected a whole number'),
-        ("worker-count: [1, 2]", 'argument --worker-count: is "1,2"; expected a whole number'),
+        ("nope: 3", 'settings.yaml: "nope" is not a setting'),
+        ("workers: 3", 'settings.yaml: "workers" is not a setting'),
+        (
+            "worker-cont: 3",
+            'settings.yaml: "worker-cont" is not a setting; did you mean "worker-count"?',
+        ),
+        ("3: 3", 'settings.yaml: "3" is not a setting'),
+        ("nope: [1, 2]", 'settings.yaml: "nope" is not a setting'),
+        ("worker-count: lots", 'settings.yaml: worker-count is "lots"; expected a whole number'),
+        ("worker-count: [1, 2]", 'settings.yaml: worker-count is "1,2"; expected a whole number'),
+        ("log-level: loud", f'settings.yaml: log-level is "loud"; {EITHER}'),
+        ("note: a\nremark: b", 'settings.yaml: "note" and "remark" set the same; keep one'),
         ("plugins: {a: 1}", 'settings.yaml: "plugins" holds a nested value'),
         ("plugins: [[a]]", 'settings.yaml: "plugins" holds a nested value'),
         ("plugins: [a, b", "settings.yaml: line 1, column 15: expected ',' or ']'"),
@@ -306,10 +383,9 @@ def test_yaml_that_is_not_utf8(capsys: pytest.CaptureFixture[str], tmp_path: Pat
 
 def test_missing_config_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     missing = str(tmp_path / "missing.yaml")
-    said = refused(capsys, "--config", missing)
-    assert missing in said
-    assert "No such file" in said
-    assert "Is a directory" in refused(capsys, "--config", str(tmp_path))
+    for path, reason in ((missing, "No such file"), (str(tmp_path), "Is a directory")):
+        said = refused(capsys, "--config", path)
+        assert said.startswith(f"--config: cannot read {path}: {reason}")
 
 
 def test_settings_that_contradict(capsys: pytest.CaptureFixture[str]) -> None:

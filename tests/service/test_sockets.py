@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from koord_service import sockets
 from koord_service.sockets import SocketInUseError, listen_unix, parse_mode
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -84,6 +85,27 @@ def test_never_wider_than_the_mode_nor_missing(path: Path) -> None:
         watcher.join()
     assert ("test.sock", 0o600) in seen
     assert seen <= {("test.sock", 0o600), ("test.soc~", 0o600), ("test.soc~", 0)}
+
+
+def test_a_half_made_socket_lets_nobody_in(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its first name to its last: no permissions, then the right ones, then a listener."""
+    half_made = path.with_name("test.soc~")
+    seen: list[tuple[str, int]] = []
+
+    def look_before(owner: object, step: str) -> None:
+        real = getattr(owner, step)
+
+        def looked(*arguments: object, **named: object) -> object:
+            seen.append((step, mode_of(half_made)))
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(owner, step, looked)
+
+    for owner, step in ((os, "chown"), (Path, "chmod"), (socket.socket, "listen")):
+        look_before(owner, step)
+    with umask(0), listen_unix(str(path), mode=0o600):
+        pass
+    assert seen == [("chown", 0), ("chmod", 0), ("listen", 0o600)]
 
 
 def test_a_replaced_socket_is_never_missing(path: Path) -> None:
@@ -269,3 +291,41 @@ def test_parse_mode(text: str, mode: int) -> None:
 def test_parse_mode_refuses(text: str) -> None:
     with pytest.raises(ValueError, match="expected octal digits such as"):
         parse_mode(text)
+
+
+class TestRemoval:
+    def test_ours_goes(self, tmp_path: Path) -> None:
+        path = str(tmp_path / "x.sock")
+        with sockets.listen_unix(path):
+            sockets.remove_unix(path, sockets.socket_identity(path))
+        assert list(tmp_path.iterdir()) == []
+
+    def test_anothers_stays_even_with_our_inode(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.sock"
+        with sockets.listen_unix(str(path)):
+            device, inode, changed = sockets.socket_identity(str(path))
+            sockets.remove_unix(str(path), (device, inode + 1, changed))
+            sockets.remove_unix(str(path), (device, inode, changed - 1))
+            assert path.exists()
+
+    def test_one_that_is_gone_is_no_error(self, tmp_path: Path) -> None:
+        sockets.remove_unix(str(tmp_path / "x.sock"), (1, 2, 3))
+        sockets.remove_unix(str(tmp_path / "none" / "x.sock"), (1, 2, 3))
+
+    def test_it_waits_while_another_puts_its_own_there(self, tmp_path: Path) -> None:
+        path = str(tmp_path / "x.sock")
+        with sockets.listen_unix(path), sockets._locked(tmp_path):
+            identity = sockets.socket_identity(path)
+            removing = threading.Thread(target=sockets.remove_unix, args=(path, identity))
+            removing.start()
+            os.rename(path, f"{path}.old")
+            Path(path).write_text("theirs")
+        removing.join()
+        assert Path(path).exists()
+
+    def test_a_lock_that_is_never_given_back_is_not_waited_for_for_ever(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sockets, "_LOCK_SECONDS", 0.05)
+        with sockets._locked(tmp_path):
+            sockets.listen_unix(str(tmp_path / "x.sock")).close()

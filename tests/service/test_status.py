@@ -16,9 +16,9 @@ from koord_service import status
 from koord_service.sockets import SocketInUseError
 from koord_service.status import (
     MakePage,
-    Page,
     Query,
     QueryError,
+    StatusPage,
     StatusServer,
     json_page,
     metrics_page,
@@ -30,16 +30,16 @@ from tests.support.processes import PATIENCE
 Pages = Mapping[str, MakePage]
 
 
-def broken(_: Query) -> Page:
+def broken(_: Query) -> StatusPage:
     raise RuntimeError("no\nluck \udc80")
 
 
 PAGES: Pages = {
-    "/healthz": lambda _: Page(b"ok\n"),
+    "/healthz": lambda _: StatusPage(b"ok\n"),
     "/sick": lambda _: json_page({"relay": "away"}, status=503),
     "/broken": broken,
-    "/thread": lambda _: Page(str(threading.current_thread().daemon).encode()),
-    "/window": lambda query: Page(f"{query.seconds('window', 60, 1, 3600):g}".encode()),
+    "/thread": lambda _: StatusPage(str(threading.current_thread().daemon).encode()),
+    "/window": lambda query: StatusPage(f"{query.seconds('window', 60, 1, 3600):g}".encode()),
 }
 
 
@@ -197,8 +197,8 @@ def test_a_whole_number() -> None:
     ],
 )
 def test_the_kind_of_answer_that_is_asked_for(headers: bytes, wanted: bytes) -> None:
-    def page(query: Query) -> Page:
-        return Page(b"yes" if query.accepts("application/json") else b"no")
+    def page(query: Query) -> StatusPage:
+        return StatusPage(b"yes" if query.accepts("application/json") else b"no")
 
     with serving(pages={"/": page}) as server, connect(server) as connection:
         connection.sendall(b"GET / HTTP/1.0\r\n" + headers + b"\r\n")
@@ -207,7 +207,7 @@ def test_the_kind_of_answer_that_is_asked_for(headers: bytes, wanted: bytes) -> 
 
 
 def test_a_refusal_of_another_status() -> None:
-    def gone(_: Query) -> Page:
+    def gone(_: Query) -> StatusPage:
         raise QueryError("no more\nof this", 409)
 
     with serving(pages={"/gone": gone}) as server:
@@ -215,7 +215,7 @@ def test_a_refusal_of_another_status() -> None:
 
 
 def test_headers_of_the_page() -> None:
-    pages: Pages = {"/": lambda _: Page(b"x", headers={"X-Content-Type-Options": "nosniff"})}
+    pages: Pages = {"/": lambda _: StatusPage(b"x", headers={"X-Content-Type-Options": "nosniff"})}
     with serving(pages=pages) as server, connect(server) as connection:
         connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
         answer = b"".join(iter(lambda: connection.recv(1000), b""))
@@ -247,7 +247,7 @@ def test_other_requests_are_refused_in_one_line(
 
 
 def test_a_client_that_hangs_up_early_disturbs_nobody(capfd: pytest.CaptureFixture[str]) -> None:
-    pages: Pages = {"/big": lambda _: Page(b"x" * 20_000_000), **PAGES}
+    pages: Pages = {"/big": lambda _: StatusPage(b"x" * 20_000_000), **PAGES}
     with serving(pages=pages) as server:
         with connect(server) as connection:
             connection.sendall(b"GET /big HTTP/1.0\r\n\r\n")
@@ -266,10 +266,12 @@ def test_a_silent_client_blocks_nobody_and_is_hung_up_on(monkeypatch: pytest.Mon
 
 def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status, "_CONNECTIONS", 3)
+    monkeypatch.setattr(status._Handler, "timeout", 2 * PATIENCE)
     with serving() as server, contextlib.ExitStack() as stack:
         threads = threading.active_count()
         silent = [stack.enter_context(connect(server)) for _ in range(6)]
-        assert all(hung_up_on(connection) for connection in silent[3:])
+        # The newcomers have the places of those that were there first.
+        assert all(hung_up_on(connection) for connection in silent[:3])
         assert threading.active_count() <= threads + 3
         for connection in silent:
             connection.close()
@@ -277,6 +279,15 @@ def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         while threading.active_count() > threads and time.monotonic() < deadline:
             time.sleep(0.01)
         assert ask(server, "/healthz")[0] == 200
+
+
+def test_slow_clients_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status._Handler, "timeout", 2 * PATIENCE)
+    with serving() as server, contextlib.ExitStack() as stack:
+        for _ in range(2 * status._CONNECTIONS):
+            slow = stack.enter_context(connect(server))
+            slow.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
+        assert [ask(server, "/healthz")[0] for _ in range(5)] == [200] * 5
 
 
 def test_many_at_once() -> None:
@@ -433,3 +444,15 @@ def test_over_a_unix_socket_any_name_will_do(tmp_path: Path) -> None:
     with serving(f"unix://{tmp_path}/s") as server, connect(server) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: status\r\n\r\n")
         assert connection.recv(1000).startswith(b"HTTP/1.0 200 ")
+
+
+def test_one_that_ends_leaves_its_successors_socket(tmp_path: Path) -> None:
+    path = tmp_path / "status.sock"
+    before = StatusServer(str(path), PAGES)
+    before.start()
+    # As if it had been hung when the other one looked.
+    path.unlink()
+    with serving(str(path)) as after:
+        before.stop()
+        assert ask(after, "/healthz")[0] == 200
+    assert not path.exists()

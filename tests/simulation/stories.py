@@ -7,12 +7,12 @@ from types import ModuleType
 from typing import Any
 
 from koord_model.qos import QoSClass
-from koord_simulation.curves import Constant
-from koord_simulation.machine import GIB, Machine
-from koord_simulation.run import strategy_of
-from koord_simulation.scenario import Scenario
-from koord_simulation.workload import Workload
-from koordlet.deciding.contract import Plan, Strategy, View
+from koord_simulation.node_model.curves import Constant
+from koord_simulation.node_model.machine import GIB, SimulatedMachine
+from koord_simulation.node_model.workload import Workload
+from koord_simulation.run.simulation import strategy_of
+from koord_simulation.scenario.scenario import Scenario
+from koordlet.qos_manager.core.strategy import Plan, Strategy, StrategyView
 
 BATCH = {"kubernetes.io/batch-cpu": 2000, "kubernetes.io/batch-memory": 2 * GIB}
 
@@ -28,7 +28,7 @@ def job(name: str = "job", cpu: float = 4.0, **more: Any) -> Workload:
 
 
 def story(*pods: Workload, seconds: int = 30, **more: Any) -> Scenario:
-    given = {"machine": Machine(cpus=8, memory=16 * GIB), **more}
+    given = {"machine": SimulatedMachine(cpus=8, memory=16 * GIB), **more}
     return Scenario("story", pods=pods, seconds=seconds, **given)
 
 
@@ -44,7 +44,7 @@ class Recorder:
     """A strategy that keeps what it was shown, and answers with one plan after the other."""
 
     def __init__(self, *plans: Plan, name: str = "recorder") -> None:
-        self.views: list[View] = []
+        self.views: list[StrategyView] = []
         self.memories: list[object] = []
         self.cpus_known: list[bool] = []
         self._plans = plans or (Plan(),)
@@ -55,7 +55,7 @@ class Recorder:
         module.plan = self.plan  # type: ignore[attr-defined]
         self.strategy: Strategy = strategy_of(module)
 
-    def plan(self, view: View, settings: Settings, memory: object) -> Plan:
+    def plan(self, view: StrategyView, settings: Settings, memory: object) -> Plan:
         self.views.append(view)
         self.cpus_known.append(bool(view.cpus))
         self.memories.append(memory)

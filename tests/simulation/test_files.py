@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from koord_simulation.files import ScenarioError, load, strategies
 
-from tests.simulation.test_workload import TRACE
+from tests.simulation.node_model.test_workload import TRACE
 
 
 def test_a_trace_is_looked_for_beside_its_scenario(tmp_path: Path) -> None:

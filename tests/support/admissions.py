@@ -6,7 +6,8 @@ import copy
 from typing import Any
 
 from hypothesis import strategies as st
-from koord_manager.webhooks.admission import Admission, ClusterView, Operation
+from koord_manager.webhooks.cluster_view import ClusterView
+from koord_serving.admission.core.admission import AdmissionOperation, AdmissionRequest
 
 Object = dict[str, Any]
 
@@ -238,11 +239,13 @@ def views(draw: st.DrawFn, of: st.SearchStrategy[Any] | None = None) -> ClusterV
     )
 
 
-def creation(pod: Any, namespace: str = "batch") -> Admission:
+def creation(pod: Any, namespace: str = "batch") -> AdmissionRequest:
     """The question before a pod is kept for the first time."""
-    return Admission("1", Operation.CREATE, "pods", namespace=namespace, object=pod)
+    return AdmissionRequest("1", AdmissionOperation.CREATE, "pods", namespace=namespace, object=pod)
 
 
-def update(pod: Any, old: Any, namespace: str = "batch") -> Admission:
+def update(pod: Any, old: Any, namespace: str = "batch") -> AdmissionRequest:
     """The question before a pod is replaced."""
-    return Admission("1", Operation.UPDATE, "pods", namespace=namespace, object=pod, old=old)
+    return AdmissionRequest(
+        "1", AdmissionOperation.UPDATE, "pods", namespace=namespace, object=pod, old=old
+    )

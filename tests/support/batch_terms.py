@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from koord_kube.api import Object
+from koord_kube.protocol.api import Object
 from koord_model.decision import shown
 from koord_model.quantity import milli, whole
 
@@ -53,7 +53,7 @@ def reckoned(
         size = read(capacity[name])
         found[name] = Terms(
             capacity=size,
-            margin=-(-size * percent[name] // 100),
+            margin=int(size * (percent[name] / 100)),
             kept=max(read(metric["systemUsage"]["resources"][name]), reserved[name]),
             high=sum(read(one["podUsage"]["resources"][name]) for one in high),
         )

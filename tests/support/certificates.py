@@ -29,7 +29,9 @@ class Certificates:
 def make_certificates(folder: Path, names: str = "IP:127.0.0.1,DNS:localhost") -> Certificates:
     """``names`` are the server's, as in a certificate's subjectAltName."""
     folder.mkdir(parents=True, exist_ok=True)
-    authority = _self_signed(folder, "ca", ["-addext", "basicConstraints=critical,CA:TRUE"])
+    # OpenSSL asks for both of an authority where Python is 3.13 or newer.
+    signs = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign"]
+    authority = _self_signed(folder, "ca", [word for one in signs for word in ("-addext", one)])
     certificate, key = folder / "server.crt", folder / "server.key"
     signed = ["-CA", str(authority), "-CAkey", str(folder / "ca.key")]
     more = ["-addext", f"subjectAltName={names}", "-addext", "basicConstraints=CA:FALSE"]

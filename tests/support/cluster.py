@@ -17,8 +17,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
-from koord_kube.api import Object
-from koord_kube.resources import NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, NODES
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, NODES
 
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.kube_api import KubeApi
@@ -239,7 +239,7 @@ class ClusterKoordlet(Program):
             "--node-topology-sync-interval=0.3",
             "--prediction-training-interval=1",
             f"--metrics-address={folder}/metrics.sock",
-            "--node-writes=false",
+            "--read-only",
             "--log-format=json",
             *flags,
         ]

@@ -19,11 +19,11 @@ from typing import Any
 from urllib.parse import urlencode
 
 from koord_demo.programs import console_script
-from koord_kube.api import Object
 from koord_kube.client import Client, Cluster
 from koord_kube.credentials import server_context
 from koord_kube.definitions.catalogue import DEFINITIONS as OURS
-from koord_kube.resources import (
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import (
     CONFIG_MAPS,
     DEFINITIONS,
     ELASTIC_QUOTAS,
@@ -31,12 +31,12 @@ from koord_kube.resources import (
     NODES,
     QUOTA_PROFILES,
 )
-from koord_manager.node_metric_side import CA_CONFIG_MAP
+from koord_manager.program.node_metric_server import CA_CONFIG_MAP
 
 from tests.support.certificates import make_certificates
 from tests.support.containerd import Containerd
 from tests.support.emulated_manager import EmulatedManager, put_namespaces, put_priority_classes
-from tests.support.kube_access import service_account
+from tests.support.kube_access import koordlet_account, service_account
 from tests.support.kube_api import KubeApi
 from tests.support.kube_kinds import USUAL
 from tests.support.kubelet_server import KubeletServer
@@ -45,6 +45,7 @@ from tests.support.manager_program import LEADER, NAMESPACE
 from tests.support.pod_running import BoundPod, PodRunner, bind
 from tests.support.processes import PATIENCE, get
 from tests.support.proxy import Koordlet, Proxy
+from tests.support.service_account_tokens import unsigned_token
 from tests.support.waiting import until
 
 NAME = "this-machine"
@@ -76,6 +77,7 @@ class ClusterKoordlet(Koordlet):
         straight = [
             f"--node-metric-report-address={_LEADER_NAME}:{report_port}",
             f"--node-metric-report-ca-file={self.authority}",
+            f"--node-metric-report-token-file={directory / 'token-for-managers'}",
         ]
         super().__init__(
             directory,
@@ -180,6 +182,8 @@ async def colocated_node(
     who = service_account("koordlet", NAMESPACE, node=NAME, pod="koordlet-1")
     api.access.identities[_TOKEN] = who
     (folder / "token").write_text(_TOKEN)
+    api.access.identities[unsigned_token()] = koordlet_account(NAME, pod="koordlet-1")
+    (folder / "token-for-managers").write_text(unsigned_token())
     trusted = server_context(certificates.authority)
     async with api, kubelet, Client(Cluster(api.url, context=trusted)) as client:
         api.put(NODES, node_object(kubelet.port))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from koord_kube.api import Object
-from koord_kube.resources import COLOCATION_PROFILES
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import COLOCATION_PROFILES
 
 QUOTA = "cpu.cfs_quota_us"
 PERIOD = 100_000

@@ -6,13 +6,23 @@ For one instance shared by a whole run, the conftest.py at the top says
 
 from collections.abc import Callable, Iterator
 
+import grpc
 import koord_demo.containerd as demo
 import pytest
 from koord_demo.containerd import why_not
 
 from tests.support.processes import PATIENCE, until
 
-__all__ = ["Containerd", "containerd", "requires_containerd", "why_not"]
+__all__ = [
+    "V1ALPHA2",
+    "Containerd",
+    "containerd",
+    "requires_containerd",
+    "skip_without_v1alpha2",
+    "why_not",
+]
+
+V1ALPHA2 = "runtime.v1alpha2"
 
 
 class Containerd(demo.Containerd):
@@ -48,3 +58,16 @@ def containerd() -> Iterator[Containerd]:
     with Containerd() as instance:
         yield instance
     assert instance.leftovers() == []
+
+
+def skip_without_v1alpha2(containerd: Containerd) -> None:
+    """Skip the test where this containerd has CRI v1 alone, as 2.0 and later do."""
+    with containerd.cri(V1ALPHA2) as old:
+        try:
+            old.version()
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+                raise
+            with containerd.cri() as cri:
+                version = cri.version().runtime_version
+            pytest.skip(f"containerd {version} has no CRI v1alpha2: needs containerd 1")

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Self
 
 import hpack
-from koord_proxy.cri.session import Session
-from koord_proxy.events import RequestArrived, Route, Tally, Treatment
-from koord_proxy.events import Session as AnySession
+from koord_proxy.contract.events import RelaySession, RequestArrived, Route, Tally, Treatment
+from koord_proxy.cri.session import CriSession
 
 from tests.support import frames, playbook
 from tests.support.frames import ClientFrames, Frame, ServerFrames
@@ -41,8 +40,8 @@ class Refuse:
     status: int = 14
     message: str = "no"
 
-    def play(self, session: AnySession) -> None:
-        assert isinstance(session, Session)
+    def play(self, session: RelaySession) -> None:
+        assert isinstance(session, CriSession)
         session.refuse(self.stream, self.message, self.status)
 
 
@@ -109,7 +108,7 @@ class Playbook(playbook.Playbook):
         """``settings`` are the backend's first; with the handshake both sides know the other's."""
         super().__init__()
         self.tallies = {path: Tally() for path in treatments}
-        self.session = Session(
+        self.session = CriSession(
             lambda path: Route(treatments[path], self.tallies[path], path.strip("/"))
         )
         self.client = ClientFrames()

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from koordlet.deciding.contract import Decision, Given, Mode, Signal
-from koordlet.deciding.decisions import EVICTED, Decisions
-from koordlet.deciding.round import StrategyState
-from koordlet.pages.why import Decided
+from koordlet.http_api.documents.why import DecisionSources
+from koordlet.qos_manager.core.decision_log import EVICTED, DecisionLog
+from koordlet.qos_manager.core.strategy import Decision, StrategyMode, StrategySignal, Term
+from koordlet.qos_manager.core.strategy_runner import StrategyState
 
 from tests.support.observed import GIB, NOW, PODS
 
@@ -21,20 +21,20 @@ FORMULA = "capacity × threshold − used by others"
 def suppressed(cpus: int, used: float) -> Decision:
     """Best-effort pods are left so many CPUs."""
     given = (
-        Given("capacity", 16.0, "cores"),
-        Given("threshold", 65, "%"),
-        Given("used by others", used, "cores"),
+        Term("capacity", 16.0, "cores"),
+        Term("threshold", 65, "%"),
+        Term("used by others", used, "cores"),
     )
     return Decision(f"best-effort pods get {cpus} CPUs", FORMULA, given, group=BE)
 
 
 def evicted(pod: str, aspect: str = EVICTED) -> Decision:
     """A pod goes, for the node has too little memory."""
-    given = (Given("used", 60 * GIB, "bytes"), Given("lower", 56 * GIB, "bytes"))
+    given = (Term("used", 60 * GIB, "bytes"), Term("lower", 56 * GIB, "bytes"))
     return Decision("evicted: memory is short", "used − lower", given, pod=pod, aspect=aspect)
 
 
-def state(name: str, gate: str, mode: Mode = Mode.ON, **more: Any) -> StrategyState:
+def state(name: str, gate: str, mode: StrategyMode = StrategyMode.ON, **more: Any) -> StrategyState:
     """A strategy that has worked for a minute."""
     fields = {"rounds": 60, "seconds": 0.0021, "decided_at": NOW, "decisions": 1, "wishes": 2}
     return StrategyState(name, gate, mode, True, 1.0, **{**fields, **more})
@@ -42,21 +42,25 @@ def state(name: str, gate: str, mode: Mode = Mode.ON, **more: Any) -> StrategySt
 
 STATES = (
     state("cpu_suppress", "BECPUSuppress"),
-    state("cpu_burst", "CPUBurst", Mode.SHADOW, decisions=2, overruns=1),
+    state("cpu_burst", "CPUBurst", StrategyMode.SHADOW, decisions=2, overruns=1),
     state("memory_evict", "MemoryEvict", decisions=0),
     StrategyState(
-        "blkio", "BlkIOReconcile", Mode.OFF, enabled=False, reason="its gate BlkIOReconcile is off"
+        "blkio",
+        "BlkIOReconcile",
+        StrategyMode.OFF,
+        enabled=False,
+        reason="its gate BlkIOReconcile is off",
     ),
 )
-SIGNALS: Mapping[str, tuple[Signal, ...]] = {
+SIGNALS: Mapping[str, tuple[StrategySignal, ...]] = {
     "cpu_suppress": (
-        Signal("be_suppress_cpu_cores/cpuset", 4.0),
-        Signal("ls_used_cpu_cores", 5.9),
-        Signal("headroom", 0.5),
+        StrategySignal("be_suppress_cpu_cores/cpuset", 4.0),
+        StrategySignal("ls_used_cpu_cores", 5.9),
+        StrategySignal("headroom", 0.5),
     ),
     "cpu_burst": (
-        Signal("container_scaled_cfs_quota_us/app", 300000, PODS[0].pod.full_name),
-        Signal("container_scaled_cfs_burst_us/app", 2000000, PODS[0].pod.full_name),
+        StrategySignal("container_scaled_cfs_quota_us/app", 300000, PODS[0].pod.full_name),
+        StrategySignal("container_scaled_cfs_burst_us/app", 2000000, PODS[0].pod.full_name),
     ),
 }
 WISHES = [
@@ -75,13 +79,13 @@ WISHES = [
 class DecidedNode:
     """What a test may change before it asks."""
 
-    decisions: Decisions = field(default_factory=Decisions)
+    decisions: DecisionLog = field(default_factory=DecisionLog)
     states: tuple[StrategyState, ...] = ()
-    signals: Mapping[str, tuple[Signal, ...]] = field(default_factory=dict)
+    signals: Mapping[str, tuple[StrategySignal, ...]] = field(default_factory=dict)
     wished: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
-    def decided(self) -> Decided:
-        return Decided(
+    def decided(self) -> DecisionSources:
+        return DecisionSources(
             self.decisions,
             strategies=lambda: self.states,
             signals=lambda: self.signals,
@@ -96,11 +100,11 @@ def busy_decisions() -> DecidedNode:
     pool = Decision("the share pool idles", aspect="share pool")
     for ago, cpus in ((60, 6), (50, 6), (40, 5), (30, 4), (0, 4)):
         round_ = [
-            ("cpu_suppress", Mode.ON, suppressed(cpus, 4.4 + (60 - ago) / 40)),
-            ("cpu_burst", Mode.SHADOW, burst),
-            ("cpu_burst", Mode.SHADOW, pool),
+            ("cpu_suppress", StrategyMode.ON, suppressed(cpus, 4.4 + (60 - ago) / 40)),
+            ("cpu_burst", StrategyMode.SHADOW, burst),
+            ("cpu_burst", StrategyMode.SHADOW, pool),
         ]
         if ago == 40:
-            round_.append(("memory_evict", Mode.ON, evicted("batch/spark-exec-9")))
+            round_.append(("memory_evict", StrategyMode.ON, evicted("batch/spark-exec-9")))
         node.decisions.keep(NOW - ago, round_)
     return node

@@ -26,7 +26,7 @@ class DecidingKoordlet(ObservingKoordlet):
         self.rules = directory / "nodeslo.json"
         self.ask()
         self.flags += [
-            "--node-writes=true",
+            "--read-only=false",
             f"--nodeslo-file={self.rules}",
             "--kubelet-sync-interval=0.5",
             "--runtime-hooks-reconcile-interval=0.5",

@@ -1,7 +1,7 @@
 """A node in memory on which the whole deciding side works, and one run of koordlet after another.
 
 All between what was measured and the kernel's files is real: views, strategies, decider,
-evictor (it evicts nobody), carrier, keeper, reconciler, executor, originals. What is measured
+evictor (it evicts nobody), carrier, keeper, reconciler, executor, baselines. What is measured
 the test says, and what time it is.
 """
 
@@ -21,35 +21,36 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from koord_hooks.runner import HookRunner
-from koord_host.forms import shares_to_weight
-from koord_host.knobs import KNOBS
-from koord_host.layout import Driver, Layout
-from koord_host.outcomes import Outcome
-from koord_host.restore import Restored
+from koord_host.knobs.layout import Driver, Layout
+from koord_host.knobs.table import KNOBS
+from koord_host.knobs.weights import WeightFormula
+from koord_host.planning.outcomes import Outcome
+from koord_host.resource_executor.restore import RestoreResult
 from koord_model import cpuset
 from koord_model.keys import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY
 from koord_model.node_info import LocalStorage
 from koord_model.qos import KubeQoS, QoSClass
 from koordctl.restore import put_back
-from koordlet.config import Settings
-from koordlet.deciding.carrying import Wanted
-from koordlet.deciding.contract import PodView, Strategy, View
-from koordlet.deciding.decider import Decider
-from koordlet.deciding.decisions import MOST_ENTRIES, Decisions
-from koordlet.deciding.round import Round, Rounds
-from koordlet.deciding.table import choose
-from koordlet.deciding.viewing import Seen, Views
-from koordlet.evicting.account import Limits
-from koordlet.evicting.announcing import Announcer
-from koordlet.evicting.evictor import Evictor
-from koordlet.gates import DEFAULTS
-from koordlet.node import Node
-from koordlet.reconciler import Done
+from koordlet.agent.config import KoordletSettings
+from koordlet.agent.feature_gates import DEFAULTS
+from koordlet.agent.runtime_hooks import ManagedNode
+from koordlet.qos_manager.core.decision_log import MOST_ENTRIES, DecisionLog
+from koordlet.qos_manager.core.strategy import PodView, Strategy, StrategyView
+from koordlet.qos_manager.core.strategy_runner import RoundPlans, StrategyRunner
+from koordlet.qos_manager.eviction.event_writer import PodEventWriter
+from koordlet.qos_manager.eviction.evictor import Evictor
+from koordlet.qos_manager.eviction.policy.account import EvictionLimits
+from koordlet.qos_manager.plan_queue import NodePlan
+from koordlet.qos_manager.strategy_loop import StrategyLoop
+from koordlet.qos_manager.strategy_table import select_enabled
+from koordlet.qos_manager.view_builder import StrategyViewBuilder, ViewSources
+from koordlet.runtime_hooks.reconciler.reconciler import ReconcileResult
 
 from tests.support.fake_cgroupfs import FakeCgroupfs
 from tests.support.fake_node import FakeNode
 from tests.support.fake_node.files import CPUS
 from tests.support.fake_node.kept import kept, settings_of
+from tests.support.processes import PATIENCE
 from tests.support.views import (
     AT,
     GIB,
@@ -324,7 +325,7 @@ class DecidingNode:
         row = KNOBS[knob]
         path = self.layout.path(row, group)
         if knob == "cpu.shares" and self.layout.version == 2:
-            text = str(shares_to_weight(int(value)))
+            text = str(WeightFormula.LINEAR.weight(int(value)))
         else:
             text = row.form(self.layout.version).encode(value, self.files.read(path))
         self.files.cgroups.write(path, text)
@@ -370,7 +371,7 @@ class DecidingNode:
         self.files.at_write = at_write
         return twin
 
-    def restored(self) -> list[Restored]:
+    def restored(self) -> list[RestoreResult]:
         """What ``koordctl restore`` does: put back without a koordlet."""
         where = partial(detected, self.layout)
         with patch("koordctl.restore.detect.layout", where):
@@ -398,11 +399,11 @@ class Run:
         self._stack = ExitStack()
         clock = SimpleNamespace(time=lambda: node.wall, monotonic=lambda: node.steady)
         settings = settings_of(node.files, node.directory, node.layout.driver)
-        self._stack.enter_context(patch("koordlet.node.time", clock))
-        self.node: Node = self._stack.enter_context(kept(node.files, settings, runner))
-        self.executor = self.node.carrier._executor
-        pods = self.node.keeper.pods
-        self._seen = Seen(
+        self._stack.enter_context(patch("koordlet.agent.runtime_hooks.time", clock))
+        self.node: ManagedNode = self._stack.enter_context(kept(node.files, settings, runner))
+        self.executor = self.node.plan_queue._executor
+        pods = self.node.reconcile_loop.pods
+        self._seen = ViewSources(
             node.layout,
             node.files,
             pods=pods.inventory.records,
@@ -410,27 +411,27 @@ class Run:
             view=lambda: self.node.views.current,
             newest=cast("Any", SimpleNamespace(frozen=lambda: node.measured.latest)),
             cache=cast("Any", None),
-            base=self.node.carrier.base,
+            base=self.node.plan_queue.base,
         )
-        self.views = Views(self._seen)
-        chosen, off = choose(Settings(), gates)
+        self.views = StrategyViewBuilder(self._seen)
+        chosen, off = select_enabled(KoordletSettings(), gates)
         self.strategies = tuple(strategies if strategies is not None else chosen)
-        self.rounds = Rounds(self.strategies, lambda: 0.0)
-        self.decisions = Decisions(remembers)
+        self.rounds = StrategyRunner(self.strategies, lambda: 0.0)
+        self.decisions = DecisionLog(remembers)
         self.evictor = Evictor(
             None,
-            Limits(5, 20, 4),
-            Announcer(None, "n1"),
+            EvictionLimits(5, 20, 4),
+            PodEventWriter(None, "n1"),
             why_not="a test",
             now=lambda: node.wall,
             monotonic=lambda: node.steady,
         )
-        self.wanted: list[Wanted] = []
-        self.decider = Decider(
+        self.wanted: list[NodePlan] = []
+        self.decider = StrategyLoop(
             self.rounds, off, self._look, self.decisions, self.evictor, self._carry
         )
-        self.found: Round | None = None
-        self.done: list[Done] = []
+        self.found: RoundPlans | None = None
+        self.done: list[ReconcileResult] = []
         self.said: list[str] = []
         """Lines for people, of rules and strategies."""
 
@@ -440,35 +441,37 @@ class Run:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _look(self, *_: object) -> View:
+    def _look(self, *_: object) -> StrategyView:
         node = self.of
         view = self.views.build(node.wall, node.steady, self.rounds.signals)
         return replace(view, latest=node.measured.latest, history=node.measured.history)
 
-    def _carry(self, wanted: Wanted) -> None:
+    def _carry(self, wanted: NodePlan) -> None:
         self.wanted.append(wanted)
-        self.node.carrier.put(wanted)
+        self.node.plan_queue.put(wanted)
 
-    def round(self, seconds: float = 1.0) -> Done:
+    def round(self, seconds: float = 1.0) -> ReconcileResult:
         """After some seconds: have strategies decide, and what they want done."""
         self.of.wall += seconds
         self.of.steady += seconds
-        keeper, of = self.node.keeper, self.of
-        keeper.pods.inventory.replace([pod.record for pod in of.pods], of.steady)
-        keeper.pods.complete = of.pods_known
+        reconcile_loop, of = self.node.reconcile_loop, self.of
+        reconcile_loop.pods.inventory.replace([pod.record for pod in of.pods], of.steady)
+        reconcile_loop.pods.complete = of.pods_known
         document = None if of.slo is None else {"spec": of.slo}
-        if self.node.views._told.get("NodeSLO") != document:
-            self.node.views.told("NodeSLO", document)
+        if self.node.views._objects.get("NodeSLO") != document:
+            self.node.views.update_object("NodeSLO", document)
         known = [pod.record.pod for pod in of.pods] if of.pods_known else None
-        self.said += keeper._views.refresh(known)[1]
+        self.said += reconcile_loop._views.refresh(known)[1]
         view, self.found = self.decider._round()
         self.said += self.found.problems
-        self.decider._hand_on(view, self.found)
-        done, _ = keeper._round(keeper.inventory.records(), set())
+        self.decider._publish(view, self.found)
+        done, _ = reconcile_loop._round(reconcile_loop.inventory.records(), set())
+        # Time stands still here until they are done, as it does for everything else.
+        assert not self.node.jobs.wait(PATIENCE)
         self.done.append(done)
         return done
 
-    def rounds_of(self, *seconds: float) -> list[Done]:
+    def rounds_of(self, *seconds: float) -> list[ReconcileResult]:
         """Some rounds, each so many seconds after the last."""
         return [self.round(one) for one in seconds]
 
@@ -563,6 +566,6 @@ def measured(
     return Measured(FakeLatest(values, *known), FakeHistory(series))
 
 
-def all_of(results: Iterable[Done], outcome: Outcome) -> Iterator[Any]:
+def all_of(results: Iterable[ReconcileResult], outcome: Outcome) -> Iterator[Any]:
     """Every result with this outcome."""
     return (one for done in results for one in done.writes.results if one.outcome is outcome)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from koord_proxy.docker.session import Session
-from koord_proxy.events import RequestArrived, Route, Tally, Treatment
+from koord_proxy.contract.events import RequestArrived, Route, Tally, Treatment
+from koord_proxy.docker.session import DockerSession
 
 from tests.support import playbook
 from tests.support.playbook import (
@@ -61,7 +61,7 @@ class Playbook(playbook.Playbook):
     def __init__(self) -> None:
         super().__init__()
         self.tally = Tally()
-        self.session = Session(self.route)
+        self.session = DockerSession(self.route)
         self.to_client = Side()
         self.to_backend = Side()
 

@@ -7,11 +7,11 @@ import threading
 from pathlib import Path
 from types import TracebackType
 
-from koord_demo.runtime import Request, Runtime, serve
+from koord_demo.runtime import DemoRuntime, ReceivedCall, serve
 
 from tests.support.processes import PATIENCE
 
-__all__ = ["EmbeddedRuntime", "Request", "Runtime", "serve"]
+__all__ = ["DemoRuntime", "EmbeddedRuntime", "ReceivedCall", "serve"]
 
 
 class EmbeddedRuntime:
@@ -23,7 +23,7 @@ class EmbeddedRuntime:
     def __init__(self, directory: Path, *, cpus: str = "0-7") -> None:
         """Put the socket and the cgroup files into ``directory`` (a short path)."""
         self.address = directory / "runtime.sock"
-        self.runtime = Runtime(directory / "cgroup", cpus=cpus)
+        self.runtime = DemoRuntime(directory / "cgroup", cpus=cpus)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from koord_kube.resources import NAMESPACES, PRIORITY_CLASSES
+from koord_kube.protocol.resources import NAMESPACES, PRIORITY_CLASSES
 
 from tests.support.kube_api import KubeApi
 from tests.support.manager_program import LEADER, NAMESPACE, WEBHOOKS, ManagerProgram

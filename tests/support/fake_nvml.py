@@ -4,7 +4,7 @@ It enforces NVML's rules: nothing is answered before ``nvmlInit`` nor after the 
 ``nvmlShutdown``, and handles of an earlier session are dead; questions that a GPU does
 not support are refused (NOT_SUPPORTED), those about a lost one with GPU_IS_LOST; no
 process sampled is NOT_FOUND; waiting for events ends with TIMEOUT. Names and numbers are
-held against the real module where that is installed (``tests/koordlet/test_nvml.py``).
+held against the real module where that is installed (``test_nvml.py``).
 """
 
 from __future__ import annotations

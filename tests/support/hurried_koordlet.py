@@ -19,11 +19,10 @@ from koord_kube import credentials
 credentials.ACCOUNT = Path(os.environ.get("HURRIED_ACCOUNT", credentials.ACCOUNT))
 
 from koord_kube import client, informer  # noqa: E402
-from koordlet.delivery import direct_link, reporter  # noqa: E402
-from koordlet.main import main  # noqa: E402
-from koordlet.reports import metric_policy  # noqa: E402
-
-from koordlet import reporting  # noqa: E402
+from koordlet.agent import metrics_reporter  # noqa: E402
+from koordlet.agent.main import main  # noqa: E402
+from koordlet.metrics_reporter import direct_link, reporter  # noqa: E402
+from koordlet.metrics_reporter.documents import metric_policy  # noqa: E402
 
 _MANAGERS = os.environ.get("HURRIED_MANAGERS_NAME", "managers.test")
 
@@ -41,9 +40,9 @@ async def _resolved(
 HURRY: dict[Any, dict[str, Any]] = {
     reporter: {"_FIRST_WITHIN": 0.0, "_NOT_YET_SECONDS": 0.2, "_FIRST_BACKOFF": 0.5, "_QPS": 5},
     metric_policy: {"_LEAST_INTERVAL": 1, "_LEAST_AGGREGATE": 1},
-    informer: {"Pace": partial(informer.Pace, first=0.2, cap=0.5)},
+    informer: {"ReflectorTiming": partial(informer.ReflectorTiming, first=0.2, cap=0.5)},
     client: {"Limits": partial(client.Limits, answer=4.0)},
-    reporting: {"DirectLink": partial(direct_link.DirectLink, attempt_seconds=0.5)},
+    metrics_reporter: {"DirectLink": partial(direct_link.DirectLink, attempt_seconds=0.5)},
     direct_link.DirectLink: {"_resolved": _resolved},
 }
 

@@ -12,23 +12,23 @@ from typing import Any, TypeVar
 from koord_hooks.protocol import respond
 from koord_hooks.stages import Stage
 from koord_model.patch import Patch
-from koord_proxy.dispatch import Dispatcher
-from koord_proxy.events import CallEnded, RequestArrived, Treatment
+from koord_proxy.contract.events import CallEnded, RequestArrived, Treatment
+from koord_proxy.contract.runtime_api import RuntimeApi
+from koord_proxy.dispatcher import Dispatcher
 from koord_proxy.hook_targets import HookError
-from koord_proxy.intercept import Call, Interceptor, SkipRule
-from koord_proxy.language import Language
+from koord_proxy.interceptor import InterceptedCall, Interceptor, SkipRule
 from koord_proxy.metrics import Metrics
 from koord_proxy.rules.breaker import Breaker
-from koord_proxy.rules.records import Kind, Record
-from koord_proxy.rules.registration import Policy
-from koord_proxy.store import Store
+from koord_proxy.rules.records import RecordKind, RuntimeRecord
+from koord_proxy.rules.registration import FailurePolicy
+from koord_proxy.store import RecordStore
 
 from tests.support.processes import PATIENCE
 
 SKIP = "runtimeproxy.koordinator.sh/skip-hookserver"
 AWAY = HookError("timeout", "no answer", reached=True)
 
-LookUp = Callable[[Store, Kind, str], Awaitable[Record | None]]
+LookUp = Callable[[RecordStore, RecordKind, str], Awaitable[RuntimeRecord | None]]
 
 
 class _Over(Exception):
@@ -45,7 +45,7 @@ class Hooks:
 
     name: str = "hooks"
     wants: Patch | Exception = field(default_factory=Patch)
-    policy: Policy = Policy.IGNORE
+    policy: FailurePolicy = FailurePolicy.IGNORE
     stages: frozenset[Stage] = frozenset(Stage)
     timeout: float | None = None
     waits: bool = True
@@ -75,9 +75,9 @@ class Client:
     """A connection, and the calls that are made on it."""
 
     interceptor: Interceptor
-    store: Store
+    store: RecordStore
     hooks: Hooks
-    calls: dict[int, Call] = field(default_factory=dict)
+    calls: dict[int, InterceptedCall] = field(default_factory=dict)
     released: dict[int, bytes | None] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
     stream: int = -1
@@ -135,7 +135,7 @@ class Client:
     def stages(self) -> list[str]:
         return [stage.value for stage, _ in self.hooks.asked]
 
-    def facts(self, kind: Kind, name: str) -> Any:
+    def facts(self, kind: RecordKind, name: str) -> Any:
         record = self.store.get(kind, name)
         assert record is not None
         return record.facts
@@ -155,20 +155,20 @@ C = TypeVar("C", bound=Client)
 @contextlib.asynccontextmanager
 async def intercepting_for(
     client: type[C],
-    language: Callable[[Store], Language],
+    api: Callable[[RecordStore], RuntimeApi],
     tmp_path: Path,
     hooks: Hooks | None = None,
     adopt: LookUp | None = None,
     others: Iterable[Hooks] = (),
 ) -> AsyncIterator[C]:
-    """Such a client, with an interceptor of a language behind it.
+    """Such a client, with an interceptor of an API behind it.
 
     ``adopt`` looks up what is unknown; without it nothing is to be looked up.
     """
     hooks = hooks or Hooks()
-    store = Store(str(tmp_path / "state.db"))
+    store = RecordStore(str(tmp_path / "state.db"))
 
-    async def look_up(kind: Kind, id: str) -> Record | None:  # noqa: A002
+    async def look_up(kind: RecordKind, id: str) -> RuntimeRecord | None:  # noqa: A002
         assert adopt is not None, f"{kind} {id} is looked up"
         return await adopt(store, kind, id)
 
@@ -178,7 +178,7 @@ async def intercepting_for(
             dispatcher = Dispatcher(metrics, tasks)
             dispatcher.replace([hooks, *others])
             interceptor = Interceptor(
-                language=language(store),
+                api=api(store),
                 store=store,
                 dispatcher=dispatcher,
                 metrics=metrics,

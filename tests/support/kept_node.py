@@ -6,12 +6,14 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from koord_host.journal import Change, read
+from koord_host.resource_executor.journal import ChangeEntry, read
 from koord_model.qos import KubeQoS
+from koordctl.koordlet_documents import WhyDocument
 
+from koordctl import proxy_documents
 from tests.support.kubepods import LAYOUT
 from tests.support.pod_cases import RULES
-from tests.support.processes import until
+from tests.support.processes import get, until
 from tests.support.proxy import Koordlet
 
 _OFTEN = (
@@ -37,7 +39,7 @@ class NodeKoordlet(Koordlet):
         super().__init__(directory, directory / "hookserver.d", *settings, *flags)
         self.state = directory / "koordlet"
 
-    def journal(self) -> list[Change]:
+    def journal(self) -> list[ChangeEntry]:
         """Every change of the node so far."""
         return list(read(str(self.state / "journal.jsonl")))
 
@@ -66,6 +68,11 @@ class NodeKoordlet(Koordlet):
             return len(seen) > _QUIET and seen[-1] == seen[-1 - _QUIET]
 
         until(quiet, "the node is level")
+
+    def why(self, pod: str) -> WhyDocument:
+        """What it says of a pod when it is asked why."""
+        body = get(self.directory / "status.sock", f"/v1/why?pod={pod}")
+        return proxy_documents.read(body.encode(), WhyDocument)
 
     def finish(self) -> None:
         """Stop it, and see that it found no defect in itself."""

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from koord_kube.api import Object
-from koord_kube.resources import ACCESS_REVIEWS, TOKEN_REVIEWS
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import ACCESS_REVIEWS, TOKEN_REVIEWS
+from koord_model.service_account_token import MANAGER_AUDIENCE
 
 from tests.support.kube_kinds import grouped, qualified
 from tests.support.kube_refusal import Refused, bad_request, invalid
@@ -46,6 +47,12 @@ class Identity:
 
 ADMINISTRATOR = Identity("kubernetes-admin", ("system:masters", "system:authenticated"))
 """Of whom requests are whose token means nobody."""
+
+
+def koordlet_account(node: str = "", **more: Any) -> Identity:
+    """Of a koordlet, by the token that is for the manager."""
+    more.setdefault("audiences", frozenset({MANAGER_AUDIENCE}))
+    return service_account("koordlet", "koordinator-system", node=node, **more)
 
 
 def service_account(

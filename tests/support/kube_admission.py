@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
-from koord_kube.api import Object
-from koord_kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 
 from tests.support.kube_access import Identity
 from tests.support.kube_kinds import REVIEWS

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 from aiohttp import web
-from koord_kube.api import Object
+from koord_kube.protocol.api import Object
 from multidict import CIMultiDict
 
 from tests.support.kube_access import Identity

@@ -4,8 +4,7 @@ Clients see what they see of a real one: HTTP, discovery, lists in pages, watche
 of each kind, admission by webhooks, definitions with schemas, and groups that others serve;
 each has a module beside this one, which says what of it is not here. Pods are evicted as
 ``kube_evictions`` says, and stay, marked for deletion, until the test (their kubelet)
-deletes them. Not here at all: protobuf, tables, OpenAPI documents, server-side apply, and
-watches that begin with a list.
+deletes them. Not here at all: protobuf, tables, OpenAPI documents and server-side apply.
 """
 
 from __future__ import annotations
@@ -17,14 +16,15 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 from aiohttp import web
-from koord_kube.api import Object
-from koord_kube.resources import API_SERVICES, CONFIG_MAPS, Resource
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import API_SERVICES, CONFIG_MAPS, Resource
 
 from tests.support.certificates import Certificates
 from tests.support.kube_access import Access, Identity
 from tests.support.kube_aggregation import Aggregation, front_proxy_config_map, service_of
 from tests.support.kube_discovery import discovery
-from tests.support.kube_kinds import REVIEWS, USUAL, api_version, grouped
+from tests.support.kube_kinds import REVIEWS, USUAL, api_version, grouped, qualified
+from tests.support.kube_list_options import NO_PROGRESS, check_list_options, check_watch_options
 from tests.support.kube_outgoing import Trust
 from tests.support.kube_refusal import Refused, bad_request, not_found
 from tests.support.kube_requests import (
@@ -43,6 +43,7 @@ from tests.support.kube_writes import Write, Writes
 from tests.support.ports import free_port
 
 _HALF = b'{"type":"MODIFIED","object":{"metadata":{"na'
+_INITIAL_END = "k8s.io/initial-events-end"
 _MARKED_BEFORE = 2.0
 """Seconds; so long before its end a watch that takes bookmarks gets one."""
 _PROXY_NAME = "server"
@@ -54,8 +55,11 @@ class KubeApi(Writes):
 
     ``tokens`` are the bearer tokens that are good now, with those of ``access``; none: all
     are. ``gone_as_status`` says 410 by the HTTP status and not by an ERROR event: real servers
-    do either. ``services`` says where the services that webhooks and APIServices name listen in
-    truth; to those of APIServices the server shows ``front_proxy``.
+    do either. Without ``streams_lists`` it is a server before
+    Kubernetes 1.32 or of 1.33, without ``knows_progress`` one before an etcd older than 3.4.31.
+    The next ``breaks_lists`` watches that begin with a list end in it; without ``marks_lists``
+    nothing says where it ends. ``services`` says where the services that webhooks and
+    APIServices name listen in truth; to those of APIServices the server shows ``front_proxy``.
     """
 
     def __init__(
@@ -72,11 +76,16 @@ class KubeApi(Writes):
         self.asked: list[Asked] = []
         self.faults: list[Fault] = []
         self.gone_as_status = False
+        self.streams_lists = True
+        self.knows_progress = True
+        self.breaks_lists = 0
+        self.marks_lists = True
         self.port = 0
         self._tls = tls
         self._aggregation = Aggregation(self.services, Trust(front_proxy))
         self._arrived = asyncio.Condition()
         self._runner: web.AppRunner | None = None
+        self._listener: asyncio.Server | None = None
         if front_proxy is not None:
             authority = front_proxy.authority.read_text()
             given = front_proxy_config_map(authority, authority, _PROXY_NAME)
@@ -106,17 +115,32 @@ class KubeApi(Writes):
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
         self.port = self.port or free_port()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self._tls)
-        await site.start()
+        assert self._runner.server is not None
+        self._listener = await asyncio.get_running_loop().create_server(
+            self._runner.server, "127.0.0.1", self.port, ssl=self._tls
+        )
 
     async def stop(self) -> None:
         """Be gone: open watches break off, connections are refused."""
         self._tell("cut")
+        await self._stop_listening()
         if self._runner is not None:
             await self._runner.cleanup()
         if self._admission.session is not None:
             await self._admission.session.close()
         self._runner = self._admission.session = self._aggregation.session = None
+
+    async def _stop_listening(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is None:
+            return
+        loop = asyncio.get_running_loop()
+        for one in listener.sockets:
+            loop.remove_reader(one.fileno())
+        # asyncio leaks a connection that was accepted but is not set up when its server closes.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        listener.close()
 
     # What a test does.
 
@@ -222,9 +246,13 @@ class KubeApi(Writes):
         wanted = selection(resource, key.namespace, query)
         limit, token = _number(query.get("limit", "0")), query.get("continue", "")
         since = query.get("resourceVersion", "")
+        check_list_options(qualified(resource), query)
         if token and since not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
         self._check_future(since)
+        exact = query.get("resourceVersionMatch", "Exact" if limit else "") == "Exact"
+        if exact and since not in ("", "0", str(self._version)):
+            raise self._gone(since)
         # From the watch cache, which is what version 0 asks for, a list comes whole.
         page = self._page(wanted, 0 if since == "0" else limit, token)
         meta: Object = {"resourceVersion": str(page.version)}
@@ -248,6 +276,14 @@ class KubeApi(Writes):
             causes = (("", f"ResourceVersionTooLarge: {large}"),)
             raise Refused(504, "Timeout", message, 1, causes=causes)
 
+    def _why_unlisted(self, since: str) -> Refused | None:
+        """Why a watch cannot begin with a list."""
+        try:
+            self._check_future(since)
+        except Refused as refused:
+            return refused
+        return None if self.knows_progress else NO_PROGRESS
+
     async def _watch(self, request: web.Request, key: Key) -> web.StreamResponse:
         query = request.query
         since = query.get("resourceVersion", "")
@@ -256,12 +292,10 @@ class KubeApi(Writes):
             query.get("allowWatchBookmarks") in ("true", "1"),
             _number(since or "0"),
         )
-        if query.get("sendInitialEvents"):
-            message = (
-                "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless "
-                "the WatchList feature gate is enabled"
-            )
-            raise Refused(422, "Invalid", message)
+        check_watch_options(qualified(key.resource), query, self.streams_lists)
+        initial = query.get("sendInitialEvents") in ("true", "1")
+        unlisted = self._why_unlisted(since) if initial else None
+        since = "" if initial else since
         too_old = since not in ("", "0") and watch.since < self._compacted
         if too_old and self.gone_as_status:
             raise self._gone(since)
@@ -271,8 +305,18 @@ class KubeApi(Writes):
         if too_old:
             await response.write(line("ERROR", self._gone(since).document()))
             return response
+        if unlisted is not None:
+            await response.write(line("ERROR", unlisted.document()))
+            return response
         for one in self._missed(watch.wanted, since):
             watch.queue.put_nowait(one)
+        if initial:
+            watch.since = self._version
+            if self.breaks_lists:
+                self.breaks_lists -= 1
+                watch.queue.put_nowait("end")
+            elif watch.bookmarks and self.marks_lists:
+                watch.queue.put_nowait(self._bookmark(key.resource, {_INITIAL_END: "true"}))
         self._watches.add(watch)
         seconds = float(query.get("timeoutSeconds", "1800"))
         marking = None

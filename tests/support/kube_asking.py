@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
-from koord_kube.api import Object
-from koord_kube.resources import DEFINITIONS, Resource
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import DEFINITIONS, Resource
 
 from tests.support.kube_kinds import api_version
 from tests.support.processes import PATIENCE

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from koord_kube.api import Object
-from koord_kube.resources import Resource
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import Resource
 
 from tests.support.kube_kinds import qualified
 from tests.support.kube_refusal import invalid

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from koord_kube.api import Object
-from koord_kube.resources import PODS
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import PODS
 
 from tests.support import kube_evictions
 from tests.support.kube_json import copied

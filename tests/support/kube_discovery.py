@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from koord_kube.api import Object
-from koord_kube.resources import Resource
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import Resource
 
 from tests.support.kube_kinds import BUILT_IN, REVIEWS, SHORT
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from koord_kube.api import Object
-from koord_kube.resources import Resource
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import Resource
 
 PDBS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True)
 

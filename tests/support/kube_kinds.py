@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koord_kube.resources import (
+from koord_kube.protocol.resources import (
     ACCESS_REVIEWS,
     API_SERVICES,
     CONFIG_MAPS,

@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonpatch
 import jsonpointer
-from koord_kube.api import Object
+from koord_kube.protocol.api import Object
 
 from tests.support.kube_json import copied
 from tests.support.kube_refusal import Refused, bad_request

@@ -5,7 +5,7 @@ It looks at a new pod twice, before and after the mutating webhooks.
 
 from __future__ import annotations
 
-from koord_kube.api import Object
+from koord_kube.protocol.api import Object
 
 from tests.support.kube_refusal import Refused
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiohttp import web
-from koord_kube.api import Object
+from koord_kube.protocol.api import Object
 
 
 class Refused(Exception):

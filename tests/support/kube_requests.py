@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
-from koord_kube.resources import PODS, Resource
+from koord_kube.protocol.resources import PODS, Resource
 
 from tests.support.kube_kinds import BUILT_IN, REVIEWS
 from tests.support.kube_patching import kinds

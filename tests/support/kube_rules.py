@@ -14,8 +14,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from koord_kube.api import Object
-from koord_kube.resources import (
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import (
     CONFIG_MAPS,
     EVENTS,
     LEASES,

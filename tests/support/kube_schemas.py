@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jsonschema import Draft4Validator, FormatChecker
-from koord_kube.api import Object
+from koord_kube.protocol.api import Object
 
 Schema = dict[str, Any]
 

@@ -7,8 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from koord_kube.api import Object
-from koord_kube.resources import EVENTS, NAMESPACES, NODES, PODS, REPLICA_SETS, SECRETS, Resource
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import (
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    SECRETS,
+    Resource,
+)
 from koord_model.label_selector import LabelSelector, Operator, Requirement
 
 from tests.support.kube_refusal import bad_request

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 import msgspec
-from koord_kube.api import Object
-from koord_kube.resources import Resource
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import Resource
 
 from tests.support.kube_json import copied
 from tests.support.kube_kinds import BUILT_IN, api_version
@@ -206,8 +206,10 @@ class Store:
         for watch in self._watches:
             watch.queue.put_nowait(what)
 
-    def _bookmark(self, resource: Resource) -> bytes:
-        meta = {"resourceVersion": str(self._version)}
+    def _bookmark(self, resource: Resource, annotations: Object | None = None) -> bytes:
+        meta: Object = {"resourceVersion": str(self._version)}
+        if annotations:
+            meta["annotations"] = annotations
         kind = {"kind": resource.kind, "apiVersion": api_version(resource)}
         return line("BOOKMARK", {**kind, "metadata": meta})
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from koord_kube.api import Object
-from koord_kube.resources import NAMESPACES
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import NAMESPACES
 from koord_model import label_selector
 
 from tests.support.kube_outgoing import check_bundle

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from aiohttp import web
 from koord_model.qos import kube_qos
-from koordlet.states.inventory import PodRecord
+from koordlet.states_informer.state.pod_inventory import PodRecord
 
 from tests.support.ports import free_port
 

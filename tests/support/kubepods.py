@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from koord_demo.cgroups import mounts
-from koord_host.layout import Driver, Layout
+from koord_host.knobs.layout import Driver, Layout
 from koord_model.qos import KubeQoS
 
 from tests.support.processes import until

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import msgspec
-from koord_kube.api import Api, Object
-from koord_kube.resources import Resource
+from koord_kube.protocol.api import Api, Object
+from koord_kube.protocol.resources import Resource
 
 
 async def listed(

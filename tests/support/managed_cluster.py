@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from koord_kube import resources
-from koord_kube.api import Object
 from koord_kube.definitions import catalogue
-from koord_kube.resources import (
+from koord_kube.protocol import resources
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import (
     COLOCATION_PROFILES,
     CONFIG_MAPS,
     DEFINITIONS,

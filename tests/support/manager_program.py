@@ -57,7 +57,7 @@ class ManagerProgram(Program):
             free_port() for _ in range(5)
         )
         self.kubeconfig = kubeconfig
-        self._flags = flags
+        self.flags = flags
         self._inside = inside
 
     def start(self) -> None:
@@ -65,7 +65,7 @@ class ManagerProgram(Program):
         self.spawn(
             [
                 *self._inside,
-                *(sys.executable, "-m", "koord_manager.main"),
+                *(sys.executable, "-m", "koord_manager.program.main"),
                 f"--kubeconfig={self.kubeconfig}",
                 f"--metrics-addr={self.host}:{self.port}",
                 f"--health-probe-addr={self.host}:{self.health_port}",
@@ -75,7 +75,7 @@ class ManagerProgram(Program):
                 f"--pod-ip={self.host}",
                 f"--pod-name={self.name}",
                 "--log-format=json",
-                *self._flags,
+                *self.flags,
             ]
         )
 

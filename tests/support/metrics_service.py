@@ -10,20 +10,19 @@ from typing import Any
 
 from koord_kube.client import Client, Cluster
 from koord_kube.credentials import TokenFile, server_context
-from koord_kube.resources import CONFIG_MAPS
-from koord_manager.metrics_api.kept import About
-from koord_manager.metrics_api.receiver import Standing
-from koord_manager.metrics_api.service import Cluster as Known
-from koord_manager.metrics_api.service import NodeMetricService, Timing
-from koord_manager.serving.tls import ServerTls
-from koordlet.delivery.direct_link import DirectLink
+from koord_kube.protocol.resources import CONFIG_MAPS
+from koord_manager.node_metric.core.store import NodeIdentity
+from koord_manager.node_metric.service import NodeDirectory, NodeMetricService, NodeMetricTiming
+from koord_serving.tls.server_tls import ServerTls
+from koordlet.metrics_reporter.direct_link import DirectLink
 from prometheus_client import CollectorRegistry
 
 from tests.support.certificates import Certificates, make_certificates
-from tests.support.kube_access import Identity, service_account
+from tests.support.kube_access import Identity, koordlet_account
 from tests.support.kube_aggregation import front_proxy_config_map
 from tests.support.kube_reviews import Reviews
 from tests.support.processes import PATIENCE
+from tests.support.service_account_tokens import unsigned_token
 
 ACCOUNT = "koordinator-system/koordlet"
 READER = "reader-token"
@@ -44,8 +43,8 @@ class Manager:
     certificates: Certificates
     front: Certificates
     reviews: Reviews = field(default_factory=Reviews)
-    standing: Standing = field(default_factory=lambda: Standing(leads=False))
-    nodes: dict[str, About] = field(default_factory=dict)
+    leads: bool = False
+    nodes: dict[str, NodeIdentity] = field(default_factory=dict)
     now: float = 1000.0
     wall: float = 1_790_000_000.0
     heard: list[tuple[str, bytes, float]] = field(default_factory=list)
@@ -61,13 +60,13 @@ class Manager:
         self.show(self.certificates)
         self.service = NodeMetricService(
             self.reviews.api,
-            lambda: self.standing,
+            lambda: self.leads,
             self.tls,
-            Known(lambda: self.nodes, self.nodes.get, lambda *one: self.heard.append(one)),
+            NodeDirectory(lambda: self.nodes, self.nodes.get, lambda *one: self.heard.append(one)),
             ACCOUNT,
             self.registry,
             recorder=self.recorder,
-            timing=Timing(stale=180, keep=900, settle=75),
+            timing=NodeMetricTiming(stale=180, keep=900, settle=75),
             monotonic=lambda: self.now,
             clock=lambda: self.wall + self.now,
         )
@@ -81,13 +80,13 @@ class Manager:
         await self.service.start(("127.0.0.1", 0), ("127.0.0.1", 0))
 
     def lead(self, term: int, *, settled: bool = True) -> None:
-        self.standing = Standing(leads=True)
+        self.leads = True
         self.service.lead(term)
         if settled:
             self.now += 75
 
-    def resign(self, leader: str = "") -> None:
-        self.standing = Standing(leads=False, leader=leader)
+    def resign(self) -> None:
+        self.leads = False
         self.service.resign()
 
     def put(self, *names: str, status: bytes = STATUS) -> None:
@@ -110,13 +109,13 @@ class Manager:
 
     def koordlet_of(self, node: str) -> str:
         """The token of a koordlet that runs there."""
-        token = f"token-of-{node}"
-        account = service_account("koordlet", "koordinator-system", node=node, pod=f"pod-{node}")
+        token = unsigned_token(node)
+        account = koordlet_account(node, pod=f"pod-{node}")
         self.reviews.access.identities[token] = account
         return token
 
     def link(self, node: str, token: str, *, ca: Path | None = None) -> DirectLink:
-        file = self.folder / f"token-{token}"
+        file = self.folder / f"token-{token[-200:]}"
         file.write_text(token)
         return DirectLink(
             f"localhost:{self.service.report_port}",

@@ -8,20 +8,28 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
+from koord_host.knobs.weights import RuntimeWeights
+from koord_host.planning.jobs import JobKey, JobState
 from koord_model.keys import BATCH_CPU, BATCH_MEMORY, LABEL_QOS
 from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo, NumaNode, Processor
 from koord_model.pod import Container, Pod
 from koord_model.priority import PriorityClass
-from koord_prediction.amount import Amount
+from koord_prediction.amount import ResourceAmount
 from koord_prediction.models import NODE, RESULTS, SYS, item_uid
-from koord_prediction.peak import Predicted
-from koordlet.cache.protocol import Aggregated, Aggregation, CacheState, Points, Window
-from koordlet.collecting.contract import CollectorState, NothingYet
-from koordlet.collecting.kinds import KINDS
-from koordlet.collecting.samples import Sample, Series
-from koordlet.pages.node import Observed, Peaks, ReportState, Training
-from koordlet.states.inventory import Demand, PodRecord
-from koordlet.states.state_age import StateAge
+from koord_prediction.peak import PredictedPeak
+from koordlet.http_api.documents.node import DocumentSources, Peaks, ReportState, TrainingResult
+from koordlet.metric_cache.core.interface import (
+    AggregatedSeries,
+    Aggregation,
+    CacheState,
+    Points,
+    TimeWindow,
+)
+from koordlet.metrics_advisor.contract.collector import CollectorState, NoLatestValues
+from koordlet.metrics_advisor.contract.metric_kinds import KINDS
+from koordlet.metrics_advisor.contract.samples import Sample, Series
+from koordlet.states_informer.state.informer_age import InformerAge
+from koordlet.states_informer.state.pod_inventory import Demand, PodRecord
 
 NOW = 1_800_000_000.0
 GIB = 1 << 30
@@ -46,16 +54,16 @@ class DictionaryCache:
     def aggregate(
         self,
         kind: str,
-        window: Window,
+        window: TimeWindow,
         aggregations: Sequence[Aggregation],
         labels: Mapping[str, str] | None = None,
-    ) -> Aggregated:
+    ) -> AggregatedSeries:
         found = self.points(kind, window, labels)
         columns = {
             name: np.array([_aggregated(name, one.values) for one in found.values()])
             for name in aggregations
         }
-        return Aggregated(
+        return AggregatedSeries(
             tuple(found),
             columns,
             np.array([len(one.times) for one in found.values()], dtype=np.int64),
@@ -66,14 +74,14 @@ class DictionaryCache:
     def merged(
         self,
         kind: str,
-        window: Window,
+        window: TimeWindow,
         aggregations: Sequence[Aggregation],
         labels: Mapping[str, str] | None = None,
     ) -> Mapping[Aggregation, float]:
         raise NotImplementedError
 
     def points(
-        self, kind: str, window: Window, labels: Mapping[str, str] | None = None
+        self, kind: str, window: TimeWindow, labels: Mapping[str, str] | None = None
     ) -> Mapping[Series, Points]:
         places = [(KINDS[kind].labels.index(name), value) for name, value in (labels or {}).items()]
         found = {}
@@ -107,7 +115,7 @@ def _aggregated(name: Aggregation, values: np.ndarray) -> float:
 
 
 @dataclass
-class Facts(NothingYet):
+class Facts(NoLatestValues):
     """``Latest`` of what is given."""
 
     facts: tuple[object, ...] = ()
@@ -123,16 +131,18 @@ class ObservedNode:
     cache: DictionaryCache = field(default_factory=DictionaryCache)
     pods: tuple[PodRecord, ...] = ()
     collectors: tuple[CollectorState, ...] = ()
-    ages: dict[str, StateAge] = field(default_factory=dict)
+    ages: dict[str, InformerAge] = field(default_factory=dict)
     peaks: Peaks | None = None
-    predictions: dict[str, Predicted] = field(default_factory=dict)
-    training: Training = field(default_factory=Training)
+    predictions: dict[str, PredictedPeak] = field(default_factory=dict)
+    training: TrainingResult = field(default_factory=TrainingResult)
     reports: dict[str, ReportState] = field(default_factory=dict)
+    jobs: tuple[JobState, ...] = ()
+    weights: RuntimeWeights | None = None
     facts: tuple[object, ...] = ()
     now: float = NOW
 
-    def observed(self) -> Observed:
-        return Observed(
+    def observed(self) -> DocumentSources:
+        return DocumentSources(
             cache=self.cache,
             collectors=lambda: self.collectors,
             latest=Facts(self.facts),
@@ -144,6 +154,8 @@ class ObservedNode:
             predictions=lambda: self.predictions,
             training=lambda: self.training,
             reports=lambda: self.reports,
+            jobs=lambda: self.jobs,
+            weights=self.weights,
         )
 
 
@@ -166,13 +178,19 @@ COLLECTORS = (
     CollectorState("noderesource", 1.0, True, True, "", 1800, 0, 0.0004, 2, NOW - 0.5),
     CollectorState("podresource", 1.0, True, True, "", 1800, 1, 0.0123, 80, NOW - 0.5),
     CollectorState("coldmemory", 5.0, True, False, "no kidled here", 30, 0, 0.0, 0, NOW - 9),
-    CollectorState("cpi", 60.0, False, False, "--feature-gates CPICollector=true is not given"),
+    CollectorState(
+        "cpi", 60.0, False, False, "disabled; enable with --feature-gates=CPICollector=true"
+    ),
 )
 PEAKS = {"prod": {"cpu": 11.2, "memory": 24.0 * GIB}}
 PREDICTIONS = {
-    "podReclaimablePredictor": Predicted(Amount(11.2, 22.0 * GIB), Amount(1.5, 3.0 * GIB)),
-    "priorityReclaimablePredictor": Predicted(Amount(10.1, 24.0 * GIB), Amount(2.0, 2.0 * GIB)),
-    "minPredictor": Predicted(Amount(11.2, 24.0 * GIB), Amount(1.5, 2.0 * GIB)),
+    "podReclaimablePredictor": PredictedPeak(
+        ResourceAmount(11.2, 22.0 * GIB), ResourceAmount(1.5, 3.0 * GIB)
+    ),
+    "priorityReclaimablePredictor": PredictedPeak(
+        ResourceAmount(10.1, 24.0 * GIB), ResourceAmount(2.0, 2.0 * GIB)
+    ),
+    "minPredictor": PredictedPeak(ResourceAmount(11.2, 24.0 * GIB), ResourceAmount(1.5, 2.0 * GIB)),
 }
 REPORTS = {
     "NodeMetric": ReportState(
@@ -181,6 +199,16 @@ REPORTS = {
     "NodeResourceTopology": ReportState("object", NOW - 2.0, {"object": 4}, 0, ""),
     "Device": ReportState("", 0.0, {"object": 0}, 7, "devices: 403 Forbidden"),
 }
+
+JOBS = (
+    JobState(JobKey("traffic"), "waiting", 1.0, 30.0),
+    JobState(
+        JobKey("memory.reclaim", "kubepods/besteffort/poduid-spark-exec-17", "memory_offload"),
+        "running",
+        2.0,
+        30.0,
+    ),
+)
 
 
 def pod(
@@ -229,16 +257,16 @@ PODS = (
 )
 
 
-def training() -> Training:
+def training() -> TrainingResult:
     """What was learnt of all pods but two, of which one is too young and one has just come."""
     young, new = PODS[0].pod.uid, PODS[-1].pod.uid
     whole = {NODE: 14.0, SYS: 0.7, **{item_uid(one): 2.0 for one in PriorityClass}}
     pods = {one.pod.uid: 1.0 + number for number, one in enumerate(PODS) if one.pod.uid != new}
     models = {
-        uid: {name: Amount(cpu * part, cpu * part * GIB) for name, part in RESULTS.items()}
+        uid: {name: ResourceAmount(cpu * part, cpu * part * GIB) for name, part in RESULTS.items()}
         for uid, cpu in (whole | pods).items()
     }
-    return Training(NOW - 40.0, models, frozenset({young, new}))
+    return TrainingResult(NOW - 40.0, models, frozenset({young, new}))
 
 
 def busy_node(seconds: int = 1800, step: int = 10) -> ObservedNode:
@@ -251,7 +279,11 @@ def busy_node(seconds: int = 1800, step: int = 10) -> ObservedNode:
         predictions=dict(PREDICTIONS),
         training=training(),
         reports=dict(REPORTS),
-        ages={"pods": StateAge(3.2), "NodeSLO": StateAge(812.0, "API server: connection refused")},
+        jobs=JOBS,
+        ages={
+            "pods": InformerAge(3.2),
+            "NodeSLO": InformerAge(812.0, "API server: connection refused"),
+        },
     )
     for ago in range(seconds, -1, -step):
         at = NOW - 1 - ago

@@ -20,9 +20,9 @@ class ObservingKoordlet(Koordlet):
         super().__init__(
             directory,
             directory / "hookserver.d",
-            "--node-writes=false",
+            "--read-only",
             "--standalone",
-            f"--pods={self.pods_file}",
+            f"--pod-list-source={self.pods_file}",
             "--kubelet-sync-interval=600",
         )
         self.status = directory / "status.sock"

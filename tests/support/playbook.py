@@ -19,11 +19,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from koord_proxy.events import CallAbandoned, CallEnded, Request, RequestArrived, Session
+from koord_proxy.contract.events import (
+    CallAbandoned,
+    CallEnded,
+    RelaySession,
+    RequestArrived,
+    SessionEvent,
+)
 
 
 class Incoming(Protocol):
-    def play(self, session: Session) -> None: ...
+    def play(self, session: RelaySession) -> None: ...
 
 
 class Client:
@@ -32,7 +38,7 @@ class Client:
     def __init__(self, *parts: bytes) -> None:
         self.data = b"".join(parts)
 
-    def play(self, session: Session) -> None:
+    def play(self, session: RelaySession) -> None:
         session.receive_from_client(self.data)
 
 
@@ -42,7 +48,7 @@ class Backend:
     def __init__(self, *parts: bytes) -> None:
         self.data = b"".join(parts)
 
-    def play(self, session: Session) -> None:
+    def play(self, session: RelaySession) -> None:
         session.receive_from_backend(self.data)
 
 
@@ -52,7 +58,7 @@ class ClientEnds:
 
     goes_on: bool
 
-    def play(self, session: Session) -> None:
+    def play(self, session: RelaySession) -> None:
         assert session.client_eof() is self.goes_on
 
 
@@ -62,7 +68,7 @@ class BackendEnds:
 
     goes_on: bool
 
-    def play(self, session: Session) -> None:
+    def play(self, session: RelaySession) -> None:
         assert session.backend_eof() is self.goes_on
 
 
@@ -71,7 +77,7 @@ class Release:
     stream: int
     message: bytes | None = None
 
-    def play(self, session: Session) -> None:
+    def play(self, session: RelaySession) -> None:
         session.release(self.stream, self.message)
 
 
@@ -80,19 +86,19 @@ class Refuse:
     stream: int
     message: str = "no"
 
-    def play(self, session: Session) -> None:
+    def play(self, session: RelaySession) -> None:
         session.refuse(self.stream, self.message)
 
 
 class Drain:
-    def play(self, session: Session) -> None:
+    def play(self, session: RelaySession) -> None:
         session.drain()
 
 
 class Gone:
     """One side's connection is gone."""
 
-    def play(self, session: Session) -> None:
+    def play(self, session: RelaySession) -> None:
         session.abandon()
 
 
@@ -113,12 +119,12 @@ class Side(Protocol):
 class Playbook:
     """A session, and what is still to be told."""
 
-    session: Session
+    session: RelaySession
     to_client: Side
     to_backend: Side
 
     def __init__(self) -> None:
-        self.requests: list[Request] = []
+        self.requests: list[SessionEvent] = []
         self._feed: Callable[[Incoming], None] = lambda event: event.play(self.session)
 
     def __rshift__(self, event: Incoming) -> Self:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from koord_kube.api import Api, Object
-from koord_kube.resources import NODES, PODS
+from koord_kube.protocol.api import Api, Object
+from koord_kube.protocol.resources import NODES, PODS
 from koord_model.keys import BATCH_CPU, BATCH_MEMORY
 from koord_model.qos import KubeQoS
 from koord_model.quantity import milli, whole

@@ -34,6 +34,16 @@ def until(condition: Callable[[], T], what: str = "", *, seconds: float = PATIEN
         time.sleep(max(0.01, now - began))
 
 
+def let_programs_hear_interrupts() -> None:
+    """Have programs that are started from here end on Ctrl-C, whatever started us.
+
+    A shell has its background jobs ignore SIGINT, and what is ignored is inherited; a signal
+    that is caught is not. We go on as if it were ignored.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: None)
+
+
 class Program:
     """A program that can be started, stopped, killed, and started again.
 

@@ -16,7 +16,7 @@ from tests.support.cri import Cri
 from tests.support.hook_server import LENIENT
 from tests.support.processes import Program, get, until
 
-GIVEN_UP = "hook server is not asked until it answers again"
+GIVEN_UP = "hook server unavailable, skipping it until it answers"
 """What a proxy says when it opens a breaker."""
 
 

@@ -11,11 +11,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiohttp
-from koord_manager.serving import certificates
-from koord_manager.serving.answering import Limits
-from koord_manager.serving.server import WebhookServer
-from koord_manager.serving.tls import ServerTls
-from koord_manager.webhooks.admission import ADMITTED, ClusterView, Webhook
+from koord_manager.webhooks.cluster_view import ClusterView
+from koord_serving.admission.core.admission import ADMITTED, Webhook
+from koord_serving.admission.handler import AdmissionLimits
+from koord_serving.admission.server import AdmissionServer
+from koord_serving.tls.core import certificates
+from koord_serving.tls.server_tls import ServerTls
 from prometheus_client import CollectorRegistry
 
 NAME = "koordinator-webhook-service.koordinator-system.svc"
@@ -58,7 +59,7 @@ class Serving:
     """A running server, and a client session that trusts it by its bundle."""
 
     def __init__(
-        self, server: WebhookServer, tls: ServerTls, registry: CollectorRegistry, data: Any
+        self, server: AdmissionServer, tls: ServerTls, registry: CollectorRegistry, data: Any
     ) -> None:
         self.server = server
         self.tls = tls
@@ -92,7 +93,7 @@ class Serving:
 async def serving(
     webhooks: Mapping[str, Webhook] | None = None,
     *,
-    limits: Limits | None = None,
+    limits: AdmissionLimits | None = None,
     trouble: Callable[[], str] = str,
     view: ClusterView | None = None,
     host: str | None = "127.0.0.1",
@@ -101,14 +102,14 @@ async def serving(
     tls, registry, data = ServerTls(), CollectorRegistry(), issued()
     tls.use(data[certificates.CERT], data[certificates.KEY], datetime.now(UTC))
     shown = view or ClusterView()
-    server = WebhookServer(
+    server = AdmissionServer(
         webhooks or {"/admit": lambda _admission, _view: ADMITTED},
         lambda: shown,
         tls,
         registry,
         host=host,
         port=0,
-        limits=limits or Limits(),
+        limits=limits or AdmissionLimits(),
         trouble=trouble,
     )
     await server.start()

@@ -15,12 +15,12 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from koord_host.layout import Driver, Layout, Runtime
+from koord_host.knobs.layout import Driver, Layout, ScopePrefix
 from koord_model.demand import Demand
 from koord_model.keys import BATCH_CPU, LABEL_QOS
 from koord_model.pod import Container, Pod
 from koord_model.qos import KubeQoS
-from koordlet.states.inventory import PodRecord
+from koordlet.states_informer.state.pod_inventory import PodRecord
 
 _MIB = 1 << 20
 _OTHER_V1 = ("cache", "rss_huge", "shmem", "mapped_file", "dirty", "writeback", "pgpgin",
@@ -129,7 +129,7 @@ class SimulatedNode:
             ),
         )
         groups = [
-            _Group(self.layout.container_group(group, one, Runtime.CONTAINERD)) for one in ids
+            _Group(self.layout.container_group(group, one, ScopePrefix.CONTAINERD)) for one in ids
         ]
         self._pods.append(_SimulatedPod(record, group, groups))
         for name in (group, *(one.name for one in groups)):

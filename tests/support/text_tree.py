@@ -11,7 +11,7 @@ import zlib
 
 
 class TextTree:
-    """Implements ``koord_host.files.Tree``.
+    """Implements ``koord_host.kernel_files.interface.Tree``.
 
     ``texts`` are files by absolute path; a value that is an ``OSError`` is raised when the
     file is read. ``links`` are symbolic links by absolute path to absolute paths.

@@ -15,8 +15,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from koord_host.forms import Value
-from koord_host.layout import Driver, Layout
+from koord_host.knobs.forms import Value
+from koord_host.knobs.layout import Driver, Layout
 from koord_model.demand import Amounts, Demand
 from koord_model.keys import ANNOTATION_RESOURCE_STATUS, LABEL_QOS
 from koord_model.node import NodeView, Topology
@@ -24,10 +24,16 @@ from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo, NumaNode, Process
 from koord_model.node_slo import NodeSLO
 from koord_model.pod import Container, Pod
 from koord_model.qos import KubeQoS, QoSClass
-from koordlet.collecting.kinds import KINDS
-from koordlet.deciding.contract import ContainerView, PodView, Signal, Stats, View
-from koordlet.levelling import container_group
-from koordlet.states.inventory import PodRecord
+from koordlet.metrics_advisor.contract.metric_kinds import KINDS
+from koordlet.qos_manager.core.strategy import (
+    ContainerView,
+    PodView,
+    StrategySignal,
+    StrategyView,
+    WindowStats,
+)
+from koordlet.runtime_hooks.reconciler.desired_state import container_group
+from koordlet.states_informer.state.pod_inventory import PodRecord
 
 V1 = Layout(1, Driver.CGROUPFS)
 V2 = Layout(2, Driver.SYSTEMD)
@@ -155,16 +161,16 @@ def view(
     layout: Layout = V2,
     slo: NodeSLO | None = None,
     topology: Topology | None = None,
-    signals: Mapping[str, Iterable[Signal]] | None = None,
+    signals: Mapping[str, Iterable[StrategySignal]] | None = None,
     **others: Any,
-) -> View:
+) -> StrategyView:
     """A node at one moment.
 
     ``slo`` and ``topology`` are parts of ``node``, unless that is given. The wall clock
-    follows the steady one, unless ``at`` is given. ``others`` are the other fields of ``View``.
+    follows the steady one, unless ``at`` is given. ``others`` are the view's other fields.
     """
     others.setdefault("node", NodeView(topology, slo=slo or NodeSLO()))
-    return View(
+    return StrategyView(
         at=AT + steady - STEADY if at is None else at,
         steady=steady,
         layout=layout,
@@ -231,20 +237,20 @@ class FakeLatest:
 
 
 class FakeHistory:
-    """``Stats`` of windows by ``(kind, *labels)``, the same for a window of any length.
+    """``WindowStats`` of windows by ``(kind, *labels)``, the same for a window of any length.
 
     ``by_seconds`` are others for windows of a certain length.
     """
 
     def __init__(
         self,
-        series: Mapping[Key, Stats] | None = None,
-        by_seconds: Mapping[float, Mapping[Key, Stats]] | None = None,
+        series: Mapping[Key, WindowStats] | None = None,
+        by_seconds: Mapping[float, Mapping[Key, WindowStats]] | None = None,
     ) -> None:
         self.series = dict(series or {})
         self.by_seconds = dict(by_seconds or {})
 
-    def windows(self, kind: str, seconds: float) -> Mapping[tuple[str, ...], Stats]:
+    def windows(self, kind: str, seconds: float) -> Mapping[tuple[str, ...], WindowStats]:
         if kind not in KINDS:
             raise KeyError(kind)
         found = self.by_seconds.get(seconds, self.series)
@@ -259,11 +265,11 @@ def stats(
     points: int = 10,
     seconds: float = 10.0,
     until: float = AT,
-) -> Stats:
+) -> WindowStats:
     """A series over a window: all of it as its average, but for what is said."""
     last = avg if last is None else last
     most = max(avg, last) if most is None else most
-    return Stats(avg, last, most, points, until - seconds, until)
+    return WindowStats(avg, last, most, points, until - seconds, until)
 
 
 class FakeCgroups:

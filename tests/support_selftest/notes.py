@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from koord_kube.resources import Resource
+from koord_kube.protocol.resources import Resource
 
 NOTES = Resource("example.org", "v1", "notes", "Note")
 _ANY = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

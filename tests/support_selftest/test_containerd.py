@@ -10,7 +10,13 @@ import grpc
 import pytest
 
 from tests.support.cgroups import UNLIMITED, container_pid, container_values, oom_score_adj
-from tests.support.containerd import Containerd, requires_containerd, why_not
+from tests.support.containerd import (
+    V1ALPHA2,
+    Containerd,
+    requires_containerd,
+    skip_without_v1alpha2,
+    why_not,
+)
 from tests.support.cri import (
     AsyncCri,
     Cri,
@@ -83,10 +89,15 @@ def test_exec_and_stream_urls(own, cri):
 
 
 @requires_containerd
-def test_both_versions_and_the_image_service(own, cri):
-    assert cri.version().runtime_name == "containerd"
-    with own.cri("runtime.v1alpha2") as old:
+def test_v1alpha2(own):
+    skip_without_v1alpha2(own)
+    with own.cri(V1ALPHA2) as old:
         assert old.version().runtime_api_version == "v1alpha2"
+
+
+@requires_containerd
+def test_version_and_image_service(own, cri):
+    assert cri.version().runtime_name == "containerd"
     assert cri.image_status("nobody/knows:this") is None
     assert [image.repo_tags for image in cri.list_images()] == [[IMAGE]]
     assert any(c.type == "RuntimeReady" and c.status for c in cri.status().status.conditions)

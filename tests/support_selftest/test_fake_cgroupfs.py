@@ -7,7 +7,7 @@ import errno
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_host.files import KernelFiles
+from koord_host.kernel_files.interface import KernelFiles
 
 from tests.support import kernel_rules, kernel_writes
 from tests.support.fake_cgroupfs import FakeCgroupfs

@@ -7,7 +7,7 @@ import errno
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_host.files import KernelFiles
+from koord_host.kernel_files.interface import KernelFiles
 
 from tests.support.fake_resctrl import FakeResctrl
 

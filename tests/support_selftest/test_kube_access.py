@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from koord_kube.resources import NODES
+from koord_kube.protocol.resources import NODES
 from kubernetes.aio import client
 
 from tests.support.kube_access import service_account

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from koord_kube.resources import (
+from koord_kube.protocol.resources import (
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NODES,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from koord_kube.resources import API_SERVICES, CONFIG_MAPS
+from koord_kube.protocol.resources import API_SERVICES, CONFIG_MAPS
 from kubernetes.aio import client, watch
 
 from tests.support.certificates import HAVE_OPENSSL, Certificates, make_certificates

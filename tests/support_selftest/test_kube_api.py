@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from koord_kube.resources import EVENTS, LEASES, NODE_METRICS, NODES, PODS
+from koord_kube.protocol.resources import EVENTS, LEASES, NODE_METRICS, NODES, PODS
 
 from tests.support.kube_api import KubeApi
 from tests.support.kube_evictions import PDBS
@@ -68,15 +68,6 @@ async def watched(ask: Asking, version: str, times: int = 1) -> list[tuple[str, 
             found = event["object"]
             lines.append((event["type"], found.get("reason", "") or found["metadata"].get("name")))
     return lines
-
-
-async def test_a_watch_tells_what_was_since(ask: Asking) -> None:
-    version = ask.api.put(NODE_METRICS, METRIC)["metadata"]["resourceVersion"]
-    ask.api.put(NODE_METRICS, METRIC | {"spec": {"a": 2}})
-    ask.api.delete(NODE_METRICS, "n1")
-    assert await watched(ask, version, 3) == [
-        ("MODIFIED", "n1"), ("DELETED", "n1"), ("BOOKMARK", None),
-    ]  # fmt: skip
 
 
 async def test_a_watch_from_before_a_compaction_is_gone(ask: Asking) -> None:

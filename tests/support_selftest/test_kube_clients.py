@@ -6,11 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from koord_kube.resources import NODES, PODS, PRIORITY_CLASSES
-from kubernetes.aio import client, watch
+from koord_kube.protocol.resources import NODES, PODS, PRIORITY_CLASSES
+from kubernetes.aio import client
 
 from tests.support.kube_api import KubeApi
-from tests.support.kube_evictions import PDBS
 from tests.support_selftest.kube_clients import ApiException, node, pod
 
 Core = client.CoreV1Api
@@ -68,54 +67,6 @@ async def test_field_selectors(api: KubeApi, core: Core) -> None:
     assert await status_of(core.list_node(field_selector="spec.nodeName=n1")) == 400
 
 
-async def test_a_watch_from_too_long_ago(api: KubeApi, core: Core) -> None:
-    version = api.put(NODES, node("n1"))["metadata"]["resourceVersion"]
-    api.compact()
-    async with watch.Watch() as events:
-        asked = {"resource_version": version, "timeout_seconds": 60}
-        with pytest.raises(ApiException) as raised:
-            async for _ in events.stream(core.list_node, **asked):
-                pass
-    assert raised.value.status == 410
-
-
-class TestDeleting:
-    async def test_a_pod_waits_for_its_kubelet(self, api: KubeApi, core: Core) -> None:
-        await core.create_namespaced_pod("ns", pod(spec={"nodeName": "n1"}))
-        gone = await core.delete_namespaced_pod("p", "ns")
-        assert gone.metadata.deletion_grace_period_seconds == 30
-        await core.delete_namespaced_pod("p", "ns", grace_period_seconds=0)
-        assert api.objects == {}
-
-
-class TestPatches:
-    @pytest.mark.parametrize(
-        "body",
-        [
-            [{"op": "add", "path": "/metadata/labels/b", "value": "2"}],
-            {"metadata": {"labels": {"b": "2"}}},
-        ],
-    )
-    async def test_of_a_node(self, api: KubeApi, core: Core, body: Any) -> None:
-        api.put(NODES, node("n1", a="1"))
-        assert (await core.patch_node("n1", body)).metadata.labels == {"a": "1", "b": "2"}
-
-
-class TestNodes:
-    async def test_status_and_spec_are_apart(self, api: KubeApi, core: Core) -> None:
-        api.put(NODES, node("n1") | {"spec": {"unschedulable": True}})
-        body = {"spec": {"unschedulable": False}, "status": {"allocatable": {"cpu": "4000m"}}}
-        await core.patch_node("n1", body | {"spec": {"unschedulable": True}})
-        assert "status" not in api.get(NODES, "n1")
-        await core.patch_node_status("n1", body | {"metadata": {"annotations": {"a": "b"}}})
-        kept = api.get(NODES, "n1")
-        assert (kept["spec"], kept["metadata"]["annotations"]) == (
-            {"unschedulable": True},
-            {"a": "b"},
-        )
-        assert kept["status"] == {"allocatable": {"cpu": "4"}}
-
-
 class TestPods:
     async def test_requests_come_from_limits(self, core: Core) -> None:
         limits = {"limits": {"cpu": "1"}}
@@ -137,16 +88,6 @@ class TestPods:
         await core.patch_namespaced_pod("p", "ns", {"metadata": {"labels": {"a": "b"}}})
         body = {"spec": {"priorityClassName": "other"}}
         assert await status_of(core.patch_namespaced_pod("p", "ns", body)) == 422
-
-    async def test_an_eviction_against_a_budget(self, api: KubeApi, core: Core) -> None:
-        await core.create_namespaced_pod("ns", pod(labels={"a": "b"}))
-        await core.patch_namespaced_pod_status("p", "ns", {"status": {"phase": "Running"}})
-        budget = {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"a": "b"}}}}
-        status = {"observedGeneration": 9, "disruptionsAllowed": 0}
-
-        api.put(PDBS, budget | {"status": status}, "ns")
-        body = client.V1Eviction(metadata=client.V1ObjectMeta(name="p"))
-        assert await status_of(core.create_namespaced_pod_eviction("p", "ns", body)) == 429
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import copy
 from typing import Any
 
 import pytest
-from koord_kube.resources import DEFINITIONS, NODE_METRICS
+from koord_kube.protocol.resources import DEFINITIONS, NODE_METRICS
 
 from tests.support.kube_api import KubeApi
 from tests.support.kube_asking import Asking

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from koord_kube.resources import NODES, PODS
+from koord_kube.protocol.resources import NODES, PODS
 
 from tests.support.kube_asking import Answer, Asking
 from tests.support.kube_evictions import PDBS

@@ -8,15 +8,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from koord_kube.resources import NODES
+from koord_kube.protocol.resources import NODES
 
 from tests.support.kube_asking import Answer, Asking, Events
+from tests.support.kube_list_options import NO_PROGRESS
 from tests.support_selftest.kube_clients import node
 from tests.support_selftest.notes import NOTES, note
 
 __all__ = ["TestLists", "TestWatches"]
 
 ALL = NOTES.path()
+INITIAL = {
+    "sendInitialEvents": "true",
+    "resourceVersionMatch": "NotOlderThan",
+    "allowWatchBookmarks": "true",
+}
 
 
 async def put_notes(ask: Asking, number: int) -> None:
@@ -77,6 +83,30 @@ class TestLists:
         assert refused.causes == [""]
         assert refused.said["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
 
+    async def test_not_older_than_a_version(self, ask: Asking) -> None:
+        await put_notes(ask, 2)
+        version = await version_of(ask)
+        await ask.put(NOTES, note("n2"))
+        query = {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"}
+        found = await ask("GET", ALL, **query)
+        assert {"n0", "n1"} <= set(names(found))
+        assert int(found.said["metadata"]["resourceVersion"]) >= int(version)
+
+    @pytest.mark.parametrize(
+        ("query", "causes"),
+        [
+            ({"resourceVersionMatch": "NotOlderThan"}, ["resourceVersionMatch"]),
+            ({"resourceVersionMatch": "Older", "resourceVersion": "1"}, ["resourceVersionMatch"]),
+            ({"resourceVersionMatch": "Exact", "resourceVersion": "0"}, ["resourceVersionMatch"]),
+            ({"sendInitialEvents": "true"}, ["sendInitialEvents"]),
+        ],
+    )
+    async def test_options_that_do_not_fit(
+        self, ask: Asking, query: dict[str, str], causes: list[str]
+    ) -> None:
+        refused = await ask("GET", ALL, **query)
+        assert (refused.refusal, refused.causes) == ((422, "Invalid"), causes)
+
     async def test_kinds_of_items(self, ask: Asking) -> None:
         await ask.put(NOTES, note())
         await ask("POST", NODES.path(), node("n1"))
@@ -114,6 +144,14 @@ async def told(events: Events, number: int) -> list[tuple[str, Any]]:
     """Types, and names or what an error is."""
     found = [await events.next() for _ in range(number)]
     return [(type_, one["metadata"].get("name") or one.get("reason")) for type_, one in found]
+
+
+async def first_of(events: Events) -> tuple[str, Any]:
+    """The first event of a watch that begins with a list, where the server can do that."""
+    found = await events.next()
+    if found[1].get("message") == str(NO_PROGRESS):
+        pytest.skip("the etcd behind this server is older than 3.4.31")
+    return found
 
 
 class TestWatches:
@@ -174,7 +212,7 @@ class TestWatches:
 
     async def test_bookmarks_before_the_end(self, ask: Asking) -> None:
         version = (await ask.put(NOTES, note()))["metadata"]["resourceVersion"]
-        query = {"allowWatchBookmarks": "true", "timeoutSeconds": "10"}
+        query = {"allowWatchBookmarks": "true", "timeoutSeconds": "4"}
         async with ask.watching(ALL, resourceVersion=version, **query) as events:
             await ask.put(NOTES, note(spec={"a": 1}))
             assert await told(events, 1) == [("MODIFIED", "n1")]
@@ -191,3 +229,51 @@ class TestWatches:
         async with ask.watching(ALL, resourceVersion=later, timeoutSeconds="1") as events:
             await ask.put(NOTES, note())
             await events.end()
+
+    @pytest.mark.parametrize("version", ["", "0", "now"])
+    async def test_that_begins_with_a_list(self, ask: Asking, version: str) -> None:
+        await put_notes(ask, 2)
+        now = await version_of(ask)
+        query = INITIAL | (
+            {"resourceVersion": now if version == "now" else version} if version else {}
+        )
+        async with ask.watching(ALL, **query) as events:
+            seen = [await first_of(events), await events.next()]
+            assert {(type_, one["metadata"]["name"]) for type_, one in seen} == {
+                ("ADDED", "n0"), ("ADDED", "n1"),
+            }  # fmt: skip
+            type_, mark = await events.next()
+            assert (type_, mark["metadata"]["annotations"]) == (
+                "BOOKMARK", {"k8s.io/initial-events-end": "true"},
+            )  # fmt: skip
+            assert int(mark["metadata"]["resourceVersion"]) >= int(now)
+            await ask.put(NOTES, note("n2"))
+            assert await told(events, 1) == [("ADDED", "n2")]
+
+    async def test_a_list_of_nothing_ends_at_once(self, ask: Asking) -> None:
+        async with ask.watching(ALL, **INITIAL, labelSelector="zone=nowhere") as events:
+            assert (await first_of(events))[0] == "BOOKMARK"
+
+    async def test_a_list_of_a_time_to_come(self, ask: Asking) -> None:
+        later = str(int(await version_of(ask)) + 1000)
+        async with ask.watching(ALL, **INITIAL, resourceVersion=later) as events:
+            type_, found = await first_of(events)
+        assert (type_, found["code"], found["reason"]) == ("ERROR", 504, "Timeout")
+        assert found["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+
+    @pytest.mark.parametrize(
+        ("query", "causes"),
+        [
+            ({"sendInitialEvents": "true"}, ["resourceVersionMatch"]),
+            ({"resourceVersionMatch": "NotOlderThan"}, ["resourceVersionMatch"]),
+            (
+                {"resourceVersionMatch": "Exact", "sendInitialEvents": "true"},
+                ["resourceVersionMatch"] * 2,
+            ),
+        ],
+    )
+    async def test_options_that_do_not_fit(
+        self, ask: Asking, query: dict[str, str], causes: list[str]
+    ) -> None:
+        refused = await ask("GET", ALL, watch="1", resourceVersion="0", **query)
+        assert (refused.refusal, refused.causes) == ((422, "Invalid"), causes)

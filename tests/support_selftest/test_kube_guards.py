@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from koord_kube.resources import (
+from koord_kube.protocol.resources import (
     ACCESS_REVIEWS,
     LEASES,
     MUTATING_WEBHOOKS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from koord_kube.resources import CONFIG_MAPS, LEASES, NODES, Resource
+from koord_kube.protocol.resources import CONFIG_MAPS, LEASES, NODES, Resource
 
 from tests.support.kube_asking import Asking
 from tests.support_selftest.kube_clients import node

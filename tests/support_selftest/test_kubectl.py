@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from koord_kube.resources import DEFINITIONS, NODES
+from koord_kube.protocol.resources import DEFINITIONS, NODES
 
 from tests.support.kube_api import KubeApi
 from tests.support_selftest.kube_clients import node, pod

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import koord_proxy.config
 import koord_proxy.main
-import koordctl.asking
-import koordlet.config
+import koordctl.koordlet_client
+import koordlet.agent.config
 import pytest
 from koord_service.settings import parse
 
@@ -182,7 +182,7 @@ def test_docker_is_one_setting_and_an_order() -> None:
     assert units.only(drop_in, "Unit.Before") == "cri-docker.service"
     name, _, value = units.only(drop_in, "Service.Environment").partition("=")
     settings = parse(
-        koord_proxy.config.Settings,
+        koord_proxy.config.ProxySettings,
         prog=koord_proxy.main.PROGRAM,
         description="",
         argv=[],
@@ -212,7 +212,7 @@ def test_no_setting_is_needed() -> None:
 
 
 def test_the_socket_is_the_proxy_s_default() -> None:
-    socket, settings = units.read(units.PROXY_SOCKET), koord_proxy.config.Settings()
+    socket, settings = units.read(units.PROXY_SOCKET), koord_proxy.config.ProxySettings()
     endpoint = units.on_the_host(settings.koord_runtimeproxy_endpoint)
     assert units.only(socket, "Socket.ListenStream") == endpoint
     assert units.only(socket, "Socket.SocketMode") == settings.socket_mode
@@ -220,7 +220,7 @@ def test_the_socket_is_the_proxy_s_default() -> None:
 
 
 def test_the_proxy_may_write_what_it_writes() -> None:
-    unit, settings = units.read(units.PROXY), koord_proxy.config.Settings()
+    unit, settings = units.read(units.PROXY), koord_proxy.config.ProxySettings()
     allowed = units.writable(unit)
     for path in (
         settings.state_path,
@@ -235,7 +235,7 @@ def test_the_proxy_may_write_what_it_writes() -> None:
 
 
 def test_koordlet_may_write_what_it_writes() -> None:
-    unit, settings = units.read(units.KOORDLET), koordlet.config.Settings()
+    unit, settings = units.read(units.KOORDLET), koordlet.agent.config.KoordletSettings()
     allowed = units.writable(unit)
     assert settings.runtime_hooks_addr == settings.runtime_hooks_host_endpoint
     for path in (
@@ -253,11 +253,11 @@ def test_koordlet_may_write_what_it_writes() -> None:
 
 
 def test_everybody_may_ask_koordlet() -> None:
-    unit, settings = units.read(units.KOORDLET), koordlet.config.Settings()
+    unit, settings = units.read(units.KOORDLET), koordlet.agent.config.KoordletSettings()
     assert not settings.status_address, "else the socket is not beside the other one"
     assert units.only(unit, "Service.RuntimeDirectoryMode") == "0755"
     beside = Path(units.on_the_host(settings.runtime_hooks_addr)).with_name("status.sock")
-    asked = koordctl.asking.ADDRESS.removeprefix("unix://")
+    asked = koordctl.koordlet_client.ADDRESS.removeprefix("unix://")
     assert units.on_the_host(asked) == str(beside)
 
 
@@ -306,5 +306,5 @@ def test_what_is_allowed_is_what_is_needed(path: Path) -> None:
     families = units.only(unit, "Service.RestrictAddressFamilies").split()
     assert families == ["AF_UNIX", "AF_INET", "AF_INET6", *netlink]
     assert units.only(unit, "Service.IPAddressAllow") == "localhost"
-    address = koord_proxy.config.Settings().metrics_address
+    address = koord_proxy.config.ProxySettings().metrics_address
     assert re.match(r"127\.", address), "a default that IPAddressDeny= would cut off"

@@ -15,14 +15,14 @@ from urllib.parse import urlencode
 
 from koord_demo.cgroups import container_pid
 from koord_demo.cri_client import Cri
-from koord_host.kernel import Kernel
-from koord_host.layout import Driver, Layout
+from koord_host.kernel import KernelFilesystem
+from koord_host.knobs.layout import Driver, Layout
 from koord_model.node_info import NodeCPUInfo
-from koordctl.asking import ADDRESS
-from koordlet.collecting.contract import Look, Sources
-from koordlet.collectors import nodeinfo
+from koordctl.koordlet_client import ADDRESS
+from koordlet.metrics_advisor.collectors import nodeinfo
+from koordlet.metrics_advisor.contract.collector import CollectContext, CollectorSources
 
-from koordctl import client
+from koordctl import status_client
 from tests.vm import node, slices
 from tests.vm.expectations import NODE_FIGURES, POD_FIGURES, Burner
 from tests.vm.kubelet import Kubelet
@@ -128,8 +128,8 @@ def page(path: str) -> Any:
         OSError: it does not answer.
     """
     try:
-        return json.loads(client.ask(ADDRESS, path, client.KOORDLET))
-    except client.AskError as error:
+        return json.loads(status_client.ask(ADDRESS, path, status_client.KOORDLET))
+    except status_client.AskError as error:
         raise OSError(str(error)) from None
 
 
@@ -149,8 +149,8 @@ def machine() -> dict[str, Any]:
     """The machine as lscpu, as koordlet's collector, and as koordlet itself describe it."""
     said = node.run("lscpu --parse=CPU,CORE,SOCKET,NODE")["output"]
     rows = [line.split(",") for line in said.splitlines() if not line.startswith("#")]
-    sources = Sources(Kernel(), Layout(2, Driver.SYSTEMD))
-    facts = nodeinfo.Collector(sources).collect(Look(time.time(), time.monotonic())).facts
+    sources = CollectorSources(KernelFilesystem(), Layout(2, Driver.SYSTEMD))
+    facts = nodeinfo.Collector(sources).collect(CollectContext(time.time(), time.monotonic())).facts
     [cpus] = (fact for fact in facts if isinstance(fact, NodeCPUInfo))
     seen = [(one.id, one.core, one.socket, one.node) for one in cpus.online]
     model = node.run("lscpu | sed -n 's/^Model name: *//p'")["output"]

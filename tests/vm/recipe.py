@@ -40,6 +40,8 @@ FailureAction=poweroff-immediate
 [Service]
 Type=oneshot
 WorkingDirectory={CHECKOUT}
+# The kubelet's side of CRI is of the demo, which is not installed in production.
+Environment=PYTHONPATH={CHECKOUT}/demo
 ExecStart=/opt/pykoord/bin/python -m tests.vm.scenario
 StandardOutput=tty
 TTYPath={RESULTS}

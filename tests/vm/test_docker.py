@@ -82,7 +82,7 @@ def test_a_restart_keeps_the_records(outcome: Outcome) -> None:
     assert len(before) == 1
     assert after == before
     lines = outcome("docker_end")["journal"][node.PROXY]
-    first, second = (line for line in lines if "records are in line" in line)
+    first, second = (line for line in lines if "records match the runtime" in line)
     assert "pods=0 " in first
     # Kept, not looked up again.
     assert "pods=1 containers=1 dropped=0 adopted=0" in " ".join(second.split())

@@ -2,7 +2,7 @@
 
 The kubelet does not know ``batch-cpu`` and ``batch-memory``, so that without
 this plugin a batch pod runs with the least weight and without any limit.
-Quotas are reckoned at the kernel's default period of 100 ms; where the
+Quotas are computed for the kernel's default period of 100 ms; where the
 container has another period, the quota is scaled to it, so that the share of
 CPU time stays what was asked for.
 
@@ -73,21 +73,21 @@ def _container(container: Container, view: NodeView) -> Patch | None:
     return _patch(asked, container.resources.cpu_period, view) if asked else None
 
 
-class _Asked(NamedTuple):
+class _PodRequests(NamedTuple):
     """What a batch pod's containers ask for, and its init containers."""
 
     containers: Mapping[str, BatchResources]
     inits: Mapping[str, BatchResources]
 
 
-def _of_batch_pod(pod: Pod) -> _Asked | None:
+def _of_batch_pod(pod: Pod) -> _PodRequests | None:
     if qos_class(pod.labels) is not QoSClass.BE:
         return None
-    found = _Asked(batch_resources(pod) or {}, init_resources(pod))
+    found = _PodRequests(batch_resources(pod) or {}, init_resources(pod))
     return found if found.containers or found.inits else None
 
 
-def _stages(found: _Asked) -> list[list[BatchResources]]:
+def _stages(found: _PodRequests) -> list[list[BatchResources]]:
     """Who runs at the same time, from stage to stage."""
     beside = [one for name, one in found.containers.items() if name in found.inits]
     before = [one for name, one in found.inits.items() if name not in found.containers]

@@ -8,10 +8,10 @@ The group is
 - the pod's UID where the label ``core-sched-policy`` is "exclusive";
 - none where that label is "none", or the pod's class is not enabled.
 
-Classes with ``coreExpeller`` have groups of their own (suffix "-expeller"), so that no
-best-effort pod is beside theirs even where the label is the same. SYSTEM pods are
-left out altogether: the agent itself is one, and tasks without a group are what
-others are taken back to.
+Classes with ``coreExpeller`` have groups of their own, so that no best-effort pod is
+beside theirs even where the label is the same. A label names a group of labels only, never
+a pod's own or an expelling class's, whatever it says. SYSTEM pods are left out altogether:
+the agent itself is one, and tasks without a group are what others are taken back to.
 
 Here groups have names only; the host gives their tasks cookies.
 
@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from koord_model import class_idle
+from koord_model.core_sched import NO_GROUP, CoreSchedGroup, GroupKind
 from koord_model.cpu_qos import any_enabled, kube_class, strategy_class
 from koord_model.excerpt import excerpt
 from koord_model.keys import LABEL_CORE_SCHED_GROUP, LABEL_CORE_SCHED_POLICY
@@ -35,10 +36,6 @@ from koord_model.qos import KubeQoS, QoSClass, qos_class
 
 from koord_hooks.specs import hookimpl
 
-_NO_GROUP = ""
-_WITHOUT_LABEL = "(default)"
-"""The group of pods without the label; no label's value has brackets."""
-_EXPELLER = "-expeller"
 _POLICIES = ("", "none", "exclusive")
 
 
@@ -54,7 +51,7 @@ def pre_create_container(container: Container, view: NodeView) -> Patch | None:
 
 
 @hookimpl
-def level_kube_qos(kube_qos: KubeQoS, view: NodeView) -> Patch | None:
+def reconcile_kube_qos(kube_qos: KubeQoS, view: NodeView) -> Patch | None:
     if view.slo.cpu_policy is not CPUPolicy.CORE_SCHED:
         return None  # cpu.idle is then the other policy's
     strategy = view.slo.of(kube_class(kube_qos, view.slo)).cpu
@@ -68,7 +65,7 @@ def level_kube_qos(kube_qos: KubeQoS, view: NodeView) -> Patch | None:
 
 
 @hookimpl
-def level_node(view: NodeView) -> NodePatch | None:
+def reconcile_node(view: NodeView) -> NodePatch | None:
     """Some kernels have a switch, and let group identity exclude core scheduling."""
     if not (view.kernel.core_sched and _in_force(view.slo)):
         return None
@@ -82,19 +79,21 @@ def _in_force(slo: NodeSLO) -> bool:
     return slo.cpu_policy is CPUPolicy.CORE_SCHED and any_enabled(slo)
 
 
-def _group(pod: Pod, policy: str, slo: NodeSLO) -> tuple[str, str]:
+def _group(pod: Pod, policy: str, slo: NodeSLO) -> tuple[CoreSchedGroup, str]:
     qos = strategy_class(pod, slo)
     strategy = slo.of(qos).cpu
     if not (_in_force(slo) and strategy.enable):
-        return _NO_GROUP, f"core scheduling is not enabled for class {qos} → no group"
+        return NO_GROUP, f"core scheduling is not enabled for class {qos} → no group"
     if policy == "none":
-        return _NO_GROUP, "core-sched-policy none → no group"
-    group = pod.labels.get(LABEL_CORE_SCHED_GROUP, "") or _WITHOUT_LABEL
-    why = f"core-sched-group-id {group}"
+        return NO_GROUP, "core-sched-policy none → no group"
+    expeller, label = strategy.core_expeller, pod.labels.get(LABEL_CORE_SCHED_GROUP, "")
     if policy == "exclusive":
-        group, why = pod.uid, "core-sched-policy exclusive"
-    if strategy.core_expeller:
-        group += _EXPELLER
+        group, why = CoreSchedGroup(GroupKind.POD, pod.uid, expeller), "core-sched-policy exclusive"
+    elif label:
+        group = CoreSchedGroup(GroupKind.LABEL, label, expeller)
+        why = f"core-sched-group-id {label}"
+    else:
+        group, why = CoreSchedGroup(GroupKind.DEFAULT, "", expeller), "no core-sched-group-id"
     return group, f"{why}, class {qos} → group {group}"
 
 

@@ -58,7 +58,7 @@ def pre_update_container_resources(container: Container, view: NodeView) -> Patc
 
 
 @hookimpl
-def level_host_application(application: HostApplication, view: NodeView) -> Patch | None:
+def reconcile_host_application(application: HostApplication, view: NodeView) -> Patch | None:
     if application.qos is not QoSClass.LS or view.topology is None:
         return None
     found = _pools(view.topology.shared_pools, f"LS application {application.name}, shared pools")

@@ -55,7 +55,7 @@ def pre_run_pod_sandbox(pod: Pod, view: NodeView) -> Patch | None:
 
 
 @hookimpl
-def level_kube_qos(kube_qos: KubeQoS, view: NodeView) -> Patch | None:
+def reconcile_kube_qos(kube_qos: KubeQoS, view: NodeView) -> Patch | None:
     qos = kube_class(kube_qos, view.slo)
     identity = _NOBODY if kube_qos is KubeQoS.GUARANTEED else _of_class(qos, view.slo)
     why = f"{kube_qos} group, identity {identity}"
@@ -67,7 +67,7 @@ def level_kube_qos(kube_qos: KubeQoS, view: NodeView) -> Patch | None:
 
 
 @hookimpl
-def level_host_application(application: HostApplication, view: NodeView) -> Patch | None:
+def reconcile_host_application(application: HostApplication, view: NodeView) -> Patch | None:
     known = application.qos not in (QoSClass.SYSTEM, QoSClass.NONE)
     identity = _of_class(application.qos, view.slo) if known else _NOBODY
     knobs, shown = _knobs(identity, view)
@@ -76,7 +76,7 @@ def level_host_application(application: HostApplication, view: NodeView) -> Patc
 
 
 @hookimpl
-def level_node(view: NodeView) -> NodePatch | None:
+def reconcile_node(view: NodeView) -> NodePatch | None:
     """Both can be switched off in kernels that have them, and exclude each other."""
     if _BVT not in view.kernel.knobs or not _in_force(view.slo):
         return None

@@ -12,7 +12,7 @@ from koord_model.keys import ANNOTATION_RESCTRL
 from koord_model.node import NodeView
 from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
-from koord_model.resctrl import resctrl_wish
+from koord_model.resctrl import resctrl_limits
 
 from koord_hooks.specs import hookimpl
 
@@ -28,7 +28,7 @@ def pre_create_container(container: Container, view: NodeView) -> Patch | None:
 
 
 def _patch(pod: Pod, view: NodeView) -> Patch | None:
-    wish, ignored = resctrl_wish(pod)
+    wish, ignored = resctrl_limits(pod)
     if wish is None:
         return Patch(ignored=ignored) if ignored else None
     if not view.kernel.resctrl:

@@ -63,7 +63,7 @@ _LEAST_RATE = 8000
 
 
 @dataclass(frozen=True, slots=True)
-class _Limited:
+class _LimitedPod:
     """A pod with a limit of its own, in bits a second, and its class's number."""
 
     pod: Pod
@@ -72,7 +72,7 @@ class _Limited:
 
 
 @hookimpl
-def level_node(pods: tuple[Pod, ...], view: NodeView) -> NodePatch | None:
+def reconcile_node(pods: tuple[Pod, ...], view: NodeView) -> NodePatch | None:
     if view.slo.net_policy is not NetPolicy.TC:
         return None
     total = view.slo.total_network_bandwidth
@@ -168,7 +168,7 @@ def _bits(bandwidth: Bandwidth, total: int, where: str, ignored: list[str]) -> i
         return 0
 
 
-def _limited(pods: Iterable[Pod], ignored: list[str]) -> list[_Limited]:
+def _limited(pods: Iterable[Pod], ignored: list[str]) -> list[_LimitedPod]:
     """The pods that have a limit of their own, by uid."""
     limits = []
     for pod in sorted(pods, key=lambda pod: pod.uid):
@@ -186,7 +186,7 @@ def _limited(pods: Iterable[Pod], ignored: list[str]) -> list[_Limited]:
         if bandwidth.egress:
             limits.append((pod, bandwidth.egress))
     minors = _minors([pod.uid for pod, _ in limits])
-    return [_Limited(pod, limit, minors[pod.uid]) for pod, limit in limits]
+    return [_LimitedPod(pod, limit, minors[pod.uid]) for pod, limit in limits]
 
 
 def _minors(uids: Iterable[str]) -> dict[str, int]:
@@ -202,7 +202,7 @@ def _minors(uids: Iterable[str]) -> dict[str, int]:
 
 
 def _divided(
-    shared: Iterable[TrafficClass], pods: Iterable[Pod], limited: Iterable[_Limited]
+    shared: Iterable[TrafficClass], pods: Iterable[Pod], limited: Iterable[_LimitedPod]
 ) -> Iterator[TrafficClass]:
     """Each class with its members, then the classes cut out of it: rule 4."""
     listed = list(limited)
@@ -220,7 +220,7 @@ def _divided(
         yield from cut
 
 
-def _own_class(limited: _Limited, above: TrafficClass, share: int) -> TrafficClass:
+def _own_class(limited: _LimitedPod, above: TrafficClass, share: int) -> TrafficClass:
     rate = max(min(share, limited.limit), _LEAST_RATE)
     member = _member(limited.pod)
     return TrafficClass(

@@ -33,7 +33,7 @@ _PRIORITIES = {
 
 
 @hookimpl
-def level_node(pods: tuple[Pod, ...], view: NodeView) -> NodePatch | None:
+def reconcile_node(pods: tuple[Pod, ...], view: NodeView) -> NodePatch | None:
     slo = view.slo
     if slo.net_policy is not NetPolicy.TERWAY:
         return None

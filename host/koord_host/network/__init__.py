@@ -1,1 +1,1 @@
-"""Classes of outgoing traffic: planned, told apart by packet filters, put into the kernel."""
+"""Plans of traffic classes for egress, and the packet filters for them. No IO."""

@@ -1,4 +1,4 @@
-"""How the host's packet filter is told which pod's packets are in which class.
+"""How the host's packet filter assigns the packets of pods to classes.
 
 A packet's priority is its class: HTB takes it, so that no filter of its own is
 needed. Packets of pods with an address are forwarded, and told by that address.
@@ -27,7 +27,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:@/-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class FilterCommand:
     """A command: its words and what it reads."""
 
     words: tuple[str, ...]
@@ -38,7 +38,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandResult:
     """How a command ended, and what it said."""
 
     status: int
@@ -59,7 +59,7 @@ class CgroupMatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class FilterRules:
     """What is to be matched, and the class each match gives ("1:3").
 
     ``addresses`` are by IP version, then by address.
@@ -82,20 +82,20 @@ class Classifier(Protocol):
 
     name: str
 
-    def reading(self) -> tuple[Command, ...]:
+    def reading(self) -> tuple[FilterCommand, ...]:
         """The commands that show what is in force; they may fail where nothing is."""
         ...
 
-    def plan(self, rules: Rules, found: Sequence[Answer]) -> tuple[Command, ...]:
+    def plan(self, rules: FilterRules, found: Sequence[CommandResult]) -> tuple[FilterCommand, ...]:
         """The commands that put the rules in force; none where they are."""
         ...
 
-    def removal(self, found: Sequence[Answer]) -> tuple[Command, ...]:
+    def removal(self, found: Sequence[CommandResult]) -> tuple[FilterCommand, ...]:
         """The commands that leave nothing of ours; none where there is nothing."""
         ...
 
 
-def rules_of(traffic: Traffic, identity: Callable[[str], int] | None) -> Rules:
+def rules_of(traffic: Traffic, identity: Callable[[str], int] | None) -> FilterRules:
     """What is to be matched for these classes; nothing for the default, which takes the rest.
 
     ``identity`` is the inode of a v2 cgroup; it raises ``OSError`` for one that is gone: a
@@ -117,7 +117,7 @@ def rules_of(traffic: Traffic, identity: Callable[[str], int] | None) -> Rules:
                 ignored.append(
                     f"pod {member.pod}: {error} (its packets are in no class of its own)"
                 )
-    return Rules(addresses, tuple(sorted(cgroups, key=lambda one: one.path)), tuple(ignored))
+    return FilterRules(addresses, tuple(sorted(cgroups, key=lambda one: one.path)), tuple(ignored))
 
 
 def _cgroup(path: str, minor: int, identity: Callable[[str], int]) -> list[CgroupMatch]:
@@ -136,20 +136,20 @@ class Nft:
     name = "nft"
     _TABLE = "pykoord"
 
-    def reading(self) -> tuple[Command, ...]:
-        return (Command(("nft", "-j", "list", "chains", "inet")),)
+    def reading(self) -> tuple[FilterCommand, ...]:
+        return (FilterCommand(("nft", "-j", "list", "chains", "inet")),)
 
-    def plan(self, rules: Rules, found: Sequence[Answer]) -> tuple[Command, ...]:
+    def plan(self, rules: FilterRules, found: Sequence[CommandResult]) -> tuple[FilterCommand, ...]:
         if f"mark_{rules.mark}" in self._chains(found):
             return ()
-        return (Command(("nft", "-f", "-"), self._script(rules)),)
+        return (FilterCommand(("nft", "-f", "-"), self._script(rules)),)
 
-    def removal(self, found: Sequence[Answer]) -> tuple[Command, ...]:
+    def removal(self, found: Sequence[CommandResult]) -> tuple[FilterCommand, ...]:
         if not self._chains(found):
             return ()
-        return (Command(("nft", "delete", "table", "inet", self._TABLE)),)
+        return (FilterCommand(("nft", "delete", "table", "inet", self._TABLE)),)
 
-    def _chains(self, found: Sequence[Answer]) -> set[str]:
+    def _chains(self, found: Sequence[CommandResult]) -> set[str]:
         try:
             listed = json.loads(found[0].output)["nftables"]
         except (ValueError, KeyError, TypeError):
@@ -157,7 +157,7 @@ class Nft:
         chains = [one["chain"] for one in listed if "chain" in one]
         return {chain["name"] for chain in chains if chain["table"] == self._TABLE}
 
-    def _script(self, rules: Rules) -> str:
+    def _script(self, rules: FilterRules) -> str:
         # Deleting what is not there is refused, hence the first line.
         lines = [f"add table inet {self._TABLE}", f"delete table inet {self._TABLE}"]
         lines += [f"table inet {self._TABLE} {{", f"chain mark_{rules.mark} {{ }}"]
@@ -187,12 +187,12 @@ class Iptables:
     def __init__(self, versions: Sequence[int] = (4, 6)) -> None:
         self._versions = tuple(versions)
 
-    def reading(self) -> tuple[Command, ...]:
+    def reading(self) -> tuple[FilterCommand, ...]:
         listing = ("-w", "-t", "mangle", "-S")
-        rules = [Command((self._PROGRAMS[version], *listing)) for version in self._versions]
-        return (*rules, Command(("ipset", "list", "-n")))
+        rules = [FilterCommand((self._PROGRAMS[version], *listing)) for version in self._versions]
+        return (*rules, FilterCommand(("ipset", "list", "-n")))
 
-    def plan(self, rules: Rules, found: Sequence[Answer]) -> tuple[Command, ...]:
+    def plan(self, rules: FilterRules, found: Sequence[CommandResult]) -> tuple[FilterCommand, ...]:
         sets = {
             name: (version, members)
             for version in self._versions
@@ -208,7 +208,7 @@ class Iptables:
             made.append(self._restore(version, self._chain(rules, names, answer.output)))
         return (*made, *self._destroy(there - set(sets)))
 
-    def removal(self, found: Sequence[Answer]) -> tuple[Command, ...]:
+    def removal(self, found: Sequence[CommandResult]) -> tuple[FilterCommand, ...]:
         made = []
         for version, answer in zip(self._versions, found, strict=False):
             lines = [f"-D {self._JUMP}"] if f"-A {self._JUMP}" in answer.output else []
@@ -220,14 +220,14 @@ class Iptables:
 
     _JUMP = f"POSTROUTING -j {_CHAIN}"
 
-    def _in_force(self, rules: Rules, listed: str) -> bool:
+    def _in_force(self, rules: FilterRules, listed: str) -> bool:
         return f"mark-{rules.mark}" in listed and f"-A {self._JUMP}" in listed
 
-    def _sets(self, found: Sequence[Answer]) -> set[str]:
+    def _sets(self, found: Sequence[CommandResult]) -> set[str]:
         prefixes = tuple(f"pykoord{version}-" for version in self._versions)
         return {name for name in found[-1].output.split() if name.startswith(prefixes)}
 
-    def _fill(self, sets: Mapping[str, tuple[int, Sequence[str]]]) -> Command:
+    def _fill(self, sets: Mapping[str, tuple[int, Sequence[str]]]) -> FilterCommand:
         """Each set is filled aside and swapped in, so that no packet meets half of one."""
         lines = []
         for name, (version, addresses) in sets.items():
@@ -236,9 +236,9 @@ class Iptables:
             lines += [f"create {one} hash:ip family {family} -exist" for one in (name, aside)]
             lines += [f"flush {aside}", *(f"add {aside} {address}" for address in addresses)]
             lines += [f"swap {aside} {name}", f"destroy {aside}"]
-        return Command(("ipset", "restore"), "\n".join([*lines, ""]))
+        return FilterCommand(("ipset", "restore"), "\n".join([*lines, ""]))
 
-    def _chain(self, rules: Rules, sets: Sequence[str], listed: str) -> list[str]:
+    def _chain(self, rules: FilterRules, sets: Sequence[str], listed: str) -> list[str]:
         add, classify = f"-A {self._CHAIN}", "-j CLASSIFY --set-class"
         # Naming a chain empties it.
         lines = [f":{self._CHAIN} - [0:0]", f"{add} -m comment --comment mark-{rules.mark}"]
@@ -251,12 +251,12 @@ class Iptables:
         jump = f"-A {self._JUMP}"
         return lines if jump in listed else [*lines, jump]
 
-    def _restore(self, version: int, lines: Sequence[str]) -> Command:
+    def _restore(self, version: int, lines: Sequence[str]) -> FilterCommand:
         words = (f"{self._PROGRAMS[version]}-restore", "-w", "--noflush")
-        return Command(words, "\n".join(["*mangle", *lines, "COMMIT", ""]))
+        return FilterCommand(words, "\n".join(["*mangle", *lines, "COMMIT", ""]))
 
-    def _destroy(self, sets: Iterable[str]) -> list[Command]:
-        return [Command(("ipset", "destroy", name)) for name in sorted(sets)]
+    def _destroy(self, sets: Iterable[str]) -> list[FilterCommand]:
+        return [FilterCommand(("ipset", "destroy", name)) for name in sorted(sets)]
 
 
 def _by_class(version: int, addresses: Mapping[str, str]) -> dict[str, list[str]]:

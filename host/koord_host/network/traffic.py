@@ -16,7 +16,7 @@ ROOT = MAJOR << 16
 """The number of our root qdisc, 1:0."""
 
 
-class Kind(StrEnum):
+class TrafficObject(StrEnum):
     """What a change is about."""
 
     QDISC = "qdisc"
@@ -24,7 +24,7 @@ class Kind(StrEnum):
     FILTER = "filter"
 
 
-class Verb(StrEnum):
+class TrafficVerb(StrEnum):
     """What is done to it."""
 
     ADD = "add"
@@ -48,7 +48,7 @@ OURS = Qdisc("htb", ROOT, DEFAULT_MINOR)
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class HTBClass:
     """What an HTB class allows: bytes a second, as the kernel counts.
 
     ``parent`` is a minor, 0 for the qdisc itself.
@@ -67,7 +67,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Shaping:
+class InterfaceShaping:
     """What an interface has; ``classes`` by minor, of our qdisc alone.
 
     ``cgroup_filter`` is whether packets are put into classes by the number their
@@ -75,19 +75,19 @@ class Shaping:
     """
 
     root: Qdisc
-    classes: Mapping[int, Shape] = field(default_factory=dict)
+    classes: Mapping[int, HTBClass] = field(default_factory=dict)
     cgroup_filter: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TrafficChange:
     """One change: ``minor`` of a class, ``wanted`` unless it is deleted."""
 
-    verb: Verb
-    kind: Kind
+    verb: TrafficVerb
+    kind: TrafficObject
     minor: int = 0
-    wanted: Qdisc | Shape | None = None
-    found: Qdisc | Shape | None = None
+    wanted: Qdisc | HTBClass | None = None
+    found: Qdisc | HTBClass | None = None
 
     @property
     def subject(self) -> str:
@@ -111,39 +111,43 @@ def refusal(root: Qdisc, interface: str) -> str:
     )
 
 
-def changes(wanted: Traffic, found: Shaping, *, by_cgroup: bool) -> tuple[Change, ...]:
+def changes(
+    wanted: Traffic, found: InterfaceShaping, *, by_cgroup: bool
+) -> tuple[TrafficChange, ...]:
     """The changes from what an interface has to what is wanted, in an order that works.
 
     ``by_cgroup`` is whether this node has ``net_cls``. None where nothing is to be
     changed. See ``refusal`` first.
     """
-    made: list[Change] = []
+    made: list[TrafficChange] = []
     if not is_ours(found.root):
-        made.append(Change(Verb.ADD, Kind.QDISC, wanted=OURS, found=found.root))
-        found = Shaping(OURS)
+        made.append(
+            TrafficChange(TrafficVerb.ADD, TrafficObject.QDISC, wanted=OURS, found=found.root)
+        )
+        found = InterfaceShaping(OURS)
     made += _class_changes(_shapes(wanted), found.classes)
     if by_cgroup and not found.cgroup_filter:
-        made.append(Change(Verb.ADD, Kind.FILTER))
+        made.append(TrafficChange(TrafficVerb.ADD, TrafficObject.FILTER))
     return tuple(made)
 
 
-def undoing(found: Shaping) -> tuple[Change, ...]:
+def undoing(found: InterfaceShaping) -> tuple[TrafficChange, ...]:
     """The change that leaves nothing of ours; the kernel then puts its own qdisc back."""
     if not is_ours(found.root):
         return ()
-    return (Change(Verb.DELETE, Kind.QDISC, found=found.root),)
+    return (TrafficChange(TrafficVerb.DELETE, TrafficObject.QDISC, found=found.root),)
 
 
-def _shapes(wanted: Traffic) -> dict[int, Shape]:
+def _shapes(wanted: Traffic) -> dict[int, HTBClass]:
     """The classes by minor, parents before children."""
     total = wanted.total // 8
-    shapes = {ROOT_MINOR: Shape(0, 0, total, total)}
+    shapes = {ROOT_MINOR: HTBClass(0, 0, total, total)}
     for one in wanted.classes:
-        shapes[one.minor] = Shape(one.parent, one.priority, one.rate // 8, one.ceil // 8)
+        shapes[one.minor] = HTBClass(one.parent, one.priority, one.rate // 8, one.ceil // 8)
     return {minor: shapes[minor] for minor in _parents_first(shapes)}
 
 
-def _parents_first(shapes: Mapping[int, Shape]) -> list[int]:
+def _parents_first(shapes: Mapping[int, HTBClass]) -> list[int]:
     def depth(minor: int) -> int:
         above = shapes.get(minor)
         return 1 + depth(above.parent) if above and above.parent != minor else 0
@@ -151,7 +155,9 @@ def _parents_first(shapes: Mapping[int, Shape]) -> list[int]:
     return sorted(shapes, key=lambda minor: (depth(minor), minor))
 
 
-def _class_changes(wanted: Mapping[int, Shape], found: Mapping[int, Shape]) -> Iterator[Change]:
+def _class_changes(
+    wanted: Mapping[int, HTBClass], found: Mapping[int, HTBClass]
+) -> Iterator[TrafficChange]:
     # A class cannot move to another parent: it is made anew, and all below it with it.
     gone: set[int] = set()
     for minor in _parents_first(found):
@@ -160,10 +166,10 @@ def _class_changes(wanted: Mapping[int, Shape], found: Mapping[int, Shape]) -> I
             gone.add(minor)
     for minor in reversed(_parents_first(found)):
         if minor in gone:
-            yield Change(Verb.DELETE, Kind.CLASS, minor, found=found[minor])
+            yield TrafficChange(TrafficVerb.DELETE, TrafficObject.CLASS, minor, found=found[minor])
     for minor, shape in wanted.items():
         before = None if minor in gone else found.get(minor)
         if before is None:
-            yield Change(Verb.ADD, Kind.CLASS, minor, shape)
+            yield TrafficChange(TrafficVerb.ADD, TrafficObject.CLASS, minor, shape)
         elif before != shape:
-            yield Change(Verb.CHANGE, Kind.CLASS, minor, shape, before)
+            yield TrafficChange(TrafficVerb.CHANGE, TrafficObject.CLASS, minor, shape, before)

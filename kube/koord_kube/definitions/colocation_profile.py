@@ -12,7 +12,7 @@ from koord_kube.definitions.schema import (
     text,
     whole,
 )
-from koord_kube.resources import COLOCATION_PROFILES
+from koord_kube.protocol.resources import COLOCATION_PROFILES
 
 _SPEC = object_of(
     "Which pods are meant, and what they get when they are created.",

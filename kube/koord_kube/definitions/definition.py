@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from koord_kube.definitions.schema import Schema, object_of
-from koord_kube.resources import Resource
+from koord_kube.protocol.resources import Resource
 
 
 @dataclass(frozen=True, slots=True)

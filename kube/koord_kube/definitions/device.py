@@ -14,7 +14,7 @@ from koord_kube.definitions.schema import (
     text,
     whole,
 )
-from koord_kube.resources import DEVICES
+from koord_kube.protocol.resources import DEVICES
 
 
 def device_info() -> Schema:

@@ -16,7 +16,7 @@ from koord_kube.definitions.schema import (
     time,
     whole,
 )
-from koord_kube.resources import NODE_METRICS
+from koord_kube.protocol.resources import NODE_METRICS
 
 _QOS = text("Its quality class.")
 _PRIORITY = text("Its priority class, such as koord-prod.")

@@ -19,7 +19,7 @@ from koord_kube.definitions.schema import (
     text,
     whole,
 )
-from koord_kube.resources import NODE_SLOS
+from koord_kube.protocol.resources import NODE_SLOS
 
 _ENABLE = flag("Whether it is done at all.")
 

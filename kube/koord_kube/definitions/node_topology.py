@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from koord_kube.definitions.definition import AGE, definition
 from koord_kube.definitions.schema import list_of, object_of, quantity, text, whole
-from koord_kube.resources import NODE_TOPOLOGIES
+from koord_kube.protocol.resources import NODE_TOPOLOGIES
 
 _ATTRIBUTE = object_of(
     "One property.", "name", "value", name=text("Its name."), value=text("What it is.")

@@ -12,7 +12,7 @@ from koord_kube.definitions.schema import (
     text,
     time,
 )
-from koord_kube.resources import RECOMMENDATIONS
+from koord_kube.protocol.resources import RECOMMENDATIONS
 
 _TARGET = object_of(
     "What is looked at, in the object's namespace.",

@@ -32,7 +32,7 @@ def anything(about: str) -> Schema:
 
 
 def list_of(about: str, items: Schema, *keys: str) -> Schema:
-    """A list; with ``keys`` one whose items are told apart by these fields."""
+    """A list; with ``keys`` one whose items are identified by these fields."""
     found: Schema = {"type": "array", "description": about, "items": items}
     if keys:
         found |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}

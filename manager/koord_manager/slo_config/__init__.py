@@ -1,1 +1,1 @@
-"""The ConfigMap ``slo-controller-config``: read, validated as a whole, laid out per node. No IO."""
+"""The ConfigMap ``slo-controller-config``: followed, and validated as it is written."""

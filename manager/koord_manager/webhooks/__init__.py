@@ -1,1 +1,1 @@
-"""What is said to objects before they are kept: one file or folder a webhook. No IO."""
+"""The table of all webhooks, and what they share. No IO."""

@@ -1,24 +1,28 @@
 """The manager's webhooks: one row each. No IO.
 
-Names and paths are Koordinator's. Its webhooks of ElasticQuotas and bindings are not here, nor
-the one of updated pods, of which nothing is changed.
+Names and paths are Koordinator's. Its webhooks of ElasticQuotas and bindings are not here.
 """
 
 from __future__ import annotations
 
-from koord_manager.webhooks.admission import Operation
-from koord_manager.webhooks.config_maps import validate_config_map
-from koord_manager.webhooks.configurations import Row
-from koord_manager.webhooks.nodes.amplification import mutate_node_status
-from koord_manager.webhooks.nodes.node_strategies import validate_node
-from koord_manager.webhooks.pods.mutating import mutate_pod
-from koord_manager.webhooks.pods.validating import validate_pod
-from koord_manager.webhooks.reservations import mutate_reservation
+from koord_serving.admission.core.admission import AdmissionOperation
+from koord_serving.admission.core.configurations import WebhookDefinition
 
-_CREATE, _UPDATE, _DELETE = Operation.CREATE, Operation.UPDATE, Operation.DELETE
+from koord_manager.noderesource.webhook.resource_amplification import mutate_node_status
+from koord_manager.pod_webhook.mutating import mutate_pod
+from koord_manager.pod_webhook.validating import validate_pod
+from koord_manager.profiles.webhook.reservation import mutate_reservation
+from koord_manager.slo_config.webhook.config_map import validate_config_map
+from koord_manager.slo_config.webhook.node_strategies import validate_node
+
+_CREATE, _UPDATE, _DELETE = (
+    AdmissionOperation.CREATE,
+    AdmissionOperation.UPDATE,
+    AdmissionOperation.DELETE,
+)
 
 TABLE = (
-    Row(
+    WebhookDefinition(
         name="mpod-create.koordinator.sh",
         path="/mutate-pod",
         handler=mutate_pod,
@@ -29,7 +33,7 @@ TABLE = (
         fails=True,
         in_control_plane=False,
     ),
-    Row(
+    WebhookDefinition(
         name="vpod.koordinator.sh",
         path="/validate-pod",
         handler=validate_pod,
@@ -42,7 +46,7 @@ TABLE = (
         fails=True,
         in_control_plane=False,
     ),
-    Row(
+    WebhookDefinition(
         name="mreservation-create.koordinator.sh",
         path="/mutate-reservation",
         handler=mutate_reservation,
@@ -55,7 +59,7 @@ TABLE = (
         fails=True,
         namespaced=False,
     ),
-    Row(
+    WebhookDefinition(
         name="mnode-status.koordinator.sh",
         path="/mutate-node-status",
         handler=mutate_node_status,
@@ -67,7 +71,7 @@ TABLE = (
         namespaced=False,
         seconds=2,
     ),
-    Row(
+    WebhookDefinition(
         name="vnode.koordinator.sh",
         path="/validate-node",
         handler=validate_node,
@@ -80,7 +84,7 @@ TABLE = (
         seconds=2,
     ),
     # The configuration is an object of the manager's namespace.
-    Row(
+    WebhookDefinition(
         name="vconfigmap.koordinator.sh",
         path="/validate-configmap",
         handler=validate_config_map,
@@ -93,3 +97,7 @@ TABLE = (
         in_own=True,
     ),
 )
+
+NAMES = frozenset({*(row.name for row in TABLE), "mpod-update.koordinator.sh"})
+"""What there may be of ours in webhook configurations; of Koordinator's also the one of updated
+pods, which changes nothing of them. Those of all other names are others' to serve."""

@@ -1,10 +1,9 @@
 """CRI as the proxy speaks it: gRPC between the kubelet and its runtime, relayed as HTTP/2 frames.
 
 Glossary:
-    wire       HTTP/2 frames, header blocks, windows, gRPC messages: bytes only.
-    Session    one client connection and its backend connection, without IO.
+    CriSession one client connection and its backend connection, without IO.
     held call  a call whose request waits here until the hooks have answered.
     watched    a call relayed at once, whose request and response are read.
     calls      the intercepted methods and their messages.
-    facts      requests to what hooks know, and what hooks changed back into requests.
+    hook_requests  requests to what hooks know, and what hooks changed back into requests.
 """

@@ -13,19 +13,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from koord_model.resources import RESOURCE_FIELDS
 from koord_proto import cri_pb2 as cri
 
-from koord_proxy.cri.facts import pod_facts
-from koord_proxy.rules.merge import ContainerFacts
-from koord_proxy.rules.records import Kind, Record
-
-# OCI runtime-spec names of what hooks know under CRI names.
-_CPU = {"shares": "cpu_shares", "quota": "cpu_quota", "period": "cpu_period"}
-_CPUSET = {"cpus": "cpuset_cpus", "mems": "cpuset_mems"}
-_MEMORY = {"limit": "memory_limit_in_bytes", "swap": "memory_swap_limit_in_bytes"}
+from koord_proxy.cri.hook_requests import pod_facts
+from koord_proxy.rules.merge import ContainerHookRequest
+from koord_proxy.rules.records import RecordKind, RuntimeRecord
 
 
-def pod_record(id: str, response: cri.PodSandboxStatusResponse) -> Record:  # noqa: A002
+def pod_record(id: str, response: cri.PodSandboxStatusResponse) -> RuntimeRecord:  # noqa: A002
     """The record of a pod sandbox the runtime describes."""
     status, info = response.status, _info(response.info)
     config = cri.PodSandboxConfig(labels=status.labels, annotations=status.annotations)
@@ -33,13 +29,13 @@ def pod_record(id: str, response: cri.PodSandboxStatusResponse) -> Record:  # no
     linux = _at(info, "config", "linux")
     config.linux.cgroup_parent = str(linux.get("cgroup_parent") or _parent_of(info))
     facts = pod_facts(config, status.runtime_handler)
-    return Record(Kind.POD, id, facts)
+    return RuntimeRecord(RecordKind.POD, id, facts)
 
 
-def container_record(id: str, response: cri.ContainerStatusResponse) -> Record:  # noqa: A002
+def container_record(id: str, response: cri.ContainerStatusResponse) -> RuntimeRecord:  # noqa: A002
     """The record of a container the runtime describes; its pod is known by name only."""
     status, info = response.status, _info(response.info)
-    facts = ContainerFacts(container_annotations=status.annotations)
+    facts = ContainerHookRequest(container_annotations=status.annotations)
     facts.container_meta.name = status.metadata.name
     facts.container_meta.attempt = status.metadata.attempt
     facts.container_meta.id = id
@@ -50,7 +46,7 @@ def container_record(id: str, response: cri.ContainerStatusResponse) -> Record: 
     facts.pod_cgroup_parent = _parent_of(info)
     _limits(facts, status, info)
     _environment(facts, info)
-    return Record(Kind.CONTAINER, id, facts, str(info.get("sandboxID") or ""))
+    return RuntimeRecord(RecordKind.CONTAINER, id, facts, str(info.get("sandboxID") or ""))
 
 
 def _info(info: Mapping[str, str]) -> dict[str, Any]:
@@ -83,15 +79,15 @@ def _parent_of(info: dict[str, Any]) -> str:
     return path.rpartition("/")[0] if path.startswith("/") else ""
 
 
-def _limits(facts: ContainerFacts, status: cri.ContainerStatus, info: dict[str, Any]) -> None:
+def _limits(facts: ContainerHookRequest, status: cri.ContainerStatus, info: dict[str, Any]) -> None:
     target = facts.container_resources
     if status.resources.HasField("linux"):
         target.MergeFromString(status.resources.linux.SerializeToString())
     spec = _at(info, "runtimeSpec", "linux", "resources")
-    for section, names in (("cpu", _CPU | _CPUSET), ("memory", _MEMORY)):
-        values = _at(spec, section)
-        for name, wire in names.items():
-            _put(target, wire, values.get(name))
+    for field in RESOURCE_FIELDS:
+        if field.oci is not None:
+            section, key = field.oci
+            _put(target, field.cri, _at(spec, section).get(key))
     _put(target, "oom_score_adj", _at(info, "runtimeSpec", "process").get("oomScoreAdj"))
     for name, value in _at(spec, "unified").items():
         target.unified[name] = str(value)
@@ -104,7 +100,7 @@ def _put(target: object, name: str, value: Any) -> None:
             setattr(target, name, value)
 
 
-def _environment(facts: ContainerFacts, info: dict[str, Any]) -> None:
+def _environment(facts: ContainerHookRequest, info: dict[str, Any]) -> None:
     """The variables the kubelet gave: by name from the config, by value from the spec.
 
     The spec has the image's as well, and runtimes differ in how they write the

@@ -1,4 +1,4 @@
-"""CRI as a language: its intercepted calls by path, and their messages."""
+"""CRI as a runtime API: its intercepted calls by path, and their messages."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError, Message
+from koord_cri.services import SERVICES
+from koord_hooks.protocol import HookRequest
 from koord_hooks.stages import Stage
 from koord_proto import cri_pb2 as cri
 
-from koord_proxy.cri import facts as rules
-from koord_proxy.events import RequestArrived
-from koord_proxy.language import Written
-from koord_proxy.rules.merge import ContainerFacts, Facts, Merge, PodFacts
-from koord_proxy.rules.methods import METHODS, Method
-from koord_proxy.rules.records import Kind
-
-SERVICES = ("runtime.v1.RuntimeService", "runtime.v1alpha2.RuntimeService")
-"""CRI versions whose calls are intercepted; the messages used are the same in both."""
+from koord_proxy.contract.events import RequestArrived
+from koord_proxy.contract.runtime_api import RewrittenRequest
+from koord_proxy.cri import hook_requests as rules
+from koord_proxy.rules.merge import ContainerHookRequest, Merge, PodHookRequest
+from koord_proxy.rules.methods import METHODS, InterceptedMethod
+from koord_proxy.rules.records import RecordKind
 
 
-class Messages(NamedTuple):
+class MethodMessages(NamedTuple):
     """The messages of a method; the response only where something in it is read."""
 
     request: type[Message]
@@ -28,21 +27,21 @@ class Messages(NamedTuple):
 
 
 MESSAGES = {
-    "RunPodSandbox": Messages(cri.RunPodSandboxRequest, cri.RunPodSandboxResponse),
-    "StopPodSandbox": Messages(cri.PodSandboxIdRequest),
-    "RemovePodSandbox": Messages(cri.PodSandboxIdRequest),
-    "CreateContainer": Messages(cri.CreateContainerRequest, cri.CreateContainerResponse),
-    "StartContainer": Messages(cri.ContainerIdRequest),
-    "UpdateContainerResources": Messages(cri.UpdateContainerResourcesRequest),
-    "StopContainer": Messages(cri.ContainerIdRequest),
-    "RemoveContainer": Messages(cri.ContainerIdRequest),
+    "RunPodSandbox": MethodMessages(cri.RunPodSandboxRequest, cri.RunPodSandboxResponse),
+    "StopPodSandbox": MethodMessages(cri.PodSandboxIdRequest),
+    "RemovePodSandbox": MethodMessages(cri.PodSandboxIdRequest),
+    "CreateContainer": MethodMessages(cri.CreateContainerRequest, cri.CreateContainerResponse),
+    "StartContainer": MethodMessages(cri.ContainerIdRequest),
+    "UpdateContainerResources": MethodMessages(cri.UpdateContainerResourcesRequest),
+    "StopContainer": MethodMessages(cri.ContainerIdRequest),
+    "RemoveContainer": MethodMessages(cri.ContainerIdRequest),
 }
 
 INTERCEPTED = {f"/{service}/{name}": name for service in SERVICES for name in METHODS}
 """The names of the intercepted methods by their gRPC path."""
 
 
-class CriCalls:
+class CriApi:
     """The Container Runtime Interface; a target is a gRPC path."""
 
     def call(self, target: str) -> str:
@@ -55,22 +54,26 @@ class CriCalls:
     def label(self, target: str) -> str:
         return target
 
-    def read(self, arrived: RequestArrived) -> CriRequest:
+    def update(self, id: str) -> CriRequest:  # noqa: A002
+        request = cri.UpdateContainerResourcesRequest(container_id=id)
+        return CriRequest(METHODS["UpdateContainerResources"], request)
+
+    def parse(self, arrived: RequestArrived) -> CriRequest:
         request = MESSAGES[arrived.method].request()
         try:
             request.ParseFromString(arrived.message or b"")
         except (DecodeError, ValueError) as error:
             name = request.DESCRIPTOR.name
-            raise ValueError(f"{arrived.method} is no {name}: {error}") from None
+            raise ValueError(f"{arrived.method} is not a valid {name}: {error}") from None
         return CriRequest(METHODS[arrived.method], request)
 
 
 class CriRequest:
     """A request that was read."""
 
-    tells_pod = True
+    describes_pod = True
 
-    def __init__(self, method: Method, request: Any) -> None:
+    def __init__(self, method: InterceptedMethod, request: Any) -> None:
         self.method = method
         self.request = request
 
@@ -85,33 +88,33 @@ class CriRequest:
     @property
     def _id_field(self) -> str:
         """The field with the id: of the request, or of the response that makes one."""
-        return "pod_sandbox_id" if self.method.kind is Kind.POD else "container_id"
+        return "pod_sandbox_id" if self.method.kind is RecordKind.POD else "container_id"
 
-    def made(self, pod: PodFacts | None) -> Facts:
+    def new_facts(self, pod: PodHookRequest | None) -> HookRequest:
         request = self.request
-        if self.method.kind is Kind.POD:
+        if self.method.kind is RecordKind.POD:
             return rules.pod_facts(request.config, request.runtime_handler)
         known = pod or rules.pod_facts(request.sandbox_config)
         return rules.container_facts(request.config, request.sandbox_config, known)
 
-    def updated(self, known: ContainerFacts) -> ContainerFacts:
+    def updated_facts(self, known: ContainerHookRequest) -> ContainerHookRequest:
         return rules.updated_facts(known, self.request)
 
-    def written(self, merge: Merge) -> Written:
+    def rewrite(self, merge: Merge) -> RewrittenRequest:
         request, claims = self.request, merge.claims
         facts: Any = merge.facts
         if self.method.name == "UpdateContainerResources":
             before = request.SerializeToString(deterministic=True)
             rules.write_update(request, facts)
             after: bytes = request.SerializeToString(deterministic=True)
-            return Written(None if after == before else after)
+            return RewrittenRequest(None if after == before else after)
         if not (claims and self.method.makes):
-            return Written(None)
-        write = rules.write_sandbox if self.method.kind is Kind.POD else rules.write_container
+            return RewrittenRequest(None)
+        write = rules.write_sandbox if self.method.kind is RecordKind.POD else rules.write_container
         write(request, facts, claims)
-        return Written(request.SerializeToString())
+        return RewrittenRequest(request.SerializeToString())
 
-    def made_id(self, response: bytes) -> str:
+    def created_id(self, response: bytes) -> str:
         shape = MESSAGES[self.method.name].response
         if shape is None:
             return ""

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from koord_proxy.cri.wire import frames
-from koord_proxy.cri.wire.frames import HEADER_SIZE, STREAM_MASK, Handler
-from koord_proxy.cri.wire.windows import ConnectionWindow
+from koord_wire import frames
+from koord_wire.frames import HEADER_SIZE, STREAM_MASK, Handler
+from koord_wire.windows import ConnectionWindow
 
 PING_PAYLOAD = b"koordbye"
 """What tells our PING's acknowledgement from those that are for the backend."""

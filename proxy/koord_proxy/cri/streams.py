@@ -1,14 +1,16 @@
-"""The streams of a connection: where each stands, and what of it waits here."""
+"""The streams of a connection: where each stands, what moves it on, and what of it waits here."""
 
 from __future__ import annotations
 
 import enum
 
-from koord_proxy.cri.wire import messages
-from koord_proxy.events import Tally, Treatment
+from koord_wire import messages
+
+from koord_proxy.contract.events import Tally, Treatment
+from koord_proxy.cri import limits
 
 
-class Phase(enum.Enum):
+class Phase(enum.IntEnum):
     """Where a stream stands."""
 
     RELAYED = enum.auto()
@@ -23,10 +25,78 @@ class Phase(enum.Enum):
     """Its request goes to the backend; what answers it is read."""
     REFUSED = enum.auto()
     """Reset at the backend, which has yet to confirm it."""
-    OVER = enum.auto()
-    """Answered; what the client still sends on it is dropped."""
+    ANSWERED = enum.auto()
+    """The client has its answer; what it still sends is dropped."""
+    GONE = enum.auto()
+    """Nothing more comes on it; it is forgotten."""
 
 
+class StreamEvent(enum.IntEnum):
+    """What happens to a stream."""
+
+    REQUEST_READ = enum.auto()
+    """The whole request of a held call is here."""
+    RELEASE = enum.auto()
+    """The shell sends it on."""
+    REFUSE = enum.auto()
+    """The shell, or a limit, refuses it."""
+    RESET_CONFIRMED = enum.auto()
+    """The backend will say nothing more on a refused stream."""
+    RESPONSE_END = enum.auto()
+    """The backend has said all it has to say."""
+    CLIENT_END = enum.auto()
+    """The client has sent all it has to send."""
+    CLIENT_RESET = enum.auto()
+    BACKEND_RESET = enum.auto()
+    BACKEND_IGNORES = enum.auto()
+    """The backend's GOAWAY leaves the stream out."""
+
+
+_P, _E = Phase, StreamEvent
+TRANSITIONS = {
+    (_P.COLLECTING, _E.REQUEST_READ): _P.DECIDING,
+    (_P.DECIDING, _E.RELEASE): _P.RELEASED,
+    (_P.COLLECTING, _E.REFUSE): _P.REFUSED,
+    (_P.DECIDING, _E.REFUSE): _P.REFUSED,
+    (_P.REFUSED, _E.RESET_CONFIRMED): _P.ANSWERED,
+    (_P.RELAYED, _E.RESPONSE_END): _P.GONE,
+    (_P.WATCHED, _E.RESPONSE_END): _P.GONE,
+    (_P.COLLECTING, _E.RESPONSE_END): _P.ANSWERED,
+    (_P.DECIDING, _E.RESPONSE_END): _P.ANSWERED,
+    (_P.RELEASED, _E.RESPONSE_END): _P.ANSWERED,
+    (_P.REFUSED, _E.RESPONSE_END): _P.ANSWERED,
+    (_P.ANSWERED, _E.CLIENT_END): _P.GONE,
+    (_P.RELAYED, _E.CLIENT_RESET): _P.GONE,
+    (_P.WATCHED, _E.CLIENT_RESET): _P.GONE,
+    (_P.COLLECTING, _E.CLIENT_RESET): _P.GONE,
+    (_P.DECIDING, _E.CLIENT_RESET): _P.GONE,
+    (_P.RELEASED, _E.CLIENT_RESET): _P.GONE,
+    (_P.REFUSED, _E.CLIENT_RESET): _P.GONE,
+    (_P.ANSWERED, _E.CLIENT_RESET): _P.GONE,
+    (_P.RELAYED, _E.BACKEND_RESET): _P.GONE,
+    (_P.WATCHED, _E.BACKEND_RESET): _P.GONE,
+    (_P.COLLECTING, _E.BACKEND_RESET): _P.GONE,
+    (_P.DECIDING, _E.BACKEND_RESET): _P.GONE,
+    (_P.RELEASED, _E.BACKEND_RESET): _P.GONE,
+    # It crossed our own: the backend's confirmation is still to come.
+    (_P.REFUSED, _E.BACKEND_RESET): _P.REFUSED,
+    (_P.ANSWERED, _E.BACKEND_RESET): _P.GONE,
+    (_P.RELAYED, _E.BACKEND_IGNORES): _P.GONE,
+    (_P.WATCHED, _E.BACKEND_IGNORES): _P.GONE,
+    (_P.COLLECTING, _E.BACKEND_IGNORES): _P.GONE,
+    (_P.DECIDING, _E.BACKEND_IGNORES): _P.GONE,
+    (_P.RELEASED, _E.BACKEND_IGNORES): _P.GONE,
+    (_P.REFUSED, _E.BACKEND_IGNORES): _P.GONE,
+    (_P.ANSWERED, _E.BACKEND_IGNORES): _P.GONE,
+}
+"""Where an event leads from a phase; what is not listed changes nothing."""
+
+INITIAL_PHASES = {
+    Treatment.RELAY: Phase.RELAYED,
+    Treatment.WATCH: Phase.WATCHED,
+    Treatment.HOLD: Phase.COLLECTING,
+}
+"""Where a stream begins."""
 HELD = (Phase.COLLECTING, Phase.DECIDING)
 """The request is here."""
 OURS = (*HELD, Phase.RELEASED)
@@ -68,9 +138,24 @@ class Stream:
         if not self.response:
             return None
         try:
-            return messages.unpack(bytes(self.response), "")
+            return messages.unpack(bytes(self.response), "", limits.MAX_MESSAGE)
         except messages.MessageError:
             return None
+
+
+class StreamTable(dict[int, Stream]):
+    """The streams that are not gone, by number."""
+
+    def move(self, number: int, event: StreamEvent) -> Phase:
+        """Have an event happen to a stream that is here; it is forgotten once gone."""
+        stream = self[number]
+        phase = TRANSITIONS.get((stream.phase, event), stream.phase)
+        if phase is Phase.ANSWERED and stream.client_done:
+            phase = TRANSITIONS[phase, StreamEvent.CLIENT_END]
+        stream.phase = phase
+        if phase is Phase.GONE:
+            del self[number]
+        return phase
 
 
 class Outgoing:
@@ -85,11 +170,3 @@ class Outgoing:
 
     def __len__(self) -> int:
         return len(self.data) - self.position
-
-
-PHASES = {
-    Treatment.RELAY: Phase.RELAYED,
-    Treatment.WATCH: Phase.WATCHED,
-    Treatment.HOLD: Phase.COLLECTING,
-}
-"""Where a stream begins."""

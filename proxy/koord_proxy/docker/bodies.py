@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping
 from typing import Annotated
 
 import msgspec
+from koord_hooks.protocol import HookRequest
+from koord_model.resources import RESOURCE_FIELDS
 from msgspec import Raw
 
 from koord_proxy.docker.json_objects import JsonObject, decoded, raw
@@ -31,24 +33,14 @@ from koord_proxy.rules.merge import (
     LABELS,
     RESOURCES,
     UNIFIED,
-    ContainerFacts,
-    Facts,
+    ContainerHookRequest,
     Field,
-    PodFacts,
+    PodHookRequest,
     read,
 )
-from koord_proxy.rules.records import Kind
+from koord_proxy.rules.records import RecordKind
 
-LIMITS = {
-    "cpu_period": "CpuPeriod",
-    "cpu_quota": "CpuQuota",
-    "cpu_shares": "CpuShares",
-    "memory_limit_in_bytes": "Memory",
-    "memory_swap_limit_in_bytes": "MemorySwap",
-    "oom_score_adj": "OomScoreAdj",
-    "cpuset_cpus": "CpusetCpus",
-    "cpuset_mems": "CpusetMems",
-}
+LIMITS = {field.cri: field.docker for field in RESOURCE_FIELDS}
 """Docker's names of the limits hooks know."""
 
 MEMORY, SWAP = (
@@ -56,11 +48,11 @@ MEMORY, SWAP = (
     Field(RESOURCES, "memory_swap_limit_in_bytes"),
 )
 
-_TEXTS = ("cpuset_cpus", "cpuset_mems")
+_TEXTS = frozenset(field.cri for field in RESOURCE_FIELDS if field.text)
 _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
-class Container:
+class ContainerBody:
     """A container of Kubernetes', as a request or an answer of docker's describes it.
 
     ``config`` has its labels and environment, ``host`` its limits.
@@ -68,7 +60,7 @@ class Container:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: RecordKind,
         name: Name,
         labels: Mapping[str, str],
         config: JsonObject,
@@ -76,7 +68,7 @@ class Container:
     ) -> None:
         self.kind = kind
         self.name = name
-        self.sandbox = labels.get(SANDBOX_LABEL, "") if kind is Kind.CONTAINER else ""
+        self.sandbox = labels.get(SANDBOX_LABEL, "") if kind is RecordKind.CONTAINER else ""
         self._labels, self._annotations = split_labels(labels)
         self._env = _variables(config)
         self._parent = expanded_parent(host.text("CgroupParent"))
@@ -84,7 +76,7 @@ class Container:
         self._limits = _limits(host)
 
     @classmethod
-    def read(cls, name: str, config: JsonObject, host: JsonObject) -> Container | None:
+    def read(cls, name: str, config: JsonObject, host: JsonObject) -> ContainerBody | None:
         """Read one; None if it is nothing of Kubernetes'."""
         parsed = parse_name(name)
         labels = _labels(config)
@@ -93,12 +85,12 @@ class Container:
             return None
         return cls(kind, parsed, labels, config, host)
 
-    def pod_facts(self) -> PodFacts:
+    def pod_facts(self) -> PodHookRequest:
         """What the container that is a sandbox says of its pod.
 
         Its limits are those of the sandbox alone, so that of the pod's nothing is told.
         """
-        facts = PodFacts(
+        facts = PodHookRequest(
             runtime_handler=self._runtime,
             labels=self._labels,
             annotations=self._annotations,
@@ -108,9 +100,9 @@ class Container:
         self._name_pod(facts)
         return facts
 
-    def container_facts(self, pod: PodFacts | None) -> ContainerFacts:
+    def container_facts(self, pod: PodHookRequest | None) -> ContainerHookRequest:
         """What it says of itself, in a pod that may be known."""
-        facts = ContainerFacts(
+        facts = ContainerHookRequest(
             container_annotations=self._annotations,
             container_envs=self._env,
             pod_cgroup_parent=self._parent,
@@ -131,34 +123,34 @@ class Container:
             facts.pod_resources.CopyFrom(pod.resources)
         return facts
 
-    def _name_pod(self, facts: Facts) -> None:
+    def _name_pod(self, facts: HookRequest) -> None:
         facts.pod_meta.name = self.name.pod
         facts.pod_meta.namespace = self.name.namespace
         facts.pod_meta.uid = self.name.uid
 
 
-class Create:
+class CreateBody:
     """A request to create a container of Kubernetes'."""
 
-    def __init__(self, body: bytes, container: Container) -> None:
+    def __init__(self, body: bytes, container: ContainerBody) -> None:
         self._body = body
         self.container = container
 
     @classmethod
-    def read(cls, body: bytes, name: str) -> Create | None:
+    def read(cls, body: bytes, name: str) -> CreateBody | None:
         """Read one that asks for this name; None if it is nothing of Kubernetes'.
 
         Raises:
-            ValueError: the body is no JSON object, or one of its sections is not what it
+            ValueError: the body is not a JSON object, or one of its sections is not what it
                 should be; the message is one line.
         """
         if parse_name(name) is None:
             return None
         root = JsonObject(body, "the create body")
-        container = Container.read(name, root, root.object("HostConfig"))
+        container = ContainerBody.read(name, root, root.object("HostConfig"))
         return None if container is None else cls(body, container)
 
-    def written(self, facts: Facts, claims: Collection[Field]) -> bytes:
+    def written(self, facts: HookRequest, claims: Collection[Field]) -> bytes:
         """The body with what hooks changed, and nothing else; the environment keeps its order."""
         root = JsonObject(self._body, "the create body")
         host, labels = root.object("HostConfig"), root.object("Labels").members
@@ -184,35 +176,35 @@ class Create:
                 root.put(name, section)
         return root.encoded()
 
-    def left_out(self, facts: Facts, claims: Collection[Field]) -> tuple[Field, ...]:
+    def left_out(self, facts: HookRequest, claims: Collection[Field]) -> tuple[Field, ...]:
         """What hooks want and docker has no place for, or cri-dockerd decides itself."""
         return tuple(field for field in claims if not _has_place(field))
 
 
-class Update:
+class UpdateBody:
     """A request to update a container's limits; docker leaves alone what is 0, empty or absent."""
 
     def __init__(self, body: bytes) -> None:
         """Read one.
 
         Raises:
-            ValueError: the body is no JSON object; the message is one line.
+            ValueError: the body is not a JSON object; the message is one line.
         """
         self._body = body
         self._limits = _limits(JsonObject(body, "the update body"))
         # It is no limit that can be updated.
         self._limits.pop("oom_score_adj", None)
 
-    def updated_facts(self, stored: ContainerFacts) -> ContainerFacts:
+    def updated_facts(self, stored: ContainerHookRequest) -> ContainerHookRequest:
         """The stored facts with what the request sets laid over them."""
-        facts = ContainerFacts()
+        facts = ContainerHookRequest()
         facts.CopyFrom(stored)
         for name, value in self._limits.items():
             if value:
                 setattr(facts.container_resources, name, value)
         return facts
 
-    def written(self, facts: ContainerFacts, claims: Collection[Field]) -> bytes:
+    def written(self, facts: ContainerHookRequest, claims: Collection[Field]) -> bytes:
         """The body with what hooks changed, and nothing else."""
         root = JsonObject(self._body, "the update body")
         left_out = self.left_out(facts, claims)
@@ -221,7 +213,7 @@ class Update:
                 root.put(LIMITS[field.name], read(facts, field))
         return root.encoded()
 
-    def left_out(self, facts: ContainerFacts, claims: Collection[Field]) -> tuple[Field, ...]:
+    def left_out(self, facts: ContainerHookRequest, claims: Collection[Field]) -> tuple[Field, ...]:
         """What hooks want and an update cannot do: other fields than limits, and clearing one."""
         return tuple(
             field
@@ -231,7 +223,7 @@ class Update:
 
 
 def tie_swap(
-    before: ContainerFacts, facts: ContainerFacts, claims: Mapping[Field, str]
+    before: ContainerHookRequest, facts: ContainerHookRequest, claims: Mapping[Field, str]
 ) -> dict[Field, str]:
     """The claims, with a swap limit that goes along with the memory limit hooks changed.
 

@@ -1,4 +1,4 @@
-"""Docker's API as a language: which requests are calls of the CRI by other names.
+"""Docker's API as a runtime API: which requests are calls of the CRI by other names.
 
 A create is a RunPodSandbox or a CreateContainer, by its labels; a stop or a removal
 is that of a pod or a container, by the records. Whatever is not of Kubernetes, and
@@ -11,23 +11,18 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol, cast
 
+from koord_hooks.protocol import HookRequest
 from koord_hooks.stages import Stage
 
-from koord_proxy.docker.answers import created_id
-from koord_proxy.docker.bodies import Create, Update, tie_swap
+from koord_proxy.contract.events import RequestArrived
+from koord_proxy.contract.runtime_api import InterceptedRequest, RewrittenRequest
+from koord_proxy.docker.bodies import CreateBody, UpdateBody, tie_swap
+from koord_proxy.docker.engine_responses import id_of_created
 from koord_proxy.docker.naming import Name, parse_name
 from koord_proxy.docker.targets import CREATE, REMOVE, START, STOP, UPDATE, look, name_asked_for
-from koord_proxy.events import RequestArrived
-from koord_proxy.language import Asked, Written
-from koord_proxy.rules.merge import (
-    ContainerFacts,
-    Facts,
-    Field,
-    Merge,
-    PodFacts,
-)
-from koord_proxy.rules.methods import METHODS, Method
-from koord_proxy.rules.records import Kind, Record
+from koord_proxy.rules.merge import ContainerHookRequest, Field, Merge, PodHookRequest
+from koord_proxy.rules.methods import METHODS, InterceptedMethod
+from koord_proxy.rules.records import RecordKind, RuntimeRecord
 
 _STAGES = {
     CREATE: (Stage.PRE_RUN_POD_SANDBOX, Stage.PRE_CREATE_CONTAINER),
@@ -38,32 +33,32 @@ _STAGES = {
 }
 # What the calls about one container are, by the kind of its record.
 _METHODS = {
-    (START, Kind.CONTAINER): METHODS["StartContainer"],
-    (UPDATE, Kind.CONTAINER): METHODS["UpdateContainerResources"],
-    (STOP, Kind.POD): METHODS["StopPodSandbox"],
-    (STOP, Kind.CONTAINER): METHODS["StopContainer"],
-    (REMOVE, Kind.POD): METHODS["RemovePodSandbox"],
-    (REMOVE, Kind.CONTAINER): METHODS["RemoveContainer"],
+    (START, RecordKind.CONTAINER): METHODS["StartContainer"],
+    (UPDATE, RecordKind.CONTAINER): METHODS["UpdateContainerResources"],
+    (STOP, RecordKind.POD): METHODS["StopPodSandbox"],
+    (STOP, RecordKind.CONTAINER): METHODS["StopContainer"],
+    (REMOVE, RecordKind.POD): METHODS["RemovePodSandbox"],
+    (REMOVE, RecordKind.CONTAINER): METHODS["RemoveContainer"],
 }
 _SHORT_ID = re.compile("[0-9a-f]{12,64}")
 _SANDBOX = "POD"
 """What the container that is a sandbox is called."""
 
 
-class Known(Protocol):
+class KnownRecords(Protocol):
     """The records."""
 
-    def get(self, kind: Kind, id: str) -> Record | None:  # noqa: A002
+    def get(self, kind: RecordKind, id: str) -> RuntimeRecord | None:  # noqa: A002
         """The record of a pod sandbox or container."""
 
-    def records(self, kind: Kind) -> list[Record]:
+    def records(self, kind: RecordKind) -> list[RuntimeRecord]:
         """All records of a kind."""
 
 
-class DockerCalls:
+class DockerApi:
     """The Docker Engine API; a target is an HTTP method and a request target."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: KnownRecords) -> None:
         self._known = known
 
     def call(self, target: str) -> str:
@@ -75,29 +70,32 @@ class DockerCalls:
     def label(self, target: str) -> str:
         return look(target).label
 
-    def read(self, arrived: RequestArrived) -> Asked | None:
+    def update(self, id: str) -> DockerUpdate:  # noqa: A002
+        return DockerUpdate(id, b"{}")
+
+    def parse(self, arrived: RequestArrived) -> InterceptedRequest | None:
         body = arrived.message or b""
         call, reference, _ = look(arrived.target)
         if call == CREATE:
-            create = Create.read(body, name_asked_for(arrived.target))
+            create = CreateBody.read(body, name_asked_for(arrived.target))
             return None if create is None else DockerCreate(create)
         record = self._find(reference)
         # What is unknown may be a container that has yet to be looked up; or, if it is
         # removed, a pod, whose record left when it was stopped.
-        unknown = Kind.POD if call == REMOVE else Kind.CONTAINER
+        unknown = RecordKind.POD if call == REMOVE else RecordKind.CONTAINER
         method = _METHODS.get((call, record.kind if record else unknown))
         if method is None or (record is None and call == STOP):
             return None
         id = record.id if record else reference  # noqa: A001
         return DockerUpdate(id, body) if call == UPDATE else DockerRequest(method, id)
 
-    def _find(self, reference: str) -> Record | None:
+    def _find(self, reference: str) -> RuntimeRecord | None:
         """The record of what a path names: by id, by a short one as docker shows it, or by name.
 
         Docker prefers a name to the beginning of an id. So a shorter beginning may mean
         something else, and one that is as long will not.
         """
-        for kind in Kind:
+        for kind in RecordKind:
             record = self._known.get(kind, reference)
             if record is not None:
                 return record
@@ -107,7 +105,7 @@ class DockerCalls:
             return None
         found = [
             record
-            for kind in Kind
+            for kind in RecordKind
             for record in self._known.records(kind)
             if (_is_called(record, name) if name else record.id.startswith(reference))
         ]
@@ -117,51 +115,51 @@ class DockerCalls:
 class DockerRequest:
     """A request about one pod or container, without a body that hooks know of."""
 
-    tells_pod = False
+    describes_pod = False
     sandbox = ""
 
-    def __init__(self, method: Method, id: str) -> None:  # noqa: A002
+    def __init__(self, method: InterceptedMethod, id: str) -> None:  # noqa: A002
         self.method = method
         self.id = id
 
-    def made(self, pod: PodFacts | None) -> Facts:
+    def new_facts(self, pod: PodHookRequest | None) -> HookRequest:
         raise TypeError(f"{self.method.name} makes nothing")
 
-    def updated(self, known: ContainerFacts) -> ContainerFacts:
+    def updated_facts(self, known: ContainerHookRequest) -> ContainerHookRequest:
         raise TypeError(f"{self.method.name} sets nothing")
 
-    def written(self, merge: Merge) -> Written:
-        return Written(None)
+    def rewrite(self, merge: Merge) -> RewrittenRequest:
+        return RewrittenRequest(None)
 
-    def made_id(self, response: bytes) -> str:
+    def created_id(self, response: bytes) -> str:
         return ""
 
 
 class DockerCreate(DockerRequest):
     """A request to create the container that is a pod's sandbox, or one in it."""
 
-    def __init__(self, create: Create) -> None:
+    def __init__(self, create: CreateBody) -> None:
         container = create.container
-        is_pod = container.kind is Kind.POD
+        is_pod = container.kind is RecordKind.POD
         super().__init__(METHODS["RunPodSandbox" if is_pod else "CreateContainer"], "")
         self.sandbox = container.sandbox
         self._create = create
 
-    def made(self, pod: PodFacts | None) -> Facts:
+    def new_facts(self, pod: PodHookRequest | None) -> HookRequest:
         container = self._create.container
-        if container.kind is Kind.POD:
+        if container.kind is RecordKind.POD:
             return container.pod_facts()
         return container.container_facts(pod)
 
-    def written(self, merge: Merge) -> Written:
+    def rewrite(self, merge: Merge) -> RewrittenRequest:
         claims = merge.claims
-        if isinstance(merge.facts, ContainerFacts):
+        if isinstance(merge.facts, ContainerHookRequest):
             before = self._create.container.container_facts(None)
             claims = tie_swap(before, merge.facts, claims)
         return _written(self._create, merge.facts, claims)
 
-    def made_id(self, response: bytes) -> str:
-        return created_id(response)
+    def created_id(self, response: bytes) -> str:
+        return id_of_created(response)
 
 
 class DockerUpdate(DockerRequest):
@@ -169,34 +167,36 @@ class DockerUpdate(DockerRequest):
 
     def __init__(self, id: str, body: bytes) -> None:  # noqa: A002
         super().__init__(METHODS["UpdateContainerResources"], id)
-        self._update = Update(body)
-        self._before = ContainerFacts()
+        self._update = UpdateBody(body)
+        self._before = ContainerHookRequest()
 
-    def updated(self, known: ContainerFacts) -> ContainerFacts:
+    def updated_facts(self, known: ContainerHookRequest) -> ContainerHookRequest:
         self._before = self._update.updated_facts(known)
-        facts = ContainerFacts()
+        facts = ContainerHookRequest()
         facts.CopyFrom(self._before)
         return facts
 
-    def written(self, merge: Merge) -> Written:
-        facts = cast("ContainerFacts", merge.facts)
+    def rewrite(self, merge: Merge) -> RewrittenRequest:
+        facts = cast("ContainerHookRequest", merge.facts)
         return _written(self._update, facts, tie_swap(self._before, facts, merge.claims))
 
 
-def _written(body: Create | Update, facts: Any, claims: Collection[Field]) -> Written:
+def _written(
+    body: CreateBody | UpdateBody, facts: Any, claims: Collection[Field]
+) -> RewrittenRequest:
     """A body with what hooks changed of it; ``facts`` are of what it makes or updates."""
     left_out = body.left_out(facts, claims)
     changed = len(left_out) < len(claims)
-    return Written(body.written(facts, claims) if changed else None, left_out)
+    return RewrittenRequest(body.written(facts, claims) if changed else None, left_out)
 
 
-def _is_called(record: Record, name: Name) -> bool:
+def _is_called(record: RuntimeRecord, name: Name) -> bool:
     """Whether a record is that of a container's name."""
     facts = record.facts
     pod = facts.pod_meta
     if (pod.name, pod.namespace, pod.uid) != (name.pod, name.namespace, name.uid):
         return False
-    if isinstance(facts, ContainerFacts):
+    if isinstance(facts, ContainerHookRequest):
         return (facts.container_meta.name, facts.container_meta.attempt) == (
             name.container,
             name.attempt,

@@ -28,7 +28,7 @@ class JsonObject:
             ValueError: it is none; the message is one line that begins with ``what``.
         """
         self._what = what
-        self.members = parsed(text, dict[str, Raw], f"{what} is no JSON object")
+        self.members = parsed(text, dict[str, Raw], f"{what} is not a JSON object")
 
     def encoded(self) -> bytes:
         """The text, with what was changed."""
@@ -49,7 +49,7 @@ class JsonObject:
 
     def array(self, field: str) -> list[Raw]:
         """The array that a field is; an empty one if there is none."""
-        problem = f'"{field}" of {self._what} is no JSON array'
+        problem = f'"{field}" of {self._what} is not a JSON array'
         return parsed(self.get(field) or b"[]", list[Raw], problem)
 
     def text(self, field: str) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from koord_proxy.rules.records import Kind
+from koord_proxy.rules.records import RecordKind
 
 TYPE_LABEL = "io.kubernetes.docker.type"
 SANDBOX_LABEL = "io.kubernetes.sandbox.id"
@@ -22,7 +22,7 @@ OWN_LABELS = frozenset(
 )
 """Labels that cri-dockerd sets itself, whatever is asked for, and goes by."""
 
-_KINDS = {"podsandbox": Kind.POD, "container": Kind.CONTAINER}
+_KINDS = {"podsandbox": RecordKind.POD, "container": RecordKind.CONTAINER}
 _PREFIX = "k8s"
 _SLICE, _ROOT_SLICE = ".slice", "-.slice"
 _ATTEMPT = re.compile(r"0*([0-9]{1,10})")
@@ -53,7 +53,7 @@ def parse_name(name: str) -> Name | None:
     return Name(tokens[0], tokens[1], tokens[2], tokens[3], int(attempt[1]))
 
 
-def kind_of(labels: Mapping[str, str]) -> Kind | None:
+def kind_of(labels: Mapping[str, str]) -> RecordKind | None:
     """Whether labels are those of a sandbox or a container; None: of nothing of Kubernetes'.
 
     The name alone does not tell: anybody can give such a one. cri-dockerd labels all

@@ -17,27 +17,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from koord_proxy.docker.messages import (
-    CONTINUE,
-    Copy,
-    MessageError,
-    Request,
-    Response,
-    error_response,
-    with_length,
-    without_expect,
-)
-from koord_proxy.docker.targets import REMOVE, STOP
-from koord_proxy.events import (
+from koord_proxy.contract.events import (
     MAX_MESSAGE,
     CallAbandoned,
     CallEnded,
     RequestArrived,
     Route,
+    SessionEvent,
     Tally,
     Treatment,
 )
-from koord_proxy.events import Request as ToShell
+from koord_proxy.docker.http_messages import (
+    CONTINUE,
+    BodyCopy,
+    EngineRequest,
+    EngineResponse,
+    HttpMessageError,
+    error_response,
+    with_length,
+    without_expect,
+)
+from koord_proxy.docker.targets import REMOVE, STOP
 
 MAX_RESPONSE = 1 << 20
 """Bytes of a response that are read; those of intercepted calls are tiny."""
@@ -74,7 +74,7 @@ class Exchange:
 
     def __init__(self, stream: int) -> None:
         self.stream = stream
-        self.request = Request()
+        self.request = EngineRequest()
         self.kept: list[bytes] = []
         """What came of the request and did not go on."""
         self.flows = False
@@ -85,14 +85,16 @@ class Exchange:
         self.treatment = Treatment.RELAY
         self.tally = Tally()
         self.method = self.target = ""
-        self.response: Response | None = None
+        self.response: EngineResponse | None = None
 
     def next_response(self) -> None:
         """Begin to read a response, the final one or an interim one."""
         relayed = self.treatment is Treatment.RELAY
-        self.response = Response(self.request.method, None if relayed else Copy(MAX_RESPONSE))
+        self.response = EngineResponse(
+            self.request.method, None if relayed else BodyCopy(MAX_RESPONSE)
+        )
 
-    def outcome(self, response: Response) -> bytes | None:
+    def outcome(self, response: EngineResponse) -> bytes | None:
         """What the response contains, if it means success."""
         status = response.status
         gone = status == 404 and self.method in GONE_WILL_DO
@@ -103,7 +105,7 @@ class Exchange:
         return b"" if copy is None else bytes(copy.content)
 
 
-class Session:
+class DockerSession:
     """The relay between one client and the engine.
 
     See ``events.Session`` for its use. Counted are requests whose head is complete,
@@ -113,9 +115,9 @@ class Session:
     def __init__(self, route: Callable[[str], Route]) -> None:
         self.to_client: list[bytes] = []
         self.to_backend: list[bytes] = []
-        self.requests: list[ToShell] = []
+        self.requests: list[SessionEvent] = []
         self.failed: EngineError | TooLargeError | None = None
-        self.trouble = ""
+        self.warning = ""
         self.eof_to_client = self.eof_to_backend = False
         self._route = route
         self._streams = 0
@@ -142,7 +144,7 @@ class Session:
 
     @property
     def drained(self) -> bool:
-        """The client may be hung up on: nothing is under way, and nothing will be."""
+        """The client's connection may be closed: nothing is under way, and nothing will be."""
         return self._last and not self.busy
 
     def receive_from_client(self, data: bytes) -> None:
@@ -163,7 +165,7 @@ class Session:
         try:
             while position < len(data) and self._tunnel is None and not self.failed:
                 position = self._take_response(data, position)
-        except MessageError as error:
+        except HttpMessageError as error:
             self._leave_http(f"the engine's answer is not understood: {error}")
         if self._tunnel is not None and position < len(data):
             self._tunnel.from_backend += len(data) - position
@@ -243,7 +245,7 @@ class Session:
                 end = exchange.request.take(data, position)
                 self._took(exchange, data[position:end])
                 position = end
-        except MessageError as error:
+        except HttpMessageError as error:
             self._waiting = data[position:]
             self._leave_http(f"the client's request is not understood: {error}")
         self._pass_eof()
@@ -281,7 +283,7 @@ class Session:
         exchange.tally.from_client += request.head_size
         exchange.next_response()
         if exchange.treatment is not Treatment.RELAY and request.body is not None:
-            request.body.copy = Copy(MAX_MESSAGE)
+            request.body.copy = BodyCopy(MAX_MESSAGE)
         if exchange.treatment is not Treatment.HOLD:
             self._send_on(exchange)
 
@@ -329,7 +331,7 @@ class Session:
             self._end_if_over(exchange)
         return end
 
-    def _due(self) -> tuple[Exchange, Response] | None:
+    def _due(self) -> tuple[Exchange, EngineResponse] | None:
         """The response that the engine owes, to what; None if it owes none."""
         exchange = self._exchange
         response = exchange.response if exchange is not None else None
@@ -362,9 +364,9 @@ class Session:
         waiting, self._waiting = self._waiting, b""
         self._take_requests(waiting)
 
-    def _leave_http(self, trouble: str = "") -> None:
+    def _leave_http(self, reason: str = "") -> None:
         """Both sides' bytes go on as they come, beginning with those that wait here."""
-        self.trouble = trouble
+        self.warning = reason
         exchange, self._exchange = self._exchange, None
         self._tunnel = Tally() if exchange is None else exchange.tally
         if exchange is not None:

@@ -45,7 +45,7 @@ _ACTIONS = re.compile(
 )
 
 
-class Target(NamedTuple):
+class DockerTarget(NamedTuple):
     """What a request is about.
 
     ``call`` is empty for one that is merely relayed; ``reference`` is the id or name of
@@ -58,7 +58,7 @@ class Target(NamedTuple):
     label: str
 
 
-def look(target: str) -> Target:
+def look(target: str) -> DockerTarget:
     """Look at an HTTP method and a request target, ``POST /v1.41/containers/create?name=x``."""
     route = target.partition("?")[0]
     # What is kept must be small, whatever is asked for.
@@ -66,14 +66,14 @@ def look(target: str) -> Target:
 
 
 @functools.lru_cache(maxsize=1024)
-def _look(target: str) -> Target:
+def _look(target: str) -> DockerTarget:
     method, path = _routed(target)
     label = _label(method, path)
     for call, route in _ROUTES.items():
         found = route.fullmatch(f"{method} {path}")
         if found is not None:
-            return Target(call, found[1], label)
-    return Target("", "", label)
+            return DockerTarget(call, found[1], label)
+    return DockerTarget("", "", label)
 
 
 def name_asked_for(target: str) -> str:

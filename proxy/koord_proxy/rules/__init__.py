@@ -1,9 +1,9 @@
-"""What a hook is asked about a CRI call, and what its answer changes. No IO.
+"""What hook servers are asked about a call, and what their responses change. No IO.
 
 Glossary:
-    facts      what is known of a pod or container, as the hook request that
-               hook servers are asked with; also what the store remembers.
-    wish       one field a response wants changed.
-    Merge      the facts as all servers asked so far want them, and who wanted what.
-    Method     a CRI method that is intercepted: its stages, its effect on records.
+    facts              what is known of a pod or container, as the ``HookRequest`` that hook servers
+                       get; also what the store remembers.
+    desired value      one field that a hook response changes.
+    Merge              the facts with the responses so far applied, and which server changed what.
+    InterceptedMethod  a CRI method that is intercepted: its stages, its effect on records.
 """

@@ -19,7 +19,7 @@ LONGEST_PAUSE = 15.0
 """Seconds between probes of a server that does not answer."""
 
 
-class State(Enum):
+class BreakerState(Enum):
     """Values are what the metric shows."""
 
     CLOSED = 0
@@ -31,38 +31,43 @@ class Breaker:
     """The state of one hook server; times are seconds of a monotonic clock."""
 
     def __init__(self) -> None:
-        self.state = State.CLOSED
+        self.state = BreakerState.CLOSED
         self._pause = FIRST_PAUSE
         self._probe_at = 0.0
         self._tickets = 0
         # The ticket of the one call let through when half open.
         self._trial = 0
 
+    @property
+    def admits(self) -> bool:
+        """Whether a call may be made now."""
+        return self.state is not BreakerState.OPEN and not self._trial
+
     def admit(self) -> int:
         """A ticket if a call may be made now, else 0.
 
         With a ticket, ``answered``, ``failed`` or ``withdrawn`` must follow.
         """
-        if self.state is State.OPEN or self._trial:
+        if not self.admits:
             return 0
         self._tickets += 1
-        if self.state is State.HALF_OPEN:
+        if self.state is BreakerState.HALF_OPEN:
             self._trial = self._tickets
         return self._tickets
 
     def answered(self) -> None:
         """A call was answered, whatever the answer."""
-        self.state = State.CLOSED
+        self.state = BreakerState.CLOSED
         self._pause = FIRST_PAUSE
         self._trial = 0
 
     def failed(self, now: float) -> bool:
         """A call was not answered; True if that opened the breaker."""
         was = self.state
-        if was is State.HALF_OPEN:
+        if was is BreakerState.HALF_OPEN:
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
         self._open(now)
-        return was is not State.OPEN
+        return was is not BreakerState.OPEN
 
     def withdrawn(self, ticket: int) -> None:
         """The call with this ticket was given up by the client before anything was learnt."""
@@ -71,30 +76,30 @@ class Breaker:
 
     def probe_due(self, now: float) -> bool:
         """Whether it is time to ask the server if it answers at all."""
-        return self.state is State.OPEN and now >= self._probe_at
+        return self.state is BreakerState.OPEN and now >= self._probe_at
 
     def probe_failed(self, now: float) -> None:
         """The server did not answer a probe."""
-        if self.state is State.OPEN:
+        if self.state is BreakerState.OPEN:
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
             self._open(now)
 
     def probe_answered(self) -> bool:
         """The server answers again, or a late answer came from it; True if that is news."""
-        if self.state is not State.OPEN:
+        if self.state is not BreakerState.OPEN:
             return False
-        self.state = State.HALF_OPEN
+        self.state = BreakerState.HALF_OPEN
         return True
 
     def hurry(self, now: float) -> bool:
         """The server gave a sign of having begun anew; True if it is to be probed now."""
-        if self.state is not State.OPEN:
+        if self.state is not BreakerState.OPEN:
             return False
         self._pause = FIRST_PAUSE
         self._open(now)
         return True
 
     def _open(self, now: float) -> None:
-        self.state = State.OPEN
+        self.state = BreakerState.OPEN
         self._probe_at = now + self._pause
         self._trial = 0

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import NamedTuple, cast
 
+from koord_hooks.protocol import HookRequest, HookResponse
 from koord_proto import hook_pb2 as pb
 
-PodFacts = pb.PodSandboxHookRequest
-ContainerFacts = pb.ContainerResourceHookRequest
-Facts = PodFacts | ContainerFacts
-Response = pb.PodSandboxHookResponse | pb.ContainerResourceHookResponse
+PodHookRequest = pb.PodSandboxHookRequest
+ContainerHookRequest = pb.ContainerResourceHookRequest
 Value = str | int
 
 
@@ -44,7 +43,7 @@ _POD_MAPS = {LABELS: "labels", ANNOTATIONS: "annotations"}
 _CONTAINER_MAPS = {ANNOTATIONS: "container_annotations", ENV: "container_envs"}
 
 
-class Conflict(NamedTuple):
+class HookConflict(NamedTuple):
     """A field that a second server wanted different; the first one's value stands."""
 
     field: Field
@@ -59,19 +58,19 @@ class Merge:
     in place, so that the next server sees what the ones before it want.
     """
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: HookRequest) -> None:
         self.facts = facts
         self.claims: dict[Field, str] = {}
         self._before: dict[Field, Value | None] = {}
-        self.conflicts: list[Conflict] = []
+        self.conflicts: list[HookConflict] = []
 
-    def add(self, server: str, response: Response) -> bool:
+    def add(self, server: str, response: HookResponse) -> bool:
         """Lay a server's response over the facts; True if it changed anything."""
         changed = False
         for field, value in list(wishes(self.facts, response)):
             first = self.claims.setdefault(field, server)
             if first != server:
-                self.conflicts.append(Conflict(field, first, server))
+                self.conflicts.append(HookConflict(field, first, server))
                 continue
             self._before.setdefault(field, _there(self.facts, field))
             write(self.facts, field, value)
@@ -89,18 +88,18 @@ class Merge:
             del self.claims[field]
 
 
-def wishes(facts: Facts, response: Response) -> Iterator[tuple[Field, Value]]:
+def wishes(facts: HookRequest, response: HookResponse) -> Iterator[tuple[Field, Value]]:
     """The fields a response wants to be different from the facts.
 
     Facts and response are both of a pod or both of a container.
     """
     if isinstance(response, pb.PodSandboxHookResponse):
-        pod = cast("PodFacts", facts)
+        pod = cast("PodHookRequest", facts)
         yield from _map_wishes(LABELS, pod.labels, response.labels)
         yield from _map_wishes(ANNOTATIONS, pod.annotations, response.annotations)
         parent, wanted = pod.cgroup_parent, response.cgroup_parent
     else:
-        facts = cast("ContainerFacts", facts)
+        facts = cast("ContainerHookRequest", facts)
         yield from _map_wishes(
             ANNOTATIONS, facts.container_annotations, response.container_annotations
         )
@@ -121,7 +120,7 @@ def _map_wishes(
 
 
 def _resource_wishes(
-    facts: ContainerFacts, response: pb.ContainerResourceHookResponse
+    facts: ContainerHookRequest, response: pb.ContainerResourceHookResponse
 ) -> Iterator[tuple[Field, Value]]:
     known, wanted = facts.container_resources, response.container_resources
     for name in _POSITIVE:
@@ -140,7 +139,7 @@ def _resource_wishes(
     yield from _map_wishes(UNIFIED, known.unified, wanted.unified)
 
 
-def echoes(facts: ContainerFacts, response: pb.ContainerResourceHookResponse) -> bool:
+def echoes(facts: ContainerHookRequest, response: pb.ContainerResourceHookResponse) -> bool:
     """Whether a server answers with the request, its wishes laid over it.
 
     It does if everything the request had comes back set: every annotation and
@@ -168,9 +167,9 @@ def echoes(facts: ContainerFacts, response: pb.ContainerResourceHookResponse) ->
     )
 
 
-def write(facts: Facts, field: Field, value: Value) -> None:
+def write(facts: HookRequest, field: Field, value: Value) -> None:
     """Set one field of the facts."""
-    pod = isinstance(facts, PodFacts)
+    pod = isinstance(facts, PodHookRequest)
     if field.group == CGROUP_PARENT:
         setattr(facts, "cgroup_parent" if pod else "pod_cgroup_parent", value)
     elif field.group == RESOURCES:
@@ -179,9 +178,9 @@ def write(facts: Facts, field: Field, value: Value) -> None:
         _map(facts, field)[field.name] = str(value)
 
 
-def read(facts: Facts, field: Field) -> Value:
+def read(facts: HookRequest, field: Field) -> Value:
     """One field of the facts, as it stands."""
-    pod = isinstance(facts, PodFacts)
+    pod = isinstance(facts, PodHookRequest)
     if field.group == CGROUP_PARENT:
         value: Value = getattr(facts, "cgroup_parent" if pod else "pod_cgroup_parent")
     elif field.group == RESOURCES:
@@ -191,19 +190,19 @@ def read(facts: Facts, field: Field) -> Value:
     return value
 
 
-def _there(facts: Facts, field: Field) -> Value | None:
+def _there(facts: HookRequest, field: Field) -> Value | None:
     """One field of the facts; None for a key of a map that is not there."""
     if field.group in (CGROUP_PARENT, RESOURCES):
         return read(facts, field)
     return _map(facts, field).get(field.name)
 
 
-def _map(facts: Facts, field: Field) -> MutableMapping[str, str]:
+def _map(facts: HookRequest, field: Field) -> MutableMapping[str, str]:
     """The map that a field is a key of."""
     found: MutableMapping[str, str]
     if field.group == UNIFIED:
         found = facts.container_resources.unified  # type: ignore[union-attr]
     else:
-        maps = _POD_MAPS if isinstance(facts, PodFacts) else _CONTAINER_MAPS
+        maps = _POD_MAPS if isinstance(facts, PodHookRequest) else _CONTAINER_MAPS
         found = getattr(facts, maps[field.group])
     return found

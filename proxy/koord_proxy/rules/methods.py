@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from koord_hooks.stages import Stage
 
-from koord_proxy.rules.records import Kind
+from koord_proxy.rules.records import RecordKind
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class InterceptedMethod:
     """One intercepted method.
 
     ``makes`` says that a success brings a pod or container into being, ``ends``
@@ -22,7 +22,7 @@ class Method:
     """
 
     name: str
-    kind: Kind
+    kind: RecordKind
     pre: Stage | None = None
     post: Stage | None = None
     makes: bool = False
@@ -30,19 +30,29 @@ class Method:
 
 
 _ROWS = (
-    Method("RunPodSandbox", Kind.POD, pre=Stage.PRE_RUN_POD_SANDBOX, makes=True),
-    Method("StopPodSandbox", Kind.POD, post=Stage.POST_STOP_POD_SANDBOX, ends=True),
-    Method("RemovePodSandbox", Kind.POD, pre=Stage.PRE_REMOVE_POD_SANDBOX, ends=True),
-    Method("CreateContainer", Kind.CONTAINER, pre=Stage.PRE_CREATE_CONTAINER, makes=True),
-    Method(
+    InterceptedMethod("RunPodSandbox", RecordKind.POD, pre=Stage.PRE_RUN_POD_SANDBOX, makes=True),
+    InterceptedMethod(
+        "StopPodSandbox", RecordKind.POD, post=Stage.POST_STOP_POD_SANDBOX, ends=True
+    ),
+    InterceptedMethod(
+        "RemovePodSandbox", RecordKind.POD, pre=Stage.PRE_REMOVE_POD_SANDBOX, ends=True
+    ),
+    InterceptedMethod(
+        "CreateContainer", RecordKind.CONTAINER, pre=Stage.PRE_CREATE_CONTAINER, makes=True
+    ),
+    InterceptedMethod(
         "StartContainer",
-        Kind.CONTAINER,
+        RecordKind.CONTAINER,
         pre=Stage.PRE_START_CONTAINER,
         post=Stage.POST_START_CONTAINER,
     ),
-    Method("UpdateContainerResources", Kind.CONTAINER, pre=Stage.PRE_UPDATE_CONTAINER_RESOURCES),
-    Method("StopContainer", Kind.CONTAINER, post=Stage.POST_STOP_CONTAINER, ends=True),
-    Method("RemoveContainer", Kind.CONTAINER, ends=True),
+    InterceptedMethod(
+        "UpdateContainerResources", RecordKind.CONTAINER, pre=Stage.PRE_UPDATE_CONTAINER_RESOURCES
+    ),
+    InterceptedMethod(
+        "StopContainer", RecordKind.CONTAINER, post=Stage.POST_STOP_CONTAINER, ends=True
+    ),
+    InterceptedMethod("RemoveContainer", RecordKind.CONTAINER, ends=True),
 )
 
 METHODS = {row.name: row for row in _ROWS}

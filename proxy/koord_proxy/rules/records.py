@@ -7,20 +7,22 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from koord_proxy.rules.merge import ContainerFacts, Facts, PodFacts
+from koord_hooks.protocol import HookRequest
+
+from koord_proxy.rules.merge import ContainerHookRequest, PodHookRequest
 
 KEPT_MISSED = 16
 """Missed hooks remembered of one pod or container."""
 
 
-class Kind(StrEnum):
+class RecordKind(StrEnum):
     """What a record is about."""
 
     POD = "pod"
     CONTAINER = "container"
 
 
-class Missed(NamedTuple):
+class MissedHookCall(NamedTuple):
     """A hook that was due and did not happen: the pod went on without it.
 
     ``at`` is seconds since the epoch.
@@ -33,28 +35,28 @@ class Missed(NamedTuple):
 
 
 @dataclass(slots=True)
-class Record:
+class RuntimeRecord:
     """One pod sandbox or container, under the runtime's id.
 
     ``facts`` are those of the last successful call, hooks merged in; ``sandbox``
     is the id of a container's pod. Facts are never changed in place.
     """
 
-    kind: Kind
+    kind: RecordKind
     id: str
-    facts: Facts
+    facts: HookRequest
     sandbox: str = ""
-    missed: list[Missed] = field(default_factory=list)
+    missed: list[MissedHookCall] = field(default_factory=list)
 
-    def note(self, missed: Iterable[Missed]) -> None:
+    def note(self, missed: Iterable[MissedHookCall]) -> None:
         """Remember hooks that did not happen; of many, the last ones."""
         self.missed = [*self.missed, *missed][-KEPT_MISSED:]
 
 
-def put_into_pod(container: Record, pod: Record) -> None:
+def put_into_pod(container: RuntimeRecord, pod: RuntimeRecord) -> None:
     """Give a container's record what is known of its pod."""
     facts, known = container.facts, pod.facts
-    if not (isinstance(facts, ContainerFacts) and isinstance(known, PodFacts)):
+    if not (isinstance(facts, ContainerHookRequest) and isinstance(known, PodHookRequest)):
         raise TypeError(f"{container.kind} in {pod.kind}")
     facts.pod_meta.CopyFrom(known.pod_meta)
     facts.pod_labels.update(known.labels)
@@ -62,32 +64,32 @@ def put_into_pod(container: Record, pod: Record) -> None:
     facts.pod_cgroup_parent = known.cgroup_parent
 
 
-def identity(kind: Kind, facts: Facts, sandbox: str = "") -> str:
+def identity(kind: RecordKind, facts: HookRequest, sandbox: str = "") -> str:
     """What the runtime's lists know a new pod or container by, before it has an id."""
-    if isinstance(facts, PodFacts):
+    if isinstance(facts, PodHookRequest):
         return pod_identity(facts.pod_meta.uid, facts.pod_meta.attempt)
     return container_identity(sandbox, facts.container_meta.name, facts.container_meta.attempt)
 
 
 def pod_identity(uid: str, attempt: int) -> str:
     """The identity of a pod sandbox, from the runtime's list."""
-    return f"{Kind.POD}/{uid}/{attempt}"
+    return f"{RecordKind.POD}/{uid}/{attempt}"
 
 
 def container_identity(sandbox: str, name: str, attempt: int) -> str:
     """The identity of a container, from the runtime's list."""
-    return f"{Kind.CONTAINER}/{sandbox}/{name}/{attempt}"
+    return f"{RecordKind.CONTAINER}/{sandbox}/{name}/{attempt}"
 
 
-def labels_of(facts: Facts) -> tuple[Mapping[str, str], Mapping[str, str]]:
+def labels_of(facts: HookRequest) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Labels and annotations of the pod."""
-    if isinstance(facts, PodFacts):
+    if isinstance(facts, PodHookRequest):
         return facts.labels, facts.annotations
     return facts.pod_labels, facts.pod_annotations
 
 
-def names_of(facts: Facts) -> dict[str, str | None]:
+def names_of(facts: HookRequest) -> dict[str, str | None]:
     """Pod and container for a log line."""
     pod = f"{facts.pod_meta.namespace}/{facts.pod_meta.name}"
-    container = facts.container_meta.name if isinstance(facts, ContainerFacts) else None
+    container = facts.container_meta.name if isinstance(facts, ContainerHookRequest) else None
     return {"pod": pod, "container": container}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 from koord_hooks.stages import Stage
@@ -13,7 +16,7 @@ MAX_TIMEOUT = 120.0
 """Seconds; the kubelet itself gives up on a call after two minutes."""
 
 
-class Policy(StrEnum):
+class FailurePolicy(StrEnum):
     """What becomes of a call whose hook did not work out."""
 
     FAIL = "Fail"
@@ -21,12 +24,12 @@ class Policy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class HookServerRegistration:
     """A hook server, as its file describes it; ``timeout`` is in seconds."""
 
     name: str
     endpoint: str
-    policy: Policy
+    policy: FailurePolicy
     stages: frozenset[Stage]
     timeout: float = DEFAULT_TIMEOUT
     priority: int = 0
@@ -48,7 +51,7 @@ class _File(msgspec.Struct, rename="kebab", frozen=True):
     connections: int = 1
 
 
-def parse(name: str, text: bytes) -> Registration:
+def parse(name: str, text: bytes) -> HookServerRegistration:
     """The hook server that a file describes; ``name`` is the file's without ".json".
 
     Stages that are not known here are passed over, with a note: a newer server
@@ -60,7 +63,7 @@ def parse(name: str, text: bytes) -> Registration:
     try:
         file = msgspec.json.decode(text, type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RegistrationError(_one_line(f"is no registration: {error}")) from None
+        raise RegistrationError(_one_line(f"is not valid: {error}")) from None
     endpoint = file.remote_endpoint.removeprefix("unix://")
     if not endpoint.startswith("/"):
         raise RegistrationError(
@@ -77,7 +80,7 @@ def parse(name: str, text: bytes) -> Registration:
     known = {stage.value for stage in Stage}
     listed = dict.fromkeys(file.runtime_hooks or ())
     unknown = [stage for stage in listed if stage not in known and stage != "NoneRuntimeHookType"]
-    return Registration(
+    return HookServerRegistration(
         name=name,
         endpoint=endpoint,
         policy=_policy(file.failure_policy),
@@ -89,10 +92,10 @@ def parse(name: str, text: bytes) -> Registration:
     )
 
 
-def _policy(text: str) -> Policy:
+def _policy(text: str) -> FailurePolicy:
     """The policy; none given is Koordinator's ``None``, which lets calls pass."""
     try:
-        return Policy(text) if text else Policy.IGNORE
+        return FailurePolicy(text) if text else FailurePolicy.IGNORE
     except ValueError:
         raise RegistrationError(
             f'"failure-policy" is {_quoted(text)}; expected "Fail" or "Ignore"'
@@ -107,43 +110,96 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-class Registrations:
-    """The files of the directory, as they were last seen; what changed is said once.
+class RegistrationUpdate(NamedTuple):
+    """What came of a look at the directory.
 
-    A file that becomes unreadable keeps counting as it was until it is right
-    again or gone: servers write it in place.
+    ``servers`` are in the order they are asked: by priority, then by name. ``problems`` and
+    ``news`` are lines to log. ``good`` are last good versions that are new, ``removed`` the
+    servers that were deregistered.
     """
 
-    def __init__(self) -> None:
-        self._texts: dict[str, bytes] = {}
-        self._servers: dict[str, Registration] = {}
+    servers: list[HookServerRegistration]
+    problems: list[str]
+    news: list[str]
+    good: dict[str, bytes]
+    removed: list[str]
 
-    def update(self, files: dict[str, bytes]) -> tuple[list[Registration], list[str], list[str]]:
+
+class HookServerRegistrations:
+    """The servers that are expected; what changed is said once.
+
+    A server that was registered is expected until it is deregistered. While its file cannot
+    be used, or is not there, its last good version counts.
+    """
+
+    def __init__(self, last_good: Mapping[str, bytes]) -> None:
+        self.errors: dict[str, str] = {}
+        """What is wrong with a registration now, by name."""
+        # The files as they were last seen.
+        self._texts: dict[str, bytes] = {}
+        self._good = dict(last_good)
+        self._servers: dict[str, HookServerRegistration] = {}
+        for name, text in last_good.items():
+            # What another release could use may be none here.
+            with contextlib.suppress(RegistrationError):
+                self._servers[name] = parse(name, text)
+
+    def update(
+        self, files: Mapping[str, bytes], removed: Collection[str] = ()
+    ) -> RegistrationUpdate:
         """Take in the directory's files (name without ".json" to content).
 
-        Returns the servers in the order they are asked (priority, then name),
-        and what to report: problems, and news.
+        ``removed`` are the names that somebody deregistered; a file of such a name counts more.
         """
-        problems, news = [], []
-        for name in sorted(self._texts.keys() - files.keys()):
-            del self._texts[name]
-            if self._servers.pop(name, None):
-                news.append(f"{name}.json: gone, its server is not asked any more")
+        update = RegistrationUpdate([], [], [], {}, [])
+        for name in sorted((self._texts.keys() | self._good.keys()) - files.keys()):
+            self._texts.pop(name, None)
+            if name in removed:
+                self._remove(name, update)
+            else:
+                self._miss(name, update)
         for name, text in sorted(files.items()):
-            if self._texts.get(name) == text:
-                continue
-            self._texts[name] = text
-            try:
-                server = parse(name, text)
-            except RegistrationError as error:
-                problems.append(f"{name}.json: {error} ({self._consequence(name)})")
-                continue
-            problems += [f"{name}.json: {note}" for note in server.notes]
-            self._servers[name] = server
-            stages = ", ".join(sorted(server.stages)) or "nothing"
-            news.append(f"{name}.json: {server.endpoint} is asked about {stages}")
-        servers = sorted(self._servers.values(), key=lambda server: (server.priority, server.name))
-        return servers, problems, news
+            if self._texts.get(name) != text:
+                self._texts[name] = text
+                self._read(name, text, update)
+        update.servers.extend(self._servers.values())
+        update.servers.sort(key=lambda server: (server.priority, server.name))
+        return update
+
+    def _remove(self, name: str, update: RegistrationUpdate) -> None:
+        self.errors.pop(name, None)
+        if self._good.pop(name, None) is not None:
+            update.removed.append(name)
+        if self._servers.pop(name, None):
+            update.news.append(f"{name}.json: deregistered, its server is not asked any more")
+
+    def _miss(self, name: str, update: RegistrationUpdate) -> None:
+        """A file is gone. Nobody said that its server is not to be asked any more."""
+        if name not in self._servers:
+            self.errors.pop(name, None)
+            return
+        reason = (
+            "is gone; its server is expected all the same, "
+            f"unless it is deregistered: koordctl hooks remove {name}"
+        )
+        if self.errors.get(name) != reason:
+            self.errors[name] = reason
+            update.problems.append(f"{name}.json: {reason}")
+
+    def _read(self, name: str, text: bytes, update: RegistrationUpdate) -> None:
+        try:
+            server = parse(name, text)
+        except RegistrationError as error:
+            self.errors[name] = f"{error} ({self._consequence(name)})"
+            update.problems.append(f"{name}.json: {self.errors[name]}")
+            return
+        self.errors.pop(name, None)
+        self._servers[name] = server
+        if self._good.get(name) != text:
+            self._good[name] = update.good[name] = text
+        update.problems.extend(f"{name}.json: {note}" for note in server.notes)
+        stages = ", ".join(sorted(server.stages)) or "nothing"
+        update.news.append(f"{name}.json: {server.endpoint} is asked about {stages}")
 
     def _consequence(self, name: str) -> str:
         if name in self._servers:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_hooks import builtin
-from koord_hooks.runner import Outcome, load
+from koord_hooks.runner import HookResult, load
 from koord_hooks.stages import Stage
 from koord_model import keys
 from koord_model.node import Kernel, NodeView, SharedPool, Topology
@@ -87,7 +87,7 @@ def views(draw: st.DrawFn) -> NodeView:
     )
 
 
-def agreed(outcome: Outcome[Any]) -> bool:
+def agreed(outcome: HookResult[Any]) -> bool:
     assert outcome.failures == ()
     return outcome.conflicts == ()
 
@@ -103,6 +103,6 @@ def test_about_pods_and_containers(pod: Pod, quota: int | None, view: NodeView) 
 
 @given(st.sampled_from(list(KubeQoS)), st.sampled_from(list(QoSClass)), views())
 def test_about_the_node(kube_qos: KubeQoS, qos: QoSClass, view: NodeView) -> None:
-    assert agreed(RUNNER.level_kube_qos(kube_qos, view))
-    assert agreed(RUNNER.level_host_application(HostApplication("a", qos), view))
-    assert agreed(RUNNER.level_node((), view))
+    assert agreed(RUNNER.reconcile_kube_qos(kube_qos, view))
+    assert agreed(RUNNER.reconcile_host_application(HostApplication("a", qos), view))
+    assert agreed(RUNNER.reconcile_node((), view))

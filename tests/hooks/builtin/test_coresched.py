@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from koord_hooks.builtin import coresched
 from koord_hooks.runner import load
+from koord_model.core_sched import NO_GROUP, CoreSchedGroup, GroupKind
 from koord_model.keys import LABEL_CORE_SCHED_GROUP, LABEL_CORE_SCHED_POLICY, LABEL_QOS
 from koord_model.node import Kernel, NodeView
 from koord_model.node_slo import CPUPolicy, NodeSLO
@@ -36,17 +37,18 @@ def ask(
     group: str | None = None,
     policy: str | None = None,
     parent: str = BURSTABLE,
+    uid: str = "uid-1",
     view: NodeView = VIEW,
 ) -> Patch | None:
     labels = {LABEL_QOS: qos, LABEL_CORE_SCHED_GROUP: group, LABEL_CORE_SCHED_POLICY: policy}
     there = {key: value for key, value in labels.items() if value is not None}
-    pod = Pod("db-0", "shop", "uid-1", there, {}, parent)
+    pod = Pod("db-0", "shop", uid, there, {}, parent)
     patch = coresched.pre_create_container(Container(pod, "main"), view)
     assert patch == coresched.pre_create_container(Container(pod, ""), view), "the sandbox is alike"
     return patch
 
 
-def group_of(*args: Any, **more: Any) -> str | None:
+def group_of(*args: Any, **more: Any) -> CoreSchedGroup | None:
     patch = ask(*args, **more)
     assert patch is not None
     assert patch == Patch(core_sched=patch.core_sched, why=patch.why)
@@ -54,44 +56,63 @@ def group_of(*args: Any, **more: Any) -> str | None:
     return patch.core_sched
 
 
+BLUE = CoreSchedGroup(GroupKind.LABEL, "blue")
+BLUE_EXPELLER = replace(BLUE, expeller=True)
+
+
 class TestGroups:
     @pytest.mark.parametrize("qos", ["LSE", "LSR", "LS"])
     def test_are_named_by_the_label_and_expellers_have_their_own(self, qos: str) -> None:
-        assert group_of(qos, "blue") == "blue-expeller"
+        assert group_of(qos, "blue") == BLUE_EXPELLER
 
     def test_best_effort_pods_expel_nobody(self) -> None:
-        assert group_of("BE", "blue") == "blue"
+        assert group_of("BE", "blue") == BLUE
 
     def test_pods_without_the_label_have_one_together(self) -> None:
-        assert group_of("BE") == group_of("BE", "") == "(default)"
-        assert group_of("LS") == "(default)-expeller"
+        assert group_of("BE") == group_of("BE", "") == CoreSchedGroup(GroupKind.DEFAULT)
+        assert group_of("LS") == CoreSchedGroup(GroupKind.DEFAULT, expeller=True)
 
     def test_an_exclusive_pod_has_its_own(self) -> None:
-        assert group_of("LS", "blue", "exclusive") == "uid-1-expeller"
-        assert group_of("BE", None, "exclusive") == "uid-1"
+        assert group_of("LS", "blue", "exclusive") == CoreSchedGroup(GroupKind.POD, "uid-1", True)
+        assert group_of("BE", None, "exclusive") == CoreSchedGroup(GroupKind.POD, "uid-1")
 
     def test_a_pod_may_have_none(self) -> None:
-        assert group_of("LS", "blue", "none") == ""
+        assert group_of("LS", "blue", "none") == NO_GROUP
 
     @pytest.mark.parametrize(
-        ("parent", "expected"),
-        [(GUARANTEED, "b-expeller"), (BURSTABLE, "b-expeller"), (BEST_EFFORT, "b")],
+        ("label", "of_another"),
+        [
+            ("victim", {"policy": "exclusive", "uid": "victim"}),
+            ("db-expeller", {"qos": "LS", "group": "db"}),
+            ("victim-expeller", {"qos": "LS", "policy": "exclusive", "uid": "victim"}),
+            ("(default)", {}),
+            ("default", {}),
+            ("none", {"policy": "none"}),
+        ],
     )
-    def test_a_pod_without_a_class_is_as_kubernetes_class(self, parent: str, expected: str) -> None:
-        assert group_of("", "b", parent=parent) == expected
+    def test_no_label_names_another_kind_of_group(
+        self, label: str, of_another: dict[str, str]
+    ) -> None:
+        assert group_of("BE", label) != group_of(**{"qos": "BE", **of_another})
+
+    @pytest.mark.parametrize(
+        ("parent", "expels"), [(GUARANTEED, True), (BURSTABLE, True), (BEST_EFFORT, False)]
+    )
+    def test_a_pod_without_a_class_is_as_kubernetes_class(self, parent: str, expels: bool) -> None:
+        assert group_of("", "blue", parent=parent) == (BLUE_EXPELLER if expels else BLUE)
 
     def test_guaranteed_pods_are_as_lsr_or_else_as_ls(self) -> None:
         quiet = {"enable": True, "coreExpeller": False}
         view = replace(VIEW, slo=slo(lsrClass=quiet, lsClass=ON))
-        assert group_of("", "b", parent=GUARANTEED, view=view) == "b"
+        assert group_of("", "blue", parent=GUARANTEED, view=view) == BLUE
         view = replace(VIEW, slo=slo(lsClass=ON))
-        assert group_of("", "b", parent=GUARANTEED, view=view) == "b-expeller"
+        assert group_of("", "blue", parent=GUARANTEED, view=view) == BLUE_EXPELLER
 
     def test_what_is_not_enabled_has_none(self) -> None:
-        assert group_of("BE", "b", view=replace(VIEW, slo=slo(lsClass=ON))) == ""
+        assert group_of("BE", "b", view=replace(VIEW, slo=slo(lsClass=ON))) == NO_GROUP
         other = replace(ALL, cpu_policy=CPUPolicy.GROUP_IDENTITY)
-        assert group_of("LS", "b", view=replace(VIEW, slo=other)) == ""
-        assert group_of("LS", "b", view=replace(VIEW, slo=NodeSLO())) == ""
+        assert group_of("LS", "b", view=replace(VIEW, slo=other)) == NO_GROUP
+        assert group_of("LS", "b", view=replace(VIEW, slo=NodeSLO())) == NO_GROUP
 
     def test_system_pods_are_left_out(self) -> None:
         assert ask("SYSTEM", "blue") is None
@@ -102,7 +123,7 @@ class TestGroups:
     def test_an_unknown_policy_is_one_line(self) -> None:
         patch = ask("BE", "blue", "strict")
         assert patch is not None
-        assert patch.core_sched == "blue"
+        assert patch.core_sched == BLUE
         [line] = patch.ignored
         assert line == (
             'pod shop/db-0: label koordinator.sh/core-sched-policy is "strict"; '
@@ -114,7 +135,7 @@ IDLE_BE = {"enable": True, "schedIdle": 1}
 
 
 def level(kube_qos: KubeQoS, **more: Any) -> Patch | None:
-    return coresched.level_kube_qos(kube_qos, replace(VIEW, **more))
+    return coresched.reconcile_kube_qos(kube_qos, replace(VIEW, **more))
 
 
 class TestIdleClasses:
@@ -163,17 +184,17 @@ class TestIdleClasses:
 
 class TestSysctls:
     def test_are_set_where_it_is_in_force(self) -> None:
-        assert coresched.level_node(VIEW) == NodePatch(
+        assert coresched.reconcile_node(VIEW) == NodePatch(
             sysctls={"kernel.sched_core": "1"}, why="cpuPolicy coreSched"
         )
         vendor = Kernel(frozenset({"cpu.bvt_warp_ns"}), core_sched=True)
-        patch = coresched.level_node(replace(VIEW, kernel=vendor))
+        patch = coresched.reconcile_node(replace(VIEW, kernel=vendor))
         assert patch is not None
         assert patch.sysctls["kernel.sched_group_identity_enabled"] == "0"
 
     @pytest.mark.parametrize("more", [{"slo": NodeSLO()}, {"slo": slo()}, {"kernel": Kernel()}])
     def test_are_left_alone_elsewhere(self, more: dict[str, Any]) -> None:
-        assert coresched.level_node(replace(VIEW, **more)) is None
+        assert coresched.reconcile_node(replace(VIEW, **more)) is None
 
 
 def test_it_is_found_by_its_file_name() -> None:

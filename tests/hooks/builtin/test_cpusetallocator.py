@@ -157,7 +157,7 @@ class TestCPUsThatTheNodeDoesNotHave:
 class TestHostApplications:
     def test_ls_ones_have_the_shared_pools(self) -> None:
         application = HostApplication("nginx", QoSClass.LS)
-        assert cpusetallocator.level_host_application(application, NODE) == Patch(
+        assert cpusetallocator.reconcile_host_application(application, NODE) == Patch(
             resources=LinuxResources(cpuset_cpus="0-3,8-11"),
             why="LS application nginx, shared pools → cpuset 0-3,8-11",
         )
@@ -165,11 +165,11 @@ class TestHostApplications:
     @pytest.mark.parametrize("view", [UNKNOWN, EMPTY])
     def test_no_pools_change_nothing(self, view: NodeView) -> None:
         application = HostApplication("nginx", QoSClass.LS)
-        assert cpusetallocator.level_host_application(application, view) is None
+        assert cpusetallocator.reconcile_host_application(application, view) is None
 
-    @pytest.mark.parametrize("qos", set(QoSClass) - {QoSClass.LS})
+    @pytest.mark.parametrize("qos", sorted(set(QoSClass) - {QoSClass.LS}))
     def test_others_are_left_alone(self, qos: QoSClass) -> None:
-        assert cpusetallocator.level_host_application(HostApplication("a", qos), NODE) is None
+        assert cpusetallocator.reconcile_host_application(HostApplication("a", qos), NODE) is None
 
 
 def test_then_the_system() -> None:

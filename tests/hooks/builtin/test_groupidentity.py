@@ -147,7 +147,7 @@ def test_an_unknown_class_counts_as_none_and_is_told_once(kernel: Kernel) -> Non
 def test_a_kernel_with_neither_knob_changes_nothing() -> None:
     view = NodeView(slo=ALL, kernel=NEITHER)
     assert groupidentity.pre_run_pod_sandbox(pod("BE", BURSTABLE), view) is None
-    assert groupidentity.level_host_application(HostApplication("a", QoSClass.BE), view) is None
+    assert groupidentity.reconcile_host_application(HostApplication("a", QoSClass.BE), view) is None
 
 
 class TestMainlinePods:
@@ -170,7 +170,7 @@ class TestMainlinePods:
 
 
 def level(kube_qos: KubeQoS, view: NodeView) -> Patch:
-    return groupidentity.level_kube_qos(kube_qos, view) or Patch()
+    return groupidentity.reconcile_kube_qos(kube_qos, view) or Patch()
 
 
 class TestClassGroups:
@@ -220,7 +220,7 @@ class TestClassGroups:
     @pytest.mark.parametrize("kube_qos", KubeQoS)
     def test_are_left_to_the_other_policy(self, kube_qos: KubeQoS) -> None:
         other = replace(MAINLINE, slo=replace(ALL, cpu_policy=CPUPolicy.CORE_SCHED))
-        assert groupidentity.level_kube_qos(kube_qos, other) is None
+        assert groupidentity.reconcile_kube_qos(kube_qos, other) is None
 
 
 @pytest.mark.parametrize(
@@ -229,20 +229,20 @@ class TestClassGroups:
 )
 def test_host_applications_have_their_classs(qos: str, bvt: int, idle: int) -> None:
     application = HostApplication("etl", QoSClass(qos))
-    patch = groupidentity.level_host_application(application, VENDOR)
+    patch = groupidentity.reconcile_host_application(application, VENDOR)
     assert patch is not None
     assert patch.knobs == {"cpu.bvt_warp_ns": bvt}
     assert patch.why == (
         f"host application etl, class {qos or 'none'}, identity {bvt} → cpu.bvt_warp_ns {bvt}"
     )
-    patch = groupidentity.level_host_application(application, MAINLINE)
+    patch = groupidentity.reconcile_host_application(application, MAINLINE)
     assert patch is not None
     assert patch.knobs == {"cpu.idle": idle}
 
 
 class TestSysctls:
     def test_are_set_where_the_kernel_has_identities(self) -> None:
-        assert groupidentity.level_node(VENDOR) == NodePatch(
+        assert groupidentity.reconcile_node(VENDOR) == NodePatch(
             sysctls={"kernel.sched_group_identity_enabled": "1", "kernel.sched_core": "0"},
             why="cpuPolicy groupIdentity",
         )
@@ -256,10 +256,10 @@ class TestSysctls:
         ],
     )
     def test_are_left_alone_elsewhere(self, view: NodeView) -> None:
-        assert groupidentity.level_node(view) is None
+        assert groupidentity.reconcile_node(view) is None
 
 
 def test_it_is_found_by_its_file_name() -> None:
     runner = load(["groupidentity"])
     assert [stage.value for stage in runner.stages()] == ["PreRunPodSandbox"]
-    assert runner.level_node((), VENDOR).patch.sysctls
+    assert runner.reconcile_node((), VENDOR).patch.sysctls

@@ -9,11 +9,11 @@ from koord_model.node import Kernel, NodeView
 from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
 from koord_model.qos import QoSClass
-from koord_model.resctrl import ResctrlWish, Ways
+from koord_model.resctrl import CacheWays, ResctrlLimits
 
 NODE = NodeView(kernel=Kernel(resctrl=True))
 ASKED = {"llc": {"schemata": {"range": [0, 50]}}, "mb": {"schemata": {"percent": 40}}}
-WISH = ResctrlWish("koordlet-u-1", llc=Ways(0, 50), mb=40, fallback=QoSClass.BE)
+WISH = ResctrlLimits("koordlet-u-1", llc=CacheWays(0, 50), mb=40, fallback=QoSClass.BE)
 WHERE = "pod shop/web-0: annotation node.koordinator.sh/resctrl: "
 
 

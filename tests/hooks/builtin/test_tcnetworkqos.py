@@ -52,7 +52,7 @@ def pod(
 
 
 def of(view: NodeView, *pods: Pod) -> NodePatch:
-    patch = tcnetworkqos.level_node(pods, view)
+    patch = tcnetworkqos.reconcile_node(pods, view)
     assert patch is not None
     return patch
 
@@ -87,14 +87,14 @@ def test_the_nodes_classes() -> None:
 
 @pytest.mark.parametrize("policy", [NetPolicy.NONE, NetPolicy.TERWAY])
 def test_other_policies_are_not_its_business(policy: NetPolicy) -> None:
-    assert tcnetworkqos.level_node((pod(),), view(policy=policy)) is None
+    assert tcnetworkqos.reconcile_node((pod(),), view(policy=policy)) is None
     assert tcnetworkqos.pre_run_pod_sandbox(pod("LS"), view(policy=policy)) is None
 
 
 @pytest.mark.parametrize("total", [0, -1])
 def test_without_the_nodes_bandwidth_nothing_is_shaped_and_it_says_so(total: int) -> None:
     with pytest.raises(ValueError, match=f"totalNetworkBandwidth is {total}, .*no traffic is shap"):
-        tcnetworkqos.level_node((), view(total=total))
+        tcnetworkqos.reconcile_node((), view(total=total))
     assert tcnetworkqos.pre_run_pod_sandbox(pod("LS"), view(total=total)) is None
 
 
@@ -313,7 +313,7 @@ def test_promises_always_fit(
 def test_it_is_found_by_its_name() -> None:
     runner = load(["tcnetworkqos"])
     assert runner.stages() == (Stage.PRE_RUN_POD_SANDBOX,)
-    outcome = runner.level_node((pod("LS"),), view(total=0))
+    outcome = runner.reconcile_node((pod("LS"),), view(total=0))
     assert outcome.failures == ()
     assert len(outcome.patch.ignored) == 1
-    assert runner.level_node((), USUAL).patch.traffic is not None
+    assert runner.reconcile_node((), USUAL).patch.traffic is not None

@@ -33,14 +33,14 @@ def pod(
 
 
 def of(view: NodeView, *pods: Pod) -> NodePatch:
-    patch = terwayqos.level_node(pods, view)
+    patch = terwayqos.reconcile_node(pods, view)
     assert patch is not None
     return patch
 
 
 @pytest.mark.parametrize("policy", [NetPolicy.NONE, NetPolicy.TC])
 def test_other_policies_are_not_its_business(policy: NetPolicy) -> None:
-    assert terwayqos.level_node((pod(),), NodeView(slo=NodeSLO(net_policy=policy))) is None
+    assert terwayqos.reconcile_node((pod(),), NodeView(slo=NodeSLO(net_policy=policy))) is None
 
 
 def test_the_nodes_file_is_in_bytes_a_second_percent_too() -> None:
@@ -136,6 +136,6 @@ def test_a_rate_of_no_use_counts_as_unset(bandwidth: Bandwidth, told: str) -> No
 
 
 def test_it_is_found_by_its_name() -> None:
-    outcome = load(["terwayqos"]).level_node((pod(),), view())
+    outcome = load(["terwayqos"]).reconcile_node((pod(),), view())
     assert set(outcome.patch.files) == {POD_FILE, NODE_FILE}
     assert outcome.failures == ()

@@ -4,23 +4,23 @@ import json
 
 import pytest
 from koord_host.network.classify import (
-    Answer,
     CgroupMatch,
     Classifier,
-    Command,
+    CommandResult,
+    FilterCommand,
+    FilterRules,
     Iptables,
     Nft,
-    Rules,
     choose,
     rules_of,
 )
 from koord_model.traffic import Traffic, TrafficClass, TrafficMember
 
-RULES = Rules(
+RULES = FilterRules(
     {4: {"10.0.0.9": "1:3", "10.0.0.7": "1:3", "10.0.0.8": "1:beef"}, 6: {"fd00::7": "1:4"}},
     (CgroupMatch("kubepods/pod1", 77, "1:4"),),
 )
-NOTHING = Rules({4: {}, 6: {}})
+NOTHING = FilterRules({4: {}, 6: {}})
 
 
 def traffic(*members: TrafficMember) -> Traffic:
@@ -45,7 +45,7 @@ class TestRules:
             ),
             inodes.__getitem__,
         )
-        assert found == Rules(
+        assert found == FilterRules(
             {4: {"10.0.0.7": "1:4"}, 6: {"fd00::7": "1:4"}}, (CgroupMatch("kubepods/a", 5, "1:4"),)
         )
 
@@ -59,29 +59,29 @@ class TestRules:
         assert rules_of(traffic(TrafficMember("b/host", "", "kubepods/a")), None) == NOTHING
 
     @pytest.mark.parametrize(
-        ("member", "told"),
+        ("member", "reported"),
         [
             (TrafficMember("b/one", "10.0.0", "k"), "pod b/one: '10.0.0' does not appear to be"),
             (TrafficMember("b/one", "", 'k" }\nflush ruleset'), 'pod b/one: cgroup "k" }\\nflush'),
             (TrafficMember("b/one", "", ""), 'pod b/one: cgroup ""'),
         ],
     )
-    def test_what_could_harm_a_command_is_told(self, member: TrafficMember, told: str) -> None:
+    def test_what_could_harm_a_command_is_told(self, member: TrafficMember, reported: str) -> None:
         found = rules_of(traffic(member), lambda _: 1)
         assert (found.addresses, found.cgroups) == (NOTHING.addresses, ())
         [line] = found.ignored
-        assert line.startswith(told)
+        assert line.startswith(reported)
 
     def test_the_mark_is_of_the_rules(self) -> None:
-        other = Rules(RULES.addresses, (CgroupMatch("kubepods/pod1", 78, "1:4"),))
-        again = Rules({4: dict(reversed(RULES.addresses[4].items())), 6: RULES.addresses[6]})
+        other = FilterRules(RULES.addresses, (CgroupMatch("kubepods/pod1", 78, "1:4"),))
+        again = FilterRules({4: dict(reversed(RULES.addresses[4].items())), 6: RULES.addresses[6]})
         assert len({RULES.mark, other.mark, NOTHING.mark, again.mark}) == 4
-        assert Rules(RULES.addresses, RULES.cgroups, ("told",)).mark == RULES.mark
+        assert FilterRules(RULES.addresses, RULES.cgroups, ("told",)).mark == RULES.mark
 
 
-def chains(*names: str, table: str = "pykoord") -> Answer:
+def chains(*names: str, table: str = "pykoord") -> CommandResult:
     listed = [{"chain": {"family": "inet", "table": table, "name": name}} for name in names]
-    return Answer(0, json.dumps({"nftables": [{"metainfo": {"version": "1.0.6"}}, *listed]}))
+    return CommandResult(0, json.dumps({"nftables": [{"metainfo": {"version": "1.0.6"}}, *listed]}))
 
 
 class TestNft:
@@ -109,7 +109,7 @@ meta priority set ip6 saddr map {{ fd00::7 : 1:4 }}
         )
 
     def test_no_pods_are_no_rules(self) -> None:
-        [command] = Nft().plan(NOTHING, [Answer(1, error="no such table")])
+        [command] = Nft().plan(NOTHING, [CommandResult(1, error="no such table")])
         assert "saddr" not in command.text
         assert "socket" not in command.text
 
@@ -120,31 +120,36 @@ meta priority set ip6 saddr map {{ fd00::7 : 1:4 }}
 
     def test_removal(self) -> None:
         assert Nft().removal([chains("made_here")]) == (
-            Command(("nft", "delete", "table", "inet", "pykoord")),
+            FilterCommand(("nft", "delete", "table", "inet", "pykoord")),
         )
-        for nothing in (chains("x", table="other"), Answer(1), Answer(0, "{}"), Answer(0, "[]")):
+        for nothing in (
+            chains("x", table="other"),
+            CommandResult(1),
+            CommandResult(0, "{}"),
+            CommandResult(0, "[]"),
+        ):
             assert Nft().removal([nothing]) == ()
 
     def test_reading(self) -> None:
         assert [str(command) for command in Nft().reading()] == ["nft -j list chains inet"]
 
 
-def listed(rules: Rules | None = None, *, jump: bool = False) -> Answer:
+def listed(rules: FilterRules | None = None, *, jump: bool = False) -> CommandResult:
     lines = ["-P POSTROUTING ACCEPT"]
     if rules is not None:
         mark = f"mark-{rules.mark}"
         lines += ["-N PYKOORD-TRAFFIC", f"-A PYKOORD-TRAFFIC -m comment --comment {mark}"]
     if jump:
         lines.append("-A POSTROUTING -j PYKOORD-TRAFFIC")
-    return Answer(0, "\n".join(lines))
+    return CommandResult(0, "\n".join(lines))
 
 
-SETS = Answer(0, "pykoord4-1-3\npykoord4-1-beef\npykoord6-1-4\nforeign\n")
+SETS = CommandResult(0, "pykoord4-1-3\npykoord4-1-beef\npykoord6-1-4\nforeign\n")
 
 
 class TestIptables:
     def test_sets_then_chains(self) -> None:
-        sets, v4, v6 = Iptables().plan(RULES, [listed(), listed(), Answer(0, "foreign\n")])
+        sets, v4, v6 = Iptables().plan(RULES, [listed(), listed(), CommandResult(0, "foreign\n")])
         assert sets.words == ("ipset", "restore")
         assert sets.text.splitlines()[:7] == [
             "create pykoord4-1-3 hash:ip family inet -exist",
@@ -176,9 +181,9 @@ COMMIT
     def test_its_mark_says_that_it_is_in_force(self) -> None:
         there = listed(RULES, jump=True)
         assert Iptables().plan(RULES, [there, there, SETS]) == ()
-        for broken in (listed(RULES), listed(NOTHING, jump=True), Answer(1)):
+        for broken in (listed(RULES), listed(NOTHING, jump=True), CommandResult(1)):
             assert len(Iptables().plan(RULES, [there, broken, SETS])) == 3
-        assert len(Iptables().plan(RULES, [there, there, Answer(0, "pykoord4-1-3")])) == 3
+        assert len(Iptables().plan(RULES, [there, there, CommandResult(0, "pykoord4-1-3")])) == 3
 
     def test_there_is_one_jump(self) -> None:
         _, v4, v6 = Iptables().plan(RULES, [listed(jump=True), listed(), SETS])
@@ -206,7 +211,7 @@ COMMIT
         ]
         assert "-D" not in v6.text
         assert len(sets) == 3
-        assert Iptables().removal([listed(), Answer(1), Answer(1)]) == ()
+        assert Iptables().removal([listed(), CommandResult(1), CommandResult(1)]) == ()
 
     def test_without_ip6tables_only_the_older_protocol(self) -> None:
         one = Iptables((4,))
@@ -214,7 +219,7 @@ COMMIT
             "iptables -w -t mangle -S",
             "ipset list -n",
         ]
-        assert len(one.plan(RULES, [listed(), Answer(0)])) == 2
+        assert len(one.plan(RULES, [listed(), CommandResult(0)])) == 2
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_host.network.traffic import (
     OURS,
-    Change,
-    Kind,
+    HTBClass,
+    InterfaceShaping,
     Qdisc,
-    Shape,
-    Shaping,
-    Verb,
+    TrafficChange,
+    TrafficObject,
+    TrafficVerb,
     changes,
     is_ours,
     refusal,
@@ -19,7 +19,7 @@ from koord_host.network.traffic import (
 from koord_model.traffic import Traffic, TrafficClass
 
 M = 1_000_000
-DEFAULT = Shaping(Qdisc("fq_codel", 0))
+DEFAULT = InterfaceShaping(Qdisc("fq_codel", 0))
 
 
 def traffic(*more: TrafficClass, ls: int = 40 * M) -> Traffic:
@@ -33,63 +33,65 @@ def traffic(*more: TrafficClass, ls: int = 40 * M) -> Traffic:
     )
 
 
-ROOT_CLASS = Shape(0, 0, 10 * M, 10 * M)
-SYSTEM, LS = Shape(1, 1, 2 * M, 10 * M), Shape(1, 2, 5 * M, 8 * M)
-DONE = Shaping(OURS, {1: ROOT_CLASS, 2: SYSTEM, 3: LS})
+ROOT_CLASS = HTBClass(0, 0, 10 * M, 10 * M)
+SYSTEM, LS = HTBClass(1, 1, 2 * M, 10 * M), HTBClass(1, 2, 5 * M, 8 * M)
+DONE = InterfaceShaping(OURS, {1: ROOT_CLASS, 2: SYSTEM, 3: LS})
 
 
 def test_everything_is_made_parents_first() -> None:
     assert changes(traffic(), DEFAULT, by_cgroup=True) == (
-        Change(Verb.ADD, Kind.QDISC, wanted=OURS, found=Qdisc("fq_codel", 0)),
-        Change(Verb.ADD, Kind.CLASS, 1, ROOT_CLASS),
-        Change(Verb.ADD, Kind.CLASS, 2, SYSTEM),
-        Change(Verb.ADD, Kind.CLASS, 3, LS),
-        Change(Verb.ADD, Kind.FILTER),
+        TrafficChange(
+            TrafficVerb.ADD, TrafficObject.QDISC, wanted=OURS, found=Qdisc("fq_codel", 0)
+        ),
+        TrafficChange(TrafficVerb.ADD, TrafficObject.CLASS, 1, ROOT_CLASS),
+        TrafficChange(TrafficVerb.ADD, TrafficObject.CLASS, 2, SYSTEM),
+        TrafficChange(TrafficVerb.ADD, TrafficObject.CLASS, 3, LS),
+        TrafficChange(TrafficVerb.ADD, TrafficObject.FILTER),
     )
 
 
 def test_what_is_there_already_is_no_change() -> None:
     assert changes(traffic(), DONE, by_cgroup=False) == ()
-    there = Shaping(OURS, DONE.classes, cgroup_filter=True)
+    there = InterfaceShaping(OURS, DONE.classes, cgroup_filter=True)
     assert changes(traffic(), there, by_cgroup=True) == ()
 
 
 def test_a_missing_class_or_filter_is_made_again() -> None:
-    part = Shaping(OURS, {1: ROOT_CLASS, 3: LS})
+    part = InterfaceShaping(OURS, {1: ROOT_CLASS, 3: LS})
     assert changes(traffic(), part, by_cgroup=True) == (
-        Change(Verb.ADD, Kind.CLASS, 2, SYSTEM),
-        Change(Verb.ADD, Kind.FILTER),
+        TrafficChange(TrafficVerb.ADD, TrafficObject.CLASS, 2, SYSTEM),
+        TrafficChange(TrafficVerb.ADD, TrafficObject.FILTER),
     )
 
 
 def test_other_rates_are_a_change_and_what_is_not_wanted_goes_first() -> None:
-    own = Shape(1, 2, 1000, 125_000)
-    found = Shaping(OURS, {**DONE.classes, 0xBEEF: own})
+    own = HTBClass(1, 2, 1000, 125_000)
+    found = InterfaceShaping(OURS, {**DONE.classes, 0xBEEF: own})
     assert changes(traffic(ls=32 * M), found, by_cgroup=False) == (
-        Change(Verb.DELETE, Kind.CLASS, 0xBEEF, found=own),
-        Change(Verb.CHANGE, Kind.CLASS, 3, Shape(1, 2, 4 * M, 8 * M), LS),
+        TrafficChange(TrafficVerb.DELETE, TrafficObject.CLASS, 0xBEEF, found=own),
+        TrafficChange(TrafficVerb.CHANGE, TrafficObject.CLASS, 3, HTBClass(1, 2, 4 * M, 8 * M), LS),
     )
 
 
 def test_a_class_of_another_parent_is_made_anew_with_all_below_it() -> None:
-    inner, leaf = Shape(1, 2, M, M), Shape(0x20, 2, M, M)
-    found = Shaping(OURS, {**DONE.classes, 0x20: Shape(3, 2, M, M), 0x21: leaf})
+    inner, leaf = HTBClass(1, 2, M, M), HTBClass(0x20, 2, M, M)
+    found = InterfaceShaping(OURS, {**DONE.classes, 0x20: HTBClass(3, 2, M, M), 0x21: leaf})
     wanted = traffic(
         TrafficClass("leaf", 0x21, 2, 8 * M, 8 * M, parent=0x20),
         TrafficClass("inner", 0x20, 2, 8 * M, 8 * M),
     )
     assert changes(wanted, found, by_cgroup=False) == (
-        Change(Verb.DELETE, Kind.CLASS, 0x21, found=leaf),
-        Change(Verb.DELETE, Kind.CLASS, 0x20, found=Shape(3, 2, M, M)),
-        Change(Verb.ADD, Kind.CLASS, 0x20, inner),
-        Change(Verb.ADD, Kind.CLASS, 0x21, leaf),
+        TrafficChange(TrafficVerb.DELETE, TrafficObject.CLASS, 0x21, found=leaf),
+        TrafficChange(TrafficVerb.DELETE, TrafficObject.CLASS, 0x20, found=HTBClass(3, 2, M, M)),
+        TrafficChange(TrafficVerb.ADD, TrafficObject.CLASS, 0x20, inner),
+        TrafficChange(TrafficVerb.ADD, TrafficObject.CLASS, 0x21, leaf),
     )
 
 
 @pytest.mark.parametrize("kind", ["mq", "fq_codel", "pfifo_fast", "noqueue", "fq", "none"])
 def test_the_kernels_own_root_is_replaced(kind: str) -> None:
     assert refusal(Qdisc(kind, 0), "eth0") == ""
-    assert undoing(Shaping(Qdisc(kind, 0))) == ()
+    assert undoing(InterfaceShaping(Qdisc(kind, 0))) == ()
 
 
 @pytest.mark.parametrize(
@@ -106,24 +108,24 @@ def test_what_somebody_chose_is_refused_and_not_undone(root: Qdisc) -> None:
     assert line.startswith(f"interface eth0: its root qdisc is {root.kind} {root.handle >> 16:x}:,")
     assert "tc qdisc del dev eth0 root" in line
     assert not is_ours(root)
-    assert undoing(Shaping(root)) == ()
+    assert undoing(InterfaceShaping(root)) == ()
 
 
 def test_undoing_is_one_change() -> None:
     assert refusal(OURS, "eth0") == ""
-    assert undoing(DONE) == (Change(Verb.DELETE, Kind.QDISC, found=OURS),)
+    assert undoing(DONE) == (TrafficChange(TrafficVerb.DELETE, TrafficObject.QDISC, found=OURS),)
 
 
 def test_changes_are_shown_as_tc_shows_them() -> None:
-    assert Change(Verb.ADD, Kind.CLASS, 0x1F).subject == "class 1:1f"
-    assert Change(Verb.ADD, Kind.FILTER).subject == "filter"
+    assert TrafficChange(TrafficVerb.ADD, TrafficObject.CLASS, 0x1F).subject == "class 1:1f"
+    assert TrafficChange(TrafficVerb.ADD, TrafficObject.FILTER).subject == "filter"
     assert str(LS) == "parent 1:1 prio 2 rate 40000000bit ceil 64000000bit"
     assert str(ROOT_CLASS).startswith("parent 1:0 ")
     assert str(OURS) == "htb 1: default 2"
 
 
 _SHAPES = st.builds(
-    Shape,
+    HTBClass,
     parent=st.sampled_from([1, 0x10]),
     priority=st.integers(0, 3),
     rate=st.integers(1000, 5000),
@@ -136,7 +138,7 @@ _SHAPES = st.builds(
     st.dictionaries(st.integers(0x11, 0x18), _SHAPES, max_size=6),
 )
 def test_the_changes_lead_to_what_is_wanted_and_never_to_an_orphan(
-    wanted: dict[int, Shape], found: dict[int, Shape]
+    wanted: dict[int, HTBClass], found: dict[int, HTBClass]
 ) -> None:
     inner = TrafficClass("inner", 0x10, 1, 8 * M, 8 * M)
     classes = [
@@ -145,15 +147,15 @@ def test_the_changes_lead_to_what_is_wanted_and_never_to_an_orphan(
     ]
     asked = Traffic(80 * M, (*classes, inner))
     has_inner = any(one.parent == 0x10 for one in found.values())
-    state = {1: ROOT_CLASS, **({0x10: Shape(1, 2, 9, 9)} if has_inner else {}), **found}
-    for change in changes(asked, Shaping(OURS, dict(state)), by_cgroup=False):
-        if change.verb is Verb.DELETE:
+    state = {1: ROOT_CLASS, **({0x10: HTBClass(1, 2, 9, 9)} if has_inner else {}), **found}
+    for change in changes(asked, InterfaceShaping(OURS, dict(state)), by_cgroup=False):
+        if change.verb is TrafficVerb.DELETE:
             assert not [minor for minor, one in state.items() if one.parent == change.minor]
             del state[change.minor]
         else:
-            assert isinstance(change.wanted, Shape)
-            assert (change.minor in state) == (change.verb is Verb.CHANGE)
+            assert isinstance(change.wanted, HTBClass)
+            assert (change.minor in state) == (change.verb is TrafficVerb.CHANGE)
             assert change.minor == 1 or change.wanted.parent in state
             state[change.minor] = change.wanted
-    assert state == {1: ROOT_CLASS, 0x10: Shape(1, 1, M, M), **wanted}
-    assert changes(asked, Shaping(OURS, state), by_cgroup=False) == ()
+    assert state == {1: ROOT_CLASS, 0x10: HTBClass(1, 1, M, M), **wanted}
+    assert changes(asked, InterfaceShaping(OURS, state), by_cgroup=False) == ()

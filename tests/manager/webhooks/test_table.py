@@ -1,17 +1,18 @@
 import pytest
-from koord_manager.gates import DEFAULTS
-from koord_manager.webhooks.admission import ADMITTED, Admission, ClusterView, Operation
-from koord_manager.webhooks.configurations import (
+from koord_manager.program.gates import DEFAULTS
+from koord_manager.webhooks.cluster_view import ClusterView
+from koord_manager.webhooks.table import TABLE
+from koord_serving.admission.core.admission import ADMITTED, AdmissionOperation, AdmissionRequest
+from koord_serving.admission.core.configurations import (
     FRAMEWORK,
-    ClientConfig,
-    Row,
+    WebhookClientConfig,
+    WebhookDefinition,
     configurations,
     served,
 )
-from koord_manager.webhooks.table import TABLE
 
 ALL = dict.fromkeys(DEFAULTS, True)
-WHERE = ClientConfig(namespace="koordinator-system")
+WHERE = WebhookClientConfig(namespace="koordinator-system")
 
 
 def test_gates_are_gates_of_the_manager() -> None:
@@ -68,13 +69,13 @@ def test_nothing_that_a_node_needs_fails_without_an_answer() -> None:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_a_plain_object_is_admitted(row: Row) -> None:
+def test_a_plain_object_is_admitted(row: WebhookDefinition) -> None:
     resource, _, subresource = row.resource.partition("/")
     spec = {"containers": [{"name": "main", "image": "x"}]}
     plain = {"metadata": {"name": "x", "namespace": "team"}, "spec": spec}
     for operation in row.operations:
-        given = {} if operation is Operation.DELETE else plain
-        question = Admission(
+        given = {} if operation is AdmissionOperation.DELETE else plain
+        question = AdmissionRequest(
             "u", operation, resource, row.group, subresource, "team", "x", object=given, old=given
         )
         assert row.handler(question, ClusterView(gates=DEFAULTS)) == ADMITTED

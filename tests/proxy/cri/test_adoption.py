@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_demo.runtime import Runtime
+from koord_demo.runtime import DemoRuntime
 from koord_proto import cri_pb2 as cri
 from koord_proto import hook_pb2 as pb
 from koord_proxy.cri.adoption import container_record, pod_record
-from koord_proxy.rules.records import Kind, Record, put_into_pod
+from koord_proxy.rules.records import RecordKind, RuntimeRecord, put_into_pod
 
 from tests.support.cri import batch_pod_config
 from tests.support.cri import pb as full
@@ -111,8 +111,8 @@ class TestPod:
     def test_as_containerd_shows_it(self):
         info = {"runtimeHandler": "kata", "config": {"linux": {"cgroup_parent": PARENT}}}
         record = pod_record("s", pod_status(info))
-        assert record == Record(
-            Kind.POD,
+        assert record == RuntimeRecord(
+            RecordKind.POD,
             "s",
             pb.PodSandboxHookRequest(
                 pod_meta={"name": "job", "namespace": "batch", "uid": "u", "attempt": 1},
@@ -146,8 +146,8 @@ class TestPod:
 
 
 class TestContainer:
-    POD = Record(
-        Kind.POD,
+    POD = RuntimeRecord(
+        RecordKind.POD,
         "s",
         pb.PodSandboxHookRequest(
             pod_meta={"name": "job", "namespace": "batch", "uid": "u", "attempt": 1},
@@ -161,8 +161,8 @@ class TestContainer:
         response = container_status(CONTAINERD, cpu_shares=2, cpuset_cpus="7")
         record = container_record("c", response)
         put_into_pod(record, self.POD)
-        assert record == Record(
-            Kind.CONTAINER,
+        assert record == RuntimeRecord(
+            RecordKind.CONTAINER,
             "c",
             pb.ContainerResourceHookRequest(
                 pod_meta={"name": "job", "namespace": "batch", "uid": "u", "attempt": 1},
@@ -277,7 +277,7 @@ def test_no_info_is_too_strange(info: object) -> None:
 
 
 def test_what_the_embedded_runtime_shows(tmp_path: Path) -> None:
-    runtime = Runtime(tmp_path)
+    runtime = DemoRuntime(tmp_path)
     plan = batch_pod_config("worker", envs={"A": "1"}, labels={"l": "1"})
 
     def call(method: str, request: Any, response: Any) -> Any:

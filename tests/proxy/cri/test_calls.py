@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from koord_demo import cri_client_pb2 as full
 from koord_hooks.stages import Stage
-from koord_proxy.cri.calls import MESSAGES, SERVICES, CriCalls
-from koord_proxy.events import RequestArrived
+from koord_proxy.contract.events import RequestArrived
+from koord_proxy.cri.calls import MESSAGES, SERVICES, CriApi
 from koord_proxy.rules.methods import METHODS
 
-CALLS = CriCalls()
+CALLS = CriApi()
 
 
 def arrived(name: str, message: bytes) -> RequestArrived:
@@ -36,20 +36,20 @@ def test_the_id_is_where_the_cri_has_it(name):
     field = f"{'pod_sandbox' if 'Sandbox' in name else 'container'}_id"
     if method.makes:
         response = getattr(full, f"{name}Response")(**{field: "made"}).SerializeToString()
-        asked = CALLS.read(arrived(name, request.SerializeToString()))
-        assert (asked.id, asked.made_id(response)) == ("", "made")
-        assert asked.made_id(b"\xff\xff") == ""
+        asked = CALLS.parse(arrived(name, request.SerializeToString()))
+        assert (asked.id, asked.created_id(response)) == ("", "made")
+        assert asked.created_id(b"\xff\xff") == ""
     else:
         setattr(request, field, "that")
-        asked = CALLS.read(arrived(name, request.SerializeToString()))
-        assert (asked.id, asked.sandbox, asked.made_id(b"")) == ("that", "", "")
+        asked = CALLS.parse(arrived(name, request.SerializeToString()))
+        assert (asked.id, asked.sandbox, asked.created_id(b"")) == ("that", "", "")
     assert asked.method is method
 
 
 def test_the_pod_of_a_new_container():
     request = full.CreateContainerRequest(pod_sandbox_id="s")
-    asked = CALLS.read(arrived("CreateContainer", request.SerializeToString()))
-    assert (asked.sandbox, asked.tells_pod) == ("s", True)
+    asked = CALLS.parse(arrived("CreateContainer", request.SerializeToString()))
+    assert (asked.sandbox, asked.describes_pod) == ("s", True)
 
 
 def test_what_is_asked_first():
@@ -58,5 +58,5 @@ def test_what_is_asked_first():
 
 
 def test_what_cannot_be_read():
-    with pytest.raises(ValueError, match=r"^StopContainer is no ContainerIdRequest: "):
-        CALLS.read(arrived("StopContainer", b"\xff\xff"))
+    with pytest.raises(ValueError, match=r"^StopContainer is not a valid ContainerIdRequest: "):
+        CALLS.parse(arrived("StopContainer", b"\xff\xff"))

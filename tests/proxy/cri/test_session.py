@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from koord_proxy.cri.session import Session
+from koord_proxy.cri.session import CriSession
 
 from tests.support import frames
 from tests.support.cri_playbook import Backend, Client, Failed, Playbook, cut
@@ -256,7 +256,7 @@ class TestTallies:
     def test_are_chosen_by_the_route_once_a_call(self):
         asked = []
         play = Playbook()
-        session = Session(lambda path: asked.append(path) or play.session._route(path))
+        session = CriSession(lambda path: asked.append(path) or play.session._client._route(path))
         client = ClientFrames()
         session.receive_from_client(
             frames.PREFACE

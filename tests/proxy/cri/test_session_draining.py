@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from koord_proxy.contract.events import CallEnded
 from koord_proxy.cri.draining import PING_PAYLOAD
-from koord_proxy.cri.session import Session
-from koord_proxy.events import CallEnded
+from koord_proxy.cri.session import CriSession
 
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import WINDOW
@@ -28,7 +28,7 @@ NO_LIMIT = 2**31 - 1
 class CutOff:
     """The client had its time to acknowledge."""
 
-    def play(self, session: Session) -> None:
+    def play(self, session: CriSession) -> None:
         session.cut_off()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from koord_proxy.events import CallAbandoned, CallEnded
+from koord_proxy.contract.events import CallAbandoned, CallEnded
 
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import WINDOW, released
@@ -79,7 +79,7 @@ class TestClientGivesUp:
         play = deciding(Playbook())
         reset = play.client.reset(1)
         assert play >> Client(reset) << Backend(reset) << CallAbandoned(1)
-        assert play.session._held_bytes == 0
+        assert play.session._state.held_bytes == 0
         assert play.answers(play.server.credit(0, 8)), "nothing was put in, nothing is swallowed"
 
     def test_after_the_message_of_the_response_it_succeeded(self):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from koord_proxy.events import CallAbandoned, CallEnded
+from koord_proxy.contract.events import CallAbandoned, CallEnded
 
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import released

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from koord_proxy.events import CallEnded, RequestArrived
+from koord_proxy.contract.events import CallEnded, RequestArrived
 
 from tests.support import frames
 from tests.support.cri_playbook import (

@@ -8,8 +8,6 @@ byte for byte and in order.
 
 from __future__ import annotations
 
-import os
-
 import h2.config
 import h2.connection
 import h2.events
@@ -24,9 +22,16 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from koord_proxy.cri.session import Session
-from koord_proxy.cri.wire import messages
-from koord_proxy.events import CallAbandoned, CallEnded, RequestArrived, Route, Tally, Treatment
+from koord_proxy.contract.events import (
+    CallAbandoned,
+    CallEnded,
+    RequestArrived,
+    Route,
+    Tally,
+    Treatment,
+)
+from koord_proxy.cri.session import CriSession
+from koord_wire import messages
 
 TREATMENTS = {"/relay": Treatment.RELAY, "/watch": Treatment.WATCH, "/hold": Treatment.HOLD}
 TALLY = Tally()
@@ -70,7 +75,7 @@ class Relay(RuleBasedStateMachine):
         config = h2.config.H2Configuration
         self.client = h2.connection.H2Connection(config(client_side=True, header_encoding="utf-8"))
         self.server = h2.connection.H2Connection(config(client_side=False, header_encoding="utf-8"))
-        self.session = Session(route)
+        self.session = CriSession(route)
         self.pipes = {name: bytearray() for name in ("c>", ">s", "s>", ">c")}
         self.calls: dict[int, Call] = {}
         self.undecided: dict[int, RequestArrived] = {}
@@ -449,9 +454,11 @@ class Relay(RuleBasedStateMachine):
         assert self.server.open_inbound_streams == 0
         assert self.client.open_outbound_streams == 0
         assert not self.session.busy
-        assert self.session._held_bytes == 0
-        assert self.session._window.debt >= 0
-        assert self.session._window.queued == sum(map(len, self.session._queue.values()))
+        assert self.session._state.held_bytes == 0
+        assert self.session._state.window.debt >= 0
+        assert self.session._state.window.queued == sum(
+            map(len, self.session._state.queue.values())
+        )
 
     def progress(self) -> tuple[object, ...]:
         return (
@@ -462,7 +469,6 @@ class Relay(RuleBasedStateMachine):
 
 
 Relay.TestCase.settings = settings(
-    max_examples=int(os.environ.get("MACHINE_EXAMPLES", "80")),
     stateful_step_count=60,
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),

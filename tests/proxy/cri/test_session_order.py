@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from koord_proxy.events import CallAbandoned, CallEnded, RequestArrived
+from koord_proxy.contract.events import CallAbandoned, CallEnded, RequestArrived
 
 from tests.proxy.cri.test_session_held import ASK
 from tests.proxy.cri.test_session_windows import full, released

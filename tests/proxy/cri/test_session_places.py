@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from koord_proxy.contract.events import CallAbandoned
 from koord_proxy.cri.draining import PING_PAYLOAD
-from koord_proxy.events import CallAbandoned
 
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_order import trailers_and_next

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import unquote
 
 import pytest
-from koord_proxy.cri import session as session_module
+from koord_proxy.cri import limits
 
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import full
@@ -221,7 +221,7 @@ class TestClientOfARefusedCall:
         assert not play.session.busy
 
     def test_is_not_waited_for_when_it_has_not_ended(self, monkeypatch):
-        monkeypatch.setattr(session_module, "MAX_MESSAGE", 20)
+        monkeypatch.setattr(limits, "MAX_MESSAGE", 20)
         play = Playbook()
         client = play.client
         assert (
@@ -245,7 +245,7 @@ class TestClientOfARefusedCall:
     @pytest.mark.parametrize("how", ["end", "reset", "trailers", "backend", "goaway"])
     @pytest.mark.parametrize("when", ["before", "after"])
     def test_is_forgotten_when_it_ends(self, how, when, monkeypatch):
-        monkeypatch.setattr(session_module, "MAX_MESSAGE", 20)
+        monkeypatch.setattr(limits, "MAX_MESSAGE", 20)
         play = Playbook()
         client, server = play.client, play.server
         ack = server.settings_ack()
@@ -307,7 +307,7 @@ class TestTooLarge:
 
     @pytest.mark.parametrize("others", ["/hold", "/watch"])
     def test_many_together_are_refused(self, others, monkeypatch):
-        monkeypatch.setattr(session_module, "MAX_HELD", 100)
+        monkeypatch.setattr(limits, "MAX_HELD", 100)
         play = Playbook()
         client = play.client
         assert play.relays(client.request(1, others), client.request(3, "/hold"))
@@ -334,7 +334,7 @@ class TestTooLarge:
         assert collect(play, 5, message(bytes(90)))
 
     def test_released_bytes_do_not_count(self, monkeypatch):
-        monkeypatch.setattr(session_module, "MAX_HELD", 100)
+        monkeypatch.setattr(limits, "MAX_HELD", 100)
         play = Playbook(settings={frames.INITIAL_WINDOW_SIZE: 0})
         body = message(bytes(80))
         assert collect(play, 1, body) >> Release(1)

@@ -6,8 +6,8 @@ import gzip
 import zlib
 
 import pytest
-from koord_proxy.cri import session as session_module
-from koord_proxy.events import CallEnded, RequestArrived
+from koord_proxy.contract.events import CallEnded, RequestArrived
+from koord_proxy.cri import limits
 
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import full
@@ -29,7 +29,7 @@ class TestWatching:
             server.answer(1)
         ) << CallEnded(1, b"done")
         assert not play.session.busy
-        assert play.session._held_bytes == 0
+        assert play.session._state.held_bytes == 0
 
     def test_several_calls_at_a_time(self):
         play = Playbook()
@@ -59,21 +59,21 @@ class TestWatching:
     @pytest.mark.parametrize("limit", ["message", "connection"])
     def test_a_large_request_passes_unread(self, limit, monkeypatch):
         if limit == "message":
-            monkeypatch.setattr(session_module, "MAX_MESSAGE", 100)
+            monkeypatch.setattr(limits, "MAX_MESSAGE", 100)
         else:
-            monkeypatch.setattr(session_module, "MAX_HELD", 100)
+            monkeypatch.setattr(limits, "MAX_HELD", 100)
         play = Playbook()
         client = play.client
         assert play.relays(client.request(1, "/watch"))
         for _ in range(20):
             assert play.relays(client.data(1, bytes(50)))
-        assert play.session._held_bytes <= 150
+        assert play.session._state.held_bytes <= 150
         last = client.data(1, b"", end=True)
         play = play >> Client(last) << Backend(last)
         (request,) = play.requests
         assert request.message is None
         assert "are not one gRPC message" in request.problem
-        assert play.session._held_bytes == 0
+        assert play.session._state.held_bytes == 0
 
     def test_without_room_waits_like_any_other(self):
         play = Playbook()

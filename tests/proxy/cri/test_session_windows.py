@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from koord_proxy.events import CallEnded, RequestArrived
+from koord_proxy.contract.events import CallEnded, RequestArrived
 
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.support import frames
@@ -227,7 +227,7 @@ class TestRelayedDataWithoutRoom:
             >> Backend(server.credit(0, 2))
             << Backend(client.data(3, b"wo", end=True))
         )
-        assert not play.session._queue
+        assert not play.session._state.queue
 
     def test_passes_what_waits_for_its_own_window(self):
         play = Playbook(settings={frames.INITIAL_WINDOW_SIZE: 1})
@@ -323,7 +323,7 @@ class TestRelayedDataWithoutRoom:
                 >> Backend(server.credit(0, 1))
                 << Backend(client.data(3, before))
             )
-        assert len(play.session._queue[3].data) <= 2
+        assert len(play.session._state.queue[3].data) <= 2
 
 
 class TestClientsWindow:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_proto import hook_pb2 as pb
-from koord_proxy.docker.bodies import LIMITS, Create, Update, tie_swap
+from koord_proxy.docker.bodies import LIMITS, CreateBody, UpdateBody, tie_swap
 from koord_proxy.rules.merge import (
     ANNOTATIONS,
     CGROUP_PARENT,
@@ -19,12 +19,12 @@ from koord_proxy.rules.merge import (
     RESOURCES,
     SCALARS,
     UNIFIED,
-    ContainerFacts,
+    ContainerHookRequest,
     Field,
     Merge,
-    PodFacts,
+    PodHookRequest,
 )
-from koord_proxy.rules.records import Kind
+from koord_proxy.rules.records import RecordKind
 
 from tests.support.docker_bodies import (
     CONTAINER_NAME,
@@ -44,8 +44,8 @@ SWAP = Field(RESOURCES, "memory_swap_limit_in_bytes")
 MIB = 1 << 20
 
 
-def create(body: Any, name: str = CONTAINER_NAME) -> Create:
-    read = Create.read(body if isinstance(body, bytes) else text(body), name)
+def create(body: Any, name: str = CONTAINER_NAME) -> CreateBody:
+    read = CreateBody.read(body if isinstance(body, bytes) else text(body), name)
     assert read is not None
     return read
 
@@ -55,7 +55,7 @@ def bare(**members: Any) -> dict[str, Any]:
     return {"Labels": {"io.kubernetes.docker.type": "container"}, **members}
 
 
-def facts_of(body: Any) -> ContainerFacts:
+def facts_of(body: Any) -> ContainerHookRequest:
     return create(body).container.container_facts(None)
 
 
@@ -63,7 +63,7 @@ def merged(facts: Any, **response: Any) -> Merge:
     """What a hook server that sends only its wishes makes of facts."""
     shape = (
         pb.PodSandboxHookResponse
-        if isinstance(facts, PodFacts)
+        if isinstance(facts, PodHookRequest)
         else pb.ContainerResourceHookResponse
     )
     merge = Merge(facts)
@@ -91,9 +91,9 @@ def test_all_limits_have_a_name_in_docker() -> None:
 
 def test_a_sandbox() -> None:
     container = create(sandbox_create(), SANDBOX_NAME).container
-    assert (container.kind, container.sandbox) == (Kind.POD, "")
+    assert (container.kind, container.sandbox) == (RecordKind.POD, "")
     labels = sandbox_create()["Labels"]
-    assert container.pod_facts() == PodFacts(
+    assert container.pod_facts() == PodHookRequest(
         pod_meta={"name": "life", "namespace": "default", "uid": UID},
         labels={key: value for key, value in labels.items() if not key.startswith("annotation.")},
         annotations={"node.koordinator.sh/extended-resource-spec": SPEC},
@@ -110,8 +110,8 @@ def test_a_sandbox_of_a_runtime_class_made_anew() -> None:
 
 def test_a_container_in_an_unknown_pod() -> None:
     container = create(container_create()).container
-    assert (container.kind, container.sandbox) == (Kind.CONTAINER, SANDBOX)
-    assert container.container_facts(None) == ContainerFacts(
+    assert (container.kind, container.sandbox) == (RecordKind.CONTAINER, SANDBOX)
+    assert container.container_facts(None) == ContainerHookRequest(
         pod_meta={"name": "life", "namespace": "default", "uid": UID},
         container_meta={"name": "main", "attempt": 2},
         container_annotations={"io.kubernetes.container.hash": "3b8a6f5c"},
@@ -133,7 +133,7 @@ def test_a_container_in_an_unknown_pod() -> None:
 
 
 def test_a_container_in_a_known_pod() -> None:
-    pod = PodFacts(
+    pod = PodHookRequest(
         pod_meta={"name": "life", "namespace": "default", "uid": UID, "attempt": 4},
         labels={"koordinator.sh/qosClass": "BE"},
         annotations={"a": "b"},
@@ -174,11 +174,11 @@ def test_a_container_without_anything(empty: dict[str, Any]) -> None:
     ],
 )
 def test_nothing_of_kubernetes(name: str, labels: dict[str, str] | None) -> None:
-    assert Create.read(text({"Image": "busybox", "Labels": labels}), name) is None
+    assert CreateBody.read(text({"Image": "busybox", "Labels": labels}), name) is None
 
 
 def test_a_body_that_is_nothing_of_kubernetes_is_not_even_read() -> None:
-    assert Create.read(b"no JSON", "web") is None
+    assert CreateBody.read(b"no JSON", "web") is None
 
 
 def test_limits_that_docker_would_refuse_are_not_told() -> None:
@@ -208,7 +208,7 @@ def test_labels_that_cannot_be_told() -> None:
 def test_nothing_wanted_nothing_changed(body: Callable[[], Any], name: str) -> None:
     request = create(body(), name)
     container = request.container
-    facts = container.pod_facts() if container.kind is Kind.POD else facts_of(body())
+    facts = container.pod_facts() if container.kind is RecordKind.POD else facts_of(body())
     assert request.written(facts, {}) == sent(body())
 
 
@@ -320,24 +320,24 @@ def test_what_has_no_place_is_left_out(field: Field) -> None:
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        (b"", "the create body is no JSON object"),
-        (b"null", "the create body is no JSON object"),
-        (b"[]", "the create body is no JSON object"),
-        (b'{"a":1', "the create body is no JSON object"),
-        (b'{"a":"\\ud800"}', "the create body is no JSON object"),
-        (b'{"HostConfig":5}', '"HostConfig" of the create body is no JSON object'),
-        (b'{"Labels":[]}', '"Labels" of the create body is no JSON object'),
-        (text(bare(Env={})), '"Env" of the create body is no JSON array'),
+        (b"", "the create body is not a JSON object"),
+        (b"null", "the create body is not a JSON object"),
+        (b"[]", "the create body is not a JSON object"),
+        (b'{"a":1', "the create body is not a JSON object"),
+        (b'{"a":"\\ud800"}', "the create body is not a JSON object"),
+        (b'{"HostConfig":5}', '"HostConfig" of the create body is not a JSON object'),
+        (b'{"Labels":[]}', '"Labels" of the create body is not a JSON object'),
+        (text(bare(Env={})), '"Env" of the create body is not a JSON array'),
     ],
 )
 def test_bodies_that_cannot_be_read(body: bytes, problem: str) -> None:
     with pytest.raises(ValueError, match=f"^{problem}: .+$"):
-        Create.read(body, CONTAINER_NAME)
+        CreateBody.read(body, CONTAINER_NAME)
 
 
 @given(st.binary())
 def test_any_bytes_are_refused_at_most(body: bytes) -> None:
-    for read in (lambda: Create.read(body, CONTAINER_NAME), lambda: Update(body)):
+    for read in (lambda: CreateBody.read(body, CONTAINER_NAME), lambda: UpdateBody(body)):
         try:
             read()
         except ValueError as error:
@@ -385,7 +385,7 @@ def test_what_is_wanted_is_what_is_read_again(body: Any, response: dict[str, Any
 # ---- updates
 
 
-def stored() -> ContainerFacts:
+def stored() -> ContainerHookRequest:
     return facts_of(container_create())
 
 
@@ -403,18 +403,18 @@ def test_an_update_is_laid_over_what_is_stored() -> None:
     )
     # Docker's updates know no such field.
     body["OomScoreAdj"] = 7
-    assert Update(text(body)).updated_facts(known) == expected
+    assert UpdateBody(text(body)).updated_facts(known) == expected
     assert known == stored()
 
 
 def test_an_update_that_sets_nothing() -> None:
-    assert Update(text(update())).updated_facts(stored()) == stored()
-    assert Update(b"{}").updated_facts(stored()) == stored()
+    assert UpdateBody(text(update())).updated_facts(stored()) == stored()
+    assert UpdateBody(b"{}").updated_facts(stored()) == stored()
 
 
 def test_an_update_is_changed_where_it_was_wanted() -> None:
     body = sent(update(CpusetCpus="0"))
-    request = Update(body)
+    request = UpdateBody(body)
     merge = merged(
         request.updated_facts(stored()), container_resources={"cpu_quota": -1, "cpuset_cpus": "1"}
     )
@@ -426,12 +426,12 @@ def test_an_update_is_changed_where_it_was_wanted() -> None:
 
 def test_nothing_wanted_of_an_update_changes_nothing() -> None:
     body = b'{"Memory":1e400,"memory":5,"A":[ ]}'
-    assert Update(body).written(stored(), {}) == body
+    assert UpdateBody(body).written(stored(), {}) == body
 
 
 def test_what_an_update_cannot_do_is_left_out() -> None:
     body = sent(update())
-    request, facts = Update(body), stored()
+    request, facts = UpdateBody(body), stored()
     impossible = (
         Field(RESOURCES, "oom_score_adj"),
         Field(RESOURCES, "cpuset_cpus"),
@@ -447,8 +447,8 @@ def test_what_an_update_cannot_do_is_left_out() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"null", b'"x"', b"{"])
 def test_updates_that_cannot_be_read(body: bytes) -> None:
-    with pytest.raises(ValueError, match=r"^the update body is no JSON object: .+$"):
-        Update(body)
+    with pytest.raises(ValueError, match=r"^the update body is not a JSON object: .+$"):
+        UpdateBody(body)
 
 
 # ---- the swap limit
@@ -478,7 +478,7 @@ def test_swap_goes_along_with_memory(
     memory: int, swap: int, wanted: dict[str, int], expected: int
 ) -> None:
     before = facts_of(bare(HostConfig={"Memory": memory, "MemorySwap": swap}))
-    facts = ContainerFacts()
+    facts = ContainerHookRequest()
     facts.CopyFrom(before)
     merge = merged(facts, container_resources=wanted)
     claims = tie_swap(before, facts, merge.claims)
@@ -488,7 +488,7 @@ def test_swap_goes_along_with_memory(
 
 
 def test_a_batch_container_gets_no_swap() -> None:
-    request = Update(text(update(CpusetCpus="0")))
+    request = UpdateBody(text(update(CpusetCpus="0")))
     before = request.updated_facts(stored())
     merge = merged(
         request.updated_facts(stored()), container_resources={"memory_limit_in_bytes": 128 * MIB}

@@ -13,13 +13,13 @@ from koord_hooks.protocol import respond
 from koord_hooks.stages import Stage
 from koord_model.patch import Patch
 from koord_proto import hook_pb2 as pb
-from koord_proxy.docker.calls import DockerCalls
+from koord_proxy.contract.events import RequestArrived
+from koord_proxy.contract.runtime_api import InterceptedRequest, RewrittenRequest
+from koord_proxy.docker.calls import DockerApi
 from koord_proxy.docker.targets import CREATE, REMOVE, START, STOP, UPDATE
-from koord_proxy.events import RequestArrived
-from koord_proxy.language import Asked, Written
-from koord_proxy.rules.merge import ContainerFacts, Merge, PodFacts
-from koord_proxy.rules.records import Kind, Record
-from koord_proxy.store import Store
+from koord_proxy.rules.merge import ContainerHookRequest, Merge, PodHookRequest
+from koord_proxy.rules.records import RecordKind, RuntimeRecord
+from koord_proxy.store import RecordStore
 
 from tests.support import docker_bodies as bodies
 from tests.support import docker_requests as requests
@@ -29,38 +29,38 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def store() -> Store:
+def store() -> RecordStore:
     """One pod and one container of it are known."""
-    known = Store("")
-    facts = PodFacts(pod_meta={"name": "life", "namespace": "default", "uid": UID})
-    known.put(Record(Kind.POD, SANDBOX, facts))
+    known = RecordStore("")
+    facts = PodHookRequest(pod_meta={"name": "life", "namespace": "default", "uid": UID})
+    known.put(RuntimeRecord(RecordKind.POD, SANDBOX, facts))
     put_container(known, CONTAINER)
     return known
 
 
-def put_container(store: Store, id: str, attempt: int = 0, **limits: int) -> None:  # noqa: A002
-    facts = ContainerFacts(
+def put_container(store: RecordStore, id: str, attempt: int = 0, **limits: int) -> None:  # noqa: A002
+    facts = ContainerHookRequest(
         pod_meta={"name": "life", "namespace": "default", "uid": UID},
         container_meta={"name": "main", "id": id, "attempt": attempt},
         container_resources=limits,
     )
-    store.put(Record(Kind.CONTAINER, id, facts, SANDBOX))
+    store.put(RuntimeRecord(RecordKind.CONTAINER, id, facts, SANDBOX))
 
 
-def read(store: Store, asked: requests.Asked) -> Asked | None:
-    calls = DockerCalls(store)
+def read(store: RecordStore, asked: requests.Asked) -> InterceptedRequest | None:
+    calls = DockerApi(store)
     call = calls.call(asked.target)
     assert call, asked.target
-    return calls.read(RequestArrived(1, call, asked.body, True, target=asked.target))
+    return calls.parse(RequestArrived(1, call, asked.body, True, target=asked.target))
 
 
-def about(store: Store, target: str, body: bytes = b"") -> tuple[str, str] | None:
+def about(store: RecordStore, target: str, body: bytes = b"") -> tuple[str, str] | None:
     asked = read(store, requests.Asked(target, body))
     return None if asked is None else (asked.method.name, asked.id)
 
 
 def test_what_may_be_asked_first() -> None:
-    calls = DockerCalls(Store(""))
+    calls = DockerApi(RecordStore(""))
     assert {call: set(calls.stages(call)) for call in (CREATE, START, UPDATE, STOP, REMOVE)} == {
         CREATE: {Stage.PRE_RUN_POD_SANDBOX, Stage.PRE_CREATE_CONTAINER},
         START: {Stage.PRE_START_CONTAINER},
@@ -73,12 +73,12 @@ def test_what_may_be_asked_first() -> None:
 # ---- what is made
 
 
-def test_a_sandbox(store: Store) -> None:
+def test_a_sandbox(store: RecordStore) -> None:
     asked = read(store, requests.create_sandbox(attempt=3))
     assert asked is not None
     assert (asked.method.name, asked.id, asked.sandbox) == ("RunPodSandbox", "", "")
-    facts = asked.made(None)
-    assert isinstance(facts, PodFacts)
+    facts = asked.new_facts(None)
+    assert isinstance(facts, PodHookRequest)
     assert facts.pod_meta == pb.PodSandboxMetadata(
         name="life", namespace="default", uid=UID, attempt=3
     )
@@ -87,35 +87,35 @@ def test_a_sandbox(store: Store) -> None:
     assert facts.cgroup_parent == bodies.PARENT_PATH
 
 
-def test_a_container(store: Store) -> None:
+def test_a_container(store: RecordStore) -> None:
     asked = read(store, requests.create_container(attempt=2))
     assert asked is not None
     assert (asked.method.name, asked.id, asked.sandbox) == ("CreateContainer", "", SANDBOX)
-    assert not asked.tells_pod
-    pod = PodFacts(labels={"l": "1"}, annotations={"a": "1"}, pod_meta={"uid": "kept"})
-    facts = asked.made(pod)
-    assert isinstance(facts, ContainerFacts)
+    assert not asked.describes_pod
+    pod = PodHookRequest(labels={"l": "1"}, annotations={"a": "1"}, pod_meta={"uid": "kept"})
+    facts = asked.new_facts(pod)
+    assert isinstance(facts, ContainerHookRequest)
     assert (facts.container_meta.name, facts.container_meta.attempt) == ("main", 2)
     assert facts.pod_meta.uid == "kept"
     assert dict(facts.pod_labels) == {"l": "1"}
     assert dict(facts.pod_annotations) == {"a": "1"}
     # Without its pod it still tells whose it is.
-    alone = asked.made(None)
+    alone = asked.new_facts(None)
     assert (alone.pod_meta.name, alone.pod_meta.uid) == ("life", UID)
 
 
-def test_what_it_made(store: Store) -> None:
+def test_what_it_made(store: RecordStore) -> None:
     asked = read(store, requests.create_container())
     assert asked is not None
-    assert asked.made_id(requests.made("c")) == "c"
-    assert asked.made_id(b"") == ""
+    assert asked.created_id(requests.made("c")) == "c"
+    assert asked.created_id(b"") == ""
     # What makes nothing has made nothing.
     started = read(store, requests.start())
     assert started is not None
-    assert started.made_id(requests.made("c")) == ""
+    assert started.created_id(requests.made("c")) == ""
 
 
-def test_a_name_that_was_taken(store: Store) -> None:
+def test_a_name_that_was_taken(store: RecordStore) -> None:
     """cri-dockerd appends a token and tries again."""
     taken = requests.create(f"{requests.name('main')}_6ba5f31a", bodies.container_create())
     asked = read(store, taken)
@@ -135,7 +135,7 @@ def test_a_name_that_was_taken(store: Store) -> None:
     ],
 )
 @pytest.mark.parametrize("body", [text(bodies.container_create()), b"no JSON", b""])
-def test_a_name_of_nothing_of_kubernetes(store: Store, name: str, body: bytes) -> None:
+def test_a_name_of_nothing_of_kubernetes(store: RecordStore, name: str, body: bytes) -> None:
     assert read(store, requests.create(name, body)) is None
 
 
@@ -147,11 +147,11 @@ def test_a_name_of_nothing_of_kubernetes(store: Store, name: str, body: bytes) -
         {"io.kubernetes.docker.type": "Container"},
     ],
 )
-def test_labels_of_nothing_of_kubernetes(store: Store, labels: Any) -> None:
+def test_labels_of_nothing_of_kubernetes(store: RecordStore, labels: Any) -> None:
     assert read(store, requests.create_container(labels=labels)) is None
 
 
-def test_no_name(store: Store) -> None:
+def test_no_name(store: RecordStore) -> None:
     body = text(bodies.container_create())
     for query in ("", "?", "?name", "?name=", "?x=1"):
         assert read(store, requests.Asked(f"POST /containers/create{query}", body)) is None
@@ -172,13 +172,13 @@ def test_no_name(store: Store) -> None:
         ("Name={}", False),
     ],
 )
-def test_where_the_name_is(store: Store, query: str, seen: bool) -> None:
+def test_where_the_name_is(store: RecordStore, query: str, seen: bool) -> None:
     target = f"POST /containers/create?{query.format(requests.name('main'))}"
     body = text(bodies.container_create())
     assert (read(store, requests.Asked(target, body)) is not None) is seen
 
 
-def test_the_name_is_decoded(store: Store) -> None:
+def test_the_name_is_decoded(store: RecordStore) -> None:
     name = requests.name("main").replace("_", "%5F")
     body = text(bodies.container_create())
     for host in ("", "http://docker"):
@@ -186,15 +186,15 @@ def test_the_name_is_decoded(store: Store) -> None:
         assert read(store, requests.Asked(target, body)) is None
         asked = read(store, requests.Asked(target.removesuffix("#"), body))
         assert asked is not None
-        assert asked.made(None).pod_meta.uid == UID
+        assert asked.new_facts(None).pod_meta.uid == UID
 
 
 @pytest.mark.parametrize("body", [b"", b"no JSON", b"[]", b"null", b'{"Labels":1}', b'{"Labels":{'])
-def test_a_body_that_cannot_be_read(store: Store, body: bytes) -> None:
-    with pytest.raises(ValueError, match=r"^.*is no JSON object.*$") as caught:
+def test_a_body_that_cannot_be_read(store: RecordStore, body: bytes) -> None:
+    with pytest.raises(ValueError, match=r"^.*is not a JSON object.*$") as caught:
         read(store, requests.create(requests.name("main"), body))
     assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match="is no JSON object"):
+    with pytest.raises(ValueError, match="is not a JSON object"):
         read(store, requests.create(requests.name(), body))
 
 
@@ -211,7 +211,7 @@ def test_a_body_that_cannot_be_read(store: Store, body: bytes) -> None:
     ],
 )
 def test_a_known_one(
-    store: Store, target: str, of_container: str | None, of_pod: str | None
+    store: RecordStore, target: str, of_container: str | None, of_pod: str | None
 ) -> None:
     pod, container = requests.name(), requests.name("main")
     for shown in (CONTAINER, CONTAINER[:12], f"%{ord('c'):x}{CONTAINER[1:13]}", container):
@@ -242,11 +242,11 @@ def test_a_known_one(
         "50%",
     ],
 )
-def test_an_unknown_one(store: Store, shown: str) -> None:
+def test_an_unknown_one(store: RecordStore, shown: str) -> None:
     """It may yet be looked up, but for what was stopped: then there is nobody to be told."""
     if "%2F" in shown:
         # Redirected from.
-        assert not DockerCalls(store).call(f"POST /containers/{shown}/start")
+        assert not DockerApi(store).call(f"POST /containers/{shown}/start")
         return
     assert about(store, f"POST /containers/{shown}/start") == ("StartContainer", shown)
     update = about(store, f"POST /containers/{shown}/update", b"{}")
@@ -256,7 +256,7 @@ def test_an_unknown_one(store: Store, shown: str) -> None:
     assert about(store, f"DELETE /containers/{shown}") == ("RemovePodSandbox", shown)
 
 
-def test_a_beginning_of_several_ids(store: Store) -> None:
+def test_a_beginning_of_several_ids(store: RecordStore) -> None:
     put_container(store, SANDBOX[:12] + "0" * 52)
     assert about(store, f"POST /containers/{SANDBOX[:13]}/stop") == ("StopPodSandbox", SANDBOX)
     assert about(store, f"POST /containers/{SANDBOX[:12]}/stop") is None
@@ -265,68 +265,70 @@ def test_a_beginning_of_several_ids(store: Store) -> None:
     assert about(store, f"POST /containers/{CONTAINER}/stop") == ("StopContainer", CONTAINER)
 
 
-def test_names_are_of_one_attempt(store: Store) -> None:
+def test_names_are_of_one_attempt(store: RecordStore) -> None:
     put_container(store, "second", attempt=1)
     for attempt, id in enumerate((CONTAINER, "second")):  # noqa: A001
         name = requests.name("main", attempt=attempt)
         assert about(store, f"POST /containers/{name}/start") == ("StartContainer", id)
 
 
-def test_a_container_that_is_called_like_a_sandbox(store: Store) -> None:
-    record = store.get(Kind.CONTAINER, CONTAINER)
+def test_a_container_that_is_called_like_a_sandbox(store: RecordStore) -> None:
+    record = store.get(RecordKind.CONTAINER, CONTAINER)
     assert record is not None
     record.facts.container_meta.name = "POD"
     assert about(store, f"POST /containers/{requests.name('POD')}/stop") is None
 
 
 @pytest.mark.parametrize("body", [b"", b"no JSON", b"[]"])
-def test_an_update_that_cannot_be_read(store: Store, body: bytes) -> None:
+def test_an_update_that_cannot_be_read(store: RecordStore, body: bytes) -> None:
     for shown in (CONTAINER, "unknown"):
-        with pytest.raises(ValueError, match=r"^the update body is no JSON object"):
+        with pytest.raises(ValueError, match=r"^the update body is not a JSON object"):
             about(store, f"POST /containers/{shown}/update", body)
     # Nobody reads that of a sandbox.
     assert about(store, f"POST /containers/{SANDBOX}/update", body) is None
 
 
-def test_a_request_makes_and_sets_what_it_is_for(store: Store) -> None:
+def test_a_request_makes_and_sets_what_it_is_for(store: RecordStore) -> None:
     started, removed = read(store, requests.start()), read(store, requests.remove(SANDBOX))
     assert started is not None
     assert removed is not None
     for asked in (started, removed):
-        assert asked.written(Merge(PodFacts())) == Written(None)
+        assert asked.rewrite(Merge(PodHookRequest())) == RewrittenRequest(None)
         with pytest.raises(TypeError, match="makes nothing"):
-            asked.made(None)
+            asked.new_facts(None)
         with pytest.raises(TypeError, match="sets nothing"):
-            asked.updated(ContainerFacts())
+            asked.updated_facts(ContainerHookRequest())
 
 
 # ---- what hooks change
 
 
-def written(asked: Asked | None, facts: Any, *wants: Any) -> tuple[Any, list[str], Any]:
+def written(
+    asked: InterceptedRequest | None, facts: Any, *wants: Any
+) -> tuple[Any, list[str], Any]:
     """The body sent on, None if as it came; what was left out; and the facts as they are kept."""
     assert asked is not None
     merge = Merge(facts)
     for number, wish in enumerate(wants):
         response = respond(merge.facts, wish) if isinstance(wish, Patch) else wish
         merge.add(f"hooks{number}", response)
-    message, left_out = asked.written(merge)
+    message, left_out = asked.rewrite(merge)
     body = None if message is None else json.loads(message)
     return body, [str(field) for field in left_out], merge.facts
 
 
-def made(store: Store, request: requests.Asked, *wants: Any) -> tuple[Any, list[str], Any]:
+def made(store: RecordStore, request: requests.Asked, *wants: Any) -> tuple[Any, list[str], Any]:
     asked = read(store, request)
     assert asked is not None
-    return written(asked, asked.made(None), *wants)
+    return written(asked, asked.new_facts(None), *wants)
 
 
 def updated(
-    store: Store, request: requests.Asked, known: ContainerFacts, *wants: Any
+    store: RecordStore, request: requests.Asked, known: ContainerHookRequest, *wants: Any
 ) -> tuple[Any, list[str], Any]:
     asked = read(store, request)
     assert asked is not None
-    return written(asked, asked.updated(known), *wants)
+    return written(asked, asked.updated_facts(known), *wants)
 
 
 def limits(**wanted: Any) -> pb.ContainerResourceHookResponse:
@@ -338,8 +340,8 @@ def different(body: dict[str, Any], before: bytes) -> dict[str, Any]:
     return {name: value for name, value in body.items() if json.loads(before)[name] != value}
 
 
-def test_nobody_wants_anything(store: Store) -> None:
-    known = ContainerFacts()
+def test_nobody_wants_anything(store: RecordStore) -> None:
+    known = ContainerHookRequest()
     for patches in ((), (Patch(),)):
         assert made(store, requests.create_sandbox(), *patches)[:2] == (None, [])
         assert made(store, requests.create_container(), *patches)[:2] == (None, [])
@@ -347,7 +349,7 @@ def test_nobody_wants_anything(store: Store) -> None:
         assert updated(store, update, known, *patches)[:2] == (None, [])
 
 
-def test_a_sandbox_changed(store: Store) -> None:
+def test_a_sandbox_changed(store: RecordStore) -> None:
     request = requests.create_sandbox()
     patch = Patch(labels={"l": "1"}, annotations={"a": "1"}, cgroup_parent="/a.slice/a-b.slice")
     body, left_out, _ = made(store, request, patch)
@@ -358,7 +360,7 @@ def test_a_sandbox_changed(store: Store) -> None:
     assert body["HostConfig"]["CgroupParent"] == "a-b.slice"
 
 
-def test_a_container_changed(store: Store) -> None:
+def test_a_container_changed(store: RecordStore) -> None:
     request = requests.create_container()
     body, left_out, facts = made(
         store, request, Patch(env={"A": "2", "B": "3"}), limits(cpu_shares=7, cpuset_cpus="0-1")
@@ -370,7 +372,7 @@ def test_a_container_changed(store: Store) -> None:
     assert facts.container_resources.cpu_shares == 7
 
 
-def test_what_docker_has_no_place_for(store: Store) -> None:
+def test_what_docker_has_no_place_for(store: RecordStore) -> None:
     request = requests.create_container()
     unified = limits(unified={"memory.high": "1"})
     body, left_out, _ = made(store, request, unified)
@@ -407,7 +409,7 @@ def test_what_docker_has_no_place_for(store: Store) -> None:
     ],
 )
 def test_swap_goes_along_with_memory(
-    store: Store, given: tuple[int, int], wanted: dict[str, int], sent: tuple[int, int]
+    store: RecordStore, given: tuple[int, int], wanted: dict[str, int], sent: tuple[int, int]
 ) -> None:
     def size(number: int) -> int:
         return number * MIB if number > 0 else number
@@ -420,7 +422,7 @@ def test_swap_goes_along_with_memory(
     assert (host["Memory"], host["MemorySwap"]) == tuple(map(size, sent))
     assert facts.container_resources.memory_swap_limit_in_bytes == size(sent[1])
     # What is raised by an update is known from before.
-    known = ContainerFacts(
+    known = ContainerHookRequest(
         container_resources={
             "memory_limit_in_bytes": memory,
             "memory_swap_limit_in_bytes": swap,
@@ -436,13 +438,13 @@ def test_swap_goes_along_with_memory(
     assert resources.memory_swap_limit_in_bytes == size(sent[1])
 
 
-def test_who_wanted_memory_wanted_swap(store: Store) -> None:
+def test_who_wanted_memory_wanted_swap(store: RecordStore) -> None:
     asked = read(store, requests.create_container())
     assert asked is not None
-    merge = Merge(asked.made(None))
+    merge = Merge(asked.new_facts(None))
     merge.add("first", limits(memory_limit_in_bytes=128 * MIB))
     merge.add("second", limits(memory_limit_in_bytes=256 * MIB))
-    message, _ = asked.written(merge)
+    message, _ = asked.rewrite(merge)
     assert message is not None
     host = json.loads(message)["HostConfig"]
     assert (host["Memory"], host["MemorySwap"]) == (128 * MIB, 128 * MIB)
@@ -451,15 +453,15 @@ def test_who_wanted_memory_wanted_swap(store: Store) -> None:
 
 
 class TestUpdate:
-    KNOWN = ContainerFacts(
+    KNOWN = ContainerHookRequest(
         container_annotations={"c": "1"},
         container_resources={"cpu_shares": 2, "cpu_quota": 5000, "cpuset_cpus": "0-3"},
     )
 
-    def test_facts(self, store: Store) -> None:
+    def test_facts(self, store: RecordStore) -> None:
         asked = read(store, requests.update(CpuQuota=7000, CpusetCpus="1"))
         assert asked is not None
-        facts = asked.updated(self.KNOWN)
+        facts = asked.updated_facts(self.KNOWN)
         resources = facts.container_resources
         assert (resources.cpu_shares, resources.cpu_quota) == (2, 7000)
         assert resources.cpuset_cpus == "1"
@@ -467,7 +469,7 @@ class TestUpdate:
         # What is known is not changed before the update has succeeded.
         assert self.KNOWN.container_resources.cpu_quota == 5000
 
-    def test_the_rest_of_the_body_stays(self, store: Store) -> None:
+    def test_the_rest_of_the_body_stays(self, store: RecordStore) -> None:
         request = requests.update(CpuQuota=7000)
         unknown = b'{"Later":[1e3, 1e400],' + request.body[1:].rstrip()
         request = request._replace(body=unknown)
@@ -476,12 +478,12 @@ class TestUpdate:
         assert different(body, unknown) == {"CpuShares": 7}
         asked = read(store, request)
         assert asked is not None
-        merge = Merge(asked.updated(self.KNOWN))
+        merge = Merge(asked.updated_facts(self.KNOWN))
         merge.add("hooks", limits(cpu_shares=7))
-        message, _ = asked.written(merge)
+        message, _ = asked.rewrite(merge)
         assert message == unknown.replace(b'"CpuShares":0', b'"CpuShares":7')
 
-    def test_what_it_cannot_do(self, store: Store) -> None:
+    def test_what_it_cannot_do(self, store: RecordStore) -> None:
         patch = Patch(annotations={"c": "2"}, env={"A": "2"}, cgroup_parent="/x")
         body, left_out, _ = updated(
             store, requests.update(), self.KNOWN, patch, limits(oom_score_adj=5)
@@ -494,7 +496,7 @@ class TestUpdate:
             "resources[oom_score_adj]",
         ]
 
-    def test_what_cannot_be_cleared_is_remembered(self, store: Store) -> None:
+    def test_what_cannot_be_cleared_is_remembered(self, store: RecordStore) -> None:
         """To docker, an empty cpuset says that it is to stay."""
         echo = pb.ContainerResourceHookResponse(
             container_annotations={"c": "1"},
@@ -502,9 +504,9 @@ class TestUpdate:
         )
         asked = read(store, requests.update())
         assert asked is not None
-        merge = Merge(asked.updated(self.KNOWN))
+        merge = Merge(asked.updated_facts(self.KNOWN))
         merge.add("koordlet", echo)
-        message, left_out = asked.written(merge)
+        message, left_out = asked.rewrite(merge)
         assert message is not None
         assert [str(field) for field in left_out] == ["resources[cpuset_cpus]"]
         assert json.loads(message)["CpusetCpus"] == ""

@@ -13,13 +13,13 @@ from koord_hooks.stages import Stage
 from koord_model.patch import Patch
 from koord_model.resources import LinuxResources
 from koord_proto import hook_pb2 as pb
-from koord_proxy.docker.calls import DockerCalls
-from koord_proxy.events import Treatment
-from koord_proxy.rules.merge import ContainerFacts, PodFacts
-from koord_proxy.rules.records import Kind, Record
-from koord_proxy.rules.registration import Policy
-from koord_proxy.runtime import NotKubernetesError
-from koord_proxy.store import Store
+from koord_proxy.contract.events import Treatment
+from koord_proxy.contract.runtime_client import NotKubernetesError, RuntimeNotFoundError
+from koord_proxy.docker.calls import DockerApi
+from koord_proxy.rules.merge import ContainerHookRequest, PodHookRequest
+from koord_proxy.rules.records import RecordKind, RuntimeRecord
+from koord_proxy.rules.registration import FailurePolicy
+from koord_proxy.store import RecordStore
 
 from tests.support import docker_bodies as bodies
 from tests.support import docker_requests as requests
@@ -68,17 +68,17 @@ class Client(interception.Client):
 def intercepting(
     tmp_path: Path, hooks: Hooks | None = None, adopt: interception.LookUp | None = None
 ) -> AbstractAsyncContextManager[Client]:
-    return intercepting_for(Client, DockerCalls, tmp_path, hooks, adopt)
+    return intercepting_for(Client, DockerApi, tmp_path, hooks, adopt)
 
 
 class LookUp:
     """What there is in dockerd, as far as it is looked up; notes what it was asked for."""
 
-    def __init__(self, *there: Record) -> None:
+    def __init__(self, *there: RuntimeRecord) -> None:
         self._there = there
-        self.asked: list[tuple[Kind, str]] = []
+        self.asked: list[tuple[RecordKind, str]] = []
 
-    async def __call__(self, store: Store, kind: Kind, id: str) -> Record | None:  # noqa: A002
+    async def __call__(self, store: RecordStore, kind: RecordKind, id: str) -> RuntimeRecord | None:  # noqa: A002
         self.asked.append((kind, id))
         for record in self._there:
             if record.id.startswith(id):
@@ -92,29 +92,29 @@ class LookUp:
 class Foreign(LookUp):
     """Whatever is asked for is there, and nothing of Kubernetes'."""
 
-    async def __call__(self, store: Store, kind: Kind, id: str) -> Record | None:  # noqa: A002
+    async def __call__(self, store: RecordStore, kind: RecordKind, id: str) -> RuntimeRecord | None:  # noqa: A002
         await super().__call__(store, kind, id)
         raise NotKubernetesError
 
 
-def a_pod() -> Record:
+def a_pod() -> RuntimeRecord:
     meta = {"name": "life", "namespace": "default", "uid": UID}
-    return Record(
-        Kind.POD,
+    return RuntimeRecord(
+        RecordKind.POD,
         SANDBOX,
-        PodFacts(pod_meta=meta, labels={"found": "1"}, annotations={"too": "1"}),
+        PodHookRequest(pod_meta=meta, labels={"found": "1"}, annotations={"too": "1"}),
     )
 
 
-def a_container() -> Record:
+def a_container() -> RuntimeRecord:
     meta = {"name": "life", "namespace": "default", "uid": UID}
-    facts = ContainerFacts(
+    facts = ContainerHookRequest(
         pod_meta=meta,
         pod_labels={"found": "1"},
         container_meta={"name": "main", "id": CONTAINER},
         container_resources={"cpu_shares": 3},
     )
-    return Record(Kind.CONTAINER, CONTAINER, facts, SANDBOX)
+    return RuntimeRecord(RecordKind.CONTAINER, CONTAINER, facts, SANDBOX)
 
 
 @pytest.fixture(autouse=True)
@@ -181,7 +181,7 @@ class TestRunPodSandbox:
             assert await client.run_pod() is None
             assert client.stages() == ["PreRunPodSandbox"]
             assert client.counted() == {"RunPodSandbox hooked": 1}
-            facts = client.facts(Kind.POD, SANDBOX)
+            facts = client.facts(RecordKind.POD, SANDBOX)
         assert facts.pod_meta == pb.PodSandboxMetadata(name="life", namespace="default", uid=UID)
         assert facts.cgroup_parent == PARENT_PATH
         assert [record.fields for record in caplog.records] == [
@@ -202,7 +202,7 @@ class TestRunPodSandbox:
         )
         async with intercepting(tmp_path, Hooks(wants=wants)) as client:
             sent = await client.run_pod()
-            facts = client.facts(Kind.POD, SANDBOX)
+            facts = client.facts(RecordKind.POD, SANDBOX)
         assert sent["Labels"]["l"] == facts.labels["l"] == "1"
         assert sent["Labels"]["annotation.a"] == facts.annotations["a"] == "1"
         assert sent["HostConfig"]["CgroupParent"] == "kubepods-x.slice"
@@ -224,7 +224,7 @@ class TestRunPodSandbox:
 
             client.release = check
             await client.ask(requests.create_sandbox())
-            assert client.store.records(Kind.POD) == []
+            assert client.store.records(RecordKind.POD) == []
             await client.end(requests.made(SANDBOX))
             assert client.store._expected == {}
 
@@ -233,13 +233,13 @@ class TestRunPodSandbox:
         async with intercepting(tmp_path) as client:
             await client.ask(requests.create_sandbox())
             await client.end(response)
-            assert client.store.records(Kind.POD) == []
+            assert client.store.records(RecordKind.POD) == []
             assert client.store._expected == {}
 
     async def test_watched_it_is_remembered_as_well(self, tmp_path):
         async with intercepting(tmp_path, Hooks(stages=frozenset())) as client:
             await client.run_pod()
-            assert client.facts(Kind.POD, SANDBOX).pod_meta.name == "life"
+            assert client.facts(RecordKind.POD, SANDBOX).pod_meta.name == "life"
             assert client.hooks.asked == []
             assert client.counted() == {}
 
@@ -248,7 +248,7 @@ class TestRunPodSandbox:
         async with intercepting(tmp_path, Hooks(stages=stages)) as client:
             await client.run_pod()
             assert client.hooks.asked == []
-            assert client.facts(Kind.POD, SANDBOX).pod_meta.name == "life"
+            assert client.facts(RecordKind.POD, SANDBOX).pod_meta.name == "life"
             await client.create()
             assert client.stages() == ["PreCreateContainer"]
             assert client.counted() == {"CreateContainer hooked": 1}
@@ -270,7 +270,7 @@ class TestCreateContainer:
             client.hooks.wants = SHARES
             sent = await client.create()
             _, asked = client.hooks.asked[-1]
-            record = client.store.get(Kind.CONTAINER, CONTAINER)
+            record = client.store.get(RecordKind.CONTAINER, CONTAINER)
         assert asked.pod_labels["l"] == asked.pod_annotations["a"] == "1"
         assert asked.pod_labels["koordinator.sh/qosClass"] == "BE"
         assert asked.container_envs["A"] == "1"
@@ -288,8 +288,8 @@ class TestCreateContainer:
             sent = await client.create()
             _, asked = client.hooks.asked[-1]
             assert client.counted() == {"CreateContainer hooked": 1}
-            assert client.store.get(Kind.CONTAINER, CONTAINER).sandbox == SANDBOX
-        assert adopt.asked == [(Kind.POD, SANDBOX)]
+            assert client.store.get(RecordKind.CONTAINER, CONTAINER).sandbox == SANDBOX
+        assert adopt.asked == [(RecordKind.POD, SANDBOX)]
         assert sent["HostConfig"]["CpuShares"] == 7
         assert dict(asked.pod_labels) == {"found": "1"}
         assert dict(asked.pod_annotations) == {"too": "1"}
@@ -302,7 +302,7 @@ class TestCreateContainer:
             sent = await client.create()
             _, asked = client.hooks.asked[-1]
             assert client.counted() == {"CreateContainer hooked": 1}
-        assert adopt.asked == [(Kind.POD, SANDBOX)]
+        assert adopt.asked == [(RecordKind.POD, SANDBOX)]
         assert sent["HostConfig"]["CpuShares"] == 7
         assert (asked.pod_meta.name, asked.pod_meta.uid) == ("life", UID)
         assert asked.pod_cgroup_parent == PARENT_PATH
@@ -319,7 +319,7 @@ class TestCreateContainer:
     async def test_watched_nothing_is_looked_up(self, tmp_path):
         async with intercepting(tmp_path, Hooks(stages=frozenset())) as client:
             await client.create()
-            assert client.store.records(Kind.CONTAINER) == []
+            assert client.store.records(RecordKind.CONTAINER) == []
 
     async def test_secrets_are_not_said(self, tmp_path, caplog):
         body = bodies.container_create()
@@ -337,13 +337,13 @@ class TestCreateContainer:
         assert sent["Env"][-2:] == ["PASSWORD=hunter4", "TOKEN=hunter3"]
         assert caplog.records[0].fields["changed"] == "env[PASSWORD], env[TOKEN]"
         assert "hunter" not in everything_said(caplog)
-        assert said(caplog)[-1] == "request cannot be read"
+        assert said(caplog)[-1] == "cannot decode the request"
 
     async def test_memory_takes_swap_along(self, tmp_path):
         wants = Patch(resources=LinuxResources(memory_limit=1 << 27))
         async with intercepting(tmp_path, Hooks(wants=wants), LookUp(a_pod())) as client:
             sent = await client.create()
-            resources = client.facts(Kind.CONTAINER, CONTAINER).container_resources
+            resources = client.facts(RecordKind.CONTAINER, CONTAINER).container_resources
         assert sent["HostConfig"]["Memory"] == sent["HostConfig"]["MemorySwap"] == 1 << 27
         assert [getattr(resources, name) for name in SWAP_TOO] == [1 << 27, 1 << 27]
 
@@ -355,7 +355,7 @@ class TestCreateContainer:
             sent = await client.create()
         assert sent["Env"][-1] == "B=1"
         told = caplog.records[-1]
-        assert told.getMessage() == "the runtime's API has no field for what hooks want"
+        assert told.getMessage() == "the runtime's API has no field for some changes"
         assert told.levelno == logging.WARNING
         assert told.fields == {
             "method": "CreateContainer",
@@ -366,7 +366,7 @@ class TestCreateContainer:
 
 
 class TestForeign:
-    @pytest.mark.parametrize("policy", list(Policy))
+    @pytest.mark.parametrize("policy", list(FailurePolicy))
     async def test_nobody_is_asked_about_its_making(self, tmp_path, caplog, policy):
         hooks = Hooks(wants=AWAY, policy=policy)
         async with intercepting(tmp_path, hooks) as client:
@@ -376,21 +376,25 @@ class TestForeign:
             await client.end(requests.made("f" * 64))
             assert client.hooks.asked == []
             assert client.counted() == {}
-            assert client.store.records(Kind.CONTAINER) == client.store.records(Kind.POD) == []
+            assert (
+                client.store.records(RecordKind.CONTAINER)
+                == client.store.records(RecordKind.POD)
+                == []
+            )
         assert caplog.records == []
 
     @pytest.mark.parametrize(
         ("request_", "method", "kind"),
         [
-            (requests.start("f" * 64), "StartContainer", Kind.CONTAINER),
-            (requests.update("f" * 64), "UpdateContainerResources", Kind.CONTAINER),
-            (requests.remove("f" * 64), "RemovePodSandbox", Kind.POD),
-            (requests.start("web"), "StartContainer", Kind.CONTAINER),
+            (requests.start("f" * 64), "StartContainer", RecordKind.CONTAINER),
+            (requests.update("f" * 64), "UpdateContainerResources", RecordKind.CONTAINER),
+            (requests.remove("f" * 64), "RemovePodSandbox", RecordKind.POD),
+            (requests.start("web"), "StartContainer", RecordKind.CONTAINER),
         ],
     )
     async def test_it_is_looked_up_and_let_go(self, tmp_path, caplog, request_, method, kind):
         adopt = Foreign()
-        hooks = Hooks(wants=AWAY, policy=Policy.FAIL)
+        hooks = Hooks(wants=AWAY, policy=FailurePolicy.FAIL)
         async with intercepting(tmp_path, hooks, adopt) as client:
             assert await client.do(request_) is None
             assert client.hooks.asked == []
@@ -410,20 +414,32 @@ class TestForeign:
         ("request_", "method"),
         [(requests.start(), "StartContainer"), (requests.remove(), "RemovePodSandbox")],
     )
-    async def test_one_that_nobody_knows(self, tmp_path, caplog, request_, method):
-        hooks = Hooks(wants=AWAY, policy=Policy.FAIL)
-        async with intercepting(tmp_path, hooks, LookUp()) as client:
+    async def test_one_that_nobody_knows(self, tmp_path, request_, method):
+        async def adopt(*_: Any) -> RuntimeRecord:
+            raise RuntimeNotFoundError("No such container")
+
+        hooks = Hooks(wants=AWAY, policy=FailurePolicy.FAIL)
+        async with intercepting(tmp_path, hooks, adopt) as client:
             assert await client.do(request_) is None
             assert client.counted() == {f"{method} unknown": 1}
-        assert said(caplog) == ["unknown to the proxy, goes on unhooked"]
+
+    @pytest.mark.parametrize(
+        ("request_", "method"),
+        [(requests.start(), "StartContainer"), (requests.remove(), "RemovePodSandbox")],
+    )
+    async def test_one_that_cannot_be_looked_up(self, tmp_path, request_, method):
+        async with intercepting(tmp_path, Hooks(policy=FailurePolicy.FAIL), LookUp()) as client:
+            with pytest.raises(RefusedError):
+                await client.do(request_)
+            assert client.counted() == {f"{method} refused": 1}
 
     async def test_a_defect_stops_nobody(self, tmp_path, caplog):
-        async def adopt(*_: Any) -> Record:
+        async def adopt(*_: Any) -> RuntimeRecord:
             raise KeyError("defect")
 
         async with intercepting(tmp_path, adopt=adopt) as client:
             assert await client.ask(requests.start()) is None
-        assert said(caplog) == ["defect: call goes on unhooked"]
+        assert said(caplog) == ["defect: call not hooked"]
 
 
 class TestStartContainer:
@@ -435,7 +451,7 @@ class TestStartContainer:
             assert await client.do(requests.start()) is None
             assert client.stages()[-2:] == ["PreStartContainer", "PostStartContainer"]
             assert client.hooks.asked[-1][1].container_meta.id == CONTAINER
-            assert client.facts(Kind.CONTAINER, CONTAINER).container_resources.cpu_shares == 7
+            assert client.facts(RecordKind.CONTAINER, CONTAINER).container_resources.cpu_shares == 7
             assert client.counted()["StartContainer hooked"] == 1
 
     async def test_one_that_has_to_be_looked_up(self, tmp_path):
@@ -466,7 +482,7 @@ class TestUpdateContainerResources:
             later = b'{"Later":{"a": [1e9, null]},' + request.body[1:].rstrip()
             sent = await client.do(request._replace(body=later))
             _, asked = client.hooks.asked[-1]
-            facts = client.facts(Kind.CONTAINER, CONTAINER)
+            facts = client.facts(RecordKind.CONTAINER, CONTAINER)
         # What it does not know goes on as it came, what nobody changed is not said.
         assert sent == json.loads(later) | {"CpuShares": 7}
         assert client.released[client.stream] == later.replace(b'"CpuShares":0', b'"CpuShares":7')
@@ -490,7 +506,7 @@ class TestUpdateContainerResources:
             await client.create()
             client.hooks.wants = Patch(resources=LinuxResources(memory_limit=1 << 28))
             sent = await client.do(requests.update(CpuShares=4))
-            resources = client.facts(Kind.CONTAINER, CONTAINER).container_resources
+            resources = client.facts(RecordKind.CONTAINER, CONTAINER).container_resources
         assert (sent["Memory"], sent["MemorySwap"]) == (1 << 28, 1 << 28)
         assert [getattr(resources, name) for name in SWAP_TOO] == [1 << 28, 1 << 28]
 
@@ -499,7 +515,7 @@ class TestUpdateContainerResources:
             await client.run_pod()
             await client.create()
             assert await client.do(requests.update(CpuShares=4)) is None
-            assert client.facts(Kind.CONTAINER, CONTAINER).container_resources.cpu_shares == 4
+            assert client.facts(RecordKind.CONTAINER, CONTAINER).container_resources.cpu_shares == 4
 
     async def test_what_it_cannot_do_is_told_and_not_remembered(self, tmp_path, caplog):
         async with intercepting(tmp_path) as client:
@@ -507,10 +523,10 @@ class TestUpdateContainerResources:
             await client.create()
             client.hooks.wants = Patch(resources=LinuxResources(oom_score_adj=5))
             assert await client.do(requests.update(CpuShares=4)) is None
-            resources = client.facts(Kind.CONTAINER, CONTAINER).container_resources
+            resources = client.facts(RecordKind.CONTAINER, CONTAINER).container_resources
         assert (resources.oom_score_adj, resources.cpu_shares) == (1000, 4)
         told = caplog.records[-1]
-        assert told.getMessage() == "the runtime's API has no field for what hooks want"
+        assert told.getMessage() == "the runtime's API has no field for some changes"
         assert told.fields["method"] == "UpdateContainerResources"
         assert told.fields["fields"] == "resources[oom_score_adj]"
 
@@ -520,11 +536,13 @@ class TestUpdateContainerResources:
         async with intercepting(tmp_path, Hooks(stages=stages), adopt) as client:
             await client.run_pod()
             await client.create()
-            before = client.facts(Kind.CONTAINER, CONTAINER)
+            before = client.facts(RecordKind.CONTAINER, CONTAINER)
             await client.ask(requests.update(CpuQuota=7000))
-            assert client.facts(Kind.CONTAINER, CONTAINER).container_resources.cpu_quota == 7000
+            assert (
+                client.facts(RecordKind.CONTAINER, CONTAINER).container_resources.cpu_quota == 7000
+            )
             await client.end(None)
-            assert client.facts(Kind.CONTAINER, CONTAINER) == before
+            assert client.facts(RecordKind.CONTAINER, CONTAINER) == before
 
 
 class TestStopAndRemove:
@@ -532,7 +550,7 @@ class TestStopAndRemove:
         async with intercepting(tmp_path, adopt=LookUp(a_pod())) as client:
             await client.do(requests.remove(SANDBOX[:12]))
             assert client.stages() == ["PreRemoveRunPodSandbox"]
-            assert client.store.records(Kind.POD) == []
+            assert client.store.records(RecordKind.POD) == []
 
     @pytest.mark.parametrize(
         ("request_", "stage"),
@@ -548,8 +566,8 @@ class TestStopAndRemove:
             await client.run_pod()
             await client.create()
             assert await client.do(request_) is None
-            assert client.store.get(Kind.CONTAINER, CONTAINER) is None
-            assert client.store.get(Kind.POD, SANDBOX) is not None
+            assert client.store.get(RecordKind.CONTAINER, CONTAINER) is None
+            assert client.store.get(RecordKind.POD, SANDBOX) is not None
             assert client.stages()[2:] == ([stage] if stage else [])
 
     @pytest.mark.parametrize(
@@ -565,7 +583,11 @@ class TestStopAndRemove:
             await client.run_pod()
             await client.create()
             assert await client.do(request_) is None
-            assert client.store.records(Kind.POD) == client.store.records(Kind.CONTAINER) == []
+            assert (
+                client.store.records(RecordKind.POD)
+                == client.store.records(RecordKind.CONTAINER)
+                == []
+            )
             assert client.stages()[2:] == [stage]
             assert client.hooks.asked[-1][1].pod_meta.name == "life"
 
@@ -595,9 +617,13 @@ class TestStopAndRemove:
                 "PostStopPodSandbox",
                 "PreRemoveRunPodSandbox",
             ]
-            assert client.store.records(Kind.POD) == client.store.records(Kind.CONTAINER) == []
+            assert (
+                client.store.records(RecordKind.POD)
+                == client.store.records(RecordKind.CONTAINER)
+                == []
+            )
         # Whether what is removed is a pod, nobody knows any more.
-        assert adopt.asked == [(Kind.POD, CONTAINER), (Kind.POD, SANDBOX)]
+        assert adopt.asked == [(RecordKind.POD, CONTAINER), (RecordKind.POD, SANDBOX)]
 
     @pytest.mark.parametrize(
         "request_",
@@ -609,17 +635,17 @@ class TestStopAndRemove:
             await client.create()
             await client.ask(request_)
             await client.end(None)
-            assert client.store.get(Kind.POD, SANDBOX)
-            assert client.store.get(Kind.CONTAINER, CONTAINER)
+            assert client.store.get(RecordKind.POD, SANDBOX)
+            assert client.store.get(RecordKind.CONTAINER, CONTAINER)
 
     async def test_a_removal_is_refused(self, tmp_path):
         hooks = Hooks()
         async with intercepting(tmp_path, hooks) as client:
             await client.run_pod()
-            hooks.wants, hooks.policy = AWAY, Policy.FAIL
+            hooks.wants, hooks.policy = AWAY, FailurePolicy.FAIL
             with pytest.raises(RefusedError, match="hooks"):
                 await client.ask(requests.remove(SANDBOX))
-            assert client.store.get(Kind.POD, SANDBOX)
+            assert client.store.get(RecordKind.POD, SANDBOX)
 
 
 class TestPolicy:
@@ -634,7 +660,7 @@ class TestPolicy:
         ids=["sandbox", "container", "start", "update"],
     )
     async def test_fail_refuses(self, tmp_path, request_):
-        hooks = Hooks(wants=AWAY, policy=Policy.FAIL)
+        hooks = Hooks(wants=AWAY, policy=FailurePolicy.FAIL)
         adopt = LookUp(a_pod(), a_container())
 
         async with intercepting(tmp_path, hooks, adopt) as client:
@@ -650,21 +676,21 @@ class TestPolicy:
         async with intercepting(tmp_path, Hooks(wants=AWAY)) as client:
             assert await client.run_pod() is None
             assert await client.create() is None
-            pod = client.store.get(Kind.POD, SANDBOX)
-            container = client.store.get(Kind.CONTAINER, CONTAINER)
+            pod = client.store.get(RecordKind.POD, SANDBOX)
+            container = client.store.get(RecordKind.CONTAINER, CONTAINER)
             assert [missed.stage for missed in pod.missed] == ["PreRunPodSandbox"]
             assert [missed.stage for missed in container.missed] == ["PreCreateContainer"]
             assert client.counted() == {"RunPodSandbox missed": 1, "CreateContainer missed": 1}
-        assert said(caplog) == ["hook did not happen", "unmanaged"] * 2
+        assert said(caplog) == ["hook not applied", "unmanaged"] * 2
         # And survives.
-        again = Store(str(tmp_path / "state.db"))
-        assert again.get(Kind.CONTAINER, CONTAINER).missed == container.missed
+        again = RecordStore(str(tmp_path / "state.db"))
+        assert again.get(RecordKind.CONTAINER, CONTAINER).missed == container.missed
         again.close()
 
 
 class TestSkip:
     async def test_a_pod_that_says_so_is_never_hooked(self, tmp_path):
-        hooks = Hooks(wants=AWAY, policy=Policy.FAIL)
+        hooks = Hooks(wants=AWAY, policy=FailurePolicy.FAIL)
         async with intercepting(tmp_path, hooks) as client:
             assert await client.run_pod(**{SKIP: "true"}) is None
             assert await client.create() is None
@@ -688,7 +714,7 @@ class TestSkip:
             }
 
     async def test_an_annotation_says_so_as_well(self, tmp_path):
-        hooks = Hooks(wants=AWAY, policy=Policy.FAIL)
+        hooks = Hooks(wants=AWAY, policy=FailurePolicy.FAIL)
         async with intercepting(tmp_path, hooks) as client:
             assert await client.run_pod(**{f"annotation.{SKIP}": "true"}) is None
             assert await client.create() is None
@@ -697,7 +723,7 @@ class TestSkip:
     async def test_so_does_one_that_is_looked_up(self, tmp_path):
         pod = a_pod()
         pod.facts.labels[SKIP] = "true"
-        hooks = Hooks(wants=AWAY, policy=Policy.FAIL)
+        hooks = Hooks(wants=AWAY, policy=FailurePolicy.FAIL)
         async with intercepting(tmp_path, hooks, LookUp(pod)) as client:
             assert await client.create() is None
             assert hooks.asked == []
@@ -711,20 +737,20 @@ class TestUnreadable:
             assert client.hooks.asked == []
             assert client.counted() == {"create unreadable": 1}
         [told] = caplog.records
-        assert told.getMessage() == "request cannot be read"
+        assert told.getMessage() == "cannot decode the request"
         assert told.fields["method"] == "create"
-        assert told.fields["problem"].startswith("the create body is no JSON object")
+        assert told.fields["problem"].startswith("the create body is not a JSON object")
 
     @pytest.mark.parametrize("stage", [Stage.PRE_RUN_POD_SANDBOX, Stage.PRE_CREATE_CONTAINER])
     async def test_it_is_refused_if_somebody_does(self, tmp_path, stage):
-        hooks = Hooks(policy=Policy.FAIL, stages=frozenset({stage}))
+        hooks = Hooks(policy=FailurePolicy.FAIL, stages=frozenset({stage}))
         async with intercepting(tmp_path, hooks) as client:
-            with pytest.raises(RefusedError, match="create cannot be read for hooks: the create"):
+            with pytest.raises(RefusedError, match="create: cannot decode the request: the create"):
                 await client.ask(UNREADABLE)
 
     @pytest.mark.parametrize("name", ["web", "k8s_not_quite"])
     async def test_one_of_another_name_is_nobodys_business(self, tmp_path, caplog, name):
-        hooks = Hooks(policy=Policy.FAIL)
+        hooks = Hooks(policy=FailurePolicy.FAIL)
         async with intercepting(tmp_path, hooks) as client:
             assert await client.ask(requests.create(name, UNREADABLE.body)) is None
             assert client.counted() == {}
@@ -738,7 +764,9 @@ class TestUnreadable:
             assert await client.ask(request) is None
             await client.end(None)
             assert client.stages() == ["PreRunPodSandbox", "PreCreateContainer"]
-        assert caplog.records[-1].fields["problem"].startswith("the update body is no JSON object")
+        assert (
+            caplog.records[-1].fields["problem"].startswith("the update body is not a JSON object")
+        )
 
     async def test_one_that_is_too_large(self, tmp_path, caplog):
         async with intercepting(tmp_path) as client:

@@ -96,7 +96,7 @@ def test_any_bytes_are_read_or_refused(text: bytes) -> None:
         whole = JsonObject(text, "the body")
     except ValueError as error:
         problem = str(error)
-        assert problem.startswith("the body is no JSON object: ")
+        assert problem.startswith("the body is not a JSON object: ")
         assert problem.isprintable()
     else:
         assert members_of(JsonObject(whole.encoded(), "it")) == members_of(whole)
@@ -115,7 +115,7 @@ LONG = 100_000
     ],
 )  # fmt: skip
 def test_no_object(text: bytes) -> None:
-    with pytest.raises(ValueError, match=r"^the body is no JSON object: .+$"):
+    with pytest.raises(ValueError, match=r"^the body is not a JSON object: .+$"):
         JsonObject(text, "the body")
 
 
@@ -125,20 +125,20 @@ def test_no_object(text: bytes) -> None:
     ids=["value", "key", "nested"],
 )
 def test_what_no_encoder_of_go_writes_cannot_be_read(text: bytes) -> None:
-    with pytest.raises(ValueError, match=r"^the body is no JSON object: .+$"):
+    with pytest.raises(ValueError, match=r"^the body is not a JSON object: .+$"):
         JsonObject(text, "the body")
 
 
 @pytest.mark.parametrize("value", [b"{}", b"5", b'""', b"true"])
 def test_no_array(value: bytes) -> None:
-    with pytest.raises(ValueError, match=r'^"X" of the body is no JSON array: .+$'):
+    with pytest.raises(ValueError, match=r'^"X" of the body is not a JSON array: .+$'):
         JsonObject(b'{"X":' + value + b"}", "the body").array("X")
 
 
 @pytest.mark.parametrize("value", [b"[]", b"5", b'""', b"true"])
 def test_no_object_in_an_object(value: bytes) -> None:
     whole = JsonObject(b'{"X":{"Y":' + value + b"}}", "the body")
-    with pytest.raises(ValueError, match=r'^"Y" of "X" of the body is no JSON object: .+$'):
+    with pytest.raises(ValueError, match=r'^"Y" of "X" of the body is not a JSON object: .+$'):
         whole.object("X").object("Y")
 
 

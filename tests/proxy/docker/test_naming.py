@@ -13,7 +13,7 @@ from koord_proxy.docker.naming import (
     parse_name,
     split_labels,
 )
-from koord_proxy.rules.records import Kind
+from koord_proxy.rules.records import RecordKind
 
 SLICE = "kubepods-besteffort-pod1_2.slice"
 PATH = f"/kubepods.slice/kubepods-besteffort.slice/{SLICE}"
@@ -70,15 +70,15 @@ def test_any_name_is_read_back(
 @pytest.mark.parametrize(
     ("labels", "kind"),
     [
-        ({"io.kubernetes.docker.type": "podsandbox"}, Kind.POD),
-        ({"io.kubernetes.docker.type": "container"}, Kind.CONTAINER),
+        ({"io.kubernetes.docker.type": "podsandbox"}, RecordKind.POD),
+        ({"io.kubernetes.docker.type": "container"}, RecordKind.CONTAINER),
         ({"io.kubernetes.docker.type": "Container"}, None),
         ({"io.kubernetes.docker.type": ""}, None),
         ({"io.kubernetes.sandbox.id": "s"}, None),
         ({}, None),
     ],
 )
-def test_kinds(labels: dict[str, str], kind: Kind | None) -> None:
+def test_kinds(labels: dict[str, str], kind: RecordKind | None) -> None:
     assert kind_of(labels) == kind
 
 

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from koord_proxy.docker.calls import DockerCalls
-from koord_proxy.docker.session import Session
-from koord_proxy.events import Route, Tally, Treatment
-from koord_proxy.rules.registration import Policy
+from koord_proxy.contract.events import Route, Tally, Treatment
+from koord_proxy.docker.calls import DockerApi
+from koord_proxy.docker.session import DockerSession
+from koord_proxy.rules.registration import FailurePolicy
 from koord_proxy.server import WRITE_AHEAD, Relay
 
 from tests.support import docker_requests as requests
@@ -86,7 +86,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
     async with serving, asyncio.TaskGroup() as tasks:
         relay = Relay(
             backend_path=str(tmp_path / "d.sock"),
-            session=Session,
+            session=DockerSession,
             interceptor=interceptor,
             tasks=tasks,
         )
@@ -190,7 +190,7 @@ async def test_what_is_no_http_passes_and_is_told_once(node, caplog):
     engine.send(b"anything")
     await client.gets(b"anything")
     [event] = caplog.records
-    assert event.getMessage() == "passed on unread"
+    assert event.getMessage() == "relaying the connection unread"
     assert event.fields["reason"].startswith("the client's request is not understood: ")
     client.writer.close()
     await engine.gets_end()
@@ -198,7 +198,7 @@ async def test_what_is_no_http_passes_and_is_told_once(node, caplog):
 
 async def test_many_refused_at_once_cost_one_turn_each(tmp_path):
     """Each answer lets the next one in: that must not go ever deeper."""
-    hooks = Hooks(wants=AWAY, policy=Policy.FAIL)
+    hooks = Hooks(wants=AWAY, policy=FailurePolicy.FAIL)
     number = 3000
     create = (
         b"POST /containers/create?name=%s HTTP/1.1\r\nHost: docker\r\nContent-Length: 1\r\n\r\nx"
@@ -210,11 +210,11 @@ async def test_many_refused_at_once_cost_one_turn_each(tmp_path):
     serving = await asyncio.start_unix_server(
         lambda _, writer: engine.append(writer), tmp_path / "d.sock"
     )
-    kept = intercepting_for(Client, DockerCalls, tmp_path, hooks)
+    kept = intercepting_for(Client, DockerApi, tmp_path, hooks)
     async with serving, kept as client, asyncio.TaskGroup() as tasks:
         relay = Relay(
             backend_path=str(tmp_path / "d.sock"),
-            session=Session,
+            session=DockerSession,
             interceptor=client.interceptor,
             tasks=tasks,
         )
@@ -292,4 +292,4 @@ async def test_an_engine_that_is_away(node, tmp_path):
     await client.gets_end()
     client.writer.close()
     await node.gone()
-    assert "No such file" in node.relay.backend_trouble
+    assert "No such file" in node.relay.backend_error

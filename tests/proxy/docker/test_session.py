@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from koord_proxy.docker.session import Session
-from koord_proxy.events import Route, Tally, Treatment
+from koord_proxy.contract.events import Route, Tally, Treatment
+from koord_proxy.docker.session import DockerSession
 
 from tests.support.docker_playbook import (
     CONTINUE,
@@ -62,7 +62,7 @@ class TestExchange:
         assert play.answers(PONG)
 
     def test_a_chunk_is_not_copied(self):
-        session = Session(lambda target: Route(Treatment.RELAY, Tally()))
+        session = DockerSession(lambda target: Route(Treatment.RELAY, Tally()))
         session.receive_from_client(PING)
         session.receive_from_backend(DOWNLOAD)
         data = b"%x\r\n" % 70_000 + b"\r\n\r" * 20_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from unittest import mock
 
 import pytest
+from koord_proxy.contract.events import CallAbandoned, CallEnded
 from koord_proxy.docker import session as session_module
 from koord_proxy.docker.session import EngineError, TooLargeError
-from koord_proxy.events import CallAbandoned, CallEnded
 
 from tests.support.docker_playbook import (
     CONTINUE,

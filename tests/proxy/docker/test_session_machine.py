@@ -12,20 +12,20 @@ from unittest import mock
 
 import h11
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
-from koord_proxy.docker import messages as messages_module
-from koord_proxy.docker import session as session_module
-from koord_proxy.docker.session import EngineError, Session
-from koord_proxy.events import (
+from koord_proxy.contract.events import (
     CallAbandoned,
     CallEnded,
-    Request,
     RequestArrived,
     Route,
+    SessionEvent,
     Tally,
     Treatment,
 )
+from koord_proxy.docker import http_messages as messages_module
+from koord_proxy.docker import session as session_module
+from koord_proxy.docker.session import DockerSession, EngineError
 
 from tests.support.docker_playbook import CONTINUE, PING, PONG, TREATMENTS, answer, chunked, post
 
@@ -92,12 +92,12 @@ def exchanges(draw: st.DrawFn) -> tuple[bytes, bytes]:
 class Run:
     """A session and all that came out of it."""
 
-    session: Session = field(default_factory=lambda: Session(route))
+    session: DockerSession = field(default_factory=lambda: DockerSession(route))
     to_client: bytes = b""
     to_backend: bytes = b""
-    requests: list[Request] = field(default_factory=list)
+    requests: list[SessionEvent] = field(default_factory=list)
 
-    def collect(self) -> list[Request]:
+    def collect(self) -> list[SessionEvent]:
         session = self.session
         self.to_client += b"".join(session.to_client)
         self.to_backend += b"".join(session.to_backend)
@@ -153,7 +153,7 @@ def test_cutting_and_sending_ahead_change_nothing(rows, sizes, ahead):
     assert whole.to_backend == b"".join(request for request, _ in rows)
     assert whole.to_client == b"".join(response for _, response in rows)
     assert not whole.session.busy
-    assert not whole.session.trouble
+    assert not whole.session.warning
     cut = play(rows, sizes, ahead=ahead)
     assert cut.requests == whole.requests
     assert (cut.to_backend, cut.to_client) == (whole.to_backend, whole.to_client)
@@ -294,7 +294,7 @@ ends = st.tuples(st.sampled_from(["client eof", "backend eof"]), st.just(b""))
 others = st.tuples(st.sampled_from(["release", "change", "refuse", "drain"]), st.just(b""))
 
 
-def follow(run: Run, what: str, data: bytes, stream: int = 0) -> list[Request]:
+def follow(run: Run, what: str, data: bytes, stream: int = 0) -> list[SessionEvent]:
     """Play a step; a decision is about a stream."""
     session = run.session
     calls: dict[str, Callable[[], object]] = {
@@ -316,11 +316,10 @@ def never_held(target: str) -> Route:
     return Route(Treatment.WATCH if treatment is Treatment.HOLD else treatment, TALLY, "create")
 
 
-@settings(max_examples=300)
 @given(st.lists(st.one_of(said, said, said, ends), max_size=20))
 @example([("client", PING), ("backend", PONG + PONG), ("client", PING)])
 def test_of_what_is_not_held_nothing_is_lost_or_reordered(script):
-    run, sent, answered = Run(Session(never_held)), b"", b""
+    run, sent, answered = Run(DockerSession(never_held)), b"", b""
     for what, data in script:
         follow(run, what, data)
         sent += data if what == "client" else b""
@@ -346,7 +345,7 @@ class Story:
         self.undecided = 0
         self.under_way = 0
 
-    def told(self, request: Request) -> None:
+    def told(self, request: SessionEvent) -> None:
         if isinstance(request, RequestArrived):
             assert request.stream > self.last
             assert not self.undecided
@@ -371,7 +370,6 @@ class Story:
             self.undecided = 0
 
 
-@settings(max_examples=500)
 @given(st.lists(st.one_of(said, said, others, others, ends), max_size=25))
 def test_whatever_comes_the_shell_is_told_what_makes_sense(script):
     run, story = Run(), Story()

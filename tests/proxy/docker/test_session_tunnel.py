@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from koord_proxy.docker.messages import MAX_HEAD
-from koord_proxy.events import CallEnded
+from koord_proxy.contract.events import CallEnded
+from koord_proxy.docker.http_messages import MAX_HEAD
 
 from tests.support.docker_playbook import (
     PING,
@@ -43,7 +43,7 @@ class TestTunnel:
         for _ in range(2):
             assert play.relays(RAW).answers(RAW)
         assert play.session.busy
-        assert not play.session.trouble
+        assert not play.session.warning
 
     def test_bytes_behind_the_head(self, switched):
         play = Playbook().relays(EXEC)
@@ -138,11 +138,11 @@ class TestNoHttp:
         if before:
             assert play.relays(before).answers(PONG)
         assert play.relays(NO_REQUESTS[what])
-        trouble = play.session.trouble
-        assert trouble.startswith("the client's request is not understood: ")
-        assert "\n" not in trouble
+        warning = play.session.warning
+        assert warning.startswith("the client's request is not understood: ")
+        assert "\n" not in warning
         assert play.answers(answer(400, b"Bad Request"), RAW).relays(RAW, CREATE)
-        assert play.session.trouble == trouble
+        assert play.session.warning == warning
         assert play.session.failed is None
 
     @pytest.mark.parametrize("what", NO_REQUESTS)
@@ -153,7 +153,7 @@ class TestNoHttp:
     def test_sent_ahead(self, what):
         play = Playbook() >> Client(PING, NO_REQUESTS[what]) << Backend(PING)
         assert play >> Backend(PONG) << Client(PONG) << Backend(NO_REQUESTS[what])
-        assert play.session.trouble
+        assert play.session.warning
 
     @pytest.mark.parametrize("how", ["relay", "watch", "hold"])
     def test_a_body_goes_on_raw(self, how):
@@ -162,7 +162,7 @@ class TestNoHttp:
         wrong = b"1\r\nx\r\n" + b"no size\r\n"
         assert play >> Client(wrong) << Backend(wrong if how != "hold" else head + wrong)
         assert play.relays(RAW).answers(answer(400, b"Bad Request"))
-        assert play.session.trouble
+        assert play.session.warning
         assert play >> Gone()
 
     @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ class TestNoHttp:
     def test_a_response_goes_on_raw(self, garbage):
         play = Playbook() >> Client(PING, RAW) << Backend(PING)
         assert play >> Backend(garbage) << Client(garbage) << Backend(RAW)
-        assert play.session.trouble.startswith("the engine's answer is not understood: ")
+        assert play.session.warning.startswith("the engine's answer is not understood: ")
         assert play.answers(RAW).relays(RAW)
 
     @pytest.mark.parametrize("how", ["watch", "hold"])

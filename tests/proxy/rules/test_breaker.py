@@ -8,9 +8,9 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
-from koord_proxy.rules.breaker import FIRST_PAUSE, LONGEST_PAUSE, Breaker, State
+from koord_proxy.rules.breaker import FIRST_PAUSE, LONGEST_PAUSE, Breaker, BreakerState
 
-CLOSED, HALF_OPEN, OPEN = State.CLOSED, State.HALF_OPEN, State.OPEN
+CLOSED, HALF_OPEN, OPEN = BreakerState.CLOSED, BreakerState.HALF_OPEN, BreakerState.OPEN
 
 # What happens, and then: the state, and whether a call would be admitted.
 HISTORIES = {
@@ -231,4 +231,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=200, stateful_step_count=25)
+TestHistories.settings = settings(stateful_step_count=25)

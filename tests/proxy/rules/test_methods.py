@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from koord_hooks.stages import POD_STAGES, Stage
 from koord_proxy.rules.methods import METHODS
-from koord_proxy.rules.records import Kind
+from koord_proxy.rules.records import RecordKind
 
 TABLE = {
     "RunPodSandbox": ("PreRunPodSandbox", None),
@@ -31,5 +31,5 @@ def test_every_stage_belongs_to_one_method():
 @pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
 def test_rows_hold_together(method):
     for stage in (method.pre, method.post):
-        assert stage is None or (stage in POD_STAGES) == (method.kind is Kind.POD)
+        assert stage is None or (stage in POD_STAGES) == (method.kind is RecordKind.POD)
     assert not (method.makes and method.ends)

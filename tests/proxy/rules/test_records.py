@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koord_proto import hook_pb2 as pb
-from koord_proxy.rules.records import Kind, Record, identity, labels_of, names_of
+from koord_proxy.rules.records import RecordKind, RuntimeRecord, identity, labels_of, names_of
 
 POD = pb.PodSandboxHookRequest(
     pod_meta={"name": "job", "namespace": "batch", "uid": "u", "attempt": 3},
@@ -20,8 +20,8 @@ CONTAINER = pb.ContainerResourceHookRequest(
 
 
 def test_identity_is_what_lists_have():
-    assert identity(Kind.POD, POD) == "pod/u/3"
-    assert identity(Kind.CONTAINER, CONTAINER, "s") == "container/s/main/2"
+    assert identity(RecordKind.POD, POD) == "pod/u/3"
+    assert identity(RecordKind.CONTAINER, CONTAINER, "s") == "container/s/main/2"
 
 
 def test_labels_and_annotations_are_the_pods():
@@ -35,6 +35,6 @@ def test_names_for_log_lines():
 
 
 def test_each_record_has_misses_of_its_own():
-    one, other = (Record(Kind.POD, name, POD) for name in "ab")
+    one, other = (RuntimeRecord(RecordKind.POD, name, POD) for name in "ab")
     assert one.missed == []
     assert one.missed is not other.missed

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from koord_hooks.stages import Stage
 from koord_proxy.rules.registration import (
     MAX_TIMEOUT,
-    Policy,
-    Registration,
+    FailurePolicy,
+    HookServerRegistration,
+    HookServerRegistrations,
     RegistrationError,
-    Registrations,
     parse,
 )
 
@@ -33,10 +33,10 @@ def text(**changes: Any) -> bytes:
 
 class TestParse:
     def test_a_file_as_koordlet_writes_it(self):
-        assert parse("koordlet", text()) == Registration(
+        assert parse("koordlet", text()) == HookServerRegistration(
             name="koordlet",
             endpoint="/run/koordlet.sock",
-            policy=Policy.IGNORE,
+            policy=FailurePolicy.IGNORE,
             stages=frozenset({Stage.PRE_RUN_POD_SANDBOX, Stage.PRE_CREATE_CONTAINER}),
             timeout=2.0,
             priority=0,
@@ -46,9 +46,9 @@ class TestParse:
     @pytest.mark.parametrize(
         ("changes", "expected"),
         [
-            ({"failure_policy": "Fail"}, {"policy": Policy.FAIL}),
-            ({"failure_policy": ""}, {"policy": Policy.IGNORE}),
-            ({"failure_policy": None}, {"policy": Policy.IGNORE}),
+            ({"failure_policy": "Fail"}, {"policy": FailurePolicy.FAIL}),
+            ({"failure_policy": ""}, {"policy": FailurePolicy.IGNORE}),
+            ({"failure_policy": None}, {"policy": FailurePolicy.IGNORE}),
             ({"remote_endpoint": "unix:///run/x.sock"}, {"endpoint": "/run/x.sock"}),
             ({"timeout": 0.001}, {"timeout": 0.001}),
             ({"timeout": 120}, {"timeout": MAX_TIMEOUT}),
@@ -82,29 +82,29 @@ class TestParse:
     @pytest.mark.parametrize(
         ("content", "line"),
         [
-            (b"", "is no registration: Input data was truncated"),
-            (b'{"remote-endpoint": "/x', "is no registration: Input data was truncated"),
+            (b"", "is not valid: Input data was truncated"),
+            (b'{"remote-endpoint": "/x', "is not valid: Input data was truncated"),
             (
                 b"\x00\x00\x00",
-                "is no registration: JSON is malformed: invalid character (byte 0)",
+                "is not valid: JSON is malformed: invalid character (byte 0)",
             ),
-            (b"[]", "is no registration: Expected `object`, got `array`"),
-            (b"null", "is no registration: Expected `object`, got `null`"),
+            (b"[]", "is not valid: Expected `object`, got `array`"),
+            (b"null", "is not valid: Expected `object`, got `null`"),
             (
                 b"{} {}",
-                "is no registration: JSON is malformed: trailing characters (byte 4)",
+                "is not valid: JSON is malformed: trailing characters (byte 4)",
             ),
             (
                 text(timeout="2s"),
-                "is no registration: Expected `float`, got `str` - at `$.timeout`",
+                "is not valid: Expected `float`, got `str` - at `$.timeout`",
             ),
             (
                 text(runtime_hooks="PreCreateContainer"),
-                "is no registration: Expected `array | null`, got `str` - at `$.runtime-hooks`",
+                "is not valid: Expected `array | null`, got `str` - at `$.runtime-hooks`",
             ),
             (
                 text(priority=0.5),
-                "is no registration: Expected `int`, got `float` - at `$.priority`",
+                "is not valid: Expected `int`, got `float` - at `$.priority`",
             ),
             (
                 text(remote_endpoint=None),
@@ -177,67 +177,86 @@ class TestUpdate:
     NEWS = "a.json: /run/koordlet.sock is asked about PreCreateContainer, PreRunPodSandbox"
 
     def test_everything_is_said_once(self):
-        registrations = Registrations()
-        servers, problems, news = registrations.update({"a": text()})
+        registrations = HookServerRegistrations({})
+        servers, problems, news, good, _ = registrations.update({"a": text()})
+        assert good == {"a": text()}
         assert [server.name for server in servers] == ["a"]
         assert (problems, news) == ([], [self.NEWS])
-        assert registrations.update({"a": text()}) == (servers, [], [])
+        assert registrations.update({"a": text()}) == (servers, [], [], {}, [])
 
     def test_a_file_without_stages(self):
-        _, problems, news = Registrations().update({"a": text(runtime_hooks=[])})
+        _, problems, news, *_ = HookServerRegistrations({}).update({"a": text(runtime_hooks=[])})
         assert (problems, news) == ([], ["a.json: /run/koordlet.sock is asked about nothing"])
 
     def test_half_written_then_good(self):
-        registrations = Registrations()
+        registrations = HookServerRegistrations({})
         whole = text()
         expected = [
-            "a.json: is no registration: Input data was truncated (file ignored, 0 others in use)"
+            "a.json: is not valid: Input data was truncated (file ignored, 0 others in use)"
         ]
-        assert registrations.update({"a": b""}) == ([], expected, [])
-        assert registrations.update({"a": b""}) == ([], [], [])
-        assert registrations.update({"a": whole[:50]}) == ([], expected, [])
-        servers, problems, news = registrations.update({"a": whole})
+        assert registrations.update({"a": b""}) == ([], expected, [], {}, [])
+        assert registrations.update({"a": b""}) == ([], [], [], {}, [])
+        assert registrations.update({"a": whole[:50]}) == ([], expected, [], {}, [])
+        servers, problems, news, *_ = registrations.update({"a": whole})
         assert len(servers) == 1
         assert (problems, news) == ([], [self.NEWS])
 
     def test_the_last_good_version_stays(self):
-        registrations = Registrations()
+        registrations = HookServerRegistrations({})
         first, *_ = registrations.update({"a": text(), "b": text()})
-        servers, problems, news = registrations.update({"a": b"{", "b": text()})
+        servers, problems, news, good, _ = registrations.update({"a": b"{", "b": text()})
         assert servers == first
-        truncated = "a.json: is no registration: Input data was truncated"
+        assert good == {}
+        truncated = "a.json: is not valid: Input data was truncated"
         assert problems == [f"{truncated} (its last good version stays in use)"]
         assert news == []
+        assert registrations.errors == {"a": problems[0].removeprefix("a.json: ")}
         # Right again, as it was.
-        assert registrations.update({"a": text(), "b": text()}) == (first, [], [self.NEWS])
+        both = {"a": text(), "b": text()}
+        assert registrations.update(both) == (first, [], [self.NEWS], {}, [])
+        assert registrations.errors == {}
 
     def test_a_bad_file_disturbs_no_other(self):
-        servers, problems, _ = Registrations().update(
+        servers, problems, *_ = HookServerRegistrations({}).update(
             {"a": text(), "b": text(failure_policy="Abort"), "c": text()}
         )
         assert [server.name for server in servers] == ["a", "c"]
         wrong = 'b.json: "failure-policy" is "Abort"; expected "Fail" or "Ignore"'
         assert problems == [f"{wrong} (file ignored, 1 others in use)"]
 
-    def test_one_that_is_gone(self):
-        registrations = Registrations()
-        registrations.update({"a": text(), "b": b"bad"})
-        gone = ["a.json: gone, its server is not asked any more"]
+    def test_one_that_is_gone_is_expected_all_the_same(self):
+        registrations = HookServerRegistrations({})
+        servers, *_ = registrations.update({"a": text(), "b": b"bad"})
+        found = registrations.update({})
+        assert found.servers == servers
+        [line] = found.problems
+        assert line.startswith("a.json: is gone; its server is expected")
         # The bad one was not asked before either.
-        assert registrations.update({}) == ([], [], gone)
-        assert registrations.update({}) == ([], [], [])
-        _, _, news = registrations.update({"a": text()})
-        assert news == [self.NEWS]
+        assert registrations.errors.keys() == {"a"}
+        assert registrations.update({}) == (servers, [], [], {}, [])
+        assert registrations.update({"a": text()}) == (servers, [], [self.NEWS], {}, [])
+        assert registrations.errors == {}
 
-    def test_one_whose_last_version_was_bad_is_gone_too(self):
-        registrations = Registrations()
+    @pytest.mark.parametrize("last", [text(), b"bad", None])
+    def test_one_that_is_deregistered(self, last):
+        registrations = HookServerRegistrations({})
         registrations.update({"a": text()})
-        registrations.update({"a": b"bad"})
-        gone = ["a.json: gone, its server is not asked any more"]
-        assert registrations.update({}) == ([], [], gone)
+        registrations.update({"a": last} if last else {})
+        news = ["a.json: deregistered, its server is not asked any more"]
+        assert registrations.update({}, ["a", "x"]) == ([], [], news, {}, ["a"])
+        assert registrations.update({}) == ([], [], [], {}, [])
+        assert registrations.errors == {}
+        assert registrations.update({"a": text()}).good == {"a": text()}
+
+    def test_the_last_good_versions_of_an_earlier_run(self):
+        registrations = HookServerRegistrations({"a": text(priority=5), "b": b"of another release"})
+        found = registrations.update({"a": b"bad"})
+        assert [(one.name, one.priority) for one in found.servers] == [("a", 5)]
+        assert registrations.errors["a"].endswith("(its last good version stays in use)")
+        assert registrations.update({}, ["b"]).removed == ["b"]
 
     def test_order_is_by_priority_then_name(self):
-        servers, *_ = Registrations().update(
+        servers, *_ = HookServerRegistrations({}).update(
             {
                 "z": text(priority=-1),
                 "b": text(),
@@ -248,9 +267,9 @@ class TestUpdate:
         assert [server.name for server in servers] == ["z", "b", "c", "a"]
 
     def test_unknown_stages_are_reported_once(self):
-        registrations = Registrations()
+        registrations = HookServerRegistrations({})
         files = {"a": text(runtime_hooks=["PreFlight", "NoneRuntimeHookType"])}
-        servers, problems, _ = registrations.update(files)
+        servers, problems, *_ = registrations.update(files)
         assert len(servers) == 1
         assert problems == ['a.json: "runtime-hooks" has "PreFlight", not known here']
-        assert registrations.update(files) == (servers, [], [])
+        assert registrations.update(files) == (servers, [], [], {}, [])

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from koord_host.forms import Value
+from koord_host.knobs.forms import Value
 from koord_model.node_slo import NodeSLO
 from koord_model.used_threshold import UsedThreshold
 from koord_prediction.histogram import Floats
 from koord_simulation.files import strategies
-from koord_simulation.recording import Run, Said
-from koord_simulation.run import Simulation, simulate
-from koord_simulation.scenario import Scenario
-from koordlet.deciding.contract import View
+from koord_simulation.run.record import DecisionLine, Run
+from koord_simulation.run.simulation import Simulation, simulate
+from koord_simulation.scenario.scenario import Scenario
+from koordlet.qos_manager.core.strategy import StrategyView
 
 BE = "kubepods/besteffort"
 AGREED = {"koordinator.sh/eviction-enabled": "true"}
@@ -35,7 +35,7 @@ def simulation(scenario: Scenario, *names: str) -> Simulation:
     return Simulation(scenario.only(*names), strategies(names))
 
 
-def steps(story: Simulation, seconds: int) -> Iterator[View]:
+def steps(story: Simulation, seconds: int) -> Iterator[StrategyView]:
     """So many seconds of it."""
     return (story.step() for _ in range(seconds))
 
@@ -46,7 +46,7 @@ def all_steps(story: Simulation, seconds: int) -> None:
         pass
 
 
-def said(run: Run, about: str = "") -> list[Said]:
+def said(run: Run, about: str = "") -> list[DecisionLine]:
     """What was decided, where these words are in it."""
     return [one for one in run.said if about in one.outcome]
 

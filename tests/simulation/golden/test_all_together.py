@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from koord_host.knobs import KNOBS, Where
+from koord_host.knobs.table import KNOBS, PlaceKind
 from koord_model.blkio_qos import BlkIOQoS, BlockQoS
 from koord_model.cpu_burst import BurstPolicy, CPUBurst
 from koord_model.memory_qos import MemoryQoS
@@ -15,22 +15,24 @@ from koord_model.node_slo import ClassQoS, NodeSLO, ResctrlQoS
 from koord_model.qos import QoSClass
 from koord_model.system_strategy import SystemStrategy
 from koord_model.used_threshold import SuppressPolicy, UsedThreshold
-from koord_simulation.curves import Noise, Sine, Spikes
-from koord_simulation.faults import Fault, FaultKind
 from koord_simulation.files import strategies
-from koord_simulation.machine import GIB, MIB, Machine
-from koord_simulation.run import Simulation
-from koord_simulation.scenario import Scenario
-from koordlet.config import Settings
-from koordlet.deciding.contract import Mode, owner
-from koordlet.deciding.table import choose
-from koordlet.gates import DEFAULTS
+from koord_simulation.node_model.curves import Noise, Sine, Spikes
+from koord_simulation.node_model.faults import Fault, FaultKind
+from koord_simulation.node_model.machine import GIB, MIB, SimulatedMachine
+from koord_simulation.run.simulation import Simulation
+from koord_simulation.scenario.scenario import Scenario
+from koordlet.agent.config import KoordletSettings
+from koordlet.agent.feature_gates import DEFAULTS
+from koordlet.qos_manager.core.strategy import StrategyMode, owner
+from koordlet.qos_manager.strategy_table import select_enabled
 
 from tests.simulation.golden.runs import AGREED, all_steps, knobs, simulation, unharmed
 from tests.simulation.stories import job, story, web
 
-EVERY = tuple(one.name for one in choose(Settings(), dict.fromkeys(DEFAULTS, True))[0])
-FILES = [name for name, knob in KNOBS.items() if knob.where is Where.CGROUP]
+EVERY = tuple(
+    one.name for one in select_enabled(KoordletSettings(), dict.fromkeys(DEFAULTS, True))[0]
+)
+FILES = [name for name, knob in KNOBS.items() if knob.where is PlaceKind.CGROUP]
 THRESHOLD = UsedThreshold(
     enable=True,
     memory_evict=80,
@@ -84,7 +86,7 @@ def node(
     ]
     leak = job("leak", 1.0, leak=80 * MIB)
     given = {
-        "machine": Machine(cpus=16, memory=32 * GIB, cgroup_version=version, swap=2 * GIB),
+        "machine": SimulatedMachine(cpus=16, memory=32 * GIB, cgroup_version=version, swap=2 * GIB),
         "slo": replace(ALL, threshold=replace(THRESHOLD, cpu_suppress_policy=policy)),
         "comes_back": 30.0,
         **more,
@@ -135,7 +137,7 @@ def test_each_knob_has_one_owner_at_a_time() -> None:
     going = simulation(node(), *EVERY)
     for _ in range(300):
         going.step()
-        wanted = Counter(one.target for wishes in going.cgroups.wished.values() for one in wishes)
+        wanted = Counter(one.target for desired in going.cgroups.wished.values() for one in desired)
         assert [target for target, count in wanted.items() if count > 1] == []
     assert owner("cpu_suppress") in going.cgroups.wished
 
@@ -153,7 +155,7 @@ def test_all_is_put_back_when_nothing_is_asked_any_more() -> None:
 
 
 def test_shadows_change_nothing() -> None:
-    scenario = replace(node(), strategies=dict.fromkeys(EVERY, Mode.SHADOW))
+    scenario = replace(node(), strategies=dict.fromkeys(EVERY, StrategyMode.SHADOW))
     shadows = Simulation(scenario, strategies(EVERY))
     bare = Simulation(scenario.only(), ())
     all_steps(shadows, 200)

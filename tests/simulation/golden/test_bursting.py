@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from koord_model.cpu_burst import BurstPolicy, CPUBurst
 from koord_model.node_slo import NodeSLO
-from koord_simulation.curves import Constant, Curve, Noise, Spikes
-from koord_simulation.faults import Fault, FaultKind
-from koord_simulation.machine import GIB, Machine
-from koord_simulation.recording import Run
-from koord_simulation.run import Simulation, simulate
-from koord_simulation.scenario import Scenario
-from koord_simulation.workload import Workload
+from koord_simulation.node_model.curves import Constant, DemandCurve, Noise, Spikes
+from koord_simulation.node_model.faults import Fault, FaultKind
+from koord_simulation.node_model.machine import GIB, SimulatedMachine
+from koord_simulation.node_model.workload import Workload
+from koord_simulation.run.record import Run
+from koord_simulation.run.simulation import Simulation, simulate
+from koord_simulation.scenario.scenario import Scenario
 
 from tests.simulation.golden.runs import all_steps, run, said, simulation, unharmed
 from tests.simulation.stories import job, story, web
@@ -30,18 +30,18 @@ def asked(policy: BurstPolicy = BurstPolicy.AUTO, **more: int) -> NodeSLO:
     return NodeSLO(burst=CPUBurst(policy, **{"share_pool_threshold": 70, **more}))
 
 
-def api(name: str, cpu: Curve = SPIKY, **more: object) -> Workload:
+def api(name: str, cpu: DemandCurve = SPIKY, **more: object) -> Workload:
     """A pod with a limit of one CPU."""
     given = {"limits": {"cpu": 1000, "memory": 4 * GIB}, "burstiness": 0.5, **more}
     return replace(web(name), cpu=cpu, requests={"cpu": 1000, "memory": GIB}, **given)  # type: ignore[arg-type]
 
 
-def apis(count: int, cpu: Curve = SPIKY) -> list[Workload]:
+def apis(count: int, cpu: DemandCurve = SPIKY) -> list[Workload]:
     return [api(f"api-{number}", cpu) for number in range(count)]
 
 
 def node(*pods: Workload, seconds: int = 300, **more: object) -> Scenario:
-    given = {"machine": Machine(cpus=16, memory=64 * GIB), "slo": asked(), **more}
+    given = {"machine": SimulatedMachine(cpus=16, memory=64 * GIB), "slo": asked(), **more}
     return story(*pods, seconds=seconds, **given)
 
 
@@ -62,7 +62,7 @@ def second_by_second(going: Simulation, seconds: int) -> list[dict[str, int]]:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_spikes_pass_a_limit_while_the_node_has_room(version: int) -> None:
-    machine = Machine(cpus=16, memory=64 * GIB, cgroup_version=version)
+    machine = SimulatedMachine(cpus=16, memory=64 * GIB, cgroup_version=version)
     held = node(*apis(4), machine=machine, seconds=400)
     ran, free = run(held, NAME), simulate(held)
     unharmed(ran)
@@ -125,7 +125,7 @@ def test_a_raised_quota_comes_down_without_a_refused_write() -> None:
     gone = Fault(FaultKind.NO_SLO, 200, 220)
     pods = [api(f"api-{n}", Constant(0.4) + Spikes(2, 1000, 60, 20, once=True)) for n in range(3)]
     for version in (1, 2):
-        machine = Machine(cpus=16, memory=64 * GIB, cgroup_version=version)
+        machine = SimulatedMachine(cpus=16, memory=64 * GIB, cgroup_version=version)
         strategies = {NAME: {"calm_seconds": 20}}
         asks = replace(asked(), strategies=strategies)
         going = simulation(node(*pods, slo=asks, machine=machine, faults=(gone,)), NAME)
@@ -145,7 +145,7 @@ def test_a_raised_quota_comes_down_without_a_refused_write() -> None:
 @pytest.mark.parametrize("version", [1, 2])
 def test_no_container_has_more_than_its_pod_in_any_second(version: int) -> None:
     """A pod's quota is widened before its containers' and narrowed after: K#2047, K#2693."""
-    machine = Machine(cpus=16, memory=64 * GIB, cgroup_version=version)
+    machine = SimulatedMachine(cpus=16, memory=64 * GIB, cgroup_version=version)
     limits = {"cpu": 3000, "memory": 4 * GIB}
     pods = [
         api(f"api-{n}", Constant(1) + Spikes(6, 90, 30), containers=3, limits=limits)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from koord_model.qos import QoSClass
 from koord_model.used_threshold import SuppressPolicy
-from koord_simulation.curves import Constant, Noise, Ramp, Spikes
-from koord_simulation.faults import Fault, FaultKind
-from koord_simulation.machine import GIB, Machine
-from koord_simulation.scenario import Scenario
-from koord_simulation.workload import Workload
+from koord_simulation.node_model.curves import Constant, Noise, Ramp, Spikes
+from koord_simulation.node_model.faults import Fault, FaultKind
+from koord_simulation.node_model.machine import GIB, SimulatedMachine
+from koord_simulation.node_model.workload import Workload
+from koord_simulation.scenario.scenario import Scenario
 
 from tests.simulation.golden.runs import AGREED, run, said, slo, unharmed
 from tests.simulation.stories import BATCH, job, story, web
@@ -37,7 +37,7 @@ def jobs(count: int = 8, **more: Any) -> list[Workload]:
 
 
 def node(*pods: Workload, seconds: int = 300, **more: Any) -> Scenario:
-    given = {"machine": Machine(cpus=32, memory=128 * GIB), "slo": ASKED, **more}
+    given = {"machine": SimulatedMachine(cpus=32, memory=128 * GIB), "slo": ASKED, **more}
     return story(*pods, seconds=seconds, **given)
 
 
@@ -129,7 +129,9 @@ def test_more_cpu_was_promised_than_there_is_now() -> None:
     asked = slo(
         cpu_allocatable_evict=110, cpu_allocatable_evict_lower=100, allocatable_evict_priority=5999
     )
-    machine = Machine(cpus=32, memory=128 * GIB, allocatable={"kubernetes.io/batch-cpu": 10_000})
+    machine = SimulatedMachine(
+        cpus=32, memory=128 * GIB, allocatable={"kubernetes.io/batch-cpu": 10_000}
+    )
     ran = run(node(*jobs(8, labels=AGREED), slo=asked, machine=machine), "cpu_allocatable_evict")
     unharmed(ran)
     assert len(ran.evictions) == 3, f"8 × {BATCH} of 10 CPUs"

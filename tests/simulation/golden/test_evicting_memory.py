@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from koord_model.node_slo import NodeSLO
 from koord_model.node_slo_document import parse
-from koord_simulation.curves import Constant, Ramp
-from koord_simulation.faults import Fault, FaultKind
-from koord_simulation.machine import GIB, MIB, Machine
-from koord_simulation.run import simulate
-from koord_simulation.scenario import Scenario
-from koord_simulation.workload import Workload
+from koord_simulation.node_model.curves import Constant, Ramp
+from koord_simulation.node_model.faults import Fault, FaultKind
+from koord_simulation.node_model.machine import GIB, MIB, SimulatedMachine
+from koord_simulation.node_model.workload import Workload
+from koord_simulation.run.simulation import simulate
+from koord_simulation.scenario.scenario import Scenario
 
 from tests.simulation.golden.runs import AGREED, run, said, slo, unharmed
 from tests.simulation.stories import job, story, web
@@ -29,7 +29,7 @@ def jobs(count: int = 8, **more: Any) -> list[Workload]:
 
 
 def node(*pods: Workload, seconds: int = 200, **more: Any) -> Scenario:
-    given = {"machine": Machine(cpus=16, memory=64 * GIB), "slo": slo(**BAND), **more}
+    given = {"machine": SimulatedMachine(cpus=16, memory=64 * GIB), "slo": slo(**BAND), **more}
     return story(*pods, seconds=seconds, **given)
 
 
@@ -150,7 +150,7 @@ def test_a_setting_that_makes_no_sense_is_named_and_the_rest_holds() -> None:
 def test_an_evicted_pod_that_comes_back_is_not_evicted_over_and_over() -> None:
     """There is a budget, and a time to cool: K#1757's kind of harm is bounded.
 
-    That PodDisruptionBudgets are respected is the evictor's (tests/koordlet/evicting).
+    That PodDisruptionBudgets are respected is the evictor's (tests/koordlet/qos_manager/eviction).
     """
     ran = run(node(cache(Constant(52 * GIB)), *jobs(4), seconds=600, comes_back=5.0), NAME)
     by_minute = [
@@ -180,7 +180,7 @@ def test_more_memory_was_promised_than_there_is_now() -> None:
         memory_allocatable_evict_lower=100,
         allocatable_evict_priority=5999,
     )
-    machine = Machine(
+    machine = SimulatedMachine(
         cpus=16, memory=64 * GIB, allocatable={"kubernetes.io/batch-memory": 10 * GIB}
     )
     pods = jobs(8, labels=AGREED)  # 2 GiB each are promised

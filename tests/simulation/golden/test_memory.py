@@ -17,13 +17,13 @@ from koord_model.node_info import LocalStorage
 from koord_model.node_slo import ClassQoS, NodeSLO, ResctrlQoS
 from koord_model.qos import QoSClass
 from koord_model.system_strategy import SystemStrategy
-from koord_simulation.curves import Constant, Ramp
-from koord_simulation.faults import Fault, FaultKind
-from koord_simulation.machine import GIB, MIB, Machine
-from koord_simulation.run import simulate
-from koord_simulation.scenario import Scenario
-from koord_simulation.workload import Workload
-from koordlet.strategies import resctrl
+from koord_simulation.node_model.curves import Constant, Ramp
+from koord_simulation.node_model.faults import Fault, FaultKind
+from koord_simulation.node_model.machine import GIB, MIB, SimulatedMachine
+from koord_simulation.node_model.workload import Workload
+from koord_simulation.run.simulation import simulate
+from koord_simulation.scenario.scenario import Scenario
+from koordlet.qos_manager.strategies import resctrl
 
 from tests.simulation.golden.runs import (
     BE,
@@ -40,7 +40,7 @@ from tests.support.fake_resctrl import FakeResctrl
 
 
 def node(*pods: Workload, seconds: int = 200, **more: Any) -> Scenario:
-    given = {"machine": Machine(cpus=16, memory=32 * GIB), **more}
+    given = {"machine": SimulatedMachine(cpus=16, memory=32 * GIB), **more}
     return story(*pods, seconds=seconds, **given)
 
 
@@ -101,7 +101,7 @@ COLD = replace(
 
 @pytest.mark.parametrize("swap", [0, 8 * GIB], ids=["no swap", "swap"])
 def test_cold_memory_is_given_back_until_it_would_be_felt(swap: int) -> None:
-    machine = Machine(cpus=16, memory=32 * GIB, swap=swap)
+    machine = SimulatedMachine(cpus=16, memory=32 * GIB, swap=swap)
     held = node(web(cpu=1.0), COLD, machine=machine, seconds=2400)
     ran, free = run(held, "memory_offload"), simulate(held)
     unharmed(ran)
@@ -131,7 +131,10 @@ def test_a_pod_that_waits_for_memory_is_let_be() -> None:
             {"faults": (Fault(FaultKind.MISSING, 0, metrics="pod_memory*"),)},
             "memory use is not known",
         ),
-        ({"machine": Machine(cpus=16, memory=32 * GIB, cgroup_version=1)}, "cgroup v1 has no"),
+        (
+            {"machine": SimulatedMachine(cpus=16, memory=32 * GIB, cgroup_version=1)},
+            "cgroup v1 has no",
+        ),
     ],
     ids=["pressure", "use", "v1"],
 )
@@ -183,7 +186,7 @@ def test_a_job_that_fills_the_cache_gets_fewer_ways() -> None:
 
 
 def test_a_node_without_resctrl_says_so() -> None:
-    machine = Machine(cpus=16, memory=32 * GIB, resctrl=False)
+    machine = SimulatedMachine(cpus=16, memory=32 * GIB, resctrl=False)
     ran = run(node(READER, EATER, slo=FEWER_WAYS, machine=machine, seconds=30), "resctrl")
     assert [one.at for one in said(ran, "this node has no resctrl")] == [0]
 
@@ -201,7 +204,7 @@ def test_schemata_are_written_when_they_change_and_not_each_second() -> None:
     for view in steps(going, 120):
         plan = resctrl.plan(view, resctrl.settings(view.slo), memory)
         memory = plan.memory
-        groups.level([Tenant(one.wish, list) for one in plan.caches], {})
+        groups.level([Tenant(one.limits, list) for one in plan.caches], {})
         counts.append(len(fake.writes))
     assert counts[0] > 0
     assert len(set(counts[:60])) == 1
@@ -212,7 +215,7 @@ def test_schemata_are_written_when_they_change_and_not_each_second() -> None:
 # ---- blkio
 
 
-class WithDisk(Machine):
+class WithDisk(SimulatedMachine):
     """A machine that has a disk."""
 
     @property

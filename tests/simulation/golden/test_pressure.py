@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from koord_model.qos import QoSClass
-from koord_simulation.curves import Constant, Noise, Spikes
-from koord_simulation.faults import Fault, FaultKind
-from koord_simulation.machine import GIB, MIB, Machine
-from koord_simulation.recording import Run
-from koord_simulation.report import direction_changes
-from koord_simulation.scenario import Scenario
-from koord_simulation.workload import Workload
+from koord_simulation.node_model.curves import Constant, Noise, Spikes
+from koord_simulation.node_model.faults import Fault, FaultKind
+from koord_simulation.node_model.machine import GIB, MIB, SimulatedMachine
+from koord_simulation.node_model.workload import Workload
+from koord_simulation.run.record import Run
+from koord_simulation.run.report import direction_changes
+from koord_simulation.scenario.scenario import Scenario
 
 from tests.simulation.golden.runs import run, said, slo, unharmed
 from tests.simulation.stories import job, story, web
@@ -31,7 +31,7 @@ def services(cores: float = 14.0, **more: Any) -> list[Workload]:
 
 
 def node(*pods: Workload, seconds: int = 600, **more: Any) -> Scenario:
-    given = {"machine": Machine(cpus=32, memory=128 * GIB), "slo": LOOSE, **more}
+    given = {"machine": SimulatedMachine(cpus=32, memory=128 * GIB), "slo": LOOSE, **more}
     return story(*pods, seconds=seconds, **given)
 
 

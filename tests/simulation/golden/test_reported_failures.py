@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 GOLDEN = "tests/simulation/golden"
 SUPPRESSING, BURSTING = f"{GOLDEN}/test_suppressing.py", f"{GOLDEN}/test_bursting.py"
 EVICTING, CPU = f"{GOLDEN}/test_evicting_memory.py", f"{GOLDEN}/test_evicting_cpu.py"
-EVICTOR = "tests/koordlet/evicting/test_evictor.py"
+EVICTOR = "tests/koordlet/qos_manager/eviction/test_evictor.py"
 
 TESTS: dict[str, tuple[tuple[str, str], ...]] = {
     # CPU suppression is silently without effect, or inconsistent.
@@ -48,11 +48,11 @@ TESTS: dict[str, tuple[tuple[str, str], ...]] = {
     # Quotas of pods and containers are written in the wrong order.
     "K#2047": (
         (BURSTING, "test_no_container_has_more_than_its_pod_in_any_second"),
-        ("tests/host/test_ordering_property.py", "test_v1"),
+        ("tests/host/planning/test_ordering_property.py", "test_v1"),
     ),
     "K#2693": (
         (BURSTING, "test_no_container_has_more_than_its_pod_in_any_second"),
-        ("tests/host/test_ordering_property.py", "test_v1"),
+        ("tests/host/planning/test_ordering_property.py", "test_v1"),
     ),
     # Evictions are unsafe.
     "K#1757": (
@@ -71,11 +71,11 @@ TESTS: dict[str, tuple[tuple[str, str], ...]] = {
             (SUPPRESSING, "test_a_value_that_another_writer_sets_is_kept_for_later"),
             (f"{GOLDEN}/test_all_together.py", "test_each_knob_has_one_owner_at_a_time"),
             (
-                "tests/koordlet/strategies/test_cpu_suppress.py",
+                "tests/koordlet/qos_manager/strategies/cpu_suppress/test_strategy.py",
                 "test_under_the_static_policy_only_containers_are_held",
             ),
             (
-                "tests/host/test_strangers.py",
+                "tests/host/planning/test_drift.py",
                 "test_the_static_kubelet_has_its_way_with_containers",
             ),
         ),

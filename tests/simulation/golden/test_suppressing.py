@@ -10,13 +10,13 @@ from koord_model import cpuset
 from koord_model.node_slo import NodeSLO
 from koord_model.qos import QoSClass
 from koord_model.used_threshold import SuppressPolicy
-from koord_simulation.curves import Constant, Noise, Ramp, Sine, Spikes
-from koord_simulation.faults import Fault, FaultKind
-from koord_simulation.machine import GIB, MIB, Machine
-from koord_simulation.report import direction_changes, report
-from koord_simulation.run import simulate
-from koord_simulation.scenario import Scenario
-from koord_simulation.workload import Workload
+from koord_simulation.node_model.curves import Constant, Noise, Ramp, Sine, Spikes
+from koord_simulation.node_model.faults import Fault, FaultKind
+from koord_simulation.node_model.machine import GIB, MIB, SimulatedMachine
+from koord_simulation.node_model.workload import Workload
+from koord_simulation.run.report import direction_changes, report
+from koord_simulation.run.simulation import simulate
+from koord_simulation.scenario.scenario import Scenario
 
 from tests.simulation.golden.runs import (
     BE,
@@ -32,7 +32,7 @@ from tests.simulation.stories import job, story, web
 
 NAME = "cpu_suppress"
 CPUSET, QUOTA = "cpuset.cpus", "cpu.cfs_quota_us"
-NODE = Machine(cpus=32, memory=128 * GIB)
+NODE = SimulatedMachine(cpus=32, memory=128 * GIB)
 POLICIES = list(SuppressPolicy)
 
 

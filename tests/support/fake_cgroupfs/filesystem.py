@@ -8,18 +8,19 @@ from collections.abc import Callable
 from tests.support.fake_cgroupfs import cpuset, files, invariants, membership
 from tests.support.fake_cgroupfs.group import File, Group, machine
 from tests.support.fake_cgroupfs.numerals import PAGE_SIZE, refuse
+from tests.support.held import HeldByPath
 
 #: Longer writes are refused; the lists of cpusets have bounds of their own.
 _LONGEST = 4096
 _LONGEST_LIST = {"cpuset.cpus": 100 + 6 * 8192, "cpuset.mems": 100 + 6 * 1024}
 
 
-class FakeCgroupfs:
+class FakeCgroupfs(HeldByPath):
     """A test double of the kernel's cgroup files: a tree in memory with the kernel's rules.
 
-    It implements ``koord_host.files.KernelFiles``. A write is parsed, refused (with
-    the kernel's errno) and read back as a kernel would; its rules are held against
-    a real one in ``tests/integration/test_fake_cgroupfs_is_true.py``.
+    It implements ``KernelFiles``. A write is parsed, refused (with the kernel's errno) and
+    read back as a kernel would; its rules are held against a real one in
+    ``tests/integration/test_fake_cgroupfs_is_true.py``.
 
     Args:
         version: 1 has a hierarchy a subsystem below ``root``, 2 just one.

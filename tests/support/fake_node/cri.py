@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from koord_host.layout import Layout
+from koord_host.knobs.layout import Layout
 from koord_model.keys import LABEL_QOS
 from koord_model.qos import KubeQoS
 from koord_proto import cri_pb2 as cri

@@ -8,19 +8,20 @@ import threading
 from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
-from koord_host.files import KernelFiles
-from koord_host.knobs import KNOBS, Where
-from koord_host.layout import Layout
+from koord_host.kernel_files.interface import KernelFiles
+from koord_host.knobs.layout import Layout
+from koord_host.knobs.table import KNOBS, PlaceKind
 from koord_model.traffic import Traffic
 
 from tests.support.fake_cgroupfs import FakeCgroupfs
 from tests.support.fake_resctrl import FakeResctrl
+from tests.support.held import HeldByPath
 
 CPUS, NUMA_NODES = "0-15", {0: "0-7", 1: "8-15"}
 _GET, _CREATE, _SHARE_TO, _SHARE_FROM = range(4)
 
 
-class PlainFiles:
+class PlainFiles(HeldByPath):
     """Files without rules, by path: /proc, /sys, and what other agents read."""
 
     def __init__(self) -> None:
@@ -59,11 +60,10 @@ class PlainFiles:
     remove_directory = make_directory
 
 
-class FakeNode:
+class FakeNode(HeldByPath):
     """The kernel files of one node, each refused or kept by the double it belongs to.
 
-    It implements ``koord_host.files.NodeFiles``; ``prctl`` is the kernel's for core
-    scheduling.
+    It implements ``NodeFiles``; ``prctl`` is the kernel's for core scheduling.
     """
 
     def __init__(self, version: int = 2, *, vendor: bool = False, resctrl: bool = True) -> None:
@@ -137,8 +137,22 @@ class FakeNode:
         self.resctrl.add_task(pid)
         self.cookies[pid] = 0
         self.plain.texts[f"/proc/{pid}/oom_score_adj"] = f"{oom_score_adj}\n"
-        self.plain.texts[f"/proc/{pid}/stat"] = f"{pid} (app) S {'0 ' * 18}{pid} 0\n"
+        self._set_start(pid, pid)
         return pid
+
+    def reuse_pid(self, pid: int, group: str, oom_score_adj: int = 0) -> None:
+        """Let a process end, and another start that gets its PID, in whatever cgroup."""
+        self.end_process(pid)
+        self.cgroups.add_process(group, pid)
+        self.resctrl.add_task(pid)
+        self.cookies[pid] = 0
+        self.plain.texts[f"/proc/{pid}/oom_score_adj"] = f"{oom_score_adj}\n"
+        self._set_start(pid, self._next_pid)
+        self._next_pid += 1
+
+    def _set_start(self, pid: int, ticks: int) -> None:
+        text = f"{pid} (app) S {'0 ' * 18}{ticks} 0\n"
+        self.plain.texts[f"/proc/{pid}/stat"] = text
 
     def end_process(self, pid: int) -> None:
         """Let a process end."""
@@ -175,7 +189,9 @@ class FakeNode:
 
     def group_values(self, group: str, layout: Layout) -> dict[str, str]:
         """All knobs of one cgroup, by file."""
-        states = (one for one in KNOBS.values() if one.where is Where.CGROUP and not one.deed)
+        states = (
+            one for one in KNOBS.values() if one.where is PlaceKind.CGROUP and not one.one_shot
+        )
         paths = (layout.path(knob, group) for knob in states)
         return {path: self.read(path) for path in paths if path and self.exists(path)}
 

@@ -11,13 +11,14 @@ from unittest.mock import patch
 
 from koord_hooks.runner import HookRunner
 from koord_host.core_sched import CoreSched
-from koord_host.layout import Driver
-from koord_host.network.netlink import Report
+from koord_host.knobs.layout import Driver
+from koord_host.netlink import TrafficReport
+from koord_host.planning.jobs import CancelToken, InlineJobs, Jobs
 from koord_model.traffic import Traffic
-from koordlet.config import Settings
-from koordlet.metrics import NodeMetrics
-from koordlet.node import Node, find_layout, open_node, open_pods
-from koordlet.telling import Told
+from koord_service.log_deduplicator import LogDeduplicator
+from koordlet.agent.config import KoordletSettings
+from koordlet.agent.runtime_hooks import ManagedNode, find_layout, open_node, open_pods
+from koordlet.http_api.hook_metrics import ReconcileMetrics
 from prometheus_client import CollectorRegistry
 
 from tests.support.fake_node.files import FakeNode
@@ -26,7 +27,7 @@ VERBS = "0000:3b:00.2"
 """The address of the node's one RDMA device, uverbs0."""
 
 
-def settings_of(node: FakeNode, directory: Path, driver: Driver, **more: Any) -> Settings:
+def settings_of(node: FakeNode, directory: Path, driver: Driver, **more: Any) -> KoordletSettings:
     """Settings for a node in memory, with its state and its RDMA device below ``directory``."""
     device = directory / "sys/class/infiniband_verbs/uverbs0"
     if not device.exists():
@@ -39,31 +40,50 @@ def settings_of(node: FakeNode, directory: Path, driver: Driver, **more: Any) ->
         "sys_root_dir": str(directory / "sys"),
         "state_dir": str(directory / "state"),
     }
-    return Settings(**{**given, **more})
+    return KoordletSettings(**{**given, **more})
 
 
 @contextmanager
 def kept(
-    node: FakeNode, settings: Settings, runner: HookRunner, told: Told | None = None
-) -> Iterator[Node]:
-    """The node, opened; cookies and traffic classes are those of the double."""
+    node: FakeNode,
+    settings: KoordletSettings,
+    runner: HookRunner,
+    told: LogDeduplicator | None = None,
+    jobs: Jobs | None = None,
+) -> Iterator[ManagedNode]:
+    """The node, opened; cookies and traffic classes are those of the double.
+
+    What takes long is done at once, unless ``jobs`` are given.
+    """
 
     class Traffics:
         def __init__(self, *_: object, **__: object) -> None: ...
 
-        def level(self, wanted: Traffic | None, why: str) -> Report:
+        def level(self, wanted: Traffic | None, why: str, cancel: CancelToken) -> TrafficReport:
             node.traffic = wanted
-            return Report()
+            return TrafficReport()
 
     cookies: Callable[..., CoreSched] = partial(CoreSched, prctl=node.prctl)
-    with patch("koordlet.node.CoreSched", cookies), patch("koordlet.node.HostTraffic", Traffics):
-        metrics = NodeMetrics(CollectorRegistry())
+    with (
+        patch("koordlet.agent.runtime_hooks.CoreSched", cookies),
+        patch("koordlet.agent.runtime_hooks.HostTraffic", Traffics),
+    ):
+        metrics = ReconcileMetrics(CollectorRegistry())
         layout = find_layout(settings, node)
         pods = open_pods(settings, layout, node)
-        opened = open_node(settings, runner, told or Told(), node, metrics, layout, pods)
-        opened.look()
+        opened = open_node(
+            settings,
+            runner,
+            told or LogDeduplicator(),
+            node,
+            metrics,
+            layout,
+            pods,
+            jobs=jobs or InlineJobs(lambda: 0.0),
+        )
+        opened.build_view()
     try:
         yield opened
     finally:
-        opened.let_go()
-        opened.keeper._writer.shutdown()
+        opened.shut_down()
+        opened.reconcile_loop._writer.shutdown()

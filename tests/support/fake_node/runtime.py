@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from koord_host.forms import shares_to_weight
-from koord_host.knobs import KNOBS
-from koord_host.layout import Layout, Runtime
+from koord_host.knobs.layout import Layout, ScopePrefix
+from koord_host.knobs.table import KNOBS
+from koord_host.knobs.weights import WeightFormula
 from koord_model.qos import KubeQoS
 from koord_proto import cri_pb2 as cri
 from koord_proto import nri_pb2 as nri
-from koordlet.nri.adjustments import resources
 
 from tests.support.fake_node.files import FakeNode
+from tests.support.nri_limits import resources
 
 _KNOBS = {
     "cpu_shares": "cpu.shares",
@@ -47,6 +47,8 @@ class StandInRuntime:
         self.layout = layout
         self.specs: dict[str, Spec] = {}
         self.pids: dict[str, int] = {}
+        #: How it makes weights of shares; the kubelet's are linear.
+        self.formula = WeightFormula.LINEAR
         for qos in KubeQoS:
             node.cgroups.make_group(layout.kube_qos_group(qos))
         # The kubelet gives its least to the class without requests.
@@ -93,7 +95,7 @@ class StandInRuntime:
     def group(self, config: cri.PodSandboxConfig, ident: str) -> str:
         """The cgroup of a container, or of the sandbox."""
         above = self.layout.group_of_parent(config.linux.cgroup_parent)
-        return self.layout.container_group(above, ident, Runtime.CONTAINERD)
+        return self.layout.container_group(above, ident, ScopePrefix.CONTAINERD)
 
     def shown_sandbox(self, config: cri.PodSandboxConfig, handler: str = "") -> nri.PodSandbox:
         """A pod as NRI's plugins see it."""
@@ -142,10 +144,10 @@ class StandInRuntime:
         path = self.layout.path(row, group)
         current = self.node.read(path)
         if knob == "cpu.shares" and version == 2:
-            text = str(shares_to_weight(int(value)))
+            text = str(self.formula.weight(int(value)))
         else:
             text = row.form(version).encode(value, current)
-        if not row.holds(value, current, version):
+        if not row.form(version).holds(value, current):
             self.node.write(path, text)
 
 

@@ -11,16 +11,17 @@ from tests.support.fake_cgroupfs.numerals import list_of, mask_of, signed
 from tests.support.fake_resctrl import processors, schemata
 from tests.support.fake_resctrl.group import Group
 from tests.support.fake_resctrl.resources import Cache, Refused, Resource, bandwidth, first_run
+from tests.support.held import HeldByPath
 
 EVENTS = ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")
 _GROUP_FILES = ("cpus", "cpus_list", "tasks")
 _CONTROL_FILES = ("mode", "schemata")
 
 
-class FakeResctrl:
+class FakeResctrl(HeldByPath):
     """A test double of the resctrl filesystem, in memory, with the kernel's rules.
 
-    It implements ``koord_host.files.KernelFiles``. No machine of the project has
+    It implements ``koord_host.kernel_files.interface.KernelFiles``. No machine of the project has
     resctrl: the rules are those of the kernel's documentation and source, and none
     was held against hardware.
 
@@ -87,6 +88,7 @@ class FakeResctrl:
         self._width = max(len(f"{full:x}"), {"amd": 4, None: 0}.get(mb, 3)) if padded else 0
         self._domains = l3_domains
         self._texts: dict[str, str] = {}
+        self._started = 0
         self._status = ""
         self._inodes = 1
         self._top = Group(0, 1)
@@ -195,10 +197,13 @@ class FakeResctrl:
         """Start a task; the root group has those nobody moved."""
         self._leave(pid)
         self._groups[group].tasks.add(pid)
+        self._started += 1
+        self._texts[f"/proc/{pid}/stat"] = f"{pid} (app) S {'0 ' * 18}{self._started} 0\n"
 
     def remove_task(self, pid: int) -> None:
         """Let a task end."""
         self._leave(pid)
+        self._texts.pop(f"/proc/{pid}/stat", None)
 
     def remove_group(self, group: str) -> None:
         """Let a group vanish, as somebody else's rmdir does."""

@@ -1,0 +1,89 @@
+"""The machine's CPU time and memory, out of the text of /proc and of sysfs's NUMA nodes.
+
+Formats are proc(5)'s. Every function raises ``ValueError`` for what no kernel gives; the
+message does not name the file.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from koord_model.excerpt import excerpt
+
+_BUSY = (1, 2, 3, 6, 7)
+"""user, nice, system, irq, softirq; a guest's time is in user already."""
+
+
+class CPUTimes(NamedTuple):
+    """Jiffies that were not idle since boot: of the whole machine, and by CPU that runs."""
+
+    whole: int
+    cpus: dict[int, int]
+
+
+class MemInfo(NamedTuple):
+    """The machine's memory in bytes; ``available`` is ``None`` before Linux 3.14."""
+
+    total: int
+    free: int
+    available: int | None
+
+
+def cpu_times(text: str) -> CPUTimes:
+    """From /proc/stat."""
+    # The line of interrupts that follows the CPUs' is longer than all of them.
+    end = text.find("\nintr")
+    whole, cpus = None, {}
+    for line in (text if end < 0 else text[:end]).split("\n"):
+        if not line.startswith("cpu"):
+            continue
+        words = line.split(None, 8)
+        try:
+            busy = _jiffies(words)
+            if words[0] == "cpu":
+                whole = busy
+            else:
+                cpus[int(words[0][3:])] = busy
+        except (ValueError, IndexError):
+            raise ValueError(f"{excerpt(line)} where a CPU's times belong") from None
+    if whole is None:
+        raise ValueError('no line "cpu"')
+    return CPUTimes(whole, cpus)
+
+
+def _jiffies(words: list[str]) -> int:
+    busy = sum(int(words[place]) for place in _BUSY)
+    if not 0 <= busy < 1 << 64:
+        raise ValueError("no counter of the kernel's")
+    return busy
+
+
+def memory(text: str) -> MemInfo:
+    """From /proc/meminfo."""
+    available = _bytes(text, "MemAvailable:") if "MemAvailable:" in text else None
+    return MemInfo(_bytes(text, "MemTotal:"), _bytes(text, "MemFree:"), available)
+
+
+def numa_memory_used(text: str) -> int:
+    """Memory of a NUMA node without page cache, in bytes, from its ``meminfo`` in sysfs.
+
+    By Koordinator's formula: all but what is free, pages of files and reclaimable slabs.
+    """
+    unused = ("MemFree:", "Active(file):", "Inactive(file):", "SReclaimable:")
+    return max(_bytes(text, "MemTotal:") - sum(_bytes(text, name) for name in unused), 0)
+
+
+def _bytes(text: str, name: str) -> int:
+    """The value of "NAME: 12 kB", or of "Node 0 NAME: 12 kB"."""
+    start = text.find(f" {name}") if text.startswith("Node ") else f"\n{text}".find(f"\n{name}")
+    if start < 0:
+        raise ValueError(f'no line "{name}"')
+    line = text[start:].partition("\n")[0]
+    words = line.partition(":")[2].split()
+    try:
+        value = int(words[0]) << 10
+    except (ValueError, IndexError):
+        value = -1
+    if not 0 <= value < 1 << 63:
+        raise ValueError(f"{excerpt(line.strip())} where an amount of memory belongs")
+    return value

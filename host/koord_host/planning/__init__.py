@@ -1,0 +1,1 @@
+"""From desired values to ordered writes: who wants what, who wins, what is tried again. No IO."""

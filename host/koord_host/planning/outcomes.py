@@ -1,0 +1,117 @@
+"""What became of a desired value, and the rule for what the kernel refuses."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import NamedTuple
+
+from koord_host.knobs.forms import Value
+from koord_host.planning.arbiter import ValueConflict
+from koord_host.planning.desired_values import Target
+
+
+class Outcome(StrEnum):
+    """What became of one target in one round."""
+
+    WRITTEN = "written"  # changed, and read back as desired
+    UNCHANGED = "unchanged"  # it was so already
+    GONE = "gone"  # the group or process has ended
+    UNSUPPORTED = "unsupported"  # this kernel has no such file
+    INVALID = "invalid"  # out of range: never written
+    REFUSED = "refused"  # the kernel said no, or kept something else
+    YIELDED = "yielded"  # somebody else's value stays
+    OVERRIDDEN = "overridden"  # another knob of the place leaves no room for it
+
+
+class Result(NamedTuple):
+    """One target's outcome. ``old`` and ``new`` are ``None`` where not known.
+
+    ``news`` is whether it has not been told before: the same trouble, round after
+    round, is news once. ``alert`` is whether somebody should look at it.
+    """
+
+    target: Target
+    outcome: Outcome
+    old: Value | None = None
+    new: Value | None = None
+    owner: str = ""
+    why: str = ""
+    pod: str = ""
+    reason: str = ""
+    errno: int = 0
+    news: bool = True
+    alert: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one call of the executor did; ``conflicts`` are those newly arisen."""
+
+    results: tuple[Result, ...] = ()
+    conflicts: tuple[ValueConflict, ...] = ()
+
+    @property
+    def news(self) -> tuple[Result, ...]:
+        """What is worth a line in the log."""
+        return tuple(one for one in self.results if one.news)
+
+
+def joined(*rounds: Round) -> Round:
+    """What several calls did, as if it had been one."""
+    return Round(
+        tuple(result for one in rounds for result in one.results),
+        tuple(conflict for one in rounds for conflict in one.conflicts),
+    )
+
+
+class Retry(Enum):
+    """When a refused write is tried again; a new desired value is always tried at once.
+
+    SOON      after 1, 2, 4 … seconds, at most the refresh interval: what is in the
+              way (tasks, pages, children, room) comes and goes.
+    REFRESH   with the next refresh: only a change of something else can help.
+    NEVER     the place is gone: dropped without a word. It is looked for again with the
+              next refresh, in case it comes back.
+    """
+
+    SOON = "soon"
+    REFRESH = "refresh"
+    NEVER = "never"
+
+
+RETRIES = {
+    # cpuset: a child has CPUs the parent would lose; memory: pages cannot be freed.
+    errno.EBUSY: Retry.SOON,
+    # memory.reclaim could not free enough; a signal or a lock came in between.
+    errno.EAGAIN: Retry.SOON,
+    errno.EINTR: Retry.SOON,
+    errno.ENOMEM: Retry.SOON,
+    # cpuset: tasks would have no CPU; resctrl: no group is left.
+    errno.ENOSPC: Retry.SOON,
+    # No such value here, or not within what groups above and below have.
+    errno.EINVAL: Retry.REFRESH,
+    errno.ERANGE: Retry.REFRESH,
+    errno.EOVERFLOW: Retry.REFRESH,
+    # cpuset on v1: not within the parent's CPUs. Elsewhere: this process may not.
+    errno.EACCES: Retry.REFRESH,
+    errno.EPERM: Retry.REFRESH,
+    errno.EROFS: Retry.REFRESH,
+    errno.EOPNOTSUPP: Retry.REFRESH,
+    # The group or process has ended, perhaps between two system calls.
+    errno.ENOENT: Retry.NEVER,
+    errno.ENOTDIR: Retry.NEVER,
+    errno.ENODEV: Retry.NEVER,
+    errno.ESRCH: Retry.NEVER,
+}
+"""The rule, by errno; what is not here is ``REFRESH``. No refusal stops other writes."""
+
+
+def retry(code: int) -> Retry:
+    """When a write that failed with this errno is tried again."""
+    return RETRIES.get(code, Retry.REFRESH)
+
+
+EMPTY = Round()
+"""A round in which nothing was due."""

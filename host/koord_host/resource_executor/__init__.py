@@ -1,0 +1,1 @@
+"""The one writer of the node's knobs: it writes, verifies, journals, and can roll back."""

@@ -1,0 +1,23 @@
+"""Asking koordlet: its address, and its pages as values."""
+
+from __future__ import annotations
+
+from koordctl.proxy_documents import A, read
+from koordctl.status_client import KOORDLET, AskError, ask
+
+ADDRESS = "unix:///var/run/koordlet/status.sock"
+"""Where koordlet serves its status by default; everybody on the node may ask."""
+
+
+def ask_koordlet(address: str, page: str, kind: type[A]) -> tuple[bytes, A]:
+    """A page as it came and as a value.
+
+    Raises:
+        AddressError: the address is none.
+        AskError: koordlet does not answer, or it is somebody else who does.
+    """
+    body = ask(address, page, KOORDLET)
+    try:
+        return body, read(body, kind)
+    except ValueError as error:
+        raise AskError(f"{address} does not answer {page} as koordlet does: {error}") from None

@@ -1,0 +1,83 @@
+"""What the proxy's pages hold.
+
+Everything has a default: a proxy of another release may say less, and what it
+says beyond this is passed over.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+A = TypeVar("A")
+
+
+class HookServerRow(msgspec.Struct, frozen=True):
+    """One who is asked; ``breaker`` is closed, half_open or open."""
+
+    name: str
+    policy: str = ""
+    breaker: str = ""
+    stages: list[str] = []
+
+
+class ProxyStatus(msgspec.Struct, frozen=True):
+    """/healthz. ``backend`` and ``database`` are "ok", or what is wrong with them.
+
+    ``registrations`` has what is wrong with those of hook servers, by name.
+    """
+
+    status: str
+    backend: str = ""
+    database: str = ""
+    reconciled: bool = False
+    connections: int = 0
+    pods: int = 0
+    containers: int = 0
+    unmanaged: int = 0
+    hook_servers: list[HookServerRow] = []
+    registrations: dict[str, str] = {}
+
+
+class MissedHook(msgspec.Struct, frozen=True):
+    """A hook that was due and did not happen; ``at`` is seconds since the epoch."""
+
+    stage: str
+    server: str
+    reason: str = ""
+    at: float = 0.0
+
+
+class ContainerHooks(msgspec.Struct, frozen=True):
+    """A container, and the hooks it went without."""
+
+    id: str
+    name: str
+    managed: bool = True
+    missed: list[MissedHook] = []
+
+
+class PodHooks(ContainerHooks, frozen=True):
+    """A pod, one of the list on /pods; its name is "namespace/name"."""
+
+    containers: list[ContainerHooks] = []
+
+
+def read(body: bytes, kind: type[A]) -> A:
+    """A page as a value.
+
+    Raises:
+        ValueError: it holds something else.
+    """
+    return msgspec.json.decode(body, type=kind)
+
+
+def unmanaged(pods: list[PodHooks]) -> list[PodHooks]:
+    """Those that went without a hook, themselves or in a container; of each only what did."""
+    found = []
+    for pod in pods:
+        containers = [one for one in pod.containers if not one.managed]
+        if containers or not pod.managed:
+            found.append(msgspec.structs.replace(pod, containers=containers))
+    return found

@@ -1,0 +1,87 @@
+"""Asking a status page, on a loopback port or a unix socket."""
+
+from __future__ import annotations
+
+import http.client
+from dataclasses import dataclass
+
+from koord_service.unix_http import UnixConnection
+
+TIMEOUT_SECONDS = 5.0
+_LONGEST_LINE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class StatusEndpoint:
+    """Who is asked, by which of its settings, and what an address of it looks like."""
+
+    name: str
+    setting: str
+    example: str
+
+
+PROXY = StatusEndpoint("koord-runtime-proxy", "--metrics-address", "127.0.0.1:9319 or unix:///PATH")
+KOORDLET = StatusEndpoint("koordlet", "--status-address", "127.0.0.1:9316 or unix:///PATH")
+MANAGER = StatusEndpoint("koord-manager", "--metrics-addr", "127.0.0.1:8080")
+
+
+class AskError(Exception):
+    """Nobody answered as hoped; the message is one line with the way out."""
+
+
+class AddressError(ValueError):
+    """No address that can be asked."""
+
+
+def ask(address: str, page: str, program: StatusEndpoint = PROXY) -> bytes:
+    """The body of a page of the program that serves its status on ``address``.
+
+    Raises:
+        AddressError: the address is none.
+        AskError: nobody is there, it is somebody else, or it cannot answer this.
+    """
+    connection = _connection(address, program)
+    try:
+        # Without this, koordlet's /events are lines of text.
+        connection.request("GET", page, headers={"Accept": "application/json"})
+        response = connection.getresponse()
+        body = response.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise AskError(
+            f"no answer from {address}: {_reason(error)}; "
+            f"is {program.name} running, and is this its {program.setting}?"
+        ) from None
+    finally:
+        connection.close()
+    refusal = f"{response.status} {page.partition('?')[0]}: "
+    if response.status == http.client.BAD_REQUEST or _line(body).startswith(refusal):
+        # One line that says which parameter cannot be, or why there is nothing to say.
+        raise AskError(f"{program.name} says: {_line(body)}")
+    if response.status != http.client.OK:
+        raise AskError(
+            f"{address} answers {page} with {response.status}; "
+            f"is this the {program.setting} of {program.name}?"
+        )
+    return body
+
+
+def _connection(address: str, program: StatusEndpoint) -> http.client.HTTPConnection:
+    path = address.removeprefix("unix://")
+    if path.startswith("/"):
+        return UnixConnection(path, TIMEOUT_SECONDS)
+    host, _, port = address.rpartition(":")
+    if not (host and port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
+        raise AddressError(f'address is "{address}"; expected {program.example}')
+    host = host.removeprefix("[").removesuffix("]")
+    return http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_SECONDS)
+
+
+def _line(body: bytes) -> str:
+    text = body[:_LONGEST_LINE].decode(errors="replace")
+    return "".join(letter if letter.isprintable() else " " for letter in text).strip()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return " ".join(str(error).split()) or type(error).__name__

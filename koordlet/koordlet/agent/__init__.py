@@ -1,0 +1,1 @@
+"""koordlet as a program: flags, gates, and how its modules are wired together."""

@@ -1,0 +1,414 @@
+"""The parts of one run of koordlet, wired together, and its life from start to SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from koord_hooks.runner import available_plugins, load
+from koord_hooks.stages import Stage
+from koord_host.detect import DetectError
+from koord_host.kernel_files.interface import NodeFiles
+from koord_host.knobs.layout import Layout
+from koord_host.resource_executor import journal
+from koord_host.resource_executor.baselines import InUseError
+from koord_kube.protocol.api import Object
+from koord_model.node_info import NodeCPUInfo
+from koord_service import logs, systemd
+from koord_service.log_deduplicator import LogDeduplicator
+from koord_service.status import MakePage, StatusServer, metrics_page
+
+from koordlet.agent.config import KoordletSettings, select_plugins
+from koordlet.agent.feature_gates import parse_gates
+from koordlet.agent.metrics_advisor import MetricsAdvisor, open_metrics_advisor
+from koordlet.agent.metrics_reporter import MetricsReporter
+from koordlet.agent.qos_manager import QoSManager, open_qos_manager
+from koordlet.agent.runtime_hooks import ManagedNode, find_layout, open_node, open_pods, open_views
+from koordlet.agent.states_informer import StatesInformer
+from koordlet.http_api.hook_metrics import HookMetrics, JobMetrics, NriMetrics, ReconcileMetrics
+from koordlet.http_api.journal import JournalPages
+from koordlet.http_api.metrics_server import open_metrics_server
+from koordlet.http_api.prometheus import SampleMetrics
+from koordlet.http_api.routes import events_page, pages
+from koordlet.metrics_reporter.documents.topology_annotations import set_aside
+from koordlet.qos_manager.plan_queue import NodePlan
+from koordlet.runtime_hooks.hook_answers import HookAnswers
+from koordlet.runtime_hooks.hook_log import describe_error, describe_os_error
+from koordlet.runtime_hooks.hook_server import HookServer
+from koordlet.runtime_hooks.nri.client import NriClient
+from koordlet.runtime_hooks.nri.hook_handler import HookHandler
+from koordlet.runtime_hooks.reconciler.reconcile_loop import OBSERVED
+from koordlet.runtime_hooks.registration import HookRegistration, registration_text
+from koordlet.states_informer.node_view_builder import NodeViewBuilder
+from koordlet.states_informer.pod_arrivals import PodArrivals
+from koordlet.states_informer.pod_informer import PodInformer
+from koordlet.states_informer.state.share_pools import ReservedCPUs
+
+_GRACE_SECONDS = 2.0
+_EVERYBODY = 0o666
+"""The mode of the socket for people: what it tells is no secret here, and changes nothing."""
+
+_AGAIN_SECONDS = 5.0
+
+Loop = Callable[[], Coroutine[Any, Any, None]]
+
+_log = logs.get_log("koordlet")
+
+
+class Agent:
+    """One run.
+
+    Raises:
+        ValueError: a plugin that there is not, an address that cannot be.
+    """
+
+    def __init__(
+        self, settings: KoordletSettings, files: NodeFiles, cluster: StatesInformer | None = None
+    ) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._disabled = {Stage(name) for name in settings.runtime_hooks_disable_stages}
+        self._metrics = HookMetrics()
+        self._deduplicator = LogDeduplicator()
+        self._answers = HookAnswers()
+        known = available_plugins()
+        names, others = select_plugins(settings.hook_plugins, settings.feature_gates, known)
+        gates, others = parse_gates(others)
+        if others:
+            _log.info("unknown feature gates ignored", gates=",".join(others))
+        self._runner = load(names)
+        self._loops: list[Loop] = []
+        self._node: ManagedNode | None = None
+        self._nri: NriClient | None = None
+        self._observing: MetricsAdvisor | None = None
+        self._deciding: QoSManager | None = None
+        self._open(files, gates)
+        self._stages = self._select_stages()
+        self._server = self._hook_server()
+        self._open_nri_client()
+        self._registration = HookRegistration(
+            settings.runtime_hooks_config_path,
+            registration_text(
+                settings.runtime_hooks_host_endpoint,
+                settings.runtime_hooks_failure_policy,
+                self._stages,
+                settings.hook_timeout,
+            ),
+        )
+        self._status = self._status_servers()
+
+    async def serve(self) -> None:
+        """Answer hooks until SIGTERM or SIGINT, then drain. The registration stays.
+
+        Raises:
+            OSError: a socket or the registration directory cannot be used.
+            ValueError: a socket's path is too long.
+        """
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, stop.set)
+        loop.add_signal_handler(signal.SIGINT, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._register_again)
+        async with AsyncExitStack() as at_exit:
+            await self._server.start(self._settings.runtime_hooks_addr)
+            at_exit.push_async_callback(self._server.stop, _GRACE_SECONDS)
+            for status in self._status:
+                status.start()
+                at_exit.callback(status.stop)
+            self._registration.write()
+            self._announce()
+            if self._node is not None:
+                at_exit.push_async_callback(self._node.reconcile_loop.finish, self._node.shut_down)
+            systemd.notify("READY=1")
+            await self._work(stop)
+
+    def _open(self, files: NodeFiles, gates: Mapping[str, bool]) -> None:
+        """The node's parts, as far as it can be kept and looked at."""
+        settings, cluster = self._settings, self._cluster
+        try:
+            layout = find_layout(settings, files)
+        except DetectError as error:
+            _log.warning(
+                "cannot manage or observe the node, only answering hooks", reason=str(error)
+            )
+            return
+        pods = open_pods(settings, layout, files, cluster.kubelet if cluster else None)
+        self._loops.append(pods.run)
+        if pods.source is not None:
+            self._loops.append(PodArrivals(layout, pods.arrived).run)
+        self._node = self._open_node(files, layout, pods, gates)
+        views = self._node.views if self._node else open_views(settings, files)
+        if cluster is not None:
+            self._follow(cluster, views, pods)
+        if self._node is not None:
+            self._node.build_view()
+        else:
+            self._loops.append(partial(_follow_rules, settings, views, pods))
+        if settings.collect_res_used_interval >= 1:
+            self._observing = open_metrics_advisor(
+                settings, gates, layout, files, pods, views, cluster
+            )
+            if self._node is not None:
+                observed = replace(self._observing.observed, jobs=self._node.jobs.states)
+                self._observing = replace(self._observing, observed=observed)
+            self._loops.append(self._observing.run)
+            self._decide(files, gates, layout, pods, views, self._observing)
+        else:
+            off = f"--collect-res-used-interval is {settings.collect_res_used_interval:g}"
+            _log.warning("not observing or reporting", reason=f"{off}, below 1 s")
+            if self._node is not None:
+                # Nor decided: what strategies of an earlier run left is put back.
+                self._node.plan_queue.put(NodePlan(complete=True))
+        if cluster is not None:
+            views.set_aside = partial(_set_aside, cluster, self._observing)
+            self._loops.append(cluster.run)
+            if self._observing is not None:
+                slo = lambda: views.current.slo  # noqa: E731 - nothing to name
+                reporting = MetricsReporter(settings, gates, cluster, self._observing, files, slo)
+                self._loops += reporting.loops
+                observed = replace(self._observing.observed, reports=reporting.states)
+                self._observing = replace(self._observing, observed=observed)
+
+    def _decide(
+        self,
+        files: NodeFiles,
+        gates: Mapping[str, bool],
+        layout: Layout,
+        pods: PodInformer,
+        views: NodeViewBuilder,
+        observing: MetricsAdvisor,
+    ) -> None:
+        self._deciding = open_qos_manager(
+            self._settings,
+            gates,
+            layout,
+            files,
+            pods,
+            views,
+            observing,
+            self._node,
+            self._cluster,
+            os.environ,
+        )
+        self._loops += self._deciding.loops
+
+    def _open_node(
+        self, files: NodeFiles, layout: Layout, pods: PodInformer, gates: Mapping[str, bool]
+    ) -> ManagedNode | None:
+        """The node to keep; ``None`` where it cannot be: hooks are answered all the same."""
+        if self._settings.read_only:
+            return None
+        try:
+            if os.geteuid() != 0:
+                raise DetectError("only root may write kernel files")
+            metrics = ReconcileMetrics(self._metrics.registry)
+            node = open_node(
+                self._settings,
+                self._runner,
+                self._deduplicator,
+                files,
+                metrics,
+                layout,
+                pods,
+                gates,
+            )
+        except (DetectError, InUseError) as error:
+            _log.warning("not writing kernel files, only answering hooks", reason=str(error))
+            return None
+        self._loops.append(node.reconcile_loop.run)
+        JobMetrics(self._metrics.registry, node.jobs)
+        self._answers.journal = node.plan_queue.note
+        return node
+
+    def _follow(self, cluster: StatesInformer, views: NodeViewBuilder, pods: PodInformer) -> None:
+        """Have the API server's documents count, beginning with those of the last run."""
+        reconcile_loop = self._node.reconcile_loop if self._node is not None else None
+
+        def changed(kind: str, found: Object | None) -> None:
+            if kind == "Node":
+                pods.arrived()  # it says where the kubelet is
+            if kind in ("Node", "NodeSLO"):
+                views.update_object(kind, found)
+                if reconcile_loop is not None:
+                    reconcile_loop.wake()
+                    return
+                for line in views.refresh(None)[1]:
+                    _log.warning("rules", reason=line)
+
+        cluster.state.changed = changed
+        cluster.state.recall()
+
+    def _select_stages(self) -> tuple[Stage, ...]:
+        """The stages to register for: the plugins' own, and those that show what runs."""
+        observed = OBSERVED if self._node is not None else ()
+        asked = self._runner.stages()
+        return tuple(
+            stage
+            for stage in Stage
+            if stage not in self._disabled and (stage in asked or stage in observed)
+        )
+
+    def _hook_server(self) -> HookServer:
+        return HookServer(
+            self._runner,
+            [stage for stage in self._runner.stages() if stage not in self._disabled],
+            self._metrics,
+            node=None if self._node is None else self._node.reconcile_loop,
+            deduplicator=self._deduplicator,
+            answers=self._answers,
+            plugin_failure_fails=self._settings.runtime_hooks_plugin_failure_policy == "Fail",
+        )
+
+    def _open_nri_client(self) -> None:
+        settings = self._settings
+        # NRI is of containerd's CRI part and tells of none of docker's containers: its list
+        # would be taken for all there is.
+        of_docker = settings.default_runtime_type == "docker"
+        if self._node is None or of_docker or not settings.enable_nri_runtime_hook:
+            return
+        reconcile_loop = self._node.reconcile_loop
+        handler = HookHandler(
+            self._runner,
+            reconcile_loop,
+            self._metrics,
+            self._deduplicator,
+            self._disabled,
+            self._answers,
+        )
+        name = settings.runtime_hooks_nri_plugin_name
+        index = settings.runtime_hooks_nri_plugin_index
+        directory = Path(settings.runtime_hooks_addr).parent
+        self._nri = NriClient(
+            handler,
+            name=name,
+            index=index,
+            socket=settings.runtime_hooks_nri_socket_path,
+            # Beside our own socket: the runtime's directory may be read-only to us.
+            lock=str(directory / f"nri-{index}-{name}.lock"),
+        )
+        NriMetrics(self._metrics.registry, self._nri)
+        self._loops.append(self._nri.run)
+
+    def _status_servers(self) -> tuple[StatusServer, ...]:
+        registry = self._metrics.registry
+        kept = None
+        if self._node is not None:
+            kept = JournalPages(f"{self._settings.state_dir}/{journal.NAME}")
+        served: dict[str, MakePage] = {
+            "/metrics": lambda _: metrics_page(registry),
+            "/events": events_page(kept),
+        }
+        if self._observing is not None:
+            observed = self._observing.observed
+            registry.register(SampleMetrics(observed))
+            decided = None
+            if self._deciding is not None:
+                self._deciding.register(registry)
+                decided = self._deciding.decided
+            served |= pages(observed, decided, kept, self._answers)
+        settings = self._settings
+        beside = str(Path(settings.runtime_hooks_addr).with_name("status.sock"))
+        servers = []
+        if settings.metrics_address:
+            servers.append(open_metrics_server(settings, served, self._cluster))
+        if settings.status_address != "none":
+            address = settings.status_address or beside
+            servers.append(_people_server(address, served))
+        return tuple(servers)
+
+    async def _work(self, stop: asyncio.Event) -> None:
+        """Run all loops until stopped."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_run_forever(loop)) for loop in self._loops]
+            await _until(stop)
+            systemd.notify("STOPPING=1")
+            _log.info("stopping", registration=self._registration.path)
+            # Before the loops end, which may take seconds, and before anything is put
+            # back: nobody may be given our values any more.
+            await self._server.stop(_GRACE_SECONDS)
+            for task in tasks:
+                task.cancel()
+
+    def _announce(self) -> None:
+        _log.info(
+            "serving",
+            socket=self._settings.runtime_hooks_addr,
+            registration=self._registration.path,
+            plugins=",".join(self._runner.names),
+            stages=",".join(self._stages),
+            status=",".join(status.address for status in self._status) or None,
+        )
+
+    def _register_again(self) -> None:
+        if not self._registration.written:
+            # Not serving yet: the proxy must not find us.
+            return
+        try:
+            self._registration.write()
+        except OSError as error:
+            _log.error(
+                "cannot register again, keeping the old registration",
+                reason=describe_os_error(error),
+            )
+        else:
+            _log.info("registered again", registration=self._registration.path)
+
+
+def _set_aside(cluster: StatesInformer, observing: MetricsAdvisor | None) -> ReservedCPUs:
+    """The CPUs that the Node keeps out of the pools, as far as the machine's are known."""
+    cpus = observing.observer.newest.fact(NodeCPUInfo) if observing else None
+    return set_aside(cluster.node() or {}, cpus.online if cpus else ())
+
+
+async def _follow_rules(
+    settings: KoordletSettings, views: NodeViewBuilder, pods: PodInformer
+) -> None:
+    """Have the rules file count where no keeper looks at it in its rounds."""
+    while True:
+        known = [record.pod for record in pods.inventory.records()] if pods.known else None
+        _, problems = await asyncio.to_thread(views.refresh, known)
+        for line in problems:
+            _log.warning("rules", reason=line)
+        await asyncio.sleep(settings.runtime_hooks_reconcile_interval)
+
+
+def _people_server(address: str, pages: Mapping[str, MakePage]) -> StatusServer:
+    try:
+        return StatusServer(address, pages, mode=_EVERYBODY)
+    except ValueError as error:
+        raise ValueError(f"--status-address: {error}") from None
+
+
+async def _run_forever(loop: Loop) -> None:
+    """A loop in which a defect of ours costs a pause, and nothing of the other loops."""
+    while True:
+        try:
+            return await loop()
+        except Exception as error:
+            _log.error("loop failed, restarting", reason=describe_error(_first(error)))
+        await asyncio.sleep(_AGAIN_SECONDS)
+
+
+def _first(error: Exception) -> Exception:
+    """A group of tasks wraps what one of them raised."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _until(stop: asyncio.Event) -> None:
+    """Wait for the event, and show systemd in the meantime that the loop turns."""
+    interval = systemd.watchdog_interval()
+    while not stop.is_set():
+        try:
+            async with asyncio.timeout(interval):
+                await stop.wait()
+        except TimeoutError:
+            systemd.notify("WATCHDOG=1")

@@ -1,0 +1,57 @@
+"""The ``koordlet`` program: settings in, a run of the agent, an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+import uvloop
+from koord_host.kernel import KernelFilesystem
+from koord_service import logs
+from koord_service.settings import parse_or_exit
+
+from koordlet.agent.agent import Agent
+from koordlet.agent.config import KoordletSettings
+from koordlet.agent.daemonset_paths import environment
+from koordlet.agent.ignored_flags import IGNORED
+from koordlet.agent.states_informer import open_states_informer
+from koordlet.runtime_hooks.hook_log import describe_os_error
+
+_SWITCH_SECONDS = 0.0005
+
+log = logs.get_log("koordlet")
+
+
+def main() -> None:
+    """Serve until SIGTERM; exit 2 on settings that cannot be, 1 on a node that refuses."""
+    settings = parse_or_exit(
+        KoordletSettings,
+        prog="koordlet",
+        description="Koordinator's node agent: enforces QoS on the node and reports its usage.",
+        environ=environment(os.environ, os.path.isdir),
+        ignored=IGNORED,
+    )
+    logs.configure(settings.log_format, settings.log_level)
+    IGNORED.report(log)
+    try:
+        # A round must not keep a hook call waiting: Python's own 5 ms are many a call's turns.
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        uvloop.run(_run(settings))
+    except ValueError as error:
+        _leave(2, str(error))
+    except OSError as error:
+        _leave(1, describe_os_error(error))
+
+
+async def _run(settings: KoordletSettings) -> None:
+    # Wherever a container has them mounted: these are written in place.
+    mounted = (settings.cgroup_root_dir, settings.proc_root_dir, settings.sys_fs_root_dir)
+    kernel = KernelFilesystem(("/proc", "/sys", *mounted))
+    cluster = await open_states_informer(settings, os.environ)
+    await Agent(settings, kernel, cluster).serve()
+
+
+def _leave(code: int, message: str) -> NoReturn:
+    sys.stderr.write(f"koordlet: {' '.join(message.split())}\n")
+    raise SystemExit(code)

@@ -1,0 +1,197 @@
+"""Builds koordlet's reports to the cluster, and their paths, from the settings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from koord_host.kernel_files.interface import FileReader
+from koord_kube.credentials import ACCOUNT, TokenFile
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES, Resource
+from koord_model.demand import Amounts
+from koord_model.node_info import GPUs, NodeCPUInfo, NodeMemoryInfo, RDMADevices, XPUs
+from koord_model.node_slo import NodeSLO
+from koord_prediction.amount import ResourceAmount
+
+from koordlet.agent.config import KoordletSettings
+from koordlet.agent.metrics_advisor import MetricsAdvisor
+from koordlet.agent.states_informer import StatesInformer
+from koordlet.http_api.documents.node import ReportState
+from koordlet.metrics_reporter.direct_link import DirectLink
+from koordlet.metrics_reporter.documents import device, node_metric, node_topology, topology_change
+from koordlet.metrics_reporter.documents.metric_policy import MetricCollectPolicy, policy
+from koordlet.metrics_reporter.documents.topology_annotations import TopologyInputs
+from koordlet.metrics_reporter.publisher import (
+    BuildObject,
+    BuildPatch,
+    ObjectPublisher,
+    PublisherState,
+)
+from koordlet.metrics_reporter.reporter import NodeMetricReporter, ReporterState, ReportRoute
+from koordlet.states_informer import kubelet_cpus
+
+
+class MetricsReporter:
+    """NodeMetric, NodeResourceTopology and Device, as far as the settings and gates want them.
+
+    ``loops`` report until cancelled.
+    """
+
+    def __init__(
+        self,
+        settings: KoordletSettings,
+        gates: Mapping[str, bool],
+        cluster: StatesInformer,
+        observing: MetricsAdvisor,
+        reader: FileReader,
+        slo: Callable[[], NodeSLO],
+    ) -> None:
+        self._settings = settings
+        self._gates = gates
+        self._cluster = cluster
+        self._observing = observing
+        self._reader = reader
+        self._slo = slo
+        self.reporter: NodeMetricReporter | None = None
+        self._link: DirectLink | None = None
+        if settings.enable_node_metric_report:
+            link = self._link = _link(settings, cluster.name)
+            self.reporter = NodeMetricReporter(
+                cluster.name, self._status, self._policy, cluster.client, link
+            )
+        self.publishers = tuple(self._publishers())
+        runs = [] if self.reporter is None else [self.reporter.run]
+        self.loops = (*runs, *(one.run for one in self.publishers))
+
+    def states(self) -> Mapping[str, ReportState]:
+        """The state of each report, by the kind of its object."""
+        found = {}
+        if self.reporter is not None:
+            found[NODE_METRICS.kind] = node_metric_state(self.reporter.state, self._link)
+        return found | {one.kind: publisher_state(one.state) for one in self.publishers}
+
+    def _publishers(self) -> list[ObjectPublisher]:
+        made = []
+        if self._gates["NodeTopologyReport"]:
+            change: BuildPatch = topology_change.change
+            made.append(self._publisher(NODE_TOPOLOGIES, self._topology, change))
+        if self._gates["Accelerators"] or self._gates["RDMADevices"]:
+            made.append(self._publisher(DEVICES, self._devices, device.change))
+        return made
+
+    def _publisher(
+        self, resource: Resource, build: BuildObject, change: BuildPatch
+    ) -> ObjectPublisher:
+        interval = self._settings.node_topology_sync_interval
+        cluster = self._cluster
+        return ObjectPublisher(
+            cluster.client, resource, cluster.name, build, change, interval=interval
+        )
+
+    def _policy(self) -> MetricCollectPolicy:
+        found, problems = policy(self._cluster.state.get("NodeMetric") or {})
+        self._cluster.complain(*problems)
+        return found
+
+    def _status(self, now: float) -> node_metric.NodeMetricStatus:
+        observed = self._observing.observed
+        prod = self._observing.predicting.prediction.prod
+        known = node_metric.NodeMetricInputs(
+            pods=observed.pods(),
+            host_applications=self._slo().host_applications,
+            gpus=observed.latest.fact(GPUs),
+            memory=observed.latest.fact(NodeMemoryInfo),
+            reclaimable=_amounts(prod.reclaimable if prod else None),
+            peak=_amounts(prod.peak if prod else None),
+        )
+        return node_metric.build(observed.cache, now, self._policy(), known)
+
+    def _topology(self, _: Object | None) -> Object | None:
+        observed, node = self._observing.observed, self._cluster.node()
+        cpus = observed.latest.fact(NodeCPUInfo)
+        memory = observed.latest.fact(NodeMemoryInfo)
+        if cpus is None or memory is None or node is None:
+            return None
+        facts = TopologyInputs(
+            cpus,
+            memory,
+            observed.pods(),
+            self._cluster.kubelet_config,
+            self._given_away(),
+            self._gates["HugePageReport"],
+        )
+        built, problems = node_topology.build(node, facts)
+        self._cluster.complain(*problems)
+        return built
+
+    def _given_away(self) -> Mapping[str, frozenset[int]]:
+        """The CPUs that the kubelet gave to containers; none where it keeps no such file."""
+        path = f"{self._settings.var_lib_kubelet_dir}/{kubelet_cpus.STATE_FILE}"
+        try:
+            return kubelet_cpus.parse(self._reader.read(path)).by_pod
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            self._cluster.complain(f"{path}: {error} (no CPUs are told as given away)")
+            return {}
+
+    def _devices(self, there: Object | None) -> Object | None:
+        latest, node = self._observing.observed.latest, self._cluster.node()
+        gpus, xpus, rdma = latest.fact(GPUs), latest.fact(XPUs), latest.fact(RDMADevices)
+        if node is None or (gpus is None and xpus is None and rdma is None):
+            return None
+        uid = node["metadata"].get("uid", "")
+        return device.device(self._cluster.name, uid, gpus, xpus, rdma, time.time(), there)
+
+
+def node_metric_state(state: ReporterState, link: DirectLink | None) -> ReportState:
+    """The state of NodeMetric; ``link`` is the direct link, if there is one."""
+    sent = {ReportRoute.OBJECT.value: state.objects}
+    if link is not None:
+        sent[ReportRoute.DIRECT.value] = state.direct
+    trouble = [state.trouble] if state.trouble else []
+    if state.link_trouble:
+        trouble.append(f"direct link: {state.link_trouble}")
+    return ReportState(
+        way=state.way.value,
+        reported_at=state.reported_at,
+        sent=sent,
+        failures=state.failures + state.link_failures,
+        trouble="; ".join(trouble),
+        leader=link.leader if link is not None and state.way is ReportRoute.DIRECT else "",
+    )
+
+
+def publisher_state(state: PublisherState) -> ReportState:
+    """The state of a published object."""
+    well = state.reported_at and not state.trouble
+    return ReportState(
+        way=(ReportRoute.OBJECT if well else ReportRoute.NONE).value,
+        reported_at=state.reported_at,
+        sent={ReportRoute.OBJECT.value: state.created + state.patched},
+        failures=state.failures,
+        trouble=state.trouble,
+    )
+
+
+def _link(settings: KoordletSettings, name: str) -> DirectLink | None:
+    if not settings.node_metric_report_address:
+        return None
+    authority = settings.node_metric_report_ca_file
+    if not authority and (ACCOUNT / "ca.crt").exists():
+        authority = str(ACCOUNT / "ca.crt")
+    address = settings.node_metric_report_address
+    credentials = TokenFile(Path(settings.node_metric_report_token_file))
+    try:
+        return DirectLink(address, name, ca_file=authority, credentials=credentials)
+    except ValueError as error:
+        raise ValueError(f"--node-metric-report-address: {error}") from None
+
+
+def _amounts(amount: ResourceAmount | None) -> Amounts | None:
+    """In the units of reports: millicores and bytes."""
+    if amount is None:
+        return None
+    return {"cpu": round(amount.cpu * 1000), "memory": round(amount.memory)}

@@ -1,1 +1,0 @@
-"""How much is to be freed, by evicting whom."""

@@ -1,1 +1,0 @@
-"""Which pods suffer, and who may be the cause."""

@@ -1,1 +1,0 @@
-"""Which disks are meant."""

@@ -1,1 +1,0 @@
-"""What of whose memory is protected, and when it is held back."""

@@ -1,1 +1,0 @@
-"""What koordlet remembers of its measurements; see ``MetricCache`` for what is asked of it."""

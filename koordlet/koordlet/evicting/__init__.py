@@ -1,1 +1,0 @@
-"""Evictions: who may be evicted, who goes first, how it is done, what is told of it."""

@@ -1,0 +1,1 @@
+"""The documents that the HTTP API shows, made of what koordlet knows. No IO."""

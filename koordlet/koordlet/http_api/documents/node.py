@@ -1,0 +1,294 @@
+"""What koordlet shows of the node: plain values, ready for JSON. No IO.
+
+CPU is in cores, memory in bytes, pressure (PSI) in percent of the time, throttling a
+ratio of periods. What is not known is ``None``, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from koord_host.knobs.weights import RuntimeWeights
+from koord_host.planning.jobs import JobState
+from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo
+from koord_model.version import VERSION
+from koord_prediction.amount import ResourceAmount
+from koord_prediction.peak import PredictedPeak
+
+from koordlet.metric_cache.core.interface import Aggregation, MetricCache, TimeWindow
+from koordlet.metrics_advisor.contract.collector import CollectorState, LatestValues
+from koordlet.metrics_advisor.contract.metric_kinds import KINDS
+from koordlet.states_informer.state.informer_age import InformerAge
+from koordlet.states_informer.state.pod_inventory import PodRecord
+
+Document = dict[str, Any]
+Peaks = Mapping[str, Mapping[str, float]]
+"""Predicted peaks by what they are of ("prod" …): "cpu" in cores, "memory" in bytes."""
+
+_FRESH_SECONDS = {1: 30.0, 10: 150.0}
+"""How old the newest point may be, by the step of its kind: some rounds of the slowest."""
+_STUCK_SECONDS = 120.0
+_PSI = {"cpu": "cpu", "mem": "memory", "io": "io"}
+_PSI_PRECISION = "avg10"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportState:
+    """How a report to the cluster fares.
+
+    ``way`` is how the last one went ("direct": to the manager's ``leader``, "object"; "":
+    none did). ``reported_at`` is when the cluster last had all that we know, seconds since
+    the epoch, 0 for never. ``sent`` counts by way, ``failures`` are attempts that failed.
+    ``trouble`` is "" while all is well.
+    """
+
+    way: str
+    reported_at: float
+    sent: Mapping[str, int]
+    failures: int
+    trouble: str
+    leader: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingResult:
+    """What the last training left: each model's percentiles ("p60" to "max"), by its UID.
+
+    ``at`` is seconds since the epoch, 0 before the first. ``cold`` are the UIDs of pods that
+    count with their request: they are too young, or have no model yet.
+    """
+
+    at: float = 0.0
+    models: Mapping[str, Mapping[str, ResourceAmount]] = field(default_factory=dict)
+    cold: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentSources:
+    """Where documents come from: the observer's parts, all safe to ask from any thread.
+
+    ``clock`` is the wall clock, seconds since the epoch. ``node`` is the node's name.
+    ``predictions`` are by predictor, ``reports`` by the kind of object. ``jobs`` are what
+    takes long on the node.
+    ``weights`` are the runtime's, ``None`` on cgroup v1, which has none.
+    """
+
+    cache: MetricCache
+    collectors: Callable[[], tuple[CollectorState, ...]]
+    latest: LatestValues
+    pods: Callable[[], tuple[PodRecord, ...]]
+    ages: Callable[[], Mapping[str, InformerAge]]
+    peaks: Callable[[], Peaks | None]
+    clock: Callable[[], float]
+    node: str = ""
+    predictions: Callable[[], Mapping[str, PredictedPeak]] = dict
+    training: Callable[[], TrainingResult] = TrainingResult
+    reports: Callable[[], Mapping[str, ReportState]] = dict
+    weights: RuntimeWeights | None = None
+    jobs: Callable[[], tuple[JobState, ...]] = tuple
+
+    def newest(self, kind: str) -> Mapping[tuple[str, ...], float]:
+        """The newest value of each series of a kind, by its labels."""
+        now = self.clock()
+        window = TimeWindow(now - _FRESH_SECONDS[KINDS[kind].step], now)
+        found = self.cache.aggregate(kind, window, (Aggregation.LAST,))
+        values = found.values[Aggregation.LAST]
+        return {one.labels: float(values[i]) for i, one in enumerate(found.series)}
+
+    def value(self, kind: str) -> float | None:
+        """The newest value of a kind without labels."""
+        return self.newest(kind).get(())
+
+
+def node_document(observed: DocumentSources) -> Document:
+    """The machine, what is used of it, and how the observing itself fares."""
+    peaks, now = observed.peaks(), observed.clock()
+    return {
+        "node": observed.node,
+        "version": VERSION,
+        "at": now,
+        "capacity": capacity(observed.latest),
+        "machine": _machine(observed.latest.fact(NodeCPUInfo)),
+        "usage": {
+            "cpu": cores(observed.value("node_cpu_usage")),
+            "memory": whole(observed.value("node_memory_usage")),
+            "memory_with_page_cache": whole(observed.value("node_memory_usage_with_page_cache")),
+        },
+        "system": system_usage(observed),
+        "psi": node_psi(observed),
+        "numa": _numa(observed),
+        "peaks": None if peaks is None else {name: dict(one) for name, one in peaks.items()},
+        "collectors": [_collector(one) for one in observed.collectors()],
+        "cache": asdict(observed.cache.state()),
+        "states": {name: asdict(age) for name, age in observed.ages().items()},
+        "reports": {name: _report(one, now) for name, one in observed.reports().items()},
+        "cpu_weights": _weights(observed.weights),
+        "jobs": [_job(one) for one in observed.jobs()],
+    }
+
+
+def health_document(observed: DocumentSources) -> tuple[Document, bool]:
+    """Whether koordlet does its work; what is only degraded leaves it alive."""
+    now = observed.clock()
+    stuck = [
+        f"collector {one.name} has not looked for {now - one.looked_at:.0f} s"
+        for one in observed.collectors()
+        if one.enabled and one.rounds and now - one.looked_at > 5 * one.interval + _STUCK_SECONDS
+    ]
+    trouble = observed.cache.state().trouble
+    degraded = [f"metric cache: {trouble}"] if trouble else []
+    degraded += [f"{name}: {age.trouble}" for name, age in observed.ages().items() if age.trouble]
+    reports = observed.reports().items()
+    degraded += [f"report {name}: {one.trouble}" for name, one in reports if one.trouble]
+    degraded += [
+        f"job {' '.join(filter(None, one.key[:2]))} hangs: began {one.age:.0f} s ago"
+        for one in observed.jobs()
+        if one.state == "overdue"
+    ]
+    status = "failed" if stuck else "degraded" if degraded else "ok"
+    return {"status": status, "reasons": [*stuck, *degraded]}, not stuck
+
+
+def ready_document(observed: DocumentSources) -> tuple[Document, bool]:
+    """Whether everything has been looked at once."""
+    reasons = [
+        f"collector {one.name} has not looked yet"
+        for one in observed.collectors()
+        if one.enabled and not one.rounds
+    ]
+    reasons += [
+        f"{name}: {age.trouble or 'not known yet'}"
+        for name, age in observed.ages().items()
+        # Waiting for a CRD would hold up the roll-out of a whole cluster without it.
+        if age.age_seconds is None and not age.absent
+    ]
+    return {"status": "waiting" if reasons else "ok", "reasons": reasons}, not reasons
+
+
+def capacity(latest: LatestValues) -> Document:
+    """What the machine has; CPUs are those online."""
+    cpus, memory = latest.fact(NodeCPUInfo), latest.fact(NodeMemoryInfo)
+    return {
+        "cpu": None if cpus is None else len(cpus.online),
+        "memory": None if memory is None else memory.total,
+    }
+
+
+def system_usage(observed: DocumentSources) -> Document:
+    """What is neither pod nor host application."""
+    return {
+        "cpu": cores(observed.value("sys_cpu_usage")),
+        "memory": whole(observed.value("sys_memory_usage")),
+    }
+
+
+def node_psi(observed: DocumentSources) -> Document:
+    """Pressure of the node by resource: "some" and "full"; empty where it is not measured."""
+    found: Document = {}
+    for (resource, precision, degree), value in observed.newest("node_psi").items():
+        if precision == _PSI_PRECISION and resource in _PSI:
+            found.setdefault(_PSI[resource], {})[degree] = round(value, 3)
+    return found
+
+
+def some_psi(
+    newest: Mapping[tuple[str, ...], float],
+) -> Mapping[tuple[str, ...], Mapping[str, float]]:
+    """Of a pod's or container's pressures the 10 s "some", by who has it and resource."""
+    found: dict[tuple[str, ...], dict[str, float]] = {}
+    for (*who, resource, precision, degree), value in newest.items():
+        if (precision, degree) == (_PSI_PRECISION, "some") and resource in _PSI:
+            found.setdefault(tuple(who), {})[_PSI[resource]] = round(value, 3)
+    return found
+
+
+def cores(value: float | None) -> float | None:
+    """Rounded to a tenth of a millicore."""
+    return None if value is None else round(value, 4)
+
+
+def whole(value: float | None) -> int | None:
+    """Rounded to bytes."""
+    return None if value is None else round(value)
+
+
+def _machine(cpus: NodeCPUInfo | None) -> Document | None:
+    if cpus is None:
+        return None
+    return {
+        "model": cpus.model,
+        "vendor": cpus.vendor,
+        "sockets": _distinct(one.socket for one in cpus.online),
+        "cores": _distinct(one.core for one in cpus.online),
+        "numa_nodes": _distinct(one.node for one in cpus.online),
+        "smt": cpus.smt,
+        "turbo": cpus.turbo,
+    }
+
+
+def _weights(weights: RuntimeWeights | None) -> Document | None:
+    """By which formula the runtime makes weights of shares, and of what: empty while unknown."""
+    if weights is None:
+        return None
+    found = weights.evidence
+    return {} if found is None else found._asdict()
+
+
+def _distinct(ids: Iterable[int]) -> int:
+    return len(set(ids))
+
+
+def _numa(observed: DocumentSources) -> list[Document]:
+    memory = observed.latest.fact(NodeMemoryInfo)
+    used_cpu = observed.newest("node_numa_cpu_usage")
+    used_memory = observed.newest("node_numa_memory_usage")
+    return [
+        {
+            "id": node.id,
+            "cpus": len(node.cpus),
+            "memory": node.memory,
+            "cpu_used": cores(used_cpu.get((str(node.id),))),
+            "memory_used": whole(used_memory.get((str(node.id),))),
+        }
+        for node in (memory.nodes if memory is not None else ())
+    ]
+
+
+def report_age(state: ReportState, now: float) -> float | None:
+    """Seconds since the cluster last had all that we know; ``None`` before the first time."""
+    return max(now - state.reported_at, 0.0) if state.reported_at else None
+
+
+def _report(state: ReportState, now: float) -> Document:
+    return {
+        "way": state.way,
+        "leader": state.leader,
+        "age_seconds": report_age(state, now),
+        "sent": dict(state.sent),
+        "failures": state.failures,
+        "trouble": state.trouble,
+    }
+
+
+def _job(one: JobState) -> Document:
+    """What takes long on the node, and runs or waits now."""
+    return {
+        "job": one.key.kind,
+        "target": one.key.target,
+        "owner": one.key.owner,
+        "state": one.state,
+        "age_seconds": one.age,
+        "deadline_seconds": one.seconds,
+    }
+
+
+def _collector(state: CollectorState) -> Document:
+    if not state.enabled:
+        word = "off"
+    elif not state.available:
+        word = "unavailable"
+    else:
+        word = "works" if state.rounds else "waiting"
+    return {**asdict(state), "state": word}

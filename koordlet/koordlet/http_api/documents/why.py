@@ -1,0 +1,156 @@
+"""Why koordlet does what it does: decisions with their arithmetic, wishes, strategies. No IO.
+
+Times are seconds since the epoch. A history entry's ``until`` is ``None`` where it stands, or
+where nobody knows any more: the journal, which has what is older, does not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from koordlet.http_api.documents.node import Document, DocumentSources
+from koordlet.qos_manager.core.decision_log import (
+    CurrentDecision,
+    DecisionKey,
+    DecisionList,
+    DecisionLog,
+    DecisionRecord,
+    names_pod,
+    of_evicted,
+    of_group,
+    of_pod,
+    of_strategies,
+)
+from koordlet.qos_manager.core.strategy import Decision, StrategyMode, StrategySignal
+from koordlet.qos_manager.core.strategy_runner import StrategyState
+from koordlet.states_informer.state.pod_inventory import PodRecord
+
+NOTHING_DECIDED = "koordlet decides nothing on this node: its log says why"
+MOST_PODS = 16
+"""Whose cgroups are looked at, where pods of many namespaces have the name."""
+
+
+def _no_wishes(_: str) -> Sequence[Document]:
+    return ()
+
+
+def _no_cgroups(_: PodRecord) -> Sequence[Document]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionSources:
+    """What koordlet decides, for pages; all of it is safe to ask from any thread.
+
+    ``signals`` are those of the last round, by strategy. ``wishes`` gives all that is wished
+    of a cgroup's knobs: documents with ``knob``, ``value``, ``owner``, ``why``, and ``conflict``
+    ("" for none: who else wants what). ``cgroups`` gives what those of a pod hold now.
+    """
+
+    decisions: DecisionLog
+    strategies: Callable[[], tuple[StrategyState, ...]] = tuple
+    signals: Callable[[], Mapping[str, tuple[StrategySignal, ...]]] = dict
+    wishes: Callable[[str], Sequence[Document]] = _no_wishes
+    cgroups: Callable[[PodRecord], Sequence[Document]] = _no_cgroups
+
+
+@dataclass(frozen=True, slots=True)
+class WhyQuery:
+    """What somebody wants to know: at most one of these, without any only the strategies.
+
+    ``pod`` is "namespace/name" or a name, ``evicted`` too, "" for all evictions; ``group`` is a
+    cgroup as ``Layout`` names it.
+    """
+
+    strategies: tuple[str, ...] = ()
+    pod: str = ""
+    group: str = ""
+    evicted: str | None = None
+
+    def wanted(self) -> Callable[[DecisionKey], bool]:
+        """Which decisions are meant."""
+        if self.pod:
+            return of_pod(self.pod)
+        if self.group:
+            return of_group(self.group)
+        if self.evicted is not None:
+            return of_evicted(self.evicted)
+        return of_strategies(*self.strategies)
+
+    def named(self, pod: str) -> bool:
+        """Whether a pod, "namespace/name", is the one that is asked about."""
+        return bool(self.pod) and names_pod(self.pod, pod)
+
+
+def why_document(
+    observed: DocumentSources,
+    decided: DecisionSources | None,
+    asked: WhyQuery,
+    found: DecisionList,
+    answers: Sequence[Document] = (),
+) -> Document:
+    """What was ``found``, what hook calls were answered, and how the strategies fare.
+
+    ``pods`` are those that run and are called as was asked.
+    """
+    document: Document = {"node": observed.node, "at": observed.clock()}
+    document |= {"hooks": list(answers)}
+    if decided is None:
+        return document | {"decides": False, "reason": NOTHING_DECIDED}
+    called = asked.pod or asked.evicted
+    records = observed.pods() if called else ()
+    running = [one for one in records if called and names_pod(called, one.pod.full_name)]
+    held = (decided.cgroups(one) for one in running[:MOST_PODS] if asked.pod)
+    return document | {
+        "decides": True,
+        "pods": [record.pod.full_name for record in running],
+        "cgroups": [group for groups in held for group in groups],
+        "decisions": [_standing(one) for one in found.standing],
+        "history": [_entry(one) for one in found.history],
+        "wishes": list(decided.wishes(asked.group)) if asked.group else [],
+        "strategies": strategy_documents(decided),
+    }
+
+
+def strategy_documents(decided: DecisionSources) -> list[Document]:
+    """How each strategy fares, with the outcome that it came to last."""
+    newest: dict[str, CurrentDecision] = {}
+    for one in decided.decisions.find(lambda _: True, most=0).standing:
+        other = newest.get(one.strategy)
+        if other is None or one.since > other.since:
+            newest[one.strategy] = one
+    return [
+        {
+            **asdict(state),
+            "mode": state.mode.value,
+            "latest": _standing(newest[state.name]) if state.name in newest else None,
+        }
+        for state in decided.strategies()
+    ]
+
+
+def with_older(found: DecisionList, older: Iterable[DecisionRecord], most: int) -> DecisionList:
+    """The history with what the journal has in addition, newest first; ``most`` of all."""
+    entries = sorted((*found.history, *older), key=lambda one: one.at, reverse=True)
+    began: dict[DecisionKey, float] = {}
+    history = []
+    for one in entries:
+        # What was decided next ended it, where nobody remembers when else that was.
+        until = began.get(one.key) if one.until is None else one.until
+        history.append(replace(one, until=until))
+        began[one.key] = one.at
+    return found._replace(history=tuple(history[:most]))
+
+
+def _standing(one: CurrentDecision) -> Document:
+    shared = _decision(one.strategy, one.mode, one.decision)
+    return shared | {"since": one.since, "said_at": one.said_at}
+
+
+def _entry(one: DecisionRecord) -> Document:
+    return _decision(one.strategy, one.mode, one.decision) | {"at": one.at, "until": one.until}
+
+
+def _decision(strategy: str, mode: StrategyMode, decision: Decision) -> Document:
+    return {"strategy": strategy, "mode": mode.value, **decision.document()}

@@ -1,0 +1,1 @@
+"""Stores samples and aggregates them; see ``MetricCache`` for the contract."""

@@ -1,0 +1,1 @@
+"""Rings, tiers, aggregation and the log's records of the metric cache. No IO."""

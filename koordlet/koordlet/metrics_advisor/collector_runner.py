@@ -1,0 +1,277 @@
+"""The loop that looks at the node: asks each collector at its interval, remembers what it finds.
+
+Collectors run one after the other in a thread of their own, so that neither hook calls
+nor the writer wait for them. One that cannot work says so once and is asked again
+now and then; one that fails is counted, and the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
+from typing import TypeVar
+
+from koord_model.node_slo import NodeSLO
+from koord_service.log_deduplicator import LogDeduplicator
+from koord_service.logs import get_log
+
+from koordlet.metric_cache.core.interface import MetricCache
+from koordlet.metrics_advisor.contract.collector import (
+    AnyCollector,
+    CollectContext,
+    CollectorState,
+    Samples,
+    UnavailableError,
+)
+from koordlet.metrics_advisor.contract.samples import Sample
+from koordlet.runtime_hooks.hook_log import describe_error
+from koordlet.states_informer.state.pod_inventory import PodRecord
+
+F = TypeVar("F")
+
+_log = get_log("koordlet.observer")
+
+_AGAIN_SECONDS = 60.0
+"""Between two attempts of a collector that cannot work here."""
+
+_SILENT_SECONDS = 10.0
+"""After which a collector that looks aside counts as hanging."""
+
+_PAUSE_SECONDS = 1.0
+"""After a look that failed as a whole."""
+
+
+@dataclass(slots=True)
+class ScheduledCollector:
+    """A collector that is switched on, and when it is due.
+
+    One that looks ``blocking`` has a thread of its own: what it asks may hang, such as a driver.
+    """
+
+    name: str
+    collector: AnyCollector
+    interval: float
+    blocking: bool = False
+    due: float = 0.0
+    looked: float = 0.0
+    """When it last ran, by the steady clock."""
+    state: CollectorState = field(init=False)
+    thread: threading.Thread | None = None
+    pending: float = 0.0
+    """When its thread was started."""
+    found: SimpleQueue[Samples] = field(default_factory=SimpleQueue)
+    """What it found aside, until the next look takes it."""
+
+    def __post_init__(self) -> None:
+        self.state = CollectorState(self.name, self.interval, enabled=True, available=True)
+
+
+class LatestStore:
+    """The newest sample of each series and the newest facts; implements ``Latest``.
+
+    Values older than ``outdated_seconds`` of the steady clock count as none.
+    """
+
+    def __init__(self, outdated_seconds: float, clock: Callable[[], float]) -> None:
+        self._outdated_seconds = outdated_seconds
+        self._clock = clock
+        self._samples: dict[str, dict[tuple[str, ...], tuple[float, float]]] = {}
+        self._facts: dict[type, object] = {}
+
+    def keep(self, found: Samples, at: float) -> None:
+        """Take over what a collector found at ``at``, by the steady clock."""
+        for (kind, labels), value in found.samples:
+            self._samples.setdefault(kind, {})[labels] = (value, at)
+        for fact in found.facts:
+            self._facts[type(fact)] = fact
+
+    def frozen(self) -> LatestStore:
+        """All of it as it is now: what is sampled later, and time, leave it alone."""
+        now = self._clock()
+        found = LatestStore(self._outdated_seconds, lambda: now)
+        found._samples = {kind: series.copy() for kind, series in self._samples.copy().items()}
+        found._facts = self._facts.copy()
+        return found
+
+    def forget(self) -> None:
+        """Drop series without recent samples: their subjects are gone."""
+        limit = self._clock() - 60 * self._outdated_seconds
+        for kind in tuple(self._samples):
+            # Copies: collectors aside add to it meanwhile.
+            series = self._of(kind)
+            if any(at < limit for _, at in series.values()):
+                kept = {labels: one for labels, one in series.items() if one[1] >= limit}
+                self._samples[kind] = kept
+
+    def value(self, kind: str, *labels: str) -> float | None:
+        """One series' newest value; ``None`` where there is none new enough."""
+        found = self._samples.get(kind, {}).get(labels)
+        return found[0] if found is not None and self._fresh(found[1]) else None
+
+    def total(self, kind: str) -> float | None:
+        """The sum over all series of a kind; ``None`` where none is new enough."""
+        found = [value for value, at in self._of(kind).values() if self._fresh(at)]
+        return sum(found) if found else None
+
+    def series(self, kind: str) -> Mapping[tuple[str, ...], float]:
+        """The newest value of each series of a kind, by its labels."""
+        return {labels: value for labels, (value, at) in self._of(kind).items() if self._fresh(at)}
+
+    def fact(self, kind: type[F]) -> F | None:
+        """The newest fact of a kind."""
+        found = self._facts.get(kind)
+        return found if isinstance(found, kind) else None
+
+    def _of(self, kind: str) -> Mapping[tuple[str, ...], tuple[float, float]]:
+        # A copy: other threads add to it meanwhile.
+        return self._samples.get(kind, {}).copy()
+
+    def _fresh(self, at: float) -> bool:
+        return at >= self._clock() - self._outdated_seconds
+
+
+class CollectorRunner:
+    """Looks at the node until cancelled.
+
+    ``watched`` are in the order in which they are asked; ``off`` are the states of
+    collectors that are not. ``pods``, whether they are all ``pods_known``, and
+    ``slo`` are asked for at each look.
+    """
+
+    def __init__(
+        self,
+        watched: Sequence[ScheduledCollector],
+        off: Sequence[CollectorState],
+        cache: MetricCache,
+        pods: Callable[[], tuple[PodRecord, ...]],
+        slo: Callable[[], NodeSLO],
+        *,
+        pods_known: Callable[[], bool] = lambda: True,
+        outdated_seconds: float = 10.0,
+    ) -> None:
+        self.cache = cache
+        self.newest = LatestStore(outdated_seconds, lambda: time.monotonic())
+        self._watched = tuple(watched)
+        self._off = tuple(off)
+        self._pods = pods
+        self._pods_known = pods_known
+        self._slo = slo
+        self._deduplicator = LogDeduplicator()
+        self._thread = ThreadPoolExecutor(1, "observer")
+
+    def states(self) -> tuple[CollectorState, ...]:
+        """The state of each collector by name, disabled ones included."""
+        # By the wall clock as it goes now: one that was set makes nobody look stuck.
+        off_by = time.time() - time.monotonic()
+        states = (
+            replace(one.state, looked_at=one.looked + off_by) if one.state.rounds else one.state
+            for one in self._watched
+        )
+        return tuple(sorted((*states, *self._off), key=lambda state: state.name))
+
+    async def run(self) -> None:
+        """Look at what is due, each time something is."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self.cache.load)
+        while True:
+            try:
+                await loop.run_in_executor(self._thread, self.collect_once)
+            except Exception as error:
+                # A defect of ours: hooks are answered all the same, and the next may be well.
+                if self._deduplicator.is_new("look", describe_error(error)):
+                    _log.error("collection failed", reason=describe_error(error))
+                await asyncio.sleep(_PAUSE_SECONDS)
+            due = min((one.due for one in self._watched), default=time.monotonic() + 1)
+            await asyncio.sleep(max(due - time.monotonic(), 0.01))
+
+    async def finish(self) -> None:
+        """Close the cache, after the look under way; nothing is looked at from then on."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self.cache.close)
+        self._thread.shutdown()
+
+    def collect_once(self) -> None:
+        """One round of all that is due; blocks while kernel files are read."""
+        context = CollectContext(
+            time.time(),
+            time.monotonic(),
+            self._pods(),
+            self._slo(),
+            self.newest,
+            self._pods_known(),
+        )
+        samples: list[Sample] = []
+        for one in self._watched:
+            if one.due <= context.steady:
+                # Each with the time of its own reading: one may take long before another.
+                own = replace(context, steady=time.monotonic())
+                if one.blocking:
+                    self._collect_in_thread(one, own, context.steady)
+                else:
+                    samples += self._collect(one, own, context.steady).samples
+            while not one.found.empty():
+                samples += one.found.get().samples
+        self.cache.append(context.at, samples)
+        self.newest.forget()
+
+    def _collect_in_thread(
+        self, one: ScheduledCollector, context: CollectContext, began: float
+    ) -> None:
+        """Ask it in its thread, unless it still has not answered the last time."""
+        if one.thread is not None and one.thread.is_alive():
+            one.looked = began
+            if began - one.pending > _SILENT_SECONDS:
+                reason = "has not answered for a while: what it asks hangs"
+                if self._deduplicator.is_new(one.name, reason):
+                    _log.warning("collector unavailable", collector=one.name, reason=reason)
+                one.state = replace(one.state, available=False, reason=reason)
+            one.due = _next(one.due, one.interval, began)
+            return
+
+        def ask() -> None:
+            one.found.put(self._collect(one, context, began))
+
+        one.pending = began
+        # A daemon thread: koordlet's exit must not wait for a call that hangs.
+        one.thread = threading.Thread(target=ask, name=f"collector {one.name}", daemon=True)
+        one.thread.start()
+
+    def _collect(self, one: ScheduledCollector, context: CollectContext, began: float) -> Samples:
+        """``began`` is when the round did: collectors of one interval stay in one round."""
+        started = time.perf_counter()
+        wait, found, failed, reason = one.interval, Samples(), 0, ""
+        try:
+            found = one.collector.collect(context)
+        except UnavailableError as error:
+            wait, reason = max(one.interval, _AGAIN_SECONDS), str(error)
+            if self._deduplicator.is_new(one.name, reason):
+                _log.info("collector unavailable", collector=one.name, reason=reason)
+        except Exception as error:
+            # A defect of ours, or a kernel we do not know: the others go on.
+            failed, reason = 1, describe_error(error)
+            if self._deduplicator.is_new(one.name, reason):
+                _log.error("collector failed", collector=one.name, reason=reason)
+        self.newest.keep(found, context.steady)
+        for line in found.partial:
+            if self._deduplicator.is_new(one.name, line):
+                _log.warning("not collected", collector=one.name, reason=line)
+        one.due, one.looked = _next(one.due, wait, began), began
+        one.state = replace(
+            one.state,
+            available=not reason,
+            reason=reason,
+            rounds=one.state.rounds + 1,
+            failures=one.state.failures + failed,
+            seconds=time.perf_counter() - started,
+            samples=len(found.samples),
+        )
+        return found
+
+
+def _next(due: float, interval: float, now: float) -> float:
+    """The next time in step with the last one; rounds that were missed are not made up for."""
+    return due + interval if due + interval > now else now + interval

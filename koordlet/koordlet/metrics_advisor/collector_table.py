@@ -1,0 +1,67 @@
+"""Finding collectors by their file names, and which of them the settings switch on."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import TopologicalSorter
+from types import ModuleType
+
+from koordlet.agent.config import KoordletSettings
+from koordlet.metrics_advisor import collectors
+from koordlet.metrics_advisor.collector_runner import ScheduledCollector
+from koordlet.metrics_advisor.contract.collector import CollectorSources, CollectorState
+
+
+def available() -> tuple[str, ...]:
+    """The names of all collectors, those first whose samples others use."""
+    return tuple(_in_order({name: _module(name) for name in _names()}))
+
+
+def select_enabled(
+    settings: KoordletSettings, gates: Mapping[str, bool], sources: CollectorSources
+) -> tuple[tuple[ScheduledCollector, ...], tuple[CollectorState, ...]]:
+    """The collectors that are on, in order, and the states of those that are off.
+
+    A collector that is off is not even loaded further than its head.
+    """
+    modules = {name: _module(name) for name in _names()}
+    on, off = [], []
+    for name in _in_order(modules):
+        module = modules[name]
+        interval = float(getattr(settings, module.INTERVAL))
+        reason = _off(module, settings, gates)
+        if reason:
+            state = CollectorState(name, interval, enabled=False, available=False, reason=reason)
+            off.append(state)
+        else:
+            blocking = getattr(module, "BLOCKING", False)
+            on.append(ScheduledCollector(name, module.Collector(sources), interval, blocking))
+    return tuple(on), tuple(off)
+
+
+def _off(module: ModuleType, settings: KoordletSettings, gates: Mapping[str, bool]) -> str:
+    """Why a collector is off; "" where it is on."""
+    for switch in module.ENABLED_BY:
+        if switch[0].isupper():
+            if not gates[switch]:
+                return f"disabled; enable with --feature-gates={switch}=true"
+        elif not getattr(settings, switch):
+            return f"disabled; enable with --{switch.replace('_', '-')}"
+    return ""
+
+
+def _names() -> Iterator[str]:
+    return (one.name for one in pkgutil.iter_modules(collectors.__path__))
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"{collectors.__name__}.{name}")
+
+
+def _in_order(modules: Mapping[str, ModuleType]) -> Iterable[str]:
+    order: TopologicalSorter[str] = TopologicalSorter()
+    for name, module in modules.items():
+        order.add(name, *(one for one in getattr(module, "AFTER", ()) if one in modules))
+    return order.static_order()

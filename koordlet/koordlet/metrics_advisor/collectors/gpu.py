@@ -1,0 +1,227 @@
+"""NVIDIA GPUs: what node, pods and containers use of them, and the fact ``GPUs``.
+
+Sources: NVML (``collecting.nvml``) for devices and processes; ``/proc/PID/cgroup`` for whose
+a process is; ``/sys/bus/pci/devices/*`` for where a GPU is. The node's use is the GPU's
+own: percent of time in which kernels ran, bytes in use. A pod's or container's is the
+sum over its processes: percent of the multiprocessors, bytes.
+
+A GPU is not healthy, where Koordinator's never recovers,
+
+- while its driver does not answer, asks for a reset, or lists it no longer;
+- after an error event (XID) that is not the application's own (13, 31, 43, 45, 68, 109):
+  for 5 minutes, begun anew by each event;
+- after an event that ends only with a reset, until one was seen: it did not answer, or
+  its driver asked for a reset, and does so no longer. A driver that tells whether it
+  needs a reset (R570 and later) and says no has the last word: 5 minutes then, too.
+
+An agent that starts anew knows of no earlier events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from koord_model.keys import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
+from koord_model.node_info import GPUs, SchedulableDevice
+
+from koordlet.metrics_advisor.contract import pci
+from koordlet.metrics_advisor.contract.collector import (
+    CollectContext,
+    CollectorSources,
+    GPUProcess,
+    GPUReading,
+    Samples,
+    UnavailableError,
+)
+from koordlet.metrics_advisor.contract.samples import Sample, Series
+from koordlet.runtime_hooks.reconciler.desired_state import container_group
+
+INTERVAL = "collect_res_used_interval"
+ENABLED_BY = ("Accelerators",)
+BLOCKING = True
+
+QUIET_SECONDS = 300.0
+APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
+"""Errors of a program, not of the GPU: docs.nvidia.com/deploy/xid-errors."""
+RESET_XIDS = frozenset({46, 48, 54, 62, 64, 74, 79, 95, 110, 119, 120, 140, 143})
+"""Those whose remedy is a reset or more, by the same catalogue."""
+
+
+@dataclass(slots=True)
+class _Health:
+    """What is known of one GPU's health."""
+
+    device: SchedulableDevice
+    xid: int = 0
+    at: float = 0.0
+    asked: bool = False
+    """Whether a reset is due: the driver said so, or did not answer."""
+
+    def judge(self, reading: GPUReading, steady: float) -> tuple[str, str]:
+        """Why it is not healthy, in a word and in a line; both "" while it is."""
+        ailing = bool(reading.error or reading.reset_needed)
+        if self.asked and not ailing:
+            self.xid = 0  # a reset was seen; what is told now came after it
+        self.asked = ailing
+        for xid in reading.xids:
+            if xid not in APPLICATION_XIDS:
+                self.at = steady
+                if self.xid not in RESET_XIDS or xid in RESET_XIDS:
+                    self.xid = xid
+        if ailing:
+            told = self._told("ResetRequired" if reading.reset_needed else "NotAnswering")
+            return told, reading.error or "the driver asks for a reset"
+        fatal = self.xid in RESET_XIDS and reading.reset_needed is None
+        if self.xid and (fatal or steady - self.at < QUIET_SECONDS):
+            cure = "until it is reset" if fatal else f"until {QUIET_SECONDS:g} s without one passed"
+            return self._told(""), f"the driver reported XID {self.xid}: not healthy {cure}"
+        self.xid = 0
+        return "", ""
+
+    def _told(self, otherwise: str) -> str:
+        return f"Xid{self.xid}" if self.xid else otherwise
+
+
+class Collector:
+    """Asks the driver at each look; remembers each GPU's health."""
+
+    def __init__(self, sources: CollectorSources) -> None:
+        self._sources = sources
+        self._health: dict[str, _Health] = {}
+        self._models: dict[str, str] = {}
+
+    def collect(self, context: CollectContext) -> Samples:
+        """All GPUs, also those that are listed no longer."""
+        counters = self._sources.gpus
+        if counters is None:
+            raise UnavailableError("this program was given no access to NVML")
+        partial: list[str] = []
+        try:
+            readings = counters.read(context.at)
+        except UnavailableError as error:
+            if not self._health:
+                raise
+            readings = []  # a driver that is gone takes with it what it drove
+            partial.append(str(error))
+        devices: dict[str, SchedulableDevice] = {}
+        samples: list[Sample] = []
+        owners = _ProcessOwners(self._sources, context)
+        for one in readings:
+            partial += (f"GPU {one.uuid or one.minor}: {line}" for line in one.missing)
+            if not one.uuid or one.minor < 0:
+                partial.append(f"a GPU does not say which it is: {one.error} (left out)")
+                continue
+            devices[one.uuid] = self._device(one, context.steady, partial)
+            samples += _samples(one, owners)
+        for uuid in self._health.keys() - devices.keys():
+            devices[uuid] = self._lost(uuid)
+        fact = GPUs(
+            tuple(sorted(devices.values(), key=lambda device: (device.minor, device.id))),
+            vendor="nvidia",
+            model=self._model(readings),
+            driver=counters.driver,
+        )
+        return Samples(samples, (fact,), tuple(dict.fromkeys(partial)))
+
+    def _device(self, one: GPUReading, steady: float, partial: list[str]) -> SchedulableDevice:
+        known = self._health.get(one.uuid)
+        if known is None or known.device.bus != _bus(one) or known.device.minor != one.minor:
+            placed = self._placed(one, partial)
+            known = self._health.setdefault(one.uuid, _Health(placed))
+            known.device = placed
+        reason, message = known.judge(one, steady)
+        memory = one.memory or known.device.resources.get(GPU_MEMORY, 0)
+        known.device = replace(
+            known.device,
+            resources={GPU_CORE: 100, GPU_MEMORY: memory, GPU_MEMORY_RATIO: 100},
+            healthy=not reason,
+            reason=reason,
+            message=message,
+        )
+        return known.device
+
+    def _model(self, readings: Iterable[GPUReading]) -> str:
+        """The model of all GPUs known; "" where they differ."""
+        self._models |= {one.uuid: one.model for one in readings if one.uuid and one.model}
+        found = set(self._models.values())
+        return found.pop() if len(found) == 1 else ""
+
+    def _lost(self, uuid: str) -> SchedulableDevice:
+        """One that the driver listed before: pods may still hold it."""
+        known = self._health[uuid]
+        known.asked = True
+        line = "the driver lists it no longer"
+        known.device = replace(known.device, healthy=False, reason="NotFound", message=line)
+        return known.device
+
+    def _placed(self, one: GPUReading, partial: list[str]) -> SchedulableDevice:
+        """A GPU and where it is; where sysfs does not tell, without a place."""
+        device = SchedulableDevice(type="gpu", id=one.uuid, minor=one.minor, bus=_bus(one))
+        try:
+            place = pci.place(self._sources.tree, self._sources.sys_root, device.bus)
+        except (OSError, ValueError) as error:
+            partial.append(f"GPU {one.uuid}: no place in sysfs: {error}")
+            return device
+        return replace(device, numa_node=place.numa_node, pcie=place.pcie)
+
+
+class _ProcessOwners:
+    """Which pod and container a process belongs to: by the names of its cgroups.
+
+    Names of pods' and containers' cgroups hold their ids, so they are unique, whatever
+    cgroup namespace shows them below what.
+    """
+
+    def __init__(self, sources: CollectorSources, context: CollectContext) -> None:
+        self._sources = sources
+        self._context = context
+        self._labels: dict[str, tuple[str, ...]] = {}
+
+    def of(self, pid: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """("pod", its label) and ("container", its labels), as far as there are."""
+        if not self._labels:
+            self._labels = {name: labels for name, labels in self._named() if name}
+        try:
+            text = self._sources.tree.read(f"{self._sources.layout.proc_root}/{pid}/cgroup")
+        except OSError:
+            return  # it has ended
+        paths = (line.split(":", 2)[-1] for line in text.splitlines())
+        names = {name for path in paths for name in path.split("/")}
+        found = {labels for name in names if (labels := self._labels.get(name))}
+        for labels in sorted(found, key=len):
+            yield ("pod" if len(labels) == 1 else "container"), labels
+
+    def _named(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        layout = self._sources.layout
+        for record in self._context.pods:
+            group = layout.group_of_parent(record.pod.cgroup_parent)
+            yield _last(group), (record.pod.uid,)
+            for ident, container in record.containers.items():
+                yield _last(container_group(record, container, layout)), (record.pod.uid, ident)
+
+
+def _samples(one: GPUReading, owners: _ProcessOwners) -> Iterator[Sample]:
+    """What node, pods and containers use of one GPU."""
+    labels = (str(one.minor), one.uuid)
+    if one.core is not None:
+        yield Sample(Series("node_gpu_core_usage", labels), one.core)
+    if one.memory_used is not None:
+        yield Sample(Series("node_gpu_memory_usage", labels), one.memory_used)
+    sums: dict[tuple[str, tuple[str, ...]], GPUProcess] = {}
+    for process in one.processes:
+        for owner in owners.of(process.pid):
+            before = sums.get(owner, GPUProcess(0))
+            both = GPUProcess(0, before.memory + process.memory, before.core + process.core)
+            sums[owner] = both
+    for (who, ident), used in sums.items():
+        yield Sample(Series(f"{who}_gpu_core_usage", (*ident, *labels)), used.core)
+        yield Sample(Series(f"{who}_gpu_memory_usage", (*ident, *labels)), used.memory)
+
+
+def _bus(one: GPUReading) -> str:
+    return pci.address(one.bus) if one.bus else ""
+
+
+def _last(group: str) -> str:
+    return group.rpartition("/")[2]

@@ -1,0 +1,276 @@
+"""The contract of collectors: what they are given, what they find. No IO.
+
+A collector is a module of ``koordlet.metrics_advisor.collectors``, found by its name, with
+
+- ``INTERVAL``: the setting (a field of ``config.Settings``) that is its interval,
+- ``ENABLED_BY``: feature gates (capitalised) and settings that must all be on,
+- ``AFTER``, if it needs them: collectors whose samples of the same round it uses,
+- ``BLOCKING``, if it asks what may hang (a driver): it then has a thread of its own,
+- ``Collector(sources)`` with ``collect(look) -> Found``.
+
+Between two rounds a collector remembers what it needs, such as counters. It opens
+nothing but through its sources, and knows no clock but that of the look. What it
+finds it says with units of ``metric_kinds``; its docstring names its source files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from koord_host.kernel_files.interface import FileTree
+from koord_host.knobs.layout import Layout
+from koord_model.node_slo import NodeSLO
+
+from koordlet.metrics_advisor.contract.samples import Sample
+from koordlet.states_informer.state.pod_inventory import PodRecord
+
+F = TypeVar("F")
+
+
+class UnavailableError(Exception):
+    """This collector cannot work on this node; the message is one line that says why.
+
+    It is said once, shown in ``/metrics`` and ``koordctl node``, and tried again later.
+    """
+
+
+class PerfWindow(Protocol):
+    """A cgroup's hardware counters, counting since they were opened."""
+
+    def close(self) -> tuple[float, float]:
+        """Cycles and instructions since, scaled up where counters took turns; and stop.
+
+        Raises:
+            OSError: the kernel does not give them; the window is closed all the same.
+        """
+        ...
+
+
+class PerfCounters(Protocol):
+    """Where windows on the processors' counters come from.
+
+    ``budget`` is how many file descriptors all windows together may hold; a window
+    takes two for each CPU.
+    """
+
+    @property
+    def budget(self) -> int:
+        """How many descriptors."""
+        ...
+
+    def start(self, directory: str, cpus: Sequence[int]) -> PerfWindow:
+        """Start to count what a cgroup's tasks do on these CPUs.
+
+        Raises:
+            OSError: the group is gone (ENOENT of the directory), the kernel refuses
+                (EACCES, EPERM), or there are no such counters (ENOENT, EOPNOTSUPP …).
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GPUProcess:
+    """What one process uses of a GPU: bytes, and percent of its cores."""
+
+    pid: int
+    memory: int = 0
+    core: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GPUReading:
+    """One GPU as its driver tells of it now; what it does not tell is ``None``.
+
+    Memory is in bytes, ``core`` in percent. ``xids`` are the driver's error events since
+    the last reading, ``reset_needed`` is whether the driver asks for a reset, ``error``
+    why the GPU does not answer ("" while it does), ``missing`` lines about what it does
+    not tell.
+    """
+
+    minor: int
+    uuid: str
+    bus: str = ""
+    model: str = ""
+    memory: int = 0
+    memory_used: int | None = None
+    core: float | None = None
+    processes: tuple[GPUProcess, ...] = ()
+    xids: tuple[int, ...] = ()
+    reset_needed: bool | None = None
+    error: str = ""
+    missing: tuple[str, ...] = ()
+
+
+class GPUCounters(Protocol):
+    """The driver of the node's GPUs."""
+
+    @property
+    def driver(self) -> str:
+        """The driver's version; "" before the first reading."""
+        ...
+
+    def read(self, at: float) -> list[GPUReading]:
+        """All GPUs now; ``at`` is the wall clock, seconds since the epoch.
+
+        Raises:
+            UnavailableError: there is no library or no driver.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorSources:
+    """Where collectors look.
+
+    ``tree`` reads kernel files. Roots are where sysfs is mounted and where device
+    plugins leave their files. ``jiffies_per_second`` is sysconf(_SC_CLK_TCK),
+    ``page_bytes`` the kernel's page size (4 or 64 KiB). A counter that was silent for more
+    than ``stale_seconds`` begins anew. ``cpi_seconds`` is how often cycles and instructions
+    are measured. ``perf`` and ``gpus`` are what no
+    file tells; ``None`` where the shell gives none.
+    """
+
+    tree: FileTree
+    layout: Layout
+    sys_root: str = "/sys"
+    kubelet_dir: str = "/var/lib/kubelet"
+    xpu_device_infos_dir: str = "/var/run/koordlet/xpu-device-infos"
+    jiffies_per_second: int = 100
+    page_bytes: int = 4096
+    stale_seconds: float = 20.0
+    cpi_seconds: float = 60.0
+    perf: PerfCounters | None = None
+    gpus: GPUCounters | None = None
+
+
+class LatestValues(Protocol):
+    """The newest values, unless they are older than ``collect-sys-metric-outdated-interval``."""
+
+    def value(self, kind: str, *labels: str) -> float | None:
+        """One series' newest value; ``None`` where there is none new enough."""
+        ...
+
+    def total(self, kind: str) -> float | None:
+        """The sum over all series of a kind; ``None`` where none is new enough."""
+        ...
+
+    def fact(self, kind: type[F]) -> F | None:
+        """The newest fact of a kind (``koord_model.node_info``), of whatever age."""
+        ...
+
+
+class NoLatestValues:
+    """``LatestValues`` of a node that has just started."""
+
+    def value(self, kind: str, *labels: str) -> float | None:
+        """None."""
+        return None
+
+    def total(self, kind: str) -> float | None:
+        """None."""
+        return None
+
+    def fact(self, kind: type[F]) -> F | None:
+        """None."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class CollectContext:
+    """One look at the node.
+
+    ``at`` is the wall clock, seconds since the epoch. ``steady`` is CLOCK_MONOTONIC in
+    seconds: it never jumps and stands still while the machine is suspended, as the
+    kernel's CPU counters do. ``pods_known`` is whether ``pods`` are all that run, as far as
+    anybody can say: not before the first list, where there is one.
+    """
+
+    at: float
+    steady: float
+    pods: tuple[PodRecord, ...] = ()
+    slo: NodeSLO = field(default_factory=NodeSLO)
+    latest: LatestValues = field(default_factory=NoLatestValues)
+    pods_known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What one look found: samples, and facts (``koord_model.node_info``) by their type.
+
+    ``partial`` are lines about what of it could not be read, for people.
+    """
+
+    samples: list[Sample] = field(default_factory=list)
+    facts: tuple[object, ...] = ()
+    partial: tuple[str, ...] = ()
+
+
+class AnyCollector(Protocol):
+    """What a collector's module makes."""
+
+    def collect(self, context: CollectContext) -> Samples:
+        """Look once.
+
+        Raises:
+            UnavailableError: it cannot work here.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorState:
+    """The state of a collector, for ``/metrics`` and people.
+
+    ``reason`` says why it is off ("gate PSICollector is off") or cannot work; "" while it
+    does. ``seconds`` is what its last round took, ``looked_at`` when that was.
+    """
+
+    name: str
+    interval: float
+    enabled: bool
+    available: bool
+    reason: str = ""
+    rounds: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    samples: int = 0
+    looked_at: float = 0.0
+
+
+class CounterRates:
+    """Growing counters turned into rates.
+
+    The first reading of a counter says nothing, nor does one after more than
+    ``stale_seconds`` of silence, nor one below its predecessor: the counter began
+    anew (a restarted container, a reused name).
+    """
+
+    def __init__(self, stale_seconds: float = 20.0) -> None:
+        self._stale_seconds = stale_seconds
+        self._before: dict[Hashable, tuple[float, float]] = {}
+
+    def rate(self, key: Hashable, value: float, steady: float) -> float | None:
+        """Growth in units a second since the last reading; ``None`` where nobody can say."""
+        grown = self._grown(key, value, steady)
+        return None if grown is None else grown[0] / grown[1]
+
+    def growth(self, key: Hashable, value: float, steady: float) -> float | None:
+        """Growth in the counter's own unit since the last reading, under the same rules."""
+        grown = self._grown(key, value, steady)
+        return None if grown is None else grown[0]
+
+    def forget(self, steady: float) -> None:
+        """Drop what has been silent for too long: cgroups that are gone."""
+        limit = steady - self._stale_seconds
+        self._before = {key: kept for key, kept in self._before.items() if kept[1] >= limit}
+
+    def _grown(self, key: Hashable, value: float, steady: float) -> tuple[float, float] | None:
+        """Growth, and the seconds it took."""
+        before = self._before.get(key)
+        self._before[key] = (value, steady)
+        if before is None:
+            return None
+        grown, seconds = value - before[0], steady - before[1]
+        return (grown, seconds) if grown >= 0 and 0 < seconds <= self._stale_seconds else None

@@ -1,0 +1,335 @@
+"""NVIDIA's management library, read: the IO behind ``collectors.gpu``.
+
+It is asked through nvidia-ml-py (``pynvml``), which is loaded when first needed: most
+nodes have neither. Errors of one question cost its answer, with a line in ``missing``;
+a GPU that is lost costs itself; a driver that is gone costs the session.
+
+While the session is open the GPUs are in use for the driver, which refuses to reset
+them: stop this program first, as any that monitors GPUs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from koordlet.metrics_advisor.contract.collector import GPUProcess, GPUReading, UnavailableError
+
+T = TypeVar("T")
+
+_AGAIN_SECONDS = 60.0
+"""Between two sessions begun to see whether a GPU that is lost has come back."""
+_REFUSED_SECONDS = 10.0
+"""Between two attempts to start the library, which may load kernel modules."""
+_WAIT_MILLISECONDS = 500
+_SAMPLED_SECONDS = 2.0
+"""How far back processes are asked for; the driver samples up to once a second."""
+
+_SUCCESS = 0
+_UNINITIALIZED = 1
+_NOT_FOUND = 6
+_DRIVER_NOT_LOADED = 9
+_TIMEOUT = 10
+_LIBRARY_NOT_FOUND = 12
+_GPU_IS_LOST = 15
+_RESET_REQUIRED = 16
+_VERSION_MISMATCH = 18
+_OVER = (_UNINITIALIZED, _DRIVER_NOT_LOADED, _VERSION_MISMATCH)
+_LOST = (_GPU_IS_LOST, _RESET_REQUIRED)
+_WAYS_OUT = {
+    _LIBRARY_NOT_FOUND: "install NVIDIA's driver, or run the container with its libraries",
+    _DRIVER_NOT_LOADED: "load the kernel module nvidia",
+    _VERSION_MISMATCH: "the library is not of the driver's version: reboot, or reload the module",
+}
+_RECOVERIES = (1, 2, 4, 6, 7)
+"""Reset, reboot of the node, drain and reset, bus reset, reboot of the system."""
+
+
+class NVML:
+    """All GPUs of the node; implements ``collecting.GPUCounters``.
+
+    ``library`` is the module ``pynvml``; tests give another.
+    """
+
+    def __init__(self, library: Any = None) -> None:
+        self._library = library
+        self._session: _Session | None = None
+        self._began = float("-inf")
+        self._refused = ""
+        self.driver = ""
+
+    def read(self, at: float) -> list[GPUReading]:
+        """All GPUs now.
+
+        Raises:
+            UnavailableError: there is no library or no driver, or it is gone.
+        """
+        session = self._session or self._begin(at)
+        try:
+            readings = session.read(at)
+        except _DriverGoneError as error:
+            self.close()
+            raise UnavailableError(str(error)) from error
+        if any(one.error for one in readings) and abs(at - self._began) >= _AGAIN_SECONDS:
+            self.close()  # its handles stay dead, even if the GPU comes back
+        return readings
+
+    def close(self) -> None:
+        """End the session; the next reading begins another."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _begin(self, at: float) -> _Session:
+        if self._refused and abs(at - self._began) < _REFUSED_SECONDS:
+            raise UnavailableError(self._refused)
+        self._began, self._refused = at, ""
+        try:
+            self._session = self._opened()
+        except UnavailableError as error:
+            self._refused = str(error)
+            raise
+        return self._session
+
+    def _opened(self) -> _Session:
+        if self._library is None:
+            try:
+                self._library = importlib.import_module("pynvml")
+            except ImportError as error:
+                raise UnavailableError(
+                    "nvidia-ml-py is not installed: pip install 'pykoord[nvidia]'"
+                ) from error
+        try:
+            self._library.nvmlInit()
+        except self._library.NVMLError as error:
+            way_out = _WAYS_OUT.get(error.value, "see nvidia-smi")
+            raise UnavailableError(f"NVML cannot be started: {error}: {way_out}") from error
+        try:
+            self.driver = _text(self._library.nvmlSystemGetDriverVersion())
+            return _Session(self._library)
+        except self._library.NVMLError as error:
+            with contextlib.suppress(self._library.NVMLError):
+                self._library.nvmlShutdown()
+            raise UnavailableError(f"NVML does not list its GPUs: {error}") from error
+
+
+class _DriverGoneError(Exception):
+    """The driver is gone."""
+
+
+class _GPULostError(Exception):
+    """This GPU does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _GPU:
+    """A GPU's handle, and what of it never changes."""
+
+    handle: Any
+    reading: GPUReading
+
+
+class _Session:
+    """One initialisation of the library: handles, and the thread that waits for errors."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        count: int = library.nvmlDeviceGetCount()
+        self._gpus = [self._gpu(index) for index in range(count)]
+        self._watch = _Watch(library, self._gpus)
+
+    def read(self, at: float) -> list[GPUReading]:
+        """All GPUs now.
+
+        Raises:
+            _OverError: the driver is gone.
+        """
+        return [self._reading(one, at) for one in self._gpus]
+
+    def close(self) -> None:
+        """Stop waiting for errors, and leave the library."""
+        if self._watch.stop():
+            with contextlib.suppress(self._library.NVMLError):
+                self._library.nvmlShutdown()
+
+    def _gpu(self, index: int) -> _GPU:
+        library, missing = self._library, list[str]()
+        try:
+            handle = library.nvmlDeviceGetHandleByIndex(index)
+            uuid = _text(library.nvmlDeviceGetUUID(handle))
+        except library.NVMLError as error:
+            return _GPU(None, GPUReading(-1, "", error=f"number {index}: {error}"))
+        try:
+            minor = self._ask("no minor", missing, library.nvmlDeviceGetMinorNumber, handle)
+            pci = self._ask("no PCI address", missing, library.nvmlDeviceGetPciInfo, handle)
+            name = self._ask("no model", missing, library.nvmlDeviceGetName, handle)
+            memory = self._ask("no memory", missing, self._memory, handle)
+        except (_GPULostError, _DriverGoneError) as error:
+            # Which the next questions say again.
+            return _GPU(handle, GPUReading(index, uuid, error=str(error)))
+        return _GPU(
+            handle,
+            GPUReading(
+                minor=index if minor is None else int(minor),
+                uuid=uuid,
+                bus=_text(pci.busId) if pci is not None else "",
+                model=_text(name or ""),
+                memory=memory.total if memory is not None else 0,
+                missing=tuple(missing),
+            ),
+        )
+
+    def _reading(self, gpu: _GPU, at: float) -> GPUReading:
+        one = gpu.reading
+        if gpu.handle is None:
+            return one
+        missing = list(one.missing)
+        one = replace(one, xids=self._watch.take(one.uuid))
+        if not self._watch.watches(one.uuid):
+            missing.append("its error events are not told")
+        library, handle = self._library, gpu.handle
+        try:
+            memory = self._ask("no memory in use", missing, self._memory, handle)
+            rates = self._ask(
+                "no utilisation", missing, library.nvmlDeviceGetUtilizationRates, handle
+            )
+            return replace(
+                one,
+                memory_used=memory.used if memory is not None else None,
+                core=float(rates.gpu) if rates is not None else None,
+                processes=self._processes(handle, at, missing),
+                reset_needed=self._reset_needed(handle),
+                missing=tuple(missing),
+            )
+        except _GPULostError as error:
+            return replace(one, error=str(error))
+
+    def _memory(self, handle: Any) -> Any:
+        """Bytes in all and in use; the second version leaves out what the driver reserves."""
+        library = self._library
+        try:
+            return library.nvmlDeviceGetMemoryInfo(handle, library.nvmlMemory_v2)
+        except library.NVMLError as error:
+            if error.value in (*_OVER, *_LOST):
+                raise
+            return library.nvmlDeviceGetMemoryInfo(handle)
+
+    def _processes(self, handle: Any, at: float, missing: list[str]) -> tuple[GPUProcess, ...]:
+        """Memory of compute processes, and multiprocessors of whatever used them lately."""
+        library = self._library
+        listed = self._ask(
+            "no processes", missing, library.nvmlDeviceGetComputeRunningProcesses, handle
+        )
+        since = int(max(at - _SAMPLED_SECONDS, 0) * 1_000_000)
+        sampled = self._ask(
+            "no use by process", missing, library.nvmlDeviceGetProcessUtilization, handle, since
+        )
+        memory: dict[int, int] = {}
+        for one in listed or ():  # twice for a process on two slices of a GPU
+            memory[one.pid] = memory.get(one.pid, 0) + (one.usedGpuMemory or 0)
+        newest: dict[int, tuple[int, int]] = {}
+        for one in sampled or ():
+            if one.pid and one.smUtil <= 100:  # drivers leave unused entries as they were
+                newest[one.pid] = max(newest.get(one.pid, (0, 0)), (one.timeStamp, one.smUtil))
+        return tuple(
+            GPUProcess(pid, memory.get(pid, 0), float(newest.get(pid, (0, 0))[1]))
+            for pid in sorted({*memory, *newest})
+        )
+
+    def _reset_needed(self, handle: Any) -> bool | None:
+        """Whether the driver asks for a reset; ``None`` of one before R570."""
+        library = self._library
+        field = library.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+        values = self._ask("", [], library.nvmlDeviceGetFieldValues, handle, [field])
+        if values is None or values[0].nvmlReturn != _SUCCESS:
+            return None
+        return values[0].value.uiVal in _RECOVERIES
+
+    def _ask(self, what: str, missing: list[str], call: Callable[..., T], *given: Any) -> T | None:
+        """One question's answer; ``None`` where there is none, with a line in ``missing``."""
+        try:
+            return call(*given)
+        except self._library.NVMLError as error:
+            if error.value in _OVER:
+                raise _DriverGoneError(f"NVIDIA's driver is gone: {error}") from error
+            if error.value in _LOST:
+                raise _GPULostError(str(error)) from error
+            if error.value != _NOT_FOUND:  # else nothing to tell of just now
+                missing.append(f"{what}: {error}")
+            return None
+
+
+class _Watch:
+    """Waits for error events in a thread of its own: the library has no descriptor to poll."""
+
+    def __init__(self, library: Any, gpus: list[_GPU]) -> None:
+        self._library = library
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._xids: dict[str, list[int]] = {}
+        self._thread: threading.Thread | None = None
+        alive = [gpu for gpu in gpus if gpu.handle is not None]
+        if not alive:
+            return
+        events = library.nvmlEventSetCreate()
+        for gpu in alive:
+            with contextlib.suppress(library.NVMLError):
+                kind = library.nvmlEventTypeXidCriticalError
+                library.nvmlDeviceRegisterEvents(gpu.handle, kind, events)
+                self._xids[gpu.reading.uuid] = []
+        self._thread = threading.Thread(
+            target=self._wait, args=(events,), name="nvml events", daemon=True
+        )
+        self._thread.start()
+
+    def watches(self, uuid: str) -> bool:
+        """Whether a GPU reports events."""
+        return uuid in self._xids
+
+    def take(self, uuid: str) -> tuple[int, ...]:
+        """A GPU's errors since the last time."""
+        with self._lock:
+            taken = tuple(self._xids.get(uuid, ()))
+            if taken:
+                self._xids[uuid] = []
+            return taken
+
+    def stop(self) -> bool:
+        """Stop waiting; whether the thread has left the library."""
+        self._stopped.set()
+        if self._thread is None:
+            return True
+        self._thread.join(10 * _WAIT_MILLISECONDS / 1000)
+        return not self._thread.is_alive()
+
+    def _wait(self, events: Any) -> None:
+        while not self._stopped.is_set():
+            try:
+                event = self._library.nvmlEventSetWait_v2(events, _WAIT_MILLISECONDS)
+                self._saw(event)
+            except self._library.NVMLError as error:
+                if error.value != _TIMEOUT:
+                    # A lost GPU answers every wait at once.
+                    self._stopped.wait(_WAIT_MILLISECONDS / 1000)
+        with contextlib.suppress(self._library.NVMLError):
+            self._library.nvmlEventSetFree(events)
+
+    def _saw(self, event: Any) -> None:
+        if event.eventType != self._library.nvmlEventTypeXidCriticalError:
+            return
+        try:
+            uuid = _text(self._library.nvmlDeviceGetUUID(event.device))
+        except self._library.NVMLError:
+            uuid = ""
+        with self._lock:
+            # An event that does not say whose it is counts for all.
+            for known in [uuid] if uuid in self._xids else list(self._xids):
+                self._xids[known].append(int(event.eventData))
+
+
+def _text(given: str | bytes) -> str:
+    return given.decode(errors="replace") if isinstance(given, bytes) else str(given)

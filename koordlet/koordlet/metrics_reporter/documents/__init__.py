@@ -1,0 +1,1 @@
+"""NodeMetric, NodeResourceTopology and Device, built from what koordlet knows. No IO."""

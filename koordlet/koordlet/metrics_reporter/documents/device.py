@@ -1,0 +1,260 @@
+"""What devices the node has, as the scheduler's Device object says it. No IO.
+
+Where several tell of accelerators: files of device plugins (``XPUs``) win over NVML
+(``GPUs``), as in Koordinator. Of a type that nobody has looked at yet the object keeps
+what it says: an agent that has just started takes no device away.
+
+Where none is found of a type, or not all that tells of it can be read, the devices that the
+object lists stay, and are not healthy: pods may hold them, and a file that is empty takes none
+out of a machine. Where there is none and never was one, there is no object.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from koord_model.keys import LABEL_GPU_DRIVER_VERSION, LABEL_GPU_MODEL, LABEL_GPU_VENDOR
+from koord_model.node_info import GPUs, RDMADevices, SchedulableDevice, XPUs
+from koord_model.quantity import milli
+
+Object = dict[str, Any]
+
+LABEL_GPU_PARTITION_POLICY = "node.koordinator.sh/gpu-partition-policy"
+ANNOTATION_GPU_PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
+
+_LABELS = (
+    LABEL_GPU_DRIVER_VERSION,
+    LABEL_GPU_MODEL,
+    LABEL_GPU_PARTITION_POLICY,
+    LABEL_GPU_VENDOR,
+)
+_NO_LABEL = re.compile(r"[^A-Za-z0-9._-]+")
+_REASON = re.compile(r"[A-Za-z](?:[A-Za-z0-9_,:]{0,1022}[A-Za-z0-9_])?")
+_LONGEST_MESSAGE = 1024
+
+
+def device(
+    node_name: str,
+    node_uid: str,
+    gpus: GPUs | None,
+    xpus: XPUs | None,
+    rdma: RDMADevices | None,
+    at: float,
+    known: Mapping[str, Any] | None = None,
+) -> Object | None:
+    """The Device object of a node, to create, or to replace ``known`` (the API's) with.
+
+    ``None`` among what is given is what nobody has looked at; returned, that there is nothing
+    to say. ``at`` is the wall clock, seconds since the epoch: the time of conditions that
+    change. What others wrote into ``known`` (labels, annotations, status, resource version)
+    stays. Nothing given is changed.
+    """
+    accelerators, listed = _accelerators(gpus, xpus), _listed(known)
+    infos = [*_infos("gpu", accelerators, listed, at), *_infos("rdma", rdma, listed, at)]
+    infos += [one for one in listed if one.get("type") not in ("gpu", "rdma")]
+    if not infos:
+        return None
+    found: Object = copy.deepcopy(dict(known)) if known else {}
+    found |= {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Device"}
+    metadata = found.setdefault("metadata", {})
+    metadata["name"] = node_name
+    metadata["ownerReferences"] = [_owner(node_name, node_uid)]
+    if accelerators is not None and accelerators.devices:
+        _put(metadata, "labels", _LABELS, _labels(accelerators))
+        partitions = {ANNOTATION_GPU_PARTITIONS: accelerators.partitions}
+        _put(metadata, "annotations", tuple(partitions), partitions)
+    found["spec"] = {**(found.get("spec") or {}), "devices": sorted(infos, key=_order)}
+    return found
+
+
+def differs(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether the scheduler would read anything else: times and spelling do not count."""
+    return _essence(old) != _essence(new)
+
+
+def change(old: Mapping[str, Any], new: Mapping[str, Any]) -> Object | None:
+    """The merge patch that brings what is ours in line; ``None`` where nothing differs."""
+    if not differs(old, new):
+        return None
+    had, wanted = old.get("metadata") or {}, new["metadata"]
+    metadata: Object = {"ownerReferences": wanted["ownerReferences"]}
+    for kind, names in (("labels", _LABELS), ("annotations", (ANNOTATION_GPU_PARTITIONS,))):
+        before, after = had.get(kind) or {}, wanted.get(kind) or {}
+        ours = {name: after.get(name) for name in names if before.get(name) != after.get(name)}
+        if ours:
+            metadata[kind] = ours
+    return {"metadata": metadata, "spec": new["spec"]}
+
+
+def _accelerators(gpus: GPUs | None, xpus: XPUs | None) -> GPUs | None:
+    if xpus is not None and (xpus.devices or gpus is None):
+        return xpus
+    return gpus
+
+
+def _owner(node_name: str, node_uid: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": node_name,
+        "uid": node_uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _listed(known: Mapping[str, Any] | None) -> list[Object]:
+    """The devices that an object lists."""
+    devices = ((known or {}).get("spec") or {}).get("devices") or []
+    return [copy.deepcopy(one) for one in devices if isinstance(one, dict)]
+
+
+def _infos(
+    kind: str, fact: GPUs | RDMADevices | None, listed: Iterable[Object], at: float
+) -> list[Object]:
+    """The entries of one type."""
+    before = [one for one in listed if one.get("type") == kind]
+    if fact is None:
+        return before
+    infos = [_info(one, before, at) for one in fact.devices]
+    if not fact.devices or not fact.whole:
+        there = {one.id for one in fact.devices}
+        infos += [_missed(one, at) for one in before if one.get("id") not in there]
+    return infos
+
+
+def _missed(info: Object, at: float) -> Object:
+    """A device that was there and is not reported any more."""
+    condition = _condition(False, "NotFound", "nothing tells of this device any more", info, at)
+    return {**info, "health": False, "conditions": [condition]}
+
+
+def _info(one: SchedulableDevice, listed: Iterable[Mapping[str, Any]], at: float) -> Object:
+    """One entry of ``spec.devices``, in the fields of DeviceInfo."""
+    info: Object = {
+        "type": one.type,
+        "id": one.id,
+        "minor": one.minor,
+        "health": one.healthy,
+        "resources": {name: str(one.resources[name]) for name in sorted(one.resources)},
+    }
+    if one.labels:
+        info["labels"] = dict(sorted(one.labels.items()))
+    if one.pcie or one.bus:
+        info["topology"] = {
+            "socketID": one.socket,
+            "nodeID": one.numa_node,
+            "pcieID": one.pcie,
+            **({"busID": one.bus} if one.bus else {}),
+        }
+    if one.virtual_functions:
+        info["vfGroups"] = [
+            {
+                **({"labels": dict(sorted(group.labels.items()))} if group.labels else {}),
+                "vfs": [{"minor": -1, "busID": bus} for bus in sorted(group.addresses)],
+            }
+            for group in one.virtual_functions
+        ]
+    before = next((old for old in listed if _same(old, one)), {})
+    info["conditions"] = [_condition(one.healthy, one.reason, one.message, before, at)]
+    return info
+
+
+def _same(old: Mapping[str, Any], one: SchedulableDevice) -> bool:
+    return old.get("type") == one.type and old.get("id") == one.id
+
+
+def _condition(
+    healthy: bool, cause: str, said: str, before: Mapping[str, Any], at: float
+) -> Object:
+    """The condition Healthy; its time stays while its status does."""
+    status = "True" if healthy else "False"
+    reason, message = "DeviceHealthy", "device is healthy"
+    if not healthy:
+        named = _REASON.fullmatch(cause)
+        reason = cause if named else "Unknown"
+        message = said or ("" if named else cause) or "device is unhealthy"
+    since = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    for old in before.get("conditions") or ():
+        if isinstance(old, Mapping) and (old.get("type"), old.get("status")) == ("Healthy", status):
+            since = old.get("lastTransitionTime") or since
+    return {
+        "type": "Healthy",
+        "status": status,
+        "lastTransitionTime": since,
+        "reason": reason,
+        "message": message[:_LONGEST_MESSAGE],
+    }
+
+
+def _labels(fact: GPUs) -> dict[str, str]:
+    model = _label(fact.model.removeprefix("NVIDIA "))
+    return {
+        LABEL_GPU_VENDOR: _label(fact.vendor),
+        LABEL_GPU_MODEL: model,
+        LABEL_GPU_DRIVER_VERSION: _label(fact.driver),
+        LABEL_GPU_PARTITION_POLICY: _label(fact.partition_policy),
+    }
+
+
+def _label(text: str) -> str:
+    """Text as a label's value: "A100 SXM4 80GB" is "A100-SXM4-80GB"."""
+    return _NO_LABEL.sub("-", text)[:63].strip("-._")
+
+
+def _put(metadata: Object, kind: str, ours: Iterable[str], given: Mapping[str, str]) -> None:
+    """Labels or annotations: ours as they are now, empty ones gone, those of others kept."""
+    others = {name: value for name, value in (metadata.get(kind) or {}).items() if name not in ours}
+    merged = others | {name: value for name, value in given.items() if value}
+    metadata.pop(kind, None)
+    if merged:
+        metadata[kind] = dict(sorted(merged.items()))
+
+
+def _order(info: Mapping[str, Any]) -> tuple[str, int, str]:
+    return (str(info.get("type")), int(info.get("minor") or 0), str(info.get("id")))
+
+
+def _essence(given: Mapping[str, Any]) -> object:
+    """What of an object counts."""
+    metadata = given.get("metadata") or {}
+    return (
+        _ours(metadata.get("labels"), _LABELS),
+        _ours(metadata.get("annotations"), (ANNOTATION_GPU_PARTITIONS,)),
+        metadata.get("ownerReferences"),
+        sorted((_order(one), _plain(one)) for one in _listed(given)),
+    )
+
+
+def _ours(given: Mapping[str, str] | None, names: Iterable[str]) -> list[str | None]:
+    return [(given or {}).get(name) for name in names]
+
+
+def _plain(info: Mapping[str, Any]) -> str:
+    """A device without times, and with quantities as numbers; equal text means equal."""
+    resources = {name: _number(value) for name, value in (info.get("resources") or {}).items()}
+    conditions = [
+        {name: value for name, value in one.items() if name != "lastTransitionTime"}
+        for one in info.get("conditions") or ()
+        if isinstance(one, Mapping)
+    ]
+    plain = {**info, "resources": resources, "conditions": conditions}
+    return repr(_sorted({name: value for name, value in plain.items() if value not in (None, {})}))
+
+
+def _sorted(given: object) -> object:
+    if isinstance(given, Mapping):
+        return sorted((str(name), _sorted(value)) for name, value in given.items())
+    return [_sorted(one) for one in given] if isinstance(given, list) else given
+
+
+def _number(quantity: object) -> object:
+    """Thousandths; "1Ki" and 1024 are the same. What is no quantity is itself."""
+    try:
+        return milli(quantity) if isinstance(quantity, str | int | float) else quantity
+    except ValueError:
+        return quantity

@@ -1,0 +1,339 @@
+"""The status of a NodeMetric: what everything on the node used lately. No IO.
+
+Fields, windows and aggregations are Koordinator's (apis/slo/v1alpha1/nodemetric_types.go,
+koordlet's states_nodemetric.go). On purpose different: where the memory the policy asks
+for is not measured, memory without page cache is told instead of none; devices say their
+health; of pods with several containers each one's usage is told too, as an extension, for
+recommendations (a pod's only container uses what the pod does); and before the node's first
+sample there is no status, where an empty one would read as an idle node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from koord_model import duration
+from koord_model.demand import Amounts
+from koord_model.keys import CPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
+from koord_model.node_info import GPUs, NodeMemoryInfo, SchedulableDevice
+from koord_model.node_slo import HostApplication
+from koord_model.priority import priority_class_or_default
+from koord_model.qos import kube_qos, qos_class_or_default
+
+from koordlet.metric_cache.core.interface import (
+    AggregatedSeries,
+    Aggregation,
+    MetricCache,
+    TimeWindow,
+)
+from koordlet.metrics_reporter.documents.metric_policy import MemoryPolicy, MetricCollectPolicy
+from koordlet.metrics_reporter.documents.quantities import count, millicores, resources, size
+from koordlet.states_informer.state.pod_inventory import PodRecord
+
+Json = dict[str, Any]
+Labels = tuple[str, ...]
+
+_MEMORY = "memory"
+_AVG = (Aggregation.AVG,)
+_AGGREGATED = (
+    Aggregation.AVG,
+    Aggregation.P50,
+    Aggregation.P90,
+    Aggregation.P95,
+    Aggregation.P99,
+)
+_ENOUGH = 0.5
+"""The share of a window that samples must span; with less the node has just started."""
+
+_SUFFIXES = {
+    MemoryPolicy.WITH_PAGE_CACHE: "_with_page_cache",
+    MemoryPolicy.WITH_HOT_PAGE_CACHE: "_with_hot_page_usage",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMetricInputs:
+    """What is known beside the samples.
+
+    ``reclaimable`` and ``peak`` are the prediction for prod pods, ``None`` where there is
+    none; CPU is in millicores, memory in bytes.
+    """
+
+    pods: tuple[PodRecord, ...] = ()
+    host_applications: tuple[HostApplication, ...] = ()
+    gpus: GPUs | None = None
+    memory: NodeMemoryInfo | None = None
+    reclaimable: Amounts | None = None
+    peak: Amounts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMetricStatus:
+    """A status, ``None`` before the node's first sample, and lines for people about it."""
+
+    status: Json | None
+    notes: tuple[str, ...] = ()
+
+
+def build(
+    cache: MetricCache, now: float, policy: MetricCollectPolicy, known: NodeMetricInputs
+) -> NodeMetricStatus:
+    """The status at ``now``, seconds since the epoch."""
+    lately = _Usage(cache, TimeWindow(now - policy.aggregate, now), policy.memory, _AVG)
+    devices = known.gpus.devices if known.gpus else ()
+    node = lately.node(devices)[Aggregation.AVG]
+    if not node:
+        return NodeMetricStatus(None)
+    windows = [
+        (seconds, _Usage(cache, TimeWindow(now - seconds, now), policy.memory, _AGGREGATED))
+        for seconds in policy.durations
+    ]
+    status: Json = {
+        "updateTime": datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "nodeMetric": {
+            "nodeUsage": node,
+            "systemUsage": lately.system()[Aggregation.AVG],
+            **_filled("aggregatedNodeUsages", [_node(*one, devices) for one in windows]),
+            **_filled("aggregatedSystemUsages", [_system(*one) for one in windows]),
+            **_filled("numaUsages", list(_numa(lately, known.memory))),
+        },
+        **_filled("podsMetric", list(_pods(lately, known.pods, devices))),
+        **_filled("hostApplicationMetric", list(_applications(lately, known.host_applications))),
+        "prodReclaimableMetric": {"resource": _resource_map(known.reclaimable)},
+    }
+    if known.peak is not None:
+        status["prodPeakMetric"] = {"resource": _resource_map(known.peak)}
+    return NodeMetricStatus(status, lately.notes())
+
+
+def merge_patch(status: Json) -> Json:
+    """The JSON merge patch that makes a NodeMetric's status exactly this one.
+
+    What the new status leaves out the old one may have, and a merge would keep.
+    """
+    node = dict.fromkeys(("aggregatedNodeUsages", "aggregatedSystemUsages", "numaUsages"))
+    whole: Json = dict.fromkeys(("podsMetric", "hostApplicationMetric", "prodPeakMetric"))
+    whole |= status
+    whole["nodeMetric"] = node | status["nodeMetric"]
+    for name in ("nodeUsage", "systemUsage"):
+        whole["nodeMetric"][name] = _whole_map(status["nodeMetric"][name])
+    for name in ("prodReclaimableMetric", "prodPeakMetric"):
+        if name in status:
+            whole[name] = {"resource": _whole_map(status[name]["resource"])}
+    return {"status": whole}
+
+
+class _Usage:
+    """The usages in one window, each kind asked for once for all its series."""
+
+    def __init__(
+        self,
+        cache: MetricCache,
+        window: TimeWindow,
+        memory: MemoryPolicy,
+        aggregations: Sequence[Aggregation],
+    ) -> None:
+        self._cache = cache
+        self._window = window
+        self._memory = memory
+        self._aggregations = aggregations
+        self._found: dict[str, AggregatedSeries] = {}
+
+    def notes(self) -> tuple[str, ...]:
+        """What was told in place of what."""
+        suffix = _SUFFIXES.get(self._memory)
+        if suffix is None or self.of(f"node_memory_usage{suffix}"):
+            return ()
+        line = f'NodeMetric nodeMemoryCollectPolicy is "{self._memory}", which is not measured here'
+        return (f"{line} (memory without page cache is told instead)",)
+
+    def node(self, devices: Iterable[SchedulableDevice] = ()) -> dict[Aggregation, Json]:
+        """The node's by aggregation; empty where there are no samples."""
+        cpu, memory = self.of("node_cpu_usage").get(()), self.memory("node").get(())
+        used = self._by_aggregation(cpu, memory)
+        gpus = list(self.gpus("node", devices).get((), ())) if devices else []
+        if gpus:
+            for name, one in used.items():
+                if one:
+                    one["devices"] = [device[name] for device in gpus]
+        return used
+
+    def system(self) -> dict[Aggregation, Json]:
+        """What is neither of pods nor of host applications."""
+        cpu, memory = self.of("sys_cpu_usage").get(()), self.of("sys_memory_usage").get(())
+        return self._by_aggregation(cpu, memory)
+
+    def spans(self, kind: str) -> bool:
+        """Whether the one series of a kind has samples over enough of the window."""
+        found = self._ask(kind)
+        if not found.series:
+            return False
+        span = float(found.last[0]) - float(found.first[0])
+        return span >= _ENOUGH * (self._window.end - self._window.start)
+
+    def of(self, kind: str) -> dict[Labels, list[float]]:
+        """A kind's values, in the aggregations' order, by the labels of its series."""
+        found = self._ask(kind)
+        columns = [found.values[name].tolist() for name in self._aggregations]
+        rows = zip(*columns, strict=True)
+        return {series.labels: list(row) for series, row in zip(found.series, rows, strict=True)}
+
+    def memory(self, who: str) -> dict[Labels, list[float]]:
+        """Memory as the policy wants it, without page cache where that is not measured."""
+        plain = self.of(f"{who}_memory_usage")
+        suffix = _SUFFIXES.get(self._memory)
+        return plain | self.of(f"{who}_memory_usage{suffix}") if suffix else plain
+
+    def gpus(
+        self, who: str, devices: Iterable[SchedulableDevice]
+    ) -> dict[Labels, list[dict[Aggregation, Json]]]:
+        """What was used of the GPUs, by aggregation, by the labels before those of the GPU."""
+        by_name = {(str(one.minor), one.id): one for one in devices}
+        memory = self.of(f"{who}_gpu_memory_usage")
+        found: dict[Labels, list[dict[Aggregation, Json]]] = {}
+        for labels, cores in sorted(self.of(f"{who}_gpu_core_usage").items()):
+            device, used = by_name.get((labels[-2], labels[-1])), memory.get(labels)
+            if device is not None and used is not None:
+                rows = zip(self._aggregations, cores, used, strict=True)
+                one = {name: _device(device, core, taken) for name, core, taken in rows}
+                found.setdefault(labels[:-2], []).append(one)
+        return found
+
+    def _ask(self, kind: str) -> AggregatedSeries:
+        if kind not in self._found:
+            self._found[kind] = self._cache.aggregate(kind, self._window, self._aggregations)
+        return self._found[kind]
+
+    def _by_aggregation(
+        self, cpu: Sequence[float] | None, memory: Sequence[float] | None
+    ) -> dict[Aggregation, Json]:
+        if cpu is None or memory is None:
+            return {name: {} for name in self._aggregations}
+        rows = zip(self._aggregations, cpu, memory, strict=True)
+        return {name: _used(cores, taken) for name, cores, taken in rows}
+
+
+def _node(seconds: float, usage: _Usage, devices: Iterable[SchedulableDevice]) -> Json:
+    used = usage.node(devices) if usage.spans("node_cpu_usage") else _blank()
+    return {"usage": used, "duration": duration.written(seconds)}
+
+
+def _system(seconds: float, usage: _Usage) -> Json:
+    used = usage.system() if usage.spans("sys_cpu_usage") else _blank()
+    return {"usage": used, "duration": duration.written(seconds)}
+
+
+def _blank() -> dict[Aggregation, Json]:
+    return {name: {} for name in _AGGREGATED}
+
+
+def _numa(usage: _Usage, info: NodeMemoryInfo | None) -> Iterator[Json]:
+    """By NUMA node; one without CPUs uses none, whether or not somebody measured that."""
+    idle = [(str(node.id),) for node in (info.nodes if info else ()) if not node.cpus]
+    cpu = {key: [0.0] for key in idle} | usage.of("node_numa_cpu_usage")
+    memory = usage.of("node_numa_memory_usage")
+    system_cpu = {key: [0.0] for key in idle} | usage.of("sys_numa_cpu_usage")
+    system_memory = usage.of("sys_numa_memory_usage")
+    for labels in sorted(cpu.keys() & memory.keys(), key=lambda labels: int(labels[0])):
+        system: Json = {}
+        if labels in system_cpu and labels in system_memory:
+            system = _used(system_cpu[labels][0], system_memory[labels][0])
+        yield {
+            "numaNodeID": int(labels[0]),
+            "nodeUsage": _used(cpu[labels][0], memory[labels][0]),
+            "systemUsage": system,
+        }
+
+
+def _pods(
+    usage: _Usage, pods: Iterable[PodRecord], devices: Sequence[SchedulableDevice]
+) -> Iterator[Json]:
+    """By namespace and name; pods without samples are left out."""
+    cpu, memory = usage.of("pod_cpu_usage"), usage.memory("pod")
+    gpus = usage.gpus("pod", devices) if devices else {}
+    inside = usage.of("container_cpu_usage"), usage.memory("container")
+    for record in sorted(pods, key=lambda one: (one.pod.namespace, one.pod.name)):
+        pod, labels = record.pod, (record.pod.uid,)
+        if labels not in cpu or labels not in memory:
+            continue
+        used = _used(cpu[labels][0], memory[labels][0])
+        if labels in gpus:
+            used["devices"] = [one[Aggregation.AVG] for one in gpus[labels]]
+        kube = kube_qos(pod.cgroup_parent)
+        priority = record.demand.priority if record.demand else None
+        yield {
+            "name": pod.name,
+            "namespace": pod.namespace,
+            "podUsage": used,
+            **_filled("priority", priority_class_or_default(pod.labels, priority, kube).value),
+            "qos": qos_class_or_default(pod.labels, kube).value,
+            **_filled("extensions", _containers(record, *inside)),
+        }
+
+
+def _containers(
+    record: PodRecord, cpu: Mapping[Labels, list[float]], memory: Mapping[Labels, list[float]]
+) -> Json:
+    """What each of several containers used, by name; without those that have no samples yet."""
+    if len(record.containers) < 2:
+        return {}
+    keys = {one.name: (record.pod.uid, key) for key, one in record.containers.items()}
+    told = {
+        name: _used(cpu[labels][0], memory[labels][0])["resources"]
+        for name, labels in sorted(keys.items())
+        if labels in cpu and labels in memory
+    }
+    return {"pykoord": {"containers": told}} if told else {}
+
+
+def _applications(usage: _Usage, applications: Iterable[HostApplication]) -> Iterator[Json]:
+    named = sorted(applications, key=lambda one: one.name)
+    if not named:
+        return
+    cpu, memory = usage.of("host_application_cpu_usage"), usage.memory("host_application")
+    for one in named:
+        labels = (one.name,)
+        if labels in cpu and labels in memory:
+            yield {
+                "name": one.name,
+                "usage": _used(cpu[labels][0], memory[labels][0]),
+                **_filled("priority", one.priority),
+                **_filled("qos", one.qos.value),
+            }
+
+
+def _used(cores: float, memory: float) -> Json:
+    return {"resources": {CPU: millicores(round(cores * 1000)), _MEMORY: size(round(memory))}}
+
+
+def _device(device: SchedulableDevice, percent: float, memory: float) -> Json:
+    total = device.resources.get(GPU_MEMORY, 0)
+    return {
+        "type": device.type,
+        "id": device.id,
+        "minor": device.minor,
+        "health": device.healthy,
+        "resources": {
+            GPU_CORE: count(round(percent)),
+            GPU_MEMORY: size(round(memory)),
+            GPU_MEMORY_RATIO: count(round(100 * memory / total) if total else 0),
+        },
+    }
+
+
+def _resource_map(amounts: Mapping[str, int] | None) -> Json:
+    return {} if amounts is None else {"resources": resources(amounts)}
+
+
+def _whole_map(given: Json) -> Json:
+    """A resource map in which nothing of an older one is left."""
+    both: Json = dict.fromkeys(("resources", "devices"))
+    return both | given
+
+
+def _filled(name: str, value: Any) -> Json:
+    """A field that is left out while it is empty."""
+    return {name: value} if value else {}

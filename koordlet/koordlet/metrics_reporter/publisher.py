@@ -1,0 +1,163 @@
+"""Keeps objects of the API server as they should be: NodeResourceTopology, Device.
+
+Looking is cheap and done often; what is on the server is asked for at the start, after
+each write, and now and then, in case somebody else changed or deleted it. It is written
+only where our part of it differs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from koord_kube.protocol.api import Api, ApiError, ConflictError, NotFoundError, Object
+from koord_kube.protocol.resources import Resource
+from koord_service.backoff import Backoff
+from koord_service.logs import get_log
+
+from koordlet.runtime_hooks.hook_log import describe_error
+
+_log = get_log("koordlet.publisher")
+
+_REREAD_SECONDS = 300.0
+_LONGEST_BACKOFF = 300.0
+_RANDOM = random.SystemRandom()
+
+BuildObject = Callable[[Object | None], Object | None]
+"""Given the object as it is (``None``: there is none), as it should be; ``None`` while that is
+not known."""
+
+BuildPatch = Callable[[Mapping[str, Any], Mapping[str, Any]], Object | None]
+"""Given the object as it is and as it should be, the merge patch; ``None`` for no change."""
+
+
+@dataclass(slots=True)
+class PublisherState:
+    """The state of publishing an object; ``trouble`` is "" without an error.
+
+    ``reported_at`` is when the object was last as it should be, seconds since the epoch, 0
+    for never.
+    """
+
+    created: int = 0
+    patched: int = 0
+    failures: int = 0
+    reported_at: float = 0.0
+    trouble: str = ""
+
+
+class ObjectPublisher:
+    """One object, looked after until cancelled.
+
+    ``interval`` is the seconds between two looks (node-topology-sync-interval).
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        resource: Resource,
+        name: str,
+        build: BuildObject,
+        change: BuildPatch,
+        *,
+        interval: float = 3.0,
+        reread_seconds: float = _REREAD_SECONDS,
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = _RANDOM.random,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._api = api
+        self._resource = resource
+        self._name = name
+        self._build = build
+        self._change = change
+        self._interval = interval
+        self._reread_seconds = reread_seconds
+        self._now = now
+        self._monotonic = monotonic
+        self._chance = chance
+        self._sleep = sleep
+        self._backoff = Backoff(interval, _LONGEST_BACKOFF, chance=chance)
+        self._there: Object | None = None
+        self._reread_at = float("-inf")
+        self.state = PublisherState()
+
+    @property
+    def kind(self) -> str:
+        """The object's."""
+        return self._resource.kind
+
+    async def run(self) -> None:
+        """Look at the interval."""
+        while True:
+            await self._sleep(await self.round())
+
+    async def round(self) -> float:
+        """Look once; the seconds until the next time."""
+        try:
+            await self._reconcile()
+        except ApiError as error:
+            return self._failed(error)
+        except Exception as error:
+            # A defect of ours in what is to be published: other objects are, and this one later.
+            return self._failed(ApiError(describe_error(error)))
+        self._trouble("")
+        self._backoff.reset()
+        return self._interval
+
+    async def _reconcile(self) -> None:
+        there = await self._current()
+        wanted = self._build(there)
+        if wanted is None:
+            return
+        if there is None:
+            self._there = await self._api.create(self._resource, wanted)
+            self.state.created += 1
+        else:
+            await self._put_right(there, wanted)
+        self.state.reported_at = self._now()
+
+    async def _put_right(self, there: Object, wanted: Object) -> None:
+        change = self._change(there, wanted)
+        if change is None:
+            return
+        # With its version, so that no concurrent change is lost.
+        version = {"resourceVersion": there["metadata"]["resourceVersion"]}
+        change["metadata"] = version | change.get("metadata", {})
+        self._there = await self._api.patch(self._resource, self._name, change)
+        self.state.patched += 1
+
+    async def _current(self) -> Object | None:
+        now = self._monotonic()
+        # That there is none is remembered too: while nothing is to be written, no node may
+        # ask for it at each look.
+        if now >= self._reread_at:
+            try:
+                self._there = await self._api.get(self._resource, self._name)
+            except NotFoundError:
+                self._there = None
+            # Spread, so that nodes that were started together do not stay together.
+            self._reread_at = now + self._reread_seconds * (0.5 + self._chance() / 2)
+        return self._there
+
+    def _failed(self, error: ApiError) -> float:
+        self._there, self._reread_at = None, float("-inf")
+        if isinstance(error, ConflictError):
+            # Somebody was faster; it is read anew and changed then.
+            return self._interval
+        self.state.failures += 1
+        self._trouble(str(error))
+        return max(self._backoff.next(), error.retry_after)
+
+    def _trouble(self, reason: str) -> None:
+        """Log an error once, and its end once."""
+        if reason and not self.state.trouble:
+            _log.warning("cannot publish", kind=self.kind, reason=reason)
+        elif not reason and self.state.trouble:
+            _log.info("publishing again", kind=self.kind)
+        self.state.trouble = reason

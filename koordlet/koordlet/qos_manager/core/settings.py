@@ -1,0 +1,108 @@
+"""The mode and the settings of a strategy. No IO.
+
+A strategy reads its settings from Koordinator's sections of the NodeSLO. The NodeSLO's
+``extensions.pykoord.strategies.<name>`` overrides them field by field, with the field names
+of its ``Settings``; ``mode`` is "off", "shadow" or "on"::
+
+    extensions:
+      pykoord:
+        strategies:
+          cpu_suppress: {mode: shadow, threshold_percent: 60}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any, get_type_hints
+
+import msgspec
+from koord_model.fields import shown
+from koord_model.node_slo import NodeSLO
+
+from koordlet.qos_manager.core.strategy import Strategy, StrategyMode
+
+_WHERE = "NodeSLO extensions.pykoord.strategies"
+_MODE = "mode"
+
+
+@dataclass(frozen=True, slots=True)
+class StrategySettings:
+    """Mode and settings of one strategy; ``ignored`` has a line for each unusable field."""
+
+    mode: StrategyMode
+    settings: Any
+    ignored: tuple[str, ...] = ()
+
+
+def parse_settings(strategy: Strategy, slo: NodeSLO) -> StrategySettings:
+    """Read the mode and the settings of a strategy from the NodeSLO."""
+    given = slo.strategies.get(strategy.name, {})
+    ignored: list[str] = []
+    settings = strategy.settings(slo)
+    changes = _read(strategy, given, settings, ignored)
+    try:
+        settings = replace(settings, **changes)
+    except ValueError as error:
+        # Each field is valid, but the combination is not.
+        ignored.append(f"{_WHERE}.{strategy.name}: {error} (all but the mode ignored)")
+    return StrategySettings(_mode(strategy, given, ignored), settings, tuple(ignored))
+
+
+def find_unknown(strategies: Mapping[str, object], slo: NodeSLO) -> tuple[str, ...]:
+    """Report strategies that the NodeSLO names and that do not exist."""
+    known = ", ".join(sorted(strategies))
+    return tuple(
+        f"{_WHERE} names {shown(name)}; there are {known} (ignored)"
+        for name in slo.strategies
+        if name not in strategies
+    )
+
+
+def _mode(strategy: Strategy, given: Mapping[str, object], ignored: list[str]) -> StrategyMode:
+    word = given.get(_MODE)
+    if word is None:
+        return StrategyMode.ON
+    try:
+        return StrategyMode(word)  # type: ignore[arg-type]
+    except ValueError:
+        expected = " or ".join(StrategyMode)
+        # The user did not want plain "on": write nothing until the mode is valid.
+        ignored.append(
+            f"{_WHERE}.{strategy.name}.{_MODE} is {shown(word)}; expected {expected} "
+            f"({StrategyMode.SHADOW} until then)"
+        )
+        return StrategyMode.SHADOW
+
+
+def _read(
+    strategy: Strategy, given: Mapping[str, object], usual: object, ignored: list[str]
+) -> dict[str, object]:
+    """The fields that the NodeSLO sets and that are valid."""
+    types = _types(strategy.settings_type)
+    changes = {}
+    for name, value in given.items():
+        if name == _MODE:
+            continue
+        where = f"{_WHERE}.{strategy.name}.{name}"
+        if name not in types:
+            ignored.append(f"{where} is not a setting; there are {', '.join(types)} (ignored)")
+            continue
+        try:
+            changes[name] = msgspec.convert(value, types[name])
+        except msgspec.ValidationError as error:
+            kept = getattr(usual, name)
+            otherwise = "left unset" if kept is None else f"{shown(kept)} kept"
+            ignored.append(f"{where} is {shown(value)}; {_lower(str(error))} ({otherwise})")
+    return changes
+
+
+@cache
+def _types(settings_type: type) -> Mapping[str, Any]:
+    hints = get_type_hints(settings_type, include_extras=True)
+    return {one.name: hints[one.name] for one in fields(settings_type)}
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:].replace("`", "")

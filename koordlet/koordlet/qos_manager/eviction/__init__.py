@@ -1,0 +1,1 @@
+"""Evicts pods: who may be evicted, who goes first, by which backend, which Events are written."""

@@ -1,0 +1,1 @@
+"""How much must be freed, and which pods could free it. No IO."""

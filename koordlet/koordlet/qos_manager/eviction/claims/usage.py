@@ -1,0 +1,115 @@
+"""Evictions because the node's CPU or memory is used too much. No IO.
+
+From the threshold on, what is above the lower threshold is to be freed (Koordinator, gates
+CPUEvict, MemoryEvict and BEMemoryEvict)::
+
+    use  = 100 × used / capacity
+    need = used − capacity × lower / 100    where use ≥ threshold, else 0
+
+which is Koordinator's capacity × (use − lower) / 100 without its rounding to whole percent.
+Where use is an average, the need is the smaller of that and of the newest value: an average
+still shows pods that have gone, for as long as its window. A pod releases what it uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from koordlet.qos_manager.core.strategy import EvictionVictim, Plan, PodView, StrategyView, Term
+from koordlet.qos_manager.eviction.claims import eviction_claim
+from koordlet.qos_manager.eviction.claims.eviction_claim import NodeShortage
+from koordlet.qos_manager.eviction.claims.measurements import average
+from koordlet.qos_manager.eviction.claims.ranking import ReleaseOfPod
+from koordlet.qos_manager.eviction.claims.thresholds import ThresholdBand
+
+FORMULA = "used − capacity × lower / 100, from use ≥ threshold on"
+
+
+class UsageMeasure(NamedTuple):
+    """What of a node is used: its name in claims and for people, its unit, its kinds of metric."""
+
+    resource: str
+    word: str
+    unit: str
+    node_kind: str
+    pod_kind: str
+
+
+CPU = UsageMeasure("cpu", "CPU", "cores", "node_cpu_usage", "pod_cpu_usage")
+MEMORY = UsageMeasure("memory", "memory", "bytes", "node_memory_usage", "pod_memory_usage")
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRule:
+    """One rule: who goes for what, and whether only pods that agreed to it.
+
+    ``pods`` are those that it may evict, ``order`` puts them in order. ``window_seconds`` is
+    what the node's use is averaged over; ``None``: it is the newest.
+    """
+
+    name: str
+    measure: UsageMeasure
+    pods: Callable[[Iterable[PodView]], Iterable[PodView]]
+    order: Callable[[Iterable[PodView], ReleaseOfPod], tuple[EvictionVictim, ...]]
+    opt_in: bool
+    window_seconds: float | None = None
+
+
+def need(used: float, capacity: float, band: ThresholdBand) -> float:
+    """What is to be freed, in the unit of both; 0 below the threshold."""
+    if 100 * used < band.threshold * capacity:
+        return 0.0
+    return max(used - capacity * band.lower / 100, 0.0)
+
+
+def capacity(view: StrategyView, measure: UsageMeasure) -> float | None:
+    """Of the node: cores, or bytes; ``None`` until it is known."""
+    found = len(view.cpus) if measure is CPU else view.memory_bytes
+    return float(found) if found else None
+
+
+def used_by(view: StrategyView, measure: UsageMeasure) -> ReleaseOfPod:
+    """What each pod uses now."""
+    return lambda pod: view.latest.value(measure.pod_kind, pod.uid)
+
+
+def plan(view: StrategyView, rule: UsageRule, band: ThresholdBand) -> Plan:
+    """What a rule wants of the node as it is."""
+    measure = rule.measure
+    if (waiting := eviction_claim.waits(view)) is not None:
+        return waiting
+    total = capacity(view, measure)
+    newest = average(view, measure.node_kind)
+    over_window = average(view, measure.node_kind, seconds=rule.window_seconds)
+    if total is None:
+        return eviction_claim.nothing(f"no eviction: the node's {measure.word} is not known")
+    if newest is None or over_window is None:
+        return eviction_claim.nothing(f"no eviction: how much {measure.word} is used is not known")
+    used = min(newest, over_window)
+    given = (
+        Term("used", used, measure.unit),
+        Term("capacity", total, measure.unit),
+        Term("lower", band.lower, "%"),
+        Term("use", 100 * used / total, "%"),
+        Term("threshold", band.threshold, "%"),
+        Term("used now", newest, measure.unit),
+        Term("used over the window", over_window, measure.unit),
+    )
+    wanted = need(used, total, band)
+    if wanted <= 0:
+        return eviction_claim.nothing(
+            f"no eviction: {measure.word} is below its threshold", FORMULA, given
+        )
+    shortage = NodeShortage(
+        rule.name,
+        measure.resource,
+        measure.unit,
+        f"{measure.word} is at or above its threshold",
+        wanted,
+        FORMULA,
+        given,
+    )
+    victims = rule.order(rule.pods(view.pods), used_by(view, measure))
+    return eviction_claim.to_free(shortage, victims, rule.opt_in)

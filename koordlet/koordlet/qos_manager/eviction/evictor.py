@@ -1,0 +1,336 @@
+"""Evicts pods: takes a round's claims, carries them out, and reports the results.
+
+``consider`` only decides, and hands on; ``run`` carries out, so that no round waits for an API
+server or a runtime. Both belong to one event loop; ``evicting`` may be asked by any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from koord_kube.protocol.api import Api
+from koord_service.logs import get_log
+
+from koordlet.agent.config import KoordletSettings, node_name
+from koordlet.agent.states_informer import StatesInformer
+from koordlet.qos_manager.core.decision_log import EVICTED
+from koordlet.qos_manager.core.strategy import (
+    Decision,
+    EvictionClaim,
+    PodNotice,
+    PodView,
+    StrategyMode,
+    StrategyView,
+    Term,
+)
+from koordlet.qos_manager.eviction.api_eviction import FORCED_GRACE, EvictionApiBackend
+from koordlet.qos_manager.eviction.container_stop import ContainerStopBackend
+from koordlet.qos_manager.eviction.event_writer import PodEventWriter
+from koordlet.qos_manager.eviction.metrics import EvictionCounts
+from koordlet.qos_manager.eviction.policy import events
+from koordlet.qos_manager.eviction.policy.account import (
+    EvictionAccount,
+    EvictionLimits,
+    OverduePod,
+    grace_seconds,
+)
+from koordlet.qos_manager.eviction.policy.backend import (
+    EvictionBackend,
+    EvictionOutcome,
+    EvictionResult,
+)
+from koordlet.qos_manager.eviction.policy.guard import own_names, refusal
+from koordlet.qos_manager.eviction.policy.selection import (
+    Claimed,
+    Decided,
+    Eviction,
+    EvictionSelection,
+    select_evictions,
+)
+from koordlet.runtime_hooks.hook_log import describe_error
+
+_log = get_log("koordlet.evictor")
+
+_MOST_RECENT = 64
+_GOES = (EvictionResult.EVICTED, EvictionResult.GONE)
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionAttempt:
+    """One eviction, for people; ``at`` is seconds since the epoch.
+
+    ``end`` is ``None`` while it is under way.
+    """
+
+    at: float
+    pod: str
+    uid: str
+    strategy: str
+    rule: str
+    resource: str
+    end: EvictionResult | None = None
+    reason: str = ""
+
+
+class Evictor:
+    """Evicts until cancelled.
+
+    ``why_not`` says why nobody is to be evicted, or how it could be: then ``way`` is not used,
+    what would be done is decided and told, and nothing is done. ``own`` is what koordlet's own
+    pod is called.
+    """
+
+    def __init__(
+        self,
+        way: EvictionBackend | None,
+        limits: EvictionLimits,
+        announcer: PodEventWriter,
+        *,
+        why_not: str = "",
+        own: frozenset[str] = frozenset(),
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._way = None if why_not else way
+        self.why_not = why_not
+        self._own = own
+        self._now = now
+        self._monotonic = monotonic
+        self._account = EvictionAccount(limits, monotonic(), pretended=self._way is None)
+        self._shadow = EvictionAccount(limits, monotonic(), pretended=True)
+        self._announcer = announcer
+        self._waiting: asyncio.Queue[tuple[Eviction, EvictionAttempt]] = asyncio.Queue()
+        self._news: list[Decided] = []
+        self._recent: deque[EvictionAttempt] = deque(maxlen=_MOST_RECENT)
+        self._evicting: frozenset[str] = frozenset()
+        self.counts = EvictionCounts(announcer.counts)
+
+    @property
+    def way(self) -> str:
+        """The name of the eviction backend; "" without one."""
+        return self._way.name if self._way is not None else ""
+
+    def evicting(self) -> frozenset[str]:
+        """The UIDs of pods that are on their way out."""
+        return self._evicting
+
+    def recent(self) -> tuple[EvictionAttempt, ...]:
+        """The last evictions, oldest first."""
+        return tuple(self._recent)
+
+    def consider(
+        self,
+        view: StrategyView,
+        claims: Sequence[tuple[str, StrategyMode, EvictionClaim]],
+        notices: Sequence[tuple[str, StrategyMode, PodNotice]],
+    ) -> Sequence[tuple[str, StrategyMode, Decision]]:
+        """Take a round's claims and notices; return the decisions on them and on earlier ones."""
+        for late in self._account.observe(view):
+            self._log_overdue(late)
+        self._shadow.observe(view)
+        done = self._choose(
+            self._account, view, [one for one in claims if one[1] is StrategyMode.ON]
+        )
+        for eviction in done.evictions:
+            self._begin(eviction)
+        self._log_warnings(done, self._account, view.steady)
+        shown = self._choose(
+            self._shadow,
+            view,
+            [one for one in claims if one[1] is StrategyMode.SHADOW],
+            {one.pod.uid: one.frees for one in done.evictions},
+        )
+        for eviction in shown.evictions:
+            self._log_eviction("would evict", eviction, reason="strategy in shadow mode")
+        for warned in shown.warned:
+            self._shadow.warn(warned.pod.uid, view.steady)
+        self._say(
+            events.of_notice(name, one)
+            for name, mode, one in notices
+            if mode is StrategyMode.ON and (self._way is not None or not one.of_eviction)
+        )
+        self._evicting = self._account.going
+        news, self._news = self._news, []
+        return (*news, *done.decisions, *shown.decisions)
+
+    async def run(self) -> None:
+        """Carry out what was chosen, and write Events, until cancelled."""
+        way = self._way
+        if way is None:
+            await self._announcer.run()
+            return
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._announcer.run())
+                while True:
+                    # As many at once as the minute's budget allows.
+                    eviction, attempt = await self._waiting.get()
+                    group.create_task(self._carry_out(way, eviction, attempt))
+        finally:
+            await way.close()
+
+    def _choose(
+        self,
+        account: EvictionAccount,
+        view: StrategyView,
+        claims: Sequence[Claimed],
+        gone: Mapping[str, Mapping[tuple[str, str, str], float]] | None = None,
+    ) -> EvictionSelection:
+        """Choose and book; ``gone`` counts as going too."""
+        if not claims:
+            return EvictionSelection()
+        room = account.room(view.steady)
+        room = replace(room, going={**self._account.expected, **room.going, **(gone or {})})
+        shown = account is self._shadow or self._way is None
+        choice = select_evictions(claims, room, self._refusal, only_shown=shown)
+        for one in choice.evictions:
+            account.book(
+                one.pod,
+                one.claim.resource,
+                one.frees,
+                _grace(one),
+                view.steady,
+                stays=self._way is not None and self._way.pod_stays,
+            )
+        return choice
+
+    def _refusal(self, pod: PodView, claim: EvictionClaim) -> str:
+        return refusal(pod, claim, self._own)
+
+    def _begin(self, eviction: Eviction) -> None:
+        """Carry out an eviction, or only report it."""
+        if self._way is None:
+            self._log_eviction("would evict", eviction, reason=self.why_not)
+            return
+        attempt = EvictionAttempt(
+            self._now(),
+            eviction.pod.name,
+            eviction.pod.uid,
+            eviction.strategy,
+            eviction.claim.rule,
+            eviction.claim.resource,
+        )
+        self._recent.append(attempt)
+        self._waiting.put_nowait((eviction, attempt))
+
+    async def _carry_out(
+        self, way: EvictionBackend, eviction: Eviction, attempt: EvictionAttempt
+    ) -> None:
+        try:
+            outcome = await way.evict(
+                eviction.pod.record, grace_seconds(eviction.pod), forced=eviction.claim.forced
+            )
+        except Exception as error:
+            # A defect of koordlet: only this eviction fails.
+            outcome = EvictionOutcome(EvictionResult.UNKNOWN, describe_error(error))
+        self._ended(eviction, outcome)
+        if attempt in self._recent:
+            place = self._recent.index(attempt)
+            self._recent[place] = replace(attempt, end=outcome.end, reason=outcome.reason)
+
+    def _ended(self, eviction: Eviction, outcome: EvictionOutcome) -> None:
+        """Book, count and report the result of an eviction."""
+        uid, now, pod = eviction.pod.uid, self._monotonic(), eviction.pod.record.pod
+        self.counts.ended(outcome.end, eviction.claim.rule, pod.namespace, pod.name)
+        if outcome.end in _GOES:
+            self._account.accepted(uid, now)
+        else:
+            self._account.refused(
+                uid,
+                outcome.reason,
+                now,
+                after=outcome.again_after,
+                happened=outcome.disrupted or outcome.end is EvictionResult.UNKNOWN,
+            )
+        self._evicting = self._account.going
+        if outcome.end is EvictionResult.GONE:
+            self._log_eviction("gone before it was evicted", eviction)
+            return
+        if outcome.end is EvictionResult.EVICTED:
+            self._log_eviction("evicted", eviction, by=self.way)
+            text = f"evicted by {self.way}: {eviction.claim.decision.outcome}"
+            said = replace(
+                eviction.decision, outcome=f"{text} ({eviction.claim.rule})", aspect=EVICTED
+            )
+            self._news.append((eviction.strategy, eviction.mode, said))
+        else:
+            self._log_eviction("not evicted", eviction, reason=outcome.reason)
+        self._say([events.of_outcome(eviction, outcome, self.way)])
+
+    def _log_overdue(self, late: OverduePod) -> None:
+        pod, strategy, seconds, attempts = late
+        if not attempts:
+            # It ends for a reason that is not ours.
+            return
+        self.counts.outcomes["late"] += 1
+        _log.warning(
+            "pod still terminating", pod=pod.name, seconds=round(seconds), evictions=attempts
+        )
+        text = "has not gone since it was evicted; nothing is expected of it any more"
+        given = (Term("since", seconds, "s"), Term("evictions", attempts))
+        decision = Decision(text, given=given, pod=pod.name, aspect="eviction")
+        self._news.append((strategy, StrategyMode.ON, decision))
+        message = f"{text} ({seconds:.0f} s, evicted {attempts} times)"
+        self._say([events.PodEvent(pod.record.pod, events.STAYS, message)])
+
+    def _log_warnings(
+        self, choice: EvictionSelection, account: EvictionAccount, now: float
+    ) -> None:
+        for warned in choice.warned:
+            if account.warn(warned.pod.uid, now) and self._way is not None:
+                fields = {"pod": warned.pod.name, "strategy": warned.strategy}
+                _log.info("to be evicted soon", **fields, seconds=warned.seconds)
+                self._say([events.of_warned(warned)])
+
+    def _log_eviction(self, message: str, eviction: Eviction, **fields: object) -> None:
+        log = _log.warning if message == "not evicted" else _log.info
+        log(
+            message,
+            pod=eviction.pod.name,
+            strategy=eviction.strategy,
+            rule=eviction.claim.rule,
+            **fields,
+            why=str(eviction.decision),
+        )
+
+    def _say(self, sayings: Iterable[events.PodEvent]) -> None:
+        for saying in sayings:
+            self._announcer.say(saying, self._now(), self._monotonic())
+
+
+def open_evictor(
+    settings: KoordletSettings, cluster: StatesInformer | None, environ: Mapping[str, str]
+) -> Evictor:
+    """Be ready to evict, as the settings say."""
+    api: Api | None = cluster.client if cluster is not None else None
+    way, why_not = _way(settings, api)
+    if settings.evict_dry_run:
+        why_not = "--evict-dry-run"
+    limits = EvictionLimits(
+        settings.evictions_per_minute,
+        settings.cpu_evict_cool_time_seconds,
+        settings.memory_evict_cool_time_seconds,
+        # The look after the next one began when it was gone.
+        settles=2 * settings.collect_res_used_interval + 1,
+    )
+    announcer = PodEventWriter(api, cluster.name if cluster else node_name(settings, environ))
+    return Evictor(way, limits, announcer, why_not=why_not, own=own_names(environ))
+
+
+def _way(settings: KoordletSettings, api: Api | None) -> tuple[EvictionBackend | None, str]:
+    """The backend in the settings; by default the API, if there is one."""
+    if settings.only_evict_by_api:
+        why_not = "" if api else "--only-evict-by-api, and there is no Kubernetes API"
+        return (EvictionApiBackend(api) if api else None), why_not
+    if api is not None and not settings.evict_by_stop:
+        return EvictionApiBackend(api), ""
+    return ContainerStopBackend(settings.container_runtime_endpoint), ""
+
+
+def _grace(eviction: Eviction) -> float:
+    """The seconds that the pod has to end in."""
+    return float(FORCED_GRACE) if eviction.claim.forced else grace_seconds(eviction.pod)

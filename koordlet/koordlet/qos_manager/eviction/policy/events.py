@@ -1,0 +1,76 @@
+"""Events on pods about evictions, with the numbers behind them. No IO."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from koord_kube.core import events
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import PODS
+from koord_model.pod import Pod
+
+from koordlet.qos_manager.core.strategy import PodNotice, shown
+from koordlet.qos_manager.eviction.policy.backend import EvictionOutcome, EvictionResult
+from koordlet.qos_manager.eviction.policy.selection import Eviction, EvictionWarning
+
+SUCCESS, FAILURE = "evictPodSuccess", "evictPodFail"
+"""Koordinator's reasons."""
+SOON, STAYS = "evictPodSoon", "evictPodLate"
+"""Our own: it will be evicted unless the node has more room; it was, and has not gone."""
+
+COMPONENT = "koordlet"
+
+
+class PodEvent(NamedTuple):
+    """What is to be said of a pod: ``reason`` is one CamelCase word, ``message`` one line."""
+
+    pod: Pod
+    reason: str
+    message: str
+    warning: bool = True
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What makes two the same, whatever their numbers."""
+        return self.pod.uid, self.reason
+
+
+def of_outcome(eviction: Eviction, outcome: EvictionOutcome, way: str) -> PodEvent:
+    """An Event with the result of an eviction and the numbers behind the decision."""
+    why = f"{eviction.strategy}: {_numbers(eviction)}"
+    pod = eviction.pod.record.pod
+    if outcome.end is EvictionResult.EVICTED:
+        return PodEvent(pod, SUCCESS, f"evicted by {way} for {why}")
+    return PodEvent(pod, FAILURE, f"not evicted ({outcome.reason}), wanted for {why}")
+
+
+def of_warned(warned: EvictionWarning) -> PodEvent:
+    """An Event that announces an eviction, in time to prevent it."""
+    in_ = shown(warned.seconds, "s")
+    message = f"is evicted in {in_} if nothing changes, for {warned.strategy}"
+    return PodEvent(warned.pod.record.pod, SOON, f"{message}: {warned.claim.decision}")
+
+
+def of_notice(strategy: str, notice: PodNotice) -> PodEvent:
+    """An Event for a strategy's notice."""
+    message = f"{notice.message} ({strategy})"
+    return PodEvent(notice.pod.record.pod, notice.reason, message, notice.warning)
+
+
+def event(saying: PodEvent, node: str, at: float, count: int = 1) -> Object:
+    """The object to create, at ``at`` seconds since the epoch."""
+    pod = saying.pod
+    return events.event(
+        events.reference(PODS, pod.name, pod.namespace, pod.uid),
+        saying.reason,
+        saying.message,
+        events.EventSource(COMPONENT, node),
+        at,
+        warning=saying.warning,
+        count=count,
+    )
+
+
+def _numbers(eviction: Eviction) -> str:
+    """The decision without its first words, which say that there is one."""
+    return str(eviction.decision).partition(": ")[2]

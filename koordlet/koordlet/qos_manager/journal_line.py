@@ -1,0 +1,63 @@
+"""Decisions as lines of the journal, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from koord_host.resource_executor.journal import DecisionEntry, Event, rfc3339
+
+from koordlet.qos_manager.core.decision_log import DecisionKey, DecisionRecord, plain
+from koordlet.qos_manager.core.strategy import Decision, StrategyMode, Term
+
+
+def line(entry: DecisionRecord) -> DecisionEntry:
+    """The journal entry of a decision."""
+    one = entry.decision
+    return DecisionEntry(
+        rfc3339(entry.at),
+        entry.strategy,
+        entry.mode.value,
+        one.outcome,
+        one.formula,
+        tuple((name, plain(value), unit) for name, value, unit in one.given),
+        one.pod,
+        one.group,
+        one.aspect,
+    )
+
+
+def entry(decided: DecisionEntry) -> DecisionRecord | None:
+    """The decision of a line; ``None`` if its time or mode is not valid.
+
+    The journal does not record when a decision ended.
+    """
+    try:
+        at, mode = datetime.fromisoformat(decided.time).timestamp(), StrategyMode(decided.mode)
+        rfc3339(at)
+    except (ValueError, OverflowError, OSError):
+        return None
+    one = Decision(
+        decided.outcome,
+        decided.formula,
+        tuple(Term(*given) for given in decided.given),
+        decided.pod,
+        decided.group,
+        decided.aspect,
+    )
+    return DecisionRecord(at, decided.strategy, mode, one)
+
+
+def identity(one: DecisionRecord) -> tuple[str, DecisionKey]:
+    """A key that an entry shares with its journal line, which has milliseconds only."""
+    return rfc3339(one.at), one.key
+
+
+def key(decided: DecisionEntry) -> DecisionKey:
+    """What a line is about."""
+    return DecisionKey(decided.strategy, decided.aspect, decided.pod, decided.group)
+
+
+def decisions(wanted: Callable[[DecisionKey], bool]) -> Callable[[Event], bool]:
+    """Whether an event of the journal is a decision about what is ``wanted``."""
+    return lambda event: isinstance(event, DecisionEntry) and wanted(key(event))

@@ -1,0 +1,153 @@
+"""The queue of plans: any thread adds to it, the writer's thread applies it.
+
+Plans follow the load second by second, so the writer applies them before all else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+
+from koord_host.knobs.forms import Value
+from koord_host.planning.arbiter import ArbitratedValue
+from koord_host.planning.desired_values import DesiredValue, Target
+from koord_host.planning.outcomes import Round
+from koord_host.resource_executor.executor import Executor
+from koord_host.resource_executor.journal import Event, Journal
+
+from koordlet.qos_manager.core.strategy import CacheClass, owner
+from koordlet.runtime_hooks.reconciler.desired_state import DesiredState
+from koordlet.runtime_hooks.reconciler.tasks import TaskReconciler
+
+_SCOPE = "strategy"
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """What one round wants of the node.
+
+    ``desired`` holds the values of every enabled strategy and replaces the previous ones; so
+    do ``caches``. ``deeds`` are done once, ``lines`` are for the journal. ``complete`` is
+    whether every strategy has run with all pods known: the executor may then restore what an
+    earlier run left behind and nobody wants now.
+    """
+
+    desired: Mapping[str, tuple[DesiredValue, ...]] = field(default_factory=dict)
+    caches: tuple[CacheClass, ...] = ()
+    deeds: tuple[tuple[str, tuple[DesiredValue, ...]], ...] = ()
+    lines: tuple[Event, ...] = ()
+    complete: bool = False
+
+    def differs(self, before: NodePlan) -> bool:
+        """Whether there is anything to do after ``before`` was done."""
+        same = self.desired.keys() == before.desired.keys() and all(
+            desired is before.desired[name] for name, desired in self.desired.items()
+        )
+        news = self.deeds or self.lines or self.complete != before.complete
+        return not same or self.caches != before.caches or bool(news)
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedPlans:
+    """What was done ahead of a round; ``seconds`` are from each plan's handover to its writes."""
+
+    rounds: tuple[Round, ...] = ()
+    seconds: tuple[float, ...] = ()
+
+
+class PlanQueue:
+    """Passes queued plans to the executor and the task reconciler."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        tasks: TaskReconciler,
+        journal: Journal,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._executor = executor
+        self._tasks = tasks
+        self._journal = journal
+        self._monotonic = monotonic
+        self._handed: SimpleQueue[tuple[float, NodePlan]] = SimpleQueue()
+        self._rounds: list[Round] = []
+        self._seconds: list[float] = []
+        self._noted: SimpleQueue[Event] = SimpleQueue()
+        self._named: frozenset[str] = frozenset()
+        self._classes: frozenset[str] = frozenset()
+        self._complete = False
+
+    def base(self, target: Target) -> Value | None:
+        """What a target would have without strategies; from any thread."""
+        return self._executor.base(target)
+
+    def standing(self, place: str) -> list[tuple[str, ArbitratedValue]]:
+        """The arbitrated values of a place's knobs, by name, with owners; from any thread."""
+        return self._executor.arbitrated_values(place)
+
+    def put(self, wanted: NodePlan) -> None:
+        """Queue a plan; from any thread."""
+        self._handed.put((self._monotonic(), wanted))
+
+    def note(self, event: Event) -> None:
+        """Queue a journal event; from any thread, without waiting for the disk."""
+        self._noted.put(event)
+
+    def write_notes(self) -> None:
+        """Write queued events to the journal; in the writer's thread."""
+        while not self._noted.empty():
+            self._journal.add(self._noted.get())
+
+    def apply_queued(self) -> None:
+        """Apply queued plans, if there are any; in the writer's thread."""
+        if self._handed.empty():
+            return
+        since = self._take()
+        self._rounds.append(self._executor.apply_urgent())
+        now = self._monotonic()
+        self._seconds += [now - one for one in since]
+
+    def take_applied(self) -> AppliedPlans:
+        """The plans applied since the last call, once a round; in the writer's thread."""
+        self.write_notes()
+        # With the lines of jobs that have ended since.
+        self._journal.flush()
+        applied = AppliedPlans(tuple(self._rounds), tuple(self._seconds))
+        self._rounds, self._seconds = [], []
+        return applied
+
+    def _take(self) -> list[float]:
+        """Take the queued plans; return when each was queued."""
+        wanted, since = None, []
+        while not self._handed.empty():
+            at, wanted = self._handed.get()
+            since.append(at)
+            for line in wanted.lines:
+                self._journal.add(line)
+            for name, deeds in wanted.deeds:
+                self._executor.run_once(owner(name), deeds)
+        if wanted is not None:
+            self._set_desired(wanted)
+            self._hold(wanted.caches)
+        return since
+
+    def _set_desired(self, wanted: NodePlan) -> None:
+        for name in self._named - wanted.desired.keys():
+            self._executor.forget(owner(name), _SCOPE)
+        self._named = frozenset(wanted.desired)
+        for name, desired in wanted.desired.items():
+            self._executor.set_desired(owner(name), _SCOPE, desired)
+        if wanted.complete and not self._complete:
+            self._complete = True
+            self._executor.roll_back_undesired()
+            self._tasks.forget_left()
+
+    def _hold(self, caches: tuple[CacheClass, ...]) -> None:
+        held = {f"class {one.limits.group}": one for one in caches}
+        for scope in self._classes - held.keys():
+            self._tasks.forget(scope)
+        self._classes = frozenset(held)
+        for scope, one in held.items():
+            self._tasks.hold(DesiredState(scope, resctrl=one.limits, groups=one.groups))

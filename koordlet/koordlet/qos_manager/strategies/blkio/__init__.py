@@ -1,0 +1,1 @@
+"""Disk limits and weights by QoS class."""

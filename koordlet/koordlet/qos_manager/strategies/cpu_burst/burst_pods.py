@@ -1,0 +1,129 @@
+"""The pods that may burst, with their quotas as the cgroups have them. No IO."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from koord_host.knobs.forms import NO_LIMIT, Value
+from koord_model.cpu_burst import BurstPolicy, CPUBurst, of_pod
+from koord_model.keys import CPU
+
+from koordlet.qos_manager.core.strategy import ContainerView, Decision, PodView, StrategyView
+from koordlet.qos_manager.strategies.cpu_burst.burst_limiter import spread
+from koordlet.qos_manager.strategies.cpu_burst.quota_burst import BurstQuota, Key, within
+from koordlet.qos_manager.strategies.cpu_burst.share_pool import BESIDE
+
+QUOTA, PERIOD, BURST = "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us"
+BY_QUOTA = (BurstPolicy.AUTO, BurstPolicy.QUOTA_BURST)
+"""The policies by which quotas grow."""
+
+_DEFAULT_PERIOD = 100_000  # µs
+_LEAST_QUOTA = 1000
+"""The kernel's, in µs: the kubelet rounds smaller ones up to it."""
+
+_LOOK_SECONDS = 10.0
+"""How long quotas that only hooks and the kubelet change are taken for what they were."""
+_REST_SECONDS = 30.0
+"""After a change of the limit: let its writer apply it first."""
+
+
+class BurstPod(NamedTuple):
+    """A pod: what it asks for, its own quota (-1: none) and period, those of its containers.
+
+    ``due`` is when its files are looked at again (CLOCK_MONOTONIC, seconds), ``notes`` are
+    about its annotation. Quotas and periods are microseconds.
+    """
+
+    of: PodView
+    asked: CPUBurst
+    due: float
+    base: int = NO_LIMIT
+    period: int = _DEFAULT_PERIOD
+    quotas: tuple[BurstQuota, ...] = ()
+    notes: tuple[Decision, ...] = ()
+
+
+def may_burst(pod: PodView) -> bool:
+    """Whether it is a pod for bursts at all, whatever it asks for."""
+    demand = pod.demand
+    ended = demand is not None and demand.phase in ("Succeeded", "Failed")
+    return pod.asked_qos not in BESIDE and not ended and not pod.in_vm
+
+
+def looked_at(view: StrategyView, pod: PodView, node: CPUBurst, known: BurstPod | None) -> BurstPod:
+    """A pod as it is now; raised quotas stay raised, as far as they may.
+
+    What a restart left raised is taken up from the cgroups.
+    """
+    asked, ignored = of_pod(pod.record.pod, node)
+    notes = tuple(
+        Decision(line, pod=pod.name, aspect=f"annotation {place}")
+        for place, line in enumerate(ignored)
+    )
+    if asked.policy is BurstPolicy.NONE:
+        return BurstPod(pod, asked, float("inf"), notes=notes)
+    before = {one.key: one for one in known.quotas} if known else {}
+    base, period = _bandwidth(view, pod.group)
+    found = (_quota(view, pod, one, asked, before) for one in pod.containers)
+    quotas = tuple(one for one in found if one is not None)
+    # Not all pods in the same round.
+    due = view.steady + _LOOK_SECONDS * (1 + spread(pod.uid)) / 2
+    return BurstPod(pod, asked, due, base, period, quotas, notes)
+
+
+def _bandwidth(view: StrategyView, group: str) -> tuple[int, int]:
+    """A group's quota without burst, -1 where there is none or no group, and its period."""
+    base = _number(view.cgroups.base(group, QUOTA), NO_LIMIT)
+    period = _number(view.cgroups.now(group, PERIOD), _DEFAULT_PERIOD)
+    return base if base > 0 else NO_LIMIT, max(period, 1)
+
+
+def _plausible(base: int, limit: int, period: int, ratio: float) -> int:
+    """The base, or what the limit (millicores) can mean at most if that is less, in µs.
+
+    What an earlier run raised, and nobody remembers to have, is no base. ``ratio`` is
+    cpunormalization's: a slower CPU's quota is larger.
+    """
+    if not limit:
+        return base
+    return min(base, max(math.ceil(limit * period / (1000 * min(ratio, 1.0))), _LEAST_QUOTA))
+
+
+def _number(value: Value | None, default: int) -> int:
+    return value if isinstance(value, int) else default
+
+
+def _quota(
+    view: StrategyView,
+    pod: PodView,
+    one: ContainerView,
+    asked: CPUBurst,
+    before: Mapping[Key, BurstQuota],
+) -> BurstQuota | None:
+    """A container's quota; ``None`` where it has none."""
+    limits = pod.demand.container_limits if pod.demand else {}
+    limit = limits.get(one.container.name, {}).get(CPU, 0)
+    base, period = _bandwidth(view, one.group)
+    if base == NO_LIMIT:
+        return None
+    base = _plausible(base, limit, period, view.node.cpu_normalization_ratio)
+    key = pod.uid, one.container.id
+    known = before.get(key)
+    made = BurstQuota(one, key, asked, limit, base, period, base, view.steady)
+    if asked.policy not in BY_QUOTA:
+        return made
+    if known is None:
+        now = _number(view.cgroups.now(one.group, QUOTA), base)
+        return made._replace(quota=within(now, base, made.most))
+    if limit and known.limit and limit != known.limit:
+        return made._replace(rest_until=view.steady + _REST_SECONDS)
+    return known._replace(
+        of=one,
+        asked=asked,
+        limit=limit or known.limit,
+        base=base,
+        period=period,
+        quota=within(known.quota, base, made.most),
+    )

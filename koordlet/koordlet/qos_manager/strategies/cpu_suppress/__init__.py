@@ -1,0 +1,1 @@
+"""CPU suppression: how much CPU best-effort pods may use."""

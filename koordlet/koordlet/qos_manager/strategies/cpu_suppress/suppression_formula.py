@@ -1,0 +1,157 @@
+"""How much CPU best-effort pods may use: what the others leave of a threshold. No IO.
+
+Koordinator's formula, in cores:
+
+    capacity × threshold − non-BE pods − non-BE host applications − max(system, reserved)
+
+A pod is best-effort by its label (BE) or by its cgroup. The system is what the node uses
+beside pods and host applications; so a pod that nobody knows counts with it, and not with
+best-effort pods. What runs in the cgroup of best-effort pods is theirs whether each of them
+was measured or not: a pod that has just started does not hold itself down.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from koord_model.node_slo import HostApplication
+from koord_model.qos import KubeQoS, QoSClass
+
+from koordlet.qos_manager.core.strategy import PodView, StrategyView, Term
+
+
+class NodeCPULoad(NamedTuple):
+    """What uses the node's CPUs now, in cores.
+
+    ``reserved`` is what is kept back for the system; it counts where the system uses less.
+    """
+
+    capacity: float
+    pods: float
+    applications: float
+    best_effort: float
+    system: float
+    reserved: float
+
+    def left(self, percent: float) -> float:
+        """What ``percent`` of the node leave to best-effort pods; below 0 when over it."""
+        others = self.pods + self.applications + max(self.system, self.reserved)
+        return self.capacity * percent / 100 - others
+
+
+def is_best_effort(pod: PodView) -> bool:
+    """Whether its CPU is not counted with that of the pods to be protected."""
+    return pod.kube is KubeQoS.BEST_EFFORT or pod.asked_qos is QoSClass.BE
+
+
+def measure(view: StrategyView) -> NodeCPULoad | str:
+    """What uses the CPUs now, or the name of what is not known.
+
+    A single pod that has not been measured yet counts with the system, or with best-effort
+    pods if it is one of them.
+    """
+    if not view.cpus:
+        return "the node's CPUs"
+    if not view.pods_known:
+        return "which pods run"
+    value = view.latest.value
+    node = value("node_cpu_usage")
+    if node is None:
+        return "node_cpu_usage"
+    pods = inside = outside = 0.0
+    measured = False
+    for pod in view.pods:
+        used = value("pod_cpu_usage", pod.uid)
+        if used is None:
+            continue
+        measured = True
+        if not is_best_effort(pod):
+            pods += used
+        elif pod.kube is KubeQoS.BEST_EFFORT:
+            inside += used
+        else:
+            outside += used
+    if view.pods and not measured:
+        return "pod_cpu_usage"
+    applications = 0.0
+    for one in view.slo.host_applications:
+        used = value("host_application_cpu_usage", one.name) or 0.0
+        if _is_best_effort(one):
+            inside += used
+        else:
+            applications += used
+    group = (value("node_be", "cpu", "usage") or 0.0) / 1000
+    best_effort = outside + max(inside, group)
+    system = max(node - pods - applications - best_effort, 0.0)
+    capacity = float(len(view.cpus))
+    return NodeCPULoad(capacity, pods, applications, best_effort, system, view.reserved_cpu)
+
+
+def _is_best_effort(application: HostApplication) -> bool:
+    """Only one in the cgroup of best-effort pods can be held down with them."""
+    return application.qos is QoSClass.BE and application.base == "KubepodsBesteffort"
+
+
+Spell = tuple[tuple[float, float], ...]
+"""Amounts of the last seconds that may still be the least: (steady seconds, cores), rising."""
+
+
+def remember(spell: Spell, steady: float, cores: float, seconds: float) -> Spell:
+    """The spell with another amount; its first is the least of the last ``seconds``.
+
+    So less is less at once, and more is more after it has been so for ``seconds``: load that
+    goes up and down leaves best-effort pods what it leaves them at its peaks.
+    """
+    kept = [one for one in spell if one[0] > steady - seconds and one[1] < cores]
+    return (*kept, (steady, cores))
+
+
+class SuppressionLimits(NamedTuple):
+    """The settings: percent of the node; ``bound`` is in cores, ``None`` without a bound."""
+
+    threshold: float
+    floor: float = 0.0
+    bound: float | None = None
+
+
+class SuppressionAmount(NamedTuple):
+    """The limit and the minimum of best-effort pods in cores, and the inputs of the formula."""
+
+    cores: float
+    least: float
+    capacity: float
+    spell: Spell
+    formula: str
+    given: tuple[Term, ...]
+
+
+_FORMULA = "capacity × threshold − non-BE pods − non-BE host applications − max(system, reserved)"
+
+
+def amount(
+    load: NodeCPULoad, limits: SuppressionLimits, spell: Spell, steady: float, seconds: float
+) -> SuppressionAmount:
+    """What the threshold leaves, within floor and bound: the least of the last ``seconds``.
+
+    ``spell`` is that of the last amount. The floor wins over the bound.
+    """
+    threshold, floor, bound = limits
+    least = load.capacity * floor / 100
+    left = load.left(threshold)
+    now = max(left if bound is None else min(left, bound), least)
+    spell = remember(spell, steady, now, seconds)
+    cores = max(spell[0][1], least)
+    within = _FORMULA if bound is None else f"min({_FORMULA}, bound by pressure)"
+    formula = f"max({within}, floor), the least of {seconds:g} s"
+    given = [
+        Term("capacity", load.capacity, "cores"),
+        Term("threshold", threshold, "%"),
+        Term("non-BE pods", load.pods, "cores"),
+        Term("non-BE host applications", load.applications, "cores"),
+        Term("system", load.system, "cores"),
+        Term("reserved", load.reserved, "cores"),
+    ]
+    if bound is not None:
+        given.append(Term("bound by pressure", bound, "cores"))
+    given += Term("floor", least, "cores"), Term(f"least of {seconds:g} s", cores, "cores")
+    return SuppressionAmount(cores, least, load.capacity, spell, formula, tuple(given))

@@ -1,0 +1,1 @@
+"""Interference detection: containers that are slowed down, and the likely antagonist."""

@@ -1,0 +1,73 @@
+"""What is usual for a series, and how far a point is from it. No IO.
+
+A running mean and variance, weighted exponentially, that outliers hardly move:
+
+1. the first ``warm_up`` points are kept; the beginning are their median m and the mean square
+   of what they are off it, each brought to within ``_CLIP`` · s, where s is 1.4826 times their
+   median absolute deviation (the standard deviation, were they distributed normally);
+2. from then on each point counts with weight a = 1 - 2^(-1/half_life), after it was
+   brought to within ``_CLIP`` spreads of the mean (winsorised): mean += a·d,
+   variance = (1 - a)·(variance + a·d²);
+3. the spread is the standard deviation, but never less than a part of the mean and an
+   absolute least: of what never moves, no movement would be small.
+
+So an episode of minutes leaves what is usual alone, while a change that stays has become
+usual after about a half-life.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import NamedTuple
+
+_CLIP = 3.0
+_NORMAL = 1.4826
+
+
+class BaselineParameters(NamedTuple):
+    """How a kind of series is learnt: counts in points, the least spread in its unit."""
+
+    warm_up: int
+    half_life: float
+    least_spread: float = 0.0
+    least_share: float = 0.0
+
+
+class Baseline(NamedTuple):
+    """What is usual; ``first`` are the points so far while it is warming up."""
+
+    first: tuple[float, ...] = ()
+    mean: float = 0.0
+    variance: float = 0.0
+    known: bool = False
+
+    def spread(self, manner: BaselineParameters) -> float:
+        """How far points usually are from the mean."""
+        least = max(manner.least_spread, manner.least_share * abs(self.mean))
+        return float(max(self.variance**0.5, least))
+
+    def deviations(self, value: float, manner: BaselineParameters) -> float | None:
+        """How many spreads a value is above the mean; ``None`` while warming up."""
+        spread = self.spread(manner)
+        if not self.known or spread <= 0:
+            return None
+        return (value - self.mean) / spread
+
+    def after(self, value: float, manner: BaselineParameters) -> Baseline:
+        """With one more point."""
+        if not self.known:
+            return self._begun((*self.first, value), manner)
+        reach = _CLIP * self.spread(manner)
+        weight = 1 - 0.5 ** (1 / manner.half_life)
+        off = max(min(value - self.mean, reach), -reach)
+        variance = (1 - weight) * (self.variance + weight * off * off)
+        return self._replace(mean=self.mean + weight * off, variance=variance)
+
+    def _begun(self, first: tuple[float, ...], manner: BaselineParameters) -> Baseline:
+        if len(first) < manner.warm_up:
+            return Baseline(first)
+        middle = median(first)
+        off = [abs(value - middle) for value in first]
+        usual = _NORMAL * median(off)
+        variance = sum(min(one, _CLIP * usual) ** 2 for one in off) / len(off)
+        return Baseline((), middle, max(variance, usual * usual), known=True)

@@ -1,0 +1,99 @@
+"""One series of a container over time: what is usual, and episodes in which it is not. No IO.
+
+An episode begins with so many outliers in a row, and ends with as many points in a row that
+are none; points between two beats change nothing. An outlier is so many spreads above the
+mean (``baseline``) and above an absolute floor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from koordlet.qos_manager.strategies.interference.antagonist import Antagonist
+from koordlet.qos_manager.strategies.interference.baseline import Baseline, BaselineParameters
+
+WINDOW = 12
+"""The newest points by which antagonists are looked for: two minutes of pressure."""
+
+_SILENT_SECONDS = 300.0
+"""After which the health of the container is unknown."""
+
+Uses = Mapping[str, float]
+"""The cores that pods used at a point's time, by UID."""
+
+
+class OutlierLimits(NamedTuple):
+    """What an outlier is: more than ``deviations``, at least ``floor``; ``points`` in a row."""
+
+    deviations: float
+    points: int
+    floor: float = 0.0
+
+
+class InterferenceEpisode(NamedTuple):
+    """A time of suffering.
+
+    ``blamed`` is the likely antagonist, ``None`` where none stands out; ``throttled`` the part of
+    the periods in which the container's own quota held it up, 0 where that is no cause.
+    """
+
+    value: float
+    usual: float
+    spread: float
+    deviations: float
+    blamed: Antagonist | None = None
+    throttled: float = 0.0
+
+
+class SeriesWatch(NamedTuple):
+    """A series as it is watched.
+
+    ``seen_at`` is the wall-clock time of its newest point, only ever compared for being another;
+    ``steady`` (CLOCK_MONOTONIC, seconds) is when that came. ``high`` and ``low`` count outliers
+    and others in a row. ``points`` are the newest deviations with what pods used then.
+    """
+
+    baseline: Baseline = Baseline()
+    seen_at: float = 0.0
+    steady: float = 0.0
+    high: int = 0
+    low: int = 0
+    points: tuple[tuple[float, Uses], ...] = ()
+    episode: InterferenceEpisode | None = None
+
+    def after(
+        self,
+        value: float,
+        seen_at: float,
+        steady: float,
+        uses: Uses,
+        manner: BaselineParameters,
+        limits: OutlierLimits,
+    ) -> SeriesWatch:
+        """With one more point; the same where it is not a new one."""
+        if seen_at == self.seen_at:
+            return self.unless_silent(steady)
+        now = self.unless_silent(steady)
+        deviations = now.baseline.deviations(value, manner)
+        learnt = now.baseline.after(value, manner)
+        if deviations is None:
+            return SeriesWatch(learnt, seen_at, steady)
+        outlier = deviations > limits.deviations and value >= limits.floor
+        high, low = (now.high + 1, 0) if outlier else (0, now.low + 1)
+        episode = now.episode
+        if outlier and (high >= limits.points or episode is not None):
+            usual = now.baseline
+            found = InterferenceEpisode(value, usual.mean, usual.spread(manner), deviations)
+            kept = episode or found
+            episode = found._replace(blamed=kept.blamed, throttled=kept.throttled)
+        elif episode is not None and low >= limits.points:
+            episode = None
+        points = (*now.points[1 - WINDOW :], (deviations, uses))
+        return SeriesWatch(learnt, seen_at, steady, high, low, points, episode)
+
+    def unless_silent(self, steady: float) -> SeriesWatch:
+        """The same, or after a long silence what was usual alone."""
+        if steady - self.steady <= _SILENT_SECONDS:
+            return self
+        return SeriesWatch(self.baseline, self.seen_at, self.steady)

@@ -1,0 +1,1 @@
+"""Protects memory of pods, and throttles what goes beyond its requests."""

@@ -1,0 +1,157 @@
+"""How much of a pod's memory is protected, and where it is held back: arithmetic only, no IO.
+
+The formulas are Koordinator's (``memoryQOS`` of the NodeSLO). All amounts are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from koord_host.knobs.table import KNOBS
+from koord_model.demand import Amounts
+from koord_model.keys import BATCH_MEMORY, MEMORY
+from koord_model.memory_qos import MemoryQoS
+from koord_model.qos import QoSClass
+
+from koordlet.qos_manager.core.strategy import Term, shown
+
+PAGE = KNOBS["memory.high"].v2_form.unit
+"""The kernel's page size: it rounds down to it."""
+
+PROTECTED = "request × minLimitPercent / 100, request × lowLimitPercent / 100"
+THROTTLED = "request + (limit - request) × throttlingPercent / 100"
+WATERMARK = "limit × wmarkRatio / 100"
+
+
+class MemoryProtection(NamedTuple):
+    """What stays with a group: ``least`` in any case, ``low`` while others can be reclaimed."""
+
+    least: int = 0
+    low: int = 0
+
+    def __str__(self) -> str:
+        if not self.low:
+            return shown(self.least, "bytes") if self.least else "nothing"
+        return f"{shown(self.least, 'bytes')} (if possible {shown(self.low, 'bytes')})"
+
+
+def given(request: int, asked: MemoryQoS) -> tuple[Term, ...]:
+    """What ``protection`` goes by."""
+    return (
+        Term("request", request, "bytes"),
+        Term("minLimitPercent", asked.min_limit, "%"),
+        Term("lowLimitPercent", asked.low_limit, "%"),
+    )
+
+
+def amount(amounts: Amounts, qos: QoSClass) -> int:
+    """The memory among requests or limits, 0 without: best-effort pods' is batch-memory."""
+    return amounts.get(BATCH_MEMORY if qos is QoSClass.BE else MEMORY, 0)
+
+
+def protection(request: int, asked: MemoryQoS) -> MemoryProtection:
+    """What is protected of a request; ``memory.low`` below ``memory.min`` would do nothing."""
+    least = request * asked.min_limit // 100
+    low = request * asked.low_limit // 100
+    return MemoryProtection(least, max(low, least) if low else 0)
+
+
+def together(parts: Iterable[MemoryProtection]) -> MemoryProtection:
+    """The sum: what a group above others needs for theirs to hold."""
+    least = low = 0
+    for one in parts:
+        least += one.least
+        low += one.low
+    return MemoryProtection(least, low)
+
+
+def larger(one: MemoryProtection, other: MemoryProtection) -> MemoryProtection:
+    """The larger of each."""
+    return MemoryProtection(max(one.least, other.least), max(one.low, other.low))
+
+
+class MemorySizes(NamedTuple):
+    """Of a container: what it requests and may have, 0 without; ``top`` is the node's memory."""
+
+    request: int
+    limit: int
+    top: int | None
+
+
+class MemoryHigh(NamedTuple):
+    """Where a container is held back; ``size`` is ``None`` where that is not known yet."""
+
+    size: int | None
+    formula: str
+    given: tuple[Term, ...]
+
+
+def held_back(
+    sizes: MemorySizes, least: int, asked: MemoryQoS, *, instead: bool = False
+) -> MemoryHigh | None:
+    """Where its tasks begin to reclaim, never below what is protected; ``None``: nowhere.
+
+    Without a limit the node's memory counts as one. ``instead``: at the watermark too, if
+    that is lower.
+    """
+    found = _throttled(sizes, least, asked)
+    mark = _watermark(sizes.limit, least, asked) if instead else None
+    if found is None or found.size is None or mark is None or mark.size is None:
+        return mark or found
+    return min(mark, found, key=lambda one: one.size or 0)
+
+
+def _throttled(sizes: MemorySizes, least: int, asked: MemoryQoS) -> MemoryHigh | None:
+    if not asked.throttling:
+        return None
+    top = sizes.limit or sizes.top
+    given = (
+        Term("request", sizes.request, "bytes"),
+        Term("limit" if sizes.limit else "limit (the node's)", top, "bytes"),
+        Term("throttlingPercent", asked.throttling, "%"),
+    )
+    if top is None:
+        return MemoryHigh(None, THROTTLED, given)
+    room = max(top - sizes.request, 0)
+    return MemoryHigh(
+        max(_pages(sizes.request + room * asked.throttling // 100), least), THROTTLED, given
+    )
+
+
+def _watermark(limit: int, least: int, asked: MemoryQoS) -> MemoryHigh | None:
+    if not asked.wmark_ratio or not limit:
+        return None
+    given = (Term("limit", limit, "bytes"), Term("wmarkRatio", asked.wmark_ratio, "%"))
+    return MemoryHigh(max(_pages(limit * asked.wmark_ratio // 100), least), WATERMARK, given)
+
+
+def _pages(size: int) -> int:
+    # With none at all a container would never run again.
+    return max(size // PAGE * PAGE, PAGE)
+
+
+class PageCacheLimit(NamedTuple):
+    """A limit of page cache; ``None`` leaves a knob alone."""
+
+    enable: int | None = None
+    size: int | None = None
+    sync: int | None = None
+
+
+def page_cache(limit: int, asked: MemoryQoS) -> PageCacheLimit:
+    """What a pod's page cache is limited to; ``limit`` is that of its memory, 0 without one.
+
+    Bytes go before percent, and no limit is larger than the memory's. A size of 0 switches
+    it off, unless it is switched on in so many words.
+    """
+    size = asked.page_cache_limit_size
+    if size is not None:
+        size = min(size, limit) if limit else size
+    elif asked.page_cache_limit_percent is not None and limit:
+        size = limit * asked.page_cache_limit_percent // 100
+    enable = None if size is None else int(size > 0)
+    if asked.page_cache_enable is not None:
+        enable = int(asked.page_cache_enable)
+    sync = int(asked.page_cache_reclaim_sync or False) if size else None
+    return PageCacheLimit(enable, size, sync)

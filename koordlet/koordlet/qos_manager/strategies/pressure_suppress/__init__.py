@@ -1,0 +1,1 @@
+"""CPU suppression that follows the pressure latency-sensitive pods feel."""

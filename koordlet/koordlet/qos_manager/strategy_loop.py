@@ -1,0 +1,206 @@
+"""The loop that runs strategies and passes their plans on.
+
+Strategies run in their own thread, so that hook calls, evictions and the writer, which a
+kernel file may block for long, do not wait for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+from koord_service.log_deduplicator import LogDeduplicator
+from koord_service.logs import get_log
+
+from koordlet.qos_manager import journal_line
+from koordlet.qos_manager.core.decision_log import DecisionLog
+from koordlet.qos_manager.core.strategy import (
+    Decision,
+    EvictionClaim,
+    PodNotice,
+    StrategyMode,
+    StrategySignal,
+    StrategyView,
+)
+from koordlet.qos_manager.core.strategy_runner import RoundPlans, StrategyRunner, StrategyState
+from koordlet.qos_manager.plan_queue import NodePlan
+from koordlet.qos_manager.strategy_table import DisabledStrategy
+from koordlet.runtime_hooks.hook_log import describe_error
+
+_log = get_log("koordlet.decider")
+
+_SILENT_SECONDS = 10.0
+"""After which a strategy counts as hanging."""
+_PAUSE_SECONDS = 1.0
+_SETTLE_SECONDS = 10.0
+"""After the start: strategies may lack measurements before."""
+_LONGEST_SECONDS = 300.0
+"""How long to wait for a list of pods: there may never be one."""
+
+BuildView = Callable[[float, float, Mapping[str, tuple[StrategySignal, ...]]], StrategyView]
+"""Builds the view of a moment: the wall clock, the steady one, the last round's signals."""
+
+
+class ClaimConsumer(Protocol):
+    """Evicts pods (``eviction.evictor``)."""
+
+    def consider(
+        self,
+        view: StrategyView,
+        claims: Sequence[tuple[str, StrategyMode, EvictionClaim]],
+        notices: Sequence[tuple[str, StrategyMode, PodNotice]],
+    ) -> Sequence[tuple[str, StrategyMode, Decision]]:
+        """Take a round's claims; return the decisions about them."""
+        ...
+
+
+class StrategyLoop:
+    """Runs rounds until cancelled.
+
+    ``carry`` receives the plan for the node; ``None`` if koordlet writes nothing: then all
+    strategies run in shadow mode.
+    """
+
+    def __init__(
+        self,
+        rounds: StrategyRunner,
+        off: Sequence[DisabledStrategy],
+        build_view: BuildView,
+        decisions: DecisionLog,
+        evictor: ClaimConsumer,
+        carry: Callable[[NodePlan], None] | None,
+    ) -> None:
+        self._rounds = rounds
+        self._off = tuple(_state(one) for one in off)
+        self._build_view = build_view
+        self._decisions = decisions
+        self._evictor = evictor
+        self._carry = carry
+        self._wanted = NodePlan()
+        self._deduplicator = LogDeduplicator()
+        self._started: float | None = None
+        self._began: float | None = None
+        self.signals: Mapping[str, tuple[StrategySignal, ...]] = {}
+        """Of all strategies, shadows too: for ``/metrics``."""
+
+    def states(self) -> tuple[StrategyState, ...]:
+        """The state of each strategy by name, disabled ones included."""
+        return tuple(sorted((*self._rounds.states(), *self._off), key=lambda one: one.name))
+
+    async def run(self) -> None:
+        """Decide each time a strategy is due."""
+        while True:
+            await self.decide()
+            await asyncio.sleep(max(self._rounds.next_due - time.monotonic(), 0.01))
+
+    async def decide(self) -> None:
+        """One round, now."""
+        try:
+            found = await self._run_round()
+        except Exception as error:
+            # A defect of koordlet: the last plan stays in force, and the next round may succeed.
+            if self._deduplicator.is_new("round", describe_error(error)):
+                _log.error("strategy round failed", reason=describe_error(error))
+            await asyncio.sleep(_PAUSE_SECONDS)
+            return
+        if found is None:
+            return
+        for line in found[1].problems:
+            _log.warning("strategy", reason=line)
+        self._publish(*found)
+
+    async def _run_round(self) -> tuple[StrategyView, RoundPlans] | None:
+        """Run a round in a thread; ``None`` if a strategy in it was given up."""
+        work = _run_in_thread(self._round)
+        while not work.done():
+            await asyncio.wait((work,), timeout=_SILENT_SECONDS)
+            if not work.done() and self._abandon_running():
+                # It may still return; its result is of no use then.
+                work.add_done_callback(_retrieve_exception)
+                return None
+        return work.result()
+
+    def _abandon_running(self) -> bool:
+        """Give up the running strategy; return whether the round is abandoned."""
+        name = self._rounds.running
+        if not name:
+            if self._deduplicator.is_new("view"):
+                reason = "a kernel file does not answer; nothing is decided until it does"
+                _log.error("strategy round hangs", reason=reason)
+            return False
+        reason = f"has not come back for {_SILENT_SECONDS:g} s; it is not asked until it does"
+        if not self._rounds.give_up(name, reason):
+            return False
+        _log.error("strategy", reason=f"{name} {reason}")
+        return True
+
+    def _round(self) -> tuple[StrategyView, RoundPlans]:
+        view = self._build_view(time.time(), time.monotonic(), self._rounds.signals)
+        return view, self._rounds.decide(view)
+
+    def _publish(self, view: StrategyView, found: RoundPlans) -> None:
+        self.signals = found.signals
+        of_evictions = self._decide_evictions(view, found)
+        news = self._decisions.keep(view.at, [*found.decisions, *of_evictions])
+        if self._carry is None:
+            return
+        wanted = NodePlan(
+            desired={name: plan.desired for name, plan in found.done() if plan.desired},
+            caches=tuple(one for _, plan in found.done() for one in plan.caches),
+            deeds=tuple(found.deeds),
+            lines=tuple(journal_line.line(entry) for entry in news),
+            complete=self._is_complete(view),
+        )
+        if wanted.differs(self._wanted):
+            self._wanted = wanted
+            self._carry(wanted)
+
+    def _decide_evictions(
+        self, view: StrategyView, found: RoundPlans
+    ) -> Sequence[tuple[str, StrategyMode, Decision]]:
+        """Decide on claims; an invalid claim prevents evictions, not the other plans."""
+        try:
+            return self._evictor.consider(view, found.claims, found.notices)
+        except Exception as error:
+            if self._deduplicator.is_new("claims", describe_error(error)):
+                _log.error("claims of strategies failed", reason=describe_error(error))
+            return ()
+
+    def _is_complete(self, view: StrategyView) -> bool:
+        """Whether pods are known, or not expected any more, and strategies had time to measure."""
+        if self._started is None:
+            self._started = view.steady
+        waited = view.steady >= self._started + _LONGEST_SECONDS
+        if self._began is None and (view.pods_known or waited):
+            self._began = view.steady
+        return self._began is not None and view.steady >= self._began + _SETTLE_SECONDS
+
+
+def _run_in_thread(
+    work: Callable[[], tuple[StrategyView, RoundPlans]],
+) -> asyncio.Future[tuple[StrategyView, RoundPlans]]:
+    """Run it in a daemon thread: koordlet's exit must not wait for a call that hangs."""
+    done: Future[tuple[StrategyView, RoundPlans]] = Future()
+    done.set_running_or_notify_cancel()  # from now on cancelling ours leaves it alone
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="decider", daemon=True).start()
+    return asyncio.wrap_future(done)
+
+
+def _retrieve_exception(work: asyncio.Future[tuple[StrategyView, RoundPlans]]) -> None:
+    if not work.cancelled():
+        work.exception()
+
+
+def _state(off: DisabledStrategy) -> StrategyState:
+    return StrategyState(off.name, off.gate, StrategyMode.OFF, enabled=False, reason=off.reason)

@@ -1,1 +1,0 @@
-"""What koordlet tells the cluster: documents built from what it knows. No IO."""

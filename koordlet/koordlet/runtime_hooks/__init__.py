@@ -1,0 +1,1 @@
+"""Hook server, NRI plugin, and the reconciler for pods that already run."""

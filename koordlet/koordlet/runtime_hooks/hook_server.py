@@ -1,0 +1,172 @@
+"""The hook protocol's server: a CRI proxy asks, the plugins answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
+from time import perf_counter
+from typing import Protocol
+from urllib.parse import quote
+
+from koord_hooks import protocol
+from koord_hooks.protocol import HookRequest, HookResponse
+from koord_hooks.runner import HookRunner
+from koord_hooks.stages import SERVICE, Stage
+from koord_model.node import NodeView
+from koord_model.patch import Patch
+from koord_model.pod import Container, Pod
+from koord_service.grpc_core import grpc
+from koord_service.grpc_standard import (
+    HealthCheckResponse,
+    health,
+    health_pb2_grpc,
+    reflection,
+)
+from koord_service.log_deduplicator import LogDeduplicator
+from koord_service.logs import get_log
+from koord_service.sockets import listen_unix
+
+from koordlet.http_api.hook_metrics import HookMetrics
+from koordlet.runtime_hooks.hook_answers import HookAnswers, Transport
+from koordlet.runtime_hooks.hook_log import describe_error, log_answer
+
+_log = get_log("koordlet.hooks")
+
+_MODE = 0o660
+# As much as our proxy holds of one call; grpc's own limit is 4 MiB.
+_OPTIONS = (("grpc.max_receive_message_length", 16 * 1024 * 1024),)
+_NO_CHANGE = Patch()
+
+_Context = grpc.aio.ServicerContext[HookRequest, HookResponse]
+_Method = Callable[[HookRequest, _Context], Awaitable[HookResponse]]
+
+
+class HookNode(Protocol):
+    """The node as the hook server sees it: the source of its view, the receiver of its events."""
+
+    @property
+    def view(self) -> NodeView:
+        """The view of the node for plugins."""
+        ...
+
+    def saw(self, stage: Stage, subject: Pod | Container) -> None:
+        """Note a hook call about a pod or container."""
+        ...
+
+
+class UnknownNode:
+    """A node without information, where nothing is reconciled."""
+
+    view = NodeView()
+
+    def saw(self, stage: Stage, subject: Pod | Container) -> None:
+        """Do nothing."""
+
+
+class HookServer:
+    """Serves every hook call; the plugins are asked at ``stages``, the rest is echoed.
+
+    ``node`` hears of all of them, ``answers`` of what is answered.
+    """
+
+    def __init__(
+        self,
+        runner: HookRunner,
+        stages: Collection[Stage],
+        metrics: HookMetrics,
+        *,
+        node: HookNode | None = None,
+        deduplicator: LogDeduplicator | None = None,
+        answers: HookAnswers | None = None,
+        plugin_failure_fails: bool = False,
+    ) -> None:
+        self._deduplicator = deduplicator or LogDeduplicator()
+        self._answers = answers or HookAnswers()
+        self._node: HookNode = node or UnknownNode()
+        self._runner = runner
+        self._stages = frozenset(stages)
+        self._metrics = metrics
+        self._plugin_failure_fails = plugin_failure_fails
+        self._health = health.aio.HealthServicer()
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self, path: str) -> None:
+        """Answer on a unix socket from now on; a stale one is replaced.
+
+        Raises:
+            OSError: the socket is in use, or cannot be made.
+            ValueError: the path is too long for a socket.
+        """
+        # grpc takes no listening socket over and would replace a live one, so the
+        # path is claimed the careful way first, and then left to grpc.
+        listen_unix(path, mode=_MODE).close()
+        self._server = grpc.aio.server(options=_OPTIONS)
+        handlers = {f"{stage.value}Hook": self._handler(stage) for stage in Stage}
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE, handlers),)
+        )
+        await self._add_standard_services(self._server)
+        before = os.umask(0o777 & ~_MODE)
+        try:
+            self._server.add_insecure_port(f"unix:{quote(path)}")
+        except RuntimeError as error:
+            raise OSError(f"{path}: cannot listen: {error}") from None
+        finally:
+            os.umask(before)
+        await self._server.start()
+
+    async def _add_standard_services(self, server: grpc.aio.Server) -> None:
+        """Reflection, for grpcurl and the like, and health, for probes."""
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        for service in ("", SERVICE):
+            await self._health.set(service, HealthCheckResponse.SERVING)
+        names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
+
+    async def stop(self, grace: float) -> None:
+        """Take no new calls, and give those under way ``grace`` seconds."""
+        if self._server is not None:
+            await self._health.enter_graceful_shutdown()
+            await self._server.stop(grace)
+
+    def _handler(self, stage: Stage) -> grpc.RpcMethodHandler[HookRequest, HookResponse]:
+        return grpc.unary_unary_rpc_method_handler(
+            self._asking(stage) if stage in self._stages else self._echoing(stage),
+            request_deserializer=protocol.request_type(stage).FromString,
+            response_serializer=protocol.response_type(stage).SerializeToString,
+        )
+
+    def _asking(self, stage: Stage) -> _Method:
+        async def method(request: HookRequest, context: _Context) -> HookResponse:
+            started = perf_counter()
+            subject = protocol.subject_of(request)
+            outcome = self._runner.run(stage, subject, self._node.view)
+            response = protocol.respond(request, outcome.patch)
+            seconds = perf_counter() - started
+            # Count and log after the answer is sent: a pod waits for it.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._metrics.count, stage, outcome, seconds)
+            changed = protocol.changes(request, response)
+            tell = partial(
+                log_answer, _log, self._deduplicator, stage, subject, outcome, changed=changed
+            )
+            loop.call_soon(tell)
+            loop.call_soon(self._answers.keep, Transport.HOOK_PROTOCOL, stage, subject, outcome)
+            loop.call_soon(self._node.saw, stage, subject)
+            if outcome.failures and self._plugin_failure_fails:
+                name, error = outcome.failures[0]
+                message = f"hook plugin {name} failed at {stage.value}: {describe_error(error)}"
+                await context.abort(grpc.StatusCode.INTERNAL, message)
+            return response
+
+        return method
+
+    def _echoing(self, stage: Stage) -> _Method:
+        async def method(request: HookRequest, _: _Context) -> HookResponse:
+            subject = protocol.subject_of(request)
+            asyncio.get_running_loop().call_soon(self._node.saw, stage, subject)
+            return protocol.respond(request, _NO_CHANGE)
+
+        return method

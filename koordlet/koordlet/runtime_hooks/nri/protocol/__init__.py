@@ -1,0 +1,1 @@
+"""NRI and ttrpc as bytes and events. No IO."""

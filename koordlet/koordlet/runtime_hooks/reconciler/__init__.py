@@ -1,0 +1,1 @@
+"""Brings the node to the desired state in a loop, and corrects drift."""

@@ -1,1 +1,0 @@
-"""What koordlet knows: which pods run here, and what the node is."""

@@ -1,0 +1,206 @@
+"""Builds the hooks' view of this node from its files.
+
+Without a cluster the rules come from one YAML file (``--nodeslo-file``) with up to
+three documents, told apart by their ``kind``: NodeSLO, Node (its annotations) and
+NodeResourceTopology. With one, documents of the API server count instead of those of
+their kind in the file. CPU pools that no document gives are reckoned from /sys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+from koord_host.kernel_files.interface import FileReader
+from koord_model import cpuset, node_document, node_slo_document
+from koord_model.node import Kernel, NodeView, Topology
+from koord_model.node_slo import NodeSLO
+from koord_model.pod import Pod
+
+from koordlet.states_informer import kubelet_cpus
+from koordlet.states_informer.kubelet_cpus import KubeletCPUs
+from koordlet.states_informer.state import share_pools
+from koordlet.states_informer.state.share_pools import ReservedCPUs
+
+_SYS_NODES = "/sys/devices/system/node"
+_ONLINE = "/sys/devices/system/cpu/online"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRules:
+    """What the file says; ``problems`` are lines about what of it cannot be used."""
+
+    slo: NodeSLO
+    topology: Topology | None = None
+    normalization_ratio: float = 1.0
+    problems: tuple[str, ...] = ()
+
+
+NO_RULES = NodeRules(NodeSLO())
+
+
+def parse_rules(text: str, online: str = "") -> NodeRules:
+    """The documents of a rules file; a field that cannot be used keeps its default.
+
+    ``online`` are the node's CPUs ("": not known): the file can mean no others.
+
+    Raises:
+        ValueError: it is no YAML, or a document is no object of a known kind.
+    """
+    try:
+        documents = [one for one in yaml.safe_load_all(text) if one is not None]
+    except yaml.YAMLError as error:
+        raise ValueError(f"is no YAML: {' '.join(str(error).split())}") from None
+    rules = NO_RULES
+    for document in documents:
+        rules = _with_document(rules, document, online)
+    return rules
+
+
+def _with_document(rules: NodeRules, document: object, online: str) -> NodeRules:
+    kind = str(document.get("kind", "NodeSLO")) if isinstance(document, dict) else ""
+    if not isinstance(document, dict) or kind not in _KINDS:
+        known = ", ".join(_KINDS)
+        raise ValueError(f'has a document of kind "{kind}"; expected one of {known}')
+    return _KINDS[kind](rules, document, online)
+
+
+def _slo(rules: NodeRules, document: Mapping[str, object], _: str) -> NodeRules:
+    slo, problems = node_slo_document.parse(document)
+    return replace(rules, slo=slo, problems=rules.problems + problems)
+
+
+def _node(rules: NodeRules, document: Mapping[str, object], _: str) -> NodeRules:
+    ratio, problems = node_document.normalization_ratio(document)
+    return replace(rules, normalization_ratio=ratio, problems=rules.problems + problems)
+
+
+def _topology(rules: NodeRules, document: Mapping[str, object], online: str) -> NodeRules:
+    topology, problems = node_document.topology(document, online)
+    return replace(rules, topology=topology, problems=rules.problems + problems)
+
+
+_KINDS: Mapping[str, Callable[[NodeRules, Mapping[str, object], str], NodeRules]] = {
+    "NodeSLO": _slo,
+    "Node": _node,
+    "NodeResourceTopology": _topology,
+}
+
+
+class NodeViewBuilder:
+    """The current view; the same object as long as nothing has changed."""
+
+    def __init__(
+        self,
+        reader: FileReader,
+        view: NodeView,
+        kernel: Callable[[], Kernel],
+        *,
+        rules_file: str = "",
+        kubelet_dir: str = "/var/lib/kubelet",
+    ) -> None:
+        self.set_aside: Callable[[], ReservedCPUs] = ReservedCPUs
+        """CPUs that the cluster keeps out of the pools."""
+        self._reader = reader
+        self._kernel = kernel
+        self._rules_file = Path(rules_file) if rules_file else None
+        self._read: str | None = None
+        self._rules = NO_RULES
+        self._from_file = NO_RULES
+        self._objects: Mapping[str, Mapping[str, object]] = {}
+        self._taken: object = None
+        self._state_file = f"{kubelet_dir}/{kubelet_cpus.STATE_FILE}"
+        self.current = view
+
+    def refresh(self, pods: Iterable[Pod] | None) -> tuple[NodeView, tuple[str, ...]]:
+        """The view with these pods running, and what is newly wrong with the rules file.
+
+        ``None``: nobody knows yet which pods run, and so which CPUs are shared. A file
+        that cannot be read or used leaves the last good rules in force.
+        """
+        problems = self._reread()
+        if (self._from_file, self._objects) != self._taken:
+            problems += self._take()
+        rules = self._rules
+        found = rules.topology or share_pools.topology(
+            numa_cpus(self._reader), pods, self._kubelet(), self.set_aside()
+        )
+        view = replace(
+            self.current,
+            kernel=self._kernel(),
+            slo=rules.slo,
+            topology=found,
+            cpu_normalization_ratio=rules.normalization_ratio,
+        )
+        if view != self.current:
+            self.current = view
+        return self.current, problems
+
+    def update_object(self, kind: str, document: Mapping[str, object] | None) -> None:
+        """A document of the API server from now on, or that it has none any more."""
+        kept = {key: one for key, one in self._objects.items() if key != kind}
+        # Replaced, never changed: another thread reads it.
+        self._objects = kept if document is None else {**kept, kind: document}
+
+    def _take(self) -> tuple[str, ...]:
+        """Put what the API server says over the file's rules; lines on what of it is ignored."""
+        self._taken = (self._from_file, self._objects)
+        self._rules = replace(self._from_file, problems=())
+        for kind, document in self._objects.items():
+            # Told by its kind: what the state keeps of an object does not name it.
+            self._rules = _with_document(self._rules, {**document, "kind": kind}, self._online())
+        return self._rules.problems
+
+    def _online(self) -> str:
+        return cpuset.render(frozenset().union(*numa_cpus(self._reader).values()))
+
+    def _kubelet(self) -> KubeletCPUs:
+        try:
+            return kubelet_cpus.parse(self._reader.read(self._state_file))
+        except (OSError, ValueError):
+            # No kubelet yet, or one of another time: it gives no CPUs away.
+            return KubeletCPUs()
+
+    def _reread(self) -> tuple[str, ...]:
+        if self._rules_file is None:
+            return ()
+        try:
+            text = self._rules_file.read_text(encoding="utf-8")
+        except (OSError, UnicodeError) as error:
+            text = f"\0{getattr(error, 'strerror', None) or error}"
+        if text == self._read:
+            return ()
+        self._read = text
+        try:
+            if text.startswith("\0"):
+                raise ValueError(f"cannot be read: {text[1:]}")
+            self._from_file = parse_rules(text, self._online())
+        except ValueError as error:
+            stays = (
+                "the defaults are" if self._from_file is NO_RULES else "the last good rules stay"
+            )
+            return (f"{self._rules_file} {error} ({stays} in force)",)
+        return tuple(f"{self._rules_file}: {line}" for line in self._from_file.problems)
+
+
+def numa_cpus(reader: FileReader) -> dict[int, frozenset[int]]:
+    """Online CPUs by NUMA node; one node 0 where the kernel knows of none.
+
+    Nodes without CPUs are left out.
+    """
+    found: dict[int, frozenset[int]] = {}
+    try:
+        online = cpuset.parse(reader.read(_ONLINE))
+        names = [name for name in reader.entries(_SYS_NODES) if name[4:].isdigit()]
+    except (OSError, ValueError):
+        return {}
+    for name in names:
+        try:
+            cpus = cpuset.parse(reader.read(f"{_SYS_NODES}/{name}/cpulist")) & online
+        except (OSError, ValueError):
+            continue
+        if cpus:
+            found[int(name[4:])] = cpus
+    return found or {0: online}

@@ -1,0 +1,94 @@
+"""Pods and containers that come and go, noticed at once by their cgroups.
+
+The kubelet's list is asked for every ten seconds; a directory that is made or removed
+below ``kubepods`` says that it is worth asking now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+from asyncinotify import Event, Inotify, Mask
+from koord_host.knobs.layout import Layout
+from koord_model.qos import KubeQoS
+from koord_service.logs import get_log
+
+_log = get_log("koordlet.pods")
+
+_CHANGES = Mask.CREATE | Mask.DELETE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.ONLYDIR
+_AGAIN_SECONDS = 10.0
+"""Between two looks for groups that are not there yet, such as before the kubelet's start."""
+
+
+class PodArrivals:
+    """Watches the groups of all classes and of the pods in them.
+
+    ``arrived`` is called on the event loop whenever a group has come or gone.
+    """
+
+    def __init__(self, layout: Layout, arrived: Callable[[], None]) -> None:
+        classes = {layout.kube_qos_group(qos) for qos in KubeQoS}
+        self._roots = [Path(layout.group_path(group, "cpu")) for group in sorted(classes)]
+        self._arrived = arrived
+        self._watched: set[Path] = set()
+
+    async def run(self) -> None:
+        """Watch until cancelled; where the kernel gives no watches, say so and leave it."""
+        try:
+            with Inotify() as inotify:
+                while True:
+                    self._look(inotify)
+                    await self._listen(inotify)
+        except OSError as error:
+            _log.warning(
+                "inotify unavailable, new pods are noticed late",
+                reason=error.strerror or str(error),
+                raise_limit="sysctl fs.inotify.max_user_instances, max_user_watches",
+            )
+
+    async def _listen(self, inotify: Inotify) -> None:
+        """Take in events for a while: groups that were not there are then looked for again."""
+        try:
+            async with asyncio.timeout(_AGAIN_SECONDS):
+                async for event in inotify:
+                    self._take(inotify, event)
+        except TimeoutError:
+            return
+
+    def _take(self, inotify: Inotify, event: Event) -> None:
+        if event.watch is not None and event.mask & Mask.IGNORED:
+            # Its directory is gone; one of the same name will be another.
+            self._watched.discard(event.watch.path)
+        elif event.mask & Mask.ISDIR:
+            self._arrived()
+            if event.path is not None and event.path.parent in self._roots:
+                self._watch(inotify, event.path)
+
+    def _look(self, inotify: Inotify) -> None:
+        """Watch what is there now: the classes, and every pod in them."""
+        for root in self._roots:
+            self._watch(inotify, root)
+            if root in self._watched:
+                for pod in self._groups(root):
+                    self._watch(inotify, pod)
+
+    def _watch(self, inotify: Inotify, path: Path) -> None:
+        if path in self._watched:
+            return
+        try:
+            inotify.add_watch(path, _CHANGES)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                raise
+            return
+        self._watched.add(path)
+
+    @staticmethod
+    def _groups(root: Path) -> list[Path]:
+        try:
+            return [one for one in root.iterdir() if "pod" in one.name and one.is_dir()]
+        except OSError:
+            return []

@@ -1,0 +1,225 @@
+"""Tracks the pods that run here, from the kubelet's list, hook calls and NRI."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+
+from koord_hooks.stages import Stage
+from koord_host.kernel_files.interface import FileReader
+from koord_host.knobs.layout import Layout
+from koord_model.pod import Container, Pod
+from koord_service.logs import get_log
+
+from koordlet.runtime_hooks.hook_log import describe_error
+from koordlet.runtime_hooks.reconciler.desired_state import container_group
+from koordlet.states_informer.pod_snapshot import PodSnapshot
+from koordlet.states_informer.pod_source import PodListPendingError, PodSource
+from koordlet.states_informer.state import kubelet_pods
+from koordlet.states_informer.state.pod_inventory import PodInventory, PodRecord
+
+_log = get_log("koordlet.pods")
+
+_SETTLE_SECONDS = 60.0
+_OLD_SECONDS = 60.0
+"""After which a list is old, unless three of its intervals are longer."""
+_LEAST_SECONDS = 0.2  # between two lists; Koordinator asks five times a second at most
+_FOLLOW_SECONDS = 1.0
+"""The kubelet knows of a container a moment after its group is there."""
+
+
+class PodInformer:
+    """Who runs.
+
+    ``source`` is where the list comes from, ``None`` where there is none. ``changed`` is
+    called on the event loop after each list. Without a list, ``remembered`` knows those of
+    the last run.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        reader: FileReader,
+        *,
+        source: PodSource | None = None,
+        interval: float = 10.0,
+        runtime: str = "containerd",
+        remembered: PodSnapshot | None = None,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.inventory = PodInventory()
+        self.source = source
+        self.complete = False
+        """Whether all that run are known."""
+        self.trouble = ""
+        """Why there is no list at present."""
+        self._told = ""
+        self.changed = changed
+        self._layout = layout
+        self._reader = reader
+        self._interval = interval
+        self._runtime = runtime
+        self._remembered = remembered
+        self._listed_at = float("-inf")
+        self._asked_at = float("-inf")
+        self._swept_at = float("-inf")
+        self._due = asyncio.Event()
+        if remembered is not None:
+            known = [one for one in remembered.load() if self._there(self._group(one))]
+            self.inventory.recall(known, time.monotonic())
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last good list; infinite before the first."""
+        return time.monotonic() - self._listed_at
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the pods are up to date: not if their list is old."""
+        return self.source is None or self.age <= max(_OLD_SECONDS, 3 * self._interval)
+
+    @property
+    def known(self) -> bool:
+        """Whether whose CPUs are their own is known: with a list, not before the first."""
+        return self.source is None or self.complete
+
+    def saw(self, stage: Stage, subject: Pod | Container) -> bool:
+        """Take an event of a hook call or NRI: a pod (pod stages) or a container (the others).
+
+        Returns:
+            Whether that says anything about who runs.
+        """
+        now = time.monotonic()
+        if isinstance(subject, Pod):
+            if stage is Stage.PRE_RUN_POD_SANDBOX:
+                self.inventory.saw_pod(subject, now, self._runtime)
+            else:
+                self._lost_sandbox(subject.uid)
+        elif not subject.id:
+            # Without an ID, the container's cgroup is unknown.
+            return False
+        elif stage in (Stage.POST_START_CONTAINER, Stage.PRE_UPDATE_CONTAINER_RESOURCES):
+            # After an update these are the limits asked for, and what is levelled follows them.
+            self.inventory.saw_container(subject, now, self._runtime)
+        elif stage is Stage.POST_STOP_CONTAINER:
+            self.inventory.lost_container(subject.pod.uid, subject.id, now)
+        else:
+            return False
+        return True
+
+    def synchronize(self, pods: Iterable[Pod], running: Iterable[Container]) -> None:
+        """Take NRI's complete list; without a list of pods, nothing else runs."""
+        now = time.monotonic()
+        if self.source is None:
+            self.inventory.replace((), now)
+            self.complete = True
+        for pod in pods:
+            self.inventory.saw_pod(pod, now, self._runtime)
+        for container in running:
+            self.inventory.saw_container(container, now, self._runtime)
+
+    def arrived(self) -> None:
+        """A group has come or gone: ask for the list now, and once more a moment later."""
+        self._ask()
+        asyncio.get_running_loop().call_later(_FOLLOW_SECONDS, self._ask)
+
+    def _ask(self) -> None:
+        self._asked_at = float("-inf")
+        self._due.set()
+
+    async def run(self) -> None:
+        """Keep it up to date until cancelled."""
+        try:
+            await self._follow()
+        finally:
+            if self.source is not None:
+                await self.source.close()
+
+    async def _follow(self) -> None:
+        while True:
+            self._due.clear()
+            try:
+                await self.sync()
+                self.drop_vanished()
+            except Exception as error:
+                # A defect of koordlet: events of hooks and NRI still arrive.
+                _log.error("list of pods failed", reason=describe_error(error))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._interval):
+                    await self._due.wait()
+                    await asyncio.sleep(_LEAST_SECONDS)
+
+    async def sync(self) -> None:
+        """Ask for the list, if it is time."""
+        now = time.monotonic()
+        if self.source is None or now - self._asked_at < self._interval:
+            return
+        self._asked_at = now
+        try:
+            text = await self.source.pods()
+            self.inventory.replace(kubelet_pods.parse(text, self._layout), now)
+        except PodListPendingError as error:
+            self.trouble = str(error)
+        except OSError as error:
+            self._tell_of_list(str(error))
+        except ValueError as error:
+            self._tell_of_list(f"{self.source.name} {error}")
+        else:
+            self.complete, self._listed_at = True, now
+            self._tell_of_list("")
+            self.changed()
+
+    def keep(self, records: tuple[PodRecord, ...]) -> None:
+        """Write down who runs, where no list will say it after a restart."""
+        if self._remembered is not None:
+            self._remembered.keep(records)
+
+    def _tell_of_list(self, reason: str) -> None:
+        """One line when there is no list any more, or for another reason; one when there is."""
+        if reason and reason != self._told:
+            _log.warning("cannot list pods, keeping the known ones", reason=reason)
+        elif self._told and not reason and self.source is not None:
+            _log.info("listing pods works again", source=self.source.name)
+        self.trouble = self._told = reason
+
+    def drop_vanished(self) -> None:
+        """Without a list, pods and containers whose groups are gone for a while have ended.
+
+        Nobody tells of containers that end by themselves, nor of what ends unasked.
+        """
+        now = time.monotonic()
+        listed = self.source is not None and not self.trouble
+        if listed or now - self._swept_at < self._interval:
+            return
+        self._swept_at = now
+        for record in self.inventory.records():
+            if self.inventory.age(record, now) <= _SETTLE_SECONDS:
+                continue
+            if not self._there(self._group(record)):
+                self.inventory.lost_pod(record.pod.uid)
+                continue
+            for ident in record.containers.keys() - self._running(record):
+                self.inventory.lost_container(record.pod.uid, ident, now)
+
+    def _lost_sandbox(self, uid: str) -> None:
+        """A sandbox has ended, and its pod with it unless containers of the pod run.
+
+        Those are in a newer sandbox: the kubelet stops and removes old ones again later.
+        """
+        record = self.inventory.get(uid)
+        if record is not None and not any(self._running(record)):
+            self.inventory.lost_pod(uid)
+
+    def _running(self, record: PodRecord) -> Iterator[str]:
+        """The ids of containers whose groups are there."""
+        for ident, one in record.containers.items():
+            if self._there(container_group(record, one, self._layout)):
+                yield ident
+
+    def _group(self, record: PodRecord) -> str:
+        return self._layout.group_of_parent(record.pod.cgroup_parent)
+
+    def _there(self, group: str) -> bool:
+        return self._reader.exists(self._layout.group_path(group, "cpu"))

@@ -1,0 +1,1 @@
+"""Pods, share pools and the kubelet's lists as values. No IO."""

@@ -1,0 +1,18 @@
+"""How old what is known is. No IO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class InformerAge:
+    """How old a state is (pods, node, NodeSLO …), in seconds; ``None`` before the first.
+
+    ``trouble`` says why there is no newer one; "" while its source answers. ``absent`` is
+    whether its source says that there is no such kind of state, as without its CRD.
+    """
+
+    age_seconds: float | None
+    trouble: str = ""
+    absent: bool = False

@@ -1,0 +1,220 @@
+"""The kubelet's pod list, read into records: only the fields that are used."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+from koord_host.knobs.layout import Layout
+from koord_model.demand import Amounts, Demand, InitContainer, amounts, requested, whole_pod
+from koord_model.pod import Container, Pod
+from koord_model.qos import KubeQoS
+from koord_model.quantity import milli
+from koord_model.resources import LinuxResources
+
+from koordlet.states_informer.state.pod_inventory import PodRecord
+
+
+class _Owner(msgspec.Struct):
+    kind: str = ""
+    controller: bool | None = None
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    deleted: str | None = msgspec.field(default=None, name="deletionTimestamp")
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owners: list[_Owner] | None = msgspec.field(default=None, name="ownerReferences")
+
+
+_Quantities = dict[str, str | int | float | None]
+
+
+class _Resources(msgspec.Struct):
+    requests: _Quantities | None = None
+    limits: _Quantities | None = None
+
+
+class _Container(msgspec.Struct):
+    name: str = ""
+    resources: _Resources | None = None
+    restart_policy: str | None = msgspec.field(default=None, name="restartPolicy")
+
+
+class _Spec(msgspec.Struct):
+    priority: int | None = None
+    priority_name: str | None = msgspec.field(default=None, name="priorityClassName")
+    grace: int | None = msgspec.field(default=None, name="terminationGracePeriodSeconds")
+    overhead: _Quantities | None = None
+    runtime_class: str | None = msgspec.field(default=None, name="runtimeClassName")
+    host_network: bool | None = msgspec.field(default=None, name="hostNetwork")
+    resources: _Resources | None = None
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = msgspec.field(default=None, name="initContainers")
+
+
+class _State(msgspec.Struct):
+    running: dict[str, object] | None = None
+
+
+class _ContainerStatus(msgspec.Struct):
+    name: str = ""
+    container_id: str | None = msgspec.field(default=None, name="containerID")
+    state: _State | None = None
+    resources: _Resources | None = None
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+    started: datetime | None = msgspec.field(default=None, name="startTime")
+    qos_class: str = msgspec.field(default="", name="qosClass")
+    pod_ip: str | None = msgspec.field(default=None, name="podIP")
+    containers: list[_ContainerStatus] | None = msgspec.field(
+        default=None, name="containerStatuses"
+    )
+    init_containers: list[_ContainerStatus] | None = msgspec.field(
+        default=None, name="initContainerStatuses"
+    )
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _PodList(msgspec.Struct):
+    items: list[_Pod] | None = None
+
+
+_DECODER = msgspec.json.Decoder(_PodList)
+_ENDED = {"Succeeded", "Failed"}
+_PERIOD, _LEAST_QUOTA = 100_000, 1000  # µs; the kubelet's, unless a gate of it is open
+
+
+def parse(text: bytes, layout: Layout) -> tuple[PodRecord, ...]:
+    """The pods of a v1 PodList that have not ended, with their running containers.
+
+    Raises:
+        ValueError: it is no PodList, or an empty one: a kubelet that has just
+            started says so of a node full of pods.
+    """
+    try:
+        listed = _DECODER.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ValueError(f"is no pod list: {error}") from None
+    if not listed.items:
+        raise ValueError("lists no pods")
+    return tuple(_record(pod, layout) for pod in listed.items if pod.status.phase not in _ENDED)
+
+
+def _record(listed: _Pod, layout: Layout) -> PodRecord:
+    meta, status = listed.metadata, listed.status
+    qos = KubeQoS(status.qos_class) if status.qos_class in set(KubeQoS) else KubeQoS.GUARANTEED
+    pod = Pod(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        labels=meta.labels or {},
+        annotations=meta.annotations or {},
+        cgroup_parent=layout.pod_group(qos, meta.uid),
+        runtime_handler=listed.spec.runtime_class or "",
+        ip="" if listed.spec.host_network else status.pod_ip or "",
+        resources=LinuxResources(cpu_quota=_pod_quota(listed.spec)),
+    )
+    running = [
+        one
+        for one in (*(status.init_containers or ()), *(status.containers or ()))
+        if one.container_id and one.state is not None and one.state.running is not None
+    ]
+    spec = listed.spec
+    specs = {one.name: one for one in (*(spec.init_containers or ()), *(spec.containers or ()))}
+    containers, runtime = {}, ""
+    for one in running:
+        prefix, ident = _split(one.container_id or "")
+        # In the status is what a container has, in the specification what it is to have.
+        resources = one.resources or specs.get(one.name, _Container()).resources
+        limits = LinuxResources(cpu_quota=_quota(resources))
+        containers[ident] = Container(pod, one.name, ident, resources=limits)
+        runtime = runtime or prefix
+    return PodRecord(pod, containers, runtime or "containerd", _demand(listed))
+
+
+def _demand(listed: _Pod) -> Demand:
+    spec, status = listed.spec, listed.status
+    containers, inits = spec.containers or [], spec.init_containers or []
+    requests = {one.name: _requests(one.resources) for one in containers}
+    limits = {one.name: _limits(one.resources) for one in containers}
+    overhead = amounts(spec.overhead)
+    return Demand(
+        priority=spec.priority,
+        phase=status.phase,
+        terminating=listed.metadata.deleted is not None,
+        started=status.started.timestamp() if status.started else 0.0,
+        requests=whole_pod(
+            requests.values(),
+            [InitContainer(_requests(one.resources), _beside(one)) for one in inits],
+            _requests(spec.resources),
+            overhead,
+        ),
+        limits=whole_pod(
+            limits.values(),
+            [InitContainer(_limits(one.resources), _beside(one)) for one in inits],
+            _limits(spec.resources),
+            overhead,
+        ),
+        container_requests=requests,
+        container_limits=limits,
+        priority_name=spec.priority_name or "",
+        controller=_controller(listed.metadata),
+        grace_seconds=spec.grace,
+    )
+
+
+def _controller(meta: _Metadata) -> str:
+    return next((one.kind for one in meta.owners or () if one.controller), "")
+
+
+def _requests(resources: _Resources | None) -> Amounts:
+    return requested(resources.requests, resources.limits) if resources else {}
+
+
+def _limits(resources: _Resources | None) -> Amounts:
+    return amounts(resources.limits if resources else None)
+
+
+def _beside(one: _Container) -> bool:
+    return one.restart_policy == "Always"
+
+
+def _pod_quota(spec: _Spec) -> int | None:
+    """The quota of the whole pod, as the kubelet computes it; none if a container has none."""
+    if own := _quota(spec.resources):
+        return own
+    inits = spec.init_containers or []
+    beside = [one for one in inits if _beside(one)]
+    together = [_quota(one.resources) for one in (*(spec.containers or ()), *beside)]
+    one_by_one = [_quota(one.resources) for one in inits if one not in beside]
+    known = [quota for quota in together if quota], [quota for quota in one_by_one if quota]
+    if known != (together, one_by_one):
+        return None
+    return max(sum(known[0]), *known[1], 0) or None
+
+
+def _quota(resources: _Resources | None) -> int | None:
+    """The quota for a limit in CPUs; ``None`` without one, or with one that is not a quantity."""
+    cpu = resources.limits.get("cpu") if resources and resources.limits else None
+    try:
+        limit = milli(cpu or 0)
+    except ValueError:
+        return None
+    return max(limit * _PERIOD // 1000, _LEAST_QUOTA) if limit > 0 else None
+
+
+def _split(container_id: str) -> tuple[str, str]:
+    """Runtime and id of "containerd://abc"."""
+    runtime, separator, ident = container_id.partition("://")
+    return (runtime, ident) if separator else ("containerd", container_id)

@@ -1,0 +1,1 @@
+"""The rules of informers, work queues, elections and Events, as values. No IO."""

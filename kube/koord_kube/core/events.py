@@ -1,0 +1,112 @@
+"""Events: what a program reports of an object, for ``kubectl describe``. No IO.
+
+Core v1, as Koordinator's programs write them: what an Event needs there is less than in
+``events.k8s.io``, and ``kubectl`` shows both alike.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import Resource
+
+_HOMELESS = "default"
+"""Where Events are about objects that have no namespace."""
+
+_LONGEST_MESSAGE = 1024
+_LONGEST_NAME = 253
+_REPEAT_SECONDS = 300.0
+_MOST_REMEMBERED = 1024
+
+
+class EventSource(NamedTuple):
+    """Who reports: a program, and the name of its node or replica."""
+
+    component: str
+    instance: str = ""
+
+
+def reference(resource: Resource, name: str, namespace: str = "", uid: str = "") -> Object:
+    """As much of an object as an Event needs of what it is about."""
+    group = f"{resource.group}/" if resource.group else ""
+    meta = {"name": name, "namespace": namespace, "uid": uid}
+    return {
+        "apiVersion": f"{group}{resource.version}",
+        "kind": resource.kind,
+        "metadata": {field: value for field, value in meta.items() if value},
+    }
+
+
+def event(
+    regarding: Object,
+    reason: str,
+    message: str,
+    source: EventSource,
+    at: float,
+    *,
+    warning: bool,
+    count: int = 1,
+) -> Object:
+    """The object to create in its own namespace, at ``at`` seconds since the epoch.
+
+    ``reason`` is one CamelCase word, ``message`` one line. ``regarding`` has to have
+    ``kind`` and ``apiVersion``, which items of a list have not: see ``reference``.
+    """
+    meta = regarding["metadata"]
+    namespace = meta.get("namespace", "")
+    when = datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    suffix = f".{int(at * 1e9):x}"
+    name = meta["name"][: _LONGEST_NAME - len(suffix)].rstrip(".-")
+    about = {
+        "apiVersion": regarding["apiVersion"],
+        "kind": regarding["kind"],
+        "name": meta["name"],
+        "namespace": namespace,
+        "uid": meta.get("uid", ""),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{name}{suffix}", "namespace": namespace or _HOMELESS},
+        "involvedObject": {field: value for field, value in about.items() if value},
+        "reason": reason,
+        "message": _cut(message),
+        "type": "Warning" if warning else "Normal",
+        "source": {"component": source.component, "host": source.instance},
+        "reportingComponent": source.component,
+        "reportingInstance": source.instance,
+        "firstTimestamp": when,
+        "lastTimestamp": when,
+        "count": count,
+    }
+
+
+class EventAggregator:
+    """Merges repetitions: equal reports become one Event in five minutes, with a count."""
+
+    def __init__(self) -> None:
+        self._reported: OrderedDict[Hashable, list[float]] = OrderedDict()
+
+    def count(self, key: Hashable, now: float) -> int:
+        """How many equal reports to write as one now; 0: none. ``now`` is monotonic seconds."""
+        known = self._reported.get(key)
+        if known is not None and now - known[0] < _REPEAT_SECONDS:
+            known[1] += 1
+            return 0
+        self._reported[key] = [now, 0]
+        self._reported.move_to_end(key)
+        if len(self._reported) > _MOST_REMEMBERED:
+            self._reported.popitem(last=False)
+        return 1 if known is None else int(known[1]) + 1
+
+
+def _cut(message: str) -> str:
+    words = " ".join(message.split())
+    encoded = words.encode()
+    if len(encoded) <= _LONGEST_MESSAGE:
+        return words
+    return encoded[: _LONGEST_MESSAGE - 3].decode(errors="ignore") + "…"

@@ -1,0 +1,155 @@
+"""One request to an API server, and what its answer means. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from koord_kube.protocol.api import (
+    ApiError,
+    ConflictError,
+    GoneError,
+    NotFoundError,
+    Object,
+    WatchEvent,
+)
+from koord_kube.protocol.resources import Resource
+
+T = TypeVar("T")
+
+_KINDS = {404: NotFoundError, 409: ConflictError, 410: GoneError}
+_WORDS = 300  # characters of what a server says that are handed on
+
+MOST_ASKED = 300.0
+"""Seconds; no server's Retry-After is heeded longer."""
+
+
+class ListMeta(msgspec.Struct):
+    """Of what state a list is; with ``more`` as the next request's ``continue`` it goes on."""
+
+    version: str = msgspec.field(default="", name="resourceVersion")
+    more: str = msgspec.field(default="", name="continue")
+
+
+class ListAnswer(msgspec.Struct):
+    """A list, as the API serves it."""
+
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class WatchLine(msgspec.Struct):
+    """One line of a watch."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+    code: int = 0
+    details: dict[str, Any] | None = None
+
+    @property
+    def retry_after(self) -> float:
+        asked = (self.details or {}).get("retryAfterSeconds", 0)
+        return float(asked) if isinstance(asked, int | float) else 0.0
+
+    @property
+    def cause(self) -> tuple[str, str]:
+        """The server's first word for why, and what it says of it."""
+        causes = (self.details or {}).get("causes")
+        first = causes[0] if isinstance(causes, list) and causes else None
+        if not isinstance(first, dict):
+            return "", ""
+        return str(first.get("reason", "")), str(first.get("message", ""))
+
+
+OBJECT = msgspec.json.Decoder(Object)
+ITEMS = msgspec.json.Decoder(ListAnswer)
+_EVENT = msgspec.json.Decoder(WatchLine)
+_STATUS = msgspec.json.Decoder(_Status)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request; as a string it says what it is about, for people."""
+
+    method: str
+    resource: Resource
+    name: str = ""
+    namespace: str = ""
+    subresource: str = ""
+    body: Mapping[str, Any] | None = field(default=None, repr=False)
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        return self.resource.path(self.name, self.namespace, self.subresource)
+
+    def __str__(self) -> str:
+        where = "/".join(part for part in (self.namespace, self.name, self.subresource) if part)
+        selected = (self.query.get(one, "") for one in ("fieldSelector", "labelSelector"))
+        return " ".join(part for part in (self.resource.plural, where, *selected) if part)
+
+    def decode(self, decoder: msgspec.json.Decoder[T], said: bytes) -> T:
+        """Decode the body of a good answer.
+
+        Raises:
+            ApiError: the body is not valid.
+        """
+        try:
+            return decoder.decode(said)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ApiError(f"{self}: the answer is not the API's: {error}") from None
+
+    def written_object(self, said: bytes) -> Object:
+        """The object as it is after a write.
+
+        Raises:
+            ApiError: the write failed. Older API servers report a failed eviction with a 201.
+        """
+        found = self.decode(OBJECT, said)
+        if found.get("kind") == "Status" and found.get("status") == "Failure":
+            status = self.decode(_STATUS, said)
+            raise self._error(status.code, status)
+        return found
+
+    def watch_event(self, line: bytes) -> WatchEvent:
+        """Decode one line of a watch; an ERROR event is raised."""
+        event = self.decode(_EVENT, line)
+        if event.type != "ERROR":
+            return WatchEvent(event.type, bytes(event.object))
+        status = self.decode(_STATUS, bytes(event.object))
+        raise self._error(status.code, status)
+
+    def error_from(
+        self, status: int, headers: Mapping[str, str], said: bytes, secret: str = ""
+    ) -> ApiError:
+        """The error that a bad answer stands for; ``secret`` is masked if it is quoted there."""
+        try:
+            found = _STATUS.decode(said)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            found = _Status(said.decode(errors="replace"))
+        asked = headers.get("Retry-After", "")
+        if asked.isascii() and asked.isdigit():
+            found.details = (found.details or {}) | {"retryAfterSeconds": float(asked)}
+        if status == 404 and not found.code:
+            # Of an object that is not there the API says so in JSON; of a kind, in plain text.
+            group = f"{self.resource.group or 'core'}/{self.resource.version}"
+            found.message = f"no such kind in {group}; is its CRD installed?"
+        return self._error(status, found, secret)
+
+    def _error(self, status: int, found: _Status, secret: str = "") -> ApiError:
+        kind = _KINDS.get(status, ApiError)
+        cause, more = found.cause
+        # Causes are in most messages, but not in that of a refused eviction.
+        said = found.message if more in found.message else f"{found.message} ({more})"
+        if secret:
+            cause, said = cause.replace(secret, "***"), said.replace(secret, "***")
+        words = " ".join(said.split())[:_WORDS]
+        waits = min(max(0.0, found.retry_after), MOST_ASKED)
+        return kind(f"{self}: {status} {words}".rstrip(), status, waits, cause)

@@ -1,0 +1,107 @@
+"""Reconciles keys, mostly names of objects, by several workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from koord_kube.core.warnings import OnWarning, ignore_warning
+from koord_kube.protocol.api import ApiError, NotLeadingError
+from koord_kube.work_queue import WorkQueue
+
+DEADLINE_SECONDS = 120.0
+"""For one reconciliation; far beyond what waiting for one's turn to write takes."""
+
+
+class ReconcileLoop:
+    """Calls ``reconcile`` for each key that is added, with so many ``workers`` at most.
+
+    One key is never reconciled twice at the same time. A call that raises, or takes longer than
+    ``deadline`` seconds, is repeated later; see ``WorkQueue``. If the API server asked for a
+    longer pause, that counts. ``on_warning`` gets a line for each kind of failure, once until
+    no key fails any more.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Callable[[str], Awaitable[None]],
+        *,
+        workers: int = 4,
+        deadline: float = DEADLINE_SECONDS,
+        on_warning: OnWarning = ignore_warning,
+        queue: WorkQueue | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``name`` says in warnings and metrics whose loop it is."""
+        self.name = name
+        self._reconcile = reconcile
+        self._workers = workers
+        self._deadline = deadline
+        self._on_warning = on_warning
+        self._queue = queue or WorkQueue(monotonic=monotonic)
+        self._warned: set[str] = set()
+        self._last_failure = ""
+        self.handled = 0
+        """How many reconciliations succeeded."""
+        self.failures = 0
+        """How many failed."""
+
+    def __len__(self) -> int:
+        """How many keys wait or are being reconciled."""
+        return len(self._queue)
+
+    @property
+    def trouble(self) -> str:
+        """How many keys fail, and why the last of them did; "" if none does."""
+        failing = self._queue.failing
+        return f"{self.name}: {failing} to be retried; {self._last_failure}" if failing else ""
+
+    def add(self, key: str, after: float = 0.0) -> None:
+        """Reconcile a key in ``after`` seconds, or earlier if it waits already."""
+        self._queue.add(key, after)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled; a key whose call is cancelled is due again."""
+        async with anyio.create_task_group() as group:
+            for _ in range(self._workers):
+                group.start_soon(self._work)
+
+    async def _work(self) -> None:
+        while True:
+            await self._handle(await self._queue.get())
+
+    async def _handle(self, key: str) -> None:
+        try:
+            with anyio.move_on_after(self._deadline) as scope:
+                await self._reconcile(key)
+            if scope.cancelled_caught:
+                raise ApiError(f"not done within {self._deadline:g} s")
+        except Exception as error:  # whatever it is, the other keys are to be handled
+            self._failed(key, error)
+        except BaseException:
+            self._queue.put_back(key)
+            raise
+        else:
+            self._succeeded(key)
+
+    def _succeeded(self, key: str) -> None:
+        self.handled += 1
+        if self._queue.done(key) and not self._queue.failing:
+            self._warned.clear()
+            self._on_warning(f"{self.name}: all that failed is done now")
+
+    def _failed(self, key: str, error: Exception) -> None:
+        self.failures += 1
+        reason = " ".join(str(error).split()) or type(error).__name__
+        if not isinstance(error, ApiError | ValueError | OSError):
+            reason = f"{type(error).__name__}: {reason}"  # a defect: its type says more
+        self._queue.retry(key, error.retry_after if isinstance(error, ApiError) else 0.0)
+        self._last_failure = f"{key}: {reason}"
+        # The same failure of thousands of nodes is one line.
+        kind = reason.replace(key, "")
+        if kind not in self._warned and not isinstance(error, NotLeadingError):
+            self._warned.add(kind)
+            self._on_warning(f"{self.name}: {self._last_failure}; retried with growing waits")

@@ -1,0 +1,293 @@
+"""The NodeMetrics over HTTPS, as an API server of Kubernetes' aggregation layer serves them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+from aiohttp import web
+from koord_kube.protocol.api import ApiError
+from koord_model.excerpt import excerpt
+from koord_serving.aggregated.core.front_proxy import FrontProxy
+from koord_serving.aggregated.core.list_options import (
+    ListOptions,
+    ObjectForm,
+    StatusError,
+    form,
+    parse,
+)
+from koord_serving.delegated_auth.authenticator import DelegatedAuthenticator
+from koord_serving.delegated_auth.core.reviews import AccessAttributes
+from koord_serving.delegated_auth.core.users import User
+
+from koord_manager.node_metric.core import documents, schema
+from koord_manager.node_metric.core.documents import API_VERSION, GROUP, PLURAL, VERSION
+from koord_manager.node_metric.core.follower import Follower, page
+from koord_manager.node_metric.core.store import NodeMetricStore
+
+LOOK_SECONDS = 0.2
+"""Between two looks of a watch at what has changed; all of it goes out at once."""
+
+BOOKMARK_SECONDS = 60.0
+WATCH_SECONDS = 1800
+"""Of a watch that asks for no time of its own."""
+
+_LONGEST_WATCH = 3600
+_STALLED_SECONDS = 30.0
+"""After which a client that takes nothing is hung up on."""
+
+_PIECE = 256 * 1024
+_MOST_REQUESTS = 400
+_RETRY_SECONDS = 2
+_BASE = f"/apis/{API_VERSION}/{PLURAL}"
+_OPEN = {"/healthz", "/livez", "/readyz"}
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class NodeMetricsApi:
+    """Serves a store.
+
+    ``complete`` says whether nodes have had the time to report to us, since a store that
+    is empty for being new would read as a cluster without nodes. ``front_proxy`` is who
+    may ask on others' behalf, ``None`` while not known.
+    """
+
+    def __init__(
+        self,
+        store: NodeMetricStore,
+        leads: Callable[[], bool],
+        complete: Callable[[], bool],
+        authenticator: DelegatedAuthenticator,
+        front_proxy: Callable[[], FrontProxy | None],
+        *,
+        clock: Callable[[], float] = time.time,
+        tell: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        self._tell = tell
+        self._store = store
+        self._leads = leads
+        self._complete = complete
+        self._authenticator = authenticator
+        self._front_proxy = front_proxy
+        self._clock = clock
+        self._busy = 0
+        self._ending = False
+        self.watches = 0
+        """Open at present."""
+
+    def app(self) -> web.Application:
+        """What is to be served."""
+        app = web.Application(middlewares=[self._guarded])
+        index, v2, v3 = schema.v3_index(), schema.v2(), schema.v3()
+        for path, given in (
+            ("/apis", msgspec.json.encode(documents.group_list())),
+            (f"/apis/{GROUP}", msgspec.json.encode(documents.group())),
+            (f"/apis/{API_VERSION}", msgspec.json.encode(documents.resource_list())),
+            ("/openapi/v2", v2),
+            ("/openapi/v3", msgspec.json.encode(index)),
+            (schema.V3_PATH, v3),
+        ):
+            app.router.add_get(path, _constant(given))
+        app.router.add_get("/livez", _alive)
+        app.router.add_get("/healthz", self._healthy)
+        app.router.add_get("/readyz", self._healthy)
+        app.router.add_get(_BASE, self._all, allow_head=False)
+        app.router.add_get(f"{_BASE}/{{name}}", self._one, allow_head=False)
+        app.router.add_route("*", _BASE, _read_only)
+        app.router.add_route("*", f"{_BASE}/{{name}}", _read_only)
+        app.router.add_route("*", "/{tail:.*}", _nothing)
+        app.on_shutdown.append(self._end)
+        return app
+
+    async def _end(self, _app: web.Application) -> None:
+        """Watches end as at their timeout, so that clients ask whoever leads then."""
+        self._ending = True
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self._busy += 1
+        try:
+            if request.path not in _OPEN:
+                await self._check(request)
+            return await handler(request)
+        except StatusError as refused:
+            return _refusal(refused)
+        except ApiError as error:
+            # What the API server says is not for unknown callers.
+            self._tell(str(error))
+            message = "the API server cannot be asked who you are"
+            return _refusal(
+                StatusError(503, "ServiceUnavailable", message, retry_after=_RETRY_SECONDS)
+            )
+        finally:
+            self._busy -= 1
+
+    async def _check(self, request: web.Request) -> None:
+        if self._busy > _MOST_REQUESTS:
+            message = f"{_MOST_REQUESTS} requests are under way; try again later"
+            raise StatusError(429, "TooManyRequests", message, retry_after=1)
+        self._require_leading()
+        user = await self._user(request)
+        refusal = await self._authenticator.refusal(user, _attributes(request))
+        if refusal:
+            raise StatusError(403, "Forbidden", refusal)
+
+    def _require_leading(self) -> None:
+        if self._leads() and self._store.term:
+            return
+        message = "this manager does not lead"
+        raise StatusError(503, "ServiceUnavailable", message, retry_after=_RETRY_SECONDS)
+
+    async def _user(self, request: web.Request) -> User:
+        front = self._front_proxy()
+        transport = request.transport
+        certificate = transport.get_extra_info("peercert") if transport else None
+        if front is not None and front.trusts(certificate):
+            user = front.user(request.headers.items())
+            if user is not None:
+                return user
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        user = None
+        if kind.lower() == "bearer" and token.strip():
+            user = await self._authenticator.user(token.strip(), request.remote or "nobody")
+        if user is None:
+            raise StatusError(401, "Unauthorized", "Unauthorized")
+        return user
+
+    async def _healthy(self, _request: web.Request) -> web.StreamResponse:
+        """The leader alone is healthy; the others have nothing to serve."""
+        self._require_leading()
+        return web.Response(text="ok")
+
+    async def _one(self, request: web.Request) -> web.StreamResponse:
+        options, shape = parse(request.query), _form(request)
+        kept = self._store.get(request.match_info["name"])
+        if kept is None:
+            self._require_complete()
+            name = request.match_info["name"]
+            raise StatusError(404, "NotFound", f'{PLURAL}.{GROUP} "{name}" not found')
+        body = documents.shown(kept, shape, full=options.whole_in_rows, now=self._clock())
+        return web.Response(body=body, content_type="application/json")
+
+    async def _all(self, request: web.Request) -> web.StreamResponse:
+        options, shape = parse(request.query), _form(request)
+        self._require_complete()
+        if options.watch:
+            return await self._watch(
+                request, Follower(self._store, options, shape, self._clock), options
+            )
+        found = page(self._store, options)
+        full, now = options.whole_in_rows, self._clock()
+        response = await _prepared(request)
+        await _write(response, documents.listed(found, options.names, shape, full=full, now=now))
+        return response
+
+    def _require_complete(self) -> None:
+        if not self._complete():
+            message = "this manager leads since a moment ago; nodes are still reporting to it"
+            raise StatusError(503, "ServiceUnavailable", message, retry_after=_RETRY_SECONDS)
+
+    async def _watch(
+        self, request: web.Request, follower: Follower, options: ListOptions
+    ) -> web.StreamResponse:
+        response = await _prepared(request)
+        loop = asyncio.get_running_loop()
+        told = loop.time()
+        ends = told + min(options.timeout or WATCH_SECONDS, _LONGEST_WATCH)
+        self.watches += 1
+        try:
+            await _write(response, follower.first())
+            while self._goes_on(follower):
+                now = loop.time()
+                await _write(response, follower.next())
+                if options.bookmarks and (now - told >= BOOKMARK_SECONDS or now >= ends):
+                    told = now
+                    await _write(response, [follower.bookmark()])
+                if now >= ends:
+                    break
+                await asyncio.sleep(max(0.0, min(LOOK_SECONDS, ends - now)))
+        finally:
+            self.watches -= 1
+        return response
+
+    def _goes_on(self, follower: Follower) -> bool:
+        leads = self._leads() and follower.current
+        return leads and not (self._ending or follower.ended)
+
+
+async def _prepared(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await response.prepare(request)
+    return response
+
+
+async def _write(response: web.StreamResponse, pieces: Iterable[bytes]) -> None:
+    """In chunks of some size; a client that takes nothing for long is hung up on.
+
+    Raises:
+        ConnectionError: the client is gone.
+    """
+    waiting: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += len(piece)
+        if size >= _PIECE:
+            await _sent(response, b"".join(waiting))
+            waiting, size = [], 0
+    if waiting:
+        await _sent(response, b"".join(waiting))
+
+
+async def _sent(response: web.StreamResponse, chunk: bytes) -> None:
+    try:
+        async with asyncio.timeout(_STALLED_SECONDS):
+            await response.write(chunk)
+    except TimeoutError:
+        raise ConnectionResetError("the client takes nothing") from None
+
+
+def _attributes(request: web.Request) -> AccessAttributes:
+    """What is to be authorized; as the real API server names it."""
+    if request.path != _BASE and not request.path.startswith(f"{_BASE}/"):
+        return AccessAttributes(request.method.lower(), path=request.path)
+    name = request.path.removeprefix(_BASE).removeprefix("/")
+    verb = _VERBS.get(request.method, "get")
+    if verb == "get" and not name:
+        verb = "watch" if parse(request.query).watch else "list"
+    if verb == "delete" and not name:
+        verb = "deletecollection"
+    return AccessAttributes(verb, GROUP, VERSION, PLURAL, name)
+
+
+def _form(request: web.Request) -> ObjectForm:
+    return form(",".join(request.headers.getall("Accept", [])))
+
+
+def _constant(given: bytes) -> Handler:
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=given, content_type="application/json")
+
+    return answer
+
+
+async def _alive(_request: web.Request) -> web.StreamResponse:
+    return web.Response(text="ok")
+
+
+async def _read_only(request: web.Request) -> web.StreamResponse:
+    message = f"{excerpt(request.method)} is not supported: what nodes report is read-only"
+    raise StatusError(405, "MethodNotAllowed", message)
+
+
+async def _nothing(_request: web.Request) -> web.StreamResponse:
+    return web.Response(status=404, text="404 page not found\n")
+
+
+def _refusal(refused: StatusError) -> web.Response:
+    headers = {"Retry-After": str(refused.retry_after)} if refused.retry_after else {}
+    return web.json_response(documents.status(refused), status=refused.status, headers=headers)

@@ -1,0 +1,19 @@
+"""Keeps a NodeMetric for each Node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from koord_kube.protocol.api import Api
+from koord_kube.protocol.resources import NODE_METRICS
+
+from koord_manager.node_metric.core.reconciler import desired
+from koord_manager.node_objects.controller import NodeInformer, NodeObjectController
+from koord_manager.slo_config.controller import SLOConfigInformer
+
+
+def controller(
+    api: Api, nodes: NodeInformer, configs: SLOConfigInformer, tell: Callable[[str], None]
+) -> NodeObjectController:
+    """The controller; see ``NodeObjectController``."""
+    return NodeObjectController(api, NODE_METRICS, desired, nodes, configs, tell=tell)

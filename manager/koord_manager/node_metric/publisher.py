@@ -1,0 +1,141 @@
+"""Says in the cluster where the leader is: the APIService, and the only endpoint of a Service.
+
+The Service has no selector, so nobody but us writes its EndpointSlice.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from koord_kube.protocol.api import Api, Object
+from koord_kube.protocol.resources import API_SERVICES, ENDPOINT_SLICES, Resource
+from koord_serving.create_or_update import create_or_update
+
+from koord_manager.node_metric.core.documents import GROUP, VERSION
+
+API_SERVICE = f"{VERSION}.{GROUP}"
+
+_PRIORITY = 2000
+"""Above that of CRDs, 1000: of the two NodeMetrics plain `kubectl get nodemetrics` means ours."""
+
+_MANAGED_LABEL = "app.kubernetes.io/managed-by"
+_MANAGER = "koord-manager"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderEndpoint:
+    """Where this manager is: the pod's address, and its ports by the Service's names for them."""
+
+    service: str
+    namespace: str
+    ip: str
+    ports: Mapping[str, int]
+    service_port: int = 443
+    """The Service's, of the API."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for an invalid address, which the API server would refuse."""
+        ipaddress.ip_address(self.ip)
+
+
+class LeaderPublisher:
+    """Writes while this manager leads; ``api`` should refuse writes once it does not."""
+
+    def __init__(self, api: Api, endpoint: LeaderEndpoint) -> None:
+        self._api = api
+        self._endpoint = endpoint
+        self._slice = slice_name(endpoint)
+
+    async def publish(self) -> None:
+        """Be the leader to all who look for one. Done again it does no harm.
+
+        Raises:
+            ApiError: it is not known to be done.
+        """
+        await self._lay(API_SERVICES, api_service(self._endpoint))
+        await self._lay(ENDPOINT_SLICES, slice_of(self._endpoint))
+
+    async def withdraw(self) -> None:
+        """Be it no more, unless somebody else is already.
+
+        Raises:
+            ApiError: it is not known to be done.
+        """
+        namespace = self._endpoint.namespace
+        await create_or_update(self._api, ENDPOINT_SLICES, self._slice, namespace, self._without_us)
+
+    async def _lay(self, resource: Resource, ours: Object) -> None:
+        name, namespace = ours["metadata"]["name"], ours["metadata"].get("namespace", "")
+        await create_or_update(
+            self._api, resource, name, namespace, lambda found: _over(found, ours)
+        )
+
+    def _without_us(self, found: Object | None) -> Object | None:
+        """Whoever has taken over stays."""
+        if found is None or not _is_of(found, self._endpoint.ip):
+            return None
+        return {**found, "endpoints": []}
+
+
+def api_service(endpoint: LeaderEndpoint) -> Object:
+    """That our group-version is served by the Service. Whom to trust there is for others to say."""
+    return {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": API_SERVICE, "labels": {_MANAGED_LABEL: _MANAGER}},
+        "spec": {
+            "group": GROUP,
+            "version": VERSION,
+            "groupPriorityMinimum": _PRIORITY,
+            "versionPriority": 100,
+            "service": {
+                "name": endpoint.service,
+                "namespace": endpoint.namespace,
+                "port": endpoint.service_port,
+            },
+        },
+    }
+
+
+def slice_of(endpoint: LeaderEndpoint) -> Object:
+    """That this manager is the Service's only endpoint."""
+    labels = {
+        "kubernetes.io/service-name": endpoint.service,
+        "endpointslice.kubernetes.io/managed-by": _MANAGER,
+    }
+    ready = {"ready": True, "serving": True, "terminating": False}
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": slice_name(endpoint),
+            "namespace": endpoint.namespace,
+            "labels": labels,
+        },
+        "addressType": "IPv6" if ":" in endpoint.ip else "IPv4",
+        "endpoints": [{"addresses": [endpoint.ip], "conditions": ready}],
+        "ports": [
+            {"name": name, "port": port, "protocol": "TCP"}
+            for name, port in sorted(endpoint.ports.items())
+        ],
+    }
+
+
+def slice_name(endpoint: LeaderEndpoint) -> str:
+    """One for each family: the type of a slice's addresses never changes."""
+    return f"{endpoint.service}-{'ipv6' if ':' in endpoint.ip else 'ipv4'}"
+
+
+def _is_of(found: Object, ip: str) -> bool:
+    endpoints = found.get("endpoints") or []
+    return any(ip in (one.get("addresses") or []) for one in endpoints)
+
+
+def _over(found: Any, ours: Any) -> Any:
+    """What is there with ours over it: fields that are not ours stay."""
+    if isinstance(found, dict) and isinstance(ours, dict):
+        return {**found, **{key: _over(found.get(key), one) for key, one in ours.items()}}
+    return ours

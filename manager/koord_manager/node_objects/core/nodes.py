@@ -1,0 +1,102 @@
+"""The cluster's Nodes: of each as much as any controller uses. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from koord_model.demand import amounts
+from koord_model.keys import MEMORY
+
+Object = dict[str, Any]
+
+
+class _Meta(msgspec.Struct):
+    name: str = ""
+    uid: str = ""
+    created: str = msgspec.field(default="", name="creationTimestamp")
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Status(msgspec.Struct):
+    capacity: Object | None = None
+    allocatable: Object | None = None
+
+
+class _Node(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_NODE = msgspec.json.Decoder(_Node)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """Who a Node is, what it says of itself, and what it offers.
+
+    ``created`` is as Kubernetes writes times. Two can be compared: what does not count here, a
+    heartbeat for example, is no change.
+    """
+
+    name: str
+    uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    created: str = ""
+    capacity: Mapping[str, Any] = field(default_factory=dict)
+    allocatable: Mapping[str, Any] = field(default_factory=dict)
+
+    def document(self) -> Object:
+        """As the API has it: labels, annotations and amounts."""
+        return {
+            "metadata": {
+                "name": self.name,
+                "labels": self.labels,
+                "annotations": self.annotations,
+            },
+            "status": {"capacity": self.capacity, "allocatable": self.allocatable},
+        }
+
+
+def read_node(raw: bytes) -> ClusterNode:
+    """What a Node's JSON says.
+
+    Raises:
+        msgspec.MsgspecError: it is no Node.
+    """
+    found = _NODE.decode(raw)
+    meta, status = found.metadata, found.status
+    return ClusterNode(
+        meta.name,
+        meta.uid,
+        meta.labels or {},
+        meta.annotations or {},
+        meta.created,
+        status.capacity or {},
+        status.allocatable or {},
+    )
+
+
+def gone(before: ClusterNode | None, now: ClusterNode | None) -> bool:
+    """Whether the earlier Node was deleted.
+
+    It may be another one of its name by now: between two looks it was deleted and made again.
+    """
+    return before is not None and (now is None or now.uid != before.uid)
+
+
+def largest_memory(nodes: Iterable[ClusterNode]) -> int:
+    """The most memory, in bytes, that a pod can have on any of the nodes; 0 if unknown.
+
+    An amplified allocatable is more than there is.
+    """
+    return max((_memory(one) for one in nodes), default=0)
+
+
+def _memory(node: ClusterNode) -> int:
+    both = (amounts({MEMORY: one.get(MEMORY)}) for one in (node.capacity, node.allocatable))
+    return min(one.get(MEMORY, 0) for one in both)

@@ -1,0 +1,126 @@
+"""One object for each Node, of its name and gone with it: what has to be written. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from koord_kube.protocol.resources import Resource
+
+from koord_manager.node_objects.core.nodes import ClusterNode, Object
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    uid: str = ""
+    owners: list[Object] | None = msgspec.field(default=None, name="ownerReferences")
+
+
+class _ExistingJson(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_EXISTING = msgspec.json.Decoder(_ExistingJson)
+_SPEC = msgspec.json.Decoder(Object | None)
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingObject:
+    """An object as the API has it: all that counts here. ``spec`` is JSON, which is small."""
+
+    uid: str
+    owners: tuple[Object, ...] = ()
+    spec: bytes = b"{}"
+
+    def decoded(self) -> Object:
+        """The spec."""
+        return _SPEC.decode(self.spec) or {}
+
+
+def kept(raw: bytes) -> ExistingObject:
+    """What an object's JSON says.
+
+    Raises:
+        msgspec.MsgspecError: it is none.
+    """
+    found = _EXISTING.decode(raw)
+    # A copy: a part of the text would keep all of it in memory.
+    return ExistingObject(found.metadata.uid, tuple(found.metadata.owners or ()), bytes(found.spec))
+
+
+@dataclass(frozen=True, slots=True)
+class CreateObject:
+    """Write an object that is not there."""
+
+    object: Object
+
+
+@dataclass(frozen=True, slots=True)
+class PatchObject:
+    """Write these fields of one that is; a merge patch, for the object with this ``uid`` alone."""
+
+    change: Object
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteObject:
+    """Take it away, if it still has this ``uid``."""
+
+    uid: str
+
+
+Write = CreateObject | PatchObject | DeleteObject
+
+
+def write_for(
+    resource: Resource, node: ClusterNode | None, there: ExistingObject | None, spec: Object
+) -> Write | None:
+    """What makes the object of a Node as it should be; ``None`` where it is so, or need not be.
+
+    Without its Node it is deleted. It is owned by its Node, so that it goes with it also
+    while no manager runs.
+    """
+    if node is None:
+        return DeleteObject(there.uid) if there else None
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
+    if there is None:
+        return CreateObject(
+            {
+                "apiVersion": f"{resource.group}/{resource.version}",
+                "kind": resource.kind,
+                "metadata": {"name": node.name, "ownerReferences": [owner]},
+                "spec": spec,
+            }
+        )
+    change: Object = {}
+    if owner not in there.owners:
+        others = [one for one in there.owners if one.get("kind") != "Node"]
+        change["metadata"] = {"ownerReferences": [*others, owner]}
+    difference = merge_patch(there.decoded(), spec)
+    if difference:
+        change["spec"] = difference
+    if not change:
+        return None
+    change.setdefault("metadata", {})["uid"] = there.uid
+    return PatchObject(change)
+
+
+def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
+    """The JSON merge patch (RFC 7386) from one object to another; neither has ``null`` in it."""
+    patch: Object = dict.fromkeys(before.keys() - after.keys())
+    for name, wanted in after.items():
+        known = before.get(name)
+        if isinstance(known, Mapping) and isinstance(wanted, Mapping):
+            inside = merge_patch(known, wanted)
+            if inside:
+                patch[name] = inside
+        elif name not in before or not _same(known, wanted):
+            patch[name] = wanted
+    return patch
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two values are the same JSON; in Python ``True`` is 1."""
+    return one == other and msgspec.json.encode(one) == msgspec.json.encode(other)

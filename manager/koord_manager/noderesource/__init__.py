@@ -1,0 +1,1 @@
+"""Batch, mid and device resources: what each node offers beside its allocatable."""

@@ -1,0 +1,348 @@
+"""Offers each node's batch, mid and device resources: IO around ``reconcilers.node_resource``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import msgspec
+from koord_kube.core.reflector import ReflectorTiming
+from koord_kube.informer import Informer
+from koord_kube.protocol.api import Api, ConflictError, NotFoundError, Object
+from koord_kube.protocol.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES, NODES, PODS
+from koord_kube.reconcile_loop import ReconcileLoop
+
+from koord_manager.node_objects.controller import NodeInformer
+from koord_manager.node_objects.core.nodes import ClusterNode, gone, read_node
+from koord_manager.noderesource.core.cpu_normalization import (
+    cpu_normalization,
+    ratio_in_force,
+)
+from koord_manager.noderesource.core.desired_node import DesiredNode
+from koord_manager.noderesource.core.documents import (
+    TopologyDocument,
+    metric_status,
+    older_than_its_node,
+    topology,
+    updated,
+)
+from koord_manager.noderesource.core.fleet import Fleet
+from koord_manager.noderesource.core.gpu_resource import gpu
+from koord_manager.noderesource.core.node_patch import patches
+from koord_manager.noderesource.core.node_state import read_node_state, zones
+from koord_manager.noderesource.core.pods import PodSummary, read_pod_summary
+from koord_manager.noderesource.core.rdma_resource import rdma
+from koord_manager.noderesource.core.resource_amplification import amplification
+from koord_manager.noderesource.core.topology import zones_patch
+from koord_manager.noderesource.core.why import BATCH, MID, why_document
+from koord_manager.program.config import CALCULATIONS
+from koord_manager.slo_config.controller import SLOConfigInformer
+from koord_manager.slo_config.core.colocation import NodeStrategies
+from koord_manager.slo_config.core.config import (
+    COLOCATION,
+    CPU_NORMALIZATION,
+    RESOURCE_AMPLIFICATION,
+)
+
+_AT_ONCE = 10
+"""Nodes that are summed up between two looks at what else is to be done: some milliseconds."""
+
+
+class NodeResourceController:
+    """The controller. ``api`` is to be one that writes only while this manager leads.
+
+    Who has the ``nodes`` tells of each change with ``node_changed``.
+    ``period`` is how often all nodes are calculated, in seconds; a change of a Node or of the
+    configuration does not wait for that. Of ``calculations`` those left out leave on nodes what
+    they find there. With ``settle`` nodes report straight to this manager:
+    for so many seconds after its start one that has not yet is not taken for silent.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        nodes: NodeInformer,
+        configs: SLOConfigInformer,
+        *,
+        gates: Mapping[str, bool],
+        calculations: Collection[str] = CALCULATIONS,
+        tell: Callable[[str], None],
+        settle: float = 0.0,
+        period: float = 5.0,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        pace: ReflectorTiming | None = None,
+    ) -> None:
+        self._api = api
+        self._nodes = nodes
+        self._configs = configs
+        self._gates = gates
+        self._tell = tell
+        self._settle = settle
+        self._period = period
+        self._clock = clock
+        self._monotonic = monotonic
+        self.loop = ReconcileLoop("noderesource", self._handle, on_warning=tell)
+        self._calculations = calculations
+        self.fleet = Fleet(tiers=(BATCH in calculations, MID in calculations))
+        self._changed: set[str] = set()
+        self._due: set[str] = set()
+        self._zones_due: set[str] = set()
+        self._direct: dict[str, float] = {}
+        self._told: dict[str, tuple[str, ...]] = {}
+        self._news = asyncio.Event()
+        self.known = asyncio.Event()
+        """Set once all has been read that decides."""
+        self.passes = 0
+        """How many times all nodes were calculated."""
+        self.pass_seconds = 0.0
+        """How long the last time took, without what was summed up before."""
+
+        more: dict[str, Any] = {"on_warning": tell, "timing": pace}
+        self._pods: Informer[PodSummary] = Informer(
+            api, PODS, decode=read_pod_summary, on_change=self.fleet.pod, **more
+        )
+        self._metrics: Informer[bytes] = Informer(
+            api, NODE_METRICS, decode=metric_status, on_change=self._metric_changed, **more
+        )
+        self._topologies: Informer[TopologyDocument] = Informer(
+            api, NODE_TOPOLOGIES, decode=topology, on_change=self._topology_changed, **more
+        )
+        self._devices: Informer[Object] = Informer(
+            api,
+            DEVICES,
+            decode=msgspec.json.Decoder(Object).decode,
+            on_change=lambda name, _before, _now: self.loop.add(name),
+            **more,
+        )
+        self._informers: tuple[Informer[Any], ...] = (
+            self._pods,
+            self._metrics,
+            self._topologies,
+            self._devices,
+        )
+
+    @property
+    def trouble(self) -> str:
+        """Why nodes may not offer what they should, in a line; "" while fine."""
+        said = (one.trouble for one in self._informers if not one.absent)
+        told = (*said, self.loop.trouble, *self.fleet.refused.values())
+        return next((line for line in told if line), "")
+
+    def received(self, node: str, status: bytes, at: float) -> None:
+        """A report straight from a node; ``at`` is when it came, in monotonic seconds."""
+        if self._nodes.synced and node not in self._nodes.objects:
+            return  # the last words of one that is gone: nobody would ever forget them
+        came = self._clock() - (self._monotonic() - at)
+        self._direct[node] = came
+        self.fleet.metric(node, status, came)
+
+    def status(self, node: str) -> bytes | None:
+        """The newest status of a node's NodeMetric, by whichever way it came."""
+        return self.fleet.status(node)
+
+    async def run(self) -> None:
+        """For ever; nothing is written before all is known that decides."""
+        with self._configs.listening(self._config_changed):
+            await self._run()
+
+    async def _run(self) -> None:
+        # First: the Node shows whether a NodeMetric belongs to it or to an earlier Node.
+        await self._nodes.wait_synced()
+        async with anyio.create_task_group() as group:
+            for one in self._informers:
+                group.start_soon(one.run)
+            for one in self._informers:
+                await one.wait_known()
+            await self._configs.wait_synced()
+            self.known.set()
+            self.fleet.settled = self._clock() + self._settle if self._settle else 0.0
+            group.start_soon(self.loop.run)
+            await self._calculate_forever()
+
+    def why(self, name: str) -> Object:
+        """What the node offers and why, as ``/v1/why`` has it."""
+        node, others = self._nodes.objects.get(name), {}
+        if node is not None:
+            desired = self._other_desired(name, node, self._strategies(node))
+            others = {calculation: one.decisions for calculation, one in desired.items()}
+        return why_document(self.fleet, name, self._clock(), others)
+
+    # ---- what is told
+
+    def node_changed(self, name: str, before: ClusterNode | None, now: ClusterNode | None) -> None:
+        """A Node came, went or says something else; ``before`` and ``now`` as of an informer."""
+        if gone(before, now):
+            self.fleet.drop(name)
+            for kept in (self._changed, self._due, self._zones_due):
+                kept.discard(name)
+            self._direct.pop(name, None)
+            self._told.pop(name, None)
+        if now is not None:
+            self._changed.add(name)
+            self._news.set()
+
+    def _config_changed(self) -> None:
+        self._changed |= self._nodes.objects.keys()
+        self._news.set()
+
+    def _metric_changed(self, name: str, _before: bytes | None, now: bytes | None) -> None:
+        """The object counts where the node did not report straight to here since."""
+        direct = self._direct.get(name)
+        if direct is not None:
+            if now is None or updated(now) <= direct:
+                return
+            del self._direct[name]
+        self._take_object(name, now)
+
+    def _take_object(self, name: str, status: bytes | None) -> None:
+        """A node whose clock is ahead must not be taken for alive until that time has come.
+
+        What another Node of that name said does not count.
+        """
+        came, node = self._clock(), self._nodes.objects.get(name)
+        at = updated(status) if status is not None else 0.0
+        if node is not None and older_than_its_node(at, node.created):
+            status = None
+        self.fleet.metric(name, status, came if at > came else None)
+
+    def _topology_changed(
+        self, name: str, _before: TopologyDocument | None, now: TopologyDocument | None
+    ) -> None:
+        self.fleet.topology(name, zones(now.document()) if now else ())
+        self.loop.add(name)
+
+    # ---- what comes of it
+
+    async def _calculate_forever(self) -> None:
+        while True:
+            self._news.clear()
+            await self._take_changes()
+            more = True
+            while more:
+                started = time.perf_counter()
+                more = self.fleet.sum_up(self._clock(), _AT_ONCE)
+                # As long for all others: in one turn of the loop gRPC takes a single call.
+                await asyncio.sleep(time.perf_counter() - started)
+            await self._calculate()
+            await asyncio.sleep(min(1.0, self._period))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, self._period - 1.0)):
+                    await self._news.wait()
+
+    async def _take_changes(self) -> None:
+        number = 0
+        while self._changed:
+            name = self._changed.pop()
+            node = self._nodes.objects.get(name)
+            if node is not None:
+                self._take(name, node)
+                self.loop.add(name)
+            number += 1
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _take(self, name: str, node: ClusterNode) -> None:
+        facts, strategies = read_node_state(node.document()), self._strategies(node)
+        new = name not in self.fleet
+        self.fleet.node(name, facts, strategies.colocation, self._clock())
+        if new:
+            self._take_what_was_told_before(name)
+        lines = (*facts.ignored, *strategies.ignored)
+        if lines != self._told.get(name, ()):
+            for line in lines:
+                self._tell(f"{name}: {line}")
+        self._told[name] = lines
+
+    def _take_what_was_told_before(self, name: str) -> None:
+        """A Node that went took with it what its other objects, which may have stayed, said."""
+        if name in self._topologies.objects:
+            self.fleet.topology(name, zones(self._topologies.objects[name].document()))
+        if name in self._metrics.objects and name not in self._direct:
+            self._take_object(name, self._metrics.objects[name])
+
+    async def _calculate(self) -> None:
+        """Part by part: this loop answers webhooks and nodes as well."""
+        if COLOCATION in self._configs.config.unknown:
+            return  # what nodes offer stays as it is found there
+        took = 0.0
+        for part in range(self.fleet.parts):
+            started = time.perf_counter()
+            self._calculate_part(part)
+            took += time.perf_counter() - started
+            await asyncio.sleep(0)
+        self.passes += 1
+        self.pass_seconds = took
+
+    def _calculate_part(self, part: int) -> None:
+        due, zones_due = self.fleet.calculate_part(part, self._clock())
+        here = self.fleet.names(part)
+        for kept, now_due in ((self._due, due), (self._zones_due, zones_due)):
+            kept.difference_update(here)
+            kept.update(now_due)
+        for name in dict.fromkeys((*due, *zones_due)):
+            self.loop.add(name)
+
+    async def _handle(self, name: str) -> None:
+        with suppress(NotFoundError):  # it is gone, and so is what it was to say
+            await self._write(name)
+            if name in self._zones_due:
+                await self._write_zones(name)
+
+    async def _write(self, name: str) -> None:
+        node = self._nodes.objects.get(name)
+        if node is None:
+            return
+        due = name in self._due
+        desired = [*self._other_desired(name, node, self._strategies(node)).values()]
+        if due:
+            desired.append(self.fleet.desired(name))
+        wanted, answer = patches(node.document(), desired), None
+        if wanted.status is not None:
+            # Labels and annotations may go with a Node's status: one write instead of two.
+            change = (wanted.metadata or {}) | wanted.status
+            answer = await self._api.patch(NODES, name, change, subresource="status")
+        elif wanted.metadata is not None:
+            answer = await self._api.patch(NODES, name, wanted.metadata)
+        if due:
+            self._due.discard(name)
+            self.fleet.written(name, self._clock())
+        # What the informer has brought meanwhile may be newer than the answer.
+        if answer is not None and self._nodes.objects.get(name) is node:
+            self._take(name, read_node(msgspec.json.encode(answer)))
+
+    async def _write_zones(self, name: str) -> None:
+        there = self._topologies.objects.get(name)
+        if there is None:
+            return
+        change = zones_patch(there.document()["zones"], self.fleet.desired_zones(name))
+        if change is not None:
+            with suppress(ConflictError):  # koordlet was faster: its news bring this about again
+                await self._api.patch(NODE_TOPOLOGIES, name, change, version=there.version)
+                self.fleet.zones_written(name, self._clock())
+        self._zones_due.discard(name)
+
+    def _strategies(self, node: ClusterNode) -> NodeStrategies:
+        return self._configs.config.strategies_for(node.labels, node.annotations)
+
+    def _other_desired(
+        self, name: str, node: ClusterNode, strategies: NodeStrategies
+    ) -> dict[str, DesiredNode]:
+        """Those of the calculations about one node alone, by Koordinator's names of them."""
+        unknown, said = self._configs.config.unknown, node.document()
+        desired: dict[str, DesiredNode] = {}
+        there = self._topologies.objects.get(name)
+        if CPU_NORMALIZATION not in unknown:
+            about = there.document() if there else None
+            desired["CPUNormalization"] = cpu_normalization(said, about, strategies.normalization)
+        if not unknown & {CPU_NORMALIZATION, RESOURCE_AMPLIFICATION}:
+            ratio = ratio_in_force(said, desired["CPUNormalization"])
+            desired["ResourceAmplification"] = amplification(strategies.amplification, ratio)
+        device = self._devices.objects.get(name)
+        desired["GPUDeviceResource"] = gpu(device, self._gates)
+        desired["RDMADeviceResource"] = rdma(device)
+        return {name: one for name, one in desired.items() if name in self._calculations}

@@ -1,0 +1,92 @@
+"""What is kept of the objects that the calculation follows: no more than it uses. No IO.
+
+All of it can be compared, so that what does not count here is no change. Each reader raises
+``msgspec.MsgspecError`` for what is no such object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from koord_model.keys import ANNOTATION_CPU_BASIC_INFO
+
+Object = dict[str, Any]
+
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+"""With its zone, as Kubernetes writes times: what is said without could be hours off."""
+
+
+class _Metric(msgspec.Struct):
+    status: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Updated(msgspec.Struct):
+    updated: Instant | None = msgspec.field(default=None, name="updateTime")
+
+
+class _Meta(msgspec.Struct):
+    version: str = msgspec.field(default="", name="resourceVersion")
+    annotations: dict[str, str] | None = None
+
+
+class _Topology(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    zones: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+_METRIC = msgspec.json.Decoder(_Metric)
+_UPDATED: msgspec.json.Decoder[_Updated | None] = msgspec.json.Decoder(_Updated | None)
+_TOPOLOGY = msgspec.json.Decoder(_Topology)
+_ZONES: msgspec.json.Decoder[list[Object] | None] = msgspec.json.Decoder(list[Object] | None)
+
+
+def metric_status(raw: bytes) -> bytes:
+    """Of a NodeMetric: its status, as it came."""
+    return bytes(_METRIC.decode(raw).status)
+
+
+def updated(status: bytes) -> float:
+    """When a NodeMetric's status was made, in seconds since the epoch; 0 where it does not say."""
+    try:
+        found = _UPDATED.decode(status)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return 0.0
+    return found.updated.timestamp() if found and found.updated else 0.0
+
+
+def older_than_its_node(at: float, created: str) -> bool:
+    """Whether a status that was ``updated`` at ``at`` is from before its Node was ``created``.
+
+    Then it is what another Node of that name said. ``created`` is as Kubernetes writes times;
+    where one of the two is not known, the status counts.
+    """
+    try:
+        return 0 < at < msgspec.convert(created, Instant).timestamp()
+    except msgspec.ValidationError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyDocument:
+    """Of a NodeResourceTopology: what its CPUs are, and its zones as JSON."""
+
+    version: str
+    basic_info: str
+    zones: bytes
+
+    def document(self) -> Object:
+        """As much of the object as is kept."""
+        said = {ANNOTATION_CPU_BASIC_INFO: self.basic_info} if self.basic_info else {}
+        zones = _ZONES.decode(self.zones) or []
+        return {"metadata": {"annotations": said}, "zones": zones}
+
+
+def topology(raw: bytes) -> TopologyDocument:
+    """What is kept of it."""
+    found = _TOPOLOGY.decode(raw)
+    _ZONES.decode(found.zones)
+    said = (found.metadata.annotations or {}).get(ANNOTATION_CPU_BASIC_INFO, "")
+    return TopologyDocument(found.metadata.version, said, bytes(found.zones))

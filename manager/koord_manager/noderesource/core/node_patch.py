@@ -1,0 +1,98 @@
+"""What has to be written to a Node so that it is as desired. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from koord_model.demand import amounts
+
+from koord_manager.noderesource.core.desired_node import DesiredNode
+
+Object = dict[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class NodePatches:
+    """JSON merge patches: for the Node, and for its subresource ``status``.
+
+    ``None`` where nothing is to be written. They hold only what differs.
+    """
+
+    metadata: Object | None = None
+    status: Object | None = None
+
+
+def patches(
+    node: Mapping[str, Any], desired: Iterable[DesiredNode], threshold: float = 0.0
+) -> NodePatches:
+    """What brings the Node to all that is desired.
+
+    The status is left as it is while no resource needs it (``needs_sync``); with the default
+    each difference does. A Node without amounts of its own has not been told of by its kubelet
+    yet: its status is left alone.
+
+    Raises:
+        ValueError: a name has two different desired values; the line names both.
+    """
+    every = tuple(desired)
+    labels = _joined("label", (one.labels for one in every))
+    annotations = _joined("annotation", (one.annotations for one in every))
+    resources = _joined("resource", (one.resources for one in every))
+    return NodePatches(_metadata(node, labels, annotations), _status(node, resources, threshold))
+
+
+def needs_sync(old: int | None, new: int | None, threshold: float) -> bool:
+    """Whether an amount moved by more than ``threshold``, a fraction of the old one.
+
+    One that appears or goes (``None``) always does.
+    """
+    if old is None or new is None:
+        return old is not new
+    return abs(new - old) > old * threshold
+
+
+def _joined(kind: str, groups: Iterable[Mapping[str, T]]) -> dict[str, T]:
+    found: dict[str, T] = {}
+    for group in groups:
+        for name, value in group.items():
+            if found.setdefault(name, value) != value:
+                said = f"{found[name]!r} and {value!r}"
+                raise ValueError(f"{kind} {name} has the desired values {said}; expected one")
+    return found
+
+
+def _metadata(
+    node: Mapping[str, Any], labels: Mapping[str, str | None], annotations: Mapping[str, str | None]
+) -> Object | None:
+    had = node.get("metadata") or {}
+    wanted = {"labels": labels, "annotations": annotations}
+    found = {kind: _differing(had.get(kind) or {}, values) for kind, values in wanted.items()}
+    found = {kind: values for kind, values in found.items() if values}
+    return {"metadata": found} if found else None
+
+
+def _differing(had: Mapping[str, object], wanted: Mapping[str, T]) -> dict[str, T]:
+    return {name: value for name, value in wanted.items() if had.get(name) != value}
+
+
+def _status(
+    node: Mapping[str, Any], resources: Mapping[str, int | None], threshold: float
+) -> Object | None:
+    status = node.get("status") or {}
+    had = {kind: amounts(status.get(kind)) for kind in ("capacity", "allocatable")}
+    moved = (
+        needs_sync(before.get(name), value, threshold)
+        for before in had.values()
+        for name, value in resources.items()
+    )
+    if not all(had.values()) or not any(moved):
+        return None
+    found = {kind: _differing(before, resources) for kind, before in had.items()}
+    return {"status": {kind: _quantities(values) for kind, values in found.items() if values}}
+
+
+def _quantities(values: Mapping[str, int | None]) -> dict[str, str | None]:
+    return {name: None if value is None else str(value) for name, value in values.items()}

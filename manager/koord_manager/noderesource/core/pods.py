@@ -1,0 +1,149 @@
+"""What the calculation of batch and mid resources keeps of a pod: little, there are many. No IO.
+
+Which pods count, with what, is Koordinator's (noderesource's batchresource and midresource).
+On purpose different: a mid pod that nothing has measured yet counts as using the mid resources
+it asks for, where its empty ``cpu`` and ``memory`` would read as an idle pod.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+
+import msgspec
+from koord_kube.views.pod import PodSpec, ResourceRequirements
+from koord_model.demand import Amounts, InitContainer, amounts, whole_pod
+from koord_model.keys import ANNOTATION_RESOURCE_STATUS, CPU, MEMORY, MID_CPU, MID_MEMORY
+from koord_model.priority import PriorityClass, priority_class_or_default
+from koord_model.qos import KubeQoS, QoSClass, qos_class_or_default
+from koord_model.resource_status import parse
+
+LOW = frozenset({PriorityClass.BATCH, PriorityClass.FREE})
+"""The classes that what is calculated here is offered to, or that come after them."""
+
+
+class PodSummary(msgspec.Struct, frozen=True, gc=False):
+    """One pod; a hundred bytes or two, as equal values are kept once.
+
+    ``node`` is where it runs, "" before it is placed; ``active`` whether it does or will run.
+    ``cpu`` (millicores) and ``memory`` (bytes) are its requests, those ``unseen`` what it counts
+    as using while nothing has measured it. ``numa_nodes`` are those it is bound to, if any.
+    """
+
+    node: str
+    active: bool
+    priority: PriorityClass
+    lse: bool
+    cpu: int
+    memory: int
+    unseen_cpu: int
+    unseen_memory: int
+    numa_nodes: tuple[int, ...] = ()
+
+    @property
+    def high(self) -> bool:
+        """Whether it comes before batch pods."""
+        return self.priority not in LOW
+
+
+class _Metadata(msgspec.Struct):
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+    qos: str = msgspec.field(default="", name="qosClass")
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_DECODER = msgspec.json.Decoder(_Pod)
+_ACTIVE = ("Running", "Pending")
+
+
+def read_pod_summary(text: bytes) -> PodSummary:
+    """The facts in a Pod's JSON.
+
+    Raises:
+        ValueError: it is no Pod.
+    """
+    try:
+        pod = _DECODER.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ValueError(f"is no Pod: {error}") from None
+    labels, spec = pod.metadata.labels or {}, pod.spec
+    kube = _kube_qos(pod)
+    priority = priority_class_or_default(labels, spec.priority, kube)
+    asked = _requests(spec)
+    cpu, memory = _same(asked.get(CPU, 0)), _same(asked.get(MEMORY, 0))
+    mid = asked if priority is PriorityClass.MID else {}
+    return PodSummary(
+        node=sys.intern(spec.node),
+        active=pod.status.phase in _ACTIVE,
+        priority=priority,
+        lse=qos_class_or_default(labels, kube) is QoSClass.LSE,
+        cpu=cpu,
+        memory=memory,
+        unseen_cpu=_same(max(cpu, mid.get(MID_CPU, 0))),
+        unseen_memory=_same(max(memory, mid.get(MID_MEMORY, 0))),
+        numa_nodes=_numa_nodes((pod.metadata.annotations or {}).get(ANNOTATION_RESOURCE_STATUS)),
+    )
+
+
+def _requests(spec: PodSpec) -> Amounts:
+    return whole_pod(
+        (_asked(one.resources) for one in spec.containers or ()),
+        [
+            InitContainer(_asked(one.resources), one.is_sidecar)
+            for one in spec.init_containers or ()
+        ],
+        _asked(spec.resources),
+        amounts(spec.overhead),
+    )
+
+
+def _asked(resources: ResourceRequirements | None) -> Amounts:
+    """The API server has put limits in for requests that are missing."""
+    return amounts(resources.requests if resources else None)
+
+
+def _kube_qos(pod: _Pod) -> KubeQoS:
+    """Kubernetes' class as the status says it; of one that has none yet as its requests do."""
+    if pod.status.qos in set(KubeQoS):
+        return KubeQoS(pod.status.qos)
+    containers = [*(pod.spec.containers or ()), *(pod.spec.init_containers or ())]
+    given = [one.resources or ResourceRequirements() for one in containers]
+    if not any(amounts(one.requests) or amounts(one.limits) for one in given):
+        return KubeQoS.BEST_EFFORT
+    return KubeQoS.GUARANTEED if all(map(_guaranteed, given)) else KubeQoS.BURSTABLE
+
+
+def _guaranteed(given: ResourceRequirements) -> bool:
+    limits, requests = amounts(given.limits), amounts(given.requests)
+    return all(limits.get(name, 0) and limits[name] == requests.get(name) for name in (CPU, MEMORY))
+
+
+def _numa_nodes(text: str | None) -> tuple[int, ...]:
+    """Those of the scheduler's annotation; one that cannot be read binds to none."""
+    if not text:
+        return ()
+    try:
+        return _same_nodes(tuple(sorted(parse(text).placed)))
+    except ValueError:
+        return ()
+
+
+# One object for equal values: a quarter of a million pods ask for a few amounts.
+@lru_cache(maxsize=1 << 14)
+def _same(amount: int) -> int:
+    return max(0, amount)
+
+
+@lru_cache(maxsize=1 << 10)
+def _same_nodes(nodes: tuple[int, ...]) -> tuple[int, ...]:
+    return nodes

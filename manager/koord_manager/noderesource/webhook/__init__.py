@@ -1,0 +1,1 @@
+"""A Node's allocatable, amplified before it is stored. No IO."""

@@ -1,0 +1,1 @@
+"""NodeSLO: the strategies that hold for each node."""

@@ -1,0 +1,1 @@
+"""What each NodeSLO should say. No IO."""

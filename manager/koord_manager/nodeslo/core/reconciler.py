@@ -1,0 +1,77 @@
+"""What a Node's NodeSLO has to say: the strategies that hold for it. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koord_model.fields import shown
+from koord_model.keys import ANNOTATION_NETWORK_BANDWIDTH
+from koord_model.node_slo_document import MAX_BITS
+from koord_model.quantity import whole
+
+from koord_manager.node_objects.core.nodes import ClusterNode, Object
+from koord_manager.node_objects.core.reconciler import ExistingObject
+from koord_manager.slo_config.core import config as keys
+from koord_manager.slo_config.core.config import SLOConfig
+
+_EXTENSIONS = "extensions"
+_OURS = "pykoord"
+
+
+def desired(
+    config: SLOConfig, node: ClusterNode, there: ExistingObject | None
+) -> tuple[Object, list[str]]:
+    """The spec, and lines on what of the Node's own words cannot be used.
+
+    A section of whose key nothing good is known stays as it is there. So do fields and
+    extensions that are others'.
+    """
+    ignored: list[str] = []
+    spec = there.decoded() if there else {}
+    labels = node.labels
+    wanted = {
+        keys.RESOURCE_THRESHOLD: ("resourceUsedThresholdWithBE", config.threshold.of(labels)),
+        keys.RESOURCE_QOS: ("resourceQOSStrategy", config.qos.of(labels)),
+        keys.CPU_BURST: ("cpuBurstStrategy", config.burst.of(labels)),
+        keys.SYSTEM: ("systemStrategy", _system(config, node, ignored)),
+        keys.HOST_APPLICATIONS: (
+            "hostApplications",
+            config.host_applications.of(labels)["applications"],
+        ),
+        keys.STRATEGIES: (_EXTENSIONS, _extensions(config, node, spec)),
+    }
+    for key, (field, value) in wanted.items():
+        if there is not None and key in config.unknown:
+            continue
+        spec.pop(field, None)
+        if value:
+            spec[field] = value
+    return spec, ignored
+
+
+def _system(config: SLOConfig, node: ClusterNode, ignored: list[str]) -> Mapping[str, object]:
+    """The strategy; a node may know its own bandwidth better."""
+    strategy = config.system.of(node.labels)
+    given = node.annotations.get(ANNOTATION_NETWORK_BANDWIDTH)
+    if given is None:
+        return strategy
+    try:
+        if not 0 <= whole(given) <= MAX_BITS:
+            raise ValueError(given)
+    except ValueError:
+        ignored.append(
+            f"node {node.name}: annotation {ANNOTATION_NETWORK_BANDWIDTH} is {shown(given)}; "
+            'expected bits a second like "10G" (ignored)'
+        )
+        return strategy
+    return {**strategy, "totalNetworkBandwidth": given}
+
+
+def _extensions(config: SLOConfig, node: ClusterNode, spec: Object) -> Mapping[str, object]:
+    """Those of others stay; ours too, while the ConfigMap says nothing of them."""
+    found = spec.get(_EXTENSIONS) or {}
+    if config.extension is None:
+        return found
+    ours = config.extension.of(node.labels)
+    others = {name: one for name, one in found.items() if name != _OURS}
+    return {**others, _OURS: ours} if ours else others

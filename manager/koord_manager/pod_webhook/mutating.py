@@ -1,0 +1,52 @@
+"""Mutates new pods: profiles, annotations for nodes, quota trees, devices. No IO.
+
+Of a pod that is there already nothing that matters here can be changed, so an update is admitted
+as it is. (Koordinator has a webhook for it, by label, that does nothing either.)
+"""
+
+from __future__ import annotations
+
+from koord_serving.admission.core.admission import (
+    ADMITTED,
+    AdmissionOperation,
+    AdmissionRequest,
+    AdmissionResponse,
+)
+
+from koord_manager.pod_webhook import (
+    device_spec,
+    document,
+    extended_resource_spec,
+    profiled,
+    quota_tree,
+    scope,
+)
+from koord_manager.webhooks.cluster_view import ClusterView
+
+_STEPS = (
+    profiled.mutated,
+    extended_resource_spec.mutated,
+    quota_tree.mutated,
+    device_spec.mutated,
+)
+"""In Koordinator's order; each takes the pod, its namespace, the cluster, and lines to add to."""
+
+
+def mutate_pod(admission: AdmissionRequest, view: ClusterView) -> AdmissionResponse:
+    """The pod as it should be; refused where a profile that is for it cannot be applied."""
+    if admission.operation is not AdmissionOperation.CREATE or not scope.concerns(admission, view):
+        return ADMITTED
+    try:
+        pod = document.read(admission.object)
+    except ValueError as error:
+        return AdmissionResponse(refusal=str(error), code=400)
+    namespace = scope.namespace_of(admission)
+    warnings: list[str] = []
+    mutated = admission.object
+    try:
+        for step in _STEPS:
+            mutated = step(mutated, namespace, view, warnings)
+    except ValueError as error:
+        return AdmissionResponse(refusal=f"{document.about(pod, namespace)}: {error}", code=500)
+    changed = mutated is not admission.object and mutated != admission.object
+    return AdmissionResponse(object=mutated if changed else None, warnings=tuple(warnings))

@@ -1,0 +1,81 @@
+"""A new pod of a quota tree is kept on the nodes of that tree. No IO."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from koord_model import label_selector
+from koord_model.excerpt import excerpt
+from koord_model.keys import LABEL_QUOTA_TREE
+from koord_model.label_selector import LabelSelector, Operator
+from koord_serving.admission.core.admission import Object
+
+from koord_manager.pod_webhook import document
+from koord_manager.pod_webhook.quotas import quota_of
+from koord_manager.profiles.core.placing import inside, placed
+from koord_manager.webhooks.cluster_view import ClusterView
+
+_GATE = "MultiQuotaTree"
+_PATH = (
+    "spec",
+    "affinity",
+    "nodeAffinity",
+    "requiredDuringSchedulingIgnoredDuringExecution",
+)
+_TERMS = "nodeSelectorTerms"
+
+
+def mutated(given: Object, namespace: str, view: ClusterView, warnings: list[str]) -> Object:
+    """With its tree's node selector in each term of its required node affinity.
+
+    An empty term stays: it matches no node, and would match some with more in it.
+    """
+    if not view.gates.get(_GATE):
+        return given
+    quota = quota_of(document.read(given).labels, namespace, view)
+    tree = inside(quota or {}, "metadata", "labels").get(LABEL_QUOTA_TREE)
+    expressions = _expressions(tree, view, warnings) if tree else []
+    if not expressions:
+        return given
+    terms = inside(given, *_PATH).get(_TERMS)
+    if terms:
+        found = [_with(term, expressions) if _says(term) else term for term in terms]
+    else:
+        found = [{"matchExpressions": expressions}]
+    return placed(given, found, *_PATH, _TERMS)
+
+
+def _says(term: Object) -> bool:
+    return bool(term.get("matchExpressions") or term.get("matchFields"))
+
+
+def _with(term: Object, expressions: list[Object]) -> Object:
+    has = term.get("matchExpressions") or []
+    return {**term, "matchExpressions": [*has, *(one for one in expressions if one not in has)]}
+
+
+def _expressions(tree: Any, view: ClusterView, warnings: list[str]) -> list[Object]:
+    """The node selector of the tree's first profile, by name."""
+    for key, profile in sorted(view.quota_profiles.items()):
+        if inside(profile, "metadata", "labels").get(LABEL_QUOTA_TREE) != tree:
+            continue
+        where = f"ElasticQuotaProfile {excerpt(key)} spec.nodeSelector"
+        try:
+            selector = label_selector.parse(
+                inside(profile, "spec").get("nodeSelector") or {}, where
+            )
+        except ValueError as error:
+            warnings.append(f"{error} (the pod is not kept on the nodes of its quota tree)")
+            return []
+        return _requirements(selector)
+    return []
+
+
+def _requirements(selector: LabelSelector) -> list[Object]:
+    found = []
+    for one in selector.requirements:
+        expression: Object = {"key": one.key, "operator": one.operator.value}
+        if one.operator in (Operator.IN, Operator.NOT_IN):
+            expression["values"] = sorted(one.values)
+        found.append(expression)
+    return found

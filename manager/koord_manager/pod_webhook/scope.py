@@ -1,0 +1,32 @@
+"""Which pods the webhooks have a say in. No IO."""
+
+from __future__ import annotations
+
+from koord_serving.admission.core.admission import AdmissionRequest
+
+from koord_manager.profiles.core.placing import inside
+from koord_manager.webhooks.cluster_view import ClusterView
+
+_NEVER = "kube-system"
+_LABEL = "control-plane"
+_RESIZE = "resize"
+
+
+def namespace_of(admission: AdmissionRequest) -> str:
+    """The namespace that the pod is, or is to be, in."""
+    return admission.namespace or str(inside(admission.object, "metadata").get("namespace") or "")
+
+
+def concerns(admission: AdmissionRequest, view: ClusterView) -> bool:
+    """Whether it is about a pod itself, or its resources, and not one of the cluster's own.
+
+    The webhooks' configuration says so too; but it can be edited, and a cluster whose own pods
+    wait for this webhook cannot start it.
+    """
+    if (admission.group, admission.resource) != ("", "pods"):
+        return False
+    if admission.subresource not in ("", _RESIZE):
+        return False
+    namespace = namespace_of(admission)
+    labels = inside(view.namespaces.get(namespace, {}), "metadata", "labels")
+    return namespace != _NEVER and _LABEL not in labels

@@ -1,0 +1,65 @@
+"""Whether a pod may be kept as it is: all that is wrong with it, in one answer. No IO.
+
+An update is refused only for what it makes wrong: a pod that was kept before a rule was there
+can still be labelled, and end.
+"""
+
+from __future__ import annotations
+
+from koord_model.qos import unknown_word
+from koord_serving.admission.core.admission import (
+    ADMITTED,
+    AdmissionOperation,
+    AdmissionRequest,
+    AdmissionResponse,
+)
+
+from koord_manager.pod_webhook import (
+    class_rules,
+    device_rules,
+    document,
+    enhanced_rules,
+    quota_rules,
+    scope,
+)
+from koord_manager.pod_webhook.document import PodDocument
+from koord_manager.webhooks.cluster_view import ClusterView
+
+
+def validate_pod(admission: AdmissionRequest, view: ClusterView) -> AdmissionResponse:
+    """Admitted, or refused with a line that has each problem, its value and a way out."""
+    if admission.operation not in (AdmissionOperation.CREATE, AdmissionOperation.UPDATE):
+        return ADMITTED
+    if not scope.concerns(admission, view):
+        return ADMITTED
+    try:
+        pod = document.read(admission.object)
+        old = (
+            document.read(admission.old)
+            if admission.operation is AdmissionOperation.UPDATE
+            else None
+        )
+    except ValueError as error:
+        return AdmissionResponse(refusal=str(error), code=400)
+    namespace = scope.namespace_of(admission)
+    problems, warnings = _problems(pod, namespace, view)
+    if old is not None:
+        had, _ = _problems(old, namespace, view)
+        changed = class_rules.changed(pod, old, view) + quota_rules.changed(pod, old)
+        problems = changed + [problem for problem in problems if problem not in had]
+    word = unknown_word(pod.labels)
+    if not problems:
+        return AdmissionResponse(warnings=(*warnings, word) if word else tuple(warnings))
+    return AdmissionResponse(refusal=f"{document.about(pod, namespace)}: {'; '.join(problems)}")
+
+
+def _problems(pod: PodDocument, namespace: str, view: ClusterView) -> tuple[list[str], list[str]]:
+    """What is wrong with the pod by itself, and lines on rules that could not be used."""
+    missing, warnings = enhanced_rules.problems(pod, namespace, view)
+    found = [
+        *class_rules.problems(pod),
+        *quota_rules.problems(pod, namespace, view),
+        *device_rules.problems(pod, view),
+        *missing,
+    ]
+    return found, warnings

@@ -1,0 +1,152 @@
+"""Profiles applied again to pods that wait for a node (gate ColocationProfileController)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+from koord_kube.core.token_bucket import TokenBucket
+from koord_kube.protocol.api import Api, ApiError, Object
+from koord_kube.protocol.resources import PODS
+
+from koord_manager.profiles.core.document import ColocationProfile
+from koord_manager.profiles.core.matching import read_all
+from koord_manager.profiles.core.placing import inside
+from koord_manager.profiles.core.reconciler import change, managed, waits
+from koord_manager.webhooks.cluster_view import ClusterView
+
+_NEVER = float("-inf")
+_MOST_LINES = 1000
+_GONE = {404, 409}
+"""The pod is gone, or another one of that name is there."""
+_LATER = {0, 429, 500, 502, 503, 504}
+"""Statuses after which a retry may succeed; 0 means no answer."""
+_POD = msgspec.json.Decoder(dict[str, object])
+_WAITING = "spec.nodeName=,status.phase=Pending"
+
+_Written = tuple[str, tuple[tuple[str, str], ...]]
+"""A pod's UID, and names and versions of profiles."""
+
+
+def _untold(_line: str) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilePace:
+    """How often pods are looked at and written to; seconds.
+
+    A pod that was written is left alone for ``again``, so that whoever undoes it is not fought
+    with; that is forgotten after ``forget``.
+    """
+
+    interval: float = 30.0
+    again: float = 300.0
+    forget: float = 600.0
+    qps: float = 10.0
+    burst: int = 100
+
+
+class ColocationProfileController:
+    """Runs while this manager leads; ``view`` has profiles and namespaces as informers do.
+
+    With ``by_default`` all profiles are applied again, otherwise those labelled so. ``tell`` gets
+    each line for people once.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        view: Callable[[], ClusterView],
+        *,
+        by_default: bool = False,
+        pace: ProfilePace | None = None,
+        tell: Callable[[str], None] = _untold,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._view = view
+        self._by_default = by_default
+        self._pace = pace or ProfilePace()
+        self._bucket = TokenBucket(self._pace.qps, self._pace.burst)
+        self._tell = tell
+        self._monotonic = monotonic
+        self._told: set[str] = set()
+        self._written: dict[_Written, float] = {}
+        self.updated = 0
+        """How many pods were written."""
+        self.postponed = 0
+        """How many have to wait for the next look, for want of their turn; of the last one."""
+
+    async def run(self) -> None:
+        """For ever; whatever becomes of the API."""
+        while True:
+            try:
+                await self.look()
+            except ApiError as error:
+                self._tell_once(f"colocationprofile: {error}; tried again")
+            await asyncio.sleep(self._pace.interval)
+
+    async def look(self) -> None:
+        """Once at all pods that wait.
+
+        Raises:
+            ApiError: they cannot be listed.
+        """
+        self.postponed = 0
+        known = read_all(self._view().profiles)
+        for line in (line for profile in known for line in profile.ignored):
+            self._tell_once(line)
+        profiles = managed(known, by_default=self._by_default)
+        if not profiles:
+            return
+        self._forget()
+        async for page in self._api.pages(PODS, field_selector=_WAITING):
+            for raw in page.items:
+                await self._pod(_POD.decode(raw), profiles)
+
+    async def _pod(self, pod: Object, profiles: tuple[ColocationProfile, ...]) -> None:
+        if not waits(pod):
+            return
+        metadata = inside(pod, "metadata")
+        namespace = str(metadata.get("namespace"))
+        found = self._view().namespaces.get(namespace)
+        labels = None if found is None else inside(found, "metadata", "labels")
+        wanted = change(profiles, pod, namespace, labels)
+        for line in wanted.lines:
+            self._tell_once(line)
+        key = str(metadata.get("uid")), tuple((one.name, one.version) for one in wanted.profiles)
+        now = self._monotonic()
+        if wanted.patch is None or now - self._written.get(key, _NEVER) < self._pace.again:
+            return
+        if not self._bucket.allow(now):
+            self.postponed += 1
+        elif await self._write(str(metadata.get("name")), namespace, wanted.patch):
+            self._written[key] = now
+
+    async def _write(self, name: str, namespace: str, patch: Object) -> bool:
+        """Whether it was written, or refused for good: it is then left alone for a while."""
+        try:
+            await self._api.patch(PODS, name, patch, namespace)
+        except ApiError as error:
+            if error.status in _GONE:
+                return True
+            self._tell_once(f"colocationprofile: {error}")
+            return error.status not in _LATER
+        self.updated += 1
+        return True
+
+    def _forget(self) -> None:
+        since = self._monotonic() - self._pace.forget
+        self._written = {key: at for key, at in self._written.items() if at >= since}
+
+    def _tell_once(self, line: str) -> None:
+        if line in self._told:
+            return
+        if len(self._told) >= _MOST_LINES:
+            self._told.clear()
+        self._told.add(line)
+        self._tell(line)

@@ -1,0 +1,1 @@
+"""ClusterColocationProfiles: read, matched against pods, applied. No IO."""

@@ -1,0 +1,116 @@
+"""What webhooks and profiles know of the cluster, followed on every replica."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+
+import msgspec
+from koord_kube.core.reflector import ReflectorTiming
+from koord_kube.protocol.api import Api, Object
+from koord_kube.protocol.resources import (
+    COLOCATION_PROFILES,
+    CONFIG_MAPS,
+    ELASTIC_QUOTAS,
+    NAMESPACES,
+    NODES,
+    PRIORITY_CLASSES,
+    QUOTA_PROFILES,
+)
+from koord_kube.shared_informers import SharedInformers
+
+from koord_manager.slo_config.controller import SLOConfigInformer
+from koord_manager.webhooks.cluster_view import ClusterView
+
+_OBJECT = msgspec.json.Decoder(Object)
+_RANDOM = random.SystemRandom()
+
+
+class _Meta(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+class _Labelled(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+_LABELLED = msgspec.json.Decoder(_Labelled)
+
+
+class ClusterInformers:
+    """``view`` is what is known at this moment; objects of it are live.
+
+    What only some webhook needs is followed where its gate is on. ``rules`` is the
+    ConfigMap of the enhanced validator, "namespace/name".
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        configs: SLOConfigInformer,
+        gates: Mapping[str, bool],
+        *,
+        config_map: str,
+        rules: str,
+        tell: Callable[[str], None],
+        pace: ReflectorTiming | None = None,
+    ) -> None:
+        self._configs = configs
+        self._gates = gates
+        self._config_map = config_map
+        self._rules = rules
+        self._informers = SharedInformers(api, on_warning=tell, timing=pace)
+        get = self._informers.get
+        self._profiles = get(COLOCATION_PROFILES, _OBJECT.decode).objects
+        self._namespaces = get(NAMESPACES, _OBJECT.decode).objects
+        self._priority_classes = get(PRIORITY_CLASSES, _OBJECT.decode).objects
+        self._quotas = get(ELASTIC_QUOTAS, _OBJECT.decode, optional=True).objects
+        self._quota_profiles: Mapping[str, Object] = {}
+        if gates["MultiQuotaTree"]:
+            self._quota_profiles = get(QUOTA_PROFILES, _OBJECT.decode, optional=True).objects
+        self._node_labels: Mapping[str, Mapping[str, str]] = {}
+        if gates["ConfigMapValidatingWebhook"]:
+            self._node_labels = get(NODES, _labels).objects
+        self._enhanced: Mapping[str, Object] = {}
+        if gates["EnablePodEnhancedValidator"]:
+            namespace, _, name = rules.partition("/")
+            one = get(CONFIG_MAPS, _OBJECT.decode, name=name, namespace=namespace)
+            self._enhanced = one.objects
+
+    @property
+    def trouble(self) -> str:
+        """Why the view is not complete, in a line; "" where it is."""
+        if not self._configs.synced:
+            return f"configmaps {self._config_map}: not read yet"
+        unread = (
+            resource.plural
+            for resource, informer in self._informers
+            if not (informer.synced or informer.absent)
+        )
+        plural = next(unread, "")
+        return f"{plural}: not read yet" if plural else ""
+
+    def view(self) -> ClusterView:
+        """What is known now."""
+        rules = self._enhanced.get(self._rules) or {}
+        return ClusterView(
+            profiles=self._profiles,
+            namespaces=self._namespaces,
+            priority_classes=self._priority_classes,
+            quotas=self._quotas,
+            quota_profiles=self._quota_profiles,
+            config=self._configs.data,
+            config_map=self._config_map,
+            node_labels=self._node_labels,
+            enhanced_validation=rules.get("data") or {},
+            gates=self._gates,
+            chance=_RANDOM.random,
+        )
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        await self._informers.run()
+
+
+def _labels(raw: bytes) -> Mapping[str, str]:
+    return _LABELLED.decode(raw).metadata.labels or {}

@@ -1,0 +1,218 @@
+"""The manager's settings: the Go manager's flags that apply under their names, and what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from koord_kube.core.election import ElectionTiming
+from koord_service.settings import option
+
+from koord_manager.program.gates import gates_of
+
+CONTROLLERS = ("nodemetric", "noderesource", "nodeslo", "colocationprofile", "recommendation")
+"""Koordinator's names, and one of our own."""
+
+_ELSEWHERE = {"quotaprofile"}
+"""Koordinator's controllers that may be named, so that its argument lists start this manager."""
+
+_GATES = {"colocationprofile": "ColocationProfileController"}
+_NEEDS = {"recommendation": "noderesource"}
+
+CALCULATIONS = (
+    "CPUNormalization",
+    "ResourceAmplification",
+    "MidResource",
+    "BatchResource",
+    "GPUDeviceResource",
+    "RDMADeviceResource",
+)
+"""What noderesource calculates, in this order."""
+
+_LEVELS = ("debug", "info", "warning", "error")
+_POSITIVE = (
+    "rest_config_qps",
+    "noderesource_interval",
+    "colocation_profile_reconcile_interval",
+    "colocation_profile_update_pod_qps",
+    "node_metric_stale_seconds",
+    "recommendation_interval",
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Each is a flag, a YAML key and an environment variable; times are in seconds."""
+
+    kubeconfig: str = option("", "path of a kubeconfig file; default: the pod's service account")
+    metrics_addr: str = option(":8080", "address of /metrics and /v1/…: HOST:PORT")
+    health_probe_addr: str = option(":8000", "address of /healthz and /readyz: HOST:PORT")
+    enable_leader_election: bool = option(
+        True, "elect a leader, which alone writes; false only for a single manager"
+    )
+    leader_election_namespace: str = option("koordinator-system", "namespace of the Lease")
+    leader_election_name: str = option("koordinator-manager", "name of the Lease")
+    lease_duration: int = option(15, "seconds after which a silent leader is replaced")
+    renew_deadline: float = option(10.0, "seconds after which a leader that cannot renew stops")
+    retry_period: float = option(2.0, "seconds between attempts to acquire or renew the Lease")
+    rest_config_qps: float = option(30.0, "writes a second to the API server")
+    rest_config_burst: int = option(50, "writes to the API server at once")
+    controllers: tuple[str, ...] = option(
+        ("*",), f'controllers to run: "*", NAME, -NAME; there are {", ".join(CONTROLLERS)}'
+    )
+    noderesource_plugins: tuple[str, ...] = option(
+        ("*",),
+        f'what noderesource calculates: "*", NAME, -NAME; there are {", ".join(CALCULATIONS)}',
+    )
+    slo_config_name: str = option("slo-controller-config", "name of the ConfigMap of strategies")
+    config_namespace: str = option(
+        "koordinator-system", "namespace of that ConfigMap and of the manager's own objects"
+    )
+    noderesource_interval: float = option(
+        5.0, "seconds between two calculations of what all nodes offer"
+    )
+    feature_gates: tuple[str, ...] = option(
+        (), "feature gates by Koordinator's names, e.g. NodeMutatingWebhook=true"
+    )
+    pod_enhanced_validator_config_namespace: str = option(
+        "koordinator-system", "namespace of the ConfigMap of rules for pods"
+    )
+    pod_enhanced_validator_config_name: str = option(
+        "pod-enhanced-validator-config", "its name (gate EnablePodEnhancedValidator)"
+    )
+    colocation_profile_reconcile_by_default: bool = option(
+        False, "apply every profile to pending pods again, not only labelled profiles"
+    )
+    colocation_profile_reconcile_interval: float = option(
+        30.0, "seconds between checks of pending pods"
+    )
+    colocation_profile_force_update_pod_duration: float = option(
+        300.0, "seconds before a pod is updated again, even if somebody reverted the update"
+    )
+    colocation_profile_expire_pod_cache_duration: float = option(
+        600.0, "seconds for which the manager remembers what it wrote to a pod"
+    )
+    colocation_profile_update_pod_qps: float = option(10.0, "pod updates a second")
+    colocation_profile_update_pod_qps_burst: int = option(100, "pod updates at once")
+    webhook_address: str = option(
+        ":9876", "HTTPS address of the webhooks: HOST:PORT; empty: no webhooks"
+    )
+    webhook_service: str = option(
+        "koordinator-webhook-service", "Service by which the API server reaches the webhooks"
+    )
+    webhook_configuration_failure_policy_pods: str = option(
+        "Ignore",
+        "while no manager answers, create pods unchanged (Ignore) or refuse them (Fail)",
+        choices=("Ignore", "Fail"),
+    )
+    webhook_cert_dir: str = option(
+        "", "directory with tls.crt, tls.key and ca.crt; empty: the manager issues its own"
+    )
+    webhook_secret: str = option(
+        "koordinator-webhook-certs", "Secret that stores the manager's own certificates"
+    )
+    enable_node_metric_api: bool = option(
+        False, "receive reports from nodes directly and serve them as metrics.koordinator.sh"
+    )
+    node_metric_api_address: str = option(
+        ":9443", "HTTPS address of that API, for the API server's aggregator"
+    )
+    node_metric_report_address: str = option(":9444", "address for nodes' reports, gRPC with TLS")
+    node_metric_service: str = option(
+        "koordinator-manager-leader", "Service of the leader, for that API and for reports"
+    )
+    node_metric_account: str = option(
+        "koordinator-system/koordlet", "service account whose pods may report their own node"
+    )
+    node_metric_stale_seconds: float = option(
+        180.0, "seconds of silence after which a node's NodeMetric is marked as stale"
+    )
+    pod_name: str = option("", "name of this pod, for the Lease and Events")
+    pod_ip: str = option("", "IP address of this pod, by which nodes find the leader")
+    recommendation_interval: float = option(60.0, "seconds between samples of what pods use")
+    recommendation_half_life: float = option(
+        86400.0, "seconds after which usage counts half in recommendations"
+    )
+    recommendation_safety_margin_percent: int = option(15, "percent added to measured usage")
+    log_format: str = option("human", "log lines for people or as JSON", choices=("human", "json"))
+    log_level: str = option("info", "least important events to log", choices=_LEVELS)
+
+    def __post_init__(self) -> None:
+        """Settings that cannot be.
+
+        Raises:
+            ValueError: one line naming the flag, its value and what was expected.
+        """
+        for name in _POSITIVE:
+            if getattr(self, name) <= 0:
+                flag = name.replace("_", "-")
+                raise ValueError(f"--{flag} is {getattr(self, name):g}; expected more than 0")
+        ElectionTiming(self.lease_duration, self.renew_deadline, self.retry_period)
+        for flag in ("webhook_address", "node_metric_api_address", "node_metric_report_address"):
+            parse_listen_address(flag, getattr(self, flag))
+        gates_of(self.feature_gates)
+        needed = (
+            self.enable_leader_election,
+            self.pod_ip,
+            self.node_metric_api_address,
+            self.node_metric_report_address,
+        )
+        if self.enable_node_metric_api and not all(needed):
+            raise ValueError(
+                "--enable-node-metric-api needs --enable-leader-election, whose Lease its resource "
+                "versions come from, --pod-ip, by which nodes find the leader, and both "
+                "--node-metric-…-addresses"
+            )
+        chosen_controllers(self.controllers)
+        select_enabled("noderesource-plugins", self.noderesource_plugins, CALCULATIONS)
+
+
+def parse_listen_address(name: str, address: str) -> tuple[str, int] | None:
+    """Host ("" is all addresses) and port of a setting; ``None`` where it is empty.
+
+    Raises:
+        ValueError: it is no HOST:PORT.
+    """
+    if not address:
+        return None
+    host, colon, port = address.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        flag = name.replace("_", "-")
+        raise ValueError(f'--{flag} is "{address}"; expected HOST:PORT or :PORT')
+    return host.strip("[]"), int(port)
+
+
+def select_enabled(
+    flag: str, given: Collection[str], known: Collection[str], elsewhere: Collection[str] = ()
+) -> frozenset[str]:
+    """Which of the known names are meant by "*", NAME and -NAME, as Koordinator reads them.
+
+    Those of ``elsewhere`` may be named, and are none of them.
+
+    Raises:
+        ValueError: a name is not known.
+    """
+    for word in given:
+        if word != "*" and word.removeprefix("-") not in {*known, *elsewhere}:
+            raise ValueError(f'--{flag} has "{word}"; there are {", ".join(known)}')
+    found = {name for name in known if "*" in given or name in given}
+    return frozenset(found - {word[1:] for word in given if word.startswith("-")})
+
+
+def chosen_controllers(given: Collection[str]) -> frozenset[str]:
+    """The controllers that the setting names; raises like ``select_enabled``."""
+    return select_enabled("controllers", given, CONTROLLERS, _ELSEWHERE)
+
+
+def idle_controllers(given: Collection[str], gates: Mapping[str, bool]) -> Iterator[str]:
+    """Lines on what ``--controllers`` names and does not run, or that nothing runs at all."""
+    running = chosen_controllers(given)
+    for name in (one for one in given if one in running | _ELSEWHERE):
+        if name in _ELSEWHERE:
+            yield f"{name} is not there: no quota controller is part of this manager"
+        elif not gates.get(_GATES.get(name, ""), True):
+            yield f"{name} needs --feature-gates={_GATES[name]}=true"
+        elif (needed := _NEEDS.get(name)) and needed not in running:
+            yield f"{name} needs the controller {needed}"
+    if not running:
+        yield f"none is named that is there: {', '.join(CONTROLLERS)}"

@@ -1,0 +1,172 @@
+"""What only the leader does: its controllers, for one term."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import anyio
+from koord_kube.informer import Informer
+from koord_kube.protocol.api import Api
+from koord_kube.protocol.resources import NODES
+from koord_service import memory
+
+from koord_manager.node_metric import controller as node_metric_controller
+from koord_manager.node_metric.service import NodeMetricService
+from koord_manager.node_objects.controller import NodeObjectController
+from koord_manager.node_objects.core.nodes import ClusterNode, gone, read_node
+from koord_manager.noderesource.controller import NodeResourceController
+from koord_manager.nodeslo import controller as nodeslo_controller
+from koord_manager.profiles.controller import ColocationProfileController, ProfilePace
+from koord_manager.program.config import CALCULATIONS, Settings, chosen_controllers, select_enabled
+from koord_manager.program.metrics import ManagerStatus
+from koord_manager.recommendation.controller import RecommendationController
+from koord_manager.recommendation.core.recommender import RecommendationPolicy, Recommender
+from koord_manager.slo_config.controller import SLOConfigInformer
+from koord_manager.webhooks.cluster_view import ClusterView
+
+Tell = Callable[[str], None]
+
+SETTLE_SECONDS = 75.0
+"""For which a new leader does not take a node for silent: a report interval, and some more."""
+
+
+@dataclass(frozen=True)
+class ManagerContext:
+    """What all managers have, leading or not; ``service`` where nodes report straight."""
+
+    configs: SLOConfigInformer
+    view: Callable[[], ClusterView]
+    gates: Mapping[str, bool]
+    service: NodeMetricService | None
+    tell: Tell
+
+
+class LeaderControllers:
+    """The controllers of one term; ``api`` writes only while the term lasts."""
+
+    def __init__(self, settings: Settings, api: Api, shared: ManagerContext) -> None:
+        self._shared = shared
+        names = chosen_controllers(settings.controllers)
+        self._nodes: Informer[ClusterNode] = Informer(
+            api, NODES, decode=read_node, on_change=self._node_changed, on_warning=shared.tell
+        )
+        self._objects = tuple(self._node_objects(api, names))
+        self.resources = self._node_resources(settings, api) if "noderesource" in names else None
+        self._profiles = _profiles(settings, api, shared) if "colocationprofile" in names else None
+        self._recommendations = (
+            self._recommending(settings, api) if "recommendation" in names else None
+        )
+
+    @property
+    def nodes(self) -> Mapping[str, ClusterNode]:
+        """The cluster's nodes."""
+        return self._nodes.objects
+
+    def received(self, node: str, status: bytes, at: float) -> None:
+        """A node has reported straight to this manager; ``at`` in monotonic seconds."""
+        if self.resources is not None:
+            self.resources.received(node, status, at)
+
+    def troubles(self) -> Iterator[str]:
+        """Why something may not be as it should, a line each."""
+        followed = [self._nodes, *self._objects, self.resources, self._recommendations]
+        for one in followed:
+            if one is not None and one.trouble:
+                yield one.trouble
+
+    def figures(self, leads: bool, problems: int) -> ManagerStatus:
+        """How the controllers stand."""
+        queues = [(one.loop.name, one.loop) for one in self._objects]
+        found = self.resources, self._recommendations
+        queues += [(one.loop.name, one.loop) for one in found if one is not None]
+        return ManagerStatus(
+            leads,
+            problems,
+            nodes=len(self.nodes),
+            passes=self.resources.passes if self.resources else 0,
+            pass_seconds=self.resources.pass_seconds if self.resources else 0.0,
+            queues=tuple(queues),
+        )
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._nodes.run)
+            for one in self._objects:
+                group.start_soon(one.run)
+            for other in (self.resources, self._profiles, self._recommendations):
+                if other is not None:
+                    group.start_soon(other.run)
+            if self.resources is not None:
+                await self.resources.known.wait()
+                memory.freeze_startup()  # what was read of a large cluster stays
+                await anyio.sleep(SETTLE_SECONDS)
+                memory.freeze_startup()  # and so does what nodes have reported by then
+
+    def _node_objects(self, api: Api, names: Collection[str]) -> Iterator[NodeObjectController]:
+        for name, module in (
+            ("nodemetric", node_metric_controller),
+            ("nodeslo", nodeslo_controller),
+        ):
+            if name in names:
+                shared = self._shared
+                yield module.controller(api, self._nodes, shared.configs, shared.tell)
+
+    def _node_resources(self, settings: Settings, api: Api) -> NodeResourceController:
+        shared = self._shared
+        plugins = settings.noderesource_plugins
+        return NodeResourceController(
+            api,
+            self._nodes,
+            shared.configs,
+            gates=shared.gates,
+            calculations=select_enabled("noderesource-plugins", plugins, CALCULATIONS),
+            tell=shared.tell,
+            settle=SETTLE_SECONDS if shared.service is not None else 0.0,
+            period=settings.noderesource_interval,
+        )
+
+    def _node_changed(self, name: str, before: ClusterNode | None, now: ClusterNode | None) -> None:
+        if self._shared.service is not None and gone(before, now):
+            self._shared.service.forget(name)
+        for one in self._objects:
+            one.node_changed(name)
+        if self.resources is not None:
+            self.resources.node_changed(name, before, now)
+
+    def _recommending(self, settings: Settings, api: Api) -> RecommendationController | None:
+        if self.resources is None:
+            return None  # there was a line at the start
+        policy = RecommendationPolicy(
+            margin=settings.recommendation_safety_margin_percent / 100,
+            half_life=settings.recommendation_half_life,
+        )
+        return RecommendationController(
+            api,
+            self._nodes,
+            Recommender(policy),
+            self.resources.status,
+            tell=self._shared.tell,
+            interval=settings.recommendation_interval,
+        )
+
+
+def _profiles(
+    settings: Settings, api: Api, shared: ManagerContext
+) -> ColocationProfileController | None:
+    if not shared.gates["ColocationProfileController"]:
+        return None
+    return ColocationProfileController(
+        api,
+        shared.view,
+        by_default=settings.colocation_profile_reconcile_by_default,
+        pace=ProfilePace(
+            settings.colocation_profile_reconcile_interval,
+            settings.colocation_profile_force_update_pod_duration,
+            settings.colocation_profile_expire_pod_cache_duration,
+            settings.colocation_profile_update_pod_qps,
+            settings.colocation_profile_update_pod_qps_burst,
+        ),
+        tell=shared.tell,
+    )

@@ -1,0 +1,97 @@
+"""The ``koord-manager`` program: settings in, a run of the manager, an exit code."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+import uvloop
+from koord_kube.client import Limits
+from koord_kube.connect import ConnectError, connect
+from koord_service import logs, memory
+from koord_service.settings import parse_or_exit
+
+from koord_manager.program.config import Settings
+from koord_manager.program.ignored_flags import IGNORED
+from koord_manager.program.manager import Manager
+
+PROGRAM = "koord-manager"
+
+log = logs.get_log("manager")
+
+_GO_NAMES = {
+    "WEBHOOK_CERT_DIR": "WEBHOOK_CERT_DIR",
+    "SECRET_NAME": "WEBHOOK_SECRET",
+    "SERVICE_NAME": "WEBHOOK_SERVICE",
+    "WEBHOOK_CONFIGURATION_FAILURE_POLICY_PODS": "WEBHOOK_CONFIGURATION_FAILURE_POLICY_PODS",
+}
+"""Environment variables of Koordinator's manifests, and the settings that they are."""
+
+
+def main() -> None:
+    """Serve until SIGTERM; exit 2 on invalid settings, 1 on other errors."""
+    settings = parse_or_exit(
+        Settings,
+        prog=PROGRAM,
+        description="Koordinator's manager: what nodes offer, how their agents are set, and what "
+        "becomes of pods that are created.",
+        environ=environment(os.environ),
+        ignored=IGNORED,
+    )
+    memory.limit_arenas()  # gRPC has threads, each of which would keep a heap of its own
+    memory.collect_young_only()
+    logs.configure(settings.log_format, settings.log_level)
+    IGNORED.report(log)
+    try:
+        uvloop.run(_run(settings))
+    except (ValueError, ConnectError) as error:
+        _leave(2, str(error))
+    except Exception as error:
+        log.debug("ended by", traceback="".join(traceback.format_exception(error)))
+        _leave(1, ending(error))
+
+
+def environment(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment, with Koordinator's names for settings understood where ours are absent."""
+    prefix = PROGRAM.replace("-", "_").upper()
+    known = {
+        f"{prefix}_{ours}": environ[theirs]
+        for theirs, ours in _GO_NAMES.items()
+        if theirs in environ
+    }
+    if port := environ.get("WEBHOOK_PORT"):
+        known[f"{prefix}_WEBHOOK_ADDRESS"] = f":{port}"
+    return {**known, **environ}
+
+
+async def _run(settings: Settings) -> None:
+    # Writes wait for their turn at the fence; renewals of the Lease must not wait for others.
+    async with await connect(settings.kubeconfig, Limits(qps=0)) as client:
+        name = settings.pod_name or socket.gethostname()
+        await Manager(settings, client, f"{name}_{secrets.token_hex(4)}").serve()
+
+
+def ending(error: BaseException) -> str:
+    """Why a run ended, in a line; of a defect also what kind it is, and where."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, OSError):
+        return str(error)
+    at = traceback.extract_tb(error.__traceback__)[-1:]
+    where = "".join(f" ({Path(one.filename).name}, line {one.lineno})" for one in at)
+    return f"defect: {type(error).__name__}: {error}{where}"
+
+
+def _leave(code: int, message: str) -> NoReturn:
+    sys.stderr.write(f"{PROGRAM}: {' '.join(message.split())}\n")
+    raise SystemExit(code)
+
+
+if __name__ == "__main__":
+    main()

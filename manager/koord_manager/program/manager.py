@@ -1,0 +1,227 @@
+"""One manager: its parts put together, and what becomes of them over its life."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import anyio
+from koord_kube.client import Client
+from koord_kube.core.election import ElectionTiming
+from koord_kube.core.events import EventAggregator
+from koord_kube.core.token_bucket import TokenBucket
+from koord_kube.event_recorder import EventRecorder
+from koord_kube.leadership import Leadership, LeaseSettings
+from koord_kube.program import ControlPlaneProgram, Part
+from koord_service import memory
+from koord_service.logs import get_log
+from koord_service.status import StatusServer
+from prometheus_client import CollectorRegistry
+
+from koord_manager.node_metric.service import CONNECTIONS
+from koord_manager.program.cluster_view import ClusterInformers
+from koord_manager.program.config import Settings, idle_controllers
+from koord_manager.program.gates import gates_of
+from koord_manager.program.leading import LeaderControllers, ManagerContext
+from koord_manager.program.metrics import ManagerMetrics, ManagerStatus
+from koord_manager.program.node_metric_server import NodeMetricServer
+from koord_manager.program.pages import Document, PageSources, pages
+from koord_manager.program.webhook_server import WebhookServer
+from koord_manager.slo_config.controller import SLOConfigInformer
+
+_COMPONENT = "koord-manager"
+_SETTLE_SECONDS = 3600.0
+
+log = get_log("manager")
+
+
+class Manager:
+    """One run of it; ``identity`` is this run's alone."""
+
+    def __init__(self, settings: Settings, client: Client, identity: str) -> None:
+        self._settings = settings
+        self._client = client
+        self._gates, others = gates_of(settings.feature_gates)
+        for gate in others:
+            log.warning("no such feature gate here", gate=gate)
+        for reason in idle_controllers(settings.controllers, self._gates):
+            log.warning("controller does not run", reason=reason)
+        self._told = EventAggregator()
+        self._term: LeaderControllers | None = None
+        self.registry = CollectorRegistry()
+        # Unknown callers decide how often the API server is asked about tokens. So neither the
+        # Lease nor anything else shares connections with that.
+        self._review_client = client.separate(CONNECTIONS)
+        self._leadership = Leadership(
+            client,
+            identity,
+            lease_settings(settings),
+            writes=TokenBucket(settings.rest_config_qps, settings.rest_config_burst),
+            on_warning=self._tell,
+        )
+        fenced = self._leadership.fenced()
+        recorder = EventRecorder(fenced, _COMPONENT, settings.pod_name, on_warning=self._tell)
+        self._configs = SLOConfigInformer(
+            client,
+            recorder,
+            name=settings.slo_config_name,
+            namespace=settings.config_namespace,
+            tell=self._tell,
+        )
+        self._cluster = ClusterInformers(
+            client,
+            self._configs,
+            self._gates,
+            config_map=f"{settings.config_namespace}/{settings.slo_config_name}",
+            rules=(
+                f"{settings.pod_enhanced_validator_config_namespace}/"
+                f"{settings.pod_enhanced_validator_config_name}"
+            ),
+            tell=self._tell,
+        )
+        self._node_metrics: NodeMetricServer | None = None
+        extra = NodeMetricServer.tls_needs(settings) if settings.enable_node_metric_api else None
+        self._webhooks = WebhookServer(
+            settings,
+            client,
+            fenced,
+            self._cluster,
+            self._gates,
+            self.registry,
+            leads=self._leads,
+            names=extra.names if extra else (),
+            targets=extra.targets if extra else (),
+        )
+        if settings.enable_node_metric_api:
+            self._node_metrics = NodeMetricServer(
+                settings,
+                self._review_client,
+                self._leadership,
+                self._webhooks.tls,
+                self._webhooks.certified,
+                recorder,
+                self.registry,
+                nodes=lambda: self._term.nodes if self._term else {},
+                received=self._received,
+                tell=self._tell,
+            )
+        self._program = ControlPlaneProgram(
+            "manager",
+            self._leadership,
+            self._lead,
+            parts=tuple(self._parts()),
+            withdraw=self._withdraw,
+            drain=self._webhooks.drain,
+            not_ready=lambda: self._webhooks.trouble or self._cluster.trouble,
+            log=log,
+        )
+        ManagerMetrics(self.registry, self._figures)
+
+    async def serve(self) -> None:
+        """Until SIGTERM or SIGINT; then hand over, and answer what is under way.
+
+        Raises:
+            OSError: an address cannot be listened at.
+        """
+        async with self._review_client:
+            await self._program.run(self._status_servers())
+
+    def _parts(self) -> Iterator[Part]:
+        yield _settle_for_ever
+        yield self._configs.run
+        yield self._cluster.run
+        yield self._webhooks.run
+        if self._node_metrics is not None:
+            yield self._node_metrics.run
+
+    # ---- leading
+
+    def _leads(self) -> bool:
+        return self._leadership.leads
+
+    async def _lead(self, api: Client, term: int) -> None:
+        """Do the leader's work of a term."""
+        service = self._node_metrics.service if self._node_metrics else None
+        shared = ManagerContext(self._configs, self._cluster.view, self._gates, service, self._tell)
+        self._term = LeaderControllers(self._settings, api, shared)
+        self._webhooks.wake()
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._term.run)
+                if self._node_metrics is not None:
+                    group.start_soon(self._node_metrics.lead, term, api)
+        finally:
+            self._term = None
+
+    async def _withdraw(self) -> None:
+        if self._node_metrics is not None:
+            await self._node_metrics.withdraw(self._leadership.fenced())
+
+    def _received(self, node: str, status: bytes, at: float) -> None:
+        if self._term is not None:
+            self._term.received(node, status, at)
+
+    # ---- what it says of itself
+
+    def _status_servers(self) -> Sequence[StatusServer]:
+        settings, known = self._settings, self._known()
+        given = {settings.health_probe_addr: self._program.probes}
+        given[settings.metrics_addr] = {
+            **pages(known, self.registry),
+            **self._program.probes,
+        }
+        return [StatusServer(at, shown, network=True) for at, shown in given.items() if at]
+
+    def _known(self) -> PageSources:
+        look_up = self._program.health.look_up
+        return PageSources(
+            identity=self._leadership.identity,
+            leads=self._leads,
+            leader=lambda: self._leadership.leader,
+            not_ready=lambda: look_up(lambda: self._program.not_ready),
+            troubles=lambda: look_up(lambda: tuple(self._troubles())),
+            why=lambda node: look_up(lambda: self._why(node)),
+        )
+
+    def _troubles(self) -> Iterator[str]:
+        """For whoever asks: what the API server says is in the log, here is what it was about."""
+        term = self._term
+        for line in (self._configs.wrong, self._webhooks.trouble):
+            if line:
+                yield line
+        of_the_api = (self._leadership.trouble, self._configs.source_trouble)
+        for line in (*of_the_api, *(term.troubles() if term is not None else ())):
+            if line:
+                yield f"{line.partition(': ')[0]}: the log says why"
+
+    def _why(self, node: str) -> Document | None:
+        term = self._term
+        resources = term.resources if term is not None else None
+        return resources.why(node) if resources is not None else None
+
+    def _figures(self) -> ManagerStatus:
+        term, problems = self._term, len(self._configs.problems)
+        if term is None:
+            return ManagerStatus(self._leads(), problems)
+        return term.figures(self._leads(), problems)
+
+    def _tell(self, line: str) -> None:
+        """Log a line once; the same error of many objects would fill the log."""
+        count = self._told.count(line.partition(": ")[2] or line, time.monotonic())
+        if count:
+            log.warning("trouble", what=line, times=count if count > 1 else None)
+
+
+async def _settle_for_ever() -> None:
+    """Old garbage goes once in a while."""
+    while True:
+        await anyio.sleep(_SETTLE_SECONDS)
+        memory.freeze_startup()
+
+
+def lease_settings(settings: Settings) -> LeaseSettings | None:
+    """The Lease that managers compete for; ``None`` without leader election."""
+    if not settings.enable_leader_election:
+        return None
+    timing = ElectionTiming(settings.lease_duration, settings.renew_deadline, settings.retry_period)
+    return LeaseSettings(settings.leader_election_name, settings.leader_election_namespace, timing)

@@ -1,0 +1,85 @@
+"""What Prometheus hears of a manager besides webhooks and NodeMetrics in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+
+class ObservedQueue(Protocol):
+    """A controller's queue of work."""
+
+    handled: int
+    failures: int
+
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerStatus:
+    """How a manager stands now; ``queues`` by controller, ``pass_seconds`` of the last pass."""
+
+    leads: bool
+    problems: int
+    nodes: int = 0
+    passes: int = 0
+    pass_seconds: float = 0.0
+    queues: tuple[tuple[str, ObservedQueue], ...] = ()
+
+
+class ManagerMetrics(Collector):
+    """Read at each scrape."""
+
+    def __init__(self, registry: CollectorRegistry, figures: Callable[[], ManagerStatus]) -> None:
+        self._figures = figures
+        registry.register(self)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: figures are not known yet when this is registered."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """All of it."""
+        now = self._figures()
+        yield _gauge("leader", "Whether this manager leads.", now.leads)
+        yield _gauge(
+            "slo_config_problems",
+            "Bad keys of slo-controller-config.",
+            now.problems,
+        )
+        yield _gauge("nodes", "Nodes that the leader knows.", now.nodes)
+        yield CounterMetricFamily(
+            "koord_manager_noderesource_passes",
+            "Calculations of what all nodes offer.",
+            value=now.passes,
+        )
+        yield _gauge(
+            "noderesource_pass_seconds", "How long that took the last time.", now.pass_seconds
+        )
+        yield from _queues(now.queues)
+
+
+def _queues(queues: Iterable[tuple[str, ObservedQueue]]) -> Iterator[Metric]:
+    name = "koord_manager_queue"
+    length = GaugeMetricFamily(f"{name}_length", "Objects to be looked at.", labels=["controller"])
+    handled = CounterMetricFamily(
+        f"{name}_handled", "Objects that were looked at.", labels=["controller"]
+    )
+    failures = CounterMetricFamily(
+        f"{name}_failures", "Looks that failed, to be tried again.", labels=["controller"]
+    )
+    for controller, queue in queues:
+        length.add_metric([controller], len(queue))
+        handled.add_metric([controller], queue.handled)
+        failures.add_metric([controller], queue.failures)
+    yield from (length, handled, failures)
+
+
+def _gauge(name: str, about: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"koord_manager_{name}", about, value=value)

@@ -1,0 +1,148 @@
+"""Nodes' reports and the API of NodeMetrics, as one manager serves them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
+import anyio
+from koord_kube.event_recorder import EventRecorder
+from koord_kube.leadership import Leadership
+from koord_kube.protocol.api import Api, ApiError
+from koord_service.logs import get_log
+from koord_serving.admission.core.ca_bundle_targets import (
+    CABundleTarget,
+    api_service_target,
+    config_map_target,
+)
+from koord_serving.periodic import run_periodically
+from koord_serving.tls.server_tls import ServerTls
+from prometheus_client import CollectorRegistry
+
+from koord_manager.node_metric.core.store import NodeIdentity
+from koord_manager.node_metric.publisher import API_SERVICE, LeaderEndpoint, LeaderPublisher
+from koord_manager.node_metric.receiver import Received
+from koord_manager.node_metric.service import NodeDirectory, NodeMetricService, NodeMetricTiming
+from koord_manager.node_objects.core.nodes import ClusterNode
+from koord_manager.program.config import Settings, parse_listen_address
+from koord_manager.program.leading import SETTLE_SECONDS
+from koord_manager.program.webhook_server import service_names
+
+CA_CONFIG_MAP = "koordinator-manager-ca"
+"""Has in ``ca.crt`` whom koordlets trust when they report."""
+
+_KEPT_SECONDS = 60.0
+_WITHDRAW_SECONDS = 3.0
+
+log = get_log("manager.metrics-api")
+
+
+class TlsRequirements(NamedTuple):
+    """Names that the server's certificate is to be for, and who is to know whom to trust."""
+
+    names: Sequence[str]
+    targets: Sequence[CABundleTarget]
+
+
+class NodeMetricServer:
+    """``nodes`` are the cluster's, as the leader knows them; ``received`` hears of each report.
+
+    ``api`` is a client of its own, see ``NodeMetricService``.
+
+    What ``tls`` shows is shown here, too, once ``certified`` is set.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        api: Api,
+        leadership: Leadership,
+        tls: ServerTls,
+        certified: asyncio.Event,
+        recorder: EventRecorder,
+        registry: CollectorRegistry,
+        *,
+        nodes: Callable[[], Mapping[str, ClusterNode]],
+        received: Received,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._certified = certified
+        self._nodes = nodes
+        addresses = (settings.node_metric_api_address, settings.node_metric_report_address)
+        self._api_at = parse_listen_address("node-metric-api-address", addresses[0]) or ("", 0)
+        self._reports_at = parse_listen_address("node-metric-report-address", addresses[1]) or (
+            "",
+            0,
+        )
+        self._endpoint = LeaderEndpoint(
+            settings.node_metric_service,
+            settings.config_namespace,
+            settings.pod_ip,
+            {"https": self._api_at[1], "report": self._reports_at[1]},
+        )
+        self.service = NodeMetricService(
+            api,
+            lambda: leadership.leads,
+            tls,
+            NodeDirectory(lambda: nodes().keys(), self._about, received),
+            settings.node_metric_account,
+            registry,
+            recorder=recorder,
+            tell=tell,
+            timing=NodeMetricTiming(
+                stale=settings.node_metric_stale_seconds, settle=SETTLE_SECONDS
+            ),
+        )
+
+    @staticmethod
+    def tls_needs(settings: Settings) -> TlsRequirements:
+        """What the certificates have to be made for."""
+        namespace = settings.config_namespace
+        return TlsRequirements(
+            service_names(settings.node_metric_service, namespace),
+            (
+                api_service_target(API_SERVICE),
+                config_map_target(CA_CONFIG_MAP, namespace, "ca.crt"),
+            ),
+        )
+
+    async def run(self) -> None:
+        """Until cancelled.
+
+        Raises:
+            OSError: an address cannot be listened at.
+        """
+        await self._certified.wait()  # servers cannot be made without a certificate
+        await self.service.start(self._api_at, self._reports_at)
+        try:
+            await self.service.run()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.service.stop()
+
+    async def lead(self, term: int, api: Api) -> None:
+        """Be the one that nodes report to, until cancelled; ``api`` writes only in this term."""
+        self.service.lead(term)
+        publisher = LeaderPublisher(api, self._endpoint)
+        try:
+            await run_periodically(partial(_publish, publisher), asyncio.Event(), log)
+        finally:
+            self.service.resign()
+
+    async def withdraw(self, api: Api) -> None:
+        """Be it no more, so that nodes look for the next one at once."""
+        with suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(_WITHDRAW_SECONDS):
+                await LeaderPublisher(api, self._endpoint).withdraw()
+
+    def _about(self, node: str) -> NodeIdentity | None:
+        known = self._nodes().get(node)
+        return NodeIdentity(known.uid, known.created) if known is not None else None
+
+
+async def _publish(publisher: LeaderPublisher) -> float:
+    await publisher.publish()
+    return _KEPT_SECONDS

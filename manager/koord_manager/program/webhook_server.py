@@ -1,0 +1,157 @@
+"""The webhooks of one manager: server, certificates, and webhook configurations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from koord_kube.protocol.api import Api
+from koord_kube.protocol.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from koord_serving.admission.configuration_reconciler import WebhookConfigurationReconciler
+from koord_serving.admission.core.ca_bundle_targets import CABundleTarget, configuration_target
+from koord_serving.admission.core.configurations import (
+    WebhookClientConfig,
+    WebhookDefinition,
+    configurations,
+    served,
+)
+from koord_serving.admission.self_check import self_check
+from koord_serving.admission.server import AdmissionServer
+from koord_serving.tls.certificate_folder import CertificateFolder
+from koord_serving.tls.certificate_secret import CertificateSecret
+from koord_serving.tls.server_tls import ServerTls
+from prometheus_client import CollectorRegistry
+
+from koord_manager.program.cluster_view import ClusterInformers
+from koord_manager.program.config import Settings, parse_listen_address
+from koord_manager.webhooks.cluster_view import ClusterView
+from koord_manager.webhooks.table import NAMES, TABLE
+
+_PODS = "pods"
+_DRAIN_SECONDS = 5.0
+"""In which others are found to be asked: one look at readiness, and what it takes to spread."""
+
+
+class WebhookServer:
+    """``targets`` are other objects that say whom API servers are to trust.
+
+    ``leads`` says whether this manager writes; what it writes is ``fenced``. The server's
+    certificate is for ``names``, too.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        api: Api,
+        fenced: Api,
+        cluster: ClusterInformers,
+        gates: Mapping[str, bool],
+        registry: CollectorRegistry,
+        *,
+        leads: Callable[[], bool],
+        names: Sequence[str] = (),
+        targets: Sequence[CABundleTarget] = (),
+    ) -> None:
+        self.tls = ServerTls()
+        self.certified = asyncio.Event()
+        """Set once there is a certificate to be shown."""
+        namespace, table = settings.config_namespace, tuple(_table(settings))
+        self._service = service_names(settings.webhook_service, namespace)
+        at = parse_listen_address("webhook_address", settings.webhook_address)
+        self._server: AdmissionServer[ClusterView] | None = None
+        if at is not None:
+            self._server = AdmissionServer(
+                {row.path: row.handler for row in served(table, gates)},
+                cluster.view,
+                self.tls,
+                registry,
+                host=at[0] or None,
+                port=at[1],
+                trouble=lambda: cluster.trouble,
+            )
+            client = WebhookClientConfig(namespace, settings.webhook_service)
+            mutating, validating = configurations(table, gates, client)
+            targets = (
+                *targets,
+                configuration_target(MUTATING_WEBHOOKS, mutating, NAMES),
+                configuration_target(VALIDATING_WEBHOOKS, validating, NAMES),
+            )
+        self._certificates = self._kept(settings, api, leads, names)
+        self._keeper = WebhookConfigurationReconciler(
+            fenced,
+            targets,
+            bundle=lambda: self._certificates.bundle,
+            ready=self._ready,
+            leads=leads,
+        )
+
+    @property
+    def trouble(self) -> str:
+        """Why this manager is not ready for requests, in a line; "" if it is."""
+        return self._server.trouble() if self._server is not None else ""
+
+    def wake(self) -> None:
+        """This manager leads now: check the webhook configurations at once."""
+        self._keeper.wake()
+
+    def _renewed(self) -> None:
+        self.certified.set()
+        self._keeper.wake()
+
+    async def run(self) -> None:
+        """Until cancelled; requests under way are answered first.
+
+        Raises:
+            OSError: the address cannot be listened at.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._certificates.run())
+            group.create_task(self._keeper.run())
+            if self._server is not None:
+                await self._server.start()
+
+    async def drain(self) -> None:
+        """Take no new requests, and finish those under way."""
+        if self._server is not None:
+            # A server that was never ready gets no requests.
+            await self._server.stop(0.0 if self.trouble else _DRAIN_SECONDS)
+
+    def _kept(
+        self, settings: Settings, api: Api, leads: Callable[[], bool], names: Sequence[str]
+    ) -> CertificateSecret | CertificateFolder:
+        if settings.webhook_cert_dir:
+            return CertificateFolder(
+                Path(settings.webhook_cert_dir), self.tls, changed=self._renewed
+            )
+        return CertificateSecret(
+            api,
+            self.tls,
+            (*self._service, *names),
+            namespace=settings.config_namespace,
+            secret=settings.webhook_secret,
+            leads=leads,
+            changed=self._renewed,
+        )
+
+    async def _ready(self) -> str:
+        if self._server is None:
+            return ""
+        at = self._server.host, self._server.port
+        return await self_check(*at, self._certificates.bundle, self._service[0])
+
+
+def service_names(service: str, namespace: str) -> tuple[str, ...]:
+    """The DNS names of a Service, the one that API servers use first."""
+    full = f"{service}.{namespace}.svc"
+    return full, f"{service}.{namespace}", service, f"{full}.cluster.local"
+
+
+def _table(settings: Settings) -> Iterator[WebhookDefinition[ClusterView]]:
+    """The webhooks; those of pods must not be in the way unless somebody wants that."""
+    for row in TABLE:
+        if row.resource == _PODS:
+            yield replace(row, fails=settings.webhook_configuration_failure_policy_pods == "Fail")
+        else:
+            yield row

@@ -1,0 +1,1 @@
+"""Recommendation: requests and limits for workloads."""

@@ -1,0 +1,292 @@
+"""Fills Recommendations: learns from what nodes report, writes what is to be recommended."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import anyio
+import anyio.lowlevel
+import msgspec
+from anyio.abc import TaskGroup
+from koord_kube.core.reflector import ReflectorTiming
+from koord_kube.informer import Informer
+from koord_kube.protocol.api import Api, NotFoundError, Object
+from koord_kube.protocol.resources import PODS, RECOMMENDATIONS
+from koord_kube.reconcile_loop import ReconcileLoop
+from koord_model.keys import ANNOTATION_RECOMMENDATION_CHECKPOINT
+from koord_prediction.amount import ResourceAmount
+
+from koord_manager.node_objects.controller import NodeInformer
+from koord_manager.node_objects.core.nodes import largest_memory
+from koord_manager.recommendation.core import pods, reconciler, target
+from koord_manager.recommendation.core.pods import RecommendationPod
+from koord_manager.recommendation.core.recommender import Recommender
+from koord_manager.recommendation.core.reconciler import RecommendationResult
+from koord_manager.recommendation.core.target import RecommendationTarget, TargetCandidates
+from koord_manager.recommendation.core.usage import PodContainerUsage, pods_usage
+
+Status = Callable[[str], bytes | None]
+"""The newest status of a node's NodeMetric, as JSON; the same bytes until there is a newer one."""
+
+_Usage = Mapping[tuple[str, str], PodContainerUsage]
+"""What pods used, by namespace and name."""
+
+_AT_ONCE = 250
+"""Pods whose samples are taken in one go, which takes some milliseconds."""
+
+_KEEP_SECONDS = 600.0
+"""How often what was learnt is written: no more than so much is lost with the leader."""
+
+
+@dataclass(slots=True)
+class _TrackedRecommendation:
+    """A Recommendation: ``trouble`` is why its target is not valid."""
+
+    document: Object
+    target: RecommendationTarget | None = None
+    trouble: str = ""
+
+
+@dataclass(slots=True)
+class _Namespace:
+    """The pods of a namespace in which there are Recommendations."""
+
+    pods: Informer[RecommendationPod]
+    scope: anyio.CancelScope
+
+    async def run(self) -> None:
+        with self.scope:
+            await self.pods.run()
+
+
+class RecommendationController:
+    """The controller; ``interval`` is between two looks at usage, in seconds.
+
+    ``api`` is to be one that writes only while this manager leads.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        nodes: NodeInformer,
+        recommender: Recommender,
+        status: Status,
+        *,
+        tell: Callable[[str], None],
+        interval: float = 60.0,
+        clock: Callable[[], float] = time.time,
+        pace: ReflectorTiming | None = None,
+    ) -> None:
+        self._api = api
+        self._nodes = nodes
+        self._largest = math.inf
+        self._recommender = recommender
+        self._status = status
+        self._tell = tell
+        self._interval = interval
+        self._clock = clock
+        self._pace = pace
+        self._asked: dict[str, _TrackedRecommendation] = {}
+        self._namespaces: dict[str, _Namespace] = {}
+        self._matched: dict[str, Sequence[RecommendationPod]] = {}
+        self._seen: dict[str, bytes] = {}
+        self._kept_at: dict[str, float] = {}
+        self.loop = ReconcileLoop("recommendation", self._write, on_warning=tell)
+        self._found: Informer[Object] = Informer(
+            api,
+            RECOMMENDATIONS,
+            decode=msgspec.json.Decoder(Object).decode,
+            on_change=self._changed,
+            on_warning=tell,
+            timing=pace,
+        )
+
+    @property
+    def trouble(self) -> str:
+        """Why recommendations may be old, in a line; "" while fine."""
+        return ("" if self._found.absent else self._found.trouble) or self.loop.trouble
+
+    async def run(self) -> None:
+        """For ever."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._found.run)
+            await self._found.wait_synced()
+            await self._nodes.wait_synced()
+            group.start_soon(self.loop.run)
+            while True:
+                self._follow(group)
+                await self.look()
+                await anyio.sleep(self._interval)
+
+    async def look(self) -> None:
+        """Learn from what nodes have reported since the last look; then all is to be written.
+
+        In large clusters that takes seconds: webhooks are answered in between.
+        """
+        now = self._clock()
+        self._largest = largest_memory(self._nodes.objects.values()) or math.inf
+        self._matched = await self._match()
+        usage = await self._usage({pod.node for found in self._matched.values() for pod in found})
+        for key, found in list(self._matched.items()):
+            for some in range(0, len(found), _AT_ONCE):
+                if key in self._matched:  # else it is gone, or is about other pods now
+                    self._learn(key, found[some : some + _AT_ONCE], usage, now)
+                await anyio.lowlevel.checkpoint()
+            if key in self._matched:
+                self._learn_kills(key, found, now)
+        self._recommender.keep_only(self._asked.keys())
+        self._recommender.forget(now)
+        for key in self._asked:
+            self.loop.add(key)
+
+    def _learn(
+        self, key: str, found: Sequence[RecommendationPod], usage: _Usage, now: float
+    ) -> None:
+        samples: list[tuple[str, str, ResourceAmount]] = []
+        for pod in found:
+            used = usage.get((pod.namespace, pod.name))
+            samples += [(key, name, one) for name, one in _by_container(pod, used)]
+        self._recommender.learn(samples, now)
+
+    def _learn_kills(self, key: str, found: Sequence[RecommendationPod], now: float) -> None:
+        """Those of a node whose clock is ahead count when their time has come."""
+        kills = (kill for pod in found for kill in pod.kills if kill.at <= now)
+        for kill in sorted(kills, key=lambda one: one.at):
+            self._recommender.killed(key, kill.container, kill.limit, kill.at)
+
+    def _changed(self, key: str, before: Object | None, now: Object | None) -> None:
+        if now is None:
+            self._asked.pop(key, None)
+            self._kept_at.pop(key, None)
+            self._matched.pop(key, None)
+            return
+        known = self._asked.get(key)
+        if known is not None and before and before.get("spec") == now.get("spec"):
+            known.document = now
+            return
+        self._asked[key] = _read(now)
+        self._matched.pop(key, None)
+        if known is None:
+            self._restore(key, now)
+        else:
+            self._recommender.keep_only(self._recommender.workloads() - {key})
+        self.loop.add(key)
+
+    def _restore(self, key: str, document: Object) -> None:
+        try:
+            for name, (learning, model) in reconciler.read(document).items():
+                self._recommender.restore(key, name, learning, model, self._clock())
+        except ValueError as error:
+            self._tell(f"recommendations {key}: {error}")
+        self._kept_at[key] = self._clock()
+
+    def _follow(self, group: TaskGroup) -> None:
+        """Follow the pods of just those namespaces in which there are Recommendations."""
+        wanted = {one.target.namespace for one in self._asked.values() if one.target}
+        for name in self._namespaces.keys() - wanted:
+            self._namespaces.pop(name).scope.cancel()
+        for name in wanted - self._namespaces.keys():
+            informer: Informer[RecommendationPod] = Informer(
+                self._api,
+                PODS,
+                namespace=name,
+                decode=pods.decode,
+                on_change=_nothing,
+                on_warning=self._tell,
+                timing=self._pace,
+            )
+            self._namespaces[name] = _Namespace(informer, anyio.CancelScope())
+            group.start_soon(self._namespaces[name].run)
+
+    async def _match(self) -> dict[str, Sequence[RecommendationPod]]:
+        """The pods of each target whose namespace's are known."""
+        found: dict[str, tuple[_TrackedRecommendation, Sequence[RecommendationPod]]] = {}
+        candidates: dict[str, TargetCandidates] = {}
+        for key, asked in list(self._asked.items()):
+            name = asked.target.namespace if asked.target else ""
+            followed = self._namespaces.get(name)
+            if asked.target is None or followed is None or not followed.pods.synced:
+                continue
+            if name not in candidates:
+                candidates[name] = TargetCandidates(tuple(followed.pods.objects.values()))
+            found[key] = asked, candidates[name].meant(asked.target)
+            await anyio.lowlevel.checkpoint()
+        # Meanwhile some may have been deleted, or ask for others.
+        return {key: pods for key, (one, pods) in found.items() if self._asked.get(key) is one}
+
+    async def _usage(self, nodes: set[str]) -> _Usage:
+        """What pods used by namespace and name, of nodes that have reported anew."""
+        found: dict[tuple[str, str], PodContainerUsage] = {}
+        for node in nodes - {""}:
+            status = self._status(node)
+            if status is None or self._seen.get(node) is status:
+                continue
+            self._seen[node] = status
+            await anyio.lowlevel.checkpoint()
+            try:
+                found |= {(one.namespace, one.name): one for one in pods_usage(status)}
+            except ValueError as error:
+                self._tell(f"nodemetrics {node}: {error}")
+        for node in self._seen.keys() - nodes:
+            del self._seen[node]
+        return found
+
+    async def _write(self, key: str) -> None:
+        asked = self._asked.get(key)
+        if asked is None or (asked.target is not None and key not in self._matched):
+            return  # the next check shows it
+        now, namespace = self._clock(), key.partition("/")[0]
+        before = reconciler.status_before(asked.document)
+        status = reconciler.status(self._finding(key, asked, now), before, now)
+        name = asked.document["metadata"]["name"]
+        try:
+            if reconciler.differs(before, status):
+                change = {"status": status}
+                await self._api.patch(RECOMMENDATIONS, name, change, namespace, "status")
+            if now - self._kept_at.get(key, now) >= _KEEP_SECONDS:
+                kept = reconciler.kept(self._recommender.checkpoints(key))
+                annotations = {ANNOTATION_RECOMMENDATION_CHECKPOINT: kept}
+                meta = {"metadata": {"annotations": annotations}}
+                await self._api.patch(RECOMMENDATIONS, name, meta, namespace)
+                self._kept_at[key] = now
+        except NotFoundError:
+            return  # it is gone, which the informer will hear of
+
+    def _finding(self, key: str, asked: _TrackedRecommendation, now: float) -> RecommendationResult:
+        if asked.target is None:
+            return RecommendationResult(trouble=asked.trouble)
+        found = self._matched[key]
+        containers = sorted({name for pod in found for name in pod.requests})
+        return RecommendationResult(
+            self._recommender.advise(key, now, containers, self._largest),
+            len(found),
+            self._recommender.history(key, now),
+            self._recommender.policy.least_history,
+        )
+
+
+def _read(document: Object) -> _TrackedRecommendation:
+    namespace = document["metadata"].get("namespace", "")
+    try:
+        return _TrackedRecommendation(document, target.parse(document, namespace))
+    except ValueError as error:
+        return _TrackedRecommendation(document, trouble=str(error))
+
+
+def _by_container(
+    pod: RecommendationPod, used: PodContainerUsage | None
+) -> Iterator[tuple[str, ResourceAmount]]:
+    """The usage of each container: of one that is alone its pod's."""
+    if used is None:
+        return
+    if len(pod.requests) == 1 and pod.started:
+        yield next(iter(pod.requests)), used.used
+        return
+    yield from ((name, one) for name, one in used.containers.items() if name in pod.requests)
+
+
+def _nothing(_key: str, _before: RecommendationPod | None, _now: RecommendationPod | None) -> None:
+    """Pods are looked at when nodes have reported."""

@@ -1,0 +1,143 @@
+"""What of a pod counts for recommendations: whose it is, and what it ran out of. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+from koord_kube.views.pod import PodSpec, ResourceRequirements
+from koord_model.demand import Amounts, amounts, requested
+from koord_model.keys import MEMORY
+
+_HASH = "pod-template-hash"
+_OOM_KILLED = "OOMKilled"
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfMemoryKill:
+    """A container that was killed for its memory; ``limit`` is in bytes, ``at`` of the epoch."""
+
+    container: str
+    limit: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendationPod:
+    """A pod; ``node`` is "" until it has one.
+
+    ``workloads`` are (kind, name) of what made it: its controller, and the Deployment or CronJob
+    above that, which are told by the names that Kubernetes' controllers give. ``requests`` are
+    those of its containers, by name; of init containers those that stay beside the others.
+    ``started`` is whether the other init containers have ended.
+    """
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    node: str = ""
+    workloads: tuple[tuple[str, str], ...] = ()
+    requests: Mapping[str, Amounts] = field(default_factory=dict)
+    kills: tuple[OutOfMemoryKill, ...] = ()
+    started: bool = True
+
+
+class _Owner(msgspec.Struct):
+    kind: str = ""
+    name: str = ""
+    controller: bool | None = None
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+    owners: list[_Owner] | None = msgspec.field(default=None, name="ownerReferences")
+
+
+class _Ended(msgspec.Struct):
+    reason: str = ""
+    finished: datetime | None = msgspec.field(default=None, name="finishedAt")
+
+
+class _State(msgspec.Struct):
+    terminated: _Ended | None = None
+
+
+class _ContainerStatus(msgspec.Struct):
+    name: str = ""
+    state: _State | None = None
+    last: _State | None = msgspec.field(default=None, name="lastState")
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+    containers: list[_ContainerStatus] | None = msgspec.field(
+        default=None, name="containerStatuses"
+    )
+    inits: list[_ContainerStatus] | None = msgspec.field(default=None, name="initContainerStatuses")
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_DECODER = msgspec.json.Decoder(_Pod)
+
+
+def decode(content: bytes) -> RecommendationPod:
+    """A pod's JSON.
+
+    Raises:
+        ValueError: it is no pod.
+    """
+    try:
+        pod = _DECODER.decode(content)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ValueError(f"is no pod: {error}") from None
+    meta = pod.metadata
+    beside = (one for one in pod.spec.init_containers or () if one.is_sidecar)
+    stay = (*(pod.spec.containers or ()), *beside)
+    containers = {one.name: one.resources or ResourceRequirements() for one in stay}
+    return RecommendationPod(
+        meta.namespace,
+        meta.name,
+        meta.labels or {},
+        pod.spec.node,
+        tuple(_workloads(meta)),
+        {name: requested(one.requests, one.limits) for name, one in containers.items()},
+        tuple(_kills(pod.status, containers)),
+        pod.status.phase != "Pending",
+    )
+
+
+def _workloads(meta: _Metadata) -> Iterator[tuple[str, str]]:
+    for owner in meta.owners or ():
+        if not owner.controller:
+            continue
+        yield owner.kind, owner.name
+        above = owner.name.rpartition("-")
+        # A ReplicaSet is called after its Deployment and the hash, a Job after its CronJob and
+        # the minute that it was due.
+        if owner.kind == "ReplicaSet" and above[2] == (meta.labels or {}).get(_HASH):
+            yield "Deployment", above[0]
+        if owner.kind == "Job" and above[0] and above[2].isdigit():
+            yield "CronJob", above[0]
+
+
+def _kills(
+    status: _Status, containers: Mapping[str, ResourceRequirements]
+) -> Iterator[OutOfMemoryKill]:
+    for one in (*(status.containers or ()), *(status.inits or ())):
+        for state in (one.last, one.state):
+            ended = state.terminated if state else None
+            if ended is None or ended.reason != _OOM_KILLED or ended.finished is None:
+                continue
+            limit = amounts(containers.get(one.name, ResourceRequirements()).limits).get(MEMORY, 0)
+            # Without a limit of its own it was the node that had no memory.
+            if limit:
+                yield OutOfMemoryKill(one.name, limit, ended.finished.timestamp())

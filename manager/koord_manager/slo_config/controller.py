@@ -1,0 +1,196 @@
+"""Follows the ConfigMap ``slo-controller-config``, and says where something of it is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+import msgspec
+from koord_kube.core.reflector import ReflectorTiming
+from koord_kube.event_recorder import EventRecorder
+from koord_kube.informer import Informer
+from koord_kube.protocol.api import Api, Object
+from koord_kube.protocol.resources import CONFIG_MAPS
+
+from koord_manager.slo_config.core.config import (
+    UNREAD,
+    ConfigProblem,
+    SLOConfig,
+    advance,
+    unknown_in,
+)
+
+_RETOLD_SECONDS = 1800.0
+"""Events are kept for an hour; and who leads now may not have been the one to tell it."""
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class _ConfigMap(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    data: dict[str, str] | None = None
+
+    def reference(self) -> Object:
+        """What an Event about it needs."""
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": msgspec.to_builtins(self.metadata),
+        }
+
+
+_DECODER = msgspec.json.Decoder(_ConfigMap)
+
+
+def _untold(_line: str) -> None:
+    pass
+
+
+class SLOConfigInformer:
+    """What is in force, always: the last good value of each key.
+
+    Listeners hear when it has changed. ``recorder`` tells an Event on the ConfigMap for each
+    key that is bad, when it is good again, and for each with fields that nobody knows; ``tell``
+    gets the same for people.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        recorder: EventRecorder,
+        *,
+        name: str = "slo-controller-config",
+        namespace: str = "koordinator-system",
+        tell: Callable[[str], None] = _untold,
+        pace: ReflectorTiming | None = None,
+    ) -> None:
+        self._recorder = recorder
+        self._tell = tell
+        self._full_name = f"{namespace}/{name}"
+        self._informer = Informer(
+            api,
+            CONFIG_MAPS,
+            name=name,
+            namespace=namespace,
+            decode=_DECODER.decode,
+            on_change=self._changed,
+            on_warning=tell,
+            timing=pace,
+        )
+        self._listeners: list[Callable[[], None]] = []
+        self._ready = asyncio.Event()
+        self._news = asyncio.Event()
+        self._told: dict[str, str] = {}
+        self._told_unknown: dict[str, str] = {}
+        self.config: SLOConfig = UNREAD
+        self.problems: tuple[ConfigProblem, ...] = ()
+        """Why keys of the ConfigMap, as it is now, cannot be used."""
+        self.unknown: tuple[ConfigProblem, ...] = ()
+        """Its keys and fields that mean nothing, as it is now."""
+        self.data: Mapping[str, str] = {}
+        """The ConfigMap's data as it is in force."""
+
+    @property
+    def trouble(self) -> str:
+        """Why what is in force may not be what somebody wants, in a line; "" while fine."""
+        return self.wrong or self.source_trouble
+
+    @property
+    def wrong(self) -> str:
+        """What of the ConfigMap cannot be used, or means nothing."""
+        return next((one.line for one in (*self.problems, *self.unknown)), "")
+
+    @property
+    def source_trouble(self) -> str:
+        """Why the ConfigMap may be another than is known here, as the API server says it."""
+        return self._informer.trouble
+
+    @property
+    def synced(self) -> bool:
+        """Whether the ConfigMap has been read, or it is known that there is none."""
+        return self._ready.is_set()
+
+    @contextmanager
+    def listening(self, changed: Callable[[], None]) -> Iterator[None]:
+        """Meanwhile hear whenever ``config`` has changed; it is called in the event loop."""
+        self._listeners.append(changed)
+        try:
+            yield
+        finally:
+            self._listeners.remove(changed)
+
+    async def wait_synced(self) -> None:
+        """Until the ConfigMap has been read, or it is known that there is none."""
+        await self._ready.wait()
+
+    async def run(self) -> None:
+        """For ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._informer.run())
+            await self._informer.wait_synced()
+            if self._full_name not in self._informer.objects:
+                self._advance({})
+            self._ready.set()
+            await self._tell_for_ever()
+
+    def _changed(self, _key: str, _before: _ConfigMap | None, now: _ConfigMap | None) -> None:
+        self._advance((now and now.data) or {})
+
+    def _advance(self, data: Mapping[str, str]) -> None:
+        before = self.config
+        self.config, self.problems = advance(before, data)
+        self.unknown = tuple(unknown_in(data))
+        bad = {one.key for one in self.problems}
+        kept = {key: text for key, text in self.data.items() if key in bad}
+        self.data = {key: text for key, text in data.items() if key not in bad} | kept
+        self._news.set()
+        if self.config != before:
+            for changed in tuple(self._listeners):
+                changed()
+
+    async def _tell_for_ever(self) -> None:
+        while True:
+            self._news.clear()
+            await self._tell_events()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RETOLD_SECONDS):
+                    await self._news.wait()
+
+    async def _tell_events(self) -> None:
+        now = _said(self.problems)
+        before, self._told = self._told, now
+        for key, line in now.items():
+            message = f"{line}; the last good value of {key} stays in force"
+            await self._say("SLOConfigInvalid", message, anew=before.get(key) != line)
+        for key in before.keys() - now.keys():
+            message = f"{key} can be used again and is in force"
+            await self._say("SLOConfigValid", message, warning=False)
+        unknown = _said(self.unknown)
+        before, self._told_unknown = self._told_unknown, unknown
+        for key, line in unknown.items():
+            await self._say("SLOConfigUnknownField", line, anew=before.get(key) != line)
+
+    async def _say(
+        self, reason: str, message: str, *, anew: bool = True, warning: bool = True
+    ) -> None:
+        """An Event; for people a line as well where it is new to them."""
+        if anew:
+            self._tell(f"ConfigMap {self._full_name}: {message}")
+        if config_map := self._informer.objects.get(self._full_name):
+            await self._recorder.record(config_map.reference(), reason, message, warning=warning)
+
+
+def _said(problems: tuple[ConfigProblem, ...]) -> dict[str, str]:
+    """One line for each key, of many the first."""
+    lines: dict[str, list[str]] = {}
+    for one in problems:
+        lines.setdefault(one.key, []).append(one.line)
+    return {
+        key: f"{many[0]} (and {len(many) - 1} more)" if many[1:] else many[0]
+        for key, many in lines.items()
+    }

@@ -1,0 +1,117 @@
+"""How much of a node batch and mid pods are offered: ``colocation-config`` for one node. No IO.
+
+Names, defaults and meaning are Koordinator's (apis/configuration, ``ColocationStrategy``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from koord_model.metric_policy import MemoryPolicy as MemoryPolicy
+
+
+class CalculatePolicy(StrEnum):
+    """What of high-priority pods is kept back from batch pods."""
+
+    USAGE = "usage"
+    REQUEST = "request"
+    MAX_USAGE_REQUEST = "maxUsageRequest"
+
+
+class MidReclaimMode(StrEnum):
+    """How mid resources are calculated; ``NONE`` is by prediction."""
+
+    NONE = ""
+    STATIC = "static"
+
+
+@dataclass(frozen=True, slots=True)
+class Smoothing:
+    """How batch and mid amounts move from what is offered to what was calculated; our own.
+
+    In ``extensions.pykoord.smoothing`` of the strategy. ``fall_percent`` and ``rise_percent`` are
+    the most, in percent of the node's capacity, by which an amount may fall or rise in one
+    ``step_seconds``; 0 is no bound, which is Koordinator's way. ``hold_seconds`` is how long a
+    degraded node keeps its last amounts before it falls to zero.
+    """
+
+    fall_percent: int = 0
+    rise_percent: int = 0
+    step_seconds: int = 60
+    hold_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ColocationStrategy:
+    """The strategy for one node; percentages are of the node's capacity.
+
+    ``degrade_minutes`` is how old a NodeMetric may be. A node is written when an amount moves
+    by more than ``diff_threshold`` (a fraction), or ``update_seconds`` after the last time.
+    Thresholds of batch resources are ``None`` where there is none.
+    """
+
+    enable: bool = False
+    metric_aggregate_seconds: int = 300
+    metric_report_seconds: int = 60
+    metric_aggregate_durations: tuple[str, ...] = ("5m", "10m", "30m")
+    metric_memory_policy: MemoryPolicy = MemoryPolicy.WITHOUT_PAGE_CACHE
+    cpu_reclaim_percent: int = 60
+    cpu_policy: CalculatePolicy = CalculatePolicy.USAGE
+    memory_reclaim_percent: int = 65
+    memory_policy: CalculatePolicy = CalculatePolicy.USAGE
+    degrade_minutes: int = 15
+    update_seconds: int = 300
+    diff_threshold: float = 0.1
+    mid_mode: MidReclaimMode = MidReclaimMode.NONE
+    mid_cpu_percent: int = 100
+    mid_memory_percent: int = 100
+    mid_unallocated_percent: int = 0
+    mid_static_cpu_percent: int = 0
+    mid_static_memory_percent: int = 0
+    batch_cpu_percent: int | None = None
+    batch_memory_percent: int | None = None
+    smoothing: Smoothing = Smoothing()
+    """Our own: how far amounts may move in one step."""
+    source: str = field(default="defaults", compare=False)
+    """Who said so, for people: the part of the ConfigMap, and the Node itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRatios:
+    """How much faster than the reference CPU a model is, by what is on; ``None`` is unsaid."""
+
+    base: float | None = None
+    hyper_threads: float | None = None
+    turbo: float | None = None
+    both: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CPUNormalization:
+    """The strategy of ``cpu-normalization-config`` for one node; ``models`` by CPU model."""
+
+    enable: bool = False
+    default_ratio: float | None = None
+    models: tuple[tuple[str, ModelRatios], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceAmplification:
+    """The strategy of ``resource-amplification-config`` for one node: ratios by resource name."""
+
+    enable: bool = False
+    ratios: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStrategies:
+    """What the configuration says for one node, by all rules of precedence.
+
+    ``ignored`` are lines on what the node's own annotation and labels say and cannot be used.
+    """
+
+    colocation: ColocationStrategy
+    normalization: CPUNormalization
+    amplification: ResourceAmplification
+    ignored: tuple[str, ...] = ()

@@ -1,0 +1,66 @@
+"""Layers that match the same nodes: which of them holds then depends on their order. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice, product
+from typing import Any
+
+from koord_model.excerpt import excerpt
+from koord_model.label_selector import Labels, LabelSelector, Operator
+
+from koord_manager.slo_config.core.layers import ConfigLayers
+
+_MOST_SAMPLES = 256
+
+
+def overlap(key: str, layers: ConfigLayers[Any], nodes: Mapping[str, Labels]) -> str:
+    """A line on two layers that match the same node, one there is or a plain one; "" if none do.
+
+    Two selectors that could both match some node, but are each about another label, do not
+    overlap before there is such a node, as in Koordinator.
+    """
+    if len(layers.nodes) < 2:
+        return ""
+    for layer in layers.nodes:
+        for labels in _samples(layer.selector):
+            said = ", ".join(f"{name}={value}" for name, value in labels.items())
+            line = _both(key, layers, labels, f"nodes labelled {excerpt(said)}")
+            if line:
+                return line
+    kinds = _kinds(layers, nodes)
+    found = (_both(key, layers, labels, f"node {name}") for name, labels in kinds)
+    return next((line for line in found if line), "")
+
+
+def _kinds(
+    layers: ConfigLayers[Any], nodes: Mapping[str, Labels]
+) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """One node of each kind: thousands differ in only a few of the selected labels."""
+    keys = {one.key for layer in layers.nodes for one in layer.selector.requirements}
+    seen: set[frozenset[tuple[str, str]]] = set()
+    for name, labels in nodes.items():
+        kind = frozenset((key, labels[key]) for key in keys if key in labels)
+        if kind not in seen:
+            seen.add(kind)
+            yield name, dict(kind)
+
+
+def _both(key: str, layers: ConfigLayers[Any], labels: Labels, whom: str) -> str:
+    matching = [one.where for one in layers.nodes if one.selector.matches(labels)]
+    if len(matching) < 2:
+        return ""
+    first, second = matching[:2]
+    second = second.removeprefix(f"{key} ")
+    return f"{first} and {second} both match {whom}; expected selectors that exclude each other"
+
+
+def _samples(selector: LabelSelector) -> Iterator[Labels]:
+    """Labels of nodes that have no more than a selector asks for."""
+    keys, choices = [], []
+    for one in selector.requirements:
+        if one.operator in (Operator.IN, Operator.EXISTS):
+            keys.append(one.key)
+            choices.append(sorted(one.values) or [""])
+    for values in islice(product(*choices), _MOST_SAMPLES):
+        yield dict(zip(keys, values, strict=True))

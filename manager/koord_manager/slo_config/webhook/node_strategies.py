@@ -1,0 +1,65 @@
+"""Whether a Node's labels choose one strategy of each kind, and not two. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from koord_serving.admission.core.admission import (
+    ADMITTED,
+    AdmissionOperation,
+    AdmissionRequest,
+    AdmissionResponse,
+)
+
+from koord_manager.slo_config.core.config import KEYS, read_key
+from koord_manager.slo_config.core.layers import NodeLayer
+from koord_manager.webhooks.cluster_view import ClusterView
+
+
+def validate_node(admission: AdmissionRequest, view: ClusterView) -> AdmissionResponse:
+    """A change of labels after which two entries of one key match is refused.
+
+    A Node that two match already may change in other ways. A new one is admitted with a
+    warning: it may have its labels from its kubelet.
+    """
+    labels, before = _labels(admission.object), _labels(admission.old)
+    created = admission.operation is AdmissionOperation.CREATE
+    if (
+        admission.operation not in (AdmissionOperation.CREATE, AdmissionOperation.UPDATE)
+        or labels == before
+    ):
+        return ADMITTED
+    had = set() if created else set(_overlaps(before, view.config))
+    new = [one for one in _overlaps(labels, view.config) if one not in had]
+    if not new:
+        return ADMITTED
+    lines = [f"labels match {' and '.join(one)}; expected one of them at most" for one in new]
+    if created:
+        return AdmissionResponse(warnings=tuple(lines))
+    return AdmissionResponse(refusal=f"node {admission.name}: {'; '.join(lines)}")
+
+
+def _overlaps(labels: Mapping[str, str], config: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """The entries of each key that match where there are several, as lines name them."""
+    for key in sorted(KEYS):
+        listed = _entries(key, config.get(key, ""))
+        matching = tuple(one.where for one in listed if one.selector.matches(labels))
+        if len(matching) > 1:
+            yield matching
+
+
+# Nodes change often, the ConfigMap does not.
+@lru_cache(maxsize=2 * len(KEYS))
+def _entries(key: str, text: str) -> tuple[NodeLayer[Any], ...]:
+    layers, _ = read_key(key, text)
+    return layers.nodes if layers is not None else ()
+
+
+def _labels(node: Mapping[str, Any]) -> Mapping[str, str]:
+    metadata = node.get("metadata")
+    labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
+    if not isinstance(labels, Mapping):
+        return {}
+    return {key: value for key, value in labels.items() if isinstance(value, str)}

@@ -1,0 +1,14 @@
+"""``koord-runtime-proxy``: an entry point that loads nothing before it can say what is missing."""
+
+from __future__ import annotations
+
+from koord_service.programs import start
+
+
+def main() -> None:
+    """The console script."""
+    start("koord-runtime-proxy", "koord_proxy.main", "proxy")
+
+
+if __name__ == "__main__":
+    main()

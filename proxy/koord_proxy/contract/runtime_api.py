@@ -1,0 +1,78 @@
+"""What the interceptor needs of a runtime's API, so that it treats CRI and Docker alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from koord_hooks.protocol import HookRequest
+from koord_hooks.stages import Stage
+
+from koord_proxy.contract.events import RequestArrived
+from koord_proxy.rules.merge import ContainerHookRequest, Field, Merge, PodHookRequest
+from koord_proxy.rules.methods import InterceptedMethod
+
+
+class RewrittenRequest(NamedTuple):
+    """A request with the changes of hooks; None if there are none.
+
+    ``left_out`` are changes for which the API has no field.
+    """
+
+    message: bytes | None
+    left_out: tuple[Field, ...] = ()
+
+
+class InterceptedRequest(Protocol):
+    """A decoded request of an intercepted call."""
+
+    @property
+    def method(self) -> InterceptedMethod:
+        """The CRI method that the request corresponds to."""
+
+    @property
+    def id(self) -> str:
+        """The id of the pod or container; empty if the request creates it."""
+
+    @property
+    def sandbox(self) -> str:
+        """The id of the pod in which it creates a container; otherwise empty."""
+
+    @property
+    def describes_pod(self) -> bool:
+        """Whether the request itself has what hooks need to know about the pod."""
+
+    def new_facts(self, pod: PodHookRequest | None) -> HookRequest:
+        """The facts of what it creates; ``pod`` is what is known of a container's pod."""
+
+    def updated_facts(self, known: ContainerHookRequest) -> ContainerHookRequest:
+        """A copy of a container's facts with the values of an update applied."""
+
+    def rewrite(self, merge: Merge) -> RewrittenRequest:
+        """The request with the changes of hooks."""
+
+    def created_id(self, response: bytes) -> str:
+        """The id in the response to a create; empty if it cannot be decoded."""
+
+
+class RuntimeApi(Protocol):
+    """A runtime's API: which calls are intercepted, and how their requests are decoded."""
+
+    def call(self, target: str) -> str:
+        """The name of an intercepted call; empty for a call that is only relayed."""
+
+    def stages(self, call: str) -> Sequence[Stage]:
+        """The stages that may have hooks before a call of this name goes on."""
+
+    def label(self, target: str) -> str:
+        """The label of a call in metrics."""
+
+    def update(self, id: str) -> InterceptedRequest:  # noqa: A002
+        """An update request of the proxy's own, which sets nothing yet."""
+
+    def parse(self, arrived: RequestArrived) -> InterceptedRequest | None:
+        """Decode a request; None if it does not concern a Kubernetes pod or container.
+
+        Raises:
+            ValueError: it cannot be decoded; the message is one line.
+        """

@@ -1,0 +1,151 @@
+"""CRI requests to facts, and what hooks changed back into CRI requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from koord_proto import cri_pb2 as cri
+
+from koord_proxy.rules.merge import (
+    ANNOTATIONS,
+    CGROUP_PARENT,
+    ENV,
+    LABELS,
+    RESOURCES,
+    SCALARS,
+    ContainerHookRequest,
+    Field,
+    PodHookRequest,
+    read,
+)
+
+
+def pod_facts(config: cri.PodSandboxConfig, runtime_handler: str = "") -> PodHookRequest:
+    """What RunPodSandbox says of a pod."""
+    facts = PodHookRequest(
+        runtime_handler=runtime_handler,
+        labels=config.labels,
+        annotations=config.annotations,
+        cgroup_parent=config.linux.cgroup_parent,
+    )
+    _copy(config.metadata, facts.pod_meta)
+    if config.linux.HasField("overhead"):
+        _copy(config.linux.overhead, facts.overhead)
+    if config.linux.HasField("resources"):
+        _copy(config.linux.resources, facts.resources)
+    return facts
+
+
+def container_facts(
+    config: cri.ContainerConfig, sandbox: cri.PodSandboxConfig, pod: PodHookRequest
+) -> ContainerHookRequest:
+    """What CreateContainer says of a container, in a pod that is known.
+
+    Environment values that are not UTF-8 cannot travel in the hook protocol.
+    They are left out here, and stay as they are in the container.
+    """
+    facts = ContainerHookRequest(
+        pod_meta=pod.pod_meta,
+        container_annotations=config.annotations,
+        pod_annotations=pod.annotations,
+        pod_labels=pod.labels,
+        pod_cgroup_parent=sandbox.linux.cgroup_parent or pod.cgroup_parent,
+    )
+    facts.container_meta.name = config.metadata.name
+    facts.container_meta.attempt = config.metadata.attempt
+    if config.linux.HasField("resources"):
+        _copy(config.linux.resources, facts.container_resources)
+    if pod.HasField("resources"):
+        facts.pod_resources.CopyFrom(pod.resources)
+    for variable in config.envs:
+        try:
+            facts.container_envs[variable.key] = variable.value.decode()
+        except UnicodeDecodeError:
+            continue
+    return facts
+
+
+def updated_facts(
+    stored: ContainerHookRequest, request: cri.UpdateContainerResourcesRequest
+) -> ContainerHookRequest:
+    """The stored facts with what UpdateContainerResources sets laid over them."""
+    facts = ContainerHookRequest()
+    facts.CopyFrom(stored)
+    wanted, target = request.linux, facts.container_resources
+    for name in SCALARS:
+        value = getattr(wanted, name)
+        if value:
+            setattr(target, name, value)
+    target.unified.update(wanted.unified)
+    if wanted.hugepage_limits:
+        del target.hugepage_limits[:]
+        _merge(wanted, target, "hugepage_limits")
+    facts.container_annotations.update(request.annotations)
+    return facts
+
+
+def write_sandbox(
+    request: cri.RunPodSandboxRequest, facts: PodHookRequest, changed: Iterable[Field]
+) -> None:
+    """Put what hooks changed into RunPodSandbox."""
+    config = request.config
+    for field in changed:
+        value = read(facts, field)
+        if field.group == LABELS:
+            config.labels[field.name] = str(value)
+        elif field.group == ANNOTATIONS:
+            config.annotations[field.name] = str(value)
+        elif field.group == CGROUP_PARENT:
+            config.linux.cgroup_parent = str(value)
+
+
+def write_container(
+    request: cri.CreateContainerRequest, facts: ContainerHookRequest, changed: Iterable[Field]
+) -> None:
+    """Put what hooks changed into CreateContainer; the environment keeps its order."""
+    config = request.config
+    added: dict[str, bytes] = {}
+    for field in changed:
+        value = read(facts, field)
+        if field.group == ANNOTATIONS:
+            config.annotations[field.name] = str(value)
+        elif field.group == CGROUP_PARENT:
+            request.sandbox_config.linux.cgroup_parent = str(value)
+        elif field.group == ENV:
+            added[field.name] = str(value).encode()
+        elif field.group == RESOURCES:
+            setattr(config.linux.resources, field.name, value)
+        else:
+            config.linux.resources.unified[field.name] = str(value)
+    there = set()
+    for variable in config.envs:
+        # One given twice is changed twice: runtimes let the last one count.
+        if variable.key in added:
+            variable.value = added[variable.key]
+            there.add(variable.key)
+    for name in sorted(added.keys() - there):
+        config.envs.add(key=name, value=added[name])
+
+
+def write_update(request: cri.UpdateContainerResourcesRequest, facts: ContainerHookRequest) -> None:
+    """Put the full set of limits, stored and changed, into UpdateContainerResources."""
+    # Known fields only: what is unknown here is in the request already.
+    known, target = facts.container_resources, request.linux
+    for name in SCALARS:
+        value = getattr(known, name)
+        if value != getattr(target, name):
+            setattr(target, name, value)
+    target.unified.update(known.unified)
+    if not target.hugepage_limits and known.hugepage_limits:
+        _merge(known, target, "hugepage_limits")
+    request.annotations.update(facts.container_annotations)
+
+
+def _copy(source: object, target: object) -> None:
+    """A message into one of the other protocol with the same field numbers."""
+    target.MergeFromString(source.SerializeToString())  # type: ignore[attr-defined]
+
+
+def _merge(source: object, target: object, field: str) -> None:
+    for limit in getattr(source, field):
+        getattr(target, field).add(page_size=limit.page_size, limit=limit.limit)

@@ -1,1 +1,0 @@
-"""HTTP/2 and gRPC as bytes: frames, header blocks, windows, messages. No IO."""

@@ -1,0 +1,242 @@
+"""Asking every subscribed hook target about one stage, within the failure contract.
+
+Targets are asked in order, each seeing what the ones before it changed. What
+becomes of each is counted and, unless all is well, logged and noted in the
+record of the pod. A target that is away or silent costs one deadline; then its
+breaker opens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from koord_hooks.protocol import HookRequest, HookResponse
+from koord_hooks.stages import POST_STAGES, Stage
+from koord_service.logs import get_log
+
+from koord_proxy.hook_targets import HookError, HookTarget, NotSubscribedError
+from koord_proxy.metrics import Metrics
+from koord_proxy.rules.breaker import Breaker
+from koord_proxy.rules.merge import Merge
+from koord_proxy.rules.records import MissedHookCall, names_of
+from koord_proxy.rules.registration import FailurePolicy
+
+log = get_log("koord_proxy.hooks")
+
+PROBE_SECONDS = 0.25
+"""How often it is looked whether a probe is due."""
+
+
+@dataclass(slots=True)
+class DispatchResult:
+    """What came of asking everybody.
+
+    ``refusal`` is set if the call must fail; ``missed`` are the hooks that were
+    due and did not happen.
+    """
+
+    merge: Merge
+    refusal: str = ""
+    missed: list[MissedHookCall] = field(default_factory=list)
+    asked: int = 0
+
+
+class Dispatcher:
+    """The targets in use, in the order they are asked."""
+
+    def __init__(self, metrics: Metrics, tasks: asyncio.TaskGroup) -> None:
+        self._metrics = metrics
+        self._tasks = tasks
+        self._targets: tuple[HookTarget, ...] = ()
+        self.subscribed: dict[Stage, tuple[HookTarget, ...]] = {}
+        self._set(())
+
+    @property
+    def targets(self) -> tuple[HookTarget, ...]:
+        """All targets, in order."""
+        return self._targets
+
+    def replace(self, targets: Iterable[HookTarget]) -> None:
+        """Use these targets from now on; calls under way end with the ones they began with."""
+        before = self._targets
+        self._set(tuple(targets))
+        for target in before:
+            if target not in self._targets:
+                self._tasks.create_task(self._retire(target))
+
+    def _set(self, targets: tuple[HookTarget, ...]) -> None:
+        self._targets = targets
+        self.subscribed = {
+            stage: tuple(target for target in targets if stage in target.stages) for stage in Stage
+        }
+
+    async def _retire(self, target: HookTarget) -> None:
+        await asyncio.sleep(target.timeout or 0)
+        await target.close()
+
+    def breakers(self) -> dict[str, int]:
+        """Breaker states by target, as the metric shows them."""
+        return {target.name: target.breaker.state.value for target in self._targets}
+
+    def immediate(self, stage: Stage | None) -> bool:
+        """Whether asking about a stage waits for nobody: all are in this process."""
+        return stage is not None and not any(one.waits for one in self.subscribed[stage])
+
+    async def ask(
+        self, stage: Stage, facts: HookRequest, only: Collection[str] | None = None
+    ) -> DispatchResult:
+        """Ask every target that is subscribed to the stage; of these ``only`` some, by name."""
+        verdict = DispatchResult(Merge(facts))
+        for target in self.subscribed[stage]:
+            if only is not None and target.name not in only:
+                continue
+            await self._ask_one(target, stage, verdict)
+            if verdict.refusal:
+                break
+        for conflict in verdict.merge.conflicts:
+            log.warning(
+                "hook servers conflict, keeping the first value",
+                stage=stage,
+                field=str(conflict.field),
+                kept=conflict.kept,
+                overruled=conflict.overruled,
+                **names_of(facts),
+            )
+        return verdict
+
+    async def _ask_one(self, target: HookTarget, stage: Stage, verdict: DispatchResult) -> None:
+        breaker = target.breaker
+        ticket = breaker.admit()
+        if not ticket:
+            self._missed(target, stage, verdict, HookError("skipped", "unreachable", reached=False))
+            return
+        started = time.perf_counter()
+        try:
+            response = await self._within_deadline(target, stage, verdict.merge.facts)
+        except NotSubscribedError:
+            breaker.answered()
+            self._count(target, stage, "not_subscribed")
+            return
+        except HookError as error:
+            self._learn(target, error)
+            if error.partial is not None:
+                verdict.merge.add(target.name, error.partial)
+                verdict.asked += 1
+            self._missed(target, stage, verdict, error)
+            return
+        except asyncio.CancelledError:
+            breaker.withdrawn(ticket)
+            self._count(target, stage, "cancelled")
+            raise
+        breaker.answered()
+        self._metrics.hook_seconds.labels(target.name, stage.value).observe(
+            time.perf_counter() - started
+        )
+        changed = verdict.merge.add(target.name, response)
+        verdict.asked += 1
+        self._count(target, stage, "applied" if changed else "unchanged")
+
+    async def _within_deadline(
+        self, target: HookTarget, stage: Stage, facts: HookRequest
+    ) -> HookResponse:
+        if target.timeout is None:
+            return await target.ask(stage, facts)
+        answer = self._tasks.create_task(_collected(target, stage, facts))
+        try:
+            done, _ = await asyncio.wait((answer,), timeout=target.timeout)
+        except asyncio.CancelledError:
+            answer.cancel()
+            raise
+        if not done:
+            self._tasks.create_task(self._late(target, stage, answer))
+            raise HookError("timeout", f"no answer within {target.timeout:g} s", reached=False)
+        if answer.cancelled():
+            # Its connections were closed, since it is not registered any more.
+            raise HookError("unavailable", "no longer registered", reached=False)
+        result = answer.result()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def _late(
+        self, target: HookTarget, stage: Stage, answer: asyncio.Task[HookResponse | Exception]
+    ) -> None:
+        """An answer after its deadline is dropped and counted; it shows that the server lives."""
+        result = await answer
+        if isinstance(result, HookError) and not result.reached:
+            return
+        self._count(target, stage, "late")
+        log.warning("late hook answer dropped", server=target.name, stage=stage)
+        target.breaker.probe_answered()
+
+    def _learn(self, target: HookTarget, error: HookError) -> None:
+        if error.reached:
+            target.breaker.answered()
+        elif target.breaker.failed(time.monotonic()):
+            log.warning(
+                "hook server unavailable, skipping it until it answers",
+                server=target.name,
+                error=str(error),
+            )
+
+    def _missed(
+        self, target: HookTarget, stage: Stage, verdict: DispatchResult, error: HookError
+    ) -> None:
+        self._count(target, stage, error.outcome)
+        # After a call there is nothing left to refuse.
+        refused = target.policy is FailurePolicy.FAIL and stage not in POST_STAGES
+        say = log.debug if error.outcome == "skipped" else log.warning
+        say(
+            "hook not applied",
+            server=target.name,
+            stage=stage,
+            outcome=error.outcome,
+            error=str(error),
+            policy=target.policy.value,
+            **names_of(verdict.merge.facts),
+        )
+        if refused:
+            verdict.refusal = (
+                f"koord-runtime-proxy: hook server {target.name} at {stage.value}: {error} "
+                "(its failure policy is Fail)"
+            )
+        else:
+            verdict.missed.append(MissedHookCall(stage.value, target.name, str(error), time.time()))
+
+    def _count(self, target: HookTarget, stage: Stage, outcome: str) -> None:
+        self._metrics.hook_outcomes.labels(target.name, stage.value, outcome).inc()
+
+    async def probe_forever(self) -> None:
+        """Find out when servers that were given up answer again."""
+        while True:
+            await asyncio.sleep(PROBE_SECONDS)
+            now = time.monotonic()
+            due = [target for target in self._targets if target.breaker.probe_due(now)]
+            # Together: one that hangs must not keep the others waiting.
+            await asyncio.gather(*(self._probe(target, target.breaker) for target in due))
+
+    def probe_now(self, names: Collection[str]) -> None:
+        """Find out at once about servers that registered anew."""
+        now = time.monotonic()
+        for target in self._targets:
+            if target.name in names and target.breaker.hurry(now):
+                self._tasks.create_task(self._probe(target, target.breaker))
+
+    async def _probe(self, target: HookTarget, breaker: Breaker) -> None:
+        if not await target.probe():
+            breaker.probe_failed(time.monotonic())
+        elif breaker.probe_answered():
+            log.info("hook server available again", server=target.name)
+
+
+async def _collected(
+    target: HookTarget, stage: Stage, facts: HookRequest
+) -> HookResponse | Exception:
+    """The answer or what went wrong, as a value: nobody may be left to raise it to."""
+    try:
+        return await target.ask(stage, facts)
+    except Exception as error:
+        return error

@@ -1,0 +1,432 @@
+"""What happens to an intercepted call: facts, hooks, the request sent on, the record.
+
+Order of a held call: read it, find what is known of its pod, ask the hooks, write
+what they changed into it, note what is expected, send it on. When it has ended:
+keep the record or let it go, and ask the hooks that come after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, cast
+
+from koord_hooks.protocol import HookRequest
+from koord_hooks.stages import Stage
+from koord_service.log_limits import LogLimiter
+from koord_service.logs import get_log
+
+from koord_proxy.contract.events import (
+    CallAbandoned,
+    CallEnded,
+    RequestArrived,
+    Route,
+    SessionEvent,
+    Treatment,
+)
+from koord_proxy.contract.runtime_api import InterceptedRequest, RuntimeApi
+from koord_proxy.contract.runtime_client import NotKubernetesError, RuntimeNotFoundError
+from koord_proxy.dispatcher import Dispatcher, DispatchResult
+from koord_proxy.metrics import Metrics
+from koord_proxy.rules.merge import ContainerHookRequest, Field
+from koord_proxy.rules.methods import InterceptedMethod
+from koord_proxy.rules.records import MissedHookCall, RecordKind, RuntimeRecord, labels_of, names_of
+from koord_proxy.rules.registration import FailurePolicy
+from koord_proxy.store import RecordStore
+
+log = get_log("koord_proxy.calls")
+
+
+class Decidable(Protocol):
+    """Where the calls come from and decisions go: a connection."""
+
+    def release(self, stream: int, message: bytes | None = None) -> None:
+        """Send a held request on."""
+
+    def refuse(self, stream: int, message: str) -> None:
+        """Answer a held request with an error."""
+
+    def close(self) -> None:
+        """End the connection; its calls are over."""
+
+
+@dataclass(slots=True)
+class InterceptedCall:
+    """An intercepted call under way.
+
+    ``record`` is that of its pod or container, if it is known; ``before`` the
+    facts to go back to should an update fail; ``changed`` the fields hooks changed.
+    """
+
+    request: InterceptedRequest
+    record: RuntimeRecord | None = None
+    facts: HookRequest | None = None
+    before: HookRequest | None = None
+    changed: str = ""
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def method(self) -> InterceptedMethod:
+        """What the request amounts to."""
+        return self.request.method
+
+
+class CallDecision(NamedTuple):
+    """What becomes of a held call: ``message`` goes on in its place (None: as it came).
+
+    ``result`` is the word for the metric; ``refusal``, if set, is what the client gets;
+    ``left_out`` are changes that the request has no field for.
+    """
+
+    result: str
+    message: bytes | None = None
+    refusal: str = ""
+    verdict: DispatchResult | None = None
+    left_out: tuple[Field, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SkipRule:
+    """Pods with this label or annotation are not hooked; an empty key matches none."""
+
+    key: str
+    value: str
+
+    def matches(self, facts: HookRequest) -> bool:
+        """Whether the pod is left alone."""
+        return bool(self.key) and any(
+            known.get(self.key) == self.value for known in labels_of(facts)
+        )
+
+
+class Interceptor:
+    """Handles the intercepted calls of all connections."""
+
+    def __init__(
+        self,
+        *,
+        api: RuntimeApi,
+        store: RecordStore,
+        dispatcher: Dispatcher,
+        metrics: Metrics,
+        tasks: asyncio.TaskGroup,
+        skip: SkipRule,
+        adopt: Callable[[RecordKind, str], Awaitable[RuntimeRecord | None]],
+        met: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``met`` is called when something that is unknown here turns out to run."""
+        self._api = api
+        self._store = store
+        self._dispatcher = dispatcher
+        self._metrics = metrics
+        self._tasks = tasks
+        self._adopt = adopt
+        self._met = met
+        # For what any client can cause, as often as it likes.
+        self._warnings = LogLimiter(log)
+        self.skip = skip
+
+    def route(self, target: str) -> Route:
+        """How a call is treated: held only where somebody wants to be asked first."""
+        call = self._api.call(target)
+        tally = self._metrics.tally(self._api.label(target))
+        if not call:
+            return Route(Treatment.RELAY, tally)
+        held = any(self._dispatcher.subscribed[stage] for stage in self._api.stages(call))
+        return Route(Treatment.HOLD if held else Treatment.WATCH, tally, call)
+
+    def handle(
+        self,
+        connection: Decidable,
+        calls: dict[int, InterceptedCall],
+        requests: Iterable[SessionEvent],
+    ) -> None:
+        """Act on what a session wants; ``calls`` are those of its connection, by stream."""
+        for request in requests:
+            if isinstance(request, RequestArrived):
+                self._arrived(connection, calls, request)
+            elif isinstance(request, CallEnded):
+                call = calls.pop(request.stream, None)
+                if call is not None:
+                    self._ended(call, request.response)
+            elif isinstance(request, CallAbandoned):
+                self._abandoned(calls.pop(request.stream))
+
+    # ---- a request has arrived
+
+    def _arrived(
+        self, connection: Decidable, calls: dict[int, InterceptedCall], arrived: RequestArrived
+    ) -> None:
+        try:
+            call = self._read(arrived)
+        except ValueError as error:
+            self._unreadable(connection, arrived, str(error))
+            return
+        if call is not None:
+            calls[arrived.stream] = call
+        if call is None or not arrived.held or not self._wanted(call.method):
+            if call is not None:
+                self._note(call, missed=())
+            if arrived.held:
+                connection.release(arrived.stream)
+            return
+        decide = self._decide(connection, calls, arrived.stream, call)
+        if call.facts is not None and self._dispatcher.immediate(call.method.pre):
+            # Nothing to wait for: its headers and its message go out in one write.
+            _run_through(decide)
+        else:
+            call.task = self._tasks.create_task(decide)
+
+    def _read(self, arrived: RequestArrived) -> InterceptedCall | None:
+        """Read a request and find what it is about; None if that is nothing of Kubernetes'.
+
+        Raises:
+            ValueError: it cannot be read; one line that says why.
+        """
+        if arrived.problem:
+            raise ValueError(arrived.problem)
+        request = self._api.parse(arrived)
+        if request is None:
+            return None
+        call = InterceptedCall(request)
+        self._find(call)
+        return call
+
+    def _wanted(self, method: InterceptedMethod) -> bool:
+        """Whether somebody wants to be asked first."""
+        return method.pre is not None and bool(self._dispatcher.subscribed[method.pre])
+
+    def _unreadable(self, connection: Decidable, arrived: RequestArrived, problem: str) -> None:
+        """Hooks cannot be asked about it. The runtime will have its own opinion of it."""
+        self._warnings.warning("cannot decode the request", method=arrived.method, problem=problem)
+        if not arrived.held:
+            return
+        if self._insisting(self._api.stages(arrived.method)):
+            message = f"koord-runtime-proxy: {arrived.method}: cannot decode the request: {problem}"
+            connection.refuse(arrived.stream, message)
+            self._count(arrived.method, "refused")
+        else:
+            connection.release(arrived.stream)
+            self._count(arrived.method, "unreadable")
+
+    def _insisting(self, stages: Iterable[Stage]) -> str:
+        """A server without which no call may go on in these stages; empty if there is none."""
+        targets = (target for stage in stages for target in self._dispatcher.subscribed[stage])
+        return next((target.name for target in targets if target.policy is FailurePolicy.FAIL), "")
+
+    async def _decide(
+        self,
+        connection: Decidable,
+        calls: dict[int, InterceptedCall],
+        stream: int,
+        call: InterceptedCall,
+    ) -> None:
+        try:
+            decision = await self._ask(call)
+        except Exception as error:
+            # A defect in here must not stop a pod.
+            log.error("defect: call not hooked", method=call.method.name, error=repr(error))
+            decision = CallDecision("error")
+        try:
+            if decision.refusal:
+                # Over for us: nothing of it comes back.
+                calls.pop(stream, None)
+                connection.refuse(stream, decision.refusal)
+            else:
+                connection.release(stream, decision.message)
+        except Exception as error:
+            # It must not cost more than this connection.
+            log.error("defect: connection closed", method=call.method.name, error=repr(error))
+            connection.close()
+        # What was released is written when the loop turns: counted and told after that.
+        asyncio.get_running_loop().call_soon(self._tell, call, decision)
+
+    def _tell(self, call: InterceptedCall, decision: CallDecision) -> None:
+        self._count(call.method.name, decision.result)
+        if decision.verdict is not None:
+            _say(call, decision.verdict)
+        if decision.left_out and call.facts is not None:
+            fields = ", ".join(sorted(map(str, decision.left_out)))
+            log.warning(
+                "the runtime's API has no field for some changes",
+                method=call.method.name,
+                fields=fields,
+                **names_of(call.facts),
+            )
+
+    async def _ask(self, call: InterceptedCall) -> CallDecision:
+        if call.facts is None:
+            try:
+                found = await self._look_up(call)
+            except NotKubernetesError:
+                return CallDecision("foreign")
+            except RuntimeNotFoundError:
+                # The runtime will say so.
+                return CallDecision("unknown")
+            server = "" if found else self._insisting((call.method.pre,) if call.method.pre else ())
+            if server:
+                return CallDecision("refused", refusal=_not_looked_up(call, server))
+        if call.facts is None or call.method.pre is None:
+            self._warnings.warning(
+                "unknown pod or container, call not hooked",
+                method=call.method.name,
+                id=call.request.id,
+            )
+            return CallDecision("unknown")
+        if self.skip.matches(call.facts):
+            self._note(call, missed=())
+            return CallDecision("exempt")
+        verdict = await self._dispatcher.ask(call.method.pre, call.facts)
+        if verdict.refusal:
+            return CallDecision("refused", refusal=verdict.refusal)
+        message, left_out = call.request.rewrite(verdict.merge) if verdict.asked else (None, ())
+        verdict.merge.undo(left_out)
+        if message is not None:
+            call.changed = ", ".join(sorted(map(str, verdict.merge.claims)))
+        self._note(call, missed=verdict.missed)
+        result = "missed" if verdict.missed else "hooked"
+        return CallDecision(result, message, verdict=verdict, left_out=left_out)
+
+    def _find(self, call: InterceptedCall, *, looked_up: bool = False) -> None:
+        """What is known of the pod or container that the call is about.
+
+        No facts are found where the runtime has to be asked first.
+        """
+        request, method = call.request, call.method
+        if method.makes:
+            pod = self._store.get(RecordKind.POD, request.sandbox)
+            if request.sandbox and pod is None and not (request.describes_pod or looked_up):
+                return
+            call.facts = request.new_facts(pod.facts if pod else None)  # type: ignore[arg-type]
+            call.record = RuntimeRecord(method.kind, "", call.facts, request.sandbox)
+            return
+        call.record = self._store.get(method.kind, request.id) or call.record
+        if call.record is not None:
+            call.facts = _facts_of(request, call.record)
+
+    async def _look_up(self, call: InterceptedCall) -> bool:
+        """Ask the runtime about the pod or container that the call is about; whether it told.
+
+        Raises:
+            NotFoundError: there is none.
+            NotKubernetesError: it is nothing of Kubernetes'.
+        """
+        if call.method.makes:
+            found = await self._adopt(RecordKind.POD, call.request.sandbox)
+        else:
+            found = call.record = await self._adopt(call.method.kind, call.request.id)
+            if found is not None and call.method.ends:
+                # It has stopped: nothing that it went without is to be made good.
+                found.missed = []
+        self._find(call, looked_up=True)
+        return found is not None
+
+    def _note(self, call: InterceptedCall, missed: Iterable[MissedHookCall]) -> None:
+        """Record a call before the runtime sees it."""
+        record = call.record
+        if record is None or call.facts is None:
+            return
+        record.note(missed)
+        if call.method.makes:
+            record.facts = call.facts
+            self._store.expect(record)
+        elif call.method.pre is not None and not call.method.ends:
+            call.before = record.facts
+            if record.facts != call.facts or missed:
+                record.facts = call.facts
+                self._store.put(record)
+
+    # ---- a call has ended
+
+    def _ended(self, call: InterceptedCall, response: bytes | None) -> None:
+        record, method = call.record, call.method
+        if record is None:
+            if response is not None and method.kind is RecordKind.CONTAINER and not method.ends:
+                self._met()
+            return
+        facts = record.facts
+        if response is None and call.changed:
+            # The runtime's own message cannot say whose values they are.
+            log.warning(
+                "call failed after hooks changed it",
+                method=method.name,
+                changed=call.changed,
+                **names_of(facts),
+            )
+        if method.makes:
+            made = call.request.created_id(response) if response is not None else ""
+            if made:
+                self._store.made(record, made)
+            else:
+                self._store.not_made(record)
+            return
+        if method.ends:
+            if response is not None:
+                self._store.drop(method.kind, record.id)
+        elif response is None and call.before is not None and record.facts is call.facts:
+            # Unless a later call has written its own facts meanwhile.
+            record.facts = call.before
+            self._store.put(record)
+        if method.post is not None and self._dispatcher.subscribed[method.post]:
+            self._tasks.create_task(self._after(method.post, record, facts))
+
+    async def _after(self, stage: Stage, record: RuntimeRecord, facts: HookRequest) -> None:
+        """Hooks that come after change nothing, so nobody waits for them."""
+        if self.skip.matches(facts):
+            return
+        try:
+            verdict = await self._dispatcher.ask(stage, deepcopy(facts))
+            if verdict.missed and self._store.get(record.kind, record.id) is record:
+                record.note(verdict.missed)
+                self._store.put(record)
+        except Exception as error:
+            log.error("defect: post hook failed", stage=stage, error=repr(error))
+
+    def _abandoned(self, call: InterceptedCall) -> None:
+        """The client gave up: so do the hooks."""
+        if call.task is not None:
+            call.task.cancel()
+        if call.record is not None and call.method.makes:
+            self._store.not_made(call.record)
+        self._count(call.method.name, "abandoned")
+
+    def _count(self, method: str, result: str) -> None:
+        self._metrics.intercepted.labels(method, result).inc()
+
+
+def _not_looked_up(call: InterceptedCall, server: str) -> str:
+    name = call.request.sandbox if call.method.makes else call.request.id
+    return (
+        f"koord-runtime-proxy: {name} is unknown here, and the runtime does not tell of it; hook "
+        f"server {server} has to be asked (its failure policy is Fail)"
+    )
+
+
+def _say(call: InterceptedCall, verdict: DispatchResult) -> None:
+    say = log.warning if verdict.missed else log.info
+    say(
+        "unmanaged" if verdict.missed else "hooked",
+        method=call.method.name,
+        **names_of(verdict.merge.facts),
+        changed=call.changed or None,
+        missed=", ".join(missed.server for missed in verdict.missed) or None,
+    )
+
+
+def _run_through(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration:
+        return
+    coroutine.close()
+    raise RuntimeError("a coroutine that was not to wait waits")
+
+
+def _facts_of(request: InterceptedRequest, record: RuntimeRecord) -> HookRequest:
+    """The facts hooks are asked with: a copy, since hooks change it."""
+    if request.method.name == "UpdateContainerResources":
+        return request.updated_facts(cast("ContainerHookRequest", record.facts))
+    return deepcopy(record.facts)

@@ -1,0 +1,177 @@
+"""Bringing the records in line with what the runtime has."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+
+from koord_service.logs import get_log
+
+from koord_proxy.contract.runtime_client import (
+    NotKubernetesError,
+    RuntimeCallError,
+    RuntimeClient,
+    RuntimeListItem,
+    RuntimeNotFoundError,
+)
+from koord_proxy.rules.records import (
+    MissedHookCall,
+    RecordKind,
+    RuntimeRecord,
+    identity,
+    put_into_pod,
+)
+from koord_proxy.store import RecordStore
+
+log = get_log("koord_proxy.reconcile")
+
+RETRY_SECONDS = 1.0
+LEFT_OVER_SECONDS = 240.0
+"""How long the runtime may go on making what it was asked for before a crash: twice what the
+kubelet waits for a call."""
+LOOK_SECONDS = 2.0
+"""How often it is looked whether that has come."""
+ADOPT_SECONDS = 2.0
+"""How long a call waits for its pod or container to be looked up."""
+
+
+class RecordReconciler:
+    """Compares the store with the runtime's lists, and looks up what is unknown.
+
+    That is done at start, and whenever ``wake`` says so. ``missed`` says which hooks something
+    that is adopted went without.
+    """
+
+    def __init__(
+        self,
+        store: RecordStore,
+        connect: Callable[[], RuntimeClient],
+        missed: Callable[[RuntimeRecord], Iterable[MissedHookCall]] = lambda _: (),
+    ) -> None:
+        self._store = store
+        self._connect = connect
+        self._missed = missed
+        self._due = asyncio.Event()
+        self.done = False
+
+    def wake(self) -> None:
+        """Compare again: something is unknown here, or the runtime was away."""
+        self._due.set()
+
+    async def run_forever(self) -> None:
+        """Reconcile whenever that is due, the first time now."""
+        while True:
+            await self.run()
+            await self._due.wait()
+            self._due.clear()
+
+    async def run(self) -> None:
+        """Reconcile, as soon as the runtime answers, and until nothing more is to come."""
+        said, end, listed = "", time.monotonic() + LEFT_OVER_SECONDS, False
+        while not listed or (self._store.left_over and time.monotonic() < end):
+            if listed:
+                await asyncio.sleep(LOOK_SECONDS)
+            try:
+                async with self._connect() as runtime:
+                    await self._reconcile(runtime)
+                listed = self.done = True
+            except RuntimeCallError as error:
+                if str(error) != said:
+                    log.info("waiting for the runtime's lists", error=str(error))
+                    said = str(error)
+                await asyncio.sleep(RETRY_SECONDS)
+        self._store.forget_left_over()
+
+    async def adopt(self, kind: RecordKind, id: str) -> RuntimeRecord | None:  # noqa: A002
+        """Look up one pod or container a call is about; None if the runtime cannot tell.
+
+        What it did not tell is found in its lists, once it gives them.
+
+        Raises:
+            NotFoundError: there is nothing of that id.
+            NotKubernetesError: it is neither.
+        """
+        try:
+            async with asyncio.timeout(ADOPT_SECONDS), self._connect() as runtime:
+                if kind is RecordKind.POD:
+                    return await self._adopt_pod(runtime, id)
+                return await self._adopt_container(runtime, id)
+        except RuntimeNotFoundError:
+            raise
+        except (RuntimeCallError, TimeoutError) as error:
+            log.warning("lookup failed", kind=kind, id=id, error=str(error) or "no answer")
+            self.wake()
+            return None
+
+    async def _reconcile(self, runtime: RuntimeClient) -> None:
+        store = self._store
+        # Only what was known before the lists were made can be missing in them.
+        known = {kind: {record.id for record in store.records(kind)} for kind in RecordKind}
+        pods, containers = await runtime.pods(), await runtime.containers()
+        for one in (*pods, *containers):
+            store.came(one.identity, one.id)
+        gone = known[RecordKind.CONTAINER] - {one.id for one in containers}
+        for id in gone:  # noqa: A001
+            store.drop(RecordKind.CONTAINER, id)
+        gone_pods = known[RecordKind.POD] - {pod.id for pod in pods}
+        for id in gone_pods:  # noqa: A001
+            store.drop(RecordKind.POD, id)
+        adopted = 0
+        for pod in pods:
+            if self._is_unknown(RecordKind.POD, pod):
+                adopted += await self._try(self._adopt_pod(runtime, pod.id))
+        for one in containers:
+            if self._is_unknown(RecordKind.CONTAINER, one):
+                adoption = self._adopt_container(runtime, one.id, one.sandbox)
+                adopted += await self._try(adoption)
+        dropped = len(gone) + len(gone_pods)
+        # Containers that are nothing of Kubernetes' make us look as well: no news.
+        say = log.debug if self.done and not (adopted or dropped) else log.info
+        say(
+            "records match the runtime",
+            pods=len(pods),
+            containers=len(containers),
+            dropped=dropped,
+            adopted=adopted,
+        )
+
+    def _is_unknown(self, kind: RecordKind, one: RuntimeListItem) -> bool:
+        """Whether something that may run was made past the proxy."""
+        made_here = self._store.expects(one.identity) or self._store.get(kind, one.id) is not None
+        return one.live and not made_here
+
+    async def _try(self, adoption: object) -> int:
+        try:
+            await adoption  # type: ignore[misc]
+        except (RuntimeCallError, NotKubernetesError) as error:
+            # Gone since the list was made, most likely.
+            log.debug("cannot adopt the record", error=str(error))
+            return 0
+        return 1
+
+    async def _adopt_pod(self, runtime: RuntimeClient, id: str) -> RuntimeRecord:  # noqa: A002
+        return self._keep(await runtime.pod(id))
+
+    async def _adopt_container(
+        self,
+        runtime: RuntimeClient,
+        id: str,  # noqa: A002
+        sandbox: str = "",
+    ) -> RuntimeRecord:
+        record = await runtime.container(id)
+        record.sandbox = sandbox or record.sandbox
+        if record.sandbox:
+            pod = self._store.get(RecordKind.POD, record.sandbox)
+            put_into_pod(record, pod or await self._adopt_pod(runtime, record.sandbox))
+        return self._keep(record)
+
+    def _keep(self, record: RuntimeRecord) -> RuntimeRecord:
+        """Add the record, unless a call has made a better one meanwhile."""
+        store = self._store
+        store.came(identity(record.kind, record.facts, record.sandbox), record.id)
+        known = store.get(record.kind, record.id)
+        if known is None:
+            record.note(self._missed(record))
+            store.put(record)
+        return known or record

@@ -1,0 +1,1 @@
+"""The proxy's own calls to the runtime behind it, a module for each API."""

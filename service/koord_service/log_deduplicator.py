@@ -1,0 +1,28 @@
+"""Log a problem once, not every second for as long as it lasts."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+
+_CAPACITY = 4096
+
+
+class LogDeduplicator:
+    """Remembers the latest log lines, bounded in number; safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lines: OrderedDict[Hashable, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def is_new(self, *words: Hashable) -> bool:
+        """Whether this line was not logged lately; it counts as logged from now on."""
+        with self._lock:
+            if words in self._lines:
+                self._lines.move_to_end(words)
+                return False
+            self._lines[words] = None
+            if len(self._lines) > _CAPACITY:
+                self._lines.popitem(last=False)
+            return True

@@ -1,0 +1,1 @@
+"""What a control-plane program serves over HTTPS: admission webhooks, aggregated APIs."""

@@ -1,0 +1,1 @@
+"""Admission reviews, webhook configurations, JSON patches. No IO."""

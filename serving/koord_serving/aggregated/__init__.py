@@ -1,0 +1,1 @@
+"""Parts of an API server of Kubernetes' aggregation layer."""

@@ -1,0 +1,1 @@
+"""Front proxies, and the options of list and watch requests. No IO."""

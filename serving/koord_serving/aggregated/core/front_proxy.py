@@ -1,0 +1,111 @@
+"""On whose behalf the API server's front proxy asks, as it says in headers. No IO."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from koord_kube.protocol.api import Object
+
+from koord_serving.delegated_auth.core.users import (
+    ANONYMOUS,
+    AUTHENTICATED,
+    UNAUTHENTICATED,
+    User,
+)
+
+
+@dataclass(frozen=True)
+class FrontProxy:
+    """Who may say in headers on whose behalf it asks, and in which.
+
+    ``ca`` is the PEM of who signs its certificate; ``names`` are the common names it may
+    have, none: any.
+    """
+
+    ca: str = field(repr=False)
+    names: frozenset[str]
+    users: tuple[str, ...]
+    uids: tuple[str, ...]
+    groups: tuple[str, ...]
+    extras: tuple[str, ...]
+
+    def trusts(self, certificate: Mapping[str, Any] | None) -> bool:
+        """Whether a client's certificate, verified by ``ca``, is that of a front proxy."""
+        if not certificate:
+            return False
+        return not self.names or bool(self.names & _common_names(certificate))
+
+    def user(self, headers: Iterable[tuple[str, str]]) -> User | None:
+        """On whose behalf; ``None`` where the headers name nobody."""
+        found: dict[str, list[str]] = {}
+        for name, value in headers:
+            found.setdefault(name.lower(), []).append(value)
+        name = _first(found, self.users)
+        if not name:
+            return None
+        groups = [value for header in self.groups for value in found.get(header, ())]
+        # As servers of Kubernetes do: the API server itself asks without any group, as
+        # system:kube-aggregator, and may ask for discovery for being authenticated alone.
+        if name != ANONYMOUS and not {AUTHENTICATED, UNAUTHENTICATED}.intersection(groups):
+            groups.append(AUTHENTICATED)
+        extra = {
+            unquote(header.removeprefix(prefix)): tuple(values)
+            for prefix in self.extras
+            for header, values in found.items()
+            if header.startswith(prefix)
+        }
+        return User(name, _first(found, self.uids), tuple(groups), tuple(sorted(extra.items())))
+
+
+def front_proxy(config_map: Object) -> FrontProxy:
+    """Of kube-system/extension-apiserver-authentication.
+
+    Raises:
+        ValueError: it names no front proxy.
+    """
+    data = config_map.get("data")
+    data = data if isinstance(data, dict) else {}
+    ca = data.get("requestheader-client-ca-file")
+    if not isinstance(ca, str) or not ca.strip():
+        raise ValueError("has no requestheader-client-ca-file; the aggregation layer is off")
+    return FrontProxy(
+        ca,
+        frozenset(_strings(data, "requestheader-allowed-names")),
+        _lower(data, "requestheader-username-headers"),
+        _lower(data, "requestheader-uid-headers"),
+        _lower(data, "requestheader-group-headers"),
+        _lower(data, "requestheader-extra-headers-prefix"),
+    )
+
+
+def _common_names(certificate: Mapping[str, Any]) -> set[str]:
+    return {
+        value
+        for parts in certificate.get("subject", ())
+        for name, value in parts
+        if name == "commonName"
+    }
+
+
+def _first(found: Mapping[str, list[str]], names: Iterable[str]) -> str:
+    return next((found[name][0] for name in names if found.get(name)), "")
+
+
+def _lower(data: Mapping[str, object], key: str) -> tuple[str, ...]:
+    return tuple(one.lower() for one in _strings(data, key))
+
+
+def _strings(data: Mapping[str, object], key: str) -> list[str]:
+    """A list in JSON, which is how the API server writes these."""
+    given = data.get(key)
+    try:
+        found = json.loads(given) if isinstance(given, str) and given else []
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise ValueError(f"{key} is no list of names in JSON")
+    return [one for one in found if one]

@@ -1,0 +1,265 @@
+"""What a client asks for: a request's parameters, as the real API server reads them. No IO."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum, StrEnum
+
+import msgspec
+from koord_model.excerpt import excerpt
+from koord_model.label_selector import LabelSelector, Operator, Requirement
+
+_TRUE = {"": True, "1": True, "t": True, "true": True, "True": True, "TRUE": True}
+_FALSE = {"0": False, "f": False, "false": False, "False": False, "FALSE": False}
+_FIELD = re.compile(r"\s*metadata\.name\s*(==|=|!=)\s*([^,=!\s]*)\s*")
+_KEY = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
+_WORD = r"[A-Za-z0-9._-]*"
+_LABEL = re.compile(
+    rf"\s*(?:(?P<none>!)\s*)?(?P<key>{_KEY})\s*"
+    rf"(?:(?P<equal>==|=|!=)\s*(?P<value>{_WORD})\s*"
+    rf"|\s(?P<set>in|notin)\s*\((?P<values>[^()]*)\)\s*)?"
+)
+_BETWEEN = re.compile(r",(?![^(]*\))")
+_LONGEST = 4096
+"""Letters of a selector."""
+
+
+class StatusError(Exception):
+    """A request that is not answered as wished, with the words of Kubernetes' Status for it."""
+
+    def __init__(
+        self, status: int, reason: str, message: str, *, retry_after: int = 0, cause: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
+        self.cause = cause
+
+
+class ObjectForm(Enum):
+    """What objects are shown as."""
+
+    OBJECT = "object"
+    TABLE = "table"
+    METADATA = "metadata"
+
+
+class ResourceVersionMatch(StrEnum):
+    """How the version of a list is meant."""
+
+    UNSET = ""
+    NOT_OLDER_THAN = "NotOlderThan"
+    EXACT = "Exact"
+
+
+@dataclass(frozen=True, slots=True)
+class NameSelector:
+    """Which objects are meant; ``excluded`` names and, where ``none`` is set, all are not."""
+
+    only: frozenset[str] | None = None
+    excluded: frozenset[str] = frozenset()
+    none: bool = False
+
+    @property
+    def all(self) -> bool:
+        """Whether every object is meant."""
+        return self.only is None and not self.excluded and not self.none
+
+    def include(self, name: str) -> bool:
+        """Whether this object is meant."""
+        if self.none or name in self.excluded:
+            return False
+        return self.only is None or name in self.only
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """Of a list or a watch; ``after`` is a name and comes, with ``version``, of ``continue``.
+
+    ``version`` is -1 where none is asked for; ``timeout`` is in seconds, 0 for our own.
+    """
+
+    names: NameSelector = NameSelector()
+    version: int = -1
+    match: ResourceVersionMatch = ResourceVersionMatch.UNSET
+    limit: int = 0
+    after: str = ""
+    watch: bool = False
+    bookmarks: bool = False
+    initial: bool | None = None
+    timeout: int = 0
+    whole_in_rows: bool = False
+
+
+def parse(query: Mapping[str, str]) -> ListOptions:
+    """The parameters of a request.
+
+    Raises:
+        RefusedError: one cannot be.
+    """
+    options = ListOptions(
+        names=_names(query.get("fieldSelector", ""), query.get("labelSelector", "")),
+        version=_number(query, "resourceVersion", -1),
+        match=_match(query.get("resourceVersionMatch", "")),
+        limit=_number(query, "limit", 0),
+        watch=_flag(query, "watch"),
+        bookmarks=_flag(query, "allowWatchBookmarks"),
+        initial=_flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None,
+        timeout=_number(query, "timeoutSeconds", 0),
+        whole_in_rows=query.get("includeObject") == "Object",
+    )
+    _check(options)
+    token = query.get("continue", "")
+    if not token:
+        return options
+    if options.version > 0 or options.match:
+        raise _bad("specifying resource version is not allowed when using continue")
+    version, after = _continued(token)
+    return replace(options, version=version, after=after)
+
+
+def continuation(version: int, after: str) -> str:
+    """The ``continue`` of the page after one."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(_Continue(version, after))).decode()
+
+
+def form(accept: str) -> ObjectForm:
+    """What the client would rather have of what we can give.
+
+    Raises:
+        RefusedError: it takes nothing of ours.
+    """
+    for one in accept.split(",") if accept else ["*/*"]:
+        kind, *more = (part.strip() for part in one.split(";"))
+        given = dict(part.split("=", 1) for part in more if "=" in part)
+        if kind not in ("application/json", "application/*", "*/*"):
+            continue
+        wanted = given.get("as", "")
+        if not wanted:
+            return ObjectForm.OBJECT
+        if given.get("g") != "meta.k8s.io" or given.get("v") != "v1":
+            continue
+        if wanted == "Table":
+            return ObjectForm.TABLE
+        if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+            return ObjectForm.METADATA
+    raise StatusError(
+        406,
+        "NotAcceptable",
+        "only the following media types are accepted: application/json, "
+        "application/json;as=Table;v=v1;g=meta.k8s.io, "
+        "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+    )
+
+
+class _Continue(msgspec.Struct):
+    version: int
+    after: str
+
+
+def _continued(token: str) -> tuple[int, str]:
+    try:
+        found = msgspec.json.decode(base64.urlsafe_b64decode(token), type=_Continue)
+    except (ValueError, binascii.Error):  # msgspec's errors are ValueErrors
+        raise _bad("continue key is not valid") from None
+    if found.version <= 0 or not found.after:
+        raise _bad("continue key is not valid")
+    return found.version, found.after
+
+
+def _check(options: ListOptions) -> None:
+    if options.match and options.version < 0:
+        raise _invalid("resourceVersionMatch is forbidden unless resourceVersion is provided")
+    if options.match is ResourceVersionMatch.EXACT and options.version == 0:
+        raise _invalid('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+    if not options.watch:
+        if options.initial is not None:
+            raise _invalid("sendInitialEvents is forbidden for list")
+        return
+    if options.initial is not None and options.match is not ResourceVersionMatch.NOT_OLDER_THAN:
+        raise _invalid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+    if options.initial is None and options.match:
+        raise _invalid("resourceVersionMatch is forbidden for watch unless sendInitialEvents")
+    if options.initial and not options.bookmarks:
+        raise _invalid("sendInitialEvents requires setting allowWatchBookmarks")
+
+
+def _names(fields: str, labels: str) -> NameSelector:
+    if max(len(fields), len(labels)) > _LONGEST:
+        raise _bad(f"a selector is longer than {_LONGEST} letters")
+    only: set[str] | None = None
+    excluded: set[str] = set()
+    for part in fields.split(",") if fields else ():
+        match = _FIELD.fullmatch(part)
+        if match is None:
+            message = f"field selector {excerpt(part)} is not supported; there is metadata.name"
+            raise _bad(message)
+        if match[1] == "!=":
+            excluded.add(match[2])
+        else:
+            only = {match[2]} if only is None else only & {match[2]}
+    # The objects have no labels.
+    none = not _labels(labels).matches({})
+    return NameSelector(None if only is None else frozenset(only), frozenset(excluded), none)
+
+
+def _labels(text: str) -> LabelSelector:
+    if not text.strip():
+        return LabelSelector()
+    return LabelSelector(tuple(_requirement(part) for part in _BETWEEN.split(text)))
+
+
+def _requirement(text: str) -> Requirement:
+    match = _LABEL.fullmatch(text)
+    if match is None or (match["none"] and (match["equal"] or match["set"])):
+        raise _bad(f"unable to parse requirement: {excerpt(text)}")
+    key = match["key"]
+    if match["none"]:
+        return Requirement(key, Operator.DOES_NOT_EXIST)
+    if match["equal"]:
+        operator = Operator.NOT_IN if match["equal"] == "!=" else Operator.IN
+        return Requirement(key, operator, frozenset({match["value"]}))
+    if match["set"]:
+        operator = Operator.IN if match["set"] == "in" else Operator.NOT_IN
+        values = frozenset(one.strip() for one in match["values"].split(","))
+        return Requirement(key, operator, values)
+    return Requirement(key, Operator.EXISTS)
+
+
+def _match(text: str) -> ResourceVersionMatch:
+    try:
+        return ResourceVersionMatch(text)
+    except ValueError:
+        raise _invalid(f"resourceVersionMatch {excerpt(text)} is not supported") from None
+
+
+def _number(query: Mapping[str, str], name: str, default: int) -> int:
+    text = query.get(name, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= 20):
+        raise _bad(f"{name}: Invalid value: {excerpt(text)}; expected a whole number")
+    return int(text)
+
+
+def _flag(query: Mapping[str, str], name: str) -> bool:
+    """As Go reads them; one without a value is set."""
+    if name not in query:
+        return False
+    found = (_TRUE | _FALSE).get(query[name])
+    if found is None:
+        raise _bad(f"{name}: Invalid value: {excerpt(query[name])}; expected true or false")
+    return found
+
+
+def _bad(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
+
+
+def _invalid(message: str) -> StatusError:
+    return StatusError(422, "Invalid", message)

@@ -1,0 +1,50 @@
+"""Makes one object of the API what it should be, while others may write it, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from koord_kube.protocol.api import Api, ConflictError, NotFoundError, Object
+from koord_kube.protocol.resources import Resource
+
+_TRIES = 5
+
+
+async def create_or_update(
+    api: Api,
+    resource: Resource,
+    name: str,
+    namespace: str,
+    wanted: Callable[[Object | None], Object | None],
+) -> bool:
+    """Whether it was another than ``wanted`` says, and was written.
+
+    ``wanted`` gets it as it is (``None``: it is not there) and leaves that as it is; it gives it
+    as it should be, or ``None`` where nothing is to be done. It is asked again where somebody
+    else wrote in between.
+
+    Raises:
+        ApiError: it cannot be read or written.
+        ConflictError: somebody else wrote in between over and over.
+    """
+    for _ in range(_TRIES):
+        found = await _read(api, resource, name, namespace)
+        given = wanted(found)
+        if given is None or given == found:
+            return False
+        try:
+            if found is None:
+                await api.create(resource, given, namespace)
+            else:
+                await api.replace(resource, name, given, namespace)
+        except ConflictError:
+            continue
+        return True
+    raise ConflictError(f"{resource.plural} {name}: changes all the time", 409)
+
+
+async def _read(api: Api, resource: Resource, name: str, namespace: str) -> Object | None:
+    try:
+        return await api.get(resource, name, namespace)
+    except NotFoundError:
+        return None

@@ -1,0 +1,1 @@
+"""Delegated authentication and authorization: the API server reviews tokens and access."""

@@ -1,0 +1,1 @@
+"""Users, and the reviews about them. No IO."""

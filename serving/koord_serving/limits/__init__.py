@@ -1,0 +1,1 @@
+"""Bounds of what unknown clients may cost."""

@@ -1,0 +1,1 @@
+"""Bounds of what is under way, and of what is cached. No IO."""

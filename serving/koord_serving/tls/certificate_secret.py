@@ -1,0 +1,141 @@
+"""Keeps the certificates in their Secret, and shows the server's to clients.
+
+At the first start any replica makes the Secret; the others take what they find. Later the
+leader alone renews, and all follow. Where somebody deletes the Secret, what was in it is put
+back without the authority's key: so another authority is announced, and none of those who
+trust this one is lost. Nothing of the Secret's data is ever logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from koord_kube.protocol.api import Api, Object
+from koord_kube.protocol.resources import SECRETS
+from koord_service.logs import get_log
+
+from koord_serving.create_or_update import create_or_update
+from koord_serving.periodic import run_periodically, watch_object
+from koord_serving.tls.core import certificates
+from koord_serving.tls.server_tls import CertificateError, ServerTls
+
+log = get_log("manager.certificates")
+
+SECRET_NAME = "koordinator-webhook-certs"  # noqa: S105 - the name of one
+_SECONDS = 60.0
+_SOON = 1.0
+
+
+def _utc() -> datetime:
+    return datetime.now(UTC)
+
+
+class CertificateSecret:
+    """``names`` are those that the server's certificate is for, the one clients use first.
+
+    ``api`` is not fenced: a Secret that is missing is made without waiting for a leader.
+    ``changed`` is called when ``bundle`` has changed.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        tls: ServerTls,
+        names: Sequence[str],
+        *,
+        namespace: str,
+        secret: str = SECRET_NAME,
+        leads: Callable[[], bool],
+        changed: Callable[[], None] = lambda: None,
+        now: Callable[[], datetime] = _utc,
+    ) -> None:
+        self._api = api
+        self._tls = tls
+        self._names = names
+        self._namespace = namespace
+        self._secret = secret
+        self._leads = leads
+        self._changed = changed
+        self._now = now
+        self._trouble = ""
+        self._last: certificates.SecretData = {}
+        self.bundle = b""
+        """Whom clients have to trust, PEM; empty until the Secret was read."""
+
+    async def run(self) -> None:
+        """For ever."""
+        wake = asyncio.Event()
+        informer = watch_object(self._api, SECRETS, self._secret, self._namespace, wake, log)
+        await run_periodically(self.once, wake, log, [informer])
+
+    async def once(self) -> float:
+        """Bring the Secret to what it should be and follow it; seconds until the next look.
+
+        Raises:
+            ApiError: it cannot be read or written.
+        """
+        data: certificates.SecretData = {}
+        reasons: tuple[str, ...] = ()
+
+        def wanted(found: Object | None) -> Object | None:
+            nonlocal data, reasons
+            data, reasons = _data(found), ()
+            known = data or self._lost()
+            plan = certificates.plan(known, self._now(), self._names)
+            given = known if plan.data is None else plan.data
+            if given == data or not (found is None or self._leads()):
+                return None
+            data, reasons = given, plan.reasons
+            return self._document(found, given)
+
+        await create_or_update(self._api, SECRETS, self._secret, self._namespace, wanted)
+        for reason in reasons:
+            log.info("certificates renewed", reason=reason)
+        return self._follow(data)
+
+    def _lost(self) -> certificates.SecretData:
+        """What the Secret held; who deletes it wants another authority."""
+        return {name: one for name, one in self._last.items() if name != certificates.CA_KEY}
+
+    def _document(self, found: Object | None, data: certificates.SecretData) -> Object:
+        meta = {"name": self._secret, "namespace": self._namespace}
+        before = found or {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
+        encoded = {name: base64.b64encode(one).decode() for name, one in data.items()}
+        return {**before, "data": encoded}
+
+    def _follow(self, data: certificates.SecretData) -> float:
+        """Show what the Secret holds; what is no good leaves the one before in force."""
+        now = self._now()
+        bundle = certificates.bundle(data, now)
+        certificate, key = data.get(certificates.CERT, b""), data.get(certificates.KEY, b"")
+        try:
+            if self._tls.use(certificate, key, now):
+                log.info("certificate in use", until=self._tls.expiry())
+            self._trouble = ""
+        except CertificateError as error:
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                log.warning("certificate Secret is not usable", secret=self._secret, error=error)
+            return _SOON
+        self._last = data
+        if bundle != self.bundle:
+            self.bundle = bundle
+            self._changed()
+        return _SECONDS
+
+
+def _data(found: Object | None) -> dict[str, bytes]:
+    """The Secret's data; what is no base64 is left out, and so made anew."""
+    given: Any = (found or {}).get("data")
+    read: dict[str, bytes] = {}
+    for name, text in given.items() if isinstance(given, dict) else ():
+        try:
+            read[name] = base64.b64decode(text, validate=True)
+        except (TypeError, binascii.Error, ValueError):
+            continue
+    return read

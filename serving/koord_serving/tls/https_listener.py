@@ -1,0 +1,73 @@
+"""Listening for HTTPS, with bounds of what clients cost that ask for nothing.
+
+A connection is some 50 KiB, whoever has it open. When there are too many, the oldest ends, of
+the address that holds most: not that of an API server, which keeps its own for hours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+from aiohttp import web
+from koord_service.connection_limit import ConnectionLimit
+
+CONNECTIONS = 2048
+"""As many as requests at once: API servers have a connection for each."""
+HANDSHAKE_SECONDS = 5.0
+
+_BACKLOG = 1024
+
+
+async def listen(
+    runner: web.AppRunner, host: str | None, port: int, context: ssl.SSLContext
+) -> asyncio.Server:
+    """Serve what was set up; to be closed before the runner is cleaned up.
+
+    Raises:
+        OSError: the address cannot be listened at.
+    """
+    server = runner.server
+    if server is None:
+        raise RuntimeError("the runner is not set up")
+    _bound(server, CONNECTIONS)
+    return await asyncio.get_running_loop().create_server(
+        server,
+        host,
+        port,
+        ssl=context,
+        backlog=_BACKLOG,
+        ssl_handshake_timeout=HANDSHAKE_SECONDS,
+    )
+
+
+def _bound(server: web.Server, most: int) -> None:
+    """Have at most so many connections open, of those that came as far as TLS."""
+    limit: ConnectionLimit[web.RequestHandler] = ConnectionLimit(most, most)
+    transports: dict[web.RequestHandler, asyncio.Transport] = {}
+    made, lost = server.connection_made, server.connection_lost
+
+    def connection_made(handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        made(handler, transport)
+        peer = _address(transport)
+        if rivals := limit.rivals(peer, bounded=False):
+            forget(rivals[0]).abort()
+        limit.add(handler, peer)
+        transports[handler] = transport
+
+    def forget(handler: web.RequestHandler) -> asyncio.Transport:
+        limit.remove(handler)
+        return transports.pop(handler)
+
+    def connection_lost(handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        if handler in transports:
+            forget(handler)
+        lost(handler, exc)
+
+    server.connection_made = connection_made  # type: ignore[method-assign]
+    server.connection_lost = connection_lost  # type: ignore[method-assign]
+
+
+def _address(transport: asyncio.Transport) -> str:
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if peer else ""

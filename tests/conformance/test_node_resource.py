@@ -1,0 +1,140 @@
+"""Batch and mid resources of nodes and of their zones, against Koordinator's own plugins."""
+
+from __future__ import annotations
+
+import copy
+import json
+from datetime import datetime
+from typing import Any
+
+from koord_manager.noderesource.core.fleet import Fleet
+from koord_manager.noderesource.core.node_state import read_node_state, zones
+from koord_manager.noderesource.core.pods import read_pod_summary
+from koord_manager.slo_config.core.config import COLOCATION, DEFAULTS, advance
+from koord_model.keys import (
+    ANNOTATION_CPU_NORMALIZATION_RATIO,
+    ANNOTATION_THIRD_PARTY,
+    BATCH_CPU,
+    BATCH_MEMORY,
+    MID_CPU,
+    MID_MEMORY,
+)
+from koord_model.quantity import milli, whole
+
+from tests.conformance.inputs.node_resource import DECISIONS
+from tests.conformance.vectors import Difference, Fields, Object, Vector, replay
+
+
+def ours(vector: Vector) -> dict[str, Any]:
+    given = vector.given
+    now = datetime.fromisoformat(given["now"]).timestamp()
+    node = copy.deepcopy(given["node"])
+    if given["ratio"]:
+        node["metadata"]["annotations"][ANNOTATION_CPU_NORMALIZATION_RATIO] = given["ratio"]
+    config, _ = advance(DEFAULTS, {COLOCATION: given["config"]})
+    strategies = config.strategies_for(node["metadata"]["labels"], node["metadata"]["annotations"])
+    fleet = Fleet()
+    fleet.node("n", read_node_state(node), strategies.colocation, now)
+    for pod in given["pods"]:
+        key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        fleet.pod(key, None, read_pod_summary(json.dumps(pod).encode()))
+    fleet.metric("n", json.dumps(given["metric"]).encode())
+    if given["nrt"]:
+        fleet.topology("n", zones(given["nrt"]))
+    fleet.calculate(now)
+    found = dict(fleet.desired("n").resources)
+    for zone in fleet.desired_zones("n"):
+        found |= {f"{zone.name} cpu": zone.cpu, f"{zone.name} memory": zone.memory}
+    return {name: amount for name, amount in found.items() if amount is not None}
+
+
+def theirs(recorded: Object) -> dict[str, Any]:
+    found = {name: whole(text) for name, text in recorded["allocatable"].items()}
+    for zone, amounts in recorded.get("zones", {}).items():
+        found |= {
+            f"{zone} cpu": whole(amounts[BATCH_CPU]),
+            f"{zone} memory": whole(amounts[BATCH_MEMORY]),
+        }
+    return found
+
+
+def refused(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """120 percent, anywhere in the key: nothing of it holds, and co-location was off before."""
+    del there
+    return here.get(field) is None and 'ThresholdPercent": 120' in vector.given["config"]
+
+
+def allocated_mid(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """What others gave away of mid resources is taken off, as of batch resources."""
+    if field not in (MID_CPU, MID_MEMORY) or field not in here:
+        return False
+    text = vector.given["node"]["metadata"]["annotations"].get(ANNOTATION_THIRD_PARTY, "{}")
+    given_away = sum(
+        int(one["resources"][field])
+        for one in json.loads(text).get("allocations", ())
+        if one["priority"] == "koord-mid"
+    )
+    return bool(given_away) and here[field] == max(0, there[field] - given_away)
+
+
+def _zones(vector: Vector, field: str, here: Fields, there: Fields) -> list[dict[str, int]] | None:
+    """The zones' amounts and sizes; ``None`` if the field is not of a zone."""
+    kind = field.partition(" ")[2]
+    if kind not in ("cpu", "memory") or field not in here:
+        return None
+    read = milli if kind == "cpu" else whole
+    return [
+        {
+            "size": read(next(o["allocatable"] for o in z["resources"] if o["name"] == kind)),
+            "here": here.get(f"{z['name']} {kind}", -1),
+            "there": there.get(f"{z['name']} {kind}", -1),
+            "node": here[f"kubernetes.io/batch-{kind}"],
+        }
+        for z in vector.given["nrt"]["zones"]
+    ]
+
+
+def within_the_node(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """Zones that would sum up to more than the node are cut in proportion."""
+    found = _zones(vector, field, here, there)
+    if not found or len({one["size"] for one in found}) > 1:
+        return False
+    node = found[0]["node"]
+    told, cut = (sum(one[which] for one in found) for which in ("there", "here"))
+    exact = there[field] * node / told if told else 0
+    return told > node >= cut and abs(here[field] - exact) <= 1 + _steps(vector)
+
+
+def by_size(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """Zones of several sizes bear what belongs to no zone by their sizes."""
+    found = _zones(vector, field, here, there)
+    if not found or len({one["size"] for one in found}) == 1:
+        return False
+    return here[field] >= 0 and sum(one["here"] for one in found) <= found[0]["node"]
+
+
+def zone_rounding(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """Each part of a zone is rounded up to a byte or millicore, there to a thousandth of a byte."""
+    found = _zones(vector, field, here, there)
+    if not found or len({one["size"] for one in found}) > 1:
+        return False
+    return 0 < abs(here[field] - there[field]) <= _steps(vector)
+
+
+def _steps(vector: Vector) -> int:
+    """How many parts of a zone are rounded: those of pods, the system, and what is reserved."""
+    given = vector.given
+    return 3 + len(given["pods"]) + len(given["metric"]["podsMetric"])
+
+
+DIFFERENCES = (
+    Difference("refused", "a percentage out of range makes the key bad", refused),
+    Difference("allocated mid", "mid resources can be given away twice as well", allocated_mid),
+    Difference("within the node", "zones never promise more than their node", within_the_node),
+    Difference("by size", "what belongs to no zone is borne by size, not equally", by_size),
+    Difference("zone rounding", "parts of a zone are whole millicores and bytes", zone_rounding),
+)
+
+
+def test_amounts() -> None:
+    replay("node_resource", ours, theirs, DIFFERENCES, DECISIONS)

@@ -1,0 +1,122 @@
+"""What becomes of new pods, against Koordinator's own webhook."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from koord_manager.pod_webhook.mutating import mutate_pod
+from koord_manager.webhooks.cluster_view import ClusterView
+from koord_model.quantity import milli
+
+from tests.conformance.inputs.pod_mutation import DECISIONS, EXTENDED
+from tests.conformance.vectors import Difference, Fields, Object, Vector, leaves, replay
+from tests.support.admissions import creation
+
+
+def ours(vector: Vector) -> dict[str, Any]:
+    given = vector.given
+    view = ClusterView(
+        profiles={one["metadata"]["name"]: one for one in given["profiles"]},
+        namespaces={
+            name: {"metadata": {"labels": labels}} for name, labels in given["namespaces"].items()
+        },
+        priority_classes=given["classes"],
+        chance=lambda: (given["number"] + 0.5) / 100,
+    )
+    verdict = mutate_pod(creation(given["pod"], given["namespace"]), view)
+    return {"refused": True} if verdict.refusal else flat(verdict.object or given["pod"])
+
+
+def theirs(recorded: Object) -> dict[str, Any]:
+    return flat(recorded["pod"]) if "pod" in recorded else recorded
+
+
+def flat(pod: Object) -> dict[str, Any]:
+    """Ends of the pod; containers by name, amounts in thousandths, the annotation opened."""
+    spec = pod["spec"]
+    for group in ("containers", "initContainers"):
+        for place, one in enumerate(spec.get(group, ())):
+            spec = {**spec, f"{group} {one['name']}": {**_filled(one), "place": place}}
+    whole = {**pod, "spec": {key: one for key, one in spec.items() if not key.endswith("ainers")}}
+    found = {name: end for name, end in leaves(whole).items() if end is not None}
+    text = found.pop(f"metadata.annotations.{EXTENDED}", None)
+    if text is not None:
+        found |= leaves(json.loads(text), "extended")
+    return {name: milli(end) if _amount(name) else end for name, end in found.items()}
+
+
+def _amount(name: str) -> bool:
+    return ".limits." in name or ".requests." in name or name.startswith("spec.overhead.")
+
+
+def _filled(container: Object) -> Object:
+    """As the API server keeps it: limits are requests where there are none."""
+    resources = container.get("resources") or {}
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    return {**container, "resources": {"limits": limits, "requests": limits | requests}}
+
+
+def mapped(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """An absent source writes nothing, there an empty value."""
+    kind, _, key = field.rpartition(".")
+    was = vector.given["pod"]["metadata"].get(kind.rpartition(".")[2], {})
+    return key == "mapped" and there[field] == "" and here.get(field) == was.get(key)
+
+
+def suffixed(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """A suffix that is there already is not put there again."""
+    del vector
+    if field != "metadata.labels.suffixed" or not here[field].endswith("-s"):
+        return False
+    return re.fullmatch(re.escape(here[field]) + "(-s)+", there[field]) is not None
+
+
+def overhead(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """A pod's overhead is its RuntimeClass's, and stays."""
+    del there
+    return field.startswith("spec.overhead.") and here.get(field) == leaves_of_overhead(vector).get(
+        field
+    )
+
+
+def leaves_of_overhead(vector: Vector) -> Fields:
+    found = leaves(vector.given["pod"]["spec"]["overhead"], "spec.overhead")
+    return {name: milli(end) for name, end in found.items()}
+
+
+def init_containers(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """All of them are told, those that stay also among the containers; there none is."""
+    if field in there:
+        return False
+    inits = [one["name"] for one in vector.given["pod"]["spec"].get("initContainers", ())]
+    if field.startswith("extended.initContainers."):
+        group, name = "initContainers", field.split(".")[2]
+    else:
+        group, name = "containers", field.split(".")[2] if field.startswith("extended.") else ""
+    amount = here.get(f"spec.initContainers {name}.resources.{field.split(f'.{name}.')[-1]}")
+    stays = here.get(f"spec.initContainers {name}.restartPolicy") == "Always"
+    return name in inits and (stays or group == "initContainers") and here[field] == amount
+
+
+def shared_gpus(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """Two GPUs' cores are shared over two GPUs, there over none."""
+    del vector
+    if not field.endswith(".koordinator.sh/gpu.shared"):
+        return False
+    cores = here.get(field.replace("gpu.shared", "gpu-core"), 0)
+    return there[field] == 0 and here[field] * 100 == cores > 100_000
+
+
+DIFFERENCES = (
+    Difference("mapped", "an absent source says nothing", mapped),
+    Difference("suffixed", "applying a profile twice changes nothing more", suffixed),
+    Difference("overhead", "the RuntimeClass plugin refuses a pod with another", overhead),
+    Difference("init containers", "they need limits as well", init_containers),
+    Difference("shared GPUs", "none is no number of GPUs", shared_gpus),
+)
+
+
+def test_pods() -> None:
+    replay("pod_mutation", ours, theirs, DIFFERENCES, DECISIONS)

@@ -1,0 +1,136 @@
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_host.knobs.table import KNOBS
+from koord_host.planning.arbiter import ArbitratedValue, arbitrate
+from koord_host.planning.desired_values import DesiredValue, Owner, Priority, Target
+from koord_model import cpuset
+
+from tests.host.conftest import HOOKS, OPERATOR, STRATEGY
+
+OTHER = Owner("cpuburst", Priority.STRATEGY)
+QUOTA, LIMIT, LOW = "cpu.cfs_quota_us", "memory.limit_in_bytes", "memory.low"
+CPUS, READ = "cpuset.cpus", "blkio.throttle.read_bps_device"
+
+
+def decide(knob: str, *wanted: tuple[Owner, int | str]) -> ArbitratedValue:
+    """The decision, the same for every order of the wishes."""
+    desired_values = [
+        (owner, DesiredValue(Target("g", knob), value, f"{owner.name} says so"))
+        for owner, value in wanted
+    ]
+    [decision, *others] = {
+        arbitrate(KNOBS[knob], order) for order in itertools.permutations(desired_values)
+    }
+    assert not others
+    return decision
+
+
+def test_one_wish_stands() -> None:
+    desired = DesiredValue(Target("g", QUOTA), 5000, "because", "ns/p")
+    assert arbitrate(KNOBS[QUOTA], [(HOOKS, desired)]) == ArbitratedValue(
+        5000, (HOOKS,), "because", "ns/p"
+    )
+
+
+def test_the_same_wish_of_two_is_both_theirs_and_no_conflict() -> None:
+    decision = decide(QUOTA, (HOOKS, 5000), (STRATEGY, 5000), (HOOKS, 5000))
+    assert decision.owners == (STRATEGY, HOOKS)
+    assert decision.owner == "cpusuppress, hooks"
+    assert decision.why == "cpusuppress says so; hooks says so"
+    assert decision.conflict is None
+
+
+@pytest.mark.parametrize(
+    ("knob", "values", "stands"),
+    [
+        (LIMIT, (1 << 30, 1 << 20, -1), 1 << 20),
+        (LIMIT, (-1, -1, 1 << 40), 1 << 40),
+        (LOW, (0, 5 << 20, 4 << 20), 5 << 20),
+        (CPUS, ("0-7", "2-9", "0-3"), "2-3"),
+        (CPUS, ("0-7", "0-3", "0-3,9"), "0-3"),
+        (READ, ("8:0 100\n8:16 5", "8:0 70", "8:0 0\n8:16 9"), "8:0 70\n8:16 5"),
+        (READ, ("8:0 0", "8:0 0", "9:0 0"), "8:0 0\n9:0 0"),
+    ],
+)
+def test_limits_protections_and_cpus_are_merged(
+    knob: str, values: tuple[int | str, ...], stands: int | str
+) -> None:
+    decision = decide(knob, *zip((HOOKS, STRATEGY, OPERATOR), values, strict=True))
+    assert decision.value == stands
+    assert decision.conflict is not None
+    assert decision.conflict.settled
+
+
+def test_who_gets_its_way_decided() -> None:
+    decision = decide(LIMIT, (HOOKS, 4096), (STRATEGY, 8192))
+    assert (decision.owners, decision.why) == ((HOOKS,), "hooks says so")
+    decision = decide(CPUS, (HOOKS, "0-2"), (STRATEGY, "2-3"))
+    assert (decision.value, decision.owners) == ("2", (STRATEGY, HOOKS))
+
+
+def test_no_cpus_in_common() -> None:
+    decision = decide(CPUS, (HOOKS, "0-3"), (STRATEGY, "4-7"), (OTHER, "5"))
+    assert (decision.value, decision.owners) == ("5", (OTHER,))
+    assert decision.conflict is not None
+    assert not decision.conflict.settled
+    assert str(decision.conflict) == (
+        "g: cpuset.cpus: cpuburst wants 5, cpusuppress wants 4-7, hooks wants 0-3; 5 stands"
+    )
+    decision = decide(CPUS, (HOOKS, "0-3"), (STRATEGY, "4"), (OTHER, "5"))
+    assert decision.value == "5"
+
+
+def test_the_highest_priority() -> None:
+    decision = decide(QUOTA, (HOOKS, 5000), (STRATEGY, 4000), (OPERATOR, -1))
+    assert (decision.value, decision.owners) == (-1, (OPERATOR,))
+    assert decision.conflict is not None
+    assert decision.conflict.settled
+
+
+def test_two_of_one_priority() -> None:
+    decision = decide(QUOTA, (OTHER, 5000), (STRATEGY, 4000), (HOOKS, 9000))
+    assert (decision.value, decision.owners) == (5000, (OTHER,))
+    assert decision.conflict is not None
+    assert not decision.conflict.settled
+
+
+def test_one_owner_of_two_minds() -> None:
+    decision = decide(QUOTA, (HOOKS, 5000), (HOOKS, 4000))
+    assert (decision.value, decision.owners) == (4000, (HOOKS,))
+
+
+_OWNERS = st.builds(Owner, st.sampled_from("abc"), st.sampled_from(list(Priority)))
+_VALUES = {
+    QUOTA: st.sampled_from([-1, 1000, 2000, 3000]),
+    LIMIT: st.sampled_from([-1, 4096, 8192]),
+    LOW: st.sampled_from([0, 4096, 8192]),
+    CPUS: st.sets(st.integers(0, 4), min_size=1).map(cpuset.render),
+    READ: st.dictionaries(st.sampled_from(["8:0", "8:16"]), st.integers(0, 3), min_size=1).map(
+        lambda limits: "\n".join(f"{device} {limit}" for device, limit in limits.items())
+    ),
+}
+
+
+@given(st.sampled_from(sorted(_VALUES)), st.data())
+def test_the_order_of_wishes_never_decides(knob: str, data: st.DataObject) -> None:
+    desired_values = st.lists(
+        st.tuples(
+            _OWNERS,
+            st.builds(
+                DesiredValue, st.just(Target("g", knob)), _VALUES[knob], st.sampled_from("xy"),
+                st.sampled_from(["", "ns/p", "ns/q"]),
+            ),
+        ),
+        min_size=1,
+        max_size=5,
+    )  # fmt: skip
+    given_wishes = data.draw(desired_values)
+    decision = arbitrate(KNOBS[knob], given_wishes)
+    assert arbitrate(KNOBS[knob], data.draw(st.permutations(given_wishes))) == decision
+    KNOBS[knob].check(decision.value)
+    assert decision.owners
+    values = {desired.value for _, desired in given_wishes}
+    assert (decision.conflict is None) == (len(values) == 1)

@@ -1,0 +1,197 @@
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from koord_host.planning.desired_values import Target
+from koord_host.resource_executor.baselines import BaselineStore, BaselineValue, InUseError
+
+A, B = Target("a", "cpu.shares"), Target("b", "cpu.shares")
+FOUND = [BaselineValue(A, 1, "1024\n", 5.0), BaselineValue(B, 2, None, 6.0, "ours\n")]
+
+Open = Callable[..., BaselineStore]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "originals.db"
+
+
+@pytest.fixture
+def reported() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def reopen(path: Path, reported: list[str]) -> Iterator[Open]:
+    """Opens the database; what was open before is closed."""
+    opened: list[BaselineStore] = []
+
+    def again(boot: str = "boot") -> BaselineStore:
+        for one in opened:
+            one.close()
+        opened.append(BaselineStore(str(path), reported.append, boot=boot))
+        return opened[-1]
+
+    yield again
+    for one in opened:
+        one.close()
+
+
+def test_remembered_across_a_restart(reopen: Open, path: Path, reported: list[str]) -> None:
+    reopen().remember(FOUND)
+    again = reopen()
+    assert again.all() == FOUND
+    assert len(again) == 2
+    assert reported == []
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_needs_to_be_remembered(reopen: Open) -> None:
+    baselines = reopen()
+    baselines.remember(FOUND)
+    assert not baselines.needs(A, 1)
+    assert baselines.needs(A, 9)
+    assert baselines.needs(Target("c", "cpu.shares"), 1)
+    baselines.remember([BaselineValue(A, 9, "7\n", 8.0)])
+    assert reopen().all()[0].text == "7\n"
+
+
+def test_what_we_wrote(reopen: Open) -> None:
+    baselines = reopen()
+    baselines.remember(FOUND)
+    baselines.record_writes([(A, "512\n"), (Target("c", "cpu.shares"), "1\n")])
+    assert [one.ours for one in reopen().all()] == ["512\n", "ours\n"]
+
+
+def test_forgotten(reopen: Open) -> None:
+    baselines = reopen()
+    baselines.remember(FOUND)
+    baselines.forget_gone(lambda known: known.identity == 2)
+    assert reopen().all() == FOUND[1:]
+    reopen().forget([B, A])
+    assert len(reopen()) == 0
+
+
+def test_after_a_reboot_nothing_is_left(reopen: Open) -> None:
+    reopen().remember(FOUND)
+    assert len(reopen("another boot")) == 0
+    assert len(reopen("another boot")) == 0
+
+
+def test_one_at_a_time(reopen: Open, path: Path) -> None:
+    reopen()
+    with pytest.raises(InUseError, match="is locked: another process writes to this node"):
+        BaselineStore(str(path), print)
+
+
+def test_a_corrupt_database_is_set_aside(reopen: Open, path: Path, reported: list[str]) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"this is no database" * 1000)
+    baselines = reopen()
+    assert "was corrupt" in reported[0]
+    assert baselines.trouble == reported[0]
+    baselines.remember(FOUND)
+    assert reopen().all() == FOUND
+    assert len(list(path.parent.glob("*.corrupt-*"))) == 1
+
+
+def test_where_no_database_can_be(tmp_path: Path, reported: list[str]) -> None:
+    (tmp_path / "file").write_text("")
+    baselines = BaselineStore(str(tmp_path / "file" / "originals.db"), reported.append)
+    baselines.remember(FOUND)
+    baselines.record_writes([(A, "512\n")])
+    assert baselines.all()[0].ours == "512\n"
+    assert "originals are kept in memory only" in reported[0]
+    baselines.close()
+
+
+def test_a_database_that_breaks_while_open(
+    reopen: Open, reported: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    baselines = reopen()
+
+    class Broken:
+        def execute(self, _: str) -> None:
+            raise sqlite3.OperationalError("disk I/O error")
+
+        def close(self) -> None:
+            raise sqlite3.OperationalError("disk I/O error")
+
+    assert baselines._database is not None
+    baselines._database.close()
+    monkeypatch.setattr(baselines, "_database", Broken())
+    baselines.remember(FOUND)
+    baselines.remember(FOUND)
+    assert len(reported) == 1
+    assert "disk I/O error" in reported[0]
+    assert len(baselines) == 2
+
+
+def test_in_memory_only(reported: list[str]) -> None:
+    baselines = BaselineStore("", reported.append)
+    baselines.remember(FOUND)
+    baselines.close()
+    assert reported == []
+
+
+def test_shared_cache_groups_are_known_after_a_restart_but_not_after_a_reboot(
+    reopen: Open,
+) -> None:
+    baselines = reopen()
+    assert baselines.cache_groups == frozenset()
+    baselines.keep_cache_groups({"LS", "BE"})
+    baselines.keep_cache_groups({"BE"})
+    assert reopen().cache_groups == {"BE"}
+    assert reopen("another boot").cache_groups == frozenset()
+
+
+def test_cache_groups_are_written_once_the_database_takes_something_again(reopen: Open) -> None:
+    baselines = reopen()
+    assert baselines._database is not None
+    baselines._database.execute("PRAGMA query_only = ON")
+    baselines.keep_cache_groups({"BE"})
+    baselines._database.execute("PRAGMA query_only = OFF")
+    baselines.remember(FOUND)
+    assert reopen().cache_groups == {"BE"}
+
+
+def test_cache_groups_and_originals_are_kept_by_different_threads(
+    reopen: Open, reported: list[str]
+) -> None:
+    baselines = reopen()
+
+    def groups() -> None:
+        for number in range(300):
+            baselines.keep_cache_groups({f"g{number}"})
+
+    def targets() -> None:
+        for number in range(300):
+            target = Target(f"p{number}", "cpu.shares")
+            baselines.remember([BaselineValue(target, 1, "1024\n", 5.0)])
+
+    with ThreadPoolExecutor(2) as threads:
+        for work in [threads.submit(groups), threads.submit(targets)]:
+            work.result()
+    assert reported == []
+    again = reopen()
+    assert (again.cache_groups, len(again)) == ({"g299"}, 300)
+
+
+def test_a_process_keeps_what_was_found_of_its_number_if_it_is_the_one(reopen: Open) -> None:
+    baselines = reopen()
+    known = [
+        BaselineValue(Target(str(pid), "oom_score_adj"), 35, "7\n", 5.0, "9\n") for pid in (1, 2)
+    ]
+    baselines.remember(known)
+    same, other = (
+        Target(f"pod/c {pid}@{start}", "oom_score_adj") for pid, start in ((1, 35), (2, 36))
+    )
+    baselines.remember([BaselineValue(same, 35, "9\n", 6.0), BaselineValue(other, 36, "0\n", 6.0)])
+    assert {one.target: one.text for one in reopen().all()} == {
+        same: "7\n",
+        other: "0\n",
+        known[1].target: "7\n",
+    }

@@ -1,0 +1,225 @@
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from koord_host.resource_executor.journal import (
+    LONGEST_DECISION,
+    ChangeEntry,
+    DecisionEntry,
+    Journal,
+    decode,
+    read,
+    read_events,
+    rfc3339,
+)
+
+
+def change(number: int = 0, group: str = "g", pod: str = "ns/p") -> ChangeEntry:
+    return ChangeEntry(
+        rfc3339(number), "hooks", group, pod, "cpu.shares", number, "0-3", "why → so"
+    )
+
+
+def decided(outcome: str = "four CPUs", **more: str) -> DecisionEntry:
+    given = (("capacity", 16, "cores"), ("threshold", 0.65, ""), ("policy", "cpuset", ""))
+    fields = {"group": "g", **more}
+    return DecisionEntry(rfc3339(1), "cpu_suppress", "on", outcome, "a × b", given, **fields)
+
+
+def journal(path: Path, reported: list[str] | None = None, **options: int) -> Journal:
+    return Journal(str(path), (reported if reported is not None else []).append, **options)
+
+
+def test_one_line_a_change(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "journal.jsonl"
+    book = journal(path)
+    book.add(change(1))
+    assert not path.exists()
+    book.flush()
+    book.add(change(2))
+    book.close()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines[0] == {
+        "time": "1970-01-01T00:00:01.000Z",
+        "owner": "hooks",
+        "group": "g",
+        "pod": "ns/p",
+        "knob": "cpu.shares",
+        "old": 1,
+        "new": "0-3",
+        "why": "why → so",
+    }
+    assert len(lines) == 2
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_without_a_path_nothing_is_kept() -> None:
+    book = Journal("", print)
+    book.add(change())
+    book.close()
+    assert book.trouble == ""
+
+
+def test_a_journal_goes_on_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    for number in (1, 2):
+        book = journal(path)
+        book.add(change(number))
+        book.close()
+    assert [one.old for one in read(str(path))] == [1, 2]
+
+
+def test_rotated_by_size(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    book = journal(path, max_bytes=400, backups=2)
+    for number in range(20):
+        book.add(change(number))
+        book.flush()
+    book.close()
+    names = sorted(file.name for file in tmp_path.iterdir())
+    assert names == ["j", "j.1", "j.2"]
+    assert all(file.stat().st_size <= 400 for file in tmp_path.iterdir())
+    kept = [one.old for one in read(str(path))]
+    assert kept == list(range(20))[-len(kept) :]
+
+
+def test_rotated_at_once_when_a_restart_finds_it_full(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    path.write_text("x" * 399 + "\n")
+    book = journal(path, max_bytes=400, backups=0)
+    book.add(change(1))
+    book.close()
+    assert [one.old for one in read(str(path))] == [1]
+    assert [file.name for file in tmp_path.iterdir()] == ["j"]
+
+
+def test_of_one_group_or_pod(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    book = journal(path)
+    for number, (group, pod) in enumerate([("a", "ns/p"), ("b", "ns/p"), ("a", "ns/q")]):
+        book.add(change(number, group, pod))
+    book.close()
+    assert [one.old for one in read(str(path), group="a")] == [0, 2]
+    assert [one.old for one in read(str(path), pod="ns/p")] == [0, 1]
+    assert [one.old for one in read(str(path), group="a", pod="ns/p")] == [0]
+    assert list(read(f"{path}.none")) == []
+
+
+def test_lines_that_are_none_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    book = journal(path)
+    book.add(change(1))
+    book.close()
+    with path.open("ab") as file:
+        file.write(b'\xff\xfe\n{"time":1}\n\n[]\n{"ti')
+    book = journal(path)
+    book.add(change(2))
+    book.close()
+    assert [one.old for one in read(str(path))] == [1, 2]
+
+
+def test_what_cannot_be_written_is_told_once_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    reported: list[str] = []
+    book = journal(tmp_path / "file" / "j", reported)
+    for number in range(3):
+        book.add(change(number))
+        book.flush()
+    [trouble] = reported
+    assert trouble == book.trouble == f"{tmp_path}/file/j: File exists"
+
+
+def test_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    reported: list[str] = []
+    book = journal(tmp_path / "j", reported)
+    real = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda file, data: real(file, data[:10]))
+        book.add(change(1))
+        book.flush()
+    assert "bytes fit" in reported[0]
+    book.add(change(2))
+    book.flush()
+    assert book.trouble == ""
+    book.close()
+    assert [one.old for one in read(str(tmp_path / "j"))] == [2]
+
+
+def test_decisions_between_changes(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    book = journal(path)
+    for event in (change(1), decided(), change(2)):
+        book.add(event)
+    book.close()
+    assert json.loads(path.read_text().splitlines()[1]) == {
+        "time": "1970-01-01T00:00:01.000Z",
+        "strategy": "cpu_suppress",
+        "mode": "on",
+        "outcome": "four CPUs",
+        "formula": "a × b",
+        "given": [["capacity", 16, "cores"], ["threshold", 0.65, ""], ["policy", "cpuset", ""]],
+        "pod": "",
+        "group": "g",
+        "aspect": "",
+    }
+    assert list(read_events(str(path))) == [change(1), decided(), change(2)]
+    assert list(read(str(path))) == [change(1), change(2)]
+    assert list(read_events(str(path), pod="ns/p")) == [change(1), change(2)]
+    assert list(read_events(str(path), group="other")) == []
+
+
+def test_a_journal_of_an_earlier_release(tmp_path: Path) -> None:
+    """It has changes alone."""
+    path = tmp_path / "j"
+    line = '{"time":"t","owner":"hooks","group":"g","pod":"","knob":"k","old":1,"new":2,"why":"w"}'
+    path.write_text(f"{line}\n")
+    assert list(read_events(str(path))) == [ChangeEntry("t", "hooks", "g", "", "k", 1, 2, "w")]
+
+
+def test_numbers_that_are_not_known() -> None:
+    line = decode(b'{"time":"t","strategy":"s","mode":"on","outcome":"o","given":[["a",null,""]]}')
+    assert line == DecisionEntry("t", "s", "on", "o", given=(("a", None, ""),))
+
+
+def test_a_decision_of_too_many_words_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    given = tuple((f"CPU {number}", "\x01" * 50, "cores") for number in range(400))
+    book = journal(path)
+    book.add(
+        DecisionEntry("t", "s" * 999, "on", "o" * 99_999, "f" * 9999, given, "p" * 999, "g", "a")
+    )
+    book.add(decided())
+    book.close()
+    first, second = read_events(str(path))
+    assert isinstance(first, DecisionEntry)
+    assert first.outcome == f"{'o' * 255}…"
+    assert (first.given, first.group, len(first.pod), first.mode) == ((), "g", 256, "on")
+    assert second == decided()
+    assert len(path.read_bytes().splitlines()[0]) < LONGEST_DECISION
+
+
+def test_a_decision_of_many_words_is_kept_whole(tmp_path: Path) -> None:
+    book = journal(tmp_path / "j")
+    long = decided("o" * (LONGEST_DECISION - 400))
+    book.add(long)
+    book.close()
+    assert list(read_events(str(tmp_path / "j"))) == [long]
+
+
+def test_lines_of_several_threads_are_whole_and_none_is_lost(tmp_path: Path) -> None:
+    book = journal(tmp_path / "j", reported := [], max_bytes=4000, backups=1000)
+
+    def write(first: int) -> None:
+        for number in range(first, first + 500):
+            book.add(change(number))
+            book.flush()
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, range(0, 2000, 500)))
+    book.close()
+    assert reported == []
+    assert sorted(str(one.old) for one in read(str(tmp_path / "j"))) == sorted(
+        map(str, range(2000))
+    )

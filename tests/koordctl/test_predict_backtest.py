@@ -1,0 +1,148 @@
+import dataclasses
+import functools
+import gzip
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from koord_prediction.backtest import PredictionMethod, Score
+from koordctl.backtest_options import BacktestError, BacktestOptions
+from koordctl.predict_backtest import MOST_BYTES, as_json, lines, read, run
+
+HEADER = "time,pod,priority,request_cpu,request_memory,cpu,memory\n"
+SHORT = BacktestOptions(horizon=120, cold_start_duration=120)
+
+
+def rows(steps: int = 10) -> str:
+    return HEADER + "".join(f"{60 * n},web,9500,4,{4 << 30},1,{1 << 30}\n" for n in range(steps))
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.csv"
+    path.write_text(rows())
+    return path
+
+
+def test_a_trace_is_judged_and_told(trace: Path) -> None:
+    text = list(lines(run(str(trace), SHORT)))
+    assert (
+        text[0]
+        == "10 steps of 1 min, 1 pods. Evaluated: 6 windows of 2 min, after the first 2 min."
+    )
+    assert "CPU, cores (actual peak: 1 on average)" in text
+    assert "Memory, GiB (actual peak: 1 on average)" in text
+    header = text.index("CPU, cores (actual peak: 1 on average)") + 1
+    words = " ".join(text[header].split())
+    assert words == "TOO LOW BELOW P99 MEAN SHORTFALL WORST SHORTFALL MEAN EXCESS"
+    [requests] = [line for line in text[header:] if line.startswith("requests")][:1]
+    assert " ".join(requests.split()) == "requests 0.0% 0.0% 0 (0.0%) 0 (0.0%) 3 (300.0%)"
+    assert len({len(line) for line in text[header : header + 6]}) == 1, "columns are in line"
+
+
+def test_gzip_is_the_same(trace: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "trace.csv.gz"
+    packed.write_bytes(gzip.compress(trace.read_bytes()))
+    assert run(str(packed), SHORT) == run(str(trace), SHORT)
+
+
+def test_json_is_for_programs(trace: Path) -> None:
+    found = json.loads(as_json(run(str(trace), SHORT)))
+    assert found["windows"] == 6
+    assert found["scores"].keys() == {"cpu", "memory"}
+    assert found["scores"]["memory"]["requests"]["mean_over"] == 3 * 2**30
+
+
+@functools.cache
+def shipped(options: BacktestOptions) -> Mapping[str, Mapping[PredictionMethod, Score]]:
+    return run("", options).scores
+
+
+def test_the_trace_that_comes_along_is_judged() -> None:
+    found = run("", BacktestOptions())
+    assert found.windows == 564
+    cpu = found.scores["cpu"]
+    assert 0 < cpu[PredictionMethod.PREDICTION].under < cpu[PredictionMethod.LAST_PEAK].under
+    assert cpu[PredictionMethod.PREDICTION].mean_over < cpu[PredictionMethod.REQUESTS].mean_over
+
+
+@pytest.mark.parametrize(
+    ("change", "method"),
+    [
+        ({"percentile_cpu": 99.0}, "more"),
+        ({"safety_margin_percent": 50.0}, "more"),
+        ({"percentile_cpu": 50.0}, "less"),
+        ({"safety_margin_percent": 0.0}, "less"),
+    ],
+)
+def test_options_reach_the_predictor(change: dict[str, float], method: str) -> None:
+    plain = shipped(BacktestOptions())["cpu"][PredictionMethod.PREDICTION]
+    changed = shipped(dataclasses.replace(BacktestOptions(), **change))["cpu"][
+        PredictionMethod.PREDICTION
+    ]
+    assert (changed.mean_over > plain.mean_over) == (method == "more")
+
+
+def test_halflives_reach_the_models() -> None:
+    cpu = shipped(BacktestOptions(cpu_histogram_decay_halflife=1800))
+    memory = shipped(BacktestOptions(memory_histogram_decay_halflife=1800))
+    plain = shipped(BacktestOptions())
+    for resource, changed, other in (("cpu", cpu, memory), ("memory", memory, cpu)):
+        predicted = plain[resource][PredictionMethod.PREDICTION]
+        assert changed[resource][PredictionMethod.PREDICTION].mean_over < predicted.mean_over
+        assert other[resource][PredictionMethod.PREDICTION] == predicted
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"\xff\xfe", "can't decode byte 0xff"),
+        (b"a,b\n", "line 1: no column time"),
+        (gzip.compress(rows().encode(), mtime=0)[:-12], "ended before the end-of-stream marker"),
+        (gzip.compress(b"", mtime=0)[:10] + b"\xff" * 20, "Error -3 while decompressing"),
+        (b"\x1f\x8b\x07" + bytes(20), "Unknown compression method"),
+        (b"", "line 1: no column time"),
+        (rows(3).encode(), "the trace lasts 0.033 h; expected more than"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_name(
+    tmp_path: Path, content: bytes, why: str
+) -> None:
+    path = tmp_path / "trace"
+    path.write_bytes(content)
+    with pytest.raises(BacktestError) as told:
+        run(str(path), SHORT)
+    assert str(told.value).startswith(f"{path}: ")
+    assert why in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(BacktestError, match="nothing: No such file or directory"):
+        read(str(tmp_path / "nothing"))
+
+
+def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MOST_BYTES > 100 << 20
+    monkeypatch.setattr("koordctl.predict_backtest.MOST_BYTES", 1 << 20)
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(bytes(2 << 20)))
+    with pytest.raises(BacktestError, match="more than 1 MiB unpacked"):
+        read(str(path))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"horizon": 0.0}, "--horizon is 0; expected more than 0"),
+        ({"cpu_histogram_decay_halflife": -1.0}, "--cpu-histogram-decay-halflife is -1"),
+        ({"percentile_cpu": 0.0}, "--percentile-cpu is 0; expected more than 0, up to 100"),
+        ({"percentile_memory": 101.0}, "--percentile-memory is 101"),
+        ({"safety_margin_percent": -1.0}, "--safety-margin-percent is -1; expected 0 or more"),
+    ],
+)
+def test_options_that_cannot_be(change: dict[str, float], why: str) -> None:
+    with pytest.raises(BacktestError) as told:
+        run("", dataclasses.replace(BacktestOptions(), **change))
+    assert str(told.value).startswith(why)

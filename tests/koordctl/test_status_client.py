@@ -1,0 +1,60 @@
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from koord_service.status import StatusPage
+from koordctl.status_client import AddressError, AskError, ask
+
+from tests.koordctl.conftest import Serve
+from tests.support.processes import PATIENCE
+
+
+def test_a_page_over_tcp_or_a_unix_socket(proxy: str) -> None:
+    assert b'"backend": "ok"' in ask(proxy, "/healthz")
+
+
+def test_a_plain_path_is_a_unix_socket_too(serve: Serve, tmp_path: Path) -> None:
+    serve(f"{tmp_path}/s", healthz=StatusPage(b"here"))
+    assert ask(f"{tmp_path}/s", "/healthz") == b"here"
+
+
+@pytest.mark.parametrize(
+    "address", ["", "nine", "127.0.0.1", ":9319", "127.0.0.1:0", "h:70000", "h:٣", "unix://s"]
+)
+def test_what_is_no_address(address: str) -> None:
+    with pytest.raises(AddressError, match="expected 127"):
+        ask(address, "/healthz")
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    with pytest.raises(AskError, match=r"no answer from unix://.*/s: No such file.*running"):
+        ask(f"unix://{tmp_path}/s", "/healthz")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(AskError, match=f"127.0.0.1:{port}: Connection refused"):
+        ask(f"127.0.0.1:{port}", "/healthz")
+
+
+def test_somebody_else_there(serve: Serve) -> None:
+    address = serve(metrics=StatusPage(b"")).address
+    with pytest.raises(AskError, match=f"{address} answers /healthz with 404; is this"):
+        ask(address, "/healthz")
+
+
+def test_somebody_who_speaks_no_http() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        server.settimeout(PATIENCE)
+
+        def hang_up() -> None:
+            connection, _ = server.accept()
+            connection.recv(1)
+            connection.sendall(b"220 mail.example\r\n")
+            connection.close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        with pytest.raises(AskError, match="no answer from"):
+            ask(address, "/healthz")
+        thread.join()

@@ -1,0 +1,120 @@
+"""How reports to the cluster fare, as it is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from koord_host.knobs.layout import Driver
+from koord_kube.client import Client, Cluster
+from koord_model.node_slo import NodeSLO
+from koord_service.log_deduplicator import LogDeduplicator
+from koordlet.agent.agent import Agent
+from koordlet.agent.config import KoordletSettings
+from koordlet.agent.feature_gates import parse_gates
+from koordlet.agent.metrics_reporter import MetricsReporter, node_metric_state, publisher_state
+from koordlet.agent.states_informer import StatesInformer
+from koordlet.http_api.documents.node import ReportState
+from koordlet.metrics_reporter.direct_link import DirectLink
+from koordlet.metrics_reporter.publisher import PublisherState
+from koordlet.metrics_reporter.reporter import ReporterState, ReportRoute
+from koordlet.states_informer.node_objects import ClusterState
+
+from tests.support.fake_node import FakeNode
+from tests.support.fake_node.kept import settings_of
+from tests.support.observed import NOW
+
+LINK = cast("DirectLink", SimpleNamespace(leader="10.0.0.7:9443"))
+
+
+@pytest.mark.parametrize(
+    ("state", "link", "expected"),
+    [
+        (ReporterState(), None, ReportState("", 0.0, {"object": 0}, 0, "")),
+        (
+            ReporterState(ReportRoute.OBJECT, objects=3, failures=1, reported_at=NOW),
+            None,
+            ReportState("object", NOW, {"object": 3}, 1, ""),
+        ),
+        (
+            ReporterState(
+                ReportRoute.DIRECT, direct=5, objects=3, link_failures=2, reported_at=NOW
+            ),
+            LINK,
+            ReportState("direct", NOW, {"object": 3, "direct": 5}, 2, "", "10.0.0.7:9443"),
+        ),
+        (
+            ReporterState(
+                ReportRoute.OBJECT, objects=1, link_failures=1, link_trouble="m:1: refused"
+            ),
+            LINK,
+            ReportState("object", 0.0, {"object": 1, "direct": 0}, 1, "direct link: m:1: refused"),
+        ),
+        (
+            ReporterState(failures=2, link_failures=2, trouble="403", link_trouble="refused"),
+            LINK,
+            ReportState("", 0.0, {"object": 0, "direct": 0}, 4, "403; direct link: refused"),
+        ),
+    ],
+    ids=["not yet", "object", "direct", "instead of the link", "neither"],
+)
+def test_node_metric(state: ReporterState, link: DirectLink | None, expected: ReportState) -> None:
+    assert node_metric_state(state, link) == expected
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (PublisherState(), ReportState("", 0.0, {"object": 0}, 0, "")),
+        (PublisherState(1, 2, 3, NOW), ReportState("object", NOW, {"object": 3}, 3, "")),
+        (PublisherState(1, 0, 4, NOW, "403"), ReportState("", NOW, {"object": 1}, 4, "403")),
+    ],
+    ids=["nothing yet", "well", "trouble"],
+)
+def test_what_is_published(state: PublisherState, expected: ReportState) -> None:
+    assert publisher_state(state) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "expected"),
+    [
+        (KoordletSettings(), "", ["NodeMetric", "NodeResourceTopology"]),
+        (KoordletSettings(enable_node_metric_report=False), "", ["NodeResourceTopology"]),
+        (KoordletSettings(), "NodeTopologyReport=false", ["NodeMetric"]),
+        (KoordletSettings(), "RDMADevices=true", ["NodeMetric", "NodeResourceTopology", "Device"]),
+    ],
+)
+def test_reports_that_are_wanted(
+    settings: KoordletSettings, given: str, expected: list[str]
+) -> None:
+    cluster: Any = SimpleNamespace(name="n1", client=None)
+    nothing: Any = None
+    gates, _ = parse_gates([given])
+    reporting = MetricsReporter(settings, gates, cluster, nothing, nothing, NodeSLO)
+    assert list(reporting.states()) == expected
+    assert {one.trouble for one in reporting.states().values()} == {""}
+
+
+async def test_the_agent_shows_them(tmp_path: Path) -> None:
+    node = FakeNode()
+    settings = settings_of(
+        node,
+        tmp_path,
+        Driver.CGROUPFS,
+        read_only=True,
+        runtime_hooks_addr=f"{tmp_path}/k.sock",
+        runtime_hooks_host_endpoint=f"{tmp_path}/k.sock",
+        runtime_hooks_config_path=f"{tmp_path}/hooks",
+        status_address="none",
+    )
+    client = Client(Cluster("http://127.0.0.1:1"))
+    state = ClusterState(client, "n1", f"{tmp_path}/cluster.json", lambda _: None)
+    kubelet: Any = None
+    side = StatesInformer("n1", client, state, kubelet, LogDeduplicator())
+    agent = Agent(settings, node, side)
+    observing = agent._observing
+    assert observing is not None
+    assert list(observing.observed.reports()) == ["NodeMetric", "NodeResourceTopology"]
+    await client.close()

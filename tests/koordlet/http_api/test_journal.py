@@ -1,0 +1,719 @@
+"""/events: the journal of changes, page by page."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import signal
+from itertools import count
+from pathlib import Path
+from threading import BoundedSemaphore
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from koord_hooks.stages import Stage
+from koord_host.knobs.layout import Driver
+from koord_host.resource_executor.journal import (
+    ChangeEntry,
+    DecisionEntry,
+    Event,
+    HookAnswerEntry,
+    Journal,
+    PluginAnswerEntry,
+)
+from koord_service.status import Query, QueryError, StatusPage, StatusServer
+from koordctl.status_client import KOORDLET, ask
+from koordlet.agent.agent import Agent
+from koordlet.http_api import journal as events
+from koordlet.http_api.event import event_document
+from koordlet.http_api.journal import (
+    BusyError,
+    EventPage,
+    EventSearch,
+    JournalLine,
+    JournalPages,
+    LinePosition,
+    TokenError,
+    lines_backwards,
+    of_pod,
+    page_of,
+)
+from koordlet.http_api.routes import events_page
+
+from tests.koordlet.runtime_hooks.reconciler.test_reconcile_loop import JOB, Bench, main_of
+from tests.support.fake_node.kept import settings_of
+from tests.support.processes import PATIENCE
+
+
+def change(number: int, pod: str = "shop/web", why: str = "") -> ChangeEntry:
+    time = f"2026-01-31T12:00:{number % 60:02}.000Z"
+    return ChangeEntry(time, "hooks", "kubepods/podu1", pod, "cpu.shares", number, None, why)
+
+
+class Book:
+    """A journal of small files, and the numbers it should hold."""
+
+    def __init__(self, directory: Path, max_bytes: int = 1000) -> None:
+        self.path = str(directory / "j")
+        self._journal = Journal(self.path, self._fail, max_bytes=max_bytes)
+        self._numbers = count()
+
+    def write(self, how_many: int, pod: str = "shop/web") -> None:
+        for _ in range(how_many):
+            self._journal.add(change(next(self._numbers), pod))
+            self._journal.flush()
+
+    def files(self) -> int:
+        return len(list(Path(self.path).parent.iterdir()))
+
+    @staticmethod
+    def _fail(trouble: str) -> None:
+        raise AssertionError(trouble)
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Book:
+    return Book(tmp_path)
+
+
+def numbers(page: EventPage) -> list[Any]:
+    return [one.old for one in page.events]
+
+
+def all_numbers(path: str, size: int, token: str = "", pod: str = "") -> list[Any]:
+    """Page after page, until there are no more."""
+    found = []
+    while True:
+        page = JournalPages(path).read(size, token, of_pod(pod) if pod else None)
+        assert len(page.events) <= size
+        found += numbers(page)
+        assert len(found) < 1000, "pages go round in a circle"
+        if not page.next_token:
+            return found
+        token = page.next_token
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 2048])
+def test_pages_over_rotated_files(book: Book, size: int) -> None:
+    book.write(40)
+    assert book.files() == 5
+    found = all_numbers(book.path, size)
+    assert len(found) > 20, "five files of a few lines"
+    assert found == [*range(39, -1, -1)][: len(found)]
+
+
+def test_a_journal_that_is_empty_or_not_there(tmp_path: Path) -> None:
+    assert JournalPages(f"{tmp_path}/none").read(5) == EventPage(())
+    (tmp_path / "empty").touch()
+    assert JournalPages(f"{tmp_path}/empty").read(5) == EventPage(())
+
+
+def test_the_last_page_has_no_token(book: Book) -> None:
+    book.write(3)
+    assert JournalPages(book.path).read(3).next_token == ""
+    assert JournalPages(book.path).read(2).next_token != ""
+
+
+def test_of_one_pod(book: Book) -> None:
+    for pod in ("shop/web", "shop/db", "", "shop/web"):
+        book.write(1, pod)
+    assert all_numbers(book.path, 1, pod="shop/web") == [3, 0]
+    assert all_numbers(book.path, 9, pod="shop/we") == []
+
+
+@pytest.mark.parametrize("written", [0, 1, 5, 9])
+def test_pages_go_on_where_they_were_while_the_journal_is_written(book: Book, written: int) -> None:
+    """Also where the marked file has another name by now."""
+    book.write(11)
+    first = JournalPages(book.path).read(4)
+    assert numbers(first) == [10, 9, 8, 7]
+    book.write(written)
+    assert all_numbers(book.path, 2, first.next_token) == [6, 5, 4, 3, 2, 1, 0]
+
+
+def test_pages_whose_file_is_gone(book: Book) -> None:
+    book.write(11)
+    token = JournalPages(book.path).read(4).next_token
+    book.write(50)
+    with pytest.raises(TokenError, match="is gone with the oldest changes; begin without it"):
+        JournalPages(book.path).read(4, token)
+
+
+def test_a_file_that_has_the_number_of_one_gone(book: Book) -> None:
+    """File systems give a removed file's inode to the next new one."""
+    book.write(5)
+    token = JournalPages(book.path).read(2).next_token
+    other = "".join(f'{{"time":"{number}"}}\n' for number in range(500))
+    Path(book.path).write_text(other)
+    with pytest.raises(TokenError, match="is gone"):
+        JournalPages(book.path).read(2, token)
+
+
+def test_rotation_between_opening_two_files(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first file is met again under its next name; the one not opened yet is not missed."""
+    book.write(11)
+    opened = os.open
+
+    def rotated_meanwhile(name: str, flags: int, mode: int = 0) -> int:
+        descriptor = opened(name, flags, mode)
+        if name == book.path and not flags & os.O_CREAT:
+            book.write(6)
+        return descriptor
+
+    monkeypatch.setattr(os, "open", rotated_meanwhile)
+    files = book.files()
+    found = numbers(JournalPages(book.path).read(99))
+    assert book.files() > files
+    assert 10 <= found[0] < 16, "what came after the rotation is for the next to ask"
+    assert found == [*range(found[0], -1, -1)]
+
+
+def test_a_name_that_is_free_halfway_through_a_rotation(book: Book) -> None:
+    book.write(15)
+    wanted = all_numbers(book.path, 99)
+    assert book.files() == 3
+    Path(f"{book.path}.2").rename(f"{book.path}.3")
+    assert all_numbers(book.path, 99) == wanted
+    Path(f"{book.path}.1").rename(f"{book.path}.2")
+    assert all_numbers(book.path, 99) == wanted
+    Path(book.path).rename(f"{book.path}.1")
+    assert all_numbers(book.path, 99) == wanted
+
+
+@pytest.mark.parametrize("tail", [b'{"time":"2026', b"\xff", b"{"])
+def test_a_torn_last_line(book: Book, tail: bytes) -> None:
+    book.write(3)
+    with Path(book.path).open("ab") as file:
+        file.write(tail)
+    assert numbers(JournalPages(book.path).read(1)) == [2]
+    # A crash's half line stays in the journal, as a line that is none.
+    Book(Path(book.path).parent).write(1)
+    assert all_numbers(book.path, 1) == [0, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"[]",
+        b'{"time":1}',
+        b"\xff\xfe",
+        b"\x00" * 99,
+        b'{"x":' + b"[" * 60_000,
+        b"[" * 70_000,
+        b'"' + b"x" * 3_000_000 + b'"',
+        json.dumps({"time": "now", "why": "x" * 70_000}).encode(),
+    ],
+    ids=lambda line: f"{line[:9]!r} {len(line)}",
+)
+def test_lines_that_are_none_are_passed_over(tmp_path: Path, line: bytes) -> None:
+    book = Book(tmp_path, max_bytes=1 << 30)
+    book.write(2)
+    with Path(book.path).open("ab") as file:
+        file.write(line + b"\n")
+    book.write(2)
+    assert all_numbers(book.path, 1) == [3, 2, 1, 0]
+    assert all_numbers(book.path, 3) == [3, 2, 1, 0]
+
+
+def test_a_huge_line_is_never_held(tmp_path: Path) -> None:
+    most = 0
+
+    def read(offset: int, length: int) -> bytes:
+        nonlocal most
+        most = max(most, length)
+        return text[offset : offset + length]
+
+    text = b"first\n" + b"x" * 1_000_000 + b"\nlast\n"
+    found = list(lines_backwards(read, len(text)))
+    assert found == [(1_000_007, b"last"), (0, b"first")]
+    assert most <= 1 << 16
+
+
+def test_a_file_that_somebody_cuts_meanwhile() -> None:
+    text = b"a\nb\n"
+    assert list(lines_backwards(lambda at, length: text[at : at + length], 100)) == []
+
+
+def test_a_page_looks_at_so_many_lines_and_no_more() -> None:
+    """A pod that nothing was done for costs no walk through the whole journal at once."""
+    text = json.dumps({**event_fields(change(1)), "pod": "shop/db"}).encode()
+    looked = count()
+    lines = (JournalLine(7, next(looked), text) for _ in range(100_000))
+    page = page_of(lines, 5, of_pod("shop/web"))
+    assert page.events == ()
+    assert LinePosition.parse(page.next_token).offset == events.MOST_LINES - 1
+    assert next(looked) == events.MOST_LINES + 1
+
+
+def event_fields(one: ChangeEntry) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in one.__struct_fields__}
+
+
+class Decoding:
+    """Counts the lines that are decoded, and the bytes that are read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.lines = self.bytes = 0
+        decode, pread = events.journal.decode, os.pread
+
+        def counted(text: bytes) -> Event | None:
+            self.lines += 1
+            return decode(text)
+
+        def read(descriptor: int, length: int, offset: int) -> bytes:
+            self.bytes += length
+            return pread(descriptor, length, offset)
+
+        monkeypatch.setattr(events.journal, "decode", counted)
+        monkeypatch.setattr(events.os, "pread", read)
+
+
+def test_a_search_of_a_whole_journal_decodes_what_it_is_for_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Journal(f"{tmp_path}/j", pytest.fail)
+    few = [change(number, "shop/db") for number in range(3)]
+    for number in range(5):
+        for one in few[number : number + 1]:
+            kept.add(one)
+        for _ in range(16_000):
+            kept.add(change(7, why="x" * 100))
+        kept.flush()
+    kept.close()
+    size = sum(file.stat().st_size for file in tmp_path.iterdir())
+    assert size > 15 << 20
+    decoding = Decoding(monkeypatch)
+    pages = JournalPages(f"{tmp_path}/j")
+    assert pages.read(20, search=of_pod("shop/nobody")) == EventPage(())
+    assert decoding.lines == 0
+    assert decoding.bytes <= size
+    assert pages.read(20, search=of_pod("shop/db")).events == tuple(reversed(few))
+    assert decoding.lines == 3
+
+
+def test_few_search_at_a_time(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "WAIT_SECONDS", 0.01)
+    pages = JournalPages(book.path)
+    refused: list[BusyError] = []
+
+    def wanted(_: Event) -> bool:
+        # Inside of one, there is room for a second one, and for no third.
+        def nested(_: Event) -> bool:
+            with pytest.raises(BusyError, match="ask again") as error:
+                pages.read(1)
+            refused.append(error.value)
+            return True
+
+        assert len(pages.read(1, search=EventSearch((b"shop",), nested)).events) == 1
+        return True
+
+    book.write(2)
+    assert len(pages.read(1, search=EventSearch((b"shop",), wanted)).events) == 1
+    assert refused
+    # Each turn was given back.
+    for _ in range(events.AT_ONCE + 1):
+        assert pages.read(1).events
+
+
+def test_whoever_finds_it_busy_is_told_to_ask_again(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "WAIT_SECONDS", 0.0)
+    pages = JournalPages(book.path, BoundedSemaphore(1))
+    with pages._turns, pytest.raises(QueryError, match="busy") as error:
+        events_page(pages)(Query())
+    assert error.value.status == 503
+
+
+@given(
+    lines=st.lists(st.binary(max_size=40).map(lambda one: one.replace(b"\n", b"")), max_size=30),
+    tail=st.binary(max_size=20).map(lambda one: one.replace(b"\n", b"")),
+    block=st.integers(1, 50),
+    longest=st.integers(1, 50),
+    texts=st.lists(st.binary(max_size=2).map(lambda one: one.replace(b"\n", b"")), max_size=3),
+)
+def test_a_search_finds_what_looking_at_all_lines_finds(
+    lines: list[bytes], tail: bytes, block: int, longest: int, texts: list[bytes]
+) -> None:
+    text = b"".join(line + b"\n" for line in lines) + tail
+    read = lambda at, length: text[at : at + length]  # noqa: E731
+    search = EventSearch(tuple(texts), lambda _: True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(events, "_BLOCK", block)
+        patch.setattr(events, "_LONGEST", longest)
+        every = list(lines_backwards(read, len(text)))
+        found = list(lines_backwards(read, len(text), search))
+    assert found == [one for one in every if any(part in one[1] for part in texts)]
+
+
+@given(
+    lines=st.lists(st.binary(max_size=40).map(lambda one: one.replace(b"\n", b"")), max_size=30),
+    tail=st.binary(max_size=20).map(lambda one: one.replace(b"\n", b"")),
+    block=st.integers(1, 50),
+    longest=st.integers(1, 50),
+)
+def test_backwards_is_forwards_reversed(
+    lines: list[bytes], tail: bytes, block: int, longest: int
+) -> None:
+    text = b"".join(line + b"\n" for line in lines) + tail
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(events, "_BLOCK", block)
+        patch.setattr(events, "_LONGEST", longest)
+        found = list(lines_backwards(lambda at, length: text[at : at + length], len(text)))
+    assert [line for _, line in found[::-1]] == [line for line in lines if len(line) <= longest]
+    for offset, line in found:
+        assert text[offset:].startswith(line + b"\n")
+        assert offset == 0 or text[offset - 1 : offset] == b"\n"
+
+
+@settings(max_examples=40)
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 4), st.integers(1, 6)), min_size=1, max_size=12),
+    size=st.integers(250, 900),
+    garbage=st.sampled_from([b"", b"\n", b"no change\n"]),
+)
+def test_each_event_once_and_the_newest_first(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[int, int]],
+    size: int,
+    garbage: bytes,
+) -> None:
+    """Writing and rotating between pages of any size changes nothing of what they give."""
+    book = Book(tmp_path_factory.mktemp("journal"), max_bytes=size)
+    book.write(8)
+    held = all_numbers(book.path, 2048)
+    with Path(book.path).open("ab") as file:
+        file.write(garbage)
+    given, token = [], ""
+    for written, wanted in steps:
+        try:
+            page = JournalPages(book.path).read(wanted, token)
+        except TokenError:
+            break
+        given += numbers(page)
+        token = page.next_token
+        if not token:
+            removed = set(held) - set(all_numbers(book.path, 2048))
+            assert set(held) - set(given) <= removed
+            break
+        book.write(written)
+    assert given == held[: len(given)]
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**60 - 1), st.integers(0, 2**32 - 1))
+def test_a_mark_is_its_token(inode: int, offset: int, checksum: int) -> None:
+    mark = LinePosition(inode, offset, checksum)
+    assert LinePosition.parse(str(mark)) == mark
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        *("x", "1-2", "1-2-3", "-1-2-00000003", "1-2-00000003 ", "1-2-00000003\n", "1-2-000000G3"),
+        *("1" * 17 + "-2-00000003", "1-" + "f" * 16 + "-00000003", "١-2-00000003", "\udc80"),
+    ],
+)
+def test_what_is_no_token(book: Book, token: str) -> None:
+    book.write(1)
+    with pytest.raises(TokenError, match='"pageToken" is none that a page gave'):
+        JournalPages(book.path).read(1, token)
+
+
+@pytest.mark.parametrize("offset", ["0", "1", "5", "fffffffffffffff"])
+def test_a_token_that_somebody_made_up(book: Book, offset: str) -> None:
+    book.write(3)
+    inode = Path(book.path).stat().st_ino
+    with pytest.raises(TokenError, match="is gone"):
+        JournalPages(book.path).read(1, f"{inode:x}-{offset}-00000000")
+
+
+POD_GROUP = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu_1.slice"
+
+
+@pytest.mark.parametrize(
+    ("pod", "group", "knob", "wanted"),
+    [
+        ("shop/web", "kubepods/burstable/podu-1", "cpu.shares", ["pod", "", "UpdateCgroups"]),
+        ("shop/web", "kubepods/podu-1/c1", "cpu.idle", ["pod", "c1", "UpdateCgroups"]),
+        ("shop/web", POD_GROUP, "memory.min", ["pod", "", "UpdateCgroups"]),
+        (
+            "shop/web",
+            f"{POD_GROUP}/cri-containerd-c1.scope",
+            "cpu.shares",
+            ["pod", "c1", "UpdateCgroups"],
+        ),
+        ("shop/web", "kubepods/podu-1/crio-c1", "cpu.shares", ["pod", "c1", "UpdateCgroups"]),
+        (
+            "shop/web",
+            "kubepods/podu-1",
+            "blkio.throttle.read_bps_device",
+            ["pod", "", "UpdateBlkIO"],
+        ),
+        ("shop/web", "4711", "oom_score_adj", ["pod", "", "runtime-hooks"]),
+        (
+            "shop/web",
+            "kubepods/podu-1/c1 4711@9",
+            "oom_score_adj",
+            ["pod", "c1", "runtime-hooks"],
+        ),
+        ("", "kubepods/besteffort", "cpu.shares", ["group", "", "UpdateCgroups"]),
+        ("", "", "cpuset.cpus", ["node", "", "UpdateCgroups"]),
+        ("", "BE", "resctrl.L3:0", ["group", "", "UpdateResctrl"]),
+        ("", "BE", "resctrl.tasks", ["group", "", "ApplyCatL3GroupTasks"]),
+        ("", "vm.min_free_kbytes", "sysctl", ["node", "", "UpdateSystemConfig"]),
+        ("", "/var/lib/agent.json", "file", ["node", "", "netqos reconcile"]),
+        ("", "network", "root qdisc on eth0", ["node", "", "netqos reconcile"]),
+        ("", "tasks", "core scheduling cookie of 12", ["unknown", "", "runtime-hooks"]),
+        ("", "4711", "oom_score_adj", ["unknown", "", "runtime-hooks"]),
+        ("", "kubepods", "knob.of.another.release", ["unknown", "", "runtime-hooks"]),
+    ],
+)
+def test_a_change_in_koordinators_words(pod: str, group: str, knob: str, wanted: list[str]) -> None:
+    found = event_document(ChangeEntry("t", "hooks", group, pod, knob, 1, "0-3", "so"))
+    kind, container, reason = wanted
+    assert (found["type"], found.get("container", ""), found["reason"]) == (kind, container, reason)
+    assert "" not in [found.get(name) for name in ("namespace", "name", "container")]
+    if kind == "pod":
+        assert (found["namespace"], found["name"]) == ("shop", "web")
+    else:
+        assert found.get("name", "") == ("" if kind == "node" else group)
+    place = f"{group}: " if group else ""
+    assert found["message"] == f"{place}{knob} 1 → 0-3 (so)"
+    own = {"owner": "hooks", "group": group, "knob": knob, "old": 1, "new": "0-3", "why": "so"}
+    assert own.items() <= found.items()
+
+
+def test_the_fields_of_an_event() -> None:
+    assert event_document(change(7, why="")) == {
+        "createdAt": "2026-01-31T12:00:07.000Z",
+        "type": "pod",
+        "namespace": "shop",
+        "name": "web",
+        "reason": "UpdateCgroups",
+        "message": "kubepods/podu1: cpu.shares 7 → unknown",
+        "owner": "hooks",
+        "group": "kubepods/podu1",
+        "knob": "cpu.shares",
+        "old": 7,
+        "new": None,
+        "why": "",
+    }
+
+
+def decided(strategy: str = "cpu_suppress", **more: str) -> DecisionEntry:
+    given = (("capacity", 16, "cores"), ("used", None, ""))
+    return DecisionEntry("t", strategy, "on", "four CPUs", "capacity − used", given, **more)
+
+
+@pytest.mark.parametrize(
+    ("one", "wanted"),
+    [
+        (decided(), ("node", None, None, None, "AdjustBEByNodeCPUUsage")),
+        (decided(group="kubepods/be"), ("group", None, "kubepods/be", None)),
+        (
+            decided("cpu_burst", pod="shop/web", group="kubepods/podu-1/c1"),
+            ("pod", "shop", "web", "c1", "CPUBurst"),
+        ),
+        (
+            decided("cpu_burst", pod="shop/web", aspect="quota app"),
+            ("pod", "shop", "web", None, "CFSQuotaBurst"),
+        ),
+        (
+            decided("memory_evict", pod="shop/web", aspect="evicted"),
+            ("pod", "shop", "web", None, "evicted"),
+        ),
+        (
+            decided("memory_evict", pod="shop/web", aspect="eviction memory"),
+            ("pod", "shop", "web", None, "memory_evict"),
+        ),
+        (decided("resctrl", group="BE"), ("group", None, "BE", None, "UpdateResctrl")),
+        (decided("pressure_suppress"), ("node", None, None, None, "pressure_suppress")),
+    ],
+)
+def test_a_decision_in_koordinators_words(
+    one: DecisionEntry, wanted: tuple[str | None, ...]
+) -> None:
+    found = event_document(one)
+    names = ("type", "namespace", "name", "container", "reason")
+    assert tuple(found.get(name) for name in names[: len(wanted)]) == wanted
+    assert found["message"] == ("four CPUs (capacity − used with capacity 16 cores, used unknown)")
+    assert found["given"] == [["capacity", 16, "cores"], ["used", None, ""]]
+    assert (found["owner"], found["outcome"], found["mode"]) == (one.strategy, "four CPUs", "on")
+
+
+def test_a_shadows_decision_says_so() -> None:
+    shadow = DecisionEntry("t", "s", "shadow", "four CPUs")
+    assert event_document(shadow)["message"] == "shadow: four CPUs"
+
+
+def test_the_answer_to_a_hook_call_in_koordinators_words() -> None:
+    plugins = (PluginAnswerEntry("batchresource", "500m", (("cpu_shares", 2, 512),)),)
+    about_main = HookAnswerEntry(
+        "t", "PreCreateContainer", "NRI", "shop/web", "main", plugins, ("n",)
+    )
+    assert event_document(about_main) == {
+        "createdAt": "t",
+        "type": "pod",
+        "namespace": "shop",
+        "name": "web",
+        "reason": "runtime-hooks",
+        "message": "cpu_shares 2 → 512 (batchresource: 500m); n",
+        "container": "main",
+        "owner": "hooks",
+        "hook": "PreCreateContainer",
+        "transport": "NRI",
+    }
+    about_pod = HookAnswerEntry("t", "PreRunPodSandbox", "NRI", "shop/web", "", plugins)
+    assert "container" not in event_document(about_pod)
+
+
+def test_changes_and_decisions_on_a_page(tmp_path: Path) -> None:
+    journal = Journal(f"{tmp_path}/j", Book._fail)
+    for event in (change(1), decided(pod="shop/db"), change(2, "shop/db")):
+        journal.add(event)
+    journal.close()
+    found = json.loads(
+        events_page(JournalPages(f"{tmp_path}/j"))(Query.parse("", "application/json")).body
+    )
+    assert [one.get("knob", one["owner"]) for one in found["Events"]] == [
+        *("cpu.shares", "cpu_suppress", "cpu.shares")
+    ]
+    page = events_page(JournalPages(f"{tmp_path}/j"))(
+        Query.parse("pod=shop/db", "application/json")
+    )
+    assert len(json.loads(page.body)["Events"]) == 2
+
+
+def get(book: Book, query: str = "", accept: str = "application/json") -> StatusPage:
+    return events_page(JournalPages(book.path))(Query.parse(query, accept))
+
+
+def test_as_json(book: Book) -> None:
+    book.write(3)
+    found = json.loads(get(book, "size=2").body)
+    assert list(found) == ["NextPageToken", "Events"]
+    assert [one["old"] for one in found["Events"]] == [2, 1]
+    found = json.loads(get(book, f"size=2&pageToken={found['NextPageToken']}").body)
+    assert [one["old"] for one in found["Events"]] == [0]
+    assert found["NextPageToken"] == ""
+
+
+def test_as_lines_of_text(book: Book) -> None:
+    book.write(3)
+    page = get(book, "size=2", "text/html, */*")
+    assert page.content_type == "text/plain; charset=utf-8"
+    assert [json.loads(line)["old"] for line in page.body.splitlines()] == [2, 1]
+    page = get(book, f"pageToken={page.headers['Next-Page-Token']}", "")
+    assert [json.loads(line)["old"] for line in page.body.splitlines()] == [0]
+    assert page.headers == {}
+
+
+def test_a_page_holds_256_unless_told_otherwise(tmp_path: Path) -> None:
+    book = Book(tmp_path, max_bytes=1 << 20)
+    book.write(300)
+    assert len(json.loads(get(book).body)["Events"]) == 256
+    assert len(json.loads(get(book, "size=2048").body)["Events"]) == 300
+
+
+def test_hostile_text(tmp_path: Path) -> None:
+    why = 'a\nb\r\x1b[2J\u2028\x85 \x00 "</script> \U0001f600'
+    path = tmp_path / "j"
+    fields = {**event_fields(change(1)), "why": why, "old": 10**30, "pod": "a/b/c\n"}
+    path.write_text(json.dumps(fields) + "\n")
+    for accept in ("", "application/json"):
+        page = events_page(JournalPages(str(path)))(Query.parse("", accept))
+        document = json.loads(page.body)
+        found = document["Events"][0] if accept else document
+        assert (found["why"], found["old"], found["name"]) == (why, 10**30, "c\n")
+        assert page.body.count(b"\n") == 1 or accept
+        assert not any(byte < 32 and byte != 10 for byte in page.body)
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "words"),
+    [
+        ("size=0", 400, 'parameter "size" is "0"; expected 1 to 2048'),
+        ("size=2049", 400, 'parameter "size" is "2049"'),
+        ("size=-1", 400, 'parameter "size" is "-1"'),
+        ("size=" + "9" * 5000, 400, 'parameter "size" is "9'),
+        ("size=many", 400, 'parameter "size" is "many"'),
+        ("pageToken=moon", 409, '"pageToken" is none that a page gave'),
+        ("pageToken=1-2-00000003", 409, "is gone with the oldest"),
+    ],
+)
+def test_what_cannot_be_asked(book: Book, query: str, status: int, words: str) -> None:
+    book.write(2)
+    with pytest.raises(QueryError, match=words) as refused:
+        get(book, query)
+    assert refused.value.status == status
+
+
+def test_over_http(book: Book) -> None:
+    book.write(2)
+    pages = {"/events": events_page(JournalPages(book.path)), "/none": events_page(None)}
+    server = StatusServer("127.0.0.1:0", pages)
+    server.start()
+    host, _, port = server.address.rpartition(":")
+    client = http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
+
+    def ask(path: str, **headers: str) -> tuple[int, str, str, str]:
+        client.request("GET", path, headers=headers)
+        answer = client.getresponse()
+        kind, token = answer.getheader("Content-Type", ""), answer.getheader("Next-Page-Token", "")
+        return answer.status, kind, token, answer.read().decode()
+
+    try:
+        status, kind, token, body = ask("/events?size=1", Accept="application/json")
+        assert (status, kind, token) == (200, "application/json", "")
+        assert json.loads(body)["Events"][0]["old"] == 1
+        status, kind, token, body = ask("/events?size=1")
+        assert (status, kind) == (200, "text/plain; charset=utf-8")
+        assert json.loads(body)["old"] == 1
+        assert json.loads(ask(f"/events?pageToken={token}")[-1])["old"] == 0
+        assert ask("/events?pageToken=x")[::3] == (
+            409,
+            '409 /events: parameter "pageToken" is none that a page gave; begin without it\n',
+        )
+        status, _, _, body = ask("/none")
+        assert status == 404
+        assert body.startswith("404 /none: koordlet changes nothing on this node and keeps no ")
+        assert body.count("\n") == 1
+    finally:
+        client.close()
+        server.stop()
+
+
+async def test_a_koordlet_tells_what_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It serves the very file that it writes."""
+    bench = Bench(JOB)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    places = {
+        "runtime_hooks_addr": str(tmp_path / "k.sock"),
+        "runtime_hooks_config_path": str(tmp_path),
+        "runtime_hooks_nri_socket_path": str(tmp_path / "nri.sock"),
+        "collect_res_used_interval": 0.0,
+    }
+    agent = Agent(settings_of(bench.node, tmp_path, Driver.CGROUPFS, **places), bench.node)
+    assert agent._node is not None
+    reconcile_loop = agent._node.reconcile_loop
+    found: dict[str, Any] = {}
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        serving = group.create_task(agent.serve())
+        while not (tmp_path / "koordlet.json").exists():
+            await asyncio.sleep(0.01)
+        reconcile_loop.saw(Stage.POST_START_CONTAINER, main_of(JOB))
+        while not found.get("Events"):
+            await asyncio.sleep(0.01)
+            body = await asyncio.to_thread(ask, f"{tmp_path}/status.sock", "/events", KOORDLET)
+            found = json.loads(body)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await serving
+    assert {(one["namespace"], one["name"]) for one in found["Events"]} == {("shop", "job")}
+    assert "cpu.cfs_quota_us" in {one["knob"] for one in found["Events"]}

@@ -1,0 +1,203 @@
+"""What Prometheus scrapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from koord_prediction.amount import ResourceAmount
+from koord_prediction.peak import PredictedPeak
+from koord_service.status import metrics_page
+from koordlet.http_api.prometheus import SampleMetrics
+from koordlet.metrics_advisor.contract.metric_kinds import KINDS
+from koordlet.metrics_advisor.contract.samples import Sample, Series
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.observed import GIB, NOW, PODS, ObservedNode, busy_node, full_node
+
+Rows = list[tuple[dict[str, str], float]]
+WEB = {
+    "pod_uid": "uid-web-7c9d8b5f4-x2x9k",
+    "pod_name": "web-7c9d8b5f4-x2x9k",
+    "pod_namespace": "shop",
+    "qos": "LS",
+}
+
+
+def scrape(node: ObservedNode) -> Mapping[str, Rows]:
+    """Rows by sample name, through the text format and back."""
+    registry = CollectorRegistry()
+    registry.register(SampleMetrics(node.observed()))
+    found: dict[str, Rows] = {}
+    for family in text_string_to_metric_families(metrics_page(registry).body.decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return found
+
+
+# Names and labels of Koordinator's pkg/koordlet/metrics; qos of pods is ours in addition.
+POD = {"node", "pod_uid", "pod_name", "pod_namespace"}
+CONTAINER = POD | {"container_id", "container_name"}
+PSI = {"psi_resource_type", "psi_precision", "psi_degree", "cpu_full_supported"}
+KOORDINATORS = {
+    "koordlet_node_used_cpu_cores": {"node"},
+    "koordlet_node_used_memory_bytes": {"node"},
+    "koordlet_node_metric_node_usage": {"node", "resource", "unit"},
+    "koordlet_node_metric_system_usage": {"node", "resource", "unit"},
+    "koordlet_node_metric_numa_node_usage": {"node", "numa_node_id", "resource", "unit"},
+    "koordlet_node_metric_numa_system_usage": {"node", "numa_node_id", "resource", "unit"},
+    "koordlet_node_predicted_resource_peak": {"node", "predictor", "resource", "unit"},
+    "koordlet_node_predicted_resource_reclaimable": {"node", "predictor", "resource", "unit"},
+    "koordlet_pod_psi": POD | PSI,
+    "koordlet_container_psi": CONTAINER | PSI,
+    "koordlet_container_cpi": CONTAINER | {"cpi_field"},
+    "koordlet_resctrl_llc_occupancy": {"node", "cache_id", "qos"},
+    "koordlet_resctrl_memory_bandwidth": {"node", "cache_id", "qos", "mb_type"},
+    "koordlet_host_application_resource_usage": {"node", "host_application_name", "resource"},
+    "koordlet_container_resource_requests": CONTAINER | {"resource", "unit"},
+    "koordlet_container_resource_limits": CONTAINER | {"resource", "unit"},
+}
+
+
+@pytest.mark.parametrize("name", KOORDINATORS)
+def test_koordinators_names_and_labels(name: str) -> None:
+    for labels, _ in scrape(full_node())[name]:
+        extra = {"qos"} if "pod_uid" in labels else set()
+        assert set(labels) == KOORDINATORS[name] | extra
+
+
+def test_every_kind_has_a_metric_and_every_row_the_node() -> None:
+    found = scrape(full_node())
+    assert {labels["node"] for rows in found.values() for labels, _ in rows} == {"node-1"}
+    shared = {"node_cpu_usage": 2, "node_memory_usage": 2}
+    for kind in KINDS.values():
+        node = ObservedNode(pods=PODS)
+        one = [series for series in full_node().cache.kept if series.kind == kind.name][-1]
+        if one.labels and kind.labels[0] == "pod_uid":
+            assert one.labels[0] in {record.pod.uid for record in PODS}
+        before = sum(map(len, scrape(node).values()))
+        node.cache.append(NOW - 1, [Sample(one, 1.0)])
+        grown = sum(map(len, scrape(node).values())) - before
+        if kind.name.endswith("_cpu_full_supported"):
+            assert grown == 0
+        elif kind.labels == ("pod_uid",) and kind.name in ("pod_cpu_usage", "pod_memory_usage"):
+            assert grown == 2, "the pod's, and its class's"
+        else:
+            assert grown == shared.get(kind.name, 1), kind.name
+
+
+def test_values_and_units() -> None:
+    found = scrape(busy_node(60))
+    assert ({"node": "node-1", "resource": "cpu", "unit": "core"}, 16.0) in found[
+        "koordlet_node_resource_capacity"
+    ]
+    asked = {
+        (labels["container_name"], labels["resource"], labels["unit"]): value
+        for labels, value in found["koordlet_container_resource_requests"]
+        if labels["pod_uid"] in (WEB["pod_uid"], "uid-spark-exec-17")
+    }
+    assert asked == {
+        ("app", "cpu", "core"): 1.0,
+        ("envoy", "cpu", "core"): 1.0,
+        ("app", "memory", "byte"): 1.5 * GIB,
+        ("envoy", "memory", "byte"): 1.5 * GIB,
+        ("main", "kubernetes.io/batch-cpu", "integer"): 3000.0,
+        ("main", "kubernetes.io/batch-memory", "byte"): 4.0 * GIB,
+    }
+    assert {value for labels, value in found["koordlet_node_be_cpu_cores"]} == {4.2, 8.0, 9.0}
+    precisions = {labels["psi_precision"] for labels, _ in found["koordlet_node_psi"]}
+    assert precisions == {"avg10"}
+
+
+def test_the_help_says_the_unit_that_is_served() -> None:
+    registry = CollectorRegistry()
+    registry.register(SampleMetrics(full_node().observed()))
+    words = {family.name: family.documentation for family in registry.collect()}
+    assert words["koordlet_node_be_cpu_cores"].endswith("(cores).")
+    both = ("node_metric_node", "node_metric_numa_system", "host_application_resource")
+    for name in both:
+        assert words[f"koordlet_{name}_usage"].endswith("(cores, bytes)."), name
+
+
+def test_labels_of_a_pod_and_a_container() -> None:
+    found = scrape(busy_node(60))
+    [pod] = [
+        labels
+        for labels, _ in found["koordlet_pod_cpu_usage_cores"]
+        if labels["pod_uid"] == WEB["pod_uid"]
+    ]
+    assert pod == {"node": "node-1", **WEB}
+    names = {labels["container_id"] for labels, _ in found["koordlet_container_cpu_usage_cores"]}
+    assert f"containerd://{WEB['pod_uid']}-app" in names
+
+
+@pytest.mark.parametrize(("full", "word"), [(None, "false"), (0.0, "false"), (1.0, "true")])
+def test_whether_full_pressure_of_cpu_is_told(full: float | None, word: str) -> None:
+    node = busy_node(0)
+    if full is not None:
+        series = Series("pod_psi_cpu_full_supported", (WEB["pod_uid"],))
+        node.cache.append(NOW - 1, [Sample(series, full)])
+    rows = [row for row, _ in scrape(node)["koordlet_pod_psi"] if row["pod_uid"] == WEB["pod_uid"]]
+    assert {row["cpu_full_supported"] for row in rows} == {word}
+
+
+def test_pods_and_containers_that_are_gone_vanish() -> None:
+    node = busy_node(60)
+    gone = PODS[0]
+    one_less = replace(PODS[1], containers=dict(list(PODS[1].containers.items())[:1]))
+    node.pods = (one_less, *PODS[2:])
+    text = [labels for rows in scrape(node).values() for labels, _ in rows]
+    assert not [labels for labels in text if labels.get("pod_uid") == gone.pod.uid]
+    left = [row for row in text if row.get("pod_uid") == one_less.pod.uid and "container_id" in row]
+    assert {row["container_name"] for row in left} == {"app"}
+
+
+def test_koordlet_itself() -> None:
+    found = scrape(busy_node(60))
+    available = {row["collector"]: value for row, value in found["koordlet_collector_available"]}
+    assert available == {"noderesource": 1, "podresource": 1, "coldmemory": 0, "cpi": 0}
+    assert "cpi" not in {row["collector"] for row, _ in found["koordlet_collector_seconds"]}
+    rounds = {row["collector"]: value for row, value in found["koordlet_collector_rounds_total"]}
+    assert rounds["podresource"] == 1800
+    assert found["koordlet_metric_cache_refused_total"][0][1] == 3
+    sent = found["koordlet_report_total"]
+    assert [((row["report"], row["way"]), value) for row, value in sent] == [
+        (("NodeMetric", "direct"), 28),
+        (("NodeMetric", "object"), 2),
+        (("NodeResourceTopology", "object"), 4),
+        (("Device", "object"), 0),
+    ]
+    failed = {row["report"]: value for row, value in found["koordlet_report_failures_total"]}
+    assert failed == {"NodeMetric": 3, "NodeResourceTopology": 0, "Device": 7}
+    reported = {row["report"]: value for row, value in found["koordlet_report_age_seconds"]}
+    assert reported == {"NodeMetric": 41, "NodeResourceTopology": 2}
+    ages = {row["state"]: value for row, value in found["koordlet_state_age_seconds"]}
+    assert ages == {"pods": 3.2, "NodeSLO": 812.0}
+
+
+def test_predictions_by_predictor() -> None:
+    node = busy_node(0)
+    node.predictions = {
+        "podReclaimablePredictor": PredictedPeak(ResourceAmount(3, GIB), None),
+        "minPredictor": PredictedPeak(ResourceAmount(4, 2 * GIB), ResourceAmount(0, 5)),
+    }
+    rows = {
+        (name, row["predictor"], row["resource"], row["unit"]): value
+        for name in ("peak", "reclaimable")
+        for row, value in scrape(node)[f"koordlet_node_predicted_resource_{name}"]
+    }
+    assert rows == {
+        ("peak", "podReclaimablePredictor", "cpu", "core"): 3,
+        ("peak", "podReclaimablePredictor", "memory", "byte"): GIB,
+        ("peak", "minPredictor", "cpu", "core"): 4,
+        ("peak", "minPredictor", "memory", "byte"): 2 * GIB,
+        ("reclaimable", "minPredictor", "cpu", "core"): 0,
+        ("reclaimable", "minPredictor", "memory", "byte"): 5,
+    }
+
+
+def test_a_node_of_which_nothing_is_known() -> None:
+    found = scrape(ObservedNode())
+    assert {name for name in found if "metric_cache" not in name} == set()

@@ -1,0 +1,294 @@
+"""The web page in a real browser: what is in it, and what it makes of nasty names.
+
+To see it: look at light.png and dark.png in the test's directory
+(``pytest --basetemp=/tmp/web tests/koordlet/http_api/test_web.py``).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from koord_service.status import Query, StatusPage, StatusServer
+from koordlet.http_api.documents.node import DocumentSources
+from koordlet.http_api.routes import pages
+from koordlet.qos_manager.core.strategy import Decision, StrategyMode, Term
+from koordlet.states_informer.state.informer_age import InformerAge
+
+from tests.support.decided import DecidedNode, busy_decisions, suppressed
+from tests.support.observed import PODS, ObservedNode, busy_node, renamed
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (apt install chromium)")
+
+Shown = Callable[..., "Dom"]
+LIGHT, DARK = 1, 0
+_NASTY = "<img src=x onerror=alert(1)>\"'&<script>alert(2)</script>"
+
+# What a person does, in the page's own language; a page that only tests have loads it.
+_CLICKS = """
+import "./app.js";
+const headers = () => [...document.querySelectorAll("#pods th button")];
+document.querySelector("tr.pod").click();
+headers().find((one) => one.textContent === "Memory").click();
+document.getElementById("theme").click();
+const filter = document.getElementById("filter");
+filter.value = "be";
+filter.dispatchEvent(new Event("input"));
+const plot = document.querySelector("#cpu .plot"), box = plot.getBoundingClientRect();
+plot.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width * 0.7 }));
+for (const name of ["cpu_suppress", "cpu_burst"]) {
+  [...document.querySelectorAll("tr.fold")].find((one) => one.textContent.includes(name))?.click();
+}
+"""
+
+
+class Dom(HTMLParser):
+    """The page after its scripts have run: text, tags and attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.rows: list[list[str]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data
+
+    def with_class(self, name: str) -> list[dict[str, str | None]]:
+        return [one for _, one in self.tags if name in (one.get("class") or "").split()]
+
+    def by_id(self, name: str) -> dict[str, str | None]:
+        return next(one for _, one in self.tags if one.get("id") == name)
+
+    def pods(self) -> list[str]:
+        """The first cell of each pod's row."""
+        return [row[0].lstrip("▸▾") for row in self.rows if row and row[0][:1] in ("▸", "▾")]
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Iterator[Shown]:
+    """Serve a node's pages, load one, and give what became of it."""
+    servers: list[StatusServer] = []
+
+    def show(
+        node: ObservedNode,
+        path: str = "/",
+        scheme: int = LIGHT,
+        name: str = "",
+        decided: DecidedNode | None = None,
+    ) -> Dom:
+        served = dict(pages(node.observed(), decided.decided() if decided else None))
+        index = served["/"](Query()).body
+        script = b'<script src="clicks.js" type="module"></script></body>'
+        served["/clicks"] = lambda _: StatusPage(index.replace(b"</body>", script), "text/html")
+        served["/clicks.js"] = lambda _: StatusPage(_CLICKS.encode(), "text/javascript")
+        server = StatusServer("127.0.0.1:0", served)
+        server.start()
+        servers.append(server)
+        return _load(f"http://{server.address}{path}", scheme, tmp_path, name)
+
+    yield show
+    for server in servers:
+        server.stop()
+
+
+def _load(url: str, scheme: int, directory: Path, name: str) -> Dom:
+    assert CHROMIUM is not None
+    flags = [
+        *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+        *("--hide-scrollbars", "--window-size=1440,2300", "--virtual-time-budget=3000"),
+        *("--enable-logging=stderr", f"--user-data-dir={directory / 'profile'}"),
+        f"--blink-settings=preferredColorScheme={scheme}",
+        f"--screenshot={directory / name}" if name else "--dump-dom",
+    ]
+    done = subprocess.run(
+        [CHROMIUM, *flags, url], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "CONSOLE" not in done.stderr, re.findall(".*CONSOLE.*", done.stderr)
+    return Dom(done.stdout)
+
+
+def test_a_busy_node(shown: Shown) -> None:
+    page = shown(busy_node())
+    assert page.by_id("node") is not None
+    assert "node-1" in page.text
+    assert page.by_id("health")["class"] == "badge degraded"
+    assert page.by_id("health")["title"].splitlines() == [
+        "NodeSLO: API server: connection refused",
+        "report Device: devices: 403 Forbidden",
+    ]
+    assert len(page.pods()) == len(PODS)
+    assert page.pods()[0] == "shop/orders-db-0", "the greediest first"
+    [row] = [row for row in page.rows if row and row[0].endswith("spark-exec-17")]
+    assert row[1] == "BE"
+    assert row[2].endswith("/ 3")
+    assert row[3].endswith("/ 4.0 GiB")
+    # One area each, none cut in pieces though steps are as long as the time between looks.
+    assert len(page.with_class("area")) == 14
+    assert len(page.with_class("stroke")) == 3
+    assert len(page.with_class("peak")) == 2
+    assert page.by_id("trouble").get("hidden") == ""
+    assert "no kidled here" in page.text
+
+
+@pytest.mark.parametrize(("scheme", "theme"), [(LIGHT, "light"), (DARK, "dark")])
+def test_light_and_dark(shown: Shown, scheme: int, theme: str, tmp_path: Path) -> None:
+    node = busy_node()
+    page = shown(node, scheme=scheme)
+    assert next(one for tag, one in page.tags if tag == "html")["data-theme"] == theme
+    shown(node, scheme=scheme, name=f"{theme}.png", decided=busy_decisions())
+    picture = (tmp_path / f"{theme}.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) > 50_000, "a page without anything on it is smaller"
+
+
+def test_sorting_filtering_unfolding_and_the_theme(shown: Shown) -> None:
+    page = shown(busy_node(), "/clicks")
+    assert next(one for tag, one in page.tags if tag == "html")["data-theme"] == "dark"
+    # "be" is in BE, and in no name.
+    assert page.pods() == ["ml/train-resnet-5", "batch/spark-exec-17", "batch/spark-exec-18"]
+    assert [one for _, one in page.tags if one.get("aria-sort") == "descending"]
+    [tip] = page.with_class("tip")[:1]
+    assert "hidden" not in tip
+    assert "left" in (tip.get("style") or "")
+
+
+def strategies(page: Dom) -> dict[str, list[str]]:
+    """The rows of the strategies, by name."""
+    rows = [row for row in page.rows if len(row) == 7 and row[0][:1] in ("▸", "▾")]
+    return {row[0][1:]: row[1:] for row in rows}
+
+
+def test_strategies_with_mode_and_latest_outcome(shown: Shown) -> None:
+    page = shown(busy_node(), decided=busy_decisions())
+    found = strategies(page)
+    assert found["cpu_suppress"][:2] == ["on", "best-effort pods get 4 CPUs"]
+    assert found["cpu_suppress"][3:] == ["60", "0", "2.1 ms"]
+    assert found["cpu_burst"][0] == "shadow"
+    assert found["cpu_burst"][1].endswith(" and 1 more")
+    assert found["cpu_burst"][4] == "1", "it took too long once"
+    assert found["memory_evict"][1:3] == ["nothing decided", "–"]
+    assert found["blkio"][:2] == ["off", "its gate BlkIOReconcile is off"]
+    assert "3 of 4 strategies decide" in page.text
+    assert not page.with_class("decision")
+
+
+def test_evictions(shown: Shown) -> None:
+    page = shown(busy_node(), decided=busy_decisions())
+    [row] = [row for row in page.rows if "batch/spark-exec-9" in row]
+    assert row[2:4] == ["memory_evict", "evicted: memory is short"]
+    assert row[4].startswith("used − lower: used 60 GiB, lower 56 GiB")
+    page = shown(busy_node(), decided=DecidedNode())
+    assert "none since koordlet started" in page.text
+
+
+def test_arithmetic_unfolded(shown: Shown) -> None:
+    page = shown(busy_node(), "/clicks", decided=busy_decisions())
+    assert len(page.with_class("decision")) == 3, "one of suppression, two of burst"
+    assert "capacity × threshold − used by others" in page.text
+    assert "used by others5.9 cores" in page.text
+    assert "about kubepods/besteffort, for 30 s" in page.text
+    assert "best-effort pods get 5 CPUs" in page.text, "what was before"
+
+
+def test_more_decisions_than_a_page_has_room_for(shown: Shown) -> None:
+    node = busy_decisions()
+    many = [
+        ("cpu_burst", StrategyMode.ON, Decision("o", pod=f"n/{number}")) for number in range(40)
+    ]
+    node.decisions.keep(busy_node(0).now, many)
+    page = shown(busy_node(), "/clicks", decided=node)
+    assert len(page.with_class("decision")) == 30
+    assert "10 more: koordctl why pod NAME" in page.text
+    assert "Nothing stands decided." in page.text, "suppression is over"
+
+
+def test_a_koordlet_that_decides_nothing(shown: Shown) -> None:
+    page = shown(busy_node())
+    assert "koordlet decides nothing on this node" in page.text
+    assert strategies(page) == {}
+    assert "hidden" in page.by_id("evicting")
+    assert page.by_id("trouble").get("hidden") == ""
+
+
+def test_decisions_are_text_and_nothing_else(shown: Shown) -> None:
+    node = busy_decisions()
+    given = (Term(_NASTY, _NASTY, ""),)
+    nasty = Decision(_NASTY, _NASTY, given, pod=_NASTY, aspect=_NASTY)
+    gone = Decision(_NASTY, "", (), pod=_NASTY, aspect="evicted")
+    now = busy_node(0).now
+    round_ = [("cpu_suppress", StrategyMode.ON, nasty), ("cpu_suppress", StrategyMode.ON, gone)]
+    node.decisions.keep(now, [("cpu_suppress", StrategyMode.ON, suppressed(4, 1.0)), *round_])
+    page = shown(busy_node(60), "/clicks", decided=node)
+    assert page.text.count(_NASTY) >= 8
+    assert not [tag for tag, _ in page.tags if tag == "img"]
+    assert not [one for _, one in page.tags if any(key.startswith("on") for key in one)]
+
+
+def test_a_node_of_which_nothing_is_known(shown: Shown) -> None:
+    page = shown(ObservedNode())
+    assert page.text.count("Nothing measured in this time yet.") == 2
+    assert "Pressure is not measured here" in page.text
+    assert "No pods run here" in page.text
+    assert page.by_id("health")["class"] == "badge ok"
+    assert page.by_id("trouble").get("hidden") == ""
+
+
+def test_names_are_text_and_nothing_else(shown: Shown) -> None:
+    node = busy_node(60)
+    node.pods = (renamed(node.pods[0], _NASTY), *node.pods[1:])
+    node.ages = {_NASTY: InformerAge(None, _NASTY)}
+    page = shown(node)
+    assert page.text.count(_NASTY) == 3
+    assert not [tag for tag, _ in page.tags if tag == "img"]
+    assert [one["src"] for tag, one in page.tags if tag == "script"] == ["app.js"]
+    assert not [one for _, one in page.tags if any(key.startswith("on") for key in one)]
+
+
+def test_koordlet_that_cannot_answer(shown: Shown) -> None:
+    page = shown(_Broken())
+    assert "hidden" not in page.by_id("trouble")
+    assert "No news from koordlet since" in page.text
+    assert "RuntimeError: no list" in page.text
+
+
+class _Broken(ObservedNode):
+    def observed(self) -> DocumentSources:
+        return replace(super().observed(), pods=self._fail)
+
+    @staticmethod
+    def _fail() -> NoReturn:
+        raise RuntimeError("no list")
+
+
+def test_errors_of_scripts_are_noticed(tmp_path: Path) -> None:
+    html = b'<script src="a.js"></script>'
+    served = {
+        "/": lambda _: StatusPage(html, "text/html"),
+        "/a.js": lambda _: StatusPage(b"nothing.of.it", "text/javascript"),
+    }
+    server = StatusServer("127.0.0.1:0", served)
+    server.start()
+    try:
+        with pytest.raises(AssertionError, match="nothing is not defined"):
+            _load(f"http://{server.address}/", LIGHT, tmp_path, "")
+    finally:
+        server.stop()

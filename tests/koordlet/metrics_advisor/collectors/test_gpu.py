@@ -1,0 +1,345 @@
+"""GPUs: whose use is whose, where they are, and when they are healthy again."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_host.knobs.layout import Driver, Layout
+from koord_model.node_info import GPUs, SchedulableDevice
+from koord_model.pod import Container, Pod
+from koordlet.agent.config import KoordletSettings
+from koordlet.agent.feature_gates import DEFAULTS
+from koordlet.metrics_advisor.collectors import gpu
+from koordlet.metrics_advisor.contract.collector import (
+    CollectContext,
+    CollectorSources,
+    GPUProcess,
+    GPUReading,
+    Samples,
+    UnavailableError,
+)
+from koordlet.metrics_advisor.contract.metric_kinds import KINDS
+from koordlet.metrics_advisor.nvml import NVML
+from koordlet.states_informer.state.pod_inventory import PodRecord
+
+from tests.support.fake_nvml import FakeGPU, FakeNVML
+from tests.support.text_tree import TextTree
+
+V2 = Layout(2, Driver.SYSTEMD)
+V1 = Layout(1, Driver.CGROUPFS)
+POD_A = Pod("a", "n", "ua", cgroup_parent="kubepods-podua.slice")
+POD_B = Pod("b", "n", "ub", cgroup_parent="kubepods-besteffort-podub.slice")
+RECORDS = (
+    PodRecord(POD_A, {"c1": Container(POD_A, "x", "c1"), "c2": Container(POD_A, "y", "c2")}),
+    PodRecord(POD_B, {"c3": Container(POD_B, "z", "c3")}),
+)
+WHOLE = GPUReading(
+    0, "GPU-a", "00000000:3B:00.0", "NVIDIA A100", 80 << 30, memory_used=9 << 30, core=60.0
+)
+PLACED = SchedulableDevice(
+    type="gpu",
+    id="GPU-a",
+    minor=0,
+    resources={
+        "koordinator.sh/gpu-core": 100,
+        "koordinator.sh/gpu-memory": 80 << 30,
+        "koordinator.sh/gpu-memory-ratio": 100,
+    },
+    numa_node=1,
+    pcie="pci0000:3a",
+    bus="0000:3b:00.0",
+)
+
+
+class Told:
+    """Implements ``GPUCounters``: what it is told to say."""
+
+    driver = "570.86.15"
+
+    def __init__(self, *readings: GPUReading) -> None:
+        self.readings: list[GPUReading] | UnavailableError = list(readings)
+
+    def read(self, at: float) -> list[GPUReading]:
+        if isinstance(self.readings, UnavailableError):
+            raise self.readings
+        return self.readings
+
+
+def tree(**processes: str | OSError) -> TextTree:
+    """A machine with a GPU at 0000:3b:00.0, and processes by number ("p7") with their cgroups."""
+    card = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0"
+    texts: dict[str, str | OSError] = {f"{card}/numa_node": "1\n"}
+    texts |= {f"/proc/{name[1:]}/cgroup": text for name, text in processes.items()}
+    return TextTree(texts, {"/sys/bus/pci/devices/0000:3b:00.0": card})
+
+
+def collector(told: Told, files: TextTree | None = None, layout: Layout = V2) -> gpu.Collector:
+    return gpu.Collector(CollectorSources(files or tree(), layout, gpus=told))
+
+
+def values(found: Samples) -> dict[tuple[str, ...], float]:
+    for (kind, labels), _ in found.samples:
+        assert len(labels) == len(KINDS[kind].labels)
+    return {(kind, *labels): value for (kind, labels), value in found.samples}
+
+
+def devices(found: Samples) -> tuple[SchedulableDevice, ...]:
+    (fact,) = found.facts
+    assert type(fact) is GPUs
+    return fact.devices
+
+
+def test_its_settings_and_gates_are_there() -> None:
+    assert hasattr(KoordletSettings(), gpu.INTERVAL)
+    assert all(gate in DEFAULTS for gate in gpu.ENABLED_BY)
+
+
+def test_a_gpu_and_what_the_node_uses_of_it() -> None:
+    found = collector(Told(WHOLE)).collect(CollectContext(0.0, 0.0))
+    assert found.facts == (GPUs((PLACED,), "nvidia", "NVIDIA A100", "570.86.15"),)
+    assert values(found) == {
+        ("node_gpu_core_usage", "0", "GPU-a"): 60.0,
+        ("node_gpu_memory_usage", "0", "GPU-a"): float(9 << 30),
+    }
+    assert not found.partial
+
+
+def test_what_is_not_told_has_no_sample_but_a_line() -> None:
+    silent = replace(WHOLE, core=None, memory_used=None, missing=("no utilisation: Not Supported",))
+    found = collector(Told(silent)).collect(CollectContext(0.0, 0.0))
+    assert values(found) == {}
+    assert found.partial == ("GPU GPU-a: no utilisation: Not Supported",)
+
+
+def test_use_of_processes_is_summed_by_pod_and_container() -> None:
+    slices = "kubepods.slice/kubepods-podua.slice"
+    lower = "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podub.slice"
+    files = tree(
+        p1=f"0::/{slices}/cri-containerd-c1.scope\n",
+        p2=f"0::/{slices}/cri-containerd-c1.scope/nested/deep\n",
+        p3=f"0::/../../../{slices}/cri-containerd-c2.scope\n",
+        p4=f"0::/docker/abc/kubelet/{lower}/cri-containerd-c3.scope\n",
+        p5=f"0::/{slices}/cri-containerd-sandbox.scope\n",
+        p6="0::/system.slice/persistenced.service\n",
+        p7="garbage\n::\n",
+        p8=OSError(errno.ESRCH, "No such process"),
+    )
+    processes = tuple(GPUProcess(pid, 10**pid, float(pid)) for pid in range(1, 10))
+    told = Told(replace(WHOLE, processes=processes))
+    found = values(collector(told, files).collect(CollectContext(0.0, 0.0, RECORDS)))
+    mine = {key: value for key, value in found.items() if not key[0].startswith("node")}
+    assert mine == {
+        ("pod_gpu_core_usage", "ua", "0", "GPU-a"): 11.0,
+        ("pod_gpu_memory_usage", "ua", "0", "GPU-a"): 101110.0,
+        ("container_gpu_core_usage", "ua", "c1", "0", "GPU-a"): 3.0,
+        ("container_gpu_memory_usage", "ua", "c1", "0", "GPU-a"): 110.0,
+        ("container_gpu_core_usage", "ua", "c2", "0", "GPU-a"): 3.0,
+        ("container_gpu_memory_usage", "ua", "c2", "0", "GPU-a"): 1000.0,
+        ("pod_gpu_core_usage", "ub", "0", "GPU-a"): 4.0,
+        ("pod_gpu_memory_usage", "ub", "0", "GPU-a"): 10000.0,
+        ("container_gpu_core_usage", "ub", "c3", "0", "GPU-a"): 4.0,
+        ("container_gpu_memory_usage", "ub", "c3", "0", "GPU-a"): 10000.0,
+    }
+
+
+def test_owners_are_found_in_any_hierarchy_of_v1() -> None:
+    pod = Pod("a", "n", "ua", cgroup_parent="/kubepods/podua")
+    files = tree(p1="12:pids:/\n4:memory:/kubepods/podua/c1\n1:name=systemd:/kubepods/podua/c1\n")
+    told = Told(replace(WHOLE, processes=(GPUProcess(1, 5, 6.0),)))
+    record = PodRecord(pod, {"c1": Container(pod, "x", "c1")})
+    found = values(collector(told, files, V1).collect(CollectContext(0.0, 0.0, (record,))))
+    assert found["pod_gpu_memory_usage", "ua", "0", "GPU-a"] == 5.0
+    assert found["container_gpu_core_usage", "ua", "c1", "0", "GPU-a"] == 6.0
+
+
+def test_a_pod_whose_cgroup_nobody_knows_owns_nothing() -> None:
+    told = Told(replace(WHOLE, processes=(GPUProcess(1, 5, 6.0),)))
+    record = PodRecord(Pod("a", "n", "ua"))
+    found = values(collector(told, tree(p1="0::/\n")).collect(CollectContext(0.0, 0.0, (record,))))
+    assert {key[0] for key in found} == {"node_gpu_core_usage", "node_gpu_memory_usage"}
+
+
+@pytest.mark.parametrize("text", ["garbage\n", OSError(errno.EIO, "Input/output error"), None])
+def test_a_gpu_that_sysfs_does_not_place_is_used_all_the_same(text: str | OSError | None) -> None:
+    files = tree()
+    path = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/numa_node"
+    files.texts |= {path: text} if text is not None else {}
+    files.remove("/sys/bus/pci/devices/0000:3b:00.0") if text is None else None
+    one = collector(Told(WHOLE), files)
+    found = one.collect(CollectContext(0.0, 0.0))
+    (device,) = devices(found)
+    assert (device.healthy, device.numa_node, device.pcie) == (True, -1, "")
+    assert found.partial[0].startswith("GPU GPU-a: no place in sysfs: ")
+    assert not one.collect(CollectContext(1.0, 1.0)).partial  # said once, looked for once
+
+
+def test_models_that_differ_are_no_model() -> None:
+    other = replace(WHOLE, uuid="GPU-b", minor=1, model="NVIDIA H100")
+    (fact,) = collector(Told(WHOLE, other)).collect(CollectContext(0.0, 0.0)).facts
+    assert isinstance(fact, GPUs)
+    assert fact.model == ""
+    assert [device.minor for device in fact.devices] == [0, 1]
+
+
+class History:
+    """One GPU through time: says it and asks how it fares."""
+
+    def __init__(self) -> None:
+        self.told = Told(WHOLE)
+        self.collector = collector(self.told)
+        self.at(0.0)
+
+    def at(self, steady: float, reading: GPUReading | None = WHOLE) -> str:
+        """Why it is not healthy; "" while it is. ``None``: it is not listed."""
+        self.told.readings = [] if reading is None else [reading]
+        (device,) = devices(self.collector.collect(CollectContext(steady, steady)))
+        assert device.healthy == (not device.reason)
+        assert bool(device.message) == bool(device.reason)
+        assert device.resources == PLACED.resources
+        return device.reason
+
+
+def xid(*numbers: int, reset_needed: bool | None = None) -> GPUReading:
+    return replace(WHOLE, xids=numbers, reset_needed=reset_needed)
+
+
+LOST = replace(WHOLE, memory_used=None, core=None, error="GPU is lost")
+
+
+@pytest.mark.parametrize("number", [13, 31, 43, 45, 68, 109])
+def test_an_applications_error_is_none_of_the_gpu(number: int) -> None:
+    assert History().at(1.0, xid(number)) == ""
+
+
+def test_a_passing_error_is_over_after_five_quiet_minutes() -> None:
+    gpu = History()
+    assert gpu.at(1.0, xid(94)) == "Xid94"
+    assert [gpu.at(at) for at in (2.0, 300.0, 301.0, 302.0)] == ["Xid94", "Xid94", "", ""]
+    assert gpu.at(303.0, xid(13)) == ""
+
+
+def test_another_error_begins_the_quiet_anew() -> None:
+    gpu = History()
+    gpu.at(1.0, xid(94))
+    assert gpu.at(200.0, xid(63)) == "Xid63"
+    assert [gpu.at(at) for at in (301.0, 499.0, 500.0)] == ["Xid63", "Xid63", ""]
+
+
+@pytest.mark.parametrize("number", [48, 79, 95, 119])
+def test_what_only_a_reset_cures_lasts_until_one_was_seen(number: int) -> None:
+    gpu = History()
+    fatal = f"Xid{number}"
+    assert gpu.at(1.0, xid(number)) == fatal
+    assert gpu.at(100.0, xid(94)) == fatal
+    assert gpu.at(100_000.0) == fatal
+    assert gpu.at(100_001.0, LOST) == fatal
+    assert gpu.at(100_002.0) == ""
+
+
+def test_a_driver_that_needs_no_reset_has_the_last_word() -> None:
+    gpu = History()
+    assert gpu.at(1.0, xid(48, reset_needed=False)) == "Xid48"
+    fine = replace(WHOLE, reset_needed=False)
+    assert [gpu.at(at, fine) for at in (2.0, 300.0, 301.0)] == ["Xid48", "Xid48", ""]
+
+
+def test_a_driver_that_asks_for_a_reset_is_believed_until_it_asks_no_longer() -> None:
+    gpu = History()
+    asks, fine = (replace(WHOLE, reset_needed=needed) for needed in (True, False))
+    assert gpu.at(1.0, asks) == "ResetRequired"
+    assert gpu.at(9999.0, asks) == "ResetRequired"
+    assert gpu.at(10_000.0, fine) == ""
+    assert gpu.at(10_001.0, replace(asks, xids=(79,))) == "Xid79"
+    assert gpu.at(10_002.0, fine) == ""
+
+
+def test_a_gpu_that_does_not_answer_or_is_not_listed_is_not_healthy_until_it_is_back() -> None:
+    gpu = History()
+    assert gpu.at(1.0, LOST) == "NotAnswering"
+    assert gpu.at(2.0) == ""
+    assert gpu.at(3.0, None) == "NotFound"
+    assert gpu.at(4.0, None) == "NotFound"
+    assert gpu.at(5.0) == ""
+
+
+def test_errors_told_on_its_return_count() -> None:
+    gpu = History()
+    gpu.at(1.0, LOST)
+    assert gpu.at(2.0, xid(79)) == "Xid79"
+    assert gpu.at(9999.0) == "Xid79"
+
+
+def test_a_driver_that_goes_away_takes_its_gpus_with_it() -> None:
+    told = Told(WHOLE)
+    one = collector(told)
+    one.collect(CollectContext(0.0, 0.0))
+    told.readings = UnavailableError("NVIDIA's driver is gone")
+    found = one.collect(CollectContext(1.0, 1.0))
+    assert [device.reason for device in devices(found)] == ["NotFound"]
+    assert found.partial == ("NVIDIA's driver is gone",)
+    assert found.samples == []
+    assert found.facts == (GPUs(devices(found), "nvidia", "NVIDIA A100", "570.86.15"),)
+    told.readings = [WHOLE]
+    assert devices(one.collect(CollectContext(2.0, 2.0))) == (PLACED,)
+
+
+@pytest.mark.parametrize("told", [None, UnavailableError("no library")])
+def test_without_a_driver_it_is_unavailable(told: UnavailableError | None) -> None:
+    counters = None
+    if told is not None:
+        counters = Told()
+        counters.readings = told
+    one = gpu.Collector(CollectorSources(tree(), V2, gpus=counters))
+    with pytest.raises(UnavailableError):
+        one.collect(CollectContext(0.0, 0.0))
+
+
+def test_a_gpu_that_does_not_say_which_it_is_costs_itself() -> None:
+    nobody = GPUReading(-1, "", error="number 1: GPU is lost")
+    found = collector(Told(nobody, WHOLE)).collect(CollectContext(0.0, 0.0))
+    assert devices(found) == (PLACED,)
+    assert found.partial == ("a GPU does not say which it is: number 1: GPU is lost (left out)",)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(0, 600),
+            st.lists(st.sampled_from([13, 48, 63, 79, 94]), max_size=2),
+            st.sampled_from([None, True, False]),
+            st.sampled_from(["", "GPU is lost"]),
+        ),
+        max_size=20,
+    )
+)
+def test_whatever_happened_a_reset_and_five_quiet_minutes_heal(
+    events: list[tuple[float, list[int], bool | None, str]],
+) -> None:
+    history = History()
+    now = 0.0
+    for wait, numbers, needed, error in events:
+        now += wait
+        reading = replace(WHOLE, xids=tuple(numbers), reset_needed=needed, error=error)
+        reason = history.at(now, reading)
+        if error or needed or set(numbers) - gpu.APPLICATION_XIDS:
+            assert reason
+    history.at(now + 1, LOST)
+    assert history.at(now + 2) == ""
+
+
+def test_through_the_library_from_a_process_to_its_container() -> None:
+    library = FakeNVML(
+        [FakeGPU("GPU-a", processes=[(1, 7)], samples=[(1, 10**15, 30)], used=8, recovery=0)]
+    )
+    nvml = NVML(library)
+    files = tree(p1="0::/kubepods.slice/kubepods-podua.slice/cri-containerd-c1.scope\n")
+    one = gpu.Collector(CollectorSources(files, V2, gpus=nvml))
+    found = values(one.collect(CollectContext(0.0, 0.0, RECORDS)))
+    nvml.close()
+    assert found["container_gpu_core_usage", "ua", "c1", "0", "GPU-a"] == 30.0
+    assert found["container_gpu_memory_usage", "ua", "c1", "0", "GPU-a"] == 7.0
+    assert found["node_gpu_memory_usage", "0", "GPU-a"] == 8.0

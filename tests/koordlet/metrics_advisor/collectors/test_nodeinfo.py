@@ -1,0 +1,292 @@
+"""The machine's description: sysfs in, facts out."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from koord_host.kernel import KernelFilesystem
+from koord_host.knobs.layout import Driver, Layout
+from koord_model import cpuset
+from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo, NumaNode, Processor
+from koordlet.metrics_advisor.collectors import nodeinfo
+from koordlet.metrics_advisor.contract.collector import (
+    CollectContext,
+    CollectorSources,
+    Samples,
+    UnavailableError,
+)
+
+from tests.support.text_tree import TextTree
+
+CPU = "/sys/devices/system/cpu"
+NODE = "/sys/devices/system/node"
+LOOK = CollectContext(0.0, 0.0)
+LAYOUT = Layout(2, Driver.SYSTEMD)
+
+
+def machine(
+    sockets: int = 2, cores: int = 2, threads: int = 2, *, cache_ids: bool = True
+) -> dict[str, str | OSError]:
+    """A machine whose sockets are NUMA nodes, first threads first, as x86 numbers them."""
+    each = sockets * cores
+    texts: dict[str, str | OSError] = {
+        f"{CPU}/online": f"0-{each * threads - 1}\n",
+        f"{CPU}/possible": f"0-{each * threads - 1}\n",
+        "/proc/meminfo": "MemTotal:       2048 kB\nMemFree:        1 kB\n",
+    }
+    for cpu in range(each * threads):
+        socket, core = divmod(cpu % each, cores)
+        siblings = [one for one in range(each * threads) if one % each // cores == socket]
+        last = f"{CPU}/cpu{cpu}/cache/index3"
+        for name, value in (
+            ("physical_package_id", socket),
+            ("die_id", 0),
+            ("cluster_id", core),
+            ("core_id", core * 4),
+        ):
+            texts[f"{CPU}/cpu{cpu}/topology/{name}"] = f"{value}\n"
+        for name, level, kind in (("0", 1, "Data"), ("1", 1, "Instruction"), ("2", 2, "Unified")):
+            texts[f"{CPU}/cpu{cpu}/cache/index{name}/level"] = f"{level}\n"
+            texts[f"{CPU}/cpu{cpu}/cache/index{name}/type"] = f"{kind}\n"
+        texts |= {f"{last}/level": "3\n", f"{last}/type": "Unified\n"}
+        texts[f"{last}/shared_cpu_list"] = f"{cpuset.render(siblings)}\n"
+        if cache_ids:
+            texts[f"{last}/id"] = f"{socket * 5}\n"
+        node = f"{NODE}/node{socket}"
+        texts[f"{node}/cpulist"] = f"{cpuset.render(siblings)}\n"
+        texts[f"{node}/meminfo"] = f"Node {socket} MemTotal:    1024 kB\n"
+    return texts
+
+
+def collector(texts: dict[str, str | OSError]) -> tuple[nodeinfo.Collector, TextTree]:
+    tree = TextTree(texts)
+    return nodeinfo.Collector(CollectorSources(tree, LAYOUT)), tree
+
+
+def cpus(found: Samples) -> NodeCPUInfo:
+    return next(fact for fact in found.facts if isinstance(fact, NodeCPUInfo))
+
+
+def memory(found: Samples) -> NodeMemoryInfo:
+    return next(fact for fact in found.facts if isinstance(fact, NodeMemoryInfo))
+
+
+def look(texts: dict[str, str | OSError]) -> Samples:
+    return collector(texts)[0].collect(LOOK)
+
+
+def test_cores_are_unique_on_the_machine_and_shared_by_threads() -> None:
+    found = cpus(look(machine())).processors
+    assert [(one.id, one.core, one.socket, one.node, one.l3) for one in found] == [
+        (0, 0, 0, 0, 0),
+        (1, 1, 0, 0, 0),
+        (2, 2, 1, 1, 5),
+        (3, 3, 1, 1, 5),
+        (4, 0, 0, 0, 0),
+        (5, 1, 0, 0, 0),
+        (6, 2, 1, 1, 5),
+        (7, 3, 1, 1, 5),
+    ]
+
+
+@pytest.mark.parametrize("name", ["die_id", "cluster_id"])
+def test_the_same_core_id_in_another_part_of_a_socket_is_another_core(name: str) -> None:
+    texts = machine(1, 2, 1)
+    for cpu in (0, 1):
+        topology = f"{CPU}/cpu{cpu}/topology"
+        texts |= {f"{topology}/{one}": "0\n" for one in ("core_id", "die_id", "cluster_id")}
+        texts[f"{topology}/{name}"] = f"{cpu}\n"
+    assert [one.core for one in cpus(look(texts)).processors] == [0, 1]
+
+
+def test_caches_without_ids_are_told_apart_by_who_shares_them() -> None:
+    found = cpus(look(machine(cache_ids=False))).processors
+    assert [one.l3 for one in found] == [0, 0, 1, 1, 0, 0, 1, 1]
+
+
+def test_an_instruction_cache_is_no_last_level() -> None:
+    texts = machine(1, 1, 1)
+    for path in [path for path in texts if "/cache/index" in path]:
+        del texts[path]
+    directory = f"{CPU}/cpu0/cache"
+    texts |= {f"{directory}/index0/level": "1\n", f"{directory}/index0/type": "Data\n"}
+    texts |= {f"{directory}/index0/id": "7\n", f"{directory}/index1/level": "1\n"}
+    texts |= {f"{directory}/index1/type": "Instruction\n", f"{directory}/index1/id": "8\n"}
+    assert [one.l3 for one in cpus(look(texts)).processors] == [7]
+
+
+def test_a_machine_that_tells_no_topology_has_a_core_for_each_cpu() -> None:
+    texts: dict[str, str | OSError] = {
+        f"{CPU}/cpu0/online": "1\n",
+        f"{CPU}/cpu1/online": "1\n",
+        f"{CPU}/online": "0-1\n",
+        f"{CPU}/cpufreq/boost": "1\n",
+        "/proc/meminfo": "MemTotal: 4 kB\n",
+        "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "3\n",
+    }
+    found = look(texts)
+    assert cpus(found).processors == (Processor(0, 0, 0, 0), Processor(1, 1, 0, 0))
+    assert memory(found) == NodeMemoryInfo(4096, (NumaNode(0, 4096, {2 << 20: 3}, (0, 1)),))
+
+
+def test_what_is_known_of_a_cpu_stays_known_while_it_is_offline() -> None:
+    one, tree = collector(machine())
+    before = cpus(one.collect(LOOK)).processors
+    tree.texts |= {f"{CPU}/online": "0-5,7\n", f"{NODE}/node1/cpulist": "2-3,7\n"}
+    tree.texts[f"{CPU}/cpu6/online"] = "0\n"
+    tree.remove(f"{CPU}/cpu6/topology")
+    tree.remove(f"{CPU}/cpu6/cache")
+    found = cpus(one.collect(LOOK))
+    assert found.processors[6] == Processor(6, 2, 1, 1, 5, online=False)
+    assert found.online == before[:6] + before[7:]
+
+
+def test_of_a_cpu_that_was_never_online_nothing_is_known() -> None:
+    texts = machine(1, 2, 1)
+    texts |= {f"{CPU}/online": "0\n", f"{NODE}/node0/cpulist": "0\n"}
+    assert cpus(look(texts)).processors[1] == Processor(1, -1, -1, -1, online=False)
+
+
+def test_nothing_is_read_anew_while_the_same_cpus_run() -> None:
+    one, tree = collector(machine())
+    first = cpus(one.collect(LOOK))
+    tree.reads.clear()
+    assert cpus(one.collect(LOOK)) == first
+    assert not [path for path in tree.reads if "/topology/" in path or "/cache/" in path]
+    assert "/proc/cpuinfo" not in tree.reads
+
+
+def test_numa_nodes_with_gaps_without_cpus_and_without_memory() -> None:
+    texts = machine(1, 2, 1) | {
+        f"{NODE}/online": "0,3,8\n",
+        f"{NODE}/node3/cpulist": "\n",
+        f"{NODE}/node3/meminfo": "Node 3 MemTotal:   512 kB\n",
+        f"{NODE}/node3/hugepages/hugepages-1048576kB/nr_hugepages": "2\n",
+        f"{NODE}/node3/hugepages/hugepages-2048kB/nr_hugepages": "5\n",
+        f"{NODE}/node8/cpulist": "1\n",
+        f"{NODE}/node8/meminfo": "Node 8 MemTotal:  0 kB\n",
+        f"{NODE}/node0/cpulist": "0\n",
+    }
+    found = look(texts)
+    assert memory(found) == NodeMemoryInfo(
+        2 << 20,
+        (
+            NumaNode(0, 1 << 20, {}, (0,)),
+            NumaNode(3, 512 << 10, {2 << 20: 5, 1 << 30: 2}),
+            NumaNode(8, 0, {}, (1,)),
+        ),
+    )
+    assert [one.node for one in cpus(found).processors] == [0, 8]
+
+
+def test_a_node_that_is_taken_out_meanwhile_is_left_out() -> None:
+    texts = machine()
+    texts[f"{NODE}/node1/meminfo"] = FileNotFoundError(2, "gone")
+    assert [one.id for one in memory(look(texts)).nodes] == [0]
+
+
+@pytest.mark.parametrize(
+    ("files", "smt", "turbo"),
+    [
+        ({}, None, None),
+        ({"smt/active": "1\n", "intel_pstate/no_turbo": "0\n"}, True, True),
+        (
+            {"smt/active": "0\n", "intel_pstate/no_turbo": "1\n", "cpufreq/boost": "1\n"},
+            False,
+            False,
+        ),
+        ({"cpufreq/boost": "1\n"}, None, True),
+        ({"cpufreq/boost": "0\n", "smt/active": "what"}, None, False),
+        ({"intel_pstate/no_turbo": PermissionError(13, "no")}, None, None),
+    ],
+)
+def test_features(files: dict[str, str | OSError], smt: bool | None, turbo: bool | None) -> None:
+    found = cpus(look(machine() | {f"{CPU}/{name}": text for name, text in files.items()}))
+    assert (found.smt, found.turbo) == (smt, turbo)
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "model", "vendor"),
+    [
+        ("processor\t: 0\nvendor_id\t: GenuineIntel\nmodel\t\t: 85\nmodel name\t: Xeon 8269: @ 2\n",
+         "Xeon 8269: @ 2", "GenuineIntel"),
+        ("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n", "", ""),
+        ("model name\t: \n\nmodel name\t: second\n", "", ""),
+    ],
+)  # fmt: skip
+def test_model_and_vendor(cpuinfo: str, model: str, vendor: str) -> None:
+    found = cpus(look(machine() | {"/proc/cpuinfo": cpuinfo}))
+    assert (found.model, found.vendor) == (model, vendor)
+
+
+@pytest.mark.parametrize(("name", "mask"), [("L3", "fffff"), ("L3CODE", "7ff"), ("L2", "")])
+def test_resctrl_s_full_mask(name: str, mask: str) -> None:
+    texts = machine() | {f"/sys/fs/resctrl/info/{name}/cbm_mask": f"{mask}\n"}
+    assert cpus(look(texts)).cbm_mask == mask
+
+
+def test_memory_that_cannot_be_read_does_not_hide_the_cpus() -> None:
+    found = look(machine() | {"/proc/meminfo": "nonsense"})
+    assert len(cpus(found).processors) == 8
+    assert found.partial == ('the machine\'s memory: /proc/meminfo has no line "MemTotal: … kB"',)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (f"{CPU}/online", "all of them"),
+        (f"{CPU}/cpu0/topology/core_id", "x"),
+        (f"{NODE}/node0/cpulist", "3-1"),
+        (f"{NODE}/node0/cpulist", OSError(5, "Input/output error")),
+    ],
+)
+def test_a_file_that_is_not_the_kernel_s_is_said(path: str, text: str | OSError) -> None:
+    with pytest.raises(UnavailableError, match="the machine's CPUs: "):
+        look(machine() | {path: text})
+
+
+def test_no_sysfs() -> None:
+    with pytest.raises(UnavailableError, match=r"CPUs: .*/sys/devices/system/cpu"):
+        look({"/proc/meminfo": "MemTotal: 4 kB\n"})
+
+
+class Bare(TextTree):
+    """One that lists directories quickly: the double's own way is quadratic."""
+
+    def __init__(self, texts: dict[str, str | OSError]) -> None:
+        super().__init__(texts)
+        self._names: dict[str, set[str]] = {}
+        for path in texts:
+            parts = path.split("/")
+            for depth in range(1, len(parts)):
+                self._names.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
+
+    def names(self, path: str) -> list[str]:
+        if path not in self._names:
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return sorted(self._names[path])
+
+
+def test_a_cache_is_looked_at_once_however_many_share_it() -> None:
+    tree = Bare(machine(8, 16, 2))
+    found = cpus(nodeinfo.Collector(CollectorSources(tree, LAYOUT)).collect(LOOK))
+    assert len(found.processors) == 256
+    assert len({one.core for one in found.processors}) == 128
+    assert len([path for path in tree.reads if path.endswith("/shared_cpu_list")]) == 8
+    assert len(tree.reads) < 256 * 6
+
+
+@pytest.mark.skipif(shutil.which("lscpu") is None, reason="no lscpu to compare with")
+def test_this_machine_is_as_lscpu_says() -> None:
+    columns = ("lscpu", "-p=CPU,NODE,SOCKET,CORE")
+    listed = subprocess.run(columns, capture_output=True, text=True, check=True).stdout
+    expected = [
+        tuple(int(one or 0) for one in line.split(","))
+        for line in listed.splitlines()
+        if not line.startswith("#")
+    ]
+    found = nodeinfo.Collector(CollectorSources(KernelFilesystem(), LAYOUT)).collect(LOOK)
+    assert [(one.id, one.node, one.socket, one.core) for one in cpus(found).online] == expected
+    assert memory(found).total > 0

@@ -1,0 +1,69 @@
+"""Collectors are found by their files, and switched on by gates and settings."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from koord_host.knobs.layout import Driver, Layout
+from koordlet.agent.config import KoordletSettings
+from koordlet.agent.feature_gates import DEFAULTS
+from koordlet.metrics_advisor import collectors
+from koordlet.metrics_advisor.collector_table import available, select_enabled
+from koordlet.metrics_advisor.contract.collector import CollectorSources
+
+from tests.support.text_tree import TextTree
+
+SOURCES = CollectorSources(TextTree(), Layout(2, Driver.SYSTEMD))
+ALWAYS = {
+    *("beresource", "hostapplication", "nodeinfo", "noderesource"),
+    *("podresource", "podthrottled", "sysresource"),
+}
+
+
+def test_every_file_is_a_collector() -> None:
+    [folder] = collectors.__path__
+    files = {path.stem for path in Path(folder).glob("*.py")} - {"__init__"}
+    assert set(available()) == files
+
+
+def test_those_come_first_whose_samples_others_use() -> None:
+    order = available()
+    for before in ("noderesource", "podresource", "hostapplication"):
+        assert order.index(before) < order.index("sysresource")
+
+
+def test_what_is_on_unless_told_otherwise() -> None:
+    on, off = select_enabled(KoordletSettings(), DEFAULTS, SOURCES)
+    assert {one.name for one in on} == ALWAYS
+    assert {state.name for state in off} == set(available()) - ALWAYS
+    assert all(state.reason for state in off)
+
+
+@pytest.mark.parametrize(
+    ("settings", "gates", "expected"),
+    [
+        ({}, {"PSICollector"}, {"psi"}),
+        ({"enable_pagecache_collector": True}, set(), {"pagecache"}),
+        ({"enable_resctrl_collector": True}, set(), set()),
+        ({"enable_resctrl_collector": True}, {"ResctrlCollector"}, {"resctrl"}),
+        ({}, {"Accelerators"}, {"gpu", "xpu"}),
+    ],
+)
+def test_switches(settings: dict[str, bool], gates: set[str], expected: set[str]) -> None:
+    chosen = dataclasses.replace(KoordletSettings(), **settings)  # type: ignore[arg-type]
+    on, _ = select_enabled(chosen, {**DEFAULTS, **dict.fromkeys(gates, True)}, SOURCES)
+    assert {one.name for one in on} == ALWAYS | expected
+
+
+def test_intervals_are_the_settings() -> None:
+    on, _ = select_enabled(KoordletSettings(collect_node_cpu_info_interval=7.0), DEFAULTS, SOURCES)
+    assert {one.name: one.interval for one in on}["nodeinfo"] == 7.0
+
+
+@pytest.mark.parametrize("name", available())
+def test_every_collector_says_what_it_reads(name: str) -> None:
+    module = __import__(f"koordlet.metrics_advisor.collectors.{name}", fromlist=["Collector"])
+    assert module.__doc__
+    assert len(module.__doc__) > 80

@@ -1,0 +1,258 @@
+"""NVML's answers and refusals as readings; the thread that waits for error events."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from koordlet.metrics_advisor.contract.collector import GPUProcess, GPUReading, UnavailableError
+from koordlet.metrics_advisor.nvml import NVML
+
+from tests.support.fake_nvml import (
+    DRIVER_NOT_LOADED,
+    LIBRARY_NOT_FOUND,
+    UNINITIALIZED,
+    FakeGPU,
+    FakeNVML,
+)
+
+AT = 1_700_000_000.0
+NOW = int(AT * 1_000_000)
+
+Opened = Callable[[FakeNVML], NVML]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    """Readers of a library that are closed afterwards, with their threads."""
+    made: list[NVML] = []
+
+    def make(library: FakeNVML) -> NVML:
+        made.append(NVML(library))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+    assert not [one for one in threading.enumerate() if one.name == "nvml events"]
+
+
+def soon(nvml: NVML, wanted: Callable[[list[GPUReading]], bool]) -> list[GPUReading]:
+    """Readings until one is as wanted; the last one, where none ever is."""
+    pause = threading.Event()
+    for _ in range(3000):
+        readings = nvml.read(AT)
+        if wanted(readings):
+            break
+        pause.wait(0.01)
+    return readings
+
+
+def test_a_gpu_that_tells_all(opened: Opened) -> None:
+    gpu = FakeGPU(
+        "GPU-a",
+        minor=3,
+        used=5 << 30,
+        busy=70,
+        processes=[(11, 1 << 30), (12, None), (11, 1 << 20)],
+        samples=[(11, NOW - 900_000, 10), (11, NOW - 100_000, 40), (13, NOW, 20), (11, NOW, 180)],
+        recovery=0,
+    )
+    nvml = opened(FakeNVML([gpu]))
+    assert nvml.read(AT) == [
+        GPUReading(
+            minor=3,
+            uuid="GPU-a",
+            bus="00000000:3B:00.0",
+            model="NVIDIA A100-SXM4-80GB",
+            memory=80 << 30,
+            memory_used=5 << 30,
+            core=70.0,
+            processes=(
+                GPUProcess(11, (1 << 30) + (1 << 20), 40.0),
+                GPUProcess(12, 0, 0.0),
+                GPUProcess(13, 0, 20.0),
+            ),
+            reset_needed=False,
+        )
+    ]
+    assert nvml.driver == "570.86.15"
+
+
+def test_processes_that_used_nothing_lately_use_nothing(opened: Opened) -> None:
+    gpu = FakeGPU("GPU-a", processes=[(11, 5)], samples=[(11, NOW - 9_000_000, 90)])
+    (reading,) = opened(FakeNVML([gpu])).read(AT)
+    assert reading.processes == (GPUProcess(11, 5, 0.0),)
+    assert not reading.missing
+
+
+UNSUPPORTED = {
+    "nvmlDeviceGetUtilizationRates": "no utilisation: Not Supported",
+    "nvmlDeviceGetMemoryInfo": "no memory in use: Not Supported",
+    "nvmlDeviceGetComputeRunningProcesses": "no processes: Not Supported",
+    "nvmlDeviceGetProcessUtilization": "no use by process: Not Supported",
+    "nvmlDeviceGetPciInfo": "no PCI address: Not Supported",
+    "nvmlDeviceGetMinorNumber": "no minor: Not Supported",
+    "nvmlDeviceGetName": "no model: Not Supported",
+    "nvmlDeviceRegisterEvents": "its error events are not told",
+}
+
+
+@pytest.mark.parametrize("question", UNSUPPORTED)
+def test_one_question_refused_costs_its_answer(opened: Opened, question: str) -> None:
+    refused = {question, f"{question}_v2"}
+    gpus = [FakeGPU("GPU-a", unsupported=refused), FakeGPU("GPU-b", 1, busy=7)]
+    first, second = opened(FakeNVML(gpus)).read(AT)
+    assert UNSUPPORTED[question] in first.missing
+    assert (first.uuid, first.minor, first.error) == ("GPU-a", 0, "")
+    assert (second.core, second.missing) == (7.0, ())
+
+
+def test_an_older_library_tells_memory_the_older_way(opened: Opened) -> None:
+    gpu = FakeGPU("GPU-a", unsupported={"nvmlDeviceGetMemoryInfo_v2"})
+    (reading,) = opened(FakeNVML([gpu])).read(AT)
+    assert (reading.memory_used, reading.missing) == (1 << 30, ())
+
+
+@pytest.mark.parametrize(
+    ("recovery", "needed"),
+    [(None, None), (0, False), (1, True), (2, True), (3, False), (4, True), (5, False), (7, True)],
+)
+def test_whether_the_driver_asks_for_a_reset(
+    opened: Opened, recovery: int | None, needed: bool | None
+) -> None:
+    (reading,) = opened(FakeNVML([FakeGPU("GPU-a", recovery=recovery)])).read(AT)
+    assert reading.reset_needed is needed
+
+
+def test_errors_are_told_once_and_of_their_gpu(opened: Opened) -> None:
+    gpus = [FakeGPU("GPU-a"), FakeGPU("GPU-b", 1)]
+    library = FakeNVML(gpus)
+    nvml = opened(library)
+    assert [one.xids for one in nvml.read(AT)] == [(), ()]
+    library.events.put((gpus[1], 79))
+    readings = soon(nvml, lambda found: any(one.xids for one in found))
+    assert [one.xids for one in readings] == [(), (79,)]
+    assert [one.xids for one in nvml.read(AT)] == [(), ()]
+
+
+def test_an_error_of_nobody_counts_for_all(opened: Opened) -> None:
+    library = FakeNVML([FakeGPU("GPU-a"), FakeGPU("GPU-b", 1)])
+    nvml = opened(library)
+    nvml.read(AT)
+    library.events.put((None, 48))
+    readings = soon(nvml, lambda found: all(one.xids for one in found))
+    assert [one.xids for one in readings] == [(48,), (48,)]
+
+
+def test_a_gpu_that_is_lost_costs_itself_and_is_asked_anew_after_a_minute(opened: Opened) -> None:
+    gpus = [FakeGPU("GPU-a"), FakeGPU("GPU-b", 1)]
+    library = FakeNVML(gpus)
+    nvml = opened(library)
+    nvml.read(AT)
+    gpus[0].lost = True
+    for later in (1.0, 30.0, 59.0):
+        first, second = nvml.read(AT + later)
+        assert (first.uuid, first.error, first.core) == ("GPU-a", "GPU is lost", None)
+        assert (second.error, second.memory_used) == ("", 1 << 30)
+    assert library.begun == 1
+    nvml.read(AT + 60)
+    assert library.sessions == 0
+    first, _ = nvml.read(AT + 61)
+    assert (first.minor, first.uuid, first.error) == (-1, "", "number 0: GPU is lost")
+    assert (library.begun, library.sessions) == (2, 1)
+    gpus[0].lost = False
+    nvml.read(AT + 121)
+    assert [one.error for one in nvml.read(AT + 122)] == ["", ""]
+    assert (library.begun, library.sessions) == (3, 1)
+
+
+def test_a_driver_that_is_gone_ends_the_session_and_is_found_again(opened: Opened) -> None:
+    library = FakeNVML([FakeGPU("GPU-a")])
+    nvml = opened(library)
+    nvml.read(AT)
+    library.gone = DRIVER_NOT_LOADED
+    with pytest.raises(UnavailableError, match="driver is gone: Driver Not Loaded"):
+        nvml.read(AT + 1)
+    library.gone, library.sessions, library.broken = 0, 0, DRIVER_NOT_LOADED
+    for later in (2, 3, 9):
+        with pytest.raises(UnavailableError, match="load the kernel module nvidia"):
+            nvml.read(AT + later)
+    library.broken = 0
+    with pytest.raises(UnavailableError, match="load the kernel module"):
+        nvml.read(AT + 11)
+    (reading,) = nvml.read(AT + 12)
+    assert reading.uuid == "GPU-a"
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (LIBRARY_NOT_FOUND, "NVML Shared Library Not Found: install NVIDIA's driver"),
+        (DRIVER_NOT_LOADED, "Driver Not Loaded: load the kernel module nvidia"),
+        (18, "not of the driver's version"),
+        (999, "NVML Error with code 999: see nvidia-smi"),
+    ],
+)
+def test_why_the_library_cannot_be_used_is_said(opened: Opened, number: int, said: str) -> None:
+    library = FakeNVML([])
+    library.broken = number
+    with pytest.raises(UnavailableError, match=said):
+        opened(library).read(AT)
+
+
+def test_gpus_that_cannot_be_counted_leave_no_session(opened: Opened) -> None:
+    library = FakeNVML([])
+    library.gone = 999
+    with pytest.raises(UnavailableError, match="does not list its GPUs"):
+        opened(library).read(AT)
+
+
+def test_a_node_without_gpus_has_none(opened: Opened) -> None:
+    assert opened(FakeNVML([])).read(AT) == []
+
+
+def test_without_the_package_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr("koordlet.metrics_advisor.nvml.importlib.import_module", nowhere)
+    with pytest.raises(UnavailableError, match=r"pip install 'pykoord\[nvidia\]'"):
+        NVML().read(AT)
+
+
+real = pytest.mark.skipif(
+    importlib.util.find_spec("pynvml") is None, reason="nvidia-ml-py is not installed"
+)
+
+
+@real
+def test_the_double_has_the_names_and_numbers_of_the_real_module() -> None:
+    library = importlib.import_module("pynvml")
+    for name in vars(FakeNVML):
+        if name.lower().startswith("nvml"):
+            assert hasattr(library, name), name
+    for name in ("nvmlMemory_v2", "nvmlEventTypeXidCriticalError"):
+        assert getattr(library, name) == getattr(FakeNVML, name)
+    field = "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
+    assert getattr(library, field) == getattr(FakeNVML, field)
+    for number, text in {UNINITIALIZED: "Uninitialized", 9: "Driver Not Loaded"}.items():
+        error = library.NVMLError(number)
+        assert (error.value, str(error)) == (number, text)
+
+
+@real
+def test_the_real_library_says_what_is_missing_or_reads() -> None:
+    nvml = NVML()
+    readings, refused = [], ""
+    try:
+        readings = nvml.read(AT)
+    except UnavailableError as error:
+        refused = str(error)
+    finally:
+        nvml.close()
+    assert all(one.uuid or one.error for one in readings)
+    assert not refused or "NVML cannot be started" in refused

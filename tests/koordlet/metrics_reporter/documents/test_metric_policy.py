@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from koordlet.metrics_reporter.documents.metric_policy import (
+    MemoryPolicy,
+    MetricCollectPolicy,
+    policy,
+)
+
+
+def read(**collect: Any) -> tuple[MetricCollectPolicy, tuple[str, ...]]:
+    return policy({"spec": {"metricCollectPolicy": collect}})
+
+
+@pytest.mark.parametrize("document", [{}, {"spec": None}, {"spec": {"metricCollectPolicy": {}}}])
+def test_defaults(document: dict[str, object]) -> None:
+    assert policy(document) == (MetricCollectPolicy(300, 60, (300.0, 600.0, 1800.0)), ())
+
+
+def test_all_of_it() -> None:
+    assert read(
+        aggregateDurationSeconds=60,
+        reportIntervalSeconds=30,
+        nodeAggregatePolicy={"durations": ["1m30s", "1h0m0s"]},
+        nodeMemoryCollectPolicy="usageWithHotPageCache",
+    ) == (MetricCollectPolicy(60, 30, (90.0, 3600.0), MemoryPolicy.WITH_HOT_PAGE_CACHE), ())
+
+
+@pytest.mark.parametrize(
+    ("collect", "expected", "line"),
+    [
+        (
+            {"aggregateDurationSeconds": 10},
+            MetricCollectPolicy(aggregate=60),
+            "aggregateDurationSeconds is 10; expected 60 to 43200 (60 taken)",
+        ),
+        (
+            {"reportIntervalSeconds": -1},
+            MetricCollectPolicy(interval=30),
+            "reportIntervalSeconds is -1; expected 30 to 43200 (30 taken)",
+        ),
+        (
+            {"reportIntervalSeconds": "60"},
+            MetricCollectPolicy(),
+            'reportIntervalSeconds is "60"; expected 30 to 43200 (default 60 kept)',
+        ),
+        (
+            {"nodeAggregatePolicy": {"durations": ["5m", "soon", 7, "0s", "13h"]}},
+            MetricCollectPolicy(durations=(300.0,)),
+            'durations[1] is "soon"; expected a duration from 1s to 12h like "5m" (left out)',
+        ),
+        (
+            {"nodeAggregatePolicy": {"durations": "5m"}},
+            MetricCollectPolicy(),
+            'durations is "5m"; expected a list of durations (defaults kept)',
+        ),
+        (
+            {"nodeMemoryCollectPolicy": "all"},
+            MetricCollectPolicy(),
+            'nodeMemoryCollectPolicy is "all"; expected usageWithoutPageCache or',
+        ),
+    ],
+)
+def test_what_cannot_be_used_costs_only_itself(
+    collect: dict[str, Any], expected: MetricCollectPolicy, line: str
+) -> None:
+    found, problems = read(**collect)
+    assert found == expected
+    assert line in problems[0]
+    assert all(one.startswith("NodeMetric spec.metricCollectPolicy.") for one in problems)
+
+
+def test_an_empty_list_of_windows_is_none() -> None:
+    assert read(nodeAggregatePolicy={"durations": []}) == (MetricCollectPolicy(), ())

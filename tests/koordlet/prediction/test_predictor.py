@@ -1,0 +1,389 @@
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from koord_model.demand import Demand
+from koord_model.pod import Pod
+from koord_prediction.amount import ResourceAmount
+from koord_prediction.peak import PeakPolicy, PredictedPeak
+from koordlet.http_api.documents.node import TrainingResult
+from koordlet.metric_cache.core.interface import (
+    AggregatedSeries,
+    Aggregation,
+    CacheState,
+    Points,
+    TimeWindow,
+)
+from koordlet.metrics_advisor.contract.samples import Series
+from koordlet.prediction.predictor import (
+    CheckpointDirectory,
+    Predictor,
+    TrainingSettings,
+    node_allocatable,
+)
+from koordlet.states_informer.state.pod_inventory import PodRecord
+
+GIB = 2**30
+NOW = 1.7e9
+OLD = NOW - 10 * 86400
+MINUTE = 60.0
+
+
+class Cache:
+    """Answers with what the test put there, whatever the window; remembers that."""
+
+    def __init__(self) -> None:
+        self.p90: dict[str, dict[tuple[str, ...], float]] = {}
+        self.windows: set[tuple[float, float]] = set()
+
+    def measured(self, labels: tuple[str, ...], cores: float, memory: float) -> None:
+        who = "pod" if labels else "node"
+        self.p90.setdefault(f"{who}_cpu_usage", {})[labels] = cores
+        self.p90.setdefault(f"{who}_memory_usage", {})[labels] = memory
+
+    def aggregate(
+        self,
+        kind: str,
+        window: TimeWindow,
+        aggregations: Sequence[Aggregation],
+        labels: Mapping[str, str] | None = None,
+    ) -> AggregatedSeries:
+        assert list(aggregations) == [Aggregation.P90]
+        self.windows.add((window.start, window.end))
+        found = self.p90.get(kind, {})
+        values = np.array(list(found.values()))
+        column = {Aggregation.P90: values} if found else {}
+        series = tuple(Series(kind, labels) for labels in found)
+        return AggregatedSeries(series, column, np.ones(len(found), np.int64), values, values)
+
+    def load(self) -> None:
+        raise NotImplementedError
+
+    def append(self, at: float, samples: object) -> None:
+        raise NotImplementedError
+
+    def merged(self, *args: object, **kwargs: object) -> dict[Aggregation, float]:
+        raise NotImplementedError
+
+    def points(self, *args: object, **kwargs: object) -> dict[Series, Points]:
+        raise NotImplementedError
+
+    def state(self) -> CacheState:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+def record(uid: str, cores: int = 4, started: float = OLD, **demand: Any) -> PodRecord:
+    requests = {"cpu": 1000 * cores, "memory": cores * GIB}
+    plain = Demand(priority=9500, phase="Running", started=started, requests=requests)
+    asked = replace(plain, **demand)
+    return PodRecord(Pod(uid, "shop", uid, cgroup_parent=f"/kubepods/pod{uid}"), demand=asked)
+
+
+class Rig:
+    """A server over a cache, a list of pods and a directory, all the test's."""
+
+    def __init__(self, path: Path, learning: TrainingSettings | None = None) -> None:
+        self.cache = Cache()
+        self.pods: tuple[PodRecord, ...] = ()
+        self.allocatable: ResourceAmount | None = ResourceAmount(32, 64 * GIB)
+        self.said: list[str] = []
+        self.path = path
+        self.learning = learning or TrainingSettings(rules=PeakPolicy(margin=0))
+        self.server = self.another()
+
+    def another(self) -> Predictor:
+        """One that starts on the same directory."""
+        return Predictor(
+            self.learning,
+            self.cache,
+            CheckpointDirectory(str(self.path), self.said.append),
+            lambda: self.pods,
+            lambda: self.allocatable,
+        )
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "models")
+
+
+def near(cores: float) -> object:
+    """The end of a bucket, and of the first one for the system or a class that idles."""
+    return pytest.approx(cores, rel=0.09)
+
+
+def prod(rig: Rig) -> PredictedPeak:
+    found = rig.server.prediction.prod
+    assert found is not None
+    return found
+
+
+def test_learns_from_the_last_interval_and_predicts(rig: Rig) -> None:
+    rig.pods = (record("a"), record("b", cores=2))
+    rig.cache.measured(("a",), 1, GIB)
+    rig.cache.measured(("b",), 0.5, GIB)
+    rig.cache.measured((), 2, 3 * GIB)
+    assert rig.server.prediction.prod is None
+    assert rig.server.training == TrainingResult()
+    rig.server.train(NOW)
+    assert rig.cache.windows == {(NOW - MINUTE, NOW)}
+    found = prod(rig)
+    assert found.reclaimable is not None
+    # By priority: 1.5 of pods and 0.5 of the system.
+    assert found.peak.cpu == pytest.approx(2, rel=0.08)
+    assert found.peak.memory == pytest.approx(3 * GIB, rel=0.08)
+    assert found.reclaimable.cpu == pytest.approx(4, rel=0.06)
+    assert rig.server.by_predictor().keys() == {
+        "podReclaimablePredictor",
+        "priorityReclaimablePredictor",
+        "minPredictor",
+    }
+    assert rig.server.by_predictor()["podReclaimablePredictor"].peak.cpu == near(1.5)
+    training = rig.server.training
+    assert (training.at, training.cold) == (NOW, frozenset())
+    assert training.models["a"]["p95"].cpu == near(1)
+    assert training.models["__node__"]["max"].memory == pytest.approx(3 * GIB, rel=0.06)
+    assert training.models.keys() == {*PARTS, "a", "b"}
+
+
+def test_a_node_that_cannot_be_measured_does_not_make_the_system_idle(rig: Rig) -> None:
+    rig.pods = (record("a"),)
+    rig.cache.measured(("a",), 1, GIB)
+    rig.cache.measured((), 5, 5 * GIB)
+    rig.server.train(NOW)
+    del rig.cache.p90["node_memory_usage"]
+    for minute in range(1, 100):
+        rig.server.train(NOW + minute)
+    assert rig.server.training.models["__node-sys__"]["p60"].cpu == near(4)
+
+
+def test_before_anything_is_measured_nothing_is_said(rig: Rig) -> None:
+    rig.pods = (record("a"),)
+    rig.server.train(NOW)
+    assert rig.server.prediction.prod is None
+    assert "__node-koord-prod__" not in rig.server.training.models
+
+
+def test_pods_of_other_classes_are_learnt_and_not_counted(rig: Rig) -> None:
+    rig.pods = (record("a"), record("b", priority=5500))
+    rig.cache.measured(("a",), 1, GIB)
+    rig.cache.measured(("b",), 8, 8 * GIB)
+    rig.cache.measured((), 9, 9 * GIB)
+    rig.server.train(NOW)
+    assert rig.server.training.models["__node-koord-batch__"]["max"].cpu == near(8)
+    assert prod(rig).peak.cpu == near(1)
+
+
+@pytest.mark.parametrize("how", [{"terminating": True}, {"phase": "Succeeded"}])
+def test_ending_pods_ask_for_nothing(rig: Rig, how: dict[str, Any]) -> None:
+    rig.pods = (record("a", **how),)
+    rig.cache.measured(("a",), 0, 0)
+    rig.cache.measured((), 0, 0)
+    rig.server.train(NOW)
+    assert rig.server.by_predictor()["podReclaimablePredictor"].peak == ResourceAmount()
+    spare = prod(rig).reclaimable
+    assert spare is not None
+    assert spare.cpu == 0
+
+
+def test_young_pods_count_with_their_request(rig: Rig) -> None:
+    rig.pods = (record("a", started=NOW - 100),)
+    rig.cache.measured(("a",), 1, GIB)
+    rig.cache.measured((), 1, GIB)
+    rig.server.train(NOW)
+    assert prod(rig).peak.cpu == 4
+    assert rig.server.prediction.cold == ("a",)
+    assert rig.server.training.cold == {"a"}
+
+
+def test_pods_no_list_has_told_of_are_learnt_only(rig: Rig) -> None:
+    rig.pods = (PodRecord(Pod("a", "shop", "a", cgroup_parent="/kubepods/poda")),)
+    rig.cache.measured(("a",), 1, GIB)
+    rig.cache.measured((), 1, GIB)
+    rig.server.train(NOW)
+    assert rig.server.training.models["__node-koord-prod__"]["max"].cpu == near(1)
+    assert rig.server.by_predictor()["podReclaimablePredictor"].peak == ResourceAmount()
+
+
+def test_an_unknown_node_has_a_peak_only(rig: Rig) -> None:
+    rig.allocatable = None
+    rig.cache.measured((), 1, GIB)
+    rig.server.train(NOW)
+    assert prod(rig).peak.cpu > 0
+    assert prod(rig).reclaimable is None
+
+
+@pytest.mark.parametrize("uid", ["../../etc/passwd", "", ".hidden", "__node__", "a/b"])
+def test_a_uid_that_is_no_file_name_has_no_model(rig: Rig, uid: str) -> None:
+    rig.pods = (record(uid),)
+    rig.cache.measured((uid,), 1, GIB)
+    rig.server.train(NOW)
+    rig.server.checkpoint(NOW, everything=True)
+    assert all(name.startswith("__node-") for name in names(rig))
+
+
+def names(rig: Rig) -> list[str]:
+    return sorted(file.name for file in rig.path.iterdir())
+
+
+def fill(rig: Rig, pods: int = 2) -> None:
+    rig.pods = tuple(record(f"pod-{n}") for n in range(pods))
+    for one in rig.pods:
+        rig.cache.measured((one.pod.uid,), 1, GIB)
+    rig.cache.measured((), pods + 1, 5 * GIB)
+    rig.server.train(NOW)
+
+
+PARTS = [
+    "__node-__",
+    "__node-koord-batch__",
+    "__node-koord-free__",
+    "__node-koord-mid__",
+    "__node-koord-prod__",
+    "__node-sys__",
+    "__node__",
+]
+
+
+def test_models_are_written_and_come_back(rig: Rig) -> None:
+    fill(rig)
+    assert rig.server.checkpoint(NOW) == 9
+    assert names(rig) == [*PARTS, "pod-0", "pod-1"]
+    assert json.loads((rig.path / "pod-0").read_bytes())["UID"] == "pod-0"
+    other = rig.another()
+    assert other.load(NOW + 60) == 9
+    assert other.training == replace(rig.server.training, at=0.0), "shown before it is trained"
+    assert rig.said == []
+
+
+def test_a_few_are_written_a_step_the_oldest_first_and_none_too_soon(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, TrainingSettings(per_step=4, checkpoint_interval=600))
+    fill(rig)
+    assert [rig.server.checkpoint(NOW + 60 * step) for step in range(4)] == [4, 4, 1, 0]
+    assert rig.server.checkpoint(NOW + 599) == 0
+    assert rig.server.checkpoint(NOW + 600) == 4
+    assert rig.server.checkpoint(NOW + 601, everything=True) == 9
+
+
+def test_the_gone_are_forgotten_with_their_files(rig: Rig) -> None:
+    fill(rig)
+    rig.server.checkpoint(NOW)
+    rig.pods = rig.pods[:1]
+    rig.server.train(NOW + 1800)
+    assert "pod-1" in names(rig)
+    rig.server.train(NOW + 1801)
+    assert names(rig) == [*PARTS, "pod-0"]
+
+
+def test_files_of_pods_that_are_gone_at_the_start_go_later(rig: Rig) -> None:
+    fill(rig)
+    rig.server.checkpoint(NOW)
+    other, later = rig.another(), NOW + 7 * 86400
+    rig.pods = ()
+    assert other.load(later) == 9
+    other.train(later)
+    assert "pod-0" in names(rig), "the list of pods may not be there yet"
+    other.train(later + 1801)
+    assert names(rig) == PARTS
+
+
+def test_a_corrupt_file_is_set_aside_and_said(rig: Rig) -> None:
+    fill(rig)
+    rig.server.checkpoint(NOW)
+    (rig.path / "pod-0").write_bytes(b"\0" * 100)
+    (rig.path / ".pod-1.part").write_bytes(b"half")
+    other = rig.another()
+    assert other.load(NOW) == 8
+    [line] = rig.said
+    assert line.startswith(f"{rig.path}/pod-0: no checkpoint: ")
+    assert line.endswith("(set aside as pod-0.corrupt; that model is learnt anew)")
+    assert names(rig) == [*PARTS, "pod-0.corrupt", "pod-1"]
+    assert rig.another().load(NOW) == 8
+    assert "pod-0.corrupt" not in names(rig), "until the next start"
+
+
+def test_a_file_of_the_future_is_set_aside(rig: Rig) -> None:
+    fill(rig)
+    rig.server.checkpoint(NOW)
+    other = rig.another()
+    assert other.load(NOW - 365 * 86400) == 0
+    assert len(rig.said) == 9
+    assert "h ahead of the clock (set aside as" in rig.said[0]
+
+
+def test_a_file_is_written_for_us_alone_and_nothing_is_left_beside_it(rig: Rig) -> None:
+    fill(rig)
+    for _ in range(2):
+        assert rig.server.checkpoint(NOW, everything=True) == 9
+    assert names(rig) == [*PARTS, "pod-0", "pod-1"]
+    assert (rig.path / "pod-0").stat().st_mode & 0o777 == 0o600
+    assert rig.path.stat().st_mode & 0o777 == 0o750
+
+
+def test_no_directory_yet_is_no_trouble(rig: Rig) -> None:
+    assert rig.server.load(NOW) == 0
+    assert rig.said == []
+
+
+def test_a_directory_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "models").write_text("a file")
+    rig = Rig(tmp_path / "models")
+    fill(rig)
+    assert rig.server.checkpoint(NOW) == 0
+    assert rig.server.checkpoint(NOW + 600) == 0
+    [line] = rig.said
+    assert line.endswith("(models are not kept over a restart)")
+    (tmp_path / "models").unlink()
+    assert rig.server.checkpoint(NOW + 1200) == 9
+
+
+def test_a_directory_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    (tmp_path / "models").write_text("a file")
+    rig = Rig(tmp_path / "models")
+    assert rig.server.load(NOW) == 0
+    assert rig.said == [f"{tmp_path}/models: Not a directory (all models are learnt anew)"]
+
+
+RAW = "node.koordinator.sh/raw-allocatable"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "allocatable", "expected"),
+    [
+        ({}, {"cpu": 32000, "memory": 64}, ResourceAmount(32, 64)),
+        ({RAW: '{"cpu":"16","memory":"32"}'}, {"cpu": 32000, "memory": 64}, ResourceAmount(16, 32)),
+        ({RAW: '{"cpu":"16500m"}'}, {"cpu": 32000, "memory": 64}, ResourceAmount(16.5, 64)),
+        ({RAW: '{"cpu":"16","memory":"1Ki"}'}, None, ResourceAmount(16, 1024)),
+        ({}, None, None),
+        ({}, {"cpu": 32000}, None),
+    ],
+)
+def test_allocatable_before_amplification_comes_first(
+    annotations: dict[str, str], allocatable: dict[str, int] | None, expected: ResourceAmount | None
+) -> None:
+    assert node_allocatable(annotations, allocatable) == (expected, "")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"cpu":[]}'])
+def test_an_annotation_that_cannot_be_read_is_said(text: str) -> None:
+    found, ignored = node_allocatable({RAW: text}, {"cpu": 1000, "memory": 1})
+    assert found == ResourceAmount(1, 1)
+    assert ignored.startswith(f"annotation {RAW}: ")
+    assert ignored.endswith("(ignored)")
+
+
+def test_samples_are_of_the_kinds_the_cache_has() -> None:
+    from koordlet.metrics_advisor.contract.metric_kinds import KINDS
+
+    for who, labels in (("pod", ("pod_uid",)), ("node", ())):
+        assert KINDS[f"{who}_cpu_usage"].labels == labels
+        assert KINDS[f"{who}_cpu_usage"].unit == "cores"
+        assert KINDS[f"{who}_memory_usage"].labels == labels
+        assert KINDS[f"{who}_memory_usage"].unit == "bytes"

@@ -1,0 +1,147 @@
+"""The pods that may burst, as their cgroups and specifications have them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from koord_model.cpu_burst import BurstPolicy, CPUBurst
+from koord_model.keys import ANNOTATION_CPU_BURST
+from koord_model.qos import KubeQoS, QoSClass
+from koordlet.qos_manager.core.strategy import PodView
+from koordlet.qos_manager.strategies.cpu_burst.burst_pods import (
+    PERIOD,
+    QUOTA,
+    BurstPod,
+    _plausible,
+    looked_at,
+    may_burst,
+)
+
+from tests.support.views import STEADY, FakeCgroups, pod_view, view
+
+NODE = CPUBurst(BurstPolicy.AUTO)
+POD = pod_view(containers={"a": ({}, {"cpu": 1000}), "b": ({}, {"cpu": 500})})
+A, B = (one.group for one in POD.containers)
+CGROUPS = {(POD.group, QUOTA): 150_000, (A, QUOTA): 100_000, (B, QUOTA): 50_000}
+
+
+def look(
+    cgroups: FakeCgroups,
+    pod: PodView = POD,
+    node: CPUBurst = NODE,
+    known: BurstPod | None = None,
+    steady: float = STEADY,
+) -> BurstPod:
+    return looked_at(view(pods=(pod,), cgroups=cgroups, steady=steady), pod, node, known)
+
+
+def values(pod: BurstPod) -> list[int]:
+    return [one.quota for one in pod.quotas]
+
+
+@pytest.mark.parametrize(
+    ("pod", "may"),
+    [
+        (pod_view(qos=QoSClass.LS), True),
+        (pod_view(qos=QoSClass.SYSTEM), True),
+        (pod_view(kube=KubeQoS.GUARANTEED), True),
+        (pod_view(listed=False), True),
+        (pod_view(qos=QoSClass.LSE), False),
+        (pod_view(qos=QoSClass.LSR), False),
+        (pod_view(qos=QoSClass.BE), False),
+        (pod_view(runtime_handler="kata-qemu"), False),
+        (pod_view(phase="Succeeded"), False),
+        (pod_view(phase="Pending"), True),
+    ],
+    ids=["LS", "SYSTEM", "none", "not listed", "LSE", "LSR", "BE", "VM", "ended", "pending"],
+)
+def test_whose_pods(pod: PodView, may: bool) -> None:
+    assert may_burst(pod) is may
+
+
+def test_quotas_are_what_hooks_want_or_what_was_found() -> None:
+    found = look(FakeCgroups(CGROUPS | {(A, QUOTA): 200_000}, {(A, QUOTA): 80_000}))
+    assert [(one.base, one.quota, one.limit) for one in found.quotas] == [
+        (80_000, 200_000, 1000),
+        (50_000, 50_000, 500),
+    ]
+    assert (found.base, found.period) == (150_000, 100_000)
+
+
+def test_after_a_restart_nothing_is_above_the_ceiling_or_below_the_base() -> None:
+    base = {(A, QUOTA): 100_000, (B, QUOTA): 50_000}
+    found = look(FakeCgroups(CGROUPS | {(A, QUOTA): 900_000, (B, QUOTA): 10_000}, base))
+    assert values(found) == [300_000, 50_000]
+    unlimited = look(FakeCgroups(CGROUPS | {(A, QUOTA): -1}, base))
+    assert values(unlimited) == [100_000, 50_000]
+    saving_only = replace(NODE, policy=BurstPolicy.CPU_BURST)
+    found = look(FakeCgroups(CGROUPS | {(A, QUOTA): 900_000}, base), node=saving_only)
+    assert values(found) == [100_000, 50_000]
+
+
+@pytest.mark.parametrize("quota", [-1, 0, None, "max"])
+def test_what_has_no_quota_is_left_out(quota: int | str | None) -> None:
+    values_ = {key: value for key, value in CGROUPS.items() if key != (A, QUOTA)}
+    if quota is not None:
+        values_[A, QUOTA] = quota
+    found = look(FakeCgroups(values_))
+    assert [one.of.group for one in found.quotas] == [B]
+
+
+def test_periods_are_read() -> None:
+    found = look(FakeCgroups(CGROUPS | {(A, PERIOD): 20_000, (POD.group, PERIOD): 50_000}))
+    assert (found.period, [one.period for one in found.quotas]) == (50_000, [20_000, 100_000])
+
+
+def test_the_annotation_counts_more_than_the_node() -> None:
+    pod = pod_view(annotations={ANNOTATION_CPU_BURST: '{"policy": "auto", "cpuBurstPercent": 0}'})
+    found = look(FakeCgroups(), pod, CPUBurst())
+    assert found.asked == NODE
+    [note] = found.notes
+    assert (note.pod, note.aspect) == ("ns/web", "annotation 0")
+    assert "cpuBurstPercent" in note.outcome
+    off = pod_view(annotations={ANNOTATION_CPU_BURST: '{"policy": "none"}'})
+    cgroups = FakeCgroups({(off.containers[0].group, QUOTA): 100_000})
+    found = look(cgroups, off)
+    assert (found.quotas, found.due, cgroups.reads) == ((), float("inf"), 0)
+
+
+def test_raised_quotas_stay_and_are_looked_at_in_turns() -> None:
+    cgroups = FakeCgroups(CGROUPS)
+    first = look(cgroups)
+    assert STEADY + 5 <= first.due < STEADY + 10
+    raised = first._replace(quotas=tuple(one._replace(quota=99_000) for one in first.quotas))
+    assert values(look(cgroups, known=raised)) == [100_000, 99_000]
+    halved = FakeCgroups(CGROUPS, {(A, QUOTA): 60_000, (B, QUOTA): 30_000})
+    assert values(look(halved, known=raised)) == [99_000, 90_000]
+
+
+def test_another_limit_begins_anew_and_gives_its_writer_time() -> None:
+    first = look(FakeCgroups(CGROUPS))
+    raised = first._replace(quotas=tuple(one._replace(quota=120_000) for one in first.quotas))
+    resized = pod_view(containers={"a": ({}, {"cpu": 2000}), "b": ({}, {"cpu": 500})})
+    found = look(FakeCgroups(CGROUPS), resized, known=raised, steady=STEADY + 9)
+    assert values(found) == [100_000, 120_000]
+    assert found.quotas[0].rest_until == STEADY + 39
+    unlisted = pod_view(containers=("a", "b"), listed=False)
+    again = look(FakeCgroups(CGROUPS), unlisted, known=found, steady=STEADY + 12)
+    assert [one.limit for one in again.quotas] == [2000, 500]
+    assert again.quotas[0].rest_until == STEADY + 39
+
+
+@pytest.mark.parametrize(
+    ("base", "limit", "ratio", "expected"),
+    [
+        (100_000, 1000, 1.0, 100_000),
+        (300_000, 1000, 1.0, 100_000),  # raised by an earlier run that nobody remembers
+        (50_000, 1000, 2.0, 50_000),  # hooks' quota on a faster CPU
+        (200_000, 1000, 0.5, 200_000),  # and on a slower one
+        (300_000, 0, 1.0, 300_000),  # no limit is known
+        (1000, 3, 1.0, 1000),  # the kubelet's least
+    ],
+)
+def test_a_base_is_never_more_than_the_limit_means(
+    base: int, limit: int, ratio: float, expected: int
+) -> None:
+    assert _plausible(base, limit, 100_000, ratio) == expected

@@ -1,0 +1,111 @@
+"""Who is to blame: the pod whose CPU use fits the victim's deviations."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koordlet.qos_manager.strategies.interference.antagonist import (
+    Antagonist,
+    SuspectPods,
+    antagonist,
+    correlations,
+)
+
+SUFFERING = [0.0, 1.0, -1.0, 0.5, 12.0, 15.0, 12.0]
+CALM = 4
+
+
+class Suspect(NamedTuple):
+    name: str
+    best_effort: bool
+    use: list[float]
+
+
+def suspect(name: str, calm: float, then: float, best_effort: bool = True) -> Suspect:
+    return Suspect(name, best_effort, [calm] * CALM + [then] * 3)
+
+
+def blame(*suspects: Suspect, deviations: list[float] = SUFFERING) -> Antagonist | None:
+    found = SuspectPods(
+        [one.name for one in suspects],
+        np.array([one.best_effort for one in suspects], np.bool_),
+        np.array([one.use for one in suspects], np.float64).reshape(-1, len(deviations)).T,
+    )
+    return antagonist("victim", deviations, found, limit=3.0, least=0.67, least_cores=0.1)
+
+
+def correlation(deviations: list[float], use: list[float], limit: float) -> float:
+    [found] = correlations(deviations, np.array([use]).T, limit)
+    return float(found)
+
+
+def test_who_ran_only_while_it_hurt_is_blamed() -> None:
+    found = blame(suspect("steady", 4, 4), suspect("new", 0, 4), suspect("gone", 4, 0))
+    assert found == Antagonist("new", 1.0, 4.0)
+
+
+def test_who_used_cpu_all_along_is_not() -> None:
+    assert blame(suspect("steady", 8, 8), suspect("gone", 8, 1)) is None
+
+
+def test_a_victim_is_not_its_own_antagonist() -> None:
+    assert blame(suspect("victim", 0, 4)) is None
+
+
+def test_best_effort_pods_are_suspected_first() -> None:
+    partly = suspect("be", 0.5, 3)
+    prod = suspect("ls", 0, 4, best_effort=False)
+    assert (blame(prod, partly) or partly)[0] == "be"
+    assert (blame(prod, suspect("be", 4, 4)) or partly)[0] == "ls"
+
+
+def test_who_hardly_ran_is_not_blamed() -> None:
+    assert blame(suspect("tiny", 0, 0.09)) is None
+    assert blame(suspect("small", 0, 0.11)) is not None
+
+
+def test_of_two_that_fit_alike_the_larger_and_then_the_first_by_name() -> None:
+    assert (blame(suspect("a", 0, 1), suspect("b", 0, 2)) or [""])[0] == "b"
+    assert (blame(suspect("b", 0, 1), suspect("a", 0, 1)) or [""])[0] == "a"
+
+
+def test_without_suffering_or_suspects_nobody_is_blamed() -> None:
+    assert blame() is None
+    for all_alike in ([0.0, 1.0, -1.0, 0.5, 3.0, 3.0, 3.0], [9.0] * 7):
+        assert blame(suspect("new", 0, 4), deviations=all_alike) is None
+
+
+@pytest.mark.parametrize(
+    ("deviations", "use", "expected"),
+    [
+        ([30.0, 0.0], [4.0, 0.0], 1.0),
+        ([30.0, 0.0], [0.0, 4.0], -1.0),
+        ([30.0, 0.0, 0.0, 0.0], [2.0, 2.0, 2.0, 2.0], 0.0),
+        ([30.0, 0.0, 0.0, 0.0], [5.0, 1.0, 1.0, 1.0], 2 / 3),
+        ([6.0, 30.0, -5.0, 0.0], [0.0, 7.0, 1.0, 1.0], 0.636),
+        ([30.0, 1.5, -5.0], [5.0, 4.0, 1.0], 3 / 7),
+        ([30.0, 0.0], [0.0, 0.0], 0.0),
+        ([30.0, 30.0], [4.0, 1.0], 0.0),
+        ([0.0, 3.0], [4.0, 1.0], -0.0),
+    ],
+    ids=["then", "else", "always", "five times", "worst", "near", "unused", "all bad", "all well"],
+)
+def test_the_correlation(deviations: list[float], use: list[float], expected: float) -> None:
+    assert correlation(deviations, use, 3.0) == pytest.approx(expected, abs=0.001)
+
+
+points = st.lists(st.tuples(st.floats(-100, 1e4), st.floats(0, 64)), min_size=1, max_size=20)
+
+
+@given(points, st.floats(0.5, 100))
+def test_it_is_within_one_and_knows_no_unit(pairs: list[tuple[float, float]], scale: float) -> None:
+    deviations, use = [one for one, _ in pairs], [cores for _, cores in pairs]
+    found = correlation(deviations, use, 3.0)
+    assert -1 - 1e-9 <= found <= 1 + 1e-9
+    assert correlation(deviations, [one * scale for one in use], 3.0) == pytest.approx(
+        found, abs=1e-6
+    )

@@ -1,0 +1,108 @@
+"""Episodes: when they begin and end, and what is forgotten."""
+
+from __future__ import annotations
+
+from koordlet.qos_manager.strategies.interference.antagonist import Antagonist
+from koordlet.qos_manager.strategies.interference.baseline import BaselineParameters
+from koordlet.qos_manager.strategies.interference.detection import (
+    WINDOW,
+    OutlierLimits,
+    SeriesWatch,
+)
+
+MANNER = BaselineParameters(warm_up=5, half_life=100, least_spread=1.0)
+LIMITS = OutlierLimits(deviations=3.0, points=3, floor=10.0)
+
+
+class Series:
+    """Points ten seconds apart."""
+
+    def __init__(self) -> None:
+        self.watch = SeriesWatch()
+        self.steady = 0.0
+        self.see(*[5.0] * 8)
+
+    def see(self, *values: float, seconds: float = 10.0) -> list[bool]:
+        """Whether there is an episode after each of these points."""
+        found = []
+        for value in values:
+            self.steady += seconds
+            uses = {"u": value}
+            self.watch = self.watch.after(
+                value, 1e9 + self.steady, self.steady, uses, MANNER, LIMITS
+            )
+            found.append(self.watch.episode is not None)
+        return found
+
+
+def test_so_many_outliers_in_a_row_are_an_episode() -> None:
+    assert Series().see(20, 20, 5, 20, 20, 5) == [False] * 6
+    assert Series().see(20, 20, 20) == [False, False, True]
+
+
+def test_it_ends_with_as_many_calm_points_in_a_row() -> None:
+    series = Series()
+    series.see(20, 20, 20)
+    assert series.see(5, 5, 20, 5, 5, 5, 20) == [True] * 5 + [False, False]
+
+
+def test_below_the_floor_nothing_is_an_outlier() -> None:
+    assert Series().see(9.9, 9.9, 9.9, 9.9) == [False] * 4
+
+
+def test_its_numbers_are_the_newest_outlier_s_and_its_cause_stays() -> None:
+    series = Series()
+    series.see(20, 20, 20)
+    episode = series.watch.episode
+    assert episode is not None
+    blamed = Antagonist("job", 0.8, 4.0)
+    series.watch = series.watch._replace(episode=episode._replace(blamed=blamed, throttled=0.0))
+    series.see(30)
+    newer = series.watch.episode
+    assert newer is not None
+    assert (newer.value, newer.blamed) == (30, blamed)
+    assert newer.deviations > 20
+    series.see(5)
+    assert series.watch.episode == newer
+
+
+def test_while_it_warms_up_there_is_none() -> None:
+    series = Series()
+    series.watch = SeriesWatch()
+    assert series.see(90, 90, 90, 90) == [False] * 4
+
+
+def test_the_same_point_again_is_nothing_new() -> None:
+    series = Series()
+    series.see(20)
+    before = series.watch
+    for _ in range(5):
+        args = (20.0, before.seen_at, before.steady, {"u": 1.0}, MANNER, LIMITS)
+        assert before.after(*args) is before
+
+
+def test_a_wall_clock_that_jumps_back_does_no_harm() -> None:
+    series = Series()
+    series.see(20, 20)
+    series.watch = series.watch.after(20, 5.0, series.steady + 10, {}, MANNER, LIMITS)
+    assert series.watch.episode is not None
+
+
+def test_points_are_few_and_the_newest() -> None:
+    series = Series()
+    series.see(*[6.0] * 100)
+    assert len(series.watch.points) == WINDOW
+    assert series.watch.points[-1][1] == {"u": 6.0}
+
+
+def test_after_a_long_silence_only_what_is_usual_is_known() -> None:
+    series = Series()
+    series.see(20, 20, 20)
+    kept = series.watch.unless_silent(series.steady + 300)
+    assert kept is series.watch
+    gone = series.watch.unless_silent(series.steady + 301)
+    assert (gone.episode, gone.points, gone.high) == (None, (), 0)
+    assert gone.baseline == series.watch.baseline
+    args = (series.watch.seen_at, series.steady + 301, {}, MANNER, LIMITS)
+    assert series.watch.after(20, *args) == gone
+    assert series.see(20, 20, seconds=400) == [False, False]

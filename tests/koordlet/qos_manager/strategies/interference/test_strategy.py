@@ -1,0 +1,393 @@
+"""Interference on a simulated node: who suffers, and who is named."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from koord_model.node_slo import NodeSLO
+from koord_model.qos import KubeQoS, QoSClass
+from koordlet.agent.feature_gates import DEFAULTS
+from koordlet.qos_manager.core.strategy import Plan, PodView, StrategyView, WindowStats
+from koordlet.qos_manager.strategies.interference import strategy
+from koordlet.qos_manager.strategies.interference.baseline import Baseline
+from koordlet.qos_manager.strategies.interference.container_health import (
+    cpu_pressure,
+    cycles_per_instruction,
+)
+from koordlet.qos_manager.strategies.interference.detection import OutlierLimits, SeriesWatch
+from koordlet.qos_manager.strategies.interference.strategy import Settings, plan, settings
+
+from tests.support.views import AT, STEADY, FakeHistory, pod_view, stats, view
+
+QUICK = Settings(psi_warm_up_points=10, cpi_warm_up_points=5)
+WEB = pod_view("web", qos=QoSClass.LS)
+DB = pod_view("db", qos=QoSClass.LSR)
+JOB = pod_view("job", qos=QoSClass.BE)
+OTHER = pod_view("other", kube=KubeQoS.BEST_EFFORT)
+
+
+@dataclass
+class Node:
+    """Pressure and cycles per instruction of pods' only containers; the use of pods, in cores."""
+
+    pods: tuple[PodView, ...] = (WEB, DB, JOB, OTHER)
+    settings: Settings = QUICK
+    psi: dict[str, float] = field(default_factory=lambda: {"web": 2.0, "db": 1.0, "job": 50.0})
+    cpi: dict[str, float] = field(default_factory=dict)
+    use: dict[str, float] = field(
+        default_factory=lambda: {"web": 2.0, "db": 2.0, "job": 1.0, "other": 1.0}
+    )
+    throttled: dict[str, float] = field(default_factory=dict)
+    steady: float = STEADY
+    off: float = 0.0
+    memory: object = None
+    known: bool = True
+    random: random.Random = field(default_factory=lambda: random.Random(1))
+
+    def view(self) -> StrategyView:
+        at = AT + self.steady - STEADY + self.off
+        series: dict[tuple[str, ...], WindowStats] = {}
+        for name, cores in self.use.items():
+            series["pod_cpu_usage", name] = stats(cores, until=at)
+            series["container_cpu_usage", name, f"{name}-main"] = stats(cores, until=at)
+        for name, value in self.psi.items():
+            noisy = max(value + self.random.gauss(0, 0.5), 0.0)
+            psi = ("container_psi", name, f"{name}-main", "cpu", "avg10", "some")
+            series[psi] = stats(noisy, until=at)
+        for name, value in self.cpi.items():
+            # A minute's point stays the newest for as long.
+            minute = at - self.steady % 60
+            noisy = value * (1 + random.Random(minute).gauss(0, 0.03))
+            series["container_cpi", name, f"{name}-main", "cycle"] = stats(
+                noisy * 1e9, until=minute
+            )
+            series["container_cpi", name, f"{name}-main", "instruction"] = stats(1e9, until=minute)
+        for name, part in self.throttled.items():
+            series["container_cpu_throttled", name, f"{name}-main"] = stats(part, until=at)
+        return view(
+            pods=self.pods,
+            at=at,
+            steady=self.steady,
+            history=FakeHistory(series),
+            pods_known=self.known,
+        )
+
+    def round(self, seconds: float = 10.0) -> Plan:
+        self.steady += seconds
+        seen = self.view()
+        found = plan(seen, self.settings, self.memory)
+        assert plan(seen, self.settings, self.memory) == found
+        again = plan(seen, self.settings, found.memory)
+        assert (again.decisions, again.signals, again.notices) == (
+            found.decisions,
+            found.signals,
+            (),
+        )
+        self.memory = found.memory
+        return found
+
+    def rounds(self, count: int) -> list[Plan]:
+        return [self.round() for _ in range(count)]
+
+
+def signals(found: Plan) -> dict[tuple[str, str], float]:
+    return {(one.name, one.pod): one.value for one in found.signals}
+
+
+def test_its_gate_is_off_and_it_has_no_section_in_the_node_slo() -> None:
+    assert DEFAULTS[strategy.GATE] is False
+    assert strategy.INTERVAL == 10.0
+    assert settings(NodeSLO()) == Settings()
+
+
+def test_nothing_is_said_of_a_node_that_is_as_usual() -> None:
+    found = Node().rounds(60)
+    assert {one.decisions for one in found} == {()}
+    assert {one.notices for one in found} == {()}
+    assert signals(found[-1]) == {("victims", ""): 0}
+
+
+def test_a_batch_pod_that_starts_to_compute_is_named() -> None:
+    node = Node()
+    node.rounds(20)
+    node.psi["web"], node.use["job"] = 40.0, 12.0
+    found = node.rounds(5)
+    assert [len(one.decisions) for one in found] == [0, 0, 1, 1, 1]
+    [decision] = found[2].decisions
+    assert decision.outcome == (
+        'container "main" waits longer for CPU than usual: the CPU use of ns/job fits'
+    )
+    assert (decision.pod, decision.group, decision.aspect) == (
+        "ns/web",
+        WEB.containers[0].group,
+        "psi",
+    )
+    assert [one.name for one in decision.given] == [
+        "deviations",
+        "now",
+        "usual",
+        "spread",
+        "correlation",
+        "antagonist",
+    ]
+    [notice] = found[2].notices
+    assert (notice.pod, notice.reason, notice.warning) == (WEB, "CPUInterference", True)
+    assert notice.message.startswith(decision.outcome)
+    assert not found[3].notices
+    assert signals(found[-1])["psi_outlier", "ns/web"] > 10
+    assert signals(found[-1])["victims", ""] == 1
+    assert {one.outcome for each in found[2:] for one in each.decisions} == {decision.outcome}
+
+
+def test_victims_of_the_same_time_have_the_same_antagonist() -> None:
+    node = Node()
+    node.rounds(20)
+    node.psi |= {"web": 40.0, "db": 60.0}
+    node.use["job"] = 12.0
+    found = node.rounds(3)[-1]
+    assert [one.pod for one in found.decisions] == ["ns/web", "ns/db"]
+    assert all(one.outcome.endswith("ns/job fits") for one in found.decisions)
+    assert len(found.notices) == 2
+    assert signals(found)["victims", ""] == 2
+
+
+def test_it_ends_and_the_next_episode_is_told_of_anew() -> None:
+    node = Node()
+    node.rounds(20)
+    for _ in range(2):
+        node.psi["web"], node.use["job"] = 40.0, 12.0
+        assert sum(len(one.notices) for one in node.rounds(6)) == 1
+        node.psi["web"], node.use["job"] = 2.0, 1.0
+        assert node.rounds(20)[-1].decisions == ()
+
+
+def test_who_is_not_best_effort_is_named_where_no_batch_pod_fits() -> None:
+    node = Node()
+    node.rounds(20)
+    node.psi["web"], node.use["db"] = 40.0, 12.0
+    [decision] = node.rounds(4)[-1].decisions
+    assert decision.outcome.endswith("the CPU use of ns/db fits")
+
+
+def test_without_anybody_who_fits_none_stands_out_until_somebody_does() -> None:
+    node = Node()
+    node.rounds(20)
+    node.psi["web"] = 40.0
+    found = node.rounds(3)[-1]
+    assert found.decisions[0].outcome.endswith("no pod's CPU use stands out")
+    assert len(found.notices) == 1
+    node.use["job"] = 30.0
+    later = node.rounds(4)
+    assert later[-1].decisions[0].outcome.endswith("the CPU use of ns/job fits")
+    assert not any(one.notices for one in later)
+
+
+def test_a_container_that_its_own_limit_throttles_is_nobody_s_victim() -> None:
+    node = Node()
+    node.rounds(20)
+    node.psi["web"], node.use["job"], node.throttled["web"] = 40.0, 12.0, 0.4
+    [decision] = node.rounds(3)[-1].decisions
+    assert decision.outcome.endswith("its own CPU limit throttles it")
+    assert decision.given[-1][0] == "throttled"
+
+
+def test_cycles_per_instruction_are_watched_by_the_minute() -> None:
+    node = Node(psi={}, cpi={"web": 1.0, "db": 1.0})
+    node.rounds(120)
+    node.cpi["web"], node.use["job"] = 1.6, 12.0
+    found = node.rounds(30)
+    begun = next(place for place, one in enumerate(found) if one.decisions)
+    assert 12 <= begun <= 24
+    assert found[begun].decisions[0].outcome == (
+        'container "main" needs more cycles per instruction than usual: the CPU use of ns/job fits'
+    )
+    assert signals(found[-1])["cpi_outlier", "ns/web"] > 3
+
+
+def test_both_metrics_of_one_pod_are_one_notice_and_one_victim() -> None:
+    node = Node(cpi={"web": 1.0})
+    node.rounds(120)
+    node.cpi["web"], node.psi["web"] = 2.0, 40.0
+    found = node.rounds(30)
+    assert sum(len(one.notices) for one in found) == 1
+    assert len(found[-1].decisions) == 2
+    assert signals(found[-1])["victims", ""] == 1
+
+
+def test_best_effort_pods_are_no_victims() -> None:
+    node = Node()
+    node.rounds(20)
+    node.psi["job"] = 100.0
+    assert node.rounds(5)[-1].decisions == ()
+
+
+def test_an_idle_container_s_cycles_say_nothing() -> None:
+    node = Node(psi={}, cpi={"web": 1.0})
+    node.use["web"] = 0.2
+    assert node.rounds(120)[-1].memory.watches == {}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("broken", ["cycle", "instruction", "zero", "apart"])
+def test_half_a_ratio_is_none(broken: str) -> None:
+    at = AT + 60
+    series = {
+        ("container_cpu_usage", "web", "web-main"): stats(2.0),
+        ("container_cpi", "web", "web-main", "cycle"): stats(1e9, until=at),
+        ("container_cpi", "web", "web-main", "instruction"): stats(
+            0.0 if broken == "zero" else 1e9, until=at - 60 * (broken == "apart")
+        ),
+    }
+    series.pop(("container_cpi", "web", "web-main", broken), None)
+    found = plan(view(pods=(WEB,), history=FakeHistory(series)), QUICK, None)
+    assert found.memory.watches == {}
+
+
+def test_where_nothing_is_measured_that_is_said() -> None:
+    found = plan(view(pods=(WEB,)), QUICK, None)
+    [decision] = found.decisions
+    assert "CPICollector and PSICollector" in decision.outcome
+
+
+def test_without_points_an_episode_stands_for_a_while_and_then_nobody_knows() -> None:
+    node = Node()
+    node.rounds(20)
+    node.psi["web"] = 40.0
+    node.rounds(4)
+    node.psi = {}
+    found = node.rounds(40)
+    assert len(found[0].decisions) == len(found[29].decisions) == 2
+    assert len(found[-1].decisions) == 1
+    assert node.memory.watches["web", "web-main", "psi"].baseline.known  # type: ignore[attr-defined]
+
+
+def test_clocks_may_jump() -> None:
+    node = Node()
+    node.rounds(20)
+    for jump in (3600.0, -7200.0):
+        node.off += jump
+        assert node.round().decisions == ()
+    node.psi["web"], node.use["job"] = 40.0, 12.0
+    node.round()
+    node.off -= 3600
+    assert len(node.rounds(2)[-1].decisions) == 1
+
+
+def test_what_is_gone_is_forgotten_once_all_pods_are_known() -> None:
+    node = Node()
+    node.rounds(20)
+    node.pods, node.known = (DB, JOB), False
+    assert len(node.round().memory.watches) == 2
+    node.known = True
+    assert set(node.round().memory.watches) == {("db", "db-main", "psi")}
+
+
+def test_a_time_without_any_use_counts_for_nobody() -> None:
+    node = Node()
+    node.rounds(20)
+    use, node.use = node.use, {}
+    node.rounds(3)
+    node.use = {**use, "job": 12.0}
+    node.psi["web"] = 40.0
+    assert node.rounds(3)[-1].decisions[0].outcome.endswith("ns/job fits")
+
+
+# ---- how often it errs
+
+Noise = Callable[[random.Random], float]
+
+PSI_NOISE: dict[str, Noise] = {
+    "normal": lambda source: max(source.gauss(12, 3), 0.0),
+    "lognormal": lambda source: min(8 * math.exp(source.gauss(0, 0.5)), 100.0),
+    "long tail": lambda source: min(source.expovariate(1 / 8), 100.0),
+    "rare spikes": lambda source: 60.0 if source.random() < 0.02 else 0.0,
+}
+CPI_NOISE: dict[str, Noise] = {
+    "normal": lambda source: source.gauss(1.2, 0.1),
+    "lognormal": lambda source: 1.2 * math.exp(source.gauss(0, 0.2)),
+}
+METRICS = {
+    "psi": (cpu_pressure(30, OutlierLimits(3.0, 3, 10.0)), PSI_NOISE),
+    "cpi": (cycles_per_instruction(0.25, 15, OutlierLimits(3.0, 3)), CPI_NOISE),
+}
+
+
+@pytest.mark.parametrize(
+    ("metric", "noise"), [(name, one) for name, (_, all_) in METRICS.items() for one in all_]
+)
+def test_noise_begins_fewer_than_one_episode_in_ten_thousand_points(
+    metric: str, noise: str
+) -> None:
+    kind, noises = METRICS[metric]
+    begun = points = 0
+    for seed in range(20):
+        source = random.Random(f"{noise} {seed}")
+        watch = SeriesWatch()
+        for second in range(1, 2001):
+            before = watch.episode
+            value = noises[noise](source)
+            watch = watch.after(value, second, second, {}, kind.manner, kind.limits)
+            begun += watch.episode is not None and before is None
+            points += 1
+    assert begun / points < 1e-4, begun
+
+
+@pytest.mark.parametrize(("metric", "least"), [("psi", 0.99), ("cpi", 0.99)])
+def test_what_rises_far_is_found(metric: str, least: float) -> None:
+    kind, noises = METRICS[metric]
+    found = 0
+    for seed in range(200):
+        source = random.Random(f"hit {seed}")
+        watch = SeriesWatch()
+        for second in range(1, 201):
+            value = noises["normal"](source)
+            watch = watch.after(value, second, second, {}, kind.manner, kind.limits)
+        assert isinstance(watch.baseline, Baseline)
+        usual, spread = watch.baseline.mean, watch.baseline.spread(kind.manner)
+        for second in range(201, 206):
+            value = usual + 6 * spread * (1 + source.gauss(0, 0.1))
+            watch = watch.after(value, second, second, {}, kind.manner, kind.limits)
+        found += watch.episode is not None
+    assert found / 200 >= least
+
+
+BUSY: dict[str, tuple[Noise, float]] = {
+    "moderate": (lambda source: max(source.gauss(1.0, 0.5), 0.0), 0.0),
+    "wild": (lambda source: source.expovariate(1.0), 0.1),
+}
+
+
+@pytest.mark.parametrize("noise", BUSY)
+def test_of_twenty_pods_whose_use_varies_by_itself_hardly_one_is_blamed(noise: str) -> None:
+    draw, most = BUSY[noise]
+    blamed = 0
+    for seed in range(100):
+        names = [f"be{n}" for n in range(20)]
+        pods = (WEB, *(pod_view(name, qos=QoSClass.BE) for name in names))
+        node = Node(pods, psi={"web": 2.0}, random=random.Random(seed))
+        for place in range(24):
+            node.use = {name: draw(node.random) for name in names} | {"web": 2.0}
+            node.psi["web"] = 40.0 if place >= 20 else 2.0
+            found = node.round()
+        [decision] = found.decisions
+        blamed += "fits" in decision.outcome
+    assert blamed / 100 <= most
+
+
+def test_without_a_list_of_pods_what_is_long_gone_is_forgotten() -> None:
+    node = Node(known=False)
+    node.round()
+    node.pods = ()
+    for _ in range(3):
+        node.round(1200.0)
+        assert ("web", "web-main", "psi") in watches(node)
+    node.round(1200.0)
+    assert watches(node) == {}
+
+
+def watches(node: Node) -> dict[tuple[str, str, str], SeriesWatch]:
+    assert isinstance(node.memory, strategy._Memory)
+    return dict(node.memory.watches)

@@ -1,0 +1,111 @@
+"""How much latency-sensitive pods wait."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_model.qos import KubeQoS, QoSClass
+from koordlet.qos_manager.core.strategy import PodView
+from koordlet.qos_manager.strategies.pressure_suppress.ls_pressure import LSPressure, waiting
+
+from tests.support.views import FakeHistory, FakeLatest, pod_view, stats, view
+
+WEB = pod_view("web", qos=QoSClass.LS)
+API = pod_view("api", qos=QoSClass.LSR, requests={"cpu": 3000})
+OTHERS = (
+    pod_view("job", qos=QoSClass.BE),
+    pod_view("alone", qos=QoSClass.LSE, cpuset="0-3"),
+    pod_view("agent", qos=QoSClass.SYSTEM),
+    pod_view("vm", qos=QoSClass.LS, runtime_handler="kata-qemu"),
+)
+
+
+def asked(
+    waits: Mapping[str, float],
+    pods: tuple[PodView, ...] = (WEB, API),
+    used: Mapping[str, float] | None = None,
+    throttled: Mapping[str, float] | None = None,
+    at_least: Mapping[str, float] | None = None,
+) -> LSPressure | None:
+    history = FakeHistory(
+        {("pod_psi", uid, "cpu", "avg10", "some"): stats(0, last) for uid, last in waits.items()}
+        | {("pod_psi", uid, "mem", "avg10", "some"): stats(99) for uid in ("web", "api")}
+        | {("pod_psi", uid, "cpu", "avg10", "full"): stats(99) for uid in ("web", "api")}
+    )
+    latest = FakeLatest({}, pod_cpu_usage=used or {}, pod_cpu_throttled=throttled or {})
+    return waiting(view(pods=pods, history=history, latest=latest), 30.0, 0.1, at_least or {})
+
+
+@pytest.mark.parametrize(
+    ("used", "percent"),
+    [
+        ({"web": 3.0}, math.sqrt((400 + 100) / 2)),
+        ({"web": 1.0, "api": 0.5}, math.sqrt((400 + 3 * 100) / 4)),
+        ({"web": 1.0, "api": 9.0}, math.sqrt((400 + 9 * 100) / 10)),
+        ({}, math.sqrt((0.01 * 400 + 3 * 100) / 3.01)),
+    ],
+    ids=["evenly", "a request", "use above it", "neither"],
+)
+def test_pods_count_by_their_cpu(used: dict[str, float], percent: float) -> None:
+    found = asked({"web": 20.0, "api": 10.0}, used=used)
+    assert found is not None
+    assert found.percent == pytest.approx(percent)
+    assert found[1:] == (2, "ns/web", 20.0, 0)
+
+
+@pytest.mark.parametrize("pod", OTHERS, ids=lambda pod: pod.uid)
+def test_who_says_nothing_of_best_effort_pods_is_left_out(pod: PodView) -> None:
+    assert asked({pod.uid: 80.0}, (pod,)) is None
+
+
+@pytest.mark.parametrize(
+    ("qos", "kube"),
+    [
+        (QoSClass.LSE, None),
+        (QoSClass.NONE, KubeQoS.BURSTABLE),
+        (QoSClass.NONE, KubeQoS.GUARANTEED),
+    ],
+)
+def test_pods_without_cpus_or_without_a_class_count(qos: QoSClass, kube: KubeQoS | None) -> None:
+    found = asked({"p": 8.0}, (pod_view("p", qos=qos, kube=kube),))
+    assert found == LSPressure(8.0, 1, "ns/p", 8.0, 0)
+
+
+def test_nothing_is_known_without_measurements() -> None:
+    assert asked({}) is None
+    assert asked({"gone": 50.0}) is None
+
+
+def test_who_is_throttled_by_its_own_limit_waits_for_that() -> None:
+    assert asked({"web": 80.0, "api": 4.0}, throttled={"web": 0.3, "api": 0.1}) == LSPressure(
+        4.0, 1, "ns/api", 4.0, 1
+    )
+
+
+def test_who_is_said_to_suffer_counts_though_it_does_not_wait() -> None:
+    found = asked({"api": 2.0}, at_least={"ns/web": 15.0, "ns/api": 1.0}, used={"web": 3.0})
+    assert found is not None
+    assert (found.pods, found.worst, found.worst_percent) == (2, "ns/web", 15.0)
+    assert found.percent == pytest.approx(math.sqrt((225 + 4) / 2))
+
+
+PERCENT = st.floats(0, 100)
+
+
+@given(PERCENT, PERCENT, st.floats(0, 50), st.floats(0, 50), st.floats(0, 100))
+def test_it_lies_between_the_mean_and_the_worst_and_never_falls_as_a_pod_waits_more(
+    web: float, api: float, used_by_web: float, used_by_api: float, more: float
+) -> None:
+    used = {"web": used_by_web, "api": used_by_api}
+    found = asked({"web": web, "api": api}, used=used)
+    worse = asked({"web": min(web + more, 100.0), "api": api}, used=used)
+    assert found is not None
+    assert worse is not None
+    weights = max(used_by_web, 0.01), max(used_by_api, 3.0)
+    mean = (web * weights[0] + api * weights[1]) / sum(weights)
+    assert mean - 1e-6 <= found.percent <= max(web, api) + 1e-6
+    assert found.percent <= worse.percent + 1e-6

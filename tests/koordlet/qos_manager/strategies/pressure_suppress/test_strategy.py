@@ -1,0 +1,199 @@
+"""A bound for best-effort pods' CPU that follows the pressure of the others."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_model.node import SharedPool, Topology
+from koord_model.node_slo import NodeSLO
+from koord_model.qos import QoSClass
+from koord_model.used_threshold import UsedThreshold
+from koordlet.qos_manager.core.strategy import Plan, StrategySignal, StrategyView
+from koordlet.qos_manager.strategies.cpu_suppress import strategy as cpu_suppress
+from koordlet.qos_manager.strategies.pressure_suppress import strategy as pressure_suppress
+from koordlet.qos_manager.strategies.pressure_suppress.strategy import Settings
+
+from tests.support.views import STEADY, FakeHistory, FakeLatest, cpu_info, pod_view, stats, view
+
+ON = Settings(enable=True)
+PODS = pod_view("web", qos=QoSClass.LS), pod_view("job", qos=QoSClass.BE)
+PSI = ("pod_psi", "web", "cpu", "avg10", "some")
+LIMIT = ("node_be", "cpu", "real-limit")
+
+
+def seen(
+    waits: float | None,
+    steady: float = STEADY,
+    cpus: int = 64,
+    limit: float | None = None,
+    signals: dict[str, tuple[StrategySignal, ...]] | None = None,
+    web: float = 20.0,
+) -> StrategyView:
+    """Pod web waits for so much of the time; best-effort pods may use ``limit`` cores."""
+    values = {("node_cpu_usage",): web + 2}
+    if limit is not None:
+        values[LIMIT] = limit * 1000
+    used = {"web": web, "job": 2.0}
+    facts = (cpu_info(cpus),) if cpus else ()
+    return view(
+        pods=PODS,
+        steady=steady,
+        history=FakeHistory({} if waits is None else {PSI: stats(waits)}),
+        latest=FakeLatest(values, *facts, pod_cpu_usage=used),
+        signals=signals or {},
+        topology=Topology((SharedPool(0, "0-63"),)),
+    )
+
+
+def bound(plan: Plan) -> float | None:
+    return next((one.value for one in plan.signals if one.name == "be_cpu_cores"), None)
+
+
+def outcome(plan: Plan) -> str:
+    [decision] = plan.decisions
+    return decision.outcome
+
+
+def rounds(waits: list[float], limit: float | None = None, settings: Settings = ON) -> list[Plan]:
+    """One plan each 10 s."""
+    memory, plans = None, []
+    for index, one in enumerate(waits):
+        at = seen(one, STEADY + 10 * index, limit=limit)
+        plans.append(pressure_suppress.plan(at, settings, memory))
+        memory = plans[-1].memory
+    return plans
+
+
+def test_the_node_slo_is_followed() -> None:
+    slo = NodeSLO(threshold=UsedThreshold(enable=True, cpu_suppress_min=15))
+    assert pressure_suppress.settings(slo) == Settings(enable=True, min_percent=15)
+    assert pressure_suppress.settings(NodeSLO()) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("at", "settings", "said"),
+    [
+        (seen(50.0), Settings(), "not held down"),
+        (seen(50.0, cpus=0), ON, "no bound: the node's CPUs are not known"),
+        (seen(None), ON, "no bound: of no latency-sensitive pod"),
+    ],
+    ids=["off", "CPUs", "pressure"],
+)
+def test_nothing_is_published_of_what_is_not_known(
+    at: StrategyView, settings: Settings, said: str
+) -> None:
+    plan = pressure_suppress.plan(at, settings, rounds([50.0])[-1].memory)
+    assert (plan.signals, plan.desired, plan.memory) == ((), (), None)
+    assert said in outcome(plan)
+
+
+def test_without_waiting_there_is_the_whole_node() -> None:
+    plans = rounds([2.0] * 4)
+    assert [bound(one) for one in plans] == [64.0] * 4
+    assert len({outcome(one) for one in plans}) == 1
+    assert "no bound for best-effort pods" in outcome(plans[0])
+
+
+def test_it_falls_from_what_is_in_force_and_rises_slowly() -> None:
+    # 20 s of a measurement of 35 %: e = −2.2.
+    plans = rounds([35.0, 35.0, 35.0, 9.0, 1.0, 1.0], limit=21.0)
+    found = [bound(one) for one in plans]
+    fall = 64 * 0.002 * 2.2 * 10
+    assert found[0] == 64.0
+    assert found[1] == pytest.approx(21 - fall)
+    assert found[2] == pytest.approx(21 - 2 * fall)
+    # The error is gone: what the proportional part took is given back.
+    assert found[3] == pytest.approx(21 - 2 * fall + 64 * 0.01 * 2.2)
+    assert found[5] - (found[4] or 0) == pytest.approx(64 * 0.002 * 0.6 * 10)
+    assert [outcome(one).rsplit(": ")[-1] for one in plans] == [
+        "best-effort pods get less",
+        "best-effort pods get less",
+        "best-effort pods get less",
+        "the bound stays",
+        "best-effort pods get more again",
+        "best-effort pods get more again",
+    ]
+
+
+def test_the_floor_is_kept() -> None:
+    assert bound(rounds([100.0] * 60)[-1]) == 2.0
+    assert bound(rounds([100.0] * 60, settings=Settings(True, min_percent=25))[-1]) == 16.0
+    small = pressure_suppress.plan(seen(90.0, cpus=1), ON, None)
+    assert bound(small) == 1.0
+
+
+OUTLIERS = {
+    "interference": (
+        StrategySignal("cpi_outlier", 3.5, "ns/web"),
+        StrategySignal("cpi_outlier", 9.0, "ns/job"),
+        StrategySignal("psi_outlier", 9.0, "ns/web"),
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("factor", "waits", "percent"), [(2, 1.0, 20.0), (3, 1.0, 30.0), (3, 44.0, 44.0), (0, 1.0, 1.0)]
+)
+def test_pods_that_suffer_in_caches_count_as_waiting(
+    factor: float, waits: float, percent: float
+) -> None:
+    plan = pressure_suppress.plan(
+        seen(waits, signals=OUTLIERS), Settings(enable=True, outlier_factor=factor), None
+    )
+    assert plan.signals[1] == StrategySignal("ls_waiting_percent", percent)
+
+
+def test_they_count_where_pressure_is_not_measured_too() -> None:
+    first = pressure_suppress.plan(seen(None, signals=OUTLIERS), ON, None)
+    later = seen(None, STEADY + 10, signals=OUTLIERS)
+    # Twice the target is e = −0.7.
+    assert bound(pressure_suppress.plan(later, ON, first.memory)) == pytest.approx(64 - 64 * 0.014)
+    assert pressure_suppress.plan(later, Settings(True, outlier_factor=0), None).signals == ()
+
+
+def test_the_decision_shows_its_arithmetic() -> None:
+    [decision] = rounds([35.0, 35.0])[-1].decisions
+    for part in ("target 10 %", "waiting 35 %", "e -2.2", "worst ns/web 35 %"):
+        assert part in str(decision)
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.floats(0, 100)), min_size=1, max_size=30),
+    st.integers(1, 64),
+    st.one_of(st.none(), st.floats(0, 64)),
+)
+def test_the_bound_is_always_one_that_can_be_kept(
+    waits: list[float | None], cpus: int, limit: float | None
+) -> None:
+    memory = None
+    for index, one in enumerate(waits):
+        at = seen(one, STEADY + 10 * index, cpus, limit)
+        plan = pressure_suppress.plan(at, ON, memory)
+        assert plan == pressure_suppress.plan(at, ON, memory)
+        memory, found = plan.memory, bound(plan)
+        assert (found is None) == (one is None)
+        assert found is None or min(2, cpus) <= found <= cpus
+
+
+@pytest.mark.parametrize("knee", [8.0, 15.0, 30.0])
+def test_both_strategies_together_settle(knee: float) -> None:
+    """Pods wait as soon as best-effort pods have more than ``knee`` cores."""
+    hold, press = cpu_suppress.Settings(enable=True), None
+    suppress, cores, measured = None, 64.0, 0.0
+    signals: dict[str, tuple[StrategySignal, ...]] = {}
+    history = []
+    for second in range(1800):
+        if second % 10 == 0:
+            measured = 0.37 * measured + 0.63 * min(max(5 + 3 * (cores - knee), 0), 100)
+            at = seen(measured, STEADY + second, limit=cores)
+            plan = pressure_suppress.plan(at, ON, press)
+            press, signals = plan.memory, {"pressure_suppress": plan.signals}
+        at = seen(None, STEADY + second, signals=signals)
+        held = cpu_suppress.plan(at, hold, suppress)
+        suppress, cores = held.memory, held.signals[0].value
+        history.append(cores)
+    # 64 × 65 % − 20 leave 22 by the threshold alone.
+    expected = min(knee + 5 / 3, 22)
+    assert cores == pytest.approx(expected, abs=2)
+    assert max(history[-300:]) - min(history[-300:]) <= 1

@@ -1,0 +1,281 @@
+"""The deciding side when clocks jump, machines sleep, nothing is measured and rules are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from koord_host.knobs.layout import Driver
+from koord_model.qos import QoSClass
+from koordlet.metrics_advisor.contract.metric_kinds import KINDS
+
+from tests.support.deciding_node import (
+    SETTLED,
+    DecidingNode,
+    Run,
+    everything_on,
+    measured,
+    some_pods,
+)
+
+PODS = (QoSClass.LSE, QoSClass.LSR, QoSClass.LS, QoSClass.BE, QoSClass.NONE, QoSClass.BE)
+DAY = 86_400.0
+CALM = {"pressure_suppress": {"mode": "off"}}
+"""What moves on and on while nothing else does would only blur what is compared."""
+NOTHING = tuple(KINDS)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> DecidingNode:
+    made = DecidingNode(tmp_path, 2, Driver.SYSTEMD, vendor=True, iocost=True)
+    made.start(*some_pods(made.layout, *PODS))
+    made.slo = everything_on(**CALM)
+    look(made, 0.6)
+    return made
+
+
+@pytest.fixture
+def run(node: DecidingNode) -> Iterator[Run]:
+    with node.run() as begun:
+        begun.comes_to_rest()
+        yield begun
+
+
+def look(node: DecidingNode, load: float, *missing: str) -> None:
+    node.measured = measured(node.pods, load, 3, missing, at=node.wall)
+
+
+def writes(node: DecidingNode) -> list[tuple[str, str]]:
+    return [one for one in node.files.writes if not one[0].endswith("/memory.reclaim")]
+
+
+def well(run: Run) -> None:
+    assert [one for one in run.rounds.states() if one.failures or one.overruns] == []
+
+
+def rounds_of(run: Run) -> dict[str, int]:
+    return {one.name: one.rounds for one in run.rounds.states()}
+
+
+def best_effort_cpus(node: DecidingNode) -> frozenset[int]:
+    return node.cpus(node.layout.kube_qos_group(node.pods[3].kube))
+
+
+# ---- time
+
+
+@pytest.mark.parametrize("jump", [DAY, -DAY, -1.8e9], ids=["forth", "back", "to 1970"])
+def test_the_wall_clock_jumps(node: DecidingNode, run: Run, jump: float) -> None:
+    before, values = writes(node), node.values()
+    node.wall += jump
+    # Windows end at the wall clock: at first they are empty, and what is newest is stale.
+    look(node, 0.6, *NOTHING)
+    run.rounds_of(*[1.0] * 12)
+    look(node, 0.6)
+    run.rounds_of(*[1.0] * 12)
+    well(run)
+    assert writes(node) == before
+    assert node.values() == values
+
+
+def test_the_wall_clock_alone_stands_still(node: DecidingNode, run: Run) -> None:
+    before = writes(node)
+    for _ in range(20):
+        node.wall -= 1.0
+        run.round()
+    well(run)
+    assert writes(node) == before
+
+
+def test_nothing_is_asked_twice_while_the_steady_clock_stands(node: DecidingNode, run: Run) -> None:
+    before, asked = writes(node), rounds_of(run)
+    for jump in (DAY, -DAY, 1.0, -1.0):
+        node.wall += jump
+        run.round(0.0)
+    assert rounds_of(run) == asked
+    assert writes(node) == before
+
+
+def test_a_machine_that_slept_makes_up_for_nothing(node: DecidingNode, run: Run) -> None:
+    """All that was measured is old; then there is room again, and it is taken step by step."""
+    had, asked = best_effort_cpus(node), rounds_of(run)
+    look(node, 0.6, *NOTHING)
+    run.round(8 * 3600.0)
+    assert {rounds - asked[name] for name, rounds in rounds_of(run).items() if rounds} == {1}
+    assert best_effort_cpus(node) == had
+    look(node, 0.05)
+    run.round()
+    # A tenth of 16 CPUs at once, rounded up.
+    assert len(best_effort_cpus(node)) <= len(had) + 2
+    well(run)
+
+
+# ---- what is not known
+
+
+def test_what_was_wished_stays_while_nothing_is_measured(node: DecidingNode, run: Run) -> None:
+    before = writes(node)
+    look(node, 0.99, *NOTHING, "facts")
+    run.rounds_of(*[10.0] * 60)
+    well(run)
+    assert writes(node) == before
+    assert run.found is not None
+    assert run.found.claims == []
+
+
+def test_while_pods_are_not_known_nothing_is_taken_from_any(node: DecidingNode, run: Run) -> None:
+    before = writes(node)
+    node.pods_known = False
+    run.rounds_of(*[1.0] * 20)
+    well(run)
+    assert writes(node) == before
+
+
+def test_after_a_restart_nothing_is_put_back_before_pods_are_known(node: DecidingNode) -> None:
+    with node.run() as run:
+        run.comes_to_rest()
+    values = node.values()
+    pods, node.pods, node.pods_known = node.pods, [], False
+    look(node, 0.6, *NOTHING, "facts")
+    with node.run() as run:
+        run.rounds_of(1.0, SETTLED, SETTLED, 61.0)
+        well(run)
+        assert node.values() == values
+        node.pods, node.pods_known = pods, True
+        look(node, 0.6)
+        run.rounds_of(1.0, SETTLED, SETTLED, 61.0)
+        assert node.values() == values
+
+
+# ---- rules
+
+
+def test_without_a_nodeslo_all_is_put_back(node: DecidingNode, tmp_path: Path) -> None:
+    found = node.values()
+    with node.run() as run:
+        run.comes_to_rest()
+        assert node.values() != found
+        node.slo = None
+        run.rounds_of(1.0, SETTLED, 61.0)
+        well(run)
+        assert node.values() == found
+
+
+OURS = "NodeSLO extensions.pykoord.strategies"
+CPU = f"{OURS}.cpu_suppress"
+THRESHOLD = "NodeSLO resourceUsedThresholdWithBE"
+WRONG: dict[str, tuple[tuple[str, ...], Any, str]] = {
+    # name: where, what somebody wrote there, what the line begins with
+    "no object": (("resourceUsedThresholdWithBE",), "on", THRESHOLD),
+    "a word for a flag": (
+        ("resourceUsedThresholdWithBE", "enable"),
+        "yes",
+        f"{THRESHOLD}.enable",
+    ),
+    "too many percent": (
+        ("resourceUsedThresholdWithBE", "cpuSuppressThresholdPercent"),
+        650,
+        f"{THRESHOLD}.cpuSuppressThresholdPercent",
+    ),
+    "no such policy": (
+        ("resourceUsedThresholdWithBE", "cpuSuppressPolicy"),
+        "cpusets",
+        f"{THRESHOLD}.cpuSuppressPolicy",
+    ),
+    "no such burst": (("cpuBurstStrategy", "policy"), "all", "NodeSLO cpuBurstStrategy.policy"),
+    "a list of classes": (("resourceQOSStrategy",), [], "NodeSLO resourceQOSStrategy"),
+    "a block without a name": (
+        ("resourceQOSStrategy", "beClass", "blkioQOS", "blocks"),
+        [{"ioCfg": {"readBPS": 1}}],
+        "NodeSLO resourceQOSStrategy.beClass.blkioQOS.blocks",
+    ),
+    "less than nothing": (
+        ("systemStrategy", "minFreeKbytesFactor"),
+        -1,
+        "NodeSLO systemStrategy.minFreeKbytesFactor",
+    ),
+    "no such mode": (
+        ("extensions", "pykoord", "strategies", "cpu_suppress"),
+        {"mode": "onn"},
+        f"{CPU}.mode",
+    ),
+    "a mode that is a flag": (
+        # YAML's "mode: on" is one.
+        ("extensions", "pykoord", "strategies", "cpu_suppress"),
+        {"mode": ["off"]},
+        f"{CPU}.mode",
+    ),
+    "no such setting": (
+        ("extensions", "pykoord", "strategies", "cpu_suppress"),
+        {"treshold_percent": 60},
+        f"{CPU}.treshold_percent",
+    ),
+    "a setting out of range": (
+        ("extensions", "pykoord", "strategies", "cpu_suppress"),
+        {"threshold_percent": 650},
+        f"{CPU}.threshold_percent",
+    ),
+    "a setting of another kind": (
+        ("extensions", "pykoord", "strategies", "cpu_suppress"),
+        {"threshold_percent": {"of": "all"}},
+        f"{CPU}.threshold_percent",
+    ),
+    "no such strategy": (
+        ("extensions", "pykoord", "strategies", "cpu_supress"),
+        {"mode": "off"},
+        f'{OURS} names "cpu_supress"',
+    ),
+    "a strategy that is no object": (
+        ("extensions", "pykoord", "strategies", "cpu_suppress"),
+        "off",
+        CPU,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_in_it_costs_one_line_and_nothing_else(
+    node: DecidingNode, run: Run, name: str
+) -> None:
+    where, wrong, line = WRONG[name]
+    good = everything_on(**CALM)
+    node.slo = changed(good, where, wrong)
+    run.rounds_of(1.0, 1.0, 5.0, 61.0)
+    assert [one.partition(" is ")[0].split(";")[0] for one in run.said] == [
+        run.said[0].partition(" is ")[0].split(";")[0]
+    ]
+    assert run.said[0].startswith(line), run.said
+    well(run)
+    # All the rest works: as if that had not been written.
+    values = node.values()
+    node.slo = changed(good, where, wrong, as_if=True)
+    told = len(run.said)
+    run.rounds_of(1.0, 1.0, 5.0, 61.0)
+    assert run.said[told:] == []
+    if "mode" not in line:
+        assert node.values() == values
+
+
+def changed(
+    good: dict[str, Any], where: tuple[str, ...], wrong: object, *, as_if: bool = False
+) -> dict[str, Any]:
+    """The NodeSLO with one thing wrong, or ``as_if`` it were not there."""
+    slo = deepcopy(good)
+    at = slo
+    for part in where[:-1]:
+        at = at[part]
+    at.pop(where[-1], None)
+    if not as_if:
+        at[where[-1]] = wrong
+    return slo
+
+
+@pytest.mark.parametrize("wrong", [[], "spec", 5])
+def test_a_nodeslo_that_is_none_is_said_once(node: DecidingNode, run: Run, wrong: Any) -> None:
+    node.slo = wrong
+    run.rounds_of(1.0, 1.0, 1.0)
+    assert len(run.said) == 1
+    assert "expected an object" in run.said[0]

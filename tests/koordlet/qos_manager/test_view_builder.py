@@ -1,0 +1,162 @@
+from dataclasses import replace
+
+from koord_host.knobs.forms import Value
+from koord_host.knobs.layout import Driver, Layout
+from koord_host.planning.desired_values import Target
+from koord_model.demand import Demand
+from koord_model.node import NodeView
+from koord_model.node_info import NodeMemoryInfo
+from koord_model.pod import Container, Pod
+from koordlet.metrics_advisor.collector_runner import LatestStore
+from koordlet.metrics_advisor.contract.collector import Samples
+from koordlet.metrics_advisor.contract.samples import Sample, Series
+from koordlet.qos_manager.core.strategy import StrategySignal, WindowStats
+from koordlet.qos_manager.view_builder import (
+    CacheHistory,
+    RoundCgroupReader,
+    StrategyViewBuilder,
+    ViewSources,
+)
+from koordlet.states_informer.state.pod_inventory import PodRecord
+from koordlet.states_informer.state.share_pools import ReservedCPUs
+
+from tests.support.fake_node import FakeNode
+from tests.support.observed import DictionaryCache
+
+LAYOUT = Layout(2, Driver.CGROUPFS)
+POD = Pod("web-1", "shop", "u1", cgroup_parent="/kubepods/burstable/podu1")
+RECORD = PodRecord(POD, {"c1": Container(POD, "main", "c1")}, demand=Demand(priority=9500))
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def newest(clock: Clock) -> LatestStore:
+    found = LatestStore(10.0, clock)
+    found.keep(Samples([Sample(Series("node_cpu_usage"), 3.0)], (NodeMemoryInfo(1 << 30),)), 100.0)
+    return found
+
+
+def seen(**changes: object) -> ViewSources:
+    usual = ViewSources(
+        LAYOUT,
+        FakeNode(2),
+        pods=lambda: (RECORD,),
+        pods_known=lambda: True,
+        view=NodeView,
+        newest=newest(Clock()),
+        cache=DictionaryCache(),
+    )
+    return replace(usual, **changes)  # type: ignore[arg-type]
+
+
+def test_pods_with_their_groups_and_the_same_object_while_nothing_changes() -> None:
+    pods = [RECORD]
+    views = StrategyViewBuilder(seen(pods=lambda: tuple(pods)))
+    [pod] = views.build(1000.0, 1.0, {}).pods
+    assert (pod.name, pod.group) == ("shop/web-1", "kubepods/burstable/podu1")
+    [container] = pod.containers
+    assert container.group == "kubepods/burstable/podu1/c1"
+    [again] = views.build(1001.0, 2.0, {}).pods
+    assert again is pod
+    pods[0] = replace(RECORD, containers={})
+    [other] = views.build(1002.0, 3.0, {}).pods
+    assert other.containers == ()
+
+
+def test_what_is_sampled_later_and_time_leave_it_alone() -> None:
+    clock = Clock()
+    latest = newest(clock)
+    view = StrategyViewBuilder(seen(newest=latest)).build(1000.0, 1.0, {})
+    latest.keep(Samples([Sample(Series("node_cpu_usage"), 9.0)], (NodeMemoryInfo(1),)), 100.0)
+    clock.now = 1000.0
+    assert latest.value("node_cpu_usage") is None
+    assert (view.latest.value("node_cpu_usage"), view.memory_bytes) == (3.0, 1 << 30)
+
+
+def test_what_the_node_keeps_back_is_the_kubelet_s_or_the_annotation_s() -> None:
+    node = {"status": {"capacity": {"cpu": "64"}, "allocatable": {"cpu": "62500m"}}}
+    view = StrategyViewBuilder(seen(node=lambda: node)).build(0.0, 0.0, {})
+    assert (view.reserved_cpu, view.allocatable) == (1.5, {"cpu": 62500})
+    aside = ReservedCPUs(frozenset({0, 1, 2}))
+    assert (
+        StrategyViewBuilder(seen(node=lambda: node, set_aside=lambda: aside))
+        .build(0.0, 0.0, {})
+        .reserved_cpu
+        == 3.0
+    )
+
+
+def test_an_amplified_node_keeps_nothing_back() -> None:
+    node = {"status": {"capacity": {"cpu": "64"}, "allocatable": {"cpu": "90"}}}
+    assert StrategyViewBuilder(seen(node=lambda: node)).build(0.0, 0.0, {}).reserved_cpu == 0.0
+
+
+def test_signals_of_the_last_round() -> None:
+    signals = {"interference": (StrategySignal("psi_outlier", 4.0, "shop/web-1"),)}
+    view = StrategyViewBuilder(seen()).build(0.0, 0.0, signals)
+    assert view.signal("interference", "psi_outlier", "shop/web-1") == 4.0
+    assert view.signal("interference", "psi_outlier") is None
+    assert view.signal("other", "psi_outlier", "shop/web-1") is None
+
+
+def test_once_the_clock_was_put_back_nothing_was_measured_for_a_minute() -> None:
+    cache = DictionaryCache()
+    for at in (1000.0, 1050.0, 1600.0):
+        cache.append(at, [Sample(Series("node_cpu_usage"), 3.0)])
+    views = StrategyViewBuilder(seen(cache=cache))
+
+    def measured(at: float, steady: float) -> bool:
+        return bool(views.build(at, steady, {}).history.windows("node_cpu_usage", 30.0))
+
+    assert measured(1601.0, 1.0)
+    assert measured(1600.0, 4.0), "a second is none: clocks are kept right so"
+    assert not measured(1001.0, 6.0), "that was ten minutes ago"
+    assert not measured(1060.9, 65.9)
+    assert measured(1061.0, 66.0)
+
+
+def test_windows_end_at_the_view_s_moment() -> None:
+    cache = DictionaryCache()
+    for second in range(10):
+        cache.append(100.0 + second, [Sample(Series("pod_cpu_usage", ("u1",)), float(second))])
+    history = CacheHistory(cache, 108.0)
+    assert history.windows("pod_cpu_usage", 2.0) == {
+        ("u1",): WindowStats(7.0, 8.0, 8.0, 3, 106.0, 108.0)
+    }
+    assert history.windows("pod_cpu_usage", 2.0) is history.windows("pod_cpu_usage", 2.0)
+
+
+class TestCgroups:
+    def node(self) -> FakeNode:
+        node = FakeNode(2)
+        for group in ("kubepods/besteffort/poda/c1", "kubepods/besteffort/podb"):
+            node.cgroups.make_group(group)
+        node.write("/sys/fs/cgroup/kubepods/besteffort/cpu.max", "50000 100000")
+        return node
+
+    def cgroups(self, base: dict[Target, Value] | None = None) -> RoundCgroupReader:
+        known = base or {}
+        return RoundCgroupReader(self.node(), LAYOUT, known.get)
+
+    def test_what_files_say(self) -> None:
+        cgroups = self.cgroups()
+        assert cgroups.now("kubepods/besteffort", "cpu.cfs_quota_us") == 50000
+        assert cgroups.now("kubepods/besteffort", "cpu.cfs_period_us") == 100000
+        assert cgroups.now("kubepods/nobody", "cpu.cfs_quota_us") is None
+        assert cgroups.now("kubepods/besteffort", "net_cls.classid") is None
+
+    def test_without_strategies_it_has_what_hooks_want_or_what_was_found(self) -> None:
+        quota = Target("kubepods/besteffort", "cpu.cfs_quota_us")
+        assert self.cgroups({quota: 20000}).base(*quota) == 20000
+        assert self.cgroups().base(*quota) == 50000
+
+    def test_all_groups_below_parents_first(self) -> None:
+        found = self.cgroups().below("kubepods/besteffort", "cpuset")
+        above = "kubepods/besteffort"
+        assert found == (f"{above}/poda", f"{above}/podb", f"{above}/poda/c1")
+        assert self.cgroups().below("kubepods/nobody", "cpuset") == ()

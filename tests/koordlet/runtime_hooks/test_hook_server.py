@@ -1,0 +1,320 @@
+import logging
+import os
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from koord_hooks.protocol import HookRequest, request_type, response_type
+from koord_hooks.runner import HookRunner, available_plugins, load
+from koord_hooks.specs import hookimpl
+from koord_hooks.stages import POD_STAGES, Stage, rpc_path
+from koord_model.node import NodeView, SharedPool, Topology
+from koord_model.patch import Patch
+from koord_model.pod import Container, Pod
+from koord_proto import hook_pb2 as pb
+from koord_service.sockets import SocketInUseError, listen_unix
+from koordlet.http_api.hook_metrics import HookMetrics
+from koordlet.runtime_hooks.hook_server import HookServer
+
+from tests.support.processes import PATIENCE
+
+CREATE = Stage.PRE_CREATE_CONTAINER
+
+Ask = Callable[[Stage, HookRequest], Awaitable[Any]]
+
+
+@asynccontextmanager
+async def serving(
+    path: Path, runner: HookRunner | None = None, **options: Any
+) -> AsyncIterator[tuple[HookServer, Ask]]:
+    runner = runner or load(["all"])
+    stages = options.pop("stages", runner.stages())
+    server = HookServer(runner, stages, HookMetrics(), **options)
+    await server.start(str(path))
+    async with grpc.aio.insecure_channel(f"unix:{path}") as channel:
+
+        async def ask(stage: Stage, request: HookRequest) -> Any:
+            call = channel.unary_unary(
+                rpc_path(stage),
+                request_serializer=request_type(stage).SerializeToString,
+                response_deserializer=response_type(stage).FromString,
+            )
+            return await call(request, timeout=PATIENCE)
+
+        try:
+            yield server, ask
+        finally:
+            await server.stop(0)
+
+
+def wanting(**env: str) -> SimpleNamespace:
+    def pre_create_container() -> Patch:
+        return Patch(env=env, why="so")
+
+    return SimpleNamespace(pre_create_container=hookimpl(pre_create_container))
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, str]]]:
+    return [(record.getMessage(), getattr(record, "fields", {})) for record in caplog.records]
+
+
+@pytest.fixture(autouse=True)
+def log_level(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pykoord")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run" / "koordlet.sock"
+
+
+async def test_a_change_is_answered_and_told(
+    path: Path,
+    batch_container: pb.ContainerResourceHookRequest,
+    batch_answer: pb.ContainerResourceHookResponse,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(path) as (_, ask):
+        assert await ask(CREATE, batch_container) == batch_answer
+    assert events(caplog) == [
+        (
+            "changed",
+            {
+                "stage": "PreCreateContainer",
+                "pod": "batch/job-1",
+                "container": "main",
+                "why": "batchresource: batch-cpu request 1000 → cpu.shares 1024; "
+                "limit 1000 → quota 100000; batch-memory limit 1Gi → 1073741824",
+            },
+        )
+    ]
+
+
+async def test_what_is_as_wished_already_is_not_told(
+    path: Path,
+    batch_container: pb.ContainerResourceHookRequest,
+    batch_answer: pb.ContainerResourceHookResponse,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    batch_container.container_resources.CopyFrom(batch_answer.container_resources)
+    async with serving(path) as (_, ask):
+        assert await ask(CREATE, batch_container) == batch_answer
+    assert events(caplog) == []
+
+
+async def test_every_call_is_served_and_echoes(path: Path) -> None:
+    pod = pb.PodSandboxHookRequest(labels={"l": "1"}, cgroup_parent="/p")
+    container = pb.ContainerResourceHookRequest(container_envs={"A": "1"}, pod_cgroup_parent="/p")
+    async with serving(path) as (_, ask):
+        for stage in Stage:
+            if stage in POD_STAGES:
+                answer = await ask(stage, pod)
+                assert answer == pb.PodSandboxHookResponse(labels={"l": "1"}, cgroup_parent="/p")
+            else:
+                answer = await ask(stage, container)
+                assert answer == pb.ContainerResourceHookResponse(
+                    container_envs={"A": "1"}, pod_cgroup_parent="/p"
+                )
+
+
+async def test_a_stage_left_out_is_echoed(
+    path: Path, batch_container: pb.ContainerResourceHookRequest
+) -> None:
+    async with serving(path, stages=()) as (_, ask):
+        answer = await ask(CREATE, batch_container)
+    assert answer.container_resources == batch_container.container_resources
+
+
+async def test_pods_are_told_without_a_container(
+    path: Path,
+    batch_container: pb.ContainerResourceHookRequest,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    request = pb.PodSandboxHookRequest(
+        pod_meta=batch_container.pod_meta,
+        labels=batch_container.pod_labels,
+        annotations=batch_container.pod_annotations,
+    )
+    async with serving(path) as (_, ask):
+        answer = await ask(Stage.PRE_RUN_POD_SANDBOX, request)
+    assert answer.resources.cpu_shares == 1024
+    [(message, fields)] = events(caplog)
+    assert message == "changed"
+    assert fields.keys() == {"stage", "pod", "why"}
+
+
+class Node:
+    """A node whose view can change, and that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.view = NodeView()
+        self.seen: list[tuple[Stage, str]] = []
+
+    def saw(self, stage: Stage, subject: Pod | Container) -> None:
+        self.seen.append((stage, subject.name))
+
+
+async def test_plugins_are_told_of_the_node_as_it_is_now(
+    path: Path, batch_container: pb.ContainerResourceHookRequest
+) -> None:
+    batch_container.pod_labels["koordinator.sh/qosClass"] = "LS"
+    node = Node()
+    async with serving(path, node=node) as (_, ask):
+        assert (await ask(CREATE, batch_container)).container_resources.cpuset_cpus == ""
+        node.view = NodeView(topology=Topology(shared_pools=(SharedPool(0, "0-3"),)))
+        assert (await ask(CREATE, batch_container)).container_resources.cpuset_cpus == "0-3"
+
+
+async def test_the_node_hears_of_every_call_also_of_stages_no_plugin_is_asked_at(
+    path: Path, batch_container: pb.ContainerResourceHookRequest
+) -> None:
+    node = Node()
+    async with serving(path, node=node) as (_, ask):
+        await ask(CREATE, batch_container)
+        await ask(Stage.POST_START_CONTAINER, batch_container)
+    assert node.seen == [(CREATE, "main"), (Stage.POST_START_CONTAINER, "main")]
+
+
+def broken_plugin() -> SimpleNamespace:
+    def pre_create_container() -> Patch:
+        raise KeyError("first\nsecond")
+
+    return SimpleNamespace(pre_create_container=hookimpl(pre_create_container))
+
+
+class TestFailures:
+    REASON = (
+        "pod batch/job-1: annotation node.koordinator.sh/extended-resource-spec: "
+        'container "main" requests kubernetes.io/batch-cpu: "half" is no quantity; '
+        "expected one like 500m, 2 or 1Gi (left out)"
+    )
+
+    async def test_ignored_the_others_still_apply(
+        self,
+        path: Path,
+        broken_container: pb.ContainerResourceHookRequest,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        runner = HookRunner([*_plugins("batchresource"), ("other", wanting(B="2"))])
+        async with serving(path, runner) as (_, ask):
+            answer = await ask(CREATE, broken_container)
+        assert answer.container_envs == {"A": "1", "B": "2"}
+        # The memory limit can be read, and counts.
+        expected = pb.LinuxContainerResources()
+        expected.CopyFrom(broken_container.container_resources)
+        expected.memory_limit_in_bytes = 1 << 30
+        assert answer.container_resources == expected
+        told = events(caplog)
+        # The limit is as bad as the request; the memory limit can be read.
+        assert [message for message, _ in told] == ["field ignored", "field ignored", "changed"]
+        assert self.REASON in [fields.get("reason") for _, fields in told]
+
+    async def test_input_that_cannot_be_used_fails_no_call(
+        self, path: Path, broken_container: pb.ContainerResourceHookRequest
+    ) -> None:
+        async with serving(path, plugin_failure_fails=True) as (_, ask):
+            answer = await ask(CREATE, broken_container)
+        assert (
+            answer.container_resources.cpu_shares == broken_container.container_resources.cpu_shares
+        )
+
+    async def test_not_ignored_the_call_fails_and_names_the_plugin(
+        self, path: Path, batch_container: pb.ContainerResourceHookRequest
+    ) -> None:
+        runner = HookRunner([("theirs", broken_plugin())])
+        async with serving(path, runner, plugin_failure_fails=True) as (_, ask):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await ask(CREATE, batch_container)
+            # The next call is answered as if nothing had been.
+            await ask(Stage.POST_STOP_CONTAINER, batch_container)
+        assert caught.value.code() is grpc.StatusCode.INTERNAL
+        expected = "hook plugin theirs failed at PreCreateContainer: KeyError: 'first\\nsecond'"
+        assert caught.value.details() == expected
+
+    async def test_an_error_in_a_plugin_is_told_with_its_kind(
+        self,
+        path: Path,
+        batch_container: pb.ContainerResourceHookRequest,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        async with serving(path, HookRunner([("theirs", broken_plugin())])) as (_, ask):
+            await ask(CREATE, batch_container)
+        [(_, fields)] = events(caplog)
+        assert fields["reason"] == r"KeyError: 'first\nsecond'"
+
+    async def test_a_conflict_is_told_and_the_field_left_alone(
+        self,
+        path: Path,
+        batch_container: pb.ContainerResourceHookRequest,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        runner = HookRunner([("a", wanting(A="2")), ("b", wanting(A="3"))])
+        async with serving(path, runner) as (_, ask):
+            assert (await ask(CREATE, batch_container)).container_envs == {"A": "1"}
+        [(message, fields)] = events(caplog)
+        assert message == "plugins conflict, field not changed"
+        assert fields["conflict"] == "env[A]: a wants '2', b wants '3'"
+
+
+def _plugins(name: str) -> list[tuple[str, object]]:
+    return [(name, available_plugins()[name]())]
+
+
+class TestSocket:
+    async def test_only_owner_and_group_may_connect(self, path: Path) -> None:
+        before = os.umask(0)
+        try:
+            async with serving(path):
+                assert stat.S_IMODE(path.stat().st_mode) == 0o660
+                assert os.umask(0) == 0
+        finally:
+            os.umask(before)
+
+    async def test_it_is_gone_afterwards(self, path: Path) -> None:
+        async with serving(path):
+            assert path.is_socket()
+        assert not path.exists()
+
+    async def test_a_stale_one_is_replaced(
+        self, path: Path, batch_container: pb.ContainerResourceHookRequest
+    ) -> None:
+        listen_unix(str(path)).close()
+        assert path.is_socket()
+        async with serving(path) as (_, ask):
+            await ask(CREATE, batch_container)
+
+    async def test_a_live_one_is_an_error_and_goes_on(
+        self, path: Path, batch_container: pb.ContainerResourceHookRequest
+    ) -> None:
+        async with serving(path) as (_, ask):
+            with pytest.raises(SocketInUseError, match=r"koordlet\.sock"):
+                await HookServer(load([]), (), HookMetrics()).start(str(path))
+            await ask(CREATE, batch_container)
+
+    async def test_a_path_may_hold_what_addresses_do_not(
+        self, tmp_path: Path, batch_container: pb.ContainerResourceHookRequest
+    ) -> None:
+        odd = tmp_path / "a b%20?#.sock"
+        server = HookServer(load([]), (), HookMetrics())
+        await server.start(str(odd))
+        assert odd.is_socket()
+        await server.stop(0)
+
+    async def test_one_that_grpc_cannot_bind_is_an_error_that_names_it(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def add_insecure_port(_: object, address: str) -> int:
+            raise RuntimeError(f"Failed to bind to address {address}")
+
+        monkeypatch.setattr("grpc.aio._server.Server.add_insecure_port", add_insecure_port)
+        with pytest.raises(OSError, match=r"koordlet\.sock: cannot listen: Failed to bind"):
+            await HookServer(load([]), (), HookMetrics()).start(str(path))
+
+    async def test_one_never_started_stops(self) -> None:
+        await HookServer(load([]), (), HookMetrics()).stop(0)

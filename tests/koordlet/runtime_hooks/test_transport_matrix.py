@@ -1,0 +1,482 @@
+"""Whichever way a pod comes to koordlet, the kernel's files are the same in the end.
+
+Ways: a CRI proxy asks the hook server, NRI asks, or nobody does and the reconciler finds
+the pod in the kubelet's list. The fourth, plugins in the proxy itself, has no node agent:
+it sets what a request carries (``test_in_process…``), and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from koord_hooks.builtin import gpuenvinject, rdmadeviceinject
+from koord_hooks.protocol import HookRequest, HookResponse
+from koord_hooks.runner import HookRunner, available_plugins, load
+from koord_hooks.stages import Stage
+from koord_host.knobs.layout import Driver, Layout
+from koord_model import keys
+from koord_model.patch import Mount
+from koord_model.qos import KubeQoS
+from koord_proto import cri_pb2 as cri
+from koord_proto import nri_pb2 as nri
+from koord_proxy.cri.hook_requests import container_facts, pod_facts, write_container
+from koord_proxy.hook_targets import InProcessTarget
+from koord_proxy.rules.merge import ContainerHookRequest, Merge, PodHookRequest
+from koord_service.log_deduplicator import LogDeduplicator
+from koordlet.http_api.hook_metrics import HookMetrics
+from koordlet.runtime_hooks.hook_server import HookServer
+from koordlet.runtime_hooks.nri.hook_handler import HookHandler
+from koordlet.runtime_hooks.reconciler.reconcile_loop import NodeReconcileLoop
+from koordlet.states_informer.state import kubelet_pods
+
+from tests.support.fake_node import FakeNode, PodSpec, StandInRuntime
+from tests.support.fake_node.cri import pod_list
+from tests.support.fake_node.kept import VERBS, kept, settings_of
+
+OURS = sorted(available_plugins())
+RUNNERS = {name: load([name]) for name in OURS} | {"all": load(OURS)}
+
+# ---- the pods: of every class, with every annotation that some plugin reads
+
+BATCH = {
+    "containers": {
+        "main": {
+            "requests": {keys.BATCH_CPU: 500},
+            "limits": {keys.BATCH_CPU: 1000, keys.BATCH_MEMORY: "1Gi"},
+        }
+    }
+}
+GPU = {
+    "minor": 1,
+    "resources": {keys.GPU_CORE: 50, keys.GPU_MEMORY: "8Gi", keys.GPU_MEMORY_RATIO: 50},
+}
+DEVICES = {"gpu": [GPU], "rdma": [{"id": VERBS}]}
+NUMA = {"numaNodeResources": [{"node": 1, "resources": {"cpu": "1"}}]}
+PODS = (
+    PodSpec(
+        "lse",
+        KubeQoS.GUARANTEED,
+        "LSE",
+        2,
+        labels={keys.LABEL_CORE_SCHED_POLICY: "exclusive"},
+        annotations={
+            keys.ANNOTATION_RESOURCE_STATUS: {"cpuset": "2-3"},
+            keys.ANNOTATION_OOM_SCORE_ADJ: "-900",
+        },
+    ),
+    PodSpec(
+        "lsr",
+        KubeQoS.GUARANTEED,
+        "LSR",
+        2,
+        annotations={
+            keys.ANNOTATION_RESOURCE_STATUS: {"cpuset": "4,12"},
+            keys.ANNOTATION_OOM_SCORE_ADJ_SPEC: {"main": -500},
+        },
+    ),
+    PodSpec(
+        "ls",
+        KubeQoS.BURSTABLE,
+        "LS",
+        4,
+        labels={keys.LABEL_CORE_SCHED_GROUP: "shop"},
+        annotations={
+            keys.ANNOTATION_CPU_QOS: {"groupIdentity": -1},
+            keys.ANNOTATION_RESCTRL: {"llc": {"schemata": {"range": [0, 50]}}},
+            keys.ANNOTATION_NETWORK_QOS: {"egressLimit": "100M"},
+        },
+    ),
+    PodSpec(
+        "numa", KubeQoS.BURSTABLE, "LS", 1, annotations={keys.ANNOTATION_RESOURCE_STATUS: NUMA}
+    ),
+    PodSpec(
+        "be",
+        KubeQoS.BEST_EFFORT,
+        "BE",
+        annotations={
+            keys.ANNOTATION_EXTENDED_RESOURCE_SPEC: BATCH,
+            keys.ANNOTATION_RESCTRL: {"mb": {"schemata": {"percent": 20}}},
+        },
+    ),
+    PodSpec("system", KubeQoS.BURSTABLE, "SYSTEM", 1),
+    PodSpec("plain", KubeQoS.BURSTABLE, "", 3),
+    PodSpec(
+        "gpu",
+        KubeQoS.GUARANTEED,
+        "",
+        1,
+        labels={keys.LABEL_GPU_ISOLATION_PROVIDER: "HAMi-core"},
+        annotations={keys.ANNOTATION_DEVICE_ALLOCATED: DEVICES},
+    ),
+)
+
+# ---- the nodes, and what rules they have
+
+SHARE = {"enable": True, "egressRequest": 30, "egressLimit": 80}
+RULES: dict[str, dict[str, Any]] = {
+    "groupIdentity and tc": {"cpuPolicy": "groupIdentity", "netQOSPolicy": "tc"},
+    "coreSched and terway-qos": {"cpuPolicy": "coreSched", "netQOSPolicy": "terway-qos"},
+}
+FIRST, SECOND = RULES
+
+
+def rules(policies: dict[str, Any]) -> str:
+    """The rules file: every class enabled, and faster CPUs than the reference."""
+    enabled = {"cpuQOS": {"enable": True}, "networkQOS": SHARE}
+    classes = dict.fromkeys(("lsrClass", "lsClass", "beClass"), enabled)
+    application = {"name": "nginx", "qos": "LS"}
+    slo = {
+        "kind": "NodeSLO",
+        "spec": {
+            "resourceQOSStrategy": {"policies": policies, **classes},
+            "systemStrategy": {"totalNetworkBandwidth": "10G"},
+            "hostApplications": [application],
+        },
+    }
+    ratio = {keys.ANNOTATION_CPU_NORMALIZATION_RATIO: "1.25"}
+    return yaml.safe_dump_all([slo, {"kind": "Node", "metadata": {"annotations": ratio}}])
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of node."""
+
+    version: int
+    driver: Driver
+    vendor: bool
+
+    def __str__(self) -> str:
+        kernel = "vendor" if self.vendor else "mainline"
+        return f"v{self.version}-{self.driver.value}-{kernel}"
+
+
+KINDS = [
+    Kind(version, driver, vendor)
+    for version in (1, 2)
+    for driver in Driver
+    for vendor in (False, True)
+]
+
+
+@dataclass
+class Rig:
+    """A node with a runtime on it, and the koordlet that keeps it."""
+
+    node: FakeNode
+    layout: Layout
+    runtime: StandInRuntime
+    runner: HookRunner
+    reconcile_loop: NodeReconcileLoop
+    server: HookServer
+    handler: HookHandler
+    facts: dict[str, PodHookRequest] = field(default_factory=dict)
+
+    async def ask(self, stage: Stage, facts: HookRequest) -> HookResponse:
+        """What the hook server says; all but the socket is real."""
+        method = self.server._handler(stage).unary_unary
+        assert method is not None
+        response: HookResponse = await method(facts, None)  # type: ignore[arg-type, misc]
+        await asyncio.sleep(0)  # the node is told once the answer is on its way
+        return response
+
+    def values(self) -> dict[str, str]:
+        self.node.cgroups.check()
+        self.node.resctrl.check()
+        return self.node.values(self.layout)
+
+
+@contextmanager
+def rig(kind: Kind, plugins: str, rule: str, directory: Path) -> Iterator[Rig]:
+    """A node with plugins by name ("all", "none") and rules: of ``RULES``, or a file there."""
+    if rule in RULES:
+        (directory / f"{rule}.yaml").write_text(rules(RULES[rule]))
+    node = FakeNode(kind.version, vendor=kind.vendor)
+    layout = Layout(kind.version, kind.driver)
+    runtime = StandInRuntime(node, layout)
+    node.cgroups.make_group("host-latency-sensitive/nginx")
+    settings = settings_of(
+        node,
+        directory,
+        kind.driver,
+        nodeslo_file=str(directory / f"{rule}.yaml"),
+        # In memory: what is put back later is for other tests.
+        state_dir="/proc/version",
+    )
+    runner, told, metrics = RUNNERS.get(plugins, RUNNERS["all"]), LogDeduplicator(), HookMetrics()
+    if plugins == "none":
+        runner = HookRunner([])
+    with kept(node, settings, runner, told) as opened:
+        server = HookServer(
+            runner, runner.stages(), metrics, node=opened.reconcile_loop, deduplicator=told
+        )
+        handler = HookHandler(runner, opened.reconcile_loop, metrics, told)
+        yield Rig(node, layout, runtime, runner, opened.reconcile_loop, server, handler)
+
+
+# ---- the ways, each in two steps: the sandbox, and the container
+
+Ask = Callable[[Stage, HookRequest], Awaitable[HookResponse]]
+Step = Callable[[Rig, PodSpec], Awaitable[None]]
+
+
+async def sandbox_by_proxy(rig: Rig, pod: PodSpec) -> None:
+    await proxied_sandbox(rig, pod, rig.ask)
+
+
+async def proxied_sandbox(rig: Rig, pod: PodSpec, ask: Ask) -> None:
+    request = pod.sandbox_request(rig.layout)
+    rig.runtime.make_pod_group(request.config)
+    facts = rig.facts[pod.name] = pod_facts(request.config, pod.runtime_handler)
+    Merge(facts).add("koordlet", await ask(Stage.PRE_RUN_POD_SANDBOX, facts))
+    rig.runtime.run_sandbox(request.config)
+
+
+async def container_by_proxy(rig: Rig, pod: PodSpec) -> None:
+    request, facts = await proxied_container(rig, pod, rig.ask)
+    facts.container_meta.id = rig.runtime.create(request)
+    await rig.ask(Stage.POST_START_CONTAINER, facts)
+
+
+async def proxied_container(
+    rig: Rig, pod: PodSpec, ask: Ask
+) -> tuple[cri.CreateContainerRequest, ContainerHookRequest]:
+    """CreateContainer as it goes on to the runtime, and what the proxy knows then."""
+    request = pod.container_request(rig.layout)
+    facts = container_facts(request.config, request.sandbox_config, rig.facts[pod.name])
+    merge = Merge(facts)
+    merge.add("koordlet", await ask(Stage.PRE_CREATE_CONTAINER, facts))
+    assert not merge.conflicts
+    write_container(request, facts, merge.claims)
+    return request, facts
+
+
+async def sandbox_by_nri(rig: Rig, pod: PodSpec) -> None:
+    request = pod.sandbox_request(rig.layout)
+    rig.runtime.make_pod_group(request.config)
+    shown = rig.runtime.shown_sandbox(request.config, pod.runtime_handler)
+    rig.handler.run_pod_sandbox(nri.RunPodSandboxRequest(pod=shown))
+    rig.runtime.run_sandbox(request.config)
+
+
+async def container_by_nri(rig: Rig, pod: PodSpec) -> None:
+    nri_container(rig, pod, pod.container_request(rig.layout))
+
+
+def nri_container(rig: Rig, pod: PodSpec, request: cri.CreateContainerRequest) -> None:
+    runtime = rig.runtime
+    shown = runtime.shown_sandbox(request.sandbox_config, pod.runtime_handler)
+    before = runtime.shown_container(request)
+    answer = rig.handler.create_container(nri.CreateContainerRequest(pod=shown, container=before))
+    runtime.create(request, answer.adjust if answer else None)
+    after = runtime.shown_container(request)
+    rig.handler.post_start_container(nri.PostStartContainerRequest(pod=shown, container=after))
+
+
+async def sandbox_unmanaged(rig: Rig, pod: PodSpec) -> None:
+    config = pod.sandbox_request(rig.layout).config
+    rig.runtime.make_pod_group(config)
+    rig.runtime.run_sandbox(config)
+
+
+async def container_unmanaged(rig: Rig, pod: PodSpec) -> None:
+    rig.runtime.create(pod.container_request(rig.layout))
+
+
+async def container_by_both(rig: Rig, pod: PodSpec) -> None:
+    """The proxy changes the request; NRI sees it changed, and is told first."""
+    request, facts = await proxied_container(rig, pod, rig.ask)
+    nri_container(rig, pod, request)
+    facts.container_meta.id = f"{pod.name}-main"
+    await rig.ask(Stage.POST_START_CONTAINER, facts)
+
+
+async def sandbox_by_both(rig: Rig, pod: PodSpec) -> None:
+    await sandbox_by_proxy(rig, pod)
+    shown = rig.runtime.shown_sandbox(pod.sandbox_request(rig.layout).config)
+    rig.handler.run_pod_sandbox(nri.RunPodSandboxRequest(pod=shown))
+
+
+WAYS: dict[str, tuple[Step, Step]] = {
+    "proxy": (sandbox_by_proxy, container_by_proxy),
+    "nri": (sandbox_by_nri, container_by_nri),
+    "reconciler": (sandbox_unmanaged, container_unmanaged),
+    "proxy and nri": (sandbox_by_both, container_by_both),
+}
+
+
+async def start_all(rig: Rig, way: str, pods: Sequence[PodSpec] = PODS) -> None:
+    """Start the pods one way, with the rounds that follow; the node is level in the end."""
+    sandbox, container = WAYS[way]
+    for pod in pods:
+        await sandbox(rig, pod)
+    await rig.reconcile_loop.reconcile()
+    for pod in pods:
+        await container(rig, pod)
+    if way == "reconciler":
+        rig.reconcile_loop.inventory.replace(kubelet_pods.parse(pod_list(pods), rig.layout), 0.0)
+    await rig.reconcile_loop.reconcile()
+
+
+async def final(kind: Kind, plugins: str, rule: str, way: str, directory: Path) -> dict[str, str]:
+    with rig(kind, plugins, rule, directory) as one:
+        await start_all(one, way)
+        return one.values()
+
+
+_UNTOUCHED: dict[tuple[Kind, str], dict[str, str]] = {}
+
+
+async def untouched(kind: Kind, rule: str, directory: Path) -> dict[str, str]:
+    """The same for every plugin: what is there without any."""
+    if (kind, rule) not in _UNTOUCHED:
+        _UNTOUCHED[kind, rule] = await final(kind, "none", rule, "reconciler", directory)
+    return _UNTOUCHED[kind, rule]
+
+
+# ---- the matrix
+
+IN_REQUESTS_ONLY = {"gpuenvinject", "rdmadeviceinject"}
+"""They change nothing that a kernel file shows; a container that runs cannot have it."""
+CASES = [
+    (name, SECOND if name in ("coresched", "terwayqos") else FIRST)
+    for name in OURS
+    if name not in IN_REQUESTS_ONLY
+] + [("all", FIRST), ("all", SECOND)]
+
+
+@pytest.mark.parametrize(("plugins", "rule"), CASES, ids=lambda one: one.replace(" ", "-"))
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+async def test_every_way_ends_alike(kind: Kind, plugins: str, rule: str, directory: Path) -> None:
+    found = {way: await final(kind, plugins, rule, way, directory) for way in WAYS}
+    bare = await untouched(kind, rule, directory)
+    assert found["reconciler"] != bare, "a plugin that does nothing shows nothing"
+    for way in WAYS:
+        assert found[way] == found["reconciler"], way
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+async def test_nothing_is_written_twice_by_proxy_and_nri_together(
+    kind: Kind, rule: str, directory: Path
+) -> None:
+    with rig(kind, "all", rule, directory) as one:
+        await start_all(one, "proxy and nri")
+        made = one.node.writes
+        assert sorted(made) == sorted(set(made))
+        await one.reconcile_loop.reconcile()
+        assert one.node.writes == made
+
+
+@pytest.mark.parametrize("way", ["proxy", "nri"])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+async def test_a_container_has_what_requests_carry_from_its_first_process_on(
+    kind: Kind, way: str, directory: Path
+) -> None:
+    sandbox, container = WAYS[way]
+    with rig(kind, "all", FIRST, directory) as one:
+        for pod in PODS:
+            await sandbox(one, pod)
+        # The pods' own CPUs are out of the shared pools once the node knows of the pods.
+        await one.reconcile_loop.reconcile()
+        for pod in PODS:
+            await container(one, pod)
+        first = requested(one)
+        await one.reconcile_loop.reconcile()
+        assert requested(one) == first
+
+
+def requested(one: Rig) -> dict[str, str]:
+    """The containers' own knobs, their OOM scores and their resctrl groups."""
+    found: dict[str, str] = {}
+    for pod in PODS:
+        ident = f"{pod.name}-main"
+        group = one.runtime.group(pod.sandbox_request(one.layout).config, ident)
+        found |= one.node.group_values(group, one.layout)
+        score = f"/proc/{one.runtime.pids[ident]}/oom_score_adj"
+        found[score] = one.node.read(score)
+    return found
+
+
+# ---- what no kernel file shows: the environment, devices, mounts
+
+GPU_ENV = {
+    "HOME": "/root",
+    "NVIDIA_VISIBLE_DEVICES": "1",
+    "CUDA_DEVICE_MEMORY_LIMIT": str(8 << 30),
+    "CUDA_DEVICE_SM_LIMIT": "50",
+    "LD_PRELOAD": "/usr/local/vgpu/libvgpu.so",
+}
+MOUNTS = ["/usr/local/vgpu/libvgpu.so"]
+
+
+@pytest.mark.parametrize(
+    ("way", "env", "mounts", "devices"),
+    [
+        # The hook protocol carries neither mounts nor devices.
+        ("proxy", GPU_ENV, [], []),
+        ("nri", GPU_ENV, MOUNTS, ["rdma_cm", "uverbs0"]),
+        # What NRI is shown has the proxy's changes in it; it adds the rest.
+        ("proxy and nri", GPU_ENV, MOUNTS, ["rdma_cm", "uverbs0"]),
+        # What runs already keeps what it was started with.
+        ("reconciler", {"HOME": "/root"}, [], []),
+    ],
+)
+async def test_what_a_container_is_started_with(
+    way: str,
+    env: dict[str, str],
+    mounts: list[str],
+    devices: list[str],
+    directory: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    library = tmp_path / "libvgpu.so"
+    monkeypatch.setattr(gpuenvinject, "_MOUNTS", {MOUNTS[0]: Mount(str(library))})
+    monkeypatch.setattr(rdmadeviceinject, "_FILES", str(tmp_path))
+    monkeypatch.setattr(rdmadeviceinject, "_MANAGER", str(tmp_path / "rdma_cm"))
+    for name in ("libvgpu.so", "rdma_cm", "uverbs0"):
+        (tmp_path / name).touch()
+    with rig(KINDS[-1], "all", FIRST, directory) as one:
+        await start_all(one, way)
+        spec = one.runtime.specs["gpu-main"]
+    assert spec.env == env
+    assert spec.mounts == mounts
+    assert spec.devices == [str(tmp_path / name) for name in devices]
+
+
+# ---- without an agent
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+async def test_in_process_sets_what_the_request_carries_and_nothing_else(
+    kind: Kind, rule: str, directory: Path
+) -> None:
+    """Without a node agent nobody writes what no CRI request carries, by design.
+
+    That is: pods' and classes' own groups; ``cpu.bvt_warp_ns``, ``cpu.idle``,
+    ``net_cls.classid``; core scheduling, resctrl, traffic classes, sysctls, Terway's files.
+    """
+    with rig(kind, "all", rule, directory) as asked:
+        await start_all(asked, "proxy")
+        view, by_agent = asked.reconcile_loop.view, requested(asked)
+    with rig(kind, "none", rule, directory) as bare:
+        await start_all(bare, "reconciler")
+        untouched, unlimited = bare.values(), requested(bare)
+    with rig(kind, "none", rule, directory) as one:
+        plugins = InProcessTarget(RUNNERS["all"], view)
+        for pod in PODS:
+            await proxied_sandbox(one, pod, plugins.ask)
+        for pod in PODS:
+            request, _ = await proxied_container(one, pod, plugins.ask)
+            one.runtime.create(request)
+        found, limited = one.values(), requested(one)
+    assert limited == by_agent != unlimited
+    assert found == {**untouched, **limited}

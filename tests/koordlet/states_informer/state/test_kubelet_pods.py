@@ -1,0 +1,194 @@
+import json
+from typing import Any
+
+import pytest
+from koord_host.knobs.layout import Driver, Layout
+from koordlet.states_informer.state.kubelet_pods import parse
+
+LAYOUT = Layout(1, Driver.CGROUPFS)
+
+
+def pod(**status: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": "job-1",
+            "namespace": "batch",
+            "uid": "a-b",
+            "labels": {"koordinator.sh/qosClass": "BE"},
+            "annotations": {"x": "y"},
+            "managedFields": [{"manager": "kubelet"}],
+        },
+        "spec": {"runtimeClassName": "kata", "containers": []},
+        "status": {
+            "phase": "Running",
+            "qosClass": "BestEffort",
+            "podIP": "10.0.0.7",
+            "containerStatuses": [
+                {"name": "main", "containerID": "containerd://c1", "state": {"running": {}}},
+                {"name": "done", "containerID": "containerd://c2", "state": {"terminated": {}}},
+                {"name": "waits", "state": {"waiting": {"reason": "ContainerCreating"}}},
+            ],
+            **status,
+        },
+    }
+
+
+def listed(*pods: dict[str, Any]) -> bytes:
+    return json.dumps({"kind": "PodList", "apiVersion": "v1", "items": list(pods)}).encode()
+
+
+def test_a_pod_with_its_running_containers() -> None:
+    [record] = parse(listed(pod()), LAYOUT)
+    assert record.pod.name == "job-1"
+    assert record.pod.cgroup_parent == "kubepods/besteffort/poda-b"
+    assert record.pod.runtime_handler == "kata"
+    assert record.pod.ip == "10.0.0.7"
+    assert {ident: one.name for ident, one in record.containers.items()} == {"c1": "main"}
+    assert record.runtime == "containerd"
+
+
+def test_the_runtime_is_told_by_the_container_id() -> None:
+    running = {"name": "main", "containerID": "docker://d1", "state": {"running": {}}}
+    [record] = parse(listed(pod(containerStatuses=[running])), LAYOUT)
+    assert (record.runtime, tuple(record.containers)) == ("docker", ("d1",))
+
+
+def test_init_containers_that_run_count() -> None:
+    running = {"name": "init", "containerID": "cri-o://i1", "state": {"running": {}}}
+    [record] = parse(listed(pod(initContainerStatuses=[running], containerStatuses=[])), LAYOUT)
+    assert (record.runtime, tuple(record.containers)) == ("cri-o", ("i1",))
+
+
+def limits(name: str, cpu: Any, **more: Any) -> dict[str, Any]:
+    return {"name": name, "resources": {"limits": {"cpu": cpu}}, **more}
+
+
+class TestQuotas:
+    """What the kubelet asks for, as far as it can be told from its list."""
+
+    def quotas(self, spec: dict[str, Any], **status: Any) -> tuple[int | None, int | None]:
+        """Of the pod, and of its running container "main"."""
+        one = pod(**status)
+        one["spec"] = spec
+        [record] = parse(listed(one), LAYOUT)
+        return record.pod.resources.cpu_quota, record.containers["c1"].resources.cpu_quota
+
+    @pytest.mark.parametrize(
+        ("cpu", "quota"),
+        [
+            ("2", 200_000),
+            ("500m", 50_000),
+            (1.5, 150_000),
+            ("1m", 1000),
+            (None, None),
+            ("0", None),
+            ("-1", None),
+            ("much", None),
+        ],
+    )
+    def test_a_limit_is_a_quota_of_100_ms(self, cpu: Any, quota: int | None) -> None:
+        assert self.quotas({"containers": [limits("main", cpu)]}) == (quota, quota)
+
+    def test_what_a_container_has_goes_before_what_it_is_to_have(self) -> None:
+        running = {"containerID": "containerd://c1", "state": {"running": {}}}
+        resized = [{**running, **limits("main", "1")}]
+        spec = {"containers": [limits("main", "2")]}
+        assert self.quotas(spec, containerStatuses=resized) == (200_000, 100_000)
+
+    @pytest.mark.parametrize(
+        ("spec", "quota"),
+        [
+            ({"containers": [limits("main", "1"), limits("b", "1")]}, 200_000),
+            ({"containers": [limits("main", "1"), {"name": "b"}]}, None),
+            ({"containers": [{"name": "main"}], **limits("", "3")}, 300_000),
+            (
+                {
+                    "containers": [limits("main", "1")],
+                    "initContainers": [limits("i", "4"), limits("j", "2")],
+                },
+                400_000,
+            ),
+            (
+                {
+                    "containers": [limits("main", "1")],
+                    "initContainers": [limits("beside", "2", restartPolicy="Always")],
+                },
+                300_000,
+            ),
+            ({"containers": [limits("main", "1")], "initContainers": [{"name": "i"}]}, None),
+        ],
+    )
+    def test_the_pod_s_is_the_sum_unless_one_has_none(
+        self, spec: dict[str, Any], quota: int | None
+    ) -> None:
+        assert self.quotas(spec)[0] == quota
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_is_left_out(phase: str) -> None:
+    assert parse(listed(pod(phase=phase)), LAYOUT) == ()
+
+
+def test_a_pod_on_the_hosts_network_has_no_address_of_its_own() -> None:
+    one = pod()
+    one["spec"]["hostNetwork"] = True
+    assert parse(listed(one), LAYOUT)[0].pod.ip == ""
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b'{"items": 1}', b"\xff"])
+def test_what_is_no_list_is_refused(text: bytes) -> None:
+    with pytest.raises(ValueError, match="is no pod list"):
+        parse(text, LAYOUT)
+
+
+@pytest.mark.parametrize("text", [b"{}", b'{"items": []}', b'{"items": null}'])
+def test_an_empty_list_is_no_answer(text: bytes) -> None:
+    with pytest.raises(ValueError, match="lists no pods"):
+        parse(text, LAYOUT)
+
+
+def test_what_a_pod_asks_for() -> None:
+    given = pod(startTime="2026-11-20T10:00:00Z")
+    given["metadata"]["deletionTimestamp"] = "2026-11-20T11:00:00Z"
+    given["spec"] |= {
+        "priority": 5500,
+        "overhead": {"cpu": "10m"},
+        "containers": [
+            {
+                "name": "main",
+                "resources": {"requests": {"cpu": "1", "memory": "1Mi"}, "limits": {"cpu": 2}},
+            },
+            {"name": "log", "resources": {"limits": {"memory": "1Ki", "bad": "x"}}},
+        ],
+        "initContainers": [{"name": "mesh", "restartPolicy": "Always", "resources": {}}],
+    }
+    [record] = parse(listed(given), LAYOUT)
+    demand = record.demand
+    assert demand is not None
+    assert (demand.priority_name, demand.controller, demand.grace_seconds) == ("", "", None)
+    assert (demand.priority, demand.phase, demand.terminating) == (5500, "Running", True)
+    assert demand.started == 1795168800.0
+    assert demand.requests == {"cpu": 1010, "memory": (1 << 20) + 1024}
+    assert demand.limits == {"cpu": 2010, "memory": 1024}
+    assert demand.container_requests == {
+        "main": {"cpu": 1000, "memory": 1 << 20},
+        "log": {"memory": 1024},
+    }
+
+
+def test_who_made_it_and_how_it_is_to_end() -> None:
+    given = pod()
+    given["metadata"]["ownerReferences"] = [
+        {"kind": "Node", "name": "n"},
+        {"kind": "DaemonSet", "name": "d", "controller": True},
+    ]
+    given["spec"] |= {
+        "priorityClassName": "system-node-critical",
+        "terminationGracePeriodSeconds": 0,
+    }
+    [record] = parse(listed(given), LAYOUT)
+    demand = record.demand
+    assert demand is not None
+    assert (demand.priority_name, demand.controller, demand.grace_seconds) == (
+        "system-node-critical", "DaemonSet", 0,
+    )  # fmt: skip

@@ -1,0 +1,239 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from koord_model import keys
+from koord_model.node import Kernel, NodeView, SharedPool
+from koord_model.node_slo import CPUPolicy
+from koord_model.pod import Pod
+from koord_model.qos import QoSClass
+from koordlet.states_informer.node_view_builder import (
+    NO_RULES,
+    NodeViewBuilder,
+    numa_cpus,
+    parse_rules,
+)
+
+from tests.support.fake_node import FakeNode
+
+STATE = "/var/lib/kubelet/cpu_manager_state"
+SLO = """\
+kind: NodeSLO
+spec:
+  resourceQOSStrategy:
+    policies: {cpuPolicy: coreSched}
+    lsClass: {cpuQOS: {enable: true, groupIdentity: %s}}
+"""
+
+
+def identity(rules: Any) -> int:
+    found: int = rules.slo.of(QoSClass.LS).cpu.group_identity
+    return found
+
+
+class TestTheFile:
+    def test_three_documents_told_apart_by_their_kind(self) -> None:
+        topology = """\
+---
+kind: Node
+metadata: {annotations: {node.koordinator.sh/cpu-normalization-ratio: "1.5"}}
+---
+kind: NodeResourceTopology
+metadata:
+  annotations:
+    node.koordinator.sh/cpu-shared-pools: '[{"node": 0, "cpuset": "0-3"}]'
+"""
+        rules = parse_rules((SLO % 1) + topology)
+        assert rules.slo.cpu_policy is CPUPolicy.CORE_SCHED
+        assert identity(rules) == 1
+        assert rules.normalization_ratio == 1.5
+        assert rules.topology is not None
+        assert rules.topology.shared_pools == (SharedPool(0, "0-3"),)
+        assert rules.problems == ()
+
+    def test_an_empty_one_has_no_rules(self) -> None:
+        assert parse_rules("---\n---\n") == NO_RULES
+
+    def test_a_field_out_of_range_is_one_line_and_the_others_apply(self) -> None:
+        rules = parse_rules(SLO % 7)
+        assert rules.slo.cpu_policy is CPUPolicy.CORE_SCHED
+        assert identity(rules) == 2
+        [line] = rules.problems
+        assert "lsClass.cpuQOS.groupIdentity is 7; expected -1 to 2 (default 2 kept)" in line
+
+    def test_cpus_that_the_node_does_not_have_are_left_out(self) -> None:
+        pools = '[{"node": 0, "cpuset": "0-3"}, {"node": 1, "cpuset": "64"}]'
+        text = f"""\
+kind: NodeResourceTopology
+metadata: {{annotations: {{node.koordinator.sh/cpu-shared-pools: '{pools}'}}}}
+"""
+        rules = parse_rules(text, "0-15")
+        assert rules.topology is not None
+        assert rules.topology.shared_pools == (SharedPool(0, "0-3"),)
+        assert len(rules.problems) == 1
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            ("a: [", "is no YAML: while parsing a flow node"),
+            ("a: b: c", "is no YAML: mapping values are not allowed here"),
+            ("kind: Pod", 'has a document of kind "Pod"; expected one of NodeSLO, Node'),
+            ("just words", 'has a document of kind ""'),
+            ("- kind: NodeSLO", 'has a document of kind ""'),
+        ],
+    )
+    def test_what_is_no_rules_file_is_one_line(self, text: str, reason: str) -> None:
+        with pytest.raises(ValueError, match=r"^[^\n]*$") as found:
+            parse_rules(text)
+        assert str(found.value).startswith(reason)
+
+
+@pytest.fixture
+def rules_file(tmp_path: Path) -> Path:
+    file = tmp_path / "rules.yaml"
+    file.write_text(SLO % 1)
+    return file
+
+
+def views(rules_file: Path | str = "", node: FakeNode | None = None) -> NodeViewBuilder:
+    return NodeViewBuilder(node or FakeNode(), NodeView(), Kernel, rules_file=str(rules_file))
+
+
+class TestChanges:
+    def test_the_same_is_the_same_object(self, rules_file: Path) -> None:
+        made = views(rules_file)
+        first, _ = made.refresh(())
+        assert made.refresh(())[0] is first is made.current
+        assert identity(first) == 1
+
+    def test_a_change_is_seen_with_the_next_round(self, rules_file: Path) -> None:
+        made = views(rules_file)
+        made.refresh(())
+        rules_file.write_text(SLO % -1)
+        assert identity(made.refresh(())[0]) == -1
+
+    @pytest.mark.parametrize(
+        ("spoil", "reason"),
+        [
+            (lambda file: file.write_text("a: ["), "is no YAML"),
+            (lambda file: file.write_bytes(b"\xff"), "cannot be read: 'utf-8' codec"),
+            (lambda file: file.unlink(), "cannot be read: No such file"),
+        ],
+    )
+    def test_the_last_good_rules_stay_and_the_reason_is_told_once(
+        self, rules_file: Path, spoil: Callable[[Path], object], reason: str
+    ) -> None:
+        made = views(rules_file)
+        good, _ = made.refresh(())
+        spoil(rules_file)
+        view, [line] = made.refresh(())
+        assert view is good
+        assert line.startswith(f"{rules_file} {reason}")
+        assert line.endswith("(the last good rules stay in force)")
+        assert made.refresh(()) == (good, ())
+        rules_file.write_text(SLO % 0)
+        assert identity(made.refresh(())[0]) == 0
+
+    def test_a_field_that_cannot_be_used_is_told_once(self, rules_file: Path) -> None:
+        rules_file.write_text(SLO % '"much"')
+        made = views(rules_file)
+        view, [line] = made.refresh(())
+        assert line.startswith(f"{rules_file}: NodeSLO ")
+        assert identity(view) == 2
+        assert made.refresh(()) == (view, ())
+
+    def test_without_a_file_the_defaults_hold(self) -> None:
+        view, problems = views().refresh(())
+        assert (view.slo, problems) == (NO_RULES.slo, ())
+
+
+class TestPools:
+    def pools(self, made: NodeViewBuilder, *pods: Pod) -> list[str]:
+        topology = made.refresh(pods)[0].topology
+        assert topology is not None
+        return [pool.cpuset for pool in topology.shared_pools]
+
+    def test_they_shrink_with_a_pod_that_has_cpus_of_its_own_and_widen_after_it(self) -> None:
+        made = views()
+        labels = {keys.LABEL_QOS: "LSE"}
+        status = {keys.ANNOTATION_RESOURCE_STATUS: '{"cpuset": "2-3"}'}
+        assert self.pools(made) == ["0-7", "8-15"]
+        assert self.pools(made, Pod("p", "n", "u", labels, status)) == ["0-1,4-7", "8-15"]
+        assert self.pools(made) == ["0-7", "8-15"]
+
+    def test_the_kubelet_s_static_manager_takes_cpus_too(self) -> None:
+        node = FakeNode()
+        made = views(node=node)
+        node.plain.texts[STATE] = (
+            '{"policyName": "static", "defaultCpuSet": "1-15", "entries": {"u": {"main": "0"}}}'
+        )
+        assert self.pools(made) == ["1-7", "8-15"]
+        assert made.current.topology is not None
+        assert made.current.topology.kubelet_policy == "static"
+
+    def test_a_state_that_cannot_be_read_gives_no_cpus_away(self) -> None:
+        node = FakeNode()
+        node.plain.texts[STATE] = "{"
+        assert self.pools(views(node=node)) == ["0-7", "8-15"]
+
+    def test_a_document_s_pools_go_before(self, rules_file: Path) -> None:
+        rules_file.write_text("""\
+kind: NodeResourceTopology
+metadata: {annotations: {node.koordinator.sh/cpu-shared-pools: '[{"node": 0, "cpuset": "5"}]'}}
+""")
+        assert self.pools(views(rules_file)) == ["5"]
+
+
+class TestCpusByNumaNode:
+    def test_nodes_without_cpus_and_cpus_offline_are_left_out(self) -> None:
+        node = FakeNode()
+        node.plain.texts["/sys/devices/system/cpu/online"] = "0-5,8-15\n"
+        node.plain.texts["/sys/devices/system/node/node2/cpulist"] = "\n"
+        node.plain.texts["/sys/devices/system/node/power/control"] = "auto\n"
+        found = numa_cpus(node)
+        assert found == {0: frozenset(range(6)), 1: frozenset(range(8, 16))}
+
+    def test_a_kernel_that_knows_of_no_nodes_has_one(self) -> None:
+        node = FakeNode()
+        for name in (0, 1):
+            del node.plain.texts[f"/sys/devices/system/node/node{name}/cpulist"]
+        node.plain.texts["/sys/devices/system/node/online"] = "0\n"
+        node.plain.texts["/sys/devices/system/node/power/control"] = "auto\n"
+        assert numa_cpus(node) == {0: frozenset(range(16))}
+
+    def test_no_sysfs_at_all(self) -> None:
+        node = FakeNode()
+        node.plain.texts.clear()
+        assert numa_cpus(node) == {}
+
+
+def test_documents_of_the_api_server_count_instead_of_the_files(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    ratio = f"{{{keys.ANNOTATION_CPU_NORMALIZATION_RATIO}: '2'}}"
+    file.write_text(
+        "kind: NodeSLO\nspec: {systemStrategy: {totalNetworkBandwidth: 1G}}\n---\n"
+        f"kind: Node\nmetadata: {{annotations: {ratio}}}\n"
+    )
+    views = NodeViewBuilder(FakeNode(), NodeView(), Kernel, rules_file=str(file))
+    views.refresh([])
+    views.update_object("NodeSLO", {"spec": {"systemStrategy": {"totalNetworkBandwidth": "3G"}}})
+    view, problems = views.refresh([])
+    assert (view.slo.total_network_bandwidth, view.cpu_normalization_ratio) == (3 * 10**9, 2.0)
+    assert problems == ()
+    views.update_object("NodeSLO", {"spec": {"systemStrategy": {"totalNetworkBandwidth": "much"}}})
+    assert len(views.refresh([])[1]) == 1
+    assert views.refresh([])[1] == ()
+    views.update_object("NodeSLO", None)
+    assert views.refresh([])[0].slo.total_network_bandwidth == 10**9
+
+
+def test_a_node_that_is_told_takes_nothing_from_the_node_slo() -> None:
+    views = NodeViewBuilder(FakeNode(), NodeView(), Kernel)
+    views.update_object("NodeSLO", {"spec": {"systemStrategy": {"totalNetworkBandwidth": "3G"}}})
+    # As the API server's state keeps it: without the kind, which lists do not tell either.
+    ratio = {keys.ANNOTATION_CPU_NORMALIZATION_RATIO: "2"}
+    views.update_object("Node", {"metadata": {"annotations": ratio}})
+    view, problems = views.refresh([])
+    assert (view.slo.total_network_bandwidth, view.cpu_normalization_ratio) == (3 * 10**9, 2.0)
+    assert problems == ()

@@ -1,0 +1,81 @@
+"""Events about any object."""
+
+from __future__ import annotations
+
+import pytest
+from koord_kube.core.events import EventAggregator, EventSource, event, reference
+from koord_kube.protocol.resources import CONFIG_MAPS, LEASES, NODES
+
+AT = 1_800_000_000.5
+MANAGER = EventSource("koord-manager", "manager-1")
+CONFIG = reference(CONFIG_MAPS, "slo-controller-config", "koordinator-system", "u-1")
+
+
+def test_the_object() -> None:
+    assert event(CONFIG, "BadKey", "it is bad", MANAGER, AT, warning=True, count=3) == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"slo-controller-config.{1_800_000_000_500_000_000:x}",
+            "namespace": "koordinator-system",
+        },
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": "slo-controller-config",
+            "namespace": "koordinator-system",
+            "uid": "u-1",
+        },
+        "reason": "BadKey",
+        "message": "it is bad",
+        "type": "Warning",
+        "source": {"component": "koord-manager", "host": "manager-1"},
+        "reportingComponent": "koord-manager",
+        "reportingInstance": "manager-1",
+        "firstTimestamp": "2027-01-15T08:00:00Z",
+        "lastTimestamp": "2027-01-15T08:00:00Z",
+        "count": 3,
+    }
+
+
+def test_what_has_no_namespace_is_told_of_in_default() -> None:
+    found = event(reference(NODES, "n1"), "R", "m", MANAGER, AT, warning=False)
+    assert found["metadata"]["namespace"] == "default"
+    assert found["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+    assert found["type"] == "Normal"
+
+
+def test_groups() -> None:
+    assert reference(LEASES, "l", "ns")["apiVersion"] == "coordination.k8s.io/v1"
+
+
+def test_long_names_and_messages_are_cut() -> None:
+    about = reference(NODES, "p" * 235 + "." * 18)
+    found = event(about, "R", "é" * 2000, MANAGER, AT, warning=False)
+    assert len(found["metadata"]["name"]) <= 253
+    assert ".." not in found["metadata"]["name"]
+    assert len(found["message"].encode()) <= 1024
+    assert found["message"].endswith("é…")
+
+
+@pytest.mark.parametrize("message", ["two\n lines", " two  lines "])
+def test_a_message_is_one_line(message: str) -> None:
+    assert event(CONFIG, "R", message, MANAGER, AT, warning=False)["message"] == "two lines"
+
+
+class TestRepeated:
+    def test_the_same_is_reported_again_only_after_a_while(self) -> None:
+        repeated = EventAggregator()
+        assert [repeated.count("a", at) for at in (0, 1, 2, 299)] == [1, 0, 0, 0]
+        assert repeated.count("a", 300) == 4
+        assert repeated.count("a", 601) == 1
+
+    def test_another_is_another(self) -> None:
+        repeated = EventAggregator()
+        assert [repeated.count(key, 0) for key in "ab"] == [1, 1]
+
+    def test_it_is_bounded(self) -> None:
+        repeated = EventAggregator()
+        for number in range(3000):
+            repeated.count(number, 0)
+        assert len(repeated._reported) == 1024

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from koord_manager.node_metric.core import documents
+from koord_manager.node_metric.core.store import EventType, MetricEvent, MetricPage, StoredMetric
+from koord_serving.aggregated.core.list_options import NameSelector, ObjectForm, StatusError, parse
+
+STATUS = b'{"nodeMetric":{"nodeUsage":{"resources":{"cpu":"1500m","memory":"2Gi"}}},"x":[1e3]}'
+CREATED, NOW = "2026-01-01T00:00:00Z", 1_767_225_600.0 + 3 * 86400
+
+
+def kept(name: str = "n1", **more: Any) -> StoredMetric:
+    given = {"status": STATUS, "version": 12, "came": 3, "heard": 0.0} | more
+    return StoredMetric(name, "u", CREATED, **given)
+
+
+def listed(page: MetricPage, shape: ObjectForm, **more: Any) -> Any:
+    pieces = documents.listed(page, more.pop("names", NameSelector()), shape, full=False, now=NOW)
+    return json.loads(b"".join(pieces))
+
+
+def test_an_object_has_the_status_as_it_came() -> None:
+    found = documents.encoded(kept())
+    assert STATUS in found
+    assert json.loads(found) == {
+        "apiVersion": "metrics.koordinator.sh/v1alpha1",
+        "kind": "NodeMetric",
+        "metadata": {
+            "name": "n1",
+            "uid": "u",
+            "resourceVersion": "12",
+            "creationTimestamp": CREATED,
+        },
+        "status": json.loads(STATUS),
+    }
+
+
+def test_a_stale_object_says_since_when() -> None:
+    found = json.loads(documents.encoded(kept(stale_since=CREATED)))
+    assert found["metadata"]["annotations"] == {"metrics.koordinator.sh/stale-since": CREATED}
+
+
+def test_lists() -> None:
+    page = MetricPage((kept("n1"), kept("n2")), 40, "n2", 7)
+    found = listed(page, ObjectForm.OBJECT)
+    assert found["kind"] == "NodeMetricList"
+    assert [one["metadata"]["name"] for one in found["items"]] == ["n1", "n2"]
+    assert found["metadata"]["resourceVersion"] == "40"
+    assert found["metadata"]["remainingItemCount"] == 7
+    options = parse({"continue": found["metadata"]["continue"]})
+    assert (options.version, options.after) == (40, "n2")
+    some = listed(page, ObjectForm.OBJECT, names=NameSelector(only=frozenset({"n2"})))
+    assert [one["metadata"]["name"] for one in some["items"]] == ["n2"]
+    assert "remainingItemCount" not in some["metadata"]
+    assert listed(MetricPage((), 4), ObjectForm.OBJECT)["items"] == []
+
+
+def test_metadata_alone() -> None:
+    found = listed(MetricPage((kept(),), 40), ObjectForm.METADATA)
+    assert (found["kind"], found["apiVersion"]) == (
+        "PartialObjectMetadataList",
+        "meta.k8s.io/v1",
+    )
+    assert found["items"][0]["kind"] == "PartialObjectMetadata"
+    assert "status" not in found["items"][0]
+
+
+@pytest.mark.parametrize(
+    ("more", "cells"),
+    [
+        ({}, ["n1", "1500m", "2048Mi", "3d", "True"]),
+        ({"stale_since": "2026-01-03T23:50:00Z"}, ["n1", "1500m", "2048Mi", "3d", "False (10m)"]),
+        ({"status": b"{}"}, ["n1", "<unknown>", "<unknown>", "3d", "True"]),
+        (
+            {"status": b'{"nodeMetric":{"nodeUsage":{"resources":{"cpu":2,"memory":"x"}}}}'},
+            ["n1", "2000m", "<unknown>", "3d", "True"],
+        ),
+        ({"status": b'{"nodeMetric":[]}'}, ["n1", "<unknown>", "<unknown>", "3d", "True"]),
+    ],
+)
+def test_rows(more: dict[str, Any], cells: list[str]) -> None:
+    found = listed(MetricPage((kept(**more),), 40), ObjectForm.TABLE)
+    assert found["kind"] == "Table"
+    names = [one["name"] for one in found["columnDefinitions"]]
+    assert names == ["Name", "CPU", "Memory", "Age", "Healthy"]
+    assert found["rows"][0]["cells"] == cells
+    assert found["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+
+
+def test_a_row_has_the_whole_object_where_it_is_asked_for() -> None:
+    row = json.loads(documents.shown(kept(), ObjectForm.TABLE, full=True, now=NOW))["rows"][0]
+    assert row["object"]["kind"] == "NodeMetric"
+
+
+def test_an_event_is_one_line_and_an_end_has_its_own_version() -> None:
+    event = MetricEvent(EventType.DELETED, 77, kept())
+    line = documents.line(event, ObjectForm.OBJECT, full=False, now=NOW)
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    found = json.loads(line)
+    assert (found["type"], found["object"]["metadata"]["resourceVersion"]) == ("DELETED", "77")
+
+
+def test_bookmarks() -> None:
+    found = json.loads(documents.bookmark(9, ObjectForm.OBJECT, initial_end=True))
+    assert found["type"] == "BOOKMARK"
+    assert found["object"]["metadata"]["resourceVersion"] == "9"
+    assert found["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert json.loads(documents.bookmark(9, ObjectForm.TABLE))["object"]["kind"] == "Table"
+    assert (
+        "annotations"
+        not in json.loads(documents.bookmark(9, ObjectForm.METADATA))["object"]["metadata"]
+    )
+
+
+def test_refusals() -> None:
+    refused = StatusError(504, "Timeout", "too new", retry_after=1, cause="C")
+    found = json.loads(documents.error_line(refused))
+    assert found["type"] == "ERROR"
+    status = found["object"]
+    assert (status["kind"], status["code"], status["reason"]) == ("Status", 504, "Timeout")
+    assert status["details"]["retryAfterSeconds"] == 1
+    assert status["details"]["causes"] == [{"reason": "C", "message": "too new"}]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (-5, "0s"), (119.9, "119s"), (120, "2m"), (10799, "179m"), (10800, "3h"),
+        (172_799, "47h"), (172_800, "2d"), (2 * 86400 * 365, "2y"),
+    ],
+)  # fmt: skip
+def test_spans(seconds: float, expected: str) -> None:
+    assert documents.human(seconds) == expected

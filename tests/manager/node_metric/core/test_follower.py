@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from koord_manager.node_metric.core.follower import Follower, page
+from koord_manager.node_metric.core.store import NodeMetricStore
+from koord_serving.aggregated.core.list_options import ObjectForm, StatusError, continuation, parse
+
+
+def store() -> NodeMetricStore:
+    kept = NodeMetricStore()
+    kept.begin(7)
+    for name in ("n1", "n2"):
+        kept.put(name, b"{}", 0, 0)
+    return kept
+
+
+def follower(kept: NodeMetricStore, **query: str) -> Follower:
+    options = parse({"watch": "1"} | query)
+    return Follower(kept, options, ObjectForm.OBJECT, lambda: 0.0)
+
+
+def told(lines: Any) -> list[tuple[str, str]]:
+    events = [json.loads(one) for one in lines]
+    return [(one["type"], one["object"].get("metadata", {}).get("name", "")) for one in events]
+
+
+def test_without_a_version_all_there_is_comes_first() -> None:
+    kept = store()
+    for query in ({}, {"resourceVersion": "0"}, {"resourceVersion": ""}):
+        follows = follower(kept, **query)
+        assert told(follows.first()) == [("ADDED", "n1"), ("ADDED", "n2")]
+        assert told(follows.next()) == []
+
+
+def test_from_a_version_only_what_happened_since() -> None:
+    kept = store()
+    follows = follower(kept, resourceVersion=str(kept.version))
+    assert told(follows.first()) == []
+    kept.put("n1", b"{}", 1, 1)
+    kept.forget("n2")
+    assert told(follows.next()) == [("MODIFIED", "n1"), ("DELETED", "n2")]
+    assert told(follows.next()) == []
+
+
+def test_of_one_object_only_its_own() -> None:
+    kept = store()
+    follows = follower(kept, fieldSelector="metadata.name=n2")
+    assert told(follows.first()) == [("ADDED", "n2")]
+    kept.put("n1", b"{}", 1, 1)
+    assert told(follows.next()) == []
+    assert str(kept.version) in follows.bookmark().decode()
+
+
+def test_initial_events_end_with_a_bookmark() -> None:
+    kept = store()
+    query = {"sendInitialEvents": "true", "allowWatchBookmarks": "1"}
+    query |= {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"}
+    lines = list(follower(kept, **query).first())
+    assert told(lines) == [("ADDED", "n1"), ("ADDED", "n2"), ("BOOKMARK", "")]
+    last = json.loads(lines[-1])["object"]["metadata"]
+    assert last["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert last["resourceVersion"] == str(kept.version)
+
+
+def test_without_initial_events_it_begins_now() -> None:
+    kept = store()
+    query = {"sendInitialEvents": "false", "resourceVersion": "0"}
+    follows = follower(kept, resourceVersionMatch="NotOlderThan", **query)
+    assert told(follows.first()) == []
+    kept.put("n1", b"{}", 1, 1)
+    assert told(follows.next()) == [("MODIFIED", "n1")]
+
+
+def test_versions_that_cannot_be_followed_are_refused_at_once() -> None:
+    kept = store()
+    with pytest.raises(StatusError) as old:
+        follower(kept, resourceVersion="5")
+    assert (old.value.status, old.value.reason) == (410, "Expired")
+    with pytest.raises(StatusError) as new:
+        follower(kept, resourceVersion=str(kept.version + 1))
+    assert (new.value.status, new.value.cause) == (504, "ResourceVersionTooLarge")
+    query = {"sendInitialEvents": "true", "allowWatchBookmarks": "1"}
+    with pytest.raises(StatusError):
+        follower(
+            kept,
+            resourceVersion=str(kept.version + 1),
+            resourceVersionMatch="NotOlderThan",
+            **query,
+        )
+
+
+def test_who_falls_too_far_behind_is_told_so_last() -> None:
+    kept = store()
+    follows = follower(kept, resourceVersion=str(kept.version))
+    for number in range(600):
+        kept.put(f"m{number}", b"{}", 0, 0)
+        kept.forget(f"m{number}")
+    (line,) = follows.next()
+    assert json.loads(line)["object"]["code"] == 410
+    assert follows.ended
+
+
+def test_another_term_ends_it() -> None:
+    kept = store()
+    follows = follower(kept)
+    assert follows.current
+    kept.begin(9)
+    assert not follows.current
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ({}, 200),
+        ({"resourceVersion": "0"}, 200),
+        ({"resourceVersion": "5"}, 200),
+        ({"resourceVersion": "5", "resourceVersionMatch": "Exact"}, 410),
+        ({"resourceVersion": str((7 << 20) + 2), "resourceVersionMatch": "Exact"}, 200),
+        ({"resourceVersion": str((7 << 20) + 3)}, 504),
+    ],
+)
+def test_versions_of_lists(query: dict[str, str], status: int) -> None:
+    kept = store()
+    if status != 200:
+        with pytest.raises(StatusError) as caught:
+            page(kept, parse(query))
+        assert caught.value.status == status
+        return
+    found = page(kept, parse(query))
+    assert (len(found.objects), found.version) == (2, kept.version)
+
+
+def test_a_page_of_a_list_from_before_a_fail_over_is_expired() -> None:
+    kept = store()
+    first = page(kept, parse({"limit": "1"}))
+    assert first.after == "n1"
+    query = {"limit": "1", "continue": continuation(first.version, first.after)}
+    assert [one.name for one in page(kept, parse(query)).objects] == ["n2"]
+    kept.begin(9)
+    with pytest.raises(StatusError) as caught:
+        page(kept, parse(query))
+    assert caught.value.status == 410

@@ -1,0 +1,58 @@
+"""NodeMetrics end to end: what is asked of koordlet changes, its report does not."""
+
+from __future__ import annotations
+
+from koord_kube.protocol.resources import NODE_METRICS, NODES
+from koord_manager.node_metric import controller
+
+from tests.support.kube_api import Key
+
+
+def interval(bench) -> int:
+    kept = bench.api.objects.get(Key(NODE_METRICS, "", "n1"))
+    return kept["spec"]["metricCollectPolicy"]["reportIntervalSeconds"] if kept else 0
+
+
+async def test_every_node_is_asked_to_report_as_the_configuration_says(bench):
+    bench.api.put(NODES, {"metadata": {"name": "n1"}})
+    bench.configure(colocation='{"metricReportIntervalSeconds": 30}')
+    made: list = []
+    nodes = bench.nodes(lambda name, *_: [one.node_changed(name) for one in made])
+    made.append(controller.controller(bench.client, nodes, bench.configs(), bench.told.append))
+    bench.run(made[0].run())
+    await bench.until(lambda: interval(bench) == 30)
+    await bench.client.patch(NODE_METRICS, "n1", {"status": {"a": 1}}, subresource="status")
+    bench.configure(colocation='{"metricReportIntervalSeconds": 90}')
+    await bench.until(lambda: interval(bench) == 90)
+    assert bench.api.get(NODE_METRICS, "n1")["status"] == {"a": 1}
+    bench.configure(colocation='{"metricReportIntervalSeconds": 0}')
+    await bench.until(lambda: len(bench.events()) == 1)
+    assert interval(bench) == 90
+
+
+async def test_reports_are_no_reason_to_look_at_a_node_again(bench):
+    bench.api.put(NODES, {"metadata": {"name": "n1"}})
+    made: list = []
+    nodes = bench.nodes(lambda name, *_: [one.node_changed(name) for one in made])
+    made.append(controller.controller(bench.client, nodes, bench.configs(), bench.told.append))
+    bench.run(made[0].run())
+    await bench.until(lambda: interval(bench) == 60 and made[0].loop.handled == 2)
+    for number in range(20):
+        change = {"status": {"a": number}}
+        await bench.client.patch(NODE_METRICS, "n1", change, subresource="status")
+    bench.configure(colocation='{"metricReportIntervalSeconds": 90}')
+    await bench.until(lambda: interval(bench) == 90)
+    assert made[0].loop.handled <= 4
+
+
+async def test_a_manager_that_begins_with_a_bad_configuration_leaves_what_it_finds(bench):
+    bench.api.put(NODES, {"metadata": {"name": "n1"}})
+    spec = {"metricCollectPolicy": {"reportIntervalSeconds": 77}}
+    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "spec": spec})
+    bench.configure(colocation="{")
+    made: list = []
+    nodes = bench.nodes(lambda name, *_: [one.node_changed(name) for one in made])
+    made.append(controller.controller(bench.client, nodes, bench.configs(), bench.told.append))
+    bench.run(made[0].run())
+    await bench.until(lambda: "ownerReferences" in bench.api.get(NODE_METRICS, "n1")["metadata"])
+    assert bench.api.get(NODE_METRICS, "n1")["spec"] == spec

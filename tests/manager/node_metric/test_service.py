@@ -1,0 +1,209 @@
+"""Both servers together: nodes that report, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from koord_kube.protocol.resources import CONFIG_MAPS
+from koord_manager.node_metric.core.store import NodeIdentity
+from koord_manager.node_metric.service import written
+from koordlet.metrics_reporter.direct_link import LinkError
+
+from tests.support.certificates import HAVE_OPENSSL, make_certificates
+from tests.support.metrics_service import STATUS, Manager, make_manager
+from tests.support.processes import PATIENCE
+
+pytestmark = pytest.mark.skipif(not HAVE_OPENSSL, reason="openssl makes the certificates")
+
+
+class Told:
+    """Stands in for the recorder of Events, and remembers them."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+
+    async def record(
+        self, regarding: Any, reason: str, _message: str, warning: bool = False
+    ) -> None:
+        assert (regarding["kind"], warning) == ("Node", True)
+        self.events.append((regarding["metadata"]["name"], reason))
+
+
+@pytest.fixture
+async def manager(tmp_path: Path) -> AsyncIterator[Manager]:
+    made = make_manager(tmp_path, recorder=Told())
+    await made.start()
+    made.lead(7)
+    yield made
+    await made.service.stop()
+
+
+async def send(
+    manager: Manager, node: str, token: str, status: bytes = STATUS, **more: Any
+) -> None:
+    link = manager.link(node, token, **more)
+    try:
+        await link.send(status, 1.0, PATIENCE)
+    finally:
+        await link.close()
+
+
+def metric(manager: Manager, name: str, **labels: str) -> float | None:
+    return manager.registry.get_sample_value(f"koord_manager_node_metric_{name}", labels)
+
+
+async def test_a_node_reports_over_tls(manager: Manager) -> None:
+    await send(manager, "n1", manager.koordlet_of("n1"))
+    kept = manager.service.store.get("n1")
+    assert kept is not None
+    assert kept.status == STATUS
+    assert manager.heard == [("n1", STATUS, manager.now)]
+    await manager.service.age()
+    assert (metric(manager, "nodes"), metric(manager, "bytes")) == (1, len(STATUS))
+    assert metric(manager, "reports_total", code="OK") == 1
+
+
+async def test_a_node_does_not_report_for_another_one(manager: Manager) -> None:
+    with pytest.raises(LinkError, match='the token is of node "n1", not of "n2"'):
+        await send(manager, "n2", manager.koordlet_of("n1"))
+    assert manager.service.store.get("n2") is None
+    assert manager.heard == []
+    assert metric(manager, "reports_total", code="PERMISSION_DENIED") == 1
+
+
+async def test_an_expired_token_reports_nothing(manager: Manager) -> None:
+    token = manager.koordlet_of("n1")
+    del manager.reviews.access.identities[token]
+    with pytest.raises(LinkError, match="the token is not good") as caught:
+        await send(manager, "n1", token)
+    assert token not in str(caught.value)
+
+
+async def test_where_nobody_can_say_whose_a_token_is_the_node_is_to_try_elsewhere(
+    manager: Manager,
+) -> None:
+    manager.reviews.away = True
+    with pytest.raises(LinkError, match="UNAVAILABLE"):
+        await send(manager, "n1", manager.koordlet_of("n1"))
+
+
+async def test_a_node_speaks_to_no_other_server(manager: Manager, tmp_path: Path) -> None:
+    other = make_certificates(tmp_path / "other")
+    with pytest.raises(LinkError, match="UNAVAILABLE"):
+        await send(manager, "n1", manager.koordlet_of("n1"), ca=other.authority)
+
+
+async def test_certificates_change_while_nodes_report(manager: Manager, tmp_path: Path) -> None:
+    token = manager.koordlet_of("n1")
+    await send(manager, "n1", token)
+    manager.show(make_certificates(tmp_path / "next"))
+    await send(manager, "n1", token)
+
+
+async def test_silent_nodes_are_told_of_and_forgotten(manager: Manager) -> None:
+    for node in ("n1", "n2"):
+        await send(manager, node, manager.koordlet_of(node))
+    manager.now += 170
+    await send(manager, "n2", manager.koordlet_of("n2"))
+    manager.now += 11
+    await manager.service.age()
+    assert manager.recorder.events == [("n1", "NodeMetricStale")]
+    assert metric(manager, "stale_nodes") == 1
+    manager.now += 800
+    await manager.service.age()
+    assert manager.service.store.get("n1") is None
+    assert (metric(manager, "nodes"), metric(manager, "bytes")) == (1, len(STATUS))
+
+
+async def test_what_is_forgotten_makes_room(manager: Manager) -> None:
+    manager.service.receiver._capacity = 1
+    await send(manager, "n1", manager.koordlet_of("n1"))
+    with pytest.raises(LinkError, match="RESOURCE_EXHAUSTED"):
+        await send(manager, "n2", manager.koordlet_of("n2"))
+    assert manager.service.store.get("n2") is None
+    manager.now += 901
+    await manager.service.age()
+    await send(manager, "n2", manager.koordlet_of("n2"))
+    assert [one.name for one in manager.service.store.page().objects] == ["n2"]
+
+
+async def test_a_node_that_is_gone_is_forgotten(manager: Manager) -> None:
+    await send(manager, "n1", manager.koordlet_of("n1"))
+    manager.service.forget("n1")
+    assert len(manager.service.store) == 0
+    assert manager.service.receiver.bytes == 0
+
+
+async def test_who_does_not_lead_keeps_nothing(manager: Manager) -> None:
+    token = manager.koordlet_of("n1")
+    await send(manager, "n1", token)
+    manager.resign()
+    assert (len(manager.service.store), manager.service.receiver.bytes) == (0, 0)
+    with pytest.raises(LinkError, match="does not lead"):
+        await send(manager, "n1", token)
+    # The Lease is held already, and the term not begun.
+    manager.leads = True
+    await send(manager, "n1", token)
+    assert len(manager.service.store) == 0
+
+
+def test_a_new_leader_waits_for_all_nodes_but_not_for_ever(tmp_path: Path) -> None:
+    manager = make_manager(tmp_path)
+    assert not manager.service.complete()
+    manager.lead(7, settled=False)
+    assert not manager.service.complete()
+    manager.nodes |= {"n1": NodeIdentity("u", ""), "n2": NodeIdentity("v", "")}
+    manager.put("n1")
+    assert not manager.service.complete()
+    manager.put("n2")
+    assert manager.service.complete()
+    manager.nodes["n3"] = NodeIdentity("w", "")
+    assert manager.service.complete()
+    manager.lead(8, settled=False)
+    assert not manager.service.complete()
+    manager.now += 75
+    assert manager.service.complete()
+
+
+async def test_the_front_proxy_is_looked_for_until_it_is_found(manager: Manager) -> None:
+    known = dict(manager.reviews.objects)
+    manager.reviews.objects.clear()
+    assert "404" in await manager.service._read_front_proxy()
+    manager.reviews.put(
+        CONFIG_MAPS, {"metadata": {"name": "extension-apiserver-authentication"}}, "kube-system"
+    )
+    assert "kube-system/extension" in await manager.service._read_front_proxy()
+    manager.reviews.objects.update(known)
+    assert await manager.service._read_front_proxy() == ""
+    manager.reviews.away = True
+    assert await manager.service._read_front_proxy() == "nobody answers"
+    assert manager.service._front_proxy is not None
+
+
+async def test_it_runs_until_it_is_cancelled(manager: Manager) -> None:
+    running = asyncio.get_running_loop().create_task(manager.service.run())
+    async with asyncio.timeout(PATIENCE):
+        while manager.service._front_proxy is None:
+            await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_a_port_that_is_taken(manager: Manager) -> None:
+    place = ("127.0.0.1", manager.service.report_port)
+    other = make_manager(manager.folder / "other")
+    with pytest.raises(OSError, match="reports cannot be taken there"):
+        await other.service.start(("127.0.0.1", 0), place)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("", "[::]:9444"), ("::1", "[::1]:9444"), ("127.0.0.1", "127.0.0.1:9444")],
+)
+def test_addresses_as_grpc_takes_them(host: str, expected: str) -> None:
+    assert written(host, 9444) == expected

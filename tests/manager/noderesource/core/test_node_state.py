@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from koord_manager.noderesource.core.documents import updated
+from koord_manager.noderesource.core.node_state import (
+    MOST,
+    MOST_ZONES,
+    CpuMemory,
+    HostApplicationUsage,
+    MeasuredUsage,
+    MetricSummary,
+    NodeState,
+    NumaZone,
+    PodUsageSummary,
+    metric_summary,
+    read_node_state,
+    zones,
+)
+from koord_model.keys import (
+    ANNOTATION_CPU_NORMALIZATION_RATIO,
+    ANNOTATION_NODE_RESERVATION,
+    ANNOTATION_RAW_ALLOCATABLE,
+    ANNOTATION_THIRD_PARTY,
+    BATCH_CPU,
+    BATCH_MEMORY,
+    MID_CPU,
+)
+from koord_model.priority import PriorityClass
+
+GIB = 1 << 30
+
+
+def used(cpu: str, memory: str) -> dict[str, Any]:
+    return {"resources": {"cpu": cpu, "memory": memory}}
+
+
+def summary(**status: Any) -> MetricSummary:
+    return metric_summary(json.dumps(status).encode())
+
+
+def test_a_whole_status() -> None:
+    found = summary(
+        updateTime="2026-11-20T10:00:00Z",
+        nodeMetric={
+            "nodeUsage": used("1500m", "2Gi"),
+            "systemUsage": used("250m", "512Mi"),
+            "aggregatedNodeUsages": [{"usage": {"avg": used("1", "1")}, "duration": "5m0s"}],
+            "numaUsages": [{"numaNodeID": 1, "systemUsage": used("100m", "1Gi")}],
+        },
+        podsMetric=[
+            {
+                "namespace": "ns",
+                "name": "web",
+                "podUsage": used("1", "1Gi"),
+                "priority": "koord-prod",
+            }
+        ],
+        prodReclaimableMetric={"resource": used("3", "4Gi")},
+    )
+    assert found == MetricSummary(
+        1_795_168_800.0,
+        MeasuredUsage(1500, 2 * GIB),
+        MeasuredUsage(250, GIB // 2),
+        {1: MeasuredUsage(100, GIB)},
+        {"ns/web": PodUsageSummary(MeasuredUsage(1000, GIB), "koord-prod")},
+        (),
+        MeasuredUsage(3000, 4 * GIB),
+    )
+
+
+@pytest.mark.parametrize("text", [b"{}", b"null", b'{"nodeMetric":null,"podsMetric":null}'])
+def test_a_metric_that_says_nothing(text: bytes) -> None:
+    assert metric_summary(text) == MetricSummary()
+
+
+@pytest.mark.parametrize(
+    ("priority", "qos", "counts_as"),
+    [
+        ("koord-prod", "", PriorityClass.PROD),
+        ("koord-mid", "BE", PriorityClass.MID),
+        ("koord-batch", "LS", PriorityClass.BATCH),
+        ("", "LS", PriorityClass.PROD),
+        ("", "BE", PriorityClass.BATCH),
+        ("", "", PriorityClass.PROD),
+        ("strange", "", PriorityClass.PROD),
+    ],
+)
+def test_host_applications_have_a_class(priority: str, qos: str, counts_as: PriorityClass) -> None:
+    given = {"name": "a", "usage": used("1", "1"), "priority": priority, "qos": qos}
+    found = summary(hostApplicationMetric=[given])
+    assert found.applications == (HostApplicationUsage(CpuMemory(1000, 1), counts_as),)
+
+
+def test_what_is_no_quantity_was_not_measured() -> None:
+    pods = [{"namespace": "n", "name": "p", "podUsage": used("much", "9" * 40)}]
+    [one] = summary(podsMetric=pods).pods.values()
+    assert one.usage == MeasuredUsage(None, MOST)
+
+
+def test_half_of_a_usage_is_known_by_half() -> None:
+    found = summary(nodeMetric={"nodeUsage": {"resources": {"cpu": "1"}}, "systemUsage": {}})
+    assert (found.node, found.system) == (MeasuredUsage(1000, None), MeasuredUsage())
+    assert found.node.known() == CpuMemory(1000, 0)
+
+
+@pytest.mark.parametrize("text", [b"", b"7", b'{"updateTime":"yesterday"}', b"\xff"])
+def test_what_is_no_status_is_refused(text: bytes) -> None:
+    with pytest.raises(ValueError, match="is no NodeMetric status"):
+        metric_summary(text)
+
+
+def node(annotations: dict[str, str] | None = None, **allocatable: str) -> NodeState:
+    whole = {"cpu": "16", "memory": "64Gi"}
+    status = {"capacity": whole, "allocatable": whole | allocatable}
+    return read_node_state({"metadata": {"annotations": annotations or {}}, "status": status})
+
+
+def test_a_plain_node() -> None:
+    assert node() == NodeState(capacity=CpuMemory(16_000, 64 * GIB))
+    assert node(cpu="15", memory="62Gi").reserved == CpuMemory(1000, 2 * GIB)
+    assert read_node_state({}) == NodeState()
+
+
+@pytest.mark.parametrize(
+    ("reservation", "reserved"),
+    [
+        ({"resources": {"cpu": "3"}}, CpuMemory(3000, GIB)),
+        ({"resources": {"cpu": "500m", "memory": "4Gi"}}, CpuMemory(1000, 4 * GIB)),
+        ({"reservedCPUs": "0-3,8"}, CpuMemory(5000, GIB)),
+        ({"resources": {"cpu": "9"}, "reservedCPUs": "0-1"}, CpuMemory(2000, GIB)),
+        ({"applyPolicy": "ReservedCPUsOnly"}, CpuMemory(1000, GIB)),
+    ],
+)
+def test_the_larger_reservation_counts(reservation: object, reserved: CpuMemory) -> None:
+    annotations = {ANNOTATION_NODE_RESERVATION: json.dumps(reservation)}
+    found = node(annotations, cpu="15", memory="63Gi")
+    assert found.reserved == reserved
+    assert found.ignored == ()
+
+
+def test_a_bad_reservation_costs_only_itself() -> None:
+    found = node({ANNOTATION_NODE_RESERVATION: '{"reservedCPUs": "many"}'}, cpu="15")
+    assert found.reserved == CpuMemory(1000, 0)
+    [line] = found.ignored
+    assert "reservation" in line
+    assert '"many"' in line
+
+
+def test_an_amplified_allocatable_does_not_hide_the_kubelets_reservation() -> None:
+    raw = {ANNOTATION_RAW_ALLOCATABLE: '{"cpu": "15"}'}
+    assert node(raw, cpu="22500m").reserved == CpuMemory(1000, 0)
+    assert node({}, cpu="22500m").reserved == CpuMemory(0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "ratio"), [("1.25", 1.25), ("1.00", 1.0), ("0.5", 1.0), ("fast", 1.0)]
+)
+def test_only_faster_cpus_count(text: str, ratio: float) -> None:
+    assert node({ANNOTATION_CPU_NORMALIZATION_RATIO: text}).ratio == ratio
+
+
+def test_what_other_schedulers_gave_away() -> None:
+    allocations = [
+        {"name": "yarn", "priority": "koord-batch", "resources": {BATCH_CPU: "1500"}},
+        {
+            "name": "x",
+            "priority": "koord-batch",
+            "resources": {BATCH_CPU: 500, BATCH_MEMORY: "1Gi"},
+        },
+        {"name": "y", "priority": "koord-mid", "resources": {MID_CPU: "100", BATCH_CPU: "7"}},
+    ]
+    found = node({ANNOTATION_THIRD_PARTY: json.dumps({"allocations": allocations})})
+    assert (found.third_batch, found.third_mid) == (CpuMemory(2000, GIB), CpuMemory(100, 0))
+    assert node({ANNOTATION_THIRD_PARTY: "bad"}).third_batch == CpuMemory()
+
+
+def test_what_is_offered_now() -> None:
+    found = node({}, **{BATCH_CPU: "1k", BATCH_MEMORY: "1Gi", MID_CPU: "0"})
+    assert (found.batch, found.mid) == (MeasuredUsage(1000, GIB), MeasuredUsage(0, None))
+
+
+def test_zones_of_a_topology() -> None:
+    def zone(name: str, **amounts: str) -> dict[str, Any]:
+        listed = [{"name": key, "allocatable": amount} for key, amount in amounts.items()]
+        return {"name": name, "resources": listed}
+
+    offered = zone("node-1", cpu="7", memory="1Gi")
+    offered["resources"].append({"name": BATCH_CPU, "allocatable": "500"})
+    topology = {"zones": [zone("node-10", cpu="8"), offered, zone("b", memory="1"), zone("gpu")]}
+    assert zones(topology) == (
+        NumaZone("node-10", 10, CpuMemory(8000, 0)),
+        NumaZone("node-1", 1, CpuMemory(7000, GIB), MeasuredUsage(500, None)),
+        NumaZone("b", 2, CpuMemory(0, 1)),
+    )
+    assert zones({"zones": 7}) == ()
+
+
+def test_one_node_cannot_ask_for_the_room_of_thousands_of_zones() -> None:
+    cpu = {"name": "cpu", "allocatable": "1"}
+
+    def read(number: int) -> int:
+        return len(zones({"zones": [{"name": "z", "resources": [cpu]}] * number}))
+
+    assert read(MOST_ZONES) == MOST_ZONES
+    assert read(MOST_ZONES + 1) == 0
+
+
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00", "2026-11-20T10:00:00"])
+def test_a_time_without_its_zone_says_nothing(at: str) -> None:
+    given = json.dumps({"updateTime": at}).encode()
+    with pytest.raises(ValueError, match="is no NodeMetric status"):
+        metric_summary(given)
+    assert updated(given) == 0.0

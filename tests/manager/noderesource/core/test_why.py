@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+from koord_manager.noderesource.core.fleet import Fleet
+from koord_manager.noderesource.core.node_state import CpuMemory, NodeState
+from koord_manager.noderesource.core.why import BATCH, MID, why_document
+from koord_manager.slo_config.core.colocation import ColocationStrategy
+from koord_model.decision import Decision
+from koordctl.koordlet_documents import WhyDocument
+
+NOW = 1_795_168_800.0
+
+
+def fleet() -> Fleet:
+    found = Fleet()
+    facts = NodeState(capacity=CpuMemory(10_000, 1 << 40), reserved=CpuMemory(1000, 0))
+    found.node("n", facts, ColocationStrategy(enable=True), NOW)
+    found.calculate(NOW)
+    found.metric("n", b'{"updateTime":"2026-11-20T10:00:00Z"}')
+    found.calculate(NOW + 10)
+    found.calculate(NOW + 20)
+    return found
+
+
+def read(document: object) -> WhyDocument:
+    return msgspec.json.decode(json.dumps(document), type=WhyDocument)
+
+
+def test_what_stands_and_since_when() -> None:
+    others = {"CPUNormalization": (Decision("CPU normalization is off: ratio 1"),)}
+    why = read(why_document(fleet(), "n", NOW + 30, others))
+    assert (why.node, why.decides) == ("n", True)
+    assert [(one.strategy, one.aspect) for one in why.decisions] == [
+        (BATCH, "batch-cpu"),
+        (BATCH, "batch-memory"),
+        (MID, "mid-cpu"),
+        (MID, "mid-memory"),
+        ("CPUNormalization", ""),
+    ]
+    cpu = why.decisions[0]
+    assert (cpu.since, cpu.said_at) == (NOW + 10, NOW + 30)
+    assert [one.shown for one in cpu.given] == [
+        "10 cores",
+        "10 cores",
+        "60 %",
+        "4 cores",
+        "0 cores",
+        "1 cores",
+        "1 cores",
+        "0 cores",
+        "0 cores",
+        "0 cores",
+        "5 cores",
+        "defaults",
+    ]
+
+
+def test_what_was_before_it() -> None:
+    why = read(why_document(fleet(), "n", NOW + 30, {}))
+    cpu = [one for one in why.history if one.aspect == "batch-cpu"]
+    assert [(one.at, one.until) for one in cpu] == [(NOW + 10, None), (NOW, NOW + 10)]
+    assert cpu[1].outcome == "no batch-cpu: there is no NodeMetric of this node"
+    assert cpu[1].given[0].shown == "unknown"
+    assert cpu[0].given[0].shown == "5 cores"
+
+
+def test_a_node_that_is_not_known() -> None:
+    why = read(why_document(fleet(), "other", NOW, {}))
+    assert not why.decides
+    assert why.reason == "the manager knows no node other"

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from koord_manager.pod_webhook import document
+from koord_manager.pod_webhook.class_rules import changed, problems
+from koord_manager.pod_webhook.document import PodDocument
+from koord_manager.webhooks.cluster_view import ClusterView
+
+QOS, SUB = "koordinator.sh/qosClass", "koordinator.sh/priority"
+CLASS = "koordinator.sh/priority-class"
+
+
+def pod(
+    qos: str = "", priority: int | None = None, node: str = "", cpu: str = "", **more: Any
+) -> PodDocument:
+    labels = {QOS: qos} if qos else {}
+    resources = {"requests": {**({"cpu": cpu} if cpu else {}), **more.get("requests", {})}}
+    spec = {
+        "containers": [{"name": "c", "resources": resources}],
+        "priority": priority,
+        "nodeName": node,
+    }
+    metadata = {"labels": labels | more.get("labels", {}), "annotations": more.get("annotations")}
+    return document.read({"metadata": metadata, "spec": spec})
+
+
+PRIORITIES = {"prod": 9500, "mid": 7500, "batch": 5500, "free": 3500, "none": 0}
+FORBIDDEN = {
+    ("BE", "none"),
+    ("BE", "prod"),
+    ("LSR", "none"),
+    ("LSR", "mid"),
+    ("LSR", "batch"),
+    ("LSR", "free"),
+}
+
+
+@pytest.mark.parametrize("qos", ["BE", "LS", "LSR", "LSE", "SYSTEM", ""])
+@pytest.mark.parametrize("name", PRIORITIES)
+def test_which_classes_go_together(qos: str, name: str) -> None:
+    found = problems(pod(qos, PRIORITIES[name], cpu="1"))
+    assert bool(found) is ((qos, name) in FORBIDDEN), found
+
+
+def test_how_a_forbidden_pair_is_said() -> None:
+    allowed = "koord-mid or koord-batch or koord-free"
+    assert problems(pod("BE", 9500)) == [
+        (
+            'the priority class is "koord-prod" (spec.priority 9500); '
+            f"expected {allowed} with label {QOS} BE"
+        )
+    ]
+    assert "(spec.priority unset)" in problems(pod("BE"))[0]
+    assert f"(label {CLASS})" in problems(pod("BE", 5500, labels={CLASS: "koord-prod"}))[0]
+
+
+@pytest.mark.parametrize(
+    ("qos", "cpu", "fine"),
+    [
+        ("LSR", "2", True),
+        ("LSE", "2000m", True),
+        ("LSR", "1500m", False),
+        ("LSE", "", False),
+        ("LSR", "0", False),
+        ("LS", "1500m", True),
+        ("SYSTEM", "", True),
+    ],
+)
+def test_whole_cores(qos: str, cpu: str, fine: bool) -> None:
+    found = problems(pod(qos, 9500, cpu=cpu))
+    assert (not found) is fine
+    for line in found:
+        assert line.endswith(f"expected whole cores, 1 or more, with label {QOS} {qos}")
+
+
+@pytest.mark.parametrize("name", ["kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"])
+def test_batch_resources_need_the_class_be(name: str) -> None:
+    assert problems(pod("BE", 5500, requests={name: "1"})) == []
+    assert problems(pod("LS", requests={name: "1"})) == [
+        f'label {QOS} is "LS"; expected BE with {name}'
+    ]
+    assert problems(pod(requests={name: "1"})) == [
+        f"label {QOS} is missing; expected BE with {name}"
+    ]
+    assert problems(pod(requests={name: "0"})) == []
+
+
+def test_reserve_pods_are_the_schedulers() -> None:
+    name = "scheduling.koordinator.sh/reserve-pod"
+    (line,) = problems(pod(annotations={name: ""}))
+    assert line.startswith(f"annotation {name} ")
+
+
+def test_all_problems_come_together() -> None:
+    assert len(problems(pod("LSR", 5500, requests={"kubernetes.io/batch-cpu": "1"}))) == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        (pod("BE", 5500, "n"), pod("LS", 5500, "n"), QOS),
+        (pod("BE", 5500, "n"), pod("", 5500, "n"), QOS),
+        (pod("BE", 5500, "n"), pod("BE", 7500, "n"), "the priority class"),
+        (pod(node="n"), pod(node="n", labels={CLASS: "koord-mid"}), "the priority class"),
+        (pod(node="n"), pod(node="n", labels={SUB: "1"}), f"label {SUB}"),
+    ],
+)
+def test_classes_stay_on_a_node(old: PodDocument, new: PodDocument, what: str) -> None:
+    (line,) = changed(new, old, ClusterView())
+    assert what in line
+    assert line.endswith("which cannot change on a node; create another pod")
+    old.spec.node_name = ""
+    assert changed(new, old, ClusterView()) == []
+
+
+def test_an_unchanged_pod_has_changed_nothing() -> None:
+    assert changed(pod("BE", 5500, "n"), pod("BE", 5600, "n"), ClusterView()) == []
+
+
+def test_the_gate_lets_the_sub_priority_change() -> None:
+    view = ClusterView(gates={"ColocationProfileSkipValidatingPriority": True})
+    assert changed(pod(node="n", labels={SUB: "1"}), pod(node="n"), view) == []

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from koord_manager.pod_webhook.profiled import mutated
+from koord_manager.webhooks.cluster_view import ClusterView
+
+Object = dict[str, Any]
+
+BATCH = {"qosClass": "BE", "priorityClassName": "koord-batch"}
+SKIPS = {"annotations": {"config.koordinator.sh/skip-update-resources": ""}}
+
+
+def pod(**labels: str) -> Object:
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    return {"metadata": {"name": "p", "labels": labels}, "spec": {"containers": [container]}}
+
+
+def view(chance: float = 0.0, gates: dict[str, bool] | None = None, **docs: Object) -> ClusterView:
+    return ClusterView(
+        profiles=docs,
+        namespaces={"ns": {}},
+        priority_classes={"koord-batch": {"value": 5500}},
+        gates=gates or {},
+        chance=lambda: chance,
+    )
+
+
+def applied(cluster: ClusterView, given: Object | None = None) -> tuple[Object, list[str]]:
+    warnings: list[str] = []
+    return mutated(given or pod(), "ns", cluster, warnings), warnings
+
+
+def requested(given: Object) -> Object:
+    found: Object = given["spec"]["containers"][0]["resources"]["requests"]
+    return found
+
+
+RENAMED = {"kubernetes.io/batch-cpu": "1000"}
+
+
+def test_later_names_write_over_earlier_ones() -> None:
+    first, second = {"spec": {"labels": {"a": "1", "b": "1"}}}, {"spec": {"labels": {"a": "2"}}}
+    after, warnings = applied(view(z=second, y=first))
+    assert after["metadata"]["labels"] == {"a": "2", "b": "1"}
+    assert warnings == []
+
+
+def test_profiles_match_the_pod_as_it_came() -> None:
+    marks = {"spec": {"labels": {"app": "web"}}}
+    for_web = {"spec": {"selector": {"matchLabels": {"app": "web"}}, "labels": {"b": "1"}}}
+    after, _ = applied(view(a=marks, b=for_web))
+    assert after["metadata"]["labels"] == {"app": "web"}
+
+
+def test_a_batch_pods_resources_are_renamed() -> None:
+    after, _ = applied(view(p={"spec": BATCH}))
+    assert requested(after) == RENAMED
+
+
+@pytest.mark.parametrize(
+    ("chance", "renames"), [(0.0, True), (0.299, True), (0.3, False), (0.9, False)]
+)
+def test_a_profile_without_its_chance_does_nothing(chance: float, renames: bool) -> None:
+    given = pod(**{"koordinator.sh/qosClass": "BE"})
+    after, _ = applied(view(chance, p={"spec": {"probability": 30, "labels": {"a": "1"}}}), given)
+    assert (requested(after) == RENAMED) is renames
+    assert ("a" in after["metadata"]["labels"]) is renames
+
+
+def test_one_profile_may_keep_all_resources_as_they_are() -> None:
+    after, _ = applied(view(p={"spec": BATCH}, q={"metadata": SKIPS}))
+    assert requested(after) == {"cpu": "1"}
+
+
+def test_but_not_one_that_is_not_applied() -> None:
+    after, _ = applied(
+        view(0.9, p={"spec": BATCH}, q={"metadata": SKIPS, "spec": {"probability": 10}})
+    )
+    assert requested(after) == RENAMED
+
+
+def test_the_gate_keeps_all_resources_as_they_are() -> None:
+    gates = {"ColocationProfileSkipMutatingResources": True}
+    after, _ = applied(view(gates=gates, p={"spec": BATCH}))
+    assert requested(after) == {"cpu": "1"}
+    assert after["spec"]["priority"] == 5500
+
+
+def test_without_a_profile_a_batch_pod_is_as_it_was() -> None:
+    given = pod(**{"koordinator.sh/qosClass": "BE"})
+    assert applied(view(), given)[0] is given
+    other = {"spec": {"selector": {"matchLabels": {"app": "web"}}}}
+    assert applied(view(p=other), given)[0] is given
+
+
+def test_what_of_a_profile_cannot_be_used_is_told() -> None:
+    after, warnings = applied(view(p={"spec": {"labels": {"a": 1, "b": "2"}}}))
+    assert after["metadata"]["labels"] == {"b": "2"}
+    assert warnings == ['ClusterColocationProfile "p" spec.labels.a is 1; expected text (left out)']
+
+
+def test_a_patch_that_makes_it_no_pod_is_said() -> None:
+    broken = {"spec": {"patch": {"spec": {"priority": "high"}}}}
+    with pytest.raises(ValueError, match="the patches of profiles p make it no pod: Expected"):
+        applied(view(p=broken))

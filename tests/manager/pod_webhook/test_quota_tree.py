@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from koord_manager.pod_webhook.quota_tree import mutated
+from koord_manager.webhooks.cluster_view import ClusterView
+
+Object = dict[str, Any]
+TREE = {"quota.scheduling.koordinator.sh/tree-id": "t"}
+POOL = {"key": "pool", "operator": "In", "values": ["a"]}
+ZONE = {"key": "zone", "operator": "Exists"}
+SELECTOR: Object = {"matchLabels": {"pool": "a"}}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def view(selector: object = SELECTOR, *, gate: bool = True, **more: Object) -> ClusterView:
+    profile = {"metadata": {"labels": TREE}, "spec": {"nodeSelector": selector}}
+    return ClusterView(
+        quotas={"x/ns": {"metadata": {"name": "ns", "labels": TREE}}, "x/bare": {}},
+        quota_profiles={"x/b": profile, "x/a": {"spec": {}}, **more},
+        gates={"MultiQuotaTree": gate},
+    )
+
+
+def pod(terms: object = None) -> Object:
+    affinity = {} if terms is None else {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
+    return {"metadata": {}, "spec": {"containers": [], "affinity": affinity}}
+
+
+def terms(given: Object, cluster: ClusterView) -> Any:
+    once = mutated(given, "ns", cluster, [])
+    assert mutated(once, "ns", cluster, []) == once
+    return once["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+
+
+def test_a_pod_is_kept_on_the_nodes_of_its_tree() -> None:
+    assert terms(pod(), view()) == [{"matchExpressions": [POOL]}]
+    assert terms({"metadata": {}, "spec": {"containers": []}}, view()) == [
+        {"matchExpressions": [POOL]}
+    ]
+
+
+def test_each_term_gets_it_but_an_empty_one_which_means_no_node() -> None:
+    by_field = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
+    given = pod([{"matchExpressions": [ZONE]}, by_field, {}])
+    assert terms(given, view()) == [
+        {"matchExpressions": [ZONE, POOL]},
+        {**by_field, "matchExpressions": [POOL]},
+        {},
+    ]
+
+
+def test_expressions_of_all_kinds() -> None:
+    selector = {
+        "matchExpressions": [
+            {"key": "a", "operator": "NotIn", "values": ["y", "x"]},
+            {"key": "b", "operator": "DoesNotExist"},
+        ]
+    }
+    assert terms(pod(), view(selector)) == [
+        {
+            "matchExpressions": [
+                {"key": "a", "operator": "NotIn", "values": ["x", "y"]},
+                {"key": "b", "operator": "DoesNotExist"},
+            ]
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "cluster"),
+    [
+        ("ns", view(gate=False)),
+        ("other", view()),
+        ("bare", view()),
+        ("ns", view({})),
+        ("ns", view(None)),
+        ("ns", replace(view(), quota_profiles={})),
+    ],
+)
+def test_otherwise_it_stays(namespace: str, cluster: ClusterView) -> None:
+    given = pod()
+    warnings: list[str] = []
+    assert mutated(given, namespace, cluster, warnings) is given
+    assert warnings == []
+
+
+def test_a_selector_that_cannot_be_read_is_told() -> None:
+    warnings: list[str] = []
+    given = pod()
+    assert mutated(given, "ns", view([1]), warnings) is given
+    assert warnings == [
+        (
+            'ElasticQuotaProfile "x/b" spec.nodeSelector is a list; expected an object '
+            "(the pod is not kept on the nodes of its quota tree)"
+        )
+    ]

@@ -1,0 +1,349 @@
+"""The whole ConfigMap: what applies, what is kept, and the line that says why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_manager.slo_config.core import config
+from koord_manager.slo_config.core.colocation import ColocationStrategy, Smoothing
+from koord_manager.slo_config.core.config import (
+    DEFAULTS,
+    KEYS,
+    UNREAD,
+    SLOConfig,
+    advance,
+    unknown_in,
+)
+from koord_model.used_threshold import UsedThreshold
+
+SHIPPED = {
+    "colocation-config": '{"enable": true}',
+    "resource-threshold-config": '{"clusterStrategy": {"enable": true}}',
+}
+"""What Koordinator installs."""
+
+
+def given_as(**keys: Any) -> dict[str, str]:
+    """Keys with underscores, values as objects."""
+    return {f"{name.replace('_', '-')}-config": json.dumps(value) for name, value in keys.items()}
+
+
+def good(**keys: Any) -> SLOConfig:
+    found, problems = advance(UNREAD, given_as(**keys))
+    assert problems == ()
+    assert found.unknown == frozenset()
+    return found
+
+
+def bad(text: str, key: str) -> list[str]:
+    found, problems = advance(DEFAULTS, {key: text})
+    assert found == DEFAULTS
+    assert {one.key for one in problems} == {key}
+    return [one.line for one in problems]
+
+
+def gpu(**more: Any) -> dict[str, Any]:
+    return {"name": "gpu", "nodeSelector": {"matchLabels": {"pool": "gpu"}}, **more}
+
+
+def test_without_a_config_map_all_has_its_defaults_and_nothing_is_unknown():
+    assert advance(UNREAD, {}) == (DEFAULTS, ())
+    assert DEFAULTS.strategies_for({}, {}).colocation == ColocationStrategy()
+
+
+def test_what_koordinator_installs_applies():
+    found, problems = advance(UNREAD, SHIPPED)
+    assert problems == ()
+    assert found.colocation.cluster == ColocationStrategy(enable=True)
+    assert found.threshold.cluster["enable"] is True
+    assert found.threshold.cluster["cpuSuppressThresholdPercent"] == UsedThreshold().cpu_suppress
+
+
+@pytest.mark.parametrize("key", sorted(KEYS))
+@pytest.mark.parametrize("text", ["", " \n", "{}", "null"])
+def test_a_key_that_says_nothing_has_its_defaults(key: str, text: str):
+    found, problems = advance(UNREAD, {key: text})
+    assert problems == ()
+    if key == config.STRATEGIES and text.strip():
+        assert found.extension is not None  # it is there, and so takes away what nodes had
+        found = replace(found, extension=None)
+    assert found == DEFAULTS
+
+
+@pytest.mark.parametrize("key", sorted(KEYS))
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", 'is no JSON: "{": Input data was truncated'),
+        ("[]", 'is "[]"; expected an object'),
+    ],
+)
+def test_what_is_no_object_names_its_key(key: str, text: str, said: str):
+    assert bad(text, key) == [f"{key} {said}"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        (
+            "colocation",
+            {"cpuReclaimThresholdPercent": 700},
+            "colocation-config cpuReclaimThresholdPercent is 700; expected 0 to 100",
+        ),
+        (
+            "colocation",
+            {"nodeConfigs": [gpu(memoryCalculatePolicy="uses")]},
+            (
+                'colocation-config nodeConfigs[0] "gpu" memoryCalculatePolicy is "uses"; '
+                "expected usage or request or maxUsageRequest"
+            ),
+        ),
+        (
+            "colocation",
+            {"nodeConfigs": [{"name": "gpu"}]},
+            'colocation-config nodeConfigs[0] "gpu" nodeSelector is missing; expected an object',
+        ),
+        (
+            "colocation",
+            {"nodeConfigs": [{"nodeSelector": {}}]},
+            (
+                "colocation-config nodeConfigs[0] nodeSelector is empty; "
+                "expected matchLabels or matchExpressions"
+            ),
+        ),
+        (
+            "colocation",
+            {"nodeConfigs": [gpu(), gpu()]},
+            'colocation-config nodeConfigs[1].name is "gpu"; expected a name that no other has',
+        ),
+        (
+            "resource-threshold",
+            {"nodeStrategies": [gpu(cpuSuppressPolicy="cpu")]},
+            (
+                'resource-threshold-config nodeStrategies[0] "gpu" cpuSuppressPolicy is "cpu"; '
+                "expected cpuset or cfsQuota"
+            ),
+        ),
+        (
+            "resource-threshold",
+            {"clusterStrategy": {"memoryEvictLowerPercent": 80}},
+            (
+                "resource-threshold-config clusterStrategy memoryEvictLowerPercent is 80; "
+                "expected memoryEvictLowerPercent below memoryEvictThresholdPercent"
+            ),
+        ),
+        (
+            "resource-threshold",
+            {"clusterStrategy": 7},
+            "resource-threshold-config clusterStrategy is 7; expected an object",
+        ),
+        (
+            "resource-qos",
+            {"clusterStrategy": {"beClass": {"cpuQOS": {"groupIdentity": 3}}}},
+            (
+                "resource-qos-config clusterStrategy beClass.cpuQOS.groupIdentity is 3; "
+                "expected -1 to 2"
+            ),
+        ),
+        (
+            "cpu-burst",
+            {"clusterStrategy": {"cpuBurstPercent": 0}},
+            "cpu-burst-config clusterStrategy cpuBurstPercent is 0; expected 1 to 10000",
+        ),
+        (
+            "system",
+            {"clusterStrategy": {"totalNetworkBandwidth": "fast"}},
+            (
+                'system-config clusterStrategy totalNetworkBandwidth is "fast"; '
+                'expected bits a second like "10G"'
+            ),
+        ),
+        (
+            "host-application",
+            {"applications": [{"name": "a/b"}]},
+            (
+                'host-application-config applications[0].name is "a/b"; '
+                "expected a name without slashes"
+            ),
+        ),
+        (
+            "host-application",
+            {"nodeConfigs": [gpu(applications=[{}])]},
+            (
+                'host-application-config nodeConfigs[0] "gpu" applications[0].name is missing; '
+                "expected a name without slashes"
+            ),
+        ),
+        (
+            "host-application",
+            {"applications": 7},
+            "host-application-config applications is 7; expected a list",
+        ),
+        (
+            "cpu-normalization",
+            {"ratioModel": {"Xeon (R)": {"baseRatio": 9}}},
+            "cpu-normalization-config ratioModel.Xeon (R).baseRatio is 9; expected 1 to 5",
+        ),
+        (
+            "resource-amplification",
+            {"resourceAmplificationRatio": {"cpu": 0.5}},
+            (
+                "resource-amplification-config resourceAmplificationRatio.cpu is 0.5; "
+                "expected 1 to 100"
+            ),
+        ),
+        (
+            "pykoord",
+            {"clusterStrategy": {"strategies": {"cpu_suppress": 3}}},
+            "pykoord-config clusterStrategy strategies.cpu_suppress is 3; expected an object",
+        ),
+    ],
+)
+def test_a_bad_field_is_named_and_keeps_its_key_from_applying(key: str, value: Any, line: str):
+    assert bad(json.dumps(value), f"{key}-config") == [line]
+
+
+@pytest.mark.parametrize("depth", [300, 500, 700, 5000])
+def test_what_is_nested_without_end_is_refused_like_anything_else(depth: int):
+    text = f'{{"clusterStrategy": {{"beClass": {"[" * depth}{"]" * depth}}}}}'
+    [line] = bad(text, "resource-qos-config")
+    assert line.startswith("resource-qos-config ")
+    assert list(unknown_in({"resource-qos-config": text})) == []
+
+
+def test_a_bad_key_keeps_its_last_good_value_and_the_others_apply():
+    before = good(colocation={"enable": True}, cpu_burst={"clusterStrategy": {"policy": "auto"}})
+    after, problems = advance(
+        before, given_as(colocation={"enable": 1}, system={"clusterStrategy": {}})
+    )
+    assert [one.key for one in problems] == ["colocation-config"]
+    assert after.colocation == before.colocation
+    assert after.burst == DEFAULTS.burst
+    assert after.unknown == frozenset()
+    mended, problems = advance(after, given_as(colocation={"enable": False}))
+    assert (mended, problems) == (DEFAULTS, ())
+
+
+def test_a_key_of_which_nothing_good_was_ever_seen_is_unknown():
+    found, _ = advance(UNREAD, {"cpu-burst-config": "{"})
+    assert found.unknown == {"cpu-burst-config"}
+    found, _ = advance(found, {"cpu-burst-config": "[1]"})
+    assert found.unknown == {"cpu-burst-config"}
+    found, _ = advance(found, {"cpu-burst-config": "{}"})
+    assert found.unknown == frozenset()
+
+
+def test_the_first_layer_that_matches_is_laid_over_the_clusters():
+    found = good(
+        resource_qos={
+            "clusterStrategy": {"beClass": {"cpuQOS": {"enable": True, "groupIdentity": -1}}},
+            "nodeStrategies": [
+                gpu(beClass={"cpuQOS": {"groupIdentity": 0}}),
+                {"nodeSelector": {"matchLabels": {"pool": "gpu"}}, "beClass": {}},
+            ],
+        }
+    )
+    here = found.qos.of({"pool": "gpu"})
+    assert here == {"beClass": {"cpuQOS": {"enable": True, "groupIdentity": 0}}}
+    assert found.qos.of({}) == found.qos.cluster
+
+
+def test_host_applications_of_a_layer_are_all_that_it_has():
+    found = good(host_application={"applications": [{"name": "nginx"}], "nodeConfigs": [gpu()]})
+    assert found.host_applications.of({}) == {"applications": [{"name": "nginx"}]}
+    assert found.host_applications.of({"pool": "gpu"}) == {"applications": []}
+
+
+def test_all_layers_of_colocation_are_laid_over_each_other():
+    found = good(
+        colocation={
+            "enable": True,
+            "degradeTimeMinutes": 5,
+            "cpuReclaimThresholdPercent": 50,
+            "extensions": {"pykoord": {"smoothing": {"fallPercent": 10, "holdSeconds": 60}}},
+            "nodeConfigs": [
+                gpu(
+                    memoryReclaimThresholdPercent=40,
+                    extensions={"pykoord": {"smoothing": {"fallPercent": 5}}},
+                )
+            ],
+        }
+    )
+    annotation = '{"cpuReclaimThresholdPercent": 30, "batchCPUThresholdPercent": 80}'
+    strategies = found.strategies_for(
+        {"pool": "gpu", "node.koordinator.sh/memory-reclaim-ratio": "0.29"},
+        {"node.koordinator.sh/colocation-strategy": annotation},
+    )
+    assert strategies.ignored == ()
+    assert strategies.colocation == ColocationStrategy(
+        enable=True,
+        degrade_minutes=5,
+        cpu_reclaim_percent=30,
+        memory_reclaim_percent=29,
+        batch_cpu_percent=80,
+        smoothing=Smoothing(fall_percent=5, hold_seconds=60),
+    )
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 300) | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "enable",
+                    "clusterStrategy",
+                    "nodeStrategies",
+                    "nodeConfigs",
+                    "nodeSelector",
+                    "matchLabels",
+                    "applications",
+                    "name",
+                    "beClass",
+                    "networkQOS",
+                    "ingressRequest",
+                    "ratioModel",
+                    "extensions",
+                    "strategies",
+                    "cpuSuppressThresholdPercent",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(KEYS)), JSON.map(json.dumps) | st.text(max_size=6)))
+def test_whatever_is_in_it_each_key_applies_or_is_kept_and_says_why(data: dict[str, str]):
+    before, _ = advance(UNREAD, given_as(colocation={"degradeTimeMinutes": 7}))
+    after, problems = advance(before, data)
+    wrong = {one.key for one in problems}
+    assert all(one.line.startswith(one.key) and "\n" not in one.line for one in problems)
+    if "colocation-config" in wrong:
+        assert after.colocation == before.colocation
+    # Those that are good apply as if the bad ones were not there.
+    alone, none = advance(UNREAD, {key: text for key, text in data.items() if key not in wrong})
+    assert none == ()
+    merged, again = advance(alone, {key: text for key, text in data.items() if key in data})
+    assert {one.key for one in again} == wrong
+    assert merged == alone
+
+
+def test_co_location_off_for_the_cluster_is_off_on_every_node():
+    asked = gpu(enable=True, degradeTimeMinutes=5)
+    annotations = {"node.koordinator.sh/colocation-strategy": '{"enable": true}'}
+    for enable in (True, False):
+        found = good(colocation={"enable": enable, "nodeConfigs": [asked]})
+        for labels in ({}, {"pool": "gpu"}):
+            assert found.strategies_for(labels, annotations).colocation.enable is enable
+        strategy = found.strategies_for({"pool": "gpu"}, {}).colocation
+        assert (strategy.enable, strategy.degrade_minutes) == (enable, 5)

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from koord_kube.client import Client, Cluster
+from koord_kube.protocol.api import ApiError
+from koord_kube.protocol.resources import (
+    API_SERVICES,
+    CONFIG_MAPS,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    Resource,
+)
+from koord_manager.webhooks.table import NAMES
+from koord_serving.admission.configuration_reconciler import WebhookConfigurationReconciler
+from koord_serving.admission.core.admission import ADMITTED, AdmissionOperation
+from koord_serving.admission.core.ca_bundle_targets import (
+    CABundleTarget,
+    api_service_target,
+    config_map_target,
+    configuration_target,
+)
+from koord_serving.admission.core.configurations import (
+    MUTATING_NAME,
+    VALIDATING_NAME,
+    WebhookClientConfig,
+    WebhookDefinition,
+    configurations,
+)
+from koord_serving.tls.core.certificates import CA_CERT
+
+from tests.support.kube_api import KubeApi
+from tests.support.processes import PATIENCE
+from tests.support.serving import issued
+
+OWN = "koordinator-system"
+SERVICE = "v1alpha1.metrics.koordinator.sh"
+OURS = NAMES | {"mpod.koordinator.sh"}
+GATES = {"WebhookFramework": True, "PodMutatingWebhook": True}
+
+
+def row(mutating: bool) -> WebhookDefinition:
+    return WebhookDefinition(
+        name="mpod.koordinator.sh" if mutating else "vpod.koordinator.sh",
+        path="/mutate-pod" if mutating else "/validate-pod",
+        handler=lambda _admission, _view: ADMITTED,
+        gate="PodMutatingWebhook",
+        resource="pods",
+        operations=(AdmissionOperation.CREATE,),
+        mutating=mutating,
+        fails=True,
+    )
+
+
+def targets() -> list[CABundleTarget]:
+    client_config = WebhookClientConfig(OWN)
+    mutating, validating = configurations([row(True), row(False)], GATES, client_config)
+    return [
+        configuration_target(MUTATING_WEBHOOKS, mutating, OURS),
+        configuration_target(VALIDATING_WEBHOOKS, validating, OURS),
+        api_service_target(SERVICE),
+        config_map_target("koordinator-manager-ca", OWN, "ca.crt"),
+    ]
+
+
+class Keeping:
+    """A keeper, and what it depends on."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self.api = api
+        self.client = Client(Cluster(api.url))
+        self.pem = issued()[CA_CERT]
+        self.reason = ""
+        self.leads = True
+        self.keeper = self.another()
+
+    def another(self) -> WebhookConfigurationReconciler:
+        return WebhookConfigurationReconciler(
+            self.client,
+            targets(),
+            bundle=lambda: self.pem,
+            ready=self._ready,
+            leads=lambda: self.leads,
+        )
+
+    async def _ready(self) -> str:
+        return self.reason
+
+    def kept(self, resource: Resource = MUTATING_WEBHOOKS, name: str = MUTATING_NAME) -> Any:
+        return self.api.get(resource, name)
+
+    def bundles(self) -> set[bytes]:
+        """What API servers are told to trust, wherever they are told."""
+        found = [
+            one["clientConfig"]["caBundle"]
+            for kept in (self.kept(), self.kept(VALIDATING_WEBHOOKS, VALIDATING_NAME))
+            for one in kept["webhooks"]
+        ]
+        found.append(self.kept(API_SERVICES, SERVICE)["spec"]["caBundle"])
+        told = self.api.get(CONFIG_MAPS, "koordinator-manager-ca", OWN)["data"]["ca.crt"]
+        return {told.encode(), *(base64.b64decode(one) for one in found)}
+
+
+@pytest.fixture
+async def keeping() -> AsyncIterator[Keeping]:
+    async with KubeApi() as api:
+        spec = {
+            "group": "metrics.koordinator.sh",
+            "version": "v1alpha1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "insecureSkipTLSVerify": True,
+            "service": {"name": "koordinator-manager", "namespace": "koordinator-system"},
+        }
+        api.put(API_SERVICES, {"metadata": {"name": SERVICE}, "spec": spec})
+        made = Keeping(api)
+        yield made
+        await made.client.close()
+
+
+async def test_all_are_told_and_then_left_alone(keeping: Keeping) -> None:
+    assert await keeping.keeper.once() == 60.0
+    assert keeping.bundles() == {keeping.pem}
+    writes = keeping.api.count("create"), keeping.api.count("update")
+    await keeping.keeper.once()
+    assert (keeping.api.count("create"), keeping.api.count("update")) == writes
+
+
+async def test_another_bundle_is_told_everywhere(keeping: Keeping) -> None:
+    await keeping.keeper.once()
+    keeping.pem += issued()[CA_CERT]
+    await keeping.keeper.once()
+    assert keeping.bundles() == {keeping.pem}
+
+
+async def test_nobody_is_told_before_this_replica_answers(keeping: Keeping) -> None:
+    keeping.reason = "127.0.0.1:9876: Connection refused"
+    assert await keeping.keeper.once() == 1.0
+    assert keeping.api.count("create") == keeping.api.count("update") == 0
+    keeping.reason = ""
+    await keeping.keeper.once()
+    assert keeping.kept()["webhooks"]
+
+
+async def test_a_follower_writes_nothing(keeping: Keeping) -> None:
+    keeping.leads = False
+    await keeping.keeper.once()
+    assert keeping.api.asked == []
+
+
+async def test_a_conflict_is_looked_at_again(keeping: Keeping) -> None:
+    await keeping.keeper.once()
+    kept = keeping.kept()
+    kept["webhooks"][0]["matchConditions"] = [{"name": "mine", "expression": "true"}]
+    del kept["webhooks"][0]["clientConfig"]["caBundle"]
+    keeping.api.put(MUTATING_WEBHOOKS, kept)
+    fault = keeping.api.fail(status=409, verb="update", times=2)
+    await keeping.keeper.once()
+    assert fault.times == 0
+    assert keeping.bundles() == {keeping.pem}
+    assert keeping.kept()["webhooks"][0]["matchConditions"]
+
+
+async def test_one_that_fails_keeps_the_others_from_nothing(keeping: Keeping) -> None:
+    keeping.api.fail(status=403, verb="create", plural="mutatingwebhookconfigurations")
+    with pytest.raises(ApiError, match="mutatingwebhookconfigurations"):
+        await keeping.keeper.once()
+    assert keeping.kept(VALIDATING_WEBHOOKS, VALIDATING_NAME)["webhooks"]
+
+
+async def test_what_could_not_be_made_at_first_is_made_later(keeping: Keeping) -> None:
+    keeping.api.fail(status=500, verb="create", plural="mutatingwebhookconfigurations")
+    with pytest.raises(ApiError, match="mutatingwebhookconfigurations"):
+        await keeping.keeper.once()
+    await keeping.keeper.once()
+    assert keeping.kept()["webhooks"]
+
+
+async def test_one_that_changes_all_the_time_is_given_up_for_now(keeping: Keeping) -> None:
+    await keeping.keeper.once()
+    keeping.pem += issued()[CA_CERT]
+    keeping.api.fail(status=409, verb="update", times=5)
+    with pytest.raises(ApiError, match="changes all the time"):
+        await keeping.keeper.once()
+
+
+async def test_what_is_deleted_meanwhile_is_not_made_again_until_leaders_change(
+    keeping: Keeping,
+) -> None:
+    """Whoever uninstalls would be left with webhooks that nobody answers."""
+    await keeping.keeper.once()
+    keeping.api.delete(MUTATING_WEBHOOKS, MUTATING_NAME)
+    for _ in range(2):
+        await keeping.keeper.once()
+        with pytest.raises(KeyError):
+            keeping.kept()
+    keeping.leads = False
+    await keeping.keeper.once()
+    keeping.leads = True
+    await keeping.keeper.once()
+    assert keeping.kept()["webhooks"]
+
+
+async def test_what_was_there_at_the_start_is_not_made_again_either(keeping: Keeping) -> None:
+    await keeping.keeper.once()
+    another = keeping.another()
+    await another.once()
+    keeping.api.delete(MUTATING_WEBHOOKS, MUTATING_NAME)
+    await another.once()
+    with pytest.raises(KeyError):
+        keeping.kept()
+
+
+async def test_what_somebody_breaks_is_put_right_at_once(keeping: Keeping) -> None:
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(keeping.keeper.run())
+        await keeping.api.wait_for("watch", 4)
+        async with asyncio.timeout(PATIENCE):
+            while MUTATING_WEBHOOKS not in {key.resource for key in keeping.api.objects}:
+                await asyncio.sleep(0.01)
+            kept = keeping.kept()
+            kept["webhooks"][0]["clientConfig"]["caBundle"] = ""
+            keeping.api.put(MUTATING_WEBHOOKS, kept)
+            while not keeping.kept()["webhooks"][0]["clientConfig"].get("caBundle"):
+                await asyncio.sleep(0.01)
+        running.cancel()
+
+
+def koordinators(name: str, path: str) -> dict[str, Any]:
+    """A webhook as Koordinator's manager registers it, at the Service that is ours now, too."""
+    service = {"namespace": OWN, "name": "koordinator-webhook-service", "path": path}
+    return {
+        "name": name,
+        "admissionReviewVersions": ["v1", "v1beta1"],
+        "clientConfig": {
+            "service": service,
+            "caBundle": base64.b64encode(issued()[CA_CERT]).decode(),
+        },
+        "failurePolicy": "Fail",
+        "rules": [],
+        "sideEffects": "None",
+    }
+
+
+async def test_koordinators_configurations_are_taken_over_but_for_what_is_not_served(
+    keeping: Keeping, caplog: pytest.LogCaptureFixture
+) -> None:
+    quotas = "scheduling-sigs-k8s-io-v1alpha1-elasticquota"
+    before = [
+        koordinators("vconfigmap.koordinator.sh", "/validate-configmap"),
+        koordinators("velasticquota.koordinator.sh", f"/validate-{quotas}"),
+        koordinators("vpod.koordinator.sh", "/validate-pod"),
+    ]
+    registered = {"metadata": {"name": VALIDATING_NAME}, "webhooks": before}
+    keeping.api.put(VALIDATING_WEBHOOKS, registered)
+    left = keeping.kept(VALIDATING_WEBHOOKS, VALIDATING_NAME)["webhooks"][1]
+    update = koordinators("mpod-update.koordinator.sh", "/mutate-pod")
+    keeping.api.put(MUTATING_WEBHOOKS, {"metadata": {"name": MUTATING_NAME}, "webhooks": [update]})
+    for _ in range(2):
+        await keeping.keeper.once()
+    pods, quota = keeping.kept(VALIDATING_WEBHOOKS, VALIDATING_NAME)["webhooks"]
+    assert pods["name"] == "vpod.koordinator.sh"
+    assert base64.b64decode(pods["clientConfig"]["caBundle"]) == keeping.pem
+    assert quota == left
+    assert [one["name"] for one in keeping.kept()["webhooks"]] == ["mpod.koordinator.sh"]
+    named = [getattr(one, "fields", {}).get("names") for one in caplog.records]
+    assert [one for one in named if one] == ["velasticquota.koordinator.sh"], "once, by name"

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from datetime import UTC, datetime
+
+import aiohttp
+import pytest
+from koord_manager.webhooks.cluster_view import ClusterView
+from koord_serving.admission.core.admission import ADMITTED, AdmissionRequest, AdmissionResponse
+from koord_serving.admission.handler import AdmissionLimits
+from koord_serving.tls.core.certificates import CA_CERT, CERT, KEY, plan
+
+from tests.support.serving import NAME, NAMES, Serving, review, serving, trusting
+
+PATIENT = AdmissionLimits(body=60, answer=60)
+
+
+async def health(running: Serving) -> tuple[int, str]:
+    async with running.session.get(running.url("/healthz")) as response:
+        return response.status, await response.text()
+
+
+async def test_healthy_while_all_is_well() -> None:
+    trouble = ""
+    async with serving(trouble=lambda: trouble) as running:
+        assert await health(running) == (200, "ok\n")
+        trouble = "profiles are not listed yet"
+        assert await health(running) == (503, "profiles are not listed yet\n")
+
+
+async def test_stopping_is_told_first_and_what_is_under_way_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drained, sleep = asyncio.Event(), asyncio.sleep
+
+    async def until_drained(seconds: float, *more: object) -> None:
+        await (drained.wait() if seconds == 3600 else sleep(seconds, *more))
+
+    monkeypatch.setattr(asyncio, "sleep", until_drained)
+    async with serving(limits=PATIENT) as running:
+        head = b"POST /admit HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+        body = b'{"kind":"AdmissionReview"'
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1",
+            running.server.port,
+            ssl=trusting(running.data[CA_CERT]),
+            server_hostname=NAME,
+        )
+        writer.write(head + b"Content-Length: %d\r\n\r\n" % (len(body) + 1) + body)
+        while not running.registry.get_sample_value("koord_manager_webhook_in_flight"):
+            await asyncio.sleep(0.01)
+        async with asyncio.TaskGroup() as group:
+            stopping = group.create_task(running.server.stop(drain=3600))
+            await asyncio.sleep(0)
+            async with running.session.get(running.url("/healthz")) as response:
+                assert response.status == 503
+                assert await response.text() == "this replica is stopping\n"
+                assert response.headers["Connection"] == "close"
+            assert (await running.ask("/admit", review()))[0] == 200, "others are still answered"
+            drained.set()
+            await asyncio.sleep(0.4)
+            with pytest.raises(OSError):  # noqa: PT011 - whatever its kind
+                await asyncio.open_connection("127.0.0.1", running.server.port)
+            assert not stopping.done(), "it waits for what is under way"
+            writer.write(b"}")
+            said = await reader.read()
+            assert said.startswith(b"HTTP/1.1 400 ")
+        await running.server.stop()
+        writer.close()
+
+
+async def test_no_request_fails_while_certificates_change() -> None:
+    """A thousand requests over old connections and new ones; certificates change at every look."""
+
+    def slowly(_admission: AdmissionRequest, _view: ClusterView) -> AdmissionResponse:
+        time.sleep(0.0005)
+        return ADMITTED
+
+    async with serving({"/admit": slowly}, limits=PATIENT) as running:
+        authority = running.data
+        context = trusting(authority[CA_CERT])
+        pairs = []
+        for _ in range(20):
+            made = plan({**authority, CERT: b""}, datetime.now(UTC), NAMES)
+            assert made.data is not None
+            pairs.append((made.data[CERT], made.data[KEY]))
+        done = asyncio.Event()
+        shown: set[bytes] = set()
+
+        async def change() -> None:
+            while not done.is_set():
+                for certificate, key in pairs:
+                    running.tls.use(certificate, key, datetime.now(UTC))
+                    await look()
+
+        async def over(session: aiohttp.ClientSession, times: int) -> int:
+            good = 0
+            for _ in range(times):
+                async with session.post(running.url("/admit"), json=review()) as response:
+                    answer = await response.json()
+                    good += response.status == 200 and answer["response"]["allowed"]
+            return good
+
+        async def anew() -> int:
+            connector = aiohttp.TCPConnector(ssl=context, force_close=True)
+            async with (
+                aiohttp.ClientSession(connector=connector) as session,
+                session.post(running.url("/admit"), json=review()) as response,
+            ):
+                return (await response.json())["response"]["allowed"] is True
+
+        async def look() -> None:
+            _, writer = await asyncio.open_connection(
+                "127.0.0.1",
+                running.server.port,
+                ssl=context,
+                server_hostname=NAME,
+            )
+            found = writer.get_extra_info("ssl_object")
+            shown.add(found.getpeercert(binary_form=True))
+            writer.close()
+            await writer.wait_closed()
+
+        async with asyncio.TaskGroup() as group:
+            changing = group.create_task(change())
+            kept = [group.create_task(over(running.session, 3)) for _ in range(250)]
+            new = [group.create_task(anew()) for _ in range(250)]
+            answers = [await one for one in (*kept, *new)]
+            done.set()
+            await changing
+        assert sum(answers) == 1000
+        assert len(shown) > 1, "certificates did not change under way"
+
+
+async def test_plain_http_gets_nowhere() -> None:
+    async with serving() as running:
+        async with aiohttp.ClientSession() as session:
+            with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+                await session.get(f"http://localhost:{running.server.port}/healthz")
+        assert (await health(running))[0] == 200

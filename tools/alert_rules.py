@@ -1,0 +1,85 @@
+"""Write the PrometheusRule of the alerts that the docs name: ``python tools/alert_rules.py``.
+
+A table between ``<!-- alerts: GROUP -->`` and the next ``<!-- end -->`` is a group of rules, a row
+a rule: name, expression, for how long, severity, what it means.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "docs" / "operations.md", ROOT / "docs" / "manager.md")
+RULE = ROOT / "deploy" / "components" / "alerts" / "rule.yaml"
+MADE = "# Made by tools/alert_rules.py of docs/operations.md and docs/manager.md; do not edit.\n"
+_HEAD = """\
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: koordinator
+  namespace: koordinator-system # chart: namespace
+  labels: {} # chart: monitoring.labels, by which your Prometheus selects rules and monitors
+spec:
+  groups:
+"""
+_TABLE = re.compile(r"<!-- alerts: (\S+) -->\n(.*?)<!-- end -->", re.DOTALL)
+_CELLS = re.compile(r"(?<!\\)\|")
+
+
+class Alert(NamedTuple):
+    """A row; ``wait`` is "" where it is not waited for."""
+
+    name: str
+    expression: str
+    wait: str
+    severity: str
+    meaning: str
+
+
+def groups() -> dict[str, list[Alert]]:
+    """The alerts of all pages, by their group."""
+    return {
+        name: [_alert(line) for line in table.splitlines()[2:]]
+        for page in PAGES
+        for name, table in _TABLE.findall(page.read_text())
+    }
+
+
+def rule() -> str:
+    """The object, as YAML with the marks that the chart is made by."""
+    return MADE + _HEAD + "".join(f"{line}\n" for line in _lines())
+
+
+def _alert(row: str) -> Alert:
+    """A row of a Markdown table.
+
+    Raises:
+        ValueError: it does not have a row's cells.
+    """
+    _, *cells, _ = (cell.strip().replace("\\|", "|") for cell in _CELLS.split(row))
+    if len(cells) != len(Alert._fields):
+        raise ValueError(f'"{row}" has {len(cells)} cells; expected {", ".join(Alert._fields)}')
+    name, expression, wait, severity, meaning = cells
+    plain = meaning.replace("`", "'")
+    return Alert(name.strip("`"), expression.strip("`"), wait.strip("–"), severity, plain)
+
+
+def _lines() -> Iterator[str]:
+    for name, alerts in groups().items():
+        yield f"    - name: {name}"
+        yield "      rules:"
+        for one in alerts:
+            yield f"        - alert: {one.name}"
+            yield f"          expr: {json.dumps(one.expression)}"
+            if one.wait:
+                yield f"          for: {one.wait}"
+            yield f"          labels: {{severity: {one.severity}}}"
+            yield f"          annotations: {{summary: {json.dumps(one.meaning)}}}"
+
+
+if __name__ == "__main__":
+    RULE.write_text(rule())
