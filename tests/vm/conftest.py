@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import platform
 import tempfile
@@ -40,11 +41,17 @@ def life(pytestconfig: pytest.Config) -> machine.Life:
     reason = why_not()
     if reason is not None:
         pytest.skip(reason)
-    with tempfile.TemporaryDirectory(dir=base.cache(), prefix="disk-") as directory:
-        disk = node_disk.make(Path(directory))
-        lived = machine.live(disk, base.cache() / "console.log")
+    lived = _live("multi")
+    if lived.frozen:
+        lived = dataclasses.replace(_live("single"), frozen=lived.frozen)
     pytestconfig.stash[_LIFE] = lived
     return lived
+
+
+def _live(threads: str) -> machine.Life:
+    with tempfile.TemporaryDirectory(dir=base.cache(), prefix="disk-") as directory:
+        disk = node_disk.make(Path(directory))
+        return machine.live(disk, base.cache() / "console.log", threads)
 
 
 def pytest_terminal_summary(
@@ -55,6 +62,8 @@ def pytest_terminal_summary(
     if lived is None:
         return
     terminalreporter.section("node")
+    if lived.frozen:
+        terminalreporter.line(f"the emulator froze and was started again ({lived.frozen})")
     versions = lived.outcome("versions", {})
     for name in ("kernel", "systemd", "containerd", "runc", "pykoord"):
         terminalreporter.line(f"{name}: {versions.get(name, 'not known')}")

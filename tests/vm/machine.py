@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import socket
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,9 @@ QEMU = "qemu-system-x86_64"
 PROGRAMS = (QEMU, "debootstrap", "mke2fs", "unshare", "apt-get", "git")
 LONGEST = 2400
 """Seconds after which a node that is still up is given up."""
+SILENT = 120.0
+"""Seconds without a byte on the console, where systemd draws a progress bar twice a second as long
+as the scenario runs: the emulator is frozen."""
 
 _KERNEL = (
     # The other CPUs come when the scenario wants them.
@@ -30,6 +35,8 @@ class Life:
     """By name: the outcome or the error, and the seconds."""
     log: Path
     """What it and its emulator wrote on the way."""
+    frozen: str = ""
+    """Where its processors were as the emulator froze; "" where it did not."""
 
     def outcome(self, step: str, otherwise: Any = None) -> Any:
         return self.steps.get(step, {}).get("outcome", otherwise)
@@ -38,30 +45,65 @@ class Life:
         return self.log.read_text(errors="replace")[-2000:]
 
 
-def live(disk: Path, console: Path) -> Life:
-    """Boot the disk, wait until the machine is off, and read what it wrote."""
+def live(disk: Path, console: Path, threads: str = "multi") -> Life:
+    """Boot the disk, wait until the machine is off, and read what it wrote.
+
+    ``threads``: "multi" emulates its processors side by side. That is twice as fast as "single",
+    and now and then QEMU 7.2 freezes there: all of them spin, and no interrupt gets through.
+    """
     # Beside the disk, which is this run's alone: another's results must not be taken for ours.
-    results = disk.with_name("results.jsonl")
+    results, monitor = disk.with_name("results.jsonl"), disk.with_name("monitor.sock")
     command = [
         # numpy is built for processors from 2009 on (x86-64-v2); QEMU's default is an older one.
-        *(QEMU, "-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", "8", "-m", "2048"),
+        *(QEMU, "-accel", f"tcg,thread={threads}", "-cpu", "Nehalem", "-smp", "8", "-m", "2048"),
         *("-nodefaults", "-display", "none", "-no-reboot"),
         *("-kernel", str(base.root() / "vmlinuz"), "-initrd", str(base.root() / "initrd.img")),
         *("-append", " ".join(_KERNEL)),
         # Nothing of the disk is wanted after a crash of this machine.
         *("-drive", f"file={disk},format=raw,if=virtio,cache=unsafe"),
         *("-serial", "stdio", "-serial", f"file:{results}"),
+        *("-monitor", f"unix:{monitor},server=on,wait=off"),
     ]
+    frozen = ""
     with console.open("wb") as log:
         qemu = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
-            qemu.wait(LONGEST)
-        except subprocess.TimeoutExpired:
-            pass  # the steps that are missing say it
+            if _wait(qemu, console):
+                frozen = _processors(monitor)
         finally:
             qemu.kill()
             qemu.wait()
-    return Life(_steps(results), console)
+    return Life(_steps(results), console, frozen)
+
+
+def _wait(qemu: subprocess.Popen[bytes], console: Path) -> bool:
+    """Wait until the machine is off or given up; True if it is frozen."""
+    now = heard = time.monotonic()
+    end, size = now + LONGEST, -1
+    while qemu.poll() is None and now < end:
+        time.sleep(1)
+        now = time.monotonic()
+        if console.stat().st_size != size:
+            heard, size = now, console.stat().st_size
+        elif now - heard > SILENT:
+            return True
+    return False
+
+
+def _processors(monitor: Path) -> str:
+    """Each processor's instruction pointer, by QEMU's monitor."""
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(10)
+            connection.connect(str(monitor))
+            connection.sendall(b"info registers -a\n")
+            said = b""
+            while said.count(b"(qemu)") < 2:
+                said += connection.recv(1 << 16)
+    except OSError as error:
+        return f"the monitor does not answer: {error}"
+    lines = said.decode(errors="replace").splitlines()
+    return "; ".join(one.strip() for one in lines if one.startswith(("CPU#", "RIP")))
 
 
 def _steps(results: Path) -> dict[str, dict[str, Any]]:
