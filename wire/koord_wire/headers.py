@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from hpack import Decoder, HPACKError
 
-from koord_wire.frames import COMPRESSION_ERROR, ProtocolError
+from koord_wire.frames import COMPRESSION_ERROR, PROTOCOL_ERROR, ProtocolError
 
 MAX_HEADER_LIST = 1 << 20
 """Bytes of headers, decoded, that one block may come to. gRPC's own limits are far lower."""
@@ -102,15 +102,20 @@ def refusal(status: int, message: str, *, trailers: bool) -> bytes:
     # Percent-encoding as the gRPC protocol asks for grpc-message.
     text = quote(message[:MAX_REFUSAL], safe=_PLAIN, errors="replace")
     fields.append((b"grpc-message", text.encode()))
-    return b"".join(_literal(name, value) for name, value in fields)
+    return b"".join(literal(name, value) for name, value in fields)
 
 
 _PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
 
 
-def _literal(name: bytes, value: bytes) -> bytes:
+def literal(name: bytes, value: bytes) -> bytes:
     """A literal without indexing, its name new (RFC 7541 §6.2.2)."""
     return b"\x00" + _integer(len(name), 7) + name + _integer(len(value), 7) + value
+
+
+def indexed_literal(name: bytes, value: bytes) -> bytes:
+    """The same, put into the dynamic table, where its index is 62 (RFC 7541 §6.2.1)."""
+    return b"\x40" + literal(name, value)[1:]
 
 
 def table_size(size: int) -> bytes:
@@ -130,3 +135,63 @@ def _integer(size: int, prefix_bits: int, pattern: int = 0) -> bytes:
         size >>= 7
     encoded.append(size)
     return bytes(encoded)
+
+
+# ---- a response's headers, of a server that was allowed no dynamic table
+
+
+def decode_headers(block: bytes) -> list[tuple[str, str]]:
+    """All headers of a block that refers to no dynamic table.
+
+    Raises:
+        ProtocolError: the block is no HPACK, or too long when decoded.
+    """
+    decoder = Decoder(max_header_list_size=MAX_HEADER_LIST)
+    decoder.header_table_size = decoder.max_allowed_table_size = 0
+    try:
+        decoded = decoder.decode(block, raw=True)
+    except (HPACKError, IndexError, ValueError) as error:
+        raise ProtocolError(COMPRESSION_ERROR, f"header block: {error}") from error
+    return [
+        (bytes(name).decode("latin-1"), bytes(value).decode("latin-1")) for name, value in decoded
+    ]
+
+
+def response_status(block: bytes) -> int:
+    """The status, which is a response's first field.
+
+    A whole block takes some 100 µs to decode, and of an answer that is well nothing else is wanted.
+    Of common forms the first field is cut out by its length, and remembered.
+
+    Raises:
+        ProtocolError: the block is no HPACK, or its status is no number.
+    """
+    first = _first_field(block)
+    known = _STATUSES.get(first)
+    if known is None:
+        name, value = (decode_headers(first) or [("", "")])[0]
+        if name != ":status" or not value.isdecimal():
+            raise ProtocolError(PROTOCOL_ERROR, f"a response that begins with {name or 'nothing'}")
+        known = int(value)
+        if len(_STATUSES) < MAX_SEEN:
+            _STATUSES[first] = known
+    return known
+
+
+_STATUSES: dict[bytes, int] = {}
+_STATUS_NAMES = range(8, 15)
+"""The entries of the static table whose name is ``:status``."""
+
+
+def _first_field(block: bytes) -> bytes:
+    """The block's first field; the whole block where its form is an uncommon one."""
+    start = 0
+    while start < len(block) and block[start] & 0xE0 == 0x20 and block[start] & 0x1F < 0x1F:
+        start += 1  # a dynamic table size update
+    if start < len(block) and block[start] & 0x80:
+        return block[start : start + 1]
+    if start + 1 < len(block) and block[start] & 0x0F in _STATUS_NAMES:
+        length = block[start + 1] & 0x7F
+        if length < 0x7F and block[start] & 0xF0 in (0x00, 0x10, 0x40):
+            return block[start : start + 2 + length]
+    return block
