@@ -44,7 +44,8 @@ class Cluster:
     """Where the API server is, and how each knows the other.
 
     ``context`` is what the server is verified by; ``None`` over plain HTTP.
-    ``server_name`` is the name in its certificate where it is not the URL's.
+    ``server_name`` is the name in its certificate where it is not the URL's. ``new_context``
+    makes another context, for connections that offer another protocol.
     """
 
     url: str
@@ -52,6 +53,7 @@ class Cluster:
     context: ssl.SSLContext | None = None
     server_name: str | None = None
     proxy: str | None = None
+    new_context: Callable[[], ssl.SSLContext] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -350,6 +352,11 @@ class _Sessions:
             await opened.close()
 
 
+def content_type(request: Request) -> str:
+    """What the body of a request is."""
+    return _MERGE if request.method == "PATCH" else "application/json"
+
+
 def _always() -> bool:
     return True
 
@@ -369,11 +376,15 @@ def _selected(field_selector: str, label_selector: str) -> dict[str, str]:
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:
-    """One that notices within half a minute that the other end is gone."""
     made = socket.socket(*address[:3])
+    notice_lost_peer(made)
+    return made
+
+
+def notice_lost_peer(made: socket.socket) -> None:
+    """Let a socket notice within half a minute that the other end is gone."""
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
-    return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,7 @@ def in_cluster(environ: Mapping[str, str], account: Path = ACCOUNT) -> Cluster:
         f"https://{bracketed}:{port}",
         TokenFile(account / "token"),
         server_context(account / "ca.crt"),
+        new_context=partial(server_context, account / "ca.crt"),
     )
 
 
@@ -74,19 +76,23 @@ async def from_kubeconfig(path: Path) -> Cluster:
         raise ConnectError(
             f"{path}: insecure-skip-tls-verify is not supported; give certificate-authority"
         )
-    context = None
-    if found.host.startswith("https://"):
-        context = server_context(Path(found.ssl_ca_cert) if found.ssl_ca_cert else None)
-        if found.cert_file:
-            _identify(context, found.cert_file, found.key_file or found.cert_file)
+    encrypted = found.host.startswith("https://")
     header = _header(found)
     return Cluster(
         found.host.rstrip("/"),
         KubeconfigToken(path, header) if header else Anonymous(),
-        context,
+        _context(found) if encrypted else None,
         found.tls_server_name,
         found.proxy,
+        partial(_context, found) if encrypted else None,
     )
+
+
+def _context(found: Configuration) -> ssl.SSLContext:
+    context = server_context(Path(found.ssl_ca_cert) if found.ssl_ca_cert else None)
+    if found.cert_file:
+        _identify(context, found.cert_file, found.key_file or found.cert_file)
+    return context
 
 
 class KubeconfigToken:

@@ -5,4 +5,5 @@ Glossary:
     headers   header blocks (HPACK): reading a request's, writing some without a table.
     windows   flow control of a connection whose bytes are held, added or dropped.
     messages  gRPC's messages in a stream of DATA.
+    unary     the client's side of a connection that carries requests with short answers.
 """

@@ -6,7 +6,6 @@ A connection is used until ``usable`` is false; what it carries then still ends 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from koord_wire.frames import (
@@ -64,13 +63,13 @@ MAX_BODY = 16 << 20
 CREDIT = 1 << 20
 """Bytes of answers after which the server is allowed as many again."""
 DEFAULT_STREAMS = 100
-"""Requests at a time while the server has not said how many it allows."""
+"""Requests at a time where the server's settings name no number. Before they are here: none."""
 LAST_STREAM = 0x4000_0001
 """No stream is opened from here on: a new connection is cheaper than running out of numbers."""
 TOKEN_INDEX = 62
 """Where the newest entry of a dynamic table is (RFC 7541 §2.3.3)."""
 
-Headers = Sequence[tuple[bytes, bytes]]
+Headers = tuple[tuple[bytes, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ class _Stream:
     received: int = 0
 
 
-class ClientConnection:
+class UnaryConnection:
     """One connection. ``common`` are headers that each request has, in lower case.
 
     ``authorization`` is sent once and then named by one byte, while the server has room for it
@@ -128,13 +127,14 @@ class ClientConnection:
     def __init__(self, scheme: bytes, authority: bytes, common: Headers = ()) -> None:
         fields = [(b":scheme", scheme), (b":authority", authority), *common]
         self._common = b"".join(literal(name, value) for name, value in fields)
+        self._same: dict[tuple[bytes, Headers], bytes] = {}
         self._token = b""
         self._token_indexed = False
         self._table = DEFAULT_HEADER_TABLE_SIZE
         self._table_update = b""
         self._streams: dict[int, _Stream] = {}
         self._next = 1
-        self._most = DEFAULT_STREAMS
+        self._most = 0
         self._window = DEFAULT_WINDOW
         self._stream_window = DEFAULT_WINDOW
         self._consumed = 0
@@ -179,17 +179,23 @@ class ClientConnection:
     def request(
         self, method: bytes, path: bytes, body: bytes, token: bytes = b"", headers: Headers = ()
     ) -> int:
-        """Open a stream; ``free`` must not be 0. ``token`` is the authorization header."""
+        """Open a stream; ``free`` must not be 0. ``token`` is the authorization header.
+
+        ``headers`` are to be of few kinds: how each is written is kept.
+        """
         stream = self._next
         self._next += 2
-        block = [self._table_update, literal(b":method", method), literal(b":path", path)]
-        self._table_update = b""
-        # Pseudo-headers come before all others; the common ones begin with two.
-        block += [self._common, self._authorization(token)]
-        block += [literal(name, value) for name, value in headers]
+        same = self._same.get((method, headers))
+        if same is None:
+            # Pseudo-headers come before all others; the common ones begin with two.
+            more = b"".join(literal(name, value) for name, value in headers)
+            same = literal(b":method", method) + self._common + more
+            self._same[method, headers] = same
+        update, self._table_update = self._table_update, b""
+        block = update + literal(b":path", path) + same + self._authorization(token)
         one = _Stream(self._stream_window, body)
         self._streams[stream] = one
-        self._write_block(stream, b"".join(block), 0 if body else END_STREAM)
+        self._write_block(stream, block, 0 if body else END_STREAM)
         self._send_body(stream, one)
         return stream
 
@@ -378,7 +384,7 @@ class ClientConnection:
         if flags & ACK:
             return
         given = settings(data[position + HEADER_SIZE : end])
-        self._most = given.get(MAX_CONCURRENT_STREAMS, self._most)
+        self._most = given.get(MAX_CONCURRENT_STREAMS, self._most or DEFAULT_STREAMS)
         window = given.get(INITIAL_WINDOW_SIZE, self._stream_window)
         if window > MAX_WINDOW:
             raise ProtocolError(FLOW_CONTROL_ERROR, "an initial window of over 2^31-1 bytes")

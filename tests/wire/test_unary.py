@@ -12,7 +12,7 @@ from h2.settings import SettingCodes, Settings
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_wire import frames
-from koord_wire.client import MAX_BODY, ClientConnection, Event, Response, StreamFailure
+from koord_wire.unary import MAX_BODY, UnaryConnection, Event, Response, StreamFailure
 from koord_wire.frames import ProtocolError, frame
 
 TOKEN = b"Bearer " + b"t" * 900
@@ -22,7 +22,7 @@ class Pair:
     """A client and an h2 server; ``cut`` is how many bytes each hears at a time."""
 
     def __init__(self, settings: dict[int, int] | None = None, cut: int = 1 << 20) -> None:
-        self.client = ClientConnection(b"https", b"api:6443", [(b"accept", b"application/json")])
+        self.client = UnaryConnection(b"https", b"api:6443", ((b"accept", b"application/json"),))
         self.server = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
         self.server.local_settings = Settings(client=False, initial_values=settings or {})
         self.server.initiate_connection()
@@ -72,7 +72,7 @@ class Pair:
 
     def post(self, body: bytes = b"{}", token: bytes = TOKEN) -> int:
         return self.client.request(
-            b"POST", b"/api/v1/pods", body, token, [(b"content-type", b"application/json")]
+            b"POST", b"/api/v1/pods", body, token, ((b"content-type", b"application/json"),)
         )
 
 

@@ -1,0 +1,287 @@
+"""Many writes at a time over one HTTP/2 connection: a tenth of what HTTP/1.1 costs a write."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+from koord_model.version import VERSION
+from koord_wire.unary import UnaryConnection, Event, Headers, Response
+from koord_wire.frames import ProtocolError
+
+from koord_kube.client import Cluster, content_type, notice_lost_peer
+from koord_kube.failures import reason_of
+from koord_kube.protocol.api import ApiError, NotLeadingError
+from koord_kube.protocol.request import Request
+
+_ENCODER = msgspec.json.Encoder()
+_NO_BODY: Headers = ()
+_RESENDS = 3
+"""How often a write is sent again which the server says it did not process."""
+
+
+class _NotProcessedError(Exception):
+    """The server did nothing of the request."""
+
+
+@dataclass(eq=False, slots=True)
+class _Write:
+    """One request, and who waits for its answer."""
+
+    request: Request
+    token: bytes
+    answer: asyncio.Future[Response]
+    stream: int = 0
+
+
+class Http2Writer:
+    """Sends writes to one API server. ``leads`` is asked for each at the moment it leaves.
+
+    Writes that are made in one turn of the event loop leave together. Where the server allows no
+    more at a time they wait, in order. A lost connection is made again with the next write; one
+    whose fate is not known fails, since it may have been processed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        leads: Callable[[], bool] = lambda: True,
+        deadline: float = 10.0,
+    ) -> None:
+        """``deadline``: seconds for one write with all its waiting.
+
+        Raises:
+            ValueError: the cluster is not reached by TLS, or through a proxy.
+        """
+        if cluster.new_context is None or cluster.proxy:
+            raise ValueError(f"{cluster.url}: HTTP/2 needs TLS and no proxy")
+        self._cluster = cluster
+        self._context = cluster.new_context()
+        self._context.set_alpn_protocols(["h2"])
+        self._leads = leads
+        self._deadline = deadline
+        self._waiting: deque[_Write] = deque()
+        self._connection: _Connection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+
+    async def write(self, request: Request) -> bytes:
+        """Send a write and return the body of its answer.
+
+        Raises:
+            ApiError: it was refused, or there is no answer.
+            NotLeadingError: it was not sent.
+        """
+        header = await self._cluster.credentials.header()
+        response = await self._sent(request, header)
+        if response.status == 401:
+            header = await self._cluster.credentials.header(anew=True)
+            response = await self._sent(request, header)
+        if response.status < 300:
+            return response.body
+        secret = header.rpartition(" ")[2]
+        names = {name.title(): value for name, value in response.headers().items()}
+        raise request.error_from(response.status, names, response.body, secret)
+
+    async def close(self) -> None:
+        """End the connection; writes under way fail."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.gather(self._connecting, return_exceptions=True)
+        if self._connection is not None:
+            await self._connection.close()
+        self._fail_waiting(OSError("the client was closed"))
+
+    async def _sent(self, request: Request, header: str) -> Response:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._deadline
+        for _ in range(_RESENDS):
+            write = _Write(request, header.encode(), loop.create_future())
+            timer = loop.call_at(end, self._expire, write)
+            try:
+                self._waiting.append(write)
+                self._pump()
+                return await write.answer
+            except _NotProcessedError:
+                continue
+            except (OSError, ProtocolError) as error:
+                raise ApiError(f"{request}: {reason_of(error)}") from None
+            finally:
+                timer.cancel()
+                self._abandon(write)
+        raise ApiError(f"{request}: the server refused to process it {_RESENDS} times")
+
+    def _expire(self, write: _Write) -> None:
+        if not write.answer.done():
+            write.answer.set_exception(TimeoutError())
+
+    def _abandon(self, write: _Write) -> None:
+        """Nobody waits for it any more; mostly it has its answer."""
+        if not write.stream:
+            if write in self._waiting:
+                self._waiting.remove(write)
+        elif self._connection is not None:
+            self._connection.cancel(write)
+
+    # ---- the connection
+
+    def _pump(self) -> None:
+        """Send what waits, as far as the server allows; connect where there is no connection."""
+        connection = self._connection
+        if connection is None or not connection.usable:
+            self._connection = None
+            if self._waiting and self._connecting is None:
+                self._connecting = asyncio.get_running_loop().create_task(self._connect())
+            return
+        while self._waiting and connection.free:
+            write = self._waiting.popleft()
+            if write.answer.done():
+                continue
+            if not self._leads():
+                message = f"{write.request}: not written, this program does not lead"
+                write.answer.set_exception(NotLeadingError(message))
+                continue
+            connection.send(write)
+
+    async def _connect(self) -> None:
+        target = urlsplit(self._cluster.url)
+        try:
+            loop = asyncio.get_running_loop()
+            async with asyncio.timeout(self._deadline):
+                _, connection = await loop.create_connection(
+                    lambda: _Connection(target.netloc, self._pump),
+                    target.hostname or "",
+                    target.port or 443,
+                    ssl=self._context,
+                    server_hostname=self._cluster.server_name or target.hostname,
+                )
+        except (OSError, ssl.SSLError, TimeoutError) as error:
+            self._connecting = None
+            self._fail_waiting(error)
+            return
+        self._connecting = None
+        if connection.speaks_http2:
+            self._connection = connection
+            self._pump()
+        else:
+            await connection.close()
+            self._fail_waiting(OSError("the server does not speak HTTP/2"))
+
+    def _fail_waiting(self, error: Exception) -> None:
+        while self._waiting:
+            write = self._waiting.popleft()
+            if not write.answer.done():
+                write.answer.set_exception(OSError(reason_of(error)))
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, and the writes on it. ``on_room`` is called when more could be sent."""
+
+    def __init__(self, authority: str, on_room: Callable[[], None]) -> None:
+        agent = f"pykoord/{VERSION}".encode()
+        common = ((b"accept", b"application/json"), (b"user-agent", agent))
+        self._http2 = UnaryConnection(b"https", authority.encode(), common)
+        self._on_room = on_room
+        self._writes: dict[int, _Write] = {}
+        self._transport: asyncio.Transport | None = None
+        self._flushing = False
+        self._closed = asyncio.get_running_loop().create_future()
+        self.speaks_http2 = False
+
+    @property
+    def usable(self) -> bool:
+        return not self._closed.done() and self._http2.usable
+
+    @property
+    def free(self) -> int:
+        return self._http2.free
+
+    def send(self, write: _Write) -> None:
+        request = write.request
+        path = request.path
+        if request.query:
+            path += "?" + urlencode(request.query)
+        body, headers = b"", _NO_BODY
+        if request.body is not None:
+            body = _ENCODER.encode(request.body)
+            headers = ((b"content-type", content_type(request).encode()),)
+        write.stream = self._http2.request(
+            request.method.encode(), path.encode(), body, write.token, headers
+        )
+        self._writes[write.stream] = write
+        self._flush_soon()
+
+    def cancel(self, write: _Write) -> None:
+        if self._writes.pop(write.stream, None) is not None:
+            self._http2.cancel(write.stream)
+            self._flush_soon()
+
+    async def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+            await self._closed
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._transport is not None and not self._transport.is_closing():
+            output = self._http2.take_output()
+            if output:
+                self._transport.write(output)
+
+    # ---- called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        notice_lost_peer(transport.get_extra_info("socket"))
+        chosen = transport.get_extra_info("ssl_object")
+        self.speaks_http2 = chosen is not None and chosen.selected_alpn_protocol() == "h2"
+        if self.speaks_http2:
+            self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            events = self._http2.receive(data)
+        except ProtocolError as error:
+            self._flush()
+            self._lost(str(error))
+            return
+        for event in events:
+            self._settle(event)
+        self._on_room()
+        self._flush()
+        if not self._http2.usable and not self._http2.open_streams and self._transport is not None:
+            self._transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._lost(reason_of(error) if error else "the server closed the connection")
+        if not self._closed.done():
+            self._closed.set_result(None)
+        self._on_room()
+
+    def _lost(self, reason: str) -> None:
+        for failure in self._http2.close(reason):
+            self._settle(failure)
+        if self._transport is not None:
+            self._transport.close()
+
+    def _settle(self, event: Event) -> None:
+        write = self._writes.pop(event.stream, None)
+        if write is None or write.answer.done():
+            return
+        if isinstance(event, Response):
+            write.answer.set_result(event)
+        elif event.processed:
+            write.answer.set_exception(OSError(event.reason))
+        else:
+            write.answer.set_exception(_NotProcessedError())
