@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from koord_demo.containerd import Containerd
 from koord_demo.containerd import why_not as no_containerd
@@ -86,7 +86,7 @@ class Variant:
 
     name: str
     beside: str = ""
-    asked: Mapping[str, object] = field(default_factory=dict)
+    asked: Mapping[str, Any] = field(default_factory=dict)
     there: Callable[[Mapping[str, str]], bool] = lambda found: found == _FREE
 
 

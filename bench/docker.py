@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from bench import load, programs
@@ -29,7 +30,7 @@ def measure(rounds: int) -> list[Measure]:
             idle = programs.rss_megabytes(pids["proxy"])
             for number in range(rounds):
                 for path, socket in in_turn(sockets, number):
-                    with cpu_a_call(pids.get(path), CALLS, lambda used, at=path: cpu.add(at, used)):
+                    with cpu_a_call(pids.get(path), CALLS, partial(cpu.add, path)):
                         one = _ping(socket, scratch, CALLS)
                     p50.add(path, one.percentile(0.5))
                     p99.add(path, one.percentile(0.99))

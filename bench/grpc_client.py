@@ -15,11 +15,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
 
 from bench.load import Load
+
+_Call = Callable[..., bytes]
 
 
 def calls(socket: Path, method: str, *, count: int, callers: int = 1) -> Load:
@@ -35,7 +38,7 @@ def calls(socket: Path, method: str, *, count: int, callers: int = 1) -> Load:
 def run(socket: str, method: str, count: int, callers: int) -> Load:
     """So many calls over one connection, by so many threads."""
     with grpc.insecure_channel(f"unix:{socket}", options=[("grpc.enable_http_proxy", 0)]) as made:
-        stub = made.unary_unary(method)
+        stub: _Call = made.unary_unary(method)
         stub(b"", timeout=30, wait_for_ready=True)
         micros: list[int] = []
         workers = [
@@ -53,7 +56,7 @@ def run(socket: str, method: str, count: int, callers: int) -> Load:
     return Load(sorted(micros), len(micros) / seconds)
 
 
-def _work(stub: grpc.UnaryUnaryMultiCallable, count: int, micros: list[int]) -> None:
+def _work(stub: _Call, count: int, micros: list[int]) -> None:
     for _ in range(count):
         started = time.perf_counter_ns()
         stub(b"", timeout=30)

@@ -98,7 +98,7 @@ class Node:
         """The paths and texts that a bare loop would write."""
         writes = []
         for record in records:
-            for desired in compute_pod(record, (), self.runner, self.view, self.layout).desired:
+            for desired in compute_pod(record, (), self.runner, self.view, self.layout).values:
                 knob = KNOBS[desired.target.knob]
                 path = self.layout.path(knob, desired.target.place)
                 writes.append((path, knob.form(self.layout.version).encode(desired.value, "")))

@@ -19,6 +19,7 @@ from pathlib import Path
 from time import perf_counter
 
 from koord_host.kernel import KernelFilesystem
+from koord_host.knobs.layout import Driver, Layout
 from koord_model.node_slo import NodeSLO
 from koordlet.agent.config import KoordletSettings
 from koordlet.agent.feature_gates import DEFAULTS
@@ -84,7 +85,7 @@ class Watched:
     ) -> None:
         self.node = node(directory / "node", pods=PODS, containers=CONTAINERS)
         self.clock = Clock()
-        observer_module.time = self.clock  # type: ignore[assignment]
+        observer_module.time = self.clock  # type: ignore[assignment, attr-defined]
         sources = CollectorSources(
             tree or KernelFilesystem(),  # type: ignore[arg-type]
             self.node.layout,
@@ -212,9 +213,8 @@ def _read_all(paths: list[str]) -> None:
             kernel.read(path)
 
 
-def _listed() -> tuple[bytes, object]:
+def _listed() -> tuple[bytes, Layout]:
     """A PodList as long as a kubelet's: what managers of fields and probes add included."""
-    from koord_host.knobs.layout import Driver, Layout
     from koord_model.qos import KubeQoS
 
     specs = [PodSpec(f"pod-{number}", KubeQoS.BURSTABLE, "LS", 2) for number in range(PODS)]

@@ -86,7 +86,7 @@ def _row(measure: Measure) -> tuple[str, ...]:
     )
 
 
-def write(measures: list[Measure], name: str, settings: dict[str, object]) -> None:
+def write(measures: list[Measure], name: str, settings: Mapping[str, object]) -> None:
     """Put the results beside earlier ones; those of other benches in latest.json stay."""
     RESULTS.mkdir(exist_ok=True)
     text = table(measures)
@@ -120,10 +120,7 @@ def plot(measures: list[Measure], added: dict[str, dict[str, float]], name: str)
     left.set_title("Version, one caller")
     left.legend(frameon=False)
     judged = [measure for measure in measures if measure.target is not None]
-    shares = [
-        (measure.ratio if measure.peer is not None else measure.ours) / measure.target
-        for measure in judged
-    ]
+    shares = [(one.ours if one.ratio is None else one.ratio) / (one.target or 1) for one in judged]
     colours = ["tab:green" if measure.met else "tab:red" for measure in judged]
     bars = right.barh([measure.name for measure in judged], shares, color=colours)
     right.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)

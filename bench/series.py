@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bench import programs
@@ -50,7 +50,7 @@ def in_turn(sockets: dict[str, Path], number: int) -> list[tuple[str, Path]]:
 
 
 @contextlib.contextmanager
-def cpu_a_call(pid: int | None, calls: int, tell: Callable[[float], None]):
+def cpu_a_call(pid: int | None, calls: int, tell: Callable[[float], None]) -> Iterator[None]:
     """CPU time a call of a process while the block runs."""
     before = programs.cpu_micros(pid) if pid else 0
     yield

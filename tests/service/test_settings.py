@@ -208,7 +208,7 @@ def test_help_shows_aliases_but_no_negated_ones(capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit):
         read("--help")
     text = capsys.readouterr().out
-    assert "--note NOTE, --remark NOTE" in text
+    assert "--remark NOTE" in text
     assert "--read-only [true|false]" in text
     assert "--node-writes" not in text
 
