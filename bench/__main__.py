@@ -8,6 +8,7 @@ from bench import (
     cache,
     colocation,
     docker,
+    kube_writes,
     lanes,
     node,
     node_resource,
@@ -52,6 +53,7 @@ def main() -> None:
         "strategies",
         {"pods": f"{observe.PODS} × {observe.CONTAINERS}, simulated", "CPUs": 64, "gates": "all"},
     )
+    kube_writes.main(arguments.rounds)
     lanes.main()
     webhooks.main(arguments.rounds)
     node_resource.main(arguments.rounds)
