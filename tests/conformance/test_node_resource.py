@@ -21,7 +21,6 @@ from koord_model.keys import (
 )
 from koord_model.quantity import milli, whole
 
-from tests.conformance.inputs.node_resource import DECISIONS
 from tests.conformance.vectors import Difference, Fields, Object, Vector, replay
 
 
@@ -134,6 +133,15 @@ DIFFERENCES = (
     Difference("by size", "what belongs to no zone is borne by size, not equally", by_size),
     Difference("zone rounding", "parts of a zone are whole millicores and bytes", zone_rounding),
 )
+DECISIONS = {
+    "pods without a metric": "They count as using what they request.",
+    "half a metric": "What is not measured of a pod counts as what it asks for.",
+    "applications without a class": "They count by their quality class, else as prod.",
+    "negative usage": "It counts as nothing.",
+    "half of the node's use": "What is missing of it is not known, the other half counts.",
+    "ratios of labels": "They are rounded to percent; one that is not from 0 to 1 is passed over.",
+}
+"""How inputs read otherwise; what Koordinator made of them, so read, is recorded too."""
 
 
 def test_amounts() -> None:
