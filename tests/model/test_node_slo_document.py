@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from koord_model.node_slo import (
 from koord_model.node_slo_document import parse
 from koord_model.qos import QoSClass
 from koord_model.system_strategy import SystemStrategy
-from koord_model.used_threshold import UsedThreshold
+from koord_model.used_threshold import SuppressPolicy, UsedThreshold
 
 ON = {"enable": True}
 
@@ -142,32 +143,50 @@ class TestPolicies:
         assert slo(**of_class(networkQOS=ON)).net_policy is NetPolicy.TC
         assert slo(systemStrategy={"totalNetworkBandwidth": "10G"}).net_policy is NetPolicy.TC
 
-    @pytest.mark.parametrize(("given", "bits"), [("10G", 10**10), (5, 5), ("1Gi", 2**30)])
-    def test_total_bandwidth(self, given: Any, bits: int) -> None:
-        read = slo(systemStrategy={"totalNetworkBandwidth": given})
-        assert read.total_network_bandwidth == bits
 
-    def test_suppression(self) -> None:
-        read = slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressPolicy": "cfsQuota"})
-        used = read.threshold
-        assert (used.enable, used.cpu_suppress_policy) == (True, "cfsQuota")
+SAID = {
+    "memoryEvictThresholdPercent": 80, "memoryEvictLowerPercent": 60,
+    "cpuSuppressPolicy": "cfsQuota", "enable": True,
+}  # fmt: skip
+IO = {"enable": True, "blocks": [{"name": "/dev/vda", "ioCfg": {"readBPS": 5}}]}
+DISKS = BlkIOQoS(True, (BlockQoS("/dev/vda", read_bps=5),))
+SHADOW = {"cpu_suppress": {"mode": "shadow", "x": 1}, "threshold": {}}
+LS_MEMORY = MemoryQoS(enable=True, wmark_ratio=95, wmark_scale_permill=20, wmark_min_adj=-25)
+
+
+def ours(strategies: object) -> dict[str, Any]:
+    return {"extensions": {"pykoord": {"strategies": strategies}, "others": {"a": 1}}}
 
 
 class TestSections:
-    """How each is read is told where its class is; here that it is read at all."""
+    """How each is read: ``test_slo_sections``; here that it is read at all."""
 
-    def test_of_used_resources(self) -> None:
-        used = {"enable": True, "memoryEvictThresholdPercent": 80, "memoryEvictLowerPercent": 60}
-        assert slo(resourceUsedThresholdWithBE=used).threshold == UsedThreshold(
-            enable=True, memory_evict=80, memory_evict_lower=60
-        )
-
-    def test_of_cpu_burst(self) -> None:
-        assert slo(cpuBurstStrategy={"policy": "auto"}).burst == CPUBurst(BurstPolicy.AUTO)
-
-    def test_of_the_machine(self) -> None:
-        read = slo(systemStrategy={"minFreeKbytesFactor": 100, "totalNetworkBandwidth": "1G"})
-        assert (read.system, read.total_network_bandwidth) == (SystemStrategy(100), 10**9)
+    @pytest.mark.parametrize(
+        ("spec", "found"),
+        [
+            (
+                {"resourceUsedThresholdWithBE": SAID},
+                {"threshold": UsedThreshold(
+                    True, cpu_suppress_policy=SuppressPolicy.CFS_QUOTA,
+                    memory_evict=80, memory_evict_lower=60,
+                )},
+            ),
+            ({"cpuBurstStrategy": {"policy": "auto"}}, {"burst": CPUBurst(BurstPolicy.AUTO)}),
+            (
+                {"systemStrategy": {"minFreeKbytesFactor": 100, "totalNetworkBandwidth": "1G"}},
+                {"system": SystemStrategy(100), "total_network_bandwidth": 10**9,
+                 "net_policy": NetPolicy.TC},
+            ),
+            (of_class("cgroupRoot", blkioQOS=IO), {"root_blkio": DISKS}),
+            (of_class("cgroupRoot", blkioQOS={**IO, "enable": False}), {}),
+            (ours({**SHADOW, "none": None}), {"strategies": SHADOW}),
+            # A mode that YAML took for a boolean.
+            (ours({"a": {"mode": True, "x": 1}}), {"strategies": {"a": {"mode": "on", "x": 1}}}),
+            (ours({"a": {"mode": False}}), {"strategies": {"a": {"mode": "off"}}}),
+        ],
+    )  # fmt: skip
+    def test_of_the_node(self, spec: dict[str, Any], found: dict[str, Any]) -> None:
+        assert slo(**spec) == replace(NodeSLO(), **found)
 
     @pytest.mark.parametrize(
         ("name", "qos", "adj"),
@@ -178,48 +197,22 @@ class TestSections:
             ("beClass", QoSClass.BE, 50),
         ],
     )
-    def test_of_a_class_memory(self, name: str, qos: QoSClass, adj: int) -> None:
-        read = slo(**of_class(name, memoryQOS=ON)).of(qos)
-        assert read.memory == MemoryQoS(
-            enable=True, wmark_ratio=95, wmark_scale_permill=20, wmark_min_adj=adj
-        )
+    def test_of_a_class(self, name: str, qos: QoSClass, adj: int) -> None:
+        read = slo(**of_class(name, memoryQOS=ON, blkioQOS=IO)).of(qos)
+        assert read == ClassQoS(memory=replace(LS_MEMORY, wmark_min_adj=adj), blkio=DISKS)
         assert slo(**of_class(name, memoryQOS={"wmarkRatio": 10})).of(qos) == ClassQoS()
 
-    def test_of_a_class_disks_and_of_the_devices_themselves(self) -> None:
-        io = {"enable": True, "blocks": [{"name": "/dev/vda", "ioCfg": {"readBPS": 5}}]}
-        wanted = BlkIOQoS(True, (BlockQoS("/dev/vda", read_bps=5),))
-        assert slo(**of_class(blkioQOS=io)).of(QoSClass.BE).blkio == wanted
-        assert slo(**of_class("cgroupRoot", blkioQOS=io)).root_blkio == wanted
-        assert slo(**of_class("cgroupRoot", blkioQOS={**io, "enable": False})) == NodeSLO()
-
-    def test_of_our_own_strategies(self) -> None:
-        asked = {"cpu_suppress": {"mode": "shadow", "x": 1}, "threshold": {}, "none": None}
-        read = slo(extensions={"pykoord": {"strategies": asked}, "others": {"a": 1}})
-        assert read.strategies == {"cpu_suppress": {"mode": "shadow", "x": 1}, "threshold": {}}
-
-    @pytest.mark.parametrize(("bare", "word"), [(True, "on"), (False, "off")])
-    def test_of_a_strategy_a_mode_that_yaml_took_for_a_truth(self, bare: bool, word: str) -> None:
-        read = slo(extensions={"pykoord": {"strategies": {"cpu_burst": {"mode": bare, "x": 1}}}})
-        assert read.strategies == {"cpu_burst": {"mode": word, "x": 1}}
-
     @pytest.mark.parametrize(
-        ("strategies", "line"),
+        ("spec", "line"),
         [
-            ({"cpu_suppress": "off"}, '.cpu_suppress is "off"; expected an object (left out)'),
-            ({"cpu_suppress": [1]}, ".cpu_suppress is a list; expected an object (left out)"),
-            ({"a\nb": 1}, '."a\\nb" is 1; expected an object (left out)'),
-            ("on", ' is "on"; expected an object (defaults kept)'),
+            (ours({"a": "off"}), '.a is "off"; expected an object (left out)'),
+            (ours({"a": [1]}), ".a is a list; expected an object (left out)"),
+            (ours({"a\nb": 1}), '."a\\nb" is 1; expected an object (left out)'),
+            (ours("on"), ' is "on"; expected an object (defaults kept)'),
         ],
     )
-    def test_of_our_own_strategies_only_objects(self, strategies: object, line: str) -> None:
-        read, shown = told(extensions={"pykoord": {"strategies": strategies}})
-        assert shown == f"extensions.pykoord.strategies{line}"
-        assert read == NodeSLO()
-
-    def test_a_section_that_is_no_object_is_told_of_once(self) -> None:
-        read, shown = told(systemStrategy=7)
-        assert shown == "systemStrategy is 7; expected an object (defaults kept)"
-        assert read == NodeSLO()
+    def test_of_our_own_strategies_only_objects(self, spec: dict[str, Any], line: str) -> None:
+        assert told(**spec) == (NodeSLO(), f"extensions.pykoord.strategies{line}")
 
 
 BE = "resourceQOSStrategy.beClass"
@@ -260,11 +253,6 @@ def test_a_field_that_cannot_be_used_costs_only_itself(
     assert read.of(QoSClass.LS).cpu.group_identity == 2
 
 
-def test_the_default_is_that_of_an_enabled_class() -> None:
-    read, _ = told(**of_class(cpuQOS={"enable": True, "groupIdentity": 7}))
-    assert read.of(QoSClass.BE).cpu.group_identity == -1
-
-
 @pytest.mark.parametrize(
     ("spec", "line"),
     [
@@ -276,18 +264,7 @@ def test_the_default_is_that_of_an_enabled_class() -> None:
             {"systemStrategy": {"totalNetworkBandwidth": "-1"}},
             'systemStrategy.totalNetworkBandwidth is "-1"; expected bits a second like "10G"',
         ),
-        (
-            {"cpuBurstStrategy": {"policy": "never"}},
-            'cpuBurstStrategy.policy is "never"; expected none or cpuBurstOnly or cfsQuotaBurst',
-        ),
-        (
-            {"resourceQOSStrategy": {"cgroupRoot": {"blkioQOS": {"enable": 1}}}},
-            "resourceQOSStrategy.cgroupRoot.blkioQOS.enable is 1; expected true or false",
-        ),
-        (
-            {"resourceUsedThresholdWithBE": {"cpuSuppressPolicy": "nice"}},
-            'resourceUsedThresholdWithBE.cpuSuppressPolicy is "nice"; expected cpuset or cfsQuota',
-        ),
+        ({"systemStrategy": 7}, "systemStrategy is 7; expected an object (defaults kept)"),
         ({"hostApplications": {}}, "hostApplications is an object; expected a list (left out)"),
     ],
 )
@@ -343,43 +320,14 @@ class TestHostApplications:
         assert read.host_applications == (HostApplication("a"),)
 
 
-_KEYS = st.sampled_from(
-    [
-        "spec",
-        "kind",
-        "resourceQOSStrategy",
-        "policies",
-        "beClass",
-        "lsClass",
-        "cpuQOS",
-        "resctrlQOS",
-        "networkQOS",
-        "enable",
-        "groupIdentity",
-        "catRangeStartPercent",
-        "egressLimit",
-        "hostApplications",
-        "name",
-        "cgroupPath",
-        "base",
-        "systemStrategy",
-        "totalNetworkBandwidth",
-        "resourceUsedThresholdWithBE",
-        "cpuSuppressPolicy",
-        "cpuBurstStrategy",
-        "policy",
-        "memoryQOS",
-        "priority",
-        "blkioQOS",
-        "cgroupRoot",
-        "blocks",
-        "ioCfg",
-        "schedFeatures",
-        "extensions",
-        "pykoord",
-        "strategies",
-    ]
-)
+_WORDS = """
+    spec kind resourceQOSStrategy policies beClass lsClass cpuQOS resctrlQOS networkQOS enable
+    groupIdentity catRangeStartPercent egressLimit hostApplications name cgroupPath base
+    systemStrategy totalNetworkBandwidth resourceUsedThresholdWithBE cpuSuppressPolicy policy
+    cpuBurstStrategy memoryQOS priority blkioQOS cgroupRoot blocks ioCfg schedFeatures extensions
+    pykoord strategies
+"""
+_KEYS = st.sampled_from(_WORDS.split())
 _ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4),
