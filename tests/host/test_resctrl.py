@@ -118,30 +118,6 @@ def test_a_changed_wish_is_applied_where_it_differs() -> None:
     assert node.lines("koordlet-a") == {"L3": "0=fffff;8=fffff", "MB": "0=100;8=100"}
 
 
-def test_code_and_data_and_l2_each_have_their_line() -> None:
-    fake = FakeResctrl(code_data=True, l2_domains=(0, 4, 5), mb=None, padded=False)
-    node = Node(fake)
-    node.level(ResctrlLimits("koordlet-a", llc=CacheWays(50, 100), l2=CacheWays(0, 10)))
-    assert node.lines("koordlet-a") == {
-        "L3CODE": "0=ffc00;1=ffc00",
-        "L3DATA": "0=ffc00;1=ffc00",
-        "L2": "0=3;4=3;5=3",
-    }
-
-
-@pytest.mark.parametrize(("mb", "line"), [("intel", "0=50;1=50"), ("amd", "0=840;1=840")])
-def test_bandwidth_in_the_units_of_the_machine(mb: str, line: str) -> None:
-    node = Node(FakeResctrl(mb=mb))
-    assert node.level(replace(WISH, mb=41)) == ()
-    assert node.lines("koordlet-a")["MB"] == line
-
-
-def test_bandwidth_of_a_node_that_was_measured() -> None:
-    node = Node(FakeResctrl(mb="mbps"), full_bandwidth=100_000)
-    assert node.level(WISH) == ()
-    assert node.lines("koordlet-a")["MB"] == "0=40000;1=40000"
-
-
 def test_what_cannot_be_had_is_told_and_the_rest_applied() -> None:
     node = Node(FakeResctrl(mb="mbps"))
     asked = replace(WISH, llc_by_domain={5: CacheWays(0, 10)})
