@@ -21,7 +21,6 @@ _PERIODS = ("1000", "30000", "50000", "99999", "100000", "1000000", "999", "1000
 _BURSTS = ("0", "1000", "20000", "25000", "50000", "100000", "-1", "17592186044416")
 _IDLE = ("0", "1", "2", "-1", "")
 _SIZES = ("4M", "8388608", "8388609", "64M", "1G", "9223372036854775807", "1Mi", "8E")
-_PIDS = ("0", "5", "max", "-1", "4194305")
 _RATES = ("254:0 0", "254:0 1048576", "99:99 1", "254:0", "254:0 x", "254:0 4294967295")
 _IO = ("254:0 rbps=4096", "254:0 wiops=10 rbps=max", "254:0 rbps=0", "99:99 rbps=1", "254:0 x=5")
 
@@ -38,8 +37,6 @@ WRITES: dict[int, dict[str, tuple[str, ...]]] = {
         "cpu:cgroup.procs": (PID, "-1"),
         "memory.limit_in_bytes": (*_SIZES, "-1", "max"),
         "memory.memsw.limit_in_bytes": (*_SIZES, "-1", "max"),
-        "memory.soft_limit_in_bytes": (*_SIZES, "-1", "max"),
-        "pids.max": _PIDS,
         "blkio.throttle.read_bps_device": _RATES,
         "blkio.throttle.write_iops_device": _RATES,
     },
@@ -60,7 +57,6 @@ WRITES: dict[int, dict[str, tuple[str, ...]]] = {
         "memory.high": (*_SIZES, "-1", "max"),
         "memory.low": (*_SIZES, "-1", "max"),
         "memory.min": (*_SIZES, "-1", "max"),
-        "pids.max": _PIDS,
         "io.max": _IO,
     },
 }
