@@ -64,42 +64,38 @@ def test_limits_protections_and_cpus_are_merged(
     assert decision.conflict.settled
 
 
-def test_who_gets_its_way_decided() -> None:
-    decision = decide(LIMIT, (HOOKS, 4096), (STRATEGY, 8192))
-    assert (decision.owners, decision.why) == ((HOOKS,), "hooks says so")
-    decision = decide(CPUS, (HOOKS, "0-2"), (STRATEGY, "2-3"))
-    assert (decision.value, decision.owners) == ("2", (STRATEGY, HOOKS))
-
-
-def test_no_cpus_in_common() -> None:
-    decision = decide(CPUS, (HOOKS, "0-3"), (STRATEGY, "4-7"), (OTHER, "5"))
-    assert (decision.value, decision.owners) == ("5", (OTHER,))
+@pytest.mark.parametrize(
+    ("knob", "wanted", "value", "owners", "settled"),
+    [
+        (LIMIT, [(HOOKS, 4096), (STRATEGY, 8192)], 4096, [HOOKS], True),
+        (CPUS, [(HOOKS, "0-2"), (STRATEGY, "2-3")], "2", [STRATEGY, HOOKS], True),
+        # No CPUs in common.
+        (CPUS, [(HOOKS, "0-3"), (STRATEGY, "4-7"), (OTHER, "5")], "5", [OTHER], False),
+        (CPUS, [(HOOKS, "0-3"), (STRATEGY, "4"), (OTHER, "5")], "5", [OTHER], False),
+        # The highest priority, and two of one.
+        (QUOTA, [(HOOKS, 5000), (STRATEGY, 4000), (OPERATOR, -1)], -1, [OPERATOR], True),
+        (QUOTA, [(OTHER, 5000), (STRATEGY, 4000), (HOOKS, 9000)], 5000, [OTHER], False),
+        (QUOTA, [(HOOKS, 5000), (HOOKS, 4000)], 4000, [HOOKS], False),
+    ],
+)
+def test_who_gets_its_way(
+    knob: str,
+    wanted: list[tuple[Owner, int | str]],
+    value: int | str,
+    owners: list[Owner],
+    settled: bool,
+) -> None:
+    decision = decide(knob, *wanted)
+    assert (decision.value, [*decision.owners]) == (value, owners)
+    assert decision.why == "; ".join(f"{owner.name} says so" for owner in owners)
     assert decision.conflict is not None
-    assert not decision.conflict.settled
-    assert str(decision.conflict) == (
+    assert decision.conflict.settled is settled
+
+
+def test_a_conflict_names_who_wants_what() -> None:
+    assert str(decide(CPUS, (HOOKS, "0-3"), (STRATEGY, "4-7"), (OTHER, "5")).conflict) == (
         "g: cpuset.cpus: cpuburst wants 5, cpusuppress wants 4-7, hooks wants 0-3; 5 stands"
     )
-    decision = decide(CPUS, (HOOKS, "0-3"), (STRATEGY, "4"), (OTHER, "5"))
-    assert decision.value == "5"
-
-
-def test_the_highest_priority() -> None:
-    decision = decide(QUOTA, (HOOKS, 5000), (STRATEGY, 4000), (OPERATOR, -1))
-    assert (decision.value, decision.owners) == (-1, (OPERATOR,))
-    assert decision.conflict is not None
-    assert decision.conflict.settled
-
-
-def test_two_of_one_priority() -> None:
-    decision = decide(QUOTA, (OTHER, 5000), (STRATEGY, 4000), (HOOKS, 9000))
-    assert (decision.value, decision.owners) == (5000, (OTHER,))
-    assert decision.conflict is not None
-    assert not decision.conflict.settled
-
-
-def test_one_owner_of_two_minds() -> None:
-    decision = decide(QUOTA, (HOOKS, 5000), (HOOKS, 4000))
-    assert (decision.value, decision.owners) == (4000, (HOOKS,))
 
 
 _OWNERS = st.builds(Owner, st.sampled_from("abc"), st.sampled_from(list(Priority)))
