@@ -1,5 +1,4 @@
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +8,6 @@ from koord_model.extended_resources import (
     BatchResources,
     batch_resources,
     init_resources,
-    parse,
 )
 from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, BATCH_MEMORY
 from koord_model.pod import Pod
@@ -19,36 +17,12 @@ def pod(text: str) -> Pod:
     return Pod("job-1", "batch", "uid", annotations={ANNOTATION_EXTENDED_RESOURCE_SPEC: text})
 
 
-def test_a_container_is_read() -> None:
-    text = json.dumps(
-        {
-            "containers": {
-                "main": {
-                    "requests": {BATCH_CPU: "500", BATCH_MEMORY: "1Gi"},
-                    "limits": {BATCH_CPU: 1000, BATCH_MEMORY: "1Gi", "kubernetes.io/mid-cpu": []},
-                    "later": "addition",
-                }
-            }
-        }
-    )
-    assert batch_resources(pod(text)) == {
-        "main": BatchResources(Amount(500, "500"), Amount(1000, "1000"), Amount(2**30, "1Gi"))
-    }
-
-
 @pytest.mark.parametrize(
     "text", ["{}", "null", '{"containers": null}', '{"containers": {}}', '{"other": 1}']
 )
 def test_a_pod_that_names_no_container_has_none(text: str) -> None:
     assert batch_resources(pod(text)) is None
     assert batch_resources(Pod("p", "n", "u")) is None
-
-
-@pytest.mark.parametrize(
-    "spec", [{}, {"limits": None}, {"limits": {}, "requests": {BATCH_CPU: None}}]
-)
-def test_a_container_may_leave_everything_open(spec: dict[str, Any]) -> None:
-    assert parse(json.dumps({"containers": {"main": spec}})) == {"main": BatchResources()}
 
 
 @pytest.mark.parametrize(

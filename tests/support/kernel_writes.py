@@ -6,9 +6,6 @@ above what a kernel charges a group for its own sake.
 
 from __future__ import annotations
 
-import random
-import sys
-
 from tests.support.fake_cgroupfs import FakeCgroupfs
 from tests.support.kernel_rules import Bench, PlainFiles, sleeper
 from tests.support.kernel_rules_table import PID, Step
@@ -100,23 +97,6 @@ def pair(
     return Bench(PlainFiles(), version, root, base), Bench(fake, version, root, base)
 
 
-def main() -> int:
-    """Compare so many random sequences: ``<version> <root> <sequences>``."""
-    version, root, count = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    for seed in range(count):
-        chance = random.Random(seed)
-        steps = []
-        for _ in range(40):
-            file = chance.choice(list(WRITES[version]))
-            steps.append(step(chance.choice(GROUPS), file, chance.choice(WRITES[version][file])))
-        found = compare(version, root, f"pykoord-test-{seed}", steps)
-        if found:
-            print(f"seed {seed}:", *found, sep="\n  ")
-            return 1
-    print(f"cgroup v{version}: {count} sequences, no difference")
-    return 0
-
-
 def compare(version: int, root: str, base: str, steps: list[Step]) -> list[str]:
     """Take the steps on fresh groups of a kernel and of a double."""
     benches = pair(version, root, base, *_machine())
@@ -140,7 +120,3 @@ def _machine() -> tuple[str, tuple[int, int]]:
     with open("/proc/sys/kernel/osrelease") as file:
         major, minor = file.read().split(".")[:2]
     return cpus, (int(major), int(minor))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
