@@ -48,7 +48,7 @@ Record = Callable[[str, str, str, str], None]
 
 _COMMAND_SECONDS = 10.0
 _ASK_SECONDS = 0.1
-"""Between two looks whether a program that runs is to be stopped."""
+"""Between two checks whether a running program is to be stopped."""
 _KILLED_SECONDS = 1.0
 """A program that was killed is waited for so long: it may hang in the kernel."""
 _CGROUP_ROOT = "/sys/fs/cgroup"
@@ -85,7 +85,7 @@ class HostTraffic:
     """The traffic classes of this host, brought to what is wanted.
 
     ``net_cls`` is whether cgroups have ``net_cls.classid`` here (v1). ``cgroup_root`` is
-    where v2 cgroups are; nft itself looks for them at /sys/fs/cgroup. ``classifier``
+    where v2 cgroups are; nft itself expects them at /sys/fs/cgroup. ``classifier``
     is found out where it is not given.
     """
 
@@ -223,8 +223,8 @@ class HostTraffic:
         for command in commands:
             answer = self._run(command)
             if answer.status != 0:
-                told = " ".join(answer.error.split()) or f"ended with {answer.status}"
-                report.errors.append(f"{command}: {told} (packets are not classified anew)")
+                reason = " ".join(answer.error.split()) or f"ended with {answer.status}"
+                report.errors.append(f"{command}: {reason} (packets are not classified anew)")
                 return
             report.changed += 1
             self._record(f"packet filter: {command}", "", shown, why)

@@ -49,7 +49,7 @@ def test_order_never_matters(wishes: list[tuple[str, Patch]], dice: random.Rando
 def test_conflicts_are_symmetrical(mine: Patch, yours: Patch) -> None:
     _, one = merge([("me", mine), ("you", yours)], Patch)
     _, other = merge([("me", yours), ("you", mine)], Patch)
-    mirrored = [Conflict(c.field, _swapped(c.wishes)) for c in other]
+    mirrored = [Conflict(c.field, _swapped(c.desired)) for c in other]
     assert list(one) == mirrored
 
 

@@ -160,7 +160,7 @@ def test_changes_go_on_without_a_database(node: Node) -> None:
 # ---- defects
 
 
-@pytest.mark.parametrize("where", ["_look", "_decide"])
+@pytest.mark.parametrize("where", ["_check", "_decide"])
 def test_a_defect_loses_no_value(node: Node, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     node.set_desired(desired(BE, SHARES, 99))
     node.set(BE, SHARES, "7")
