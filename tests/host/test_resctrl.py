@@ -97,18 +97,6 @@ def test_a_pod_has_its_group_with_its_tasks_in_it() -> None:
     ]
 
 
-def test_what_is_in_line_is_not_written_again() -> None:
-    node = Node(FakeResctrl())
-    node.fake.add_task(11)
-    node.level(WISH, tids=[11])
-    changes = len(node.journal)
-    node.written()
-    assert node.level(WISH, tids=[11]) == ()
-    again = Node(node.fake)
-    assert again.level(WISH, tids=[11]) == ()
-    assert (node.written(), again.journal, len(node.journal)) == ([], [], changes)
-
-
 def test_a_changed_wish_is_applied_where_it_differs() -> None:
     node = Node(FakeResctrl(l3_domains=(0, 8)))
     node.level(WISH)
@@ -119,18 +107,12 @@ def test_a_changed_wish_is_applied_where_it_differs() -> None:
     assert node.lines("koordlet-a") == {"L3": "0=fffff;8=fffff", "MB": "0=100;8=100"}
 
 
-def test_what_cannot_be_had_is_told_and_the_rest_applied() -> None:
+def test_what_cannot_be_had_is_reported_and_the_rest_applied() -> None:
     node = Node(FakeResctrl(mb="mbps"))
     asked = replace(WISH, llc_by_domain={5: CacheWays(0, 10)})
-    lines = node.level(asked, pod="shop/web-0")
-    assert lines == (
-        "pod shop/web-0: resctrl: llc: cacheID 5 does not exist; there are: 0, 1",
-        (
-            "pod shop/web-0: resctrl: mb: 40 % of an unknown bandwidth: under mba_MBps the root "
-            "group's MB line shows 4294967295, no limit; set it, or this node's full bandwidth, in "
-            "MiB/s"
-        ),
-    )
+    domain, bandwidth = node.level(asked, pod="shop/web-0")
+    assert domain == "pod shop/web-0: resctrl: llc: cacheID 5 does not exist; there are: 0, 1"
+    assert bandwidth.startswith("pod shop/web-0: resctrl: mb: 40 % of an unknown bandwidth")
     assert node.lines("koordlet-a")["L3"] == "0=003ff;1=003ff"
 
 
@@ -604,10 +586,14 @@ def test_no_machine_refuses_a_line(
     )
     node = Node(fake, full_bandwidth=100_000 if mb == "mbps" else None)
     asked = ResctrlLimits("koordlet-a", llc=CacheWays(start, 100), mb=percent if mb else None)
-    assert node.level(asked) == ()
+    fake.add_task(11)
+    assert node.level(asked, tids=[11]) == ()
     node.written()
-    assert node.level(asked) == ()
-    assert node.written() == []
+    # What is in line is not written again, nor after a restart.
+    for again in (node, Node(fake, full_bandwidth=100_000 if mb == "mbps" else None)):
+        known = len(again.journal)
+        assert again.level(asked, tids=[11]) == ()
+        assert (again.written(), len(again.journal)) == ([], known)
 
 
 class Pods(RuleBasedStateMachine):

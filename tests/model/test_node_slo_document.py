@@ -92,11 +92,36 @@ class TestClasses:
             enable=True, group_identity=identity, sched_idle=0, core_expeller=expeller
         )
 
-    def test_what_is_said_counts(self) -> None:
-        asked = {"enable": True, "groupIdentity": 1, "schedIdle": 1, "coreExpeller": True}
-        read = slo(**of_class(cpuQOS=asked)).of(QoSClass.BE)
-        assert read.cpu == CPUQoS(enable=True, group_identity=1, sched_idle=1, core_expeller=True)
-        assert (read.resctrl, read.network) == (ResctrlQoS(), NetworkQoS())
+    @pytest.mark.parametrize(
+        ("strategy", "said", "found"),
+        [
+            (
+                "cpuQOS",
+                {"groupIdentity": 1, "schedIdle": 1, "coreExpeller": True},
+                ClassQoS(cpu=CPUQoS(True, group_identity=1, sched_idle=1, core_expeller=True)),
+            ),
+            ("resctrlQOS", {}, ClassQoS(resctrl=ResctrlQoS(True, cat_end=30))),
+            (
+                "resctrlQOS",
+                {"catRangeStartPercent": 20, "catRangeEndPercent": 60},
+                ClassQoS(resctrl=ResctrlQoS(True, cat_start=20, cat_end=60)),
+            ),
+            (  # percent or bits
+                "networkQOS",
+                {"egressLimit": 40, "egressRequest": "50M", "ingressLimit": "7"},
+                ClassQoS(network=NetworkQoS(
+                    True, egress_limit=Bandwidth(percent=40),
+                    egress_request=Bandwidth(bits=50_000_000), ingress_limit=Bandwidth(bits=7),
+                )),
+            ),
+        ],
+    )  # fmt: skip
+    def test_what_is_said_counts(
+        self, strategy: str, said: dict[str, Any], found: ClassQoS
+    ) -> None:
+        spec = of_class(**{strategy: {**ON, **said}})
+        spec["resourceQOSStrategy"]["goldClass"] = {"cpuQOS": ON}  # passed over
+        assert slo(**spec).of(QoSClass.BE) == found
 
     @pytest.mark.parametrize("off", [{}, {"enable": False}, {"enable": None}])
     def test_what_is_not_enabled_is_neutral(self, off: dict[str, Any]) -> None:
@@ -108,28 +133,6 @@ class TestClasses:
             )
         )
         assert read.of(QoSClass.BE) == ClassQoS()
-
-    def test_cache_and_memory_bandwidth(self) -> None:
-        assert slo(**of_class(resctrlQOS=ON)).of(QoSClass.BE).resctrl == ResctrlQoS(
-            enable=True, cat_end=30
-        )
-        asked = {"enable": True, "catRangeStartPercent": 20, "catRangeEndPercent": 60}
-        assert slo(**of_class(resctrlQOS=asked)).of(QoSClass.BE).resctrl == ResctrlQoS(
-            enable=True, cat_start=20, cat_end=60
-        )
-
-    def test_bandwidths_are_percent_or_bits(self) -> None:
-        asked = {"enable": True, "egressLimit": 40, "egressRequest": "50M", "ingressLimit": "7"}
-        read = slo(**of_class(networkQOS=asked)).of(QoSClass.BE).network
-        assert read == NetworkQoS(
-            enable=True,
-            egress_limit=Bandwidth(percent=40),
-            egress_request=Bandwidth(bits=50_000_000),
-            ingress_limit=Bandwidth(bits=7),
-        )
-
-    def test_a_class_that_nobody_knows_is_passed_over(self) -> None:
-        assert slo(**of_class("goldClass", cpuQOS=ON)) == NodeSLO()
 
 
 class TestPolicies:
