@@ -21,7 +21,7 @@ from koord_model.resource_status import resource_status
 from koord_serving.admission.core.admission import AdmissionOperation, AdmissionRequest
 from koordlet.metrics_reporter.documents.topology_annotations import TopologyInputs, annotations_of
 
-from tests.conformance.vectors import Difference, Fields, Object, Vector, leaves, replay
+from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 
 POOLS = "node.koordinator.sh/cpu-shared-pools"
 RATIO = "node.koordinator.sh/cpu-normalization-ratio"
@@ -269,14 +269,7 @@ def negative(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
 
 _NO_RATIOS = ("101", "inf", "nan", "0x1p1", "1_0")
 
-DIFFERENCES = (
-    Difference("shortest", "one form is compared", shortest),
-    Difference("not refused", "a status is the kubelet's sign of life", not_refused),
-    Difference("rounded down", "there is no part of a byte", rounded_down),
-    Difference("comes back", "what is switched off ends", comes_back),
-    Difference("negative", "what cannot be is no decision of the scheduler", negative),
-    Difference("typing error", "a hundredfold CPU is none", typing_error),
-)
+DIFFERENCES = (shortest, not_refused, rounded_down, comes_back, negative, typing_error)
 DECISIONS = {
     "bad annotations": "A text that is no JSON costs itself.",
     "bad fields": "A field of a wrong type costs itself, or what cannot be without it.",

@@ -10,7 +10,7 @@ from koord_manager.pod_webhook.mutating import mutate_pod
 from koord_manager.webhooks.cluster_view import ClusterView
 from koord_model.quantity import milli
 
-from tests.conformance.vectors import Difference, Fields, Object, Vector, leaves, replay
+from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 from tests.support.admissions import creation
 
 EXTENDED = "node.koordinator.sh/extended-resource-spec"
@@ -110,13 +110,7 @@ def shared_gpus(vector: Vector, field: str, here: Fields, there: Fields) -> bool
     return there[field] == 0 and here[field] * 100 == cores > 100_000
 
 
-DIFFERENCES = (
-    Difference("mapped", "an absent source says nothing", mapped),
-    Difference("suffixed", "applying a profile twice changes nothing more", suffixed),
-    Difference("overhead", "the RuntimeClass plugin refuses a pod with another", overhead),
-    Difference("init containers", "they need limits as well", init_containers),
-    Difference("shared GPUs", "none is no number of GPUs", shared_gpus),
-)
+DIFFERENCES = (mapped, suffixed, overhead, init_containers, shared_gpus)
 DECISIONS = {
     "bad selectors": "A profile whose selector cannot be read is for nothing.",
     "unknown namespaces": "A profile that selects namespaces does not hold in an unknown one.",
