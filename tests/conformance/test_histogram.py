@@ -91,7 +91,7 @@ def _weight(kept: Object, bucket: str) -> float:
 
 DIFFERENCES = (light_first, greatest)
 DECISIONS = {
-    "edges": "A sample at the very start of a bucket is in that bucket, however it is rounded.",
+    "edges": "A sample at the very start of a bucket is in that bucket, however it is rounded."
 }
 """How inputs read otherwise; what Koordinator made of them, so read, is recorded too."""
 

@@ -116,7 +116,7 @@ def nothing_yet(vector: Vector, field: str, here: Fields, there: Fields) -> bool
 
 DIFFERENCES = (rounded, health, nothing_yet)
 DECISIONS = {
-    "without page cache": "Where memory with page cache is not measured, it is told without.",
+    "without page cache": "Where memory with page cache is not measured, it is told without."
 }
 """How inputs read otherwise; what Koordinator made of them, so read, is recorded too."""
 

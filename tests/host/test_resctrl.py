@@ -87,13 +87,7 @@ def test_a_pod_has_its_group_with_its_tasks_in_it() -> None:
         ("koordlet-a", "resctrl.group", "absent", "present", why),
         ("koordlet-a", "resctrl.L3", "L3:0=fffff;1=fffff", "L3:0=3ff;1=3ff", why),
         ("koordlet-a", "resctrl.MB", "MB:0=100;1=100", "MB:0=40;1=40", why),
-        (
-            "koordlet-a",
-            "resctrl.tasks",
-            "elsewhere",
-            "11 12",
-            "tasks of resctrl group koordlet-a",
-        ),
+        ("koordlet-a", "resctrl.tasks", "elsewhere", "11 12", "tasks of resctrl group koordlet-a"),
     ]
 
 

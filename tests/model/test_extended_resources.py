@@ -3,12 +3,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_model.extended_resources import (
-    Amount,
-    BatchResources,
-    batch_resources,
-    init_resources,
-)
+from koord_model.extended_resources import Amount, BatchResources, batch_resources, init_resources
 from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, BATCH_MEMORY
 from koord_model.pod import Pod
 

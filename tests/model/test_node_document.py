@@ -11,11 +11,7 @@ from koord_model.keys import (
     ANNOTATION_SYSTEM_QOS_RESOURCE,
 )
 from koord_model.node import SharedPool, Topology
-from koord_model.node_document import (
-    cpu_basic_info,
-    normalization_ratio,
-    topology,
-)
+from koord_model.node_document import cpu_basic_info, normalization_ratio, topology
 
 
 def annotated(**annotations: Any) -> dict[str, Any]:

@@ -45,10 +45,7 @@ def test_what_koordinators_documents_show() -> None:
                 {"cacheID": 2, "range": [0, 9]},
             ],
         },
-        "mb": {
-            "schemata": {"percent": 20},
-            "schemataPerCache": [{"cacheID": 1, "percent": 40}],
-        },
+        "mb": {"schemata": {"percent": 20}, "schemataPerCache": [{"cacheID": 1, "percent": 40}]},
     }
     wish = ResctrlLimits(
         "koordlet-u-1",
@@ -132,10 +129,7 @@ MB = {"schemata": {"percent": 50}}
         ({"llc": 5, "mb": MB}, "llc is 5; expected an object"),
         ({"llc": {"schemata": []}, "mb": MB}, "llc.schemata is []; expected an object"),
         ({"l3": {}, "mb": MB}, 'key "l3" is not known; expected llc or l2 or mb'),
-        (
-            {"mb": {**MB, "schemataPerCache": {}}},
-            "mb.schemataPerCache is {}; expected a list",
-        ),
+        ({"mb": {**MB, "schemataPerCache": {}}}, "mb.schemataPerCache is {}; expected a list"),
         (
             {"mb": {**MB, "schemataPerCache": ["x"]}},
             'mb.schemataPerCache[0] is "x"; expected an object',

@@ -301,12 +301,7 @@ class TestTrouble:
 
     @pytest.mark.parametrize("spoilt", [False, True])
     def test_what_could_not_be_read_at_the_start_is_not_lost(
-        self,
-        path: str,
-        opened: Open,
-        clock: Clock,
-        monkeypatch: pytest.MonkeyPatch,
-        spoilt: bool,
+        self, path: str, opened: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch, spoilt: bool
     ) -> None:
         first = opened(path)
         first.put("a", 1)

@@ -49,10 +49,7 @@ def test_what_lies_at_the_bottom() -> None:
     ("line", "expected"),
     [
         ("27 1 254:1 / / rw,relatime - ext4 /dev/vda1 rw", {"/": "254:1"}),
-        (
-            "27 1 254:1 /a /b rw master:1 propagate_from:2 - ext4 /dev/vda1 rw,x=1",
-            {"/b": "254:1"},
-        ),
+        ("27 1 254:1 /a /b rw master:1 propagate_from:2 - ext4 /dev/vda1 rw,x=1", {"/b": "254:1"}),
         (r"27 1 254:1 / /a\040b\134c rw - ext4 /dev/vda1 rw", {"/a b\\c": "254:1"}),
         ("27 1 0:41 /@ /data rw shared:3 - btrfs /dev/vdb rw", {"/data": "254:16"}),
         ("27 1 0:41 / /net rw - nfs4 server:/dev/vdb rw", {}),

@@ -71,12 +71,7 @@ def test_cost_of_a_disk(make_node: MakeNode, version: int, vendor: bool, found: 
     [(POD, RBPS, "8:0 4096\n8:16 5"), ("", QOS, f"{COST}\n{COST.replace('8:0', '8:16')}")],
 )
 def test_what_a_kill_left_between_two_lines_is_put_back(
-    disks: Node,
-    monkeypatch: pytest.MonkeyPatch,
-    dies_after: int,
-    place: str,
-    knob: str,
-    lines: str,
+    disks: Node, monkeypatch: pytest.MonkeyPatch, dies_after: int, place: str, knob: str, lines: str
 ) -> None:
     real, written = disks.files.write, []
 

@@ -102,9 +102,7 @@ def test_where_no_database_can_be(tmp_path: Path, reported: list[str]) -> None:
     baselines.close()
 
 
-def test_shared_cache_groups_are_known_after_a_restart_but_not_after_a_reboot(
-    reopen: Open,
-) -> None:
+def test_shared_cache_groups_are_known_after_a_restart_but_not_after_a_reboot(reopen: Open) -> None:
     baselines = reopen()
     assert baselines.cache_groups == frozenset()
     baselines.keep_cache_groups({"LS", "BE"})

@@ -53,11 +53,7 @@ def killed(
 @pytest.mark.parametrize("where", ["before the write", "after the write"])
 @pytest.mark.parametrize("then", ["rolled back", "restored", "restored after another run"])
 def test_what_a_killed_round_may_have_written_is_put_back(
-    node: Node,
-    monkeypatch: pytest.MonkeyPatch,
-    first: tuple[int, ...],
-    where: str,
-    then: str,
+    node: Node, monkeypatch: pytest.MonkeyPatch, first: tuple[int, ...], where: str, then: str
 ) -> None:
     for value in first:
         node.set_desired(desired(POD, SHARES, value))

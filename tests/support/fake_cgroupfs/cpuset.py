@@ -77,11 +77,5 @@ V1 = {
     "cpuset.effective_cpus": _effective("cpus"),
     "cpuset.effective_mems": _effective("mems"),
 }
-V2_ROOT = {
-    "cpuset.cpus.effective": _effective("cpus"),
-    "cpuset.mems.effective": _effective("mems"),
-}
-V2 = V2_ROOT | {
-    "cpuset.cpus": _list("cpus"),
-    "cpuset.mems": _list("mems"),
-}
+V2_ROOT = {"cpuset.cpus.effective": _effective("cpus"), "cpuset.mems.effective": _effective("mems")}
+V2 = V2_ROOT | {"cpuset.cpus": _list("cpus"), "cpuset.mems": _list("mems")}

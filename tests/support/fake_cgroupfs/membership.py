@@ -131,10 +131,7 @@ def _check_enabling(group: Group, more: frozenset[str]) -> None:
 
 
 _PROCS = File(_read_procs, _write_procs)
-V1 = {
-    "cgroup.procs": _PROCS,
-    "tasks": _PROCS,
-}
+V1 = {"cgroup.procs": _PROCS, "tasks": _PROCS}
 V2_ROOT = {
     "cgroup.procs": _PROCS,
     "cgroup.threads": _PROCS,

@@ -29,9 +29,7 @@ def _write_usage(_group: Group, text: str) -> None:
 NET_CLS = {
     "net_cls.classid": File(lambda group: f"{group.values.get('classid', 0)}\n", _write_classid)
 }
-CPUACCT = {
-    "cpuacct.usage": File(lambda _group: "0\n", _write_usage),
-}
+CPUACCT = {"cpuacct.usage": File(lambda _group: "0\n", _write_usage)}
 #: v2, in every group whatever its controllers.
 PRESSURE = {f"{what}.pressure": constant(_PRESSURE) for what in ("cpu", "memory", "io")}
 _USAGE = "usage_usec 0\nuser_usec 0\nsystem_usec 0\n"
