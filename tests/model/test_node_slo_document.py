@@ -222,38 +222,29 @@ BE = "resourceQOSStrategy.beClass"
 
 
 @pytest.mark.parametrize(
-    ("strategies", "line"),
+    ("strategy", "name", "value", "line"),
     [
-        (
-            {"cpuQOS": {"groupIdentity": 7}},
-            f"{BE}.cpuQOS.groupIdentity is 7; expected -1 to 2 (default -1 kept)",
-        ),
-        ({"cpuQOS": {"schedIdle": True}}, f"{BE}.cpuQOS.schedIdle is true; expected 0 to 1"),
-        ({"cpuQOS": {"coreExpeller": "yes"}}, f'{BE}.cpuQOS.coreExpeller is "yes"; expected true'),
-        ({"cpuQOS": [ON]}, f"{BE}.cpuQOS is a list; expected an object (defaults kept)"),
-        ({"resctrlQOS": {"mbaPercent": 101}}, f"{BE}.resctrlQOS.mbaPercent is 101; expected 0 to"),
-        (
-            {"resctrlQOS": {"catRangeStartPercent": 30}},
-            f"{BE}.resctrlQOS.catRangeStartPercent is 30; expected catRangeStartPercent below",
-        ),
-        (
-            {"resctrlQOS": {"catRangeEndPercent": 0}},
-            f"{BE}.resctrlQOS.catRangeEndPercent is 0; expected catRangeStartPercent below",
-        ),
-        ({"networkQOS": {"egressLimit": 101}}, f"{BE}.networkQOS.egressLimit is 101; expected a"),
-        ({"networkQOS": {"egressLimit": "5%"}}, f'{BE}.networkQOS.egressLimit is "5%"; expected'),
-        ({"networkQOS": {"egressLimit": "-5"}}, f'{BE}.networkQOS.egressLimit is "-5"; expected'),
-        ({"networkQOS": {"ingressLimit": True}}, f"{BE}.networkQOS.ingressLimit is true; expected"),
+        ("cpuQOS", "groupIdentity", 7, " is 7; expected -1 to 2 (default -1 kept)"),
+        ("cpuQOS", "schedIdle", True, " is true; expected 0 to 1"),
+        ("cpuQOS", "coreExpeller", "yes", ' is "yes"; expected true'),
+        ("resctrlQOS", "mbaPercent", 101, " is 101; expected 0 to"),
+        ("resctrlQOS", "catRangeStartPercent", 30, " is 30; expected catRangeStartPercent below"),
+        ("resctrlQOS", "catRangeEndPercent", 0, " is 0; expected catRangeStartPercent below"),
+        ("networkQOS", "egressLimit", 101, " is 101; expected a"),
+        ("networkQOS", "egressLimit", "5%", ' is "5%"; expected'),
+        ("networkQOS", "egressLimit", "-5", ' is "-5"; expected'),
+        ("networkQOS", "ingressLimit", True, " is true; expected"),
     ],
 )
 def test_a_field_that_cannot_be_used_costs_only_itself(
-    strategies: dict[str, Any], line: str
+    strategy: str, name: str, value: object, line: str
 ) -> None:
-    spec = of_class(**strategies)
+    spec = of_class(**{strategy: {**ON, name: value}})
     spec["resourceQOSStrategy"]["lsClass"] = {"cpuQOS": ON}
     read, shown = told(**spec)
-    assert shown.startswith(line)
+    assert shown.startswith(f"{BE}.{strategy}.{name}{line}")
     assert read.of(QoSClass.LS).cpu.group_identity == 2
+    assert read.of(QoSClass.BE).cpu.group_identity == (-1 if strategy == "cpuQOS" else 0)
 
 
 @pytest.mark.parametrize(
@@ -268,6 +259,7 @@ def test_a_field_that_cannot_be_used_costs_only_itself(
             'systemStrategy.totalNetworkBandwidth is "-1"; expected bits a second like "10G"',
         ),
         ({"systemStrategy": 7}, "systemStrategy is 7; expected an object (defaults kept)"),
+        (of_class(cpuQOS=[ON]), f"{BE}.cpuQOS is a list; expected an object (defaults kept)"),
         ({"hostApplications": {}}, "hostApplications is an object; expected a list (left out)"),
     ],
 )

@@ -123,6 +123,10 @@ def test_a_range_that_is_none_costs_itself_alone(given_range: object) -> None:
 MB = {"schemata": {"percent": 50}}
 
 
+def per_cache(*listed: object) -> dict[str, object]:
+    return {"mb": {**MB, "schemataPerCache": [*listed]}}
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -130,28 +134,14 @@ MB = {"schemata": {"percent": 50}}
         ({"llc": {"schemata": []}, "mb": MB}, "llc.schemata is []; expected an object"),
         ({"l3": {}, "mb": MB}, 'key "l3" is not known; expected llc or l2 or mb'),
         ({"mb": {**MB, "schemataPerCache": {}}}, "mb.schemataPerCache is {}; expected a list"),
+        (per_cache("x"), 'mb.schemataPerCache[0] is "x"; expected an object'),
         (
-            {"mb": {**MB, "schemataPerCache": ["x"]}},
-            'mb.schemataPerCache[0] is "x"; expected an object',
-        ),
-        (
-            {"mb": {**MB, "schemataPerCache": [{"cacheID": -1, "percent": 1}]}},
+            per_cache({"cacheID": -1, "percent": 1}),
             "mb.schemataPerCache[0].cacheID is -1; expected 0 to 2147483647",
         ),
+        (per_cache({"cacheID": 1}), "mb.schemataPerCache[0] has no percent"),
         (
-            {"mb": {**MB, "schemataPerCache": [{"cacheID": 1}]}},
-            "mb.schemataPerCache[0] has no percent",
-        ),
-        (
-            {
-                "mb": {
-                    **MB,
-                    "schemataPerCache": [
-                        {"cacheID": 1, "percent": 1},
-                        {"cacheID": 1, "percent": 2},
-                    ],
-                }
-            },
+            per_cache({"cacheID": 1, "percent": 1}, {"cacheID": 1, "percent": 2}),
             "mb.schemataPerCache names cacheID 1 twice; the first counts",
         ),
         (
