@@ -96,7 +96,7 @@ class Node:
         return self.files.read(self.path(place, knob)).strip()
 
     def set(self, place: str, knob: str, text: str) -> None:
-        """As a stranger does; not among the writes that are looked at."""
+        """As somebody else does; not among the writes that tests check."""
         self.files.write(self.path(place, knob), text)
         self.files.writes.clear()
 

@@ -259,7 +259,7 @@ def test_a_pid_that_was_used_again_is_not_in_the_group() -> None:
 def test_a_pid_that_is_used_again_meanwhile_gets_nobody_into_the_group(
     who: int, operation: int, theirs: int
 ) -> None:
-    """A stranger that had a cookie may lose it, and get it back in the next round."""
+    """Another task that had a cookie may lose it, and get it back in the next round."""
     kernel = KernelFilesystem({1: 0, 2: 0, 3: 0}, reused={who: (operation, theirs)})
     sched, _ = made(kernel)
     report = sched.level({"shop": (1, 2, 3)})
@@ -271,7 +271,7 @@ def test_a_pid_that_is_used_again_meanwhile_gets_nobody_into_the_group(
         assert report.mistaken in ([], [who])
 
 
-def test_a_task_that_may_not_be_touched_is_told_and_the_others_go_on() -> None:
+def test_a_task_that_may_not_be_touched_is_reported_and_the_others_go_on() -> None:
     kernel = KernelFilesystem({1: 0, 2: 0, 3: 0}, protected={1})
     report = made(kernel)[0].level({"shop": (1, 2, 3)})
     assert report.errors == [

@@ -156,7 +156,7 @@ EXPECTED = {
 }
 
 
-def test_classes_are_made_once_and_told(node: Namespace) -> None:
+def test_classes_are_made_once_and_reported(node: Namespace) -> None:
     record = Recorder()
     shaped = host(record)
     assert node.do(shaped.level, traffic(), "netQOSPolicy tc") == TrafficReport("up0", 5)
@@ -245,7 +245,7 @@ def test_the_default_route_moves_and_the_classes_with_it(node: Namespace) -> Non
     assert node.do(shaped.level, traffic()).interface == "up0"
 
 
-def test_a_missing_kernel_module_is_told_and_the_rest_is_done(node: Namespace) -> None:
+def test_a_missing_kernel_module_is_reported_and_the_rest_is_done(node: Namespace) -> None:
     shaped = host(Recorder(), net_cls=True)
     report = node.do(shaped.level, traffic())
     filters = node.run("tc", "filter", "show", "dev", "up0", "parent", "1:")
@@ -269,7 +269,7 @@ def test_without_a_packet_filter_it_says_so(
     assert node.do(shaped.level, None) == TrafficReport("up0", 1)
 
 
-def test_a_program_that_fails_is_told_in_its_words(node: Namespace) -> None:
+def test_a_program_that_fails_is_reported_in_its_words(node: Namespace) -> None:
     def run(*_: object) -> CommandResult:
         return CommandResult(1, error="Error: Could not process rule:\n  Operation not permitted\n")
 

@@ -1,4 +1,4 @@
-"""The system call itself with a clock as event, which every kernel has; and what is reckoned."""
+"""The system call itself with a clock as event, which every kernel has; and what is computed."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from koord_model.resctrl import CacheWays, ResctrlLimits
 from tests.support.fake_resctrl import FakeResctrl
 
 ROOT = "/sys/fs/resctrl"
-WISH = ResctrlLimits("koordlet-a", llc=CacheWays(0, 50), mb=40, fallback=QoSClass.LS)
+DESIRED = ResctrlLimits("koordlet-a", llc=CacheWays(0, 50), mb=40, fallback=QoSClass.LS)
 BE = ResctrlLimits("BE", llc=CacheWays(0, 30))
 Tids = Iterable[int] | Callable[[], Iterable[int]]
 
@@ -37,12 +37,12 @@ class Node:
 
     def level(
         self,
-        *wishes: ResctrlLimits,
+        *limits: ResctrlLimits,
         tids: Tids = (),
         shared: Mapping[str, ResctrlLimits] | None = None,
         pod: str = "",
     ) -> tuple[str, ...]:
-        report = self.groups.level([tenant(asked, tids, pod) for asked in wishes], shared)
+        report = self.groups.level([tenant(asked, tids, pod) for asked in limits], shared)
         self.fake.check()
         return report.refused
 
@@ -61,7 +61,7 @@ class Node:
 
 
 def limits(group: str, fallback: QoSClass = QoSClass.LS) -> ResctrlLimits:
-    return replace(WISH, group=f"koordlet-{group}", fallback=fallback)
+    return replace(DESIRED, group=f"koordlet-{group}", fallback=fallback)
 
 
 # A group of one's own
@@ -71,7 +71,7 @@ def test_a_pod_has_its_group_with_its_tasks_in_it() -> None:
     node = Node(FakeResctrl())
     for tid in (11, 12, 99):
         node.fake.add_task(tid)
-    report = node.groups.level([tenant(WISH, (11, 12))])
+    report = node.groups.level([tenant(DESIRED, (11, 12))])
     assert (report.placed, report.refused) == ({"koordlet-a": "koordlet-a"}, ())
     assert report.free == 8 - 1 - 1 - 3
     assert node.lines("koordlet-a") == {"L3": "0=003ff;1=003ff", "MB": "0=40;1=40"}
@@ -91,40 +91,40 @@ def test_a_pod_has_its_group_with_its_tasks_in_it() -> None:
     ]
 
 
-def test_a_changed_wish_is_applied_where_it_differs() -> None:
+def test_a_changed_limit_is_applied_where_it_differs() -> None:
     node = Node(FakeResctrl(l3_domains=(0, 8)))
-    node.level(WISH)
+    node.level(DESIRED)
     node.written()
-    node.level(replace(WISH, mb_by_domain={8: 70}))
+    node.level(replace(DESIRED, mb_by_domain={8: 70}))
     assert node.written() == [("koordlet-a/schemata", "MB:8=70\n")]
-    node.level(replace(WISH, llc=None, mb=None))
+    node.level(replace(DESIRED, llc=None, mb=None))
     assert node.lines("koordlet-a") == {"L3": "0=fffff;8=fffff", "MB": "0=100;8=100"}
 
 
 def test_what_cannot_be_had_is_reported_and_the_rest_applied() -> None:
     node = Node(FakeResctrl(mb="mbps"))
-    asked = replace(WISH, llc_by_domain={5: CacheWays(0, 10)})
+    asked = replace(DESIRED, llc_by_domain={5: CacheWays(0, 10)})
     domain, bandwidth = node.level(asked, pod="shop/web-0")
     assert domain == "pod shop/web-0: resctrl: llc: cacheID 5 does not exist; there are: 0, 1"
     assert bandwidth.startswith("pod shop/web-0: resctrl: mb: 40 % of an unknown bandwidth")
     assert node.lines("koordlet-a")["L3"] == "0=003ff;1=003ff"
 
 
-def test_a_line_that_the_kernel_refuses_is_told_with_its_reason() -> None:
+def test_a_line_that_the_kernel_refuses_is_reported_with_its_reason() -> None:
     node = Node(FakeResctrl())
     fake = node.fake
     fake.write(f"{ROOT}/schemata", "L3:0=ff;1=ff\n")
     fake.make_directory(f"{ROOT}/theirs")
     fake.write(f"{ROOT}/theirs/schemata", "L3:0=fff00;1=fff00\n")
     fake.write(f"{ROOT}/theirs/mode", "exclusive\n")
-    [line] = node.level(WISH)
+    [line] = node.level(DESIRED)
     assert line == (
         "resctrl group koordlet-a: resctrl: the kernel refuses L3:0=3ff;1=3ff: Invalid argument "
         "(Overlaps with exclusive group)"
     )
     assert node.lines("koordlet-a") == {"L3": "0=000ff;1=000ff", "MB": "0=40;1=40"}
     # What is not asked for stays clear of them.
-    assert node.level(replace(WISH, llc=None)) == ()
+    assert node.level(replace(DESIRED, llc=None)) == ()
 
 
 def test_a_value_that_the_kernel_rounds_is_written_once() -> None:
@@ -136,15 +136,15 @@ def test_a_value_that_the_kernel_rounds_is_written_once() -> None:
 
     node = Node(Rounding())
     for _ in range(3):
-        assert node.level(WISH) == ()
+        assert node.level(DESIRED) == ()
     assert [change[3] for change in node.journal if change[1] == "resctrl.MB"] == ["MB:0=60;1=60"]
-    node.level(replace(WISH, mb=50))
+    node.level(replace(DESIRED, mb=50))
     assert node.lines("koordlet-a")["MB"] == "0=50;1=50"
     # A group made anew is set anew.
-    node.level(WISH)
+    node.level(DESIRED)
     node.groups.collect(())
     node.fake.writes.clear()
-    node.level(WISH)
+    node.level(DESIRED)
     assert [text for _, text in node.written()] == ["L3:0=3ff;1=3ff\n", "MB:0=60;1=60\n"]
 
 
@@ -264,7 +264,7 @@ def test_threads_that_appear_meanwhile_are_moved_too() -> None:
             node.fake.add_task(alive[-1])
 
     node.fake.before_write = fork
-    assert node.level(WISH, tids=lambda: list(alive)) == ()
+    assert node.level(DESIRED, tids=lambda: list(alive)) == ()
     assert node.tasks("koordlet-a") == {11, 12, 13}
 
 
@@ -293,7 +293,7 @@ def test_a_number_that_another_thread_gets_is_left_or_taken_back(moment: str) ->
             reuse()
 
     node.fake.before_write = written
-    assert node.level(WISH, tids=listed) == ()
+    assert node.level(DESIRED, tids=listed) == ()
     assert (node.tasks("koordlet-a"), node.tasks("")) == (set(), {11})
     assert [line for line in node.journal if line[1] == "resctrl.tasks"] == []
 
@@ -307,7 +307,7 @@ def test_threads_that_never_stop_appearing_are_left_for_the_next_time() -> None:
         node.fake.add_task(alive[-1])
         return alive
 
-    assert node.level(WISH, tids=listed) == (
+    assert node.level(DESIRED, tids=listed) == (
         (
             "resctrl group koordlet-a: resctrl: not all threads are in koordlet-a:"
             " threads appear faster than they move"
@@ -332,7 +332,7 @@ def test_it_stops_between_two_threads_and_the_next_time_goes_on() -> None:
     node = Node(FakeResctrl())
     for tid in range(11, 19):
         node.fake.add_task(tid)
-    both = [tenant(WISH, range(11, 15)), tenant(limits("b"), range(15, 19))]
+    both = [tenant(DESIRED, range(11, 15)), tenant(limits("b"), range(15, 19))]
     # Two lines of schemata, and the tasks.
     report = node.groups.level(both, cancel=after(node, 4))
     assert node.tasks("koordlet-a") == {11, 12}
@@ -350,9 +350,9 @@ def test_it_stops_between_two_threads_and_the_next_time_goes_on() -> None:
     assert report.refused == ()
 
 
-def test_groups_that_are_not_removed_in_time_are_told_and_still_ours() -> None:
+def test_groups_that_are_not_removed_in_time_are_reported_and_still_ours() -> None:
     node = Node(FakeResctrl())
-    node.level(WISH)
+    node.level(DESIRED)
     token = CancelToken(lambda: 0.0, 1.0)
     token.cancel()
     assert node.groups.collect([], token) == (
@@ -387,7 +387,7 @@ def test_threads_that_cannot_be_moved(tids: Tids, moved: set[int], words: str | 
             raise OSError(errno.EPERM, "Operation not permitted")
 
     node.fake.before_write = refuse
-    lines = node.level(WISH, tids=tids)
+    lines = node.level(DESIRED, tids=tids)
     assert (lines == ()) if words is None else lines[0].endswith(words)
     assert node.tasks("koordlet-a") == moved
 
@@ -396,7 +396,7 @@ def test_the_journal_does_not_list_thousands() -> None:
     node = Node(FakeResctrl())
     for tid in range(1, 31):
         node.fake.add_task(tid)
-    node.level(WISH, tids=range(1, 31))
+    node.level(DESIRED, tids=range(1, 31))
     assert node.journal[-1][3].endswith(" 19 20 and 10 more")
 
 
@@ -409,7 +409,7 @@ def test_a_group_that_vanishes_meanwhile_costs_that_pod_alone() -> None:
             node.fake.remove_group("koordlet-a")
 
     node.fake.before_write = vanish
-    [line] = node.level(WISH, limits("b"), tids=[11])
+    [line] = node.level(DESIRED, limits("b"), tids=[11])
     assert line.startswith("resctrl group koordlet-a: resctrl: [Errno 2]")
     assert node.tasks("koordlet-b") == {11}
 
@@ -457,7 +457,7 @@ def test_a_shared_group_that_somebody_made_anew_is_theirs(how: str) -> None:
     assert node.groups.groups() == ("BE",)
 
 
-def test_a_group_that_cannot_be_removed_is_told() -> None:
+def test_a_group_that_cannot_be_removed_is_reported() -> None:
     class Busy(FakeResctrl):
         def remove_directory(self, path: str) -> None:
             if path.endswith("b"):
@@ -490,7 +490,7 @@ def test_where_it_is_not_mounted_it_says_why(text: str | None, reason: str) -> N
 
     groups = ResctrlGroups(Listed(), "/elsewhere", record=print)
     assert (groups.available(), groups.why_not()) == (False, reason)
-    report = groups.level([tenant(WISH)])
+    report = groups.level([tenant(DESIRED)])
     assert (report.placed, report.refused) == ({}, (f"resctrl: {reason}",))
     assert groups.collect(()) == groups.remove_all_ours() == ()
 
@@ -505,10 +505,10 @@ def test_a_node_that_can_only_be_monitored() -> None:
 
 def test_a_remount_with_other_options_is_noticed() -> None:
     node = Node(FakeResctrl())
-    node.level(WISH)
+    node.level(DESIRED)
     node.fake = FakeResctrl(code_data=True, l2_domains=(0, 4))
     vars(node.groups)["_files"] = node.fake
-    assert node.level(replace(WISH, l2=CacheWays(0, 10))) == ()
+    assert node.level(replace(DESIRED, l2=CacheWays(0, 10))) == ()
     assert node.lines("koordlet-a") == {
         "L3CODE": "0=003ff;1=003ff",
         "L3DATA": "0=003ff;1=003ff",
@@ -532,7 +532,7 @@ class Late(FakeResctrl):
 
 def test_a_group_that_somebody_makes_or_removes_first_is_no_error() -> None:
     node = Node(Late())
-    assert node.level(WISH) == ()
+    assert node.level(DESIRED) == ()
     assert node.lines("koordlet-a")["MB"] == "0=40;1=40"
     assert node.groups.collect(()) == ()
     assert node.groups.groups() == ()
@@ -658,7 +658,7 @@ class Pods(RuleBasedStateMachine):
 TestPods = Pods.TestCase
 
 
-def test_shared_groups_are_told_before_they_are_made_and_after_they_went() -> None:
+def test_shared_groups_are_reported_before_they_are_made_and_after_they_went() -> None:
     fake, reported = FakeResctrl(mb=None), []
 
     def keep(names: frozenset[str]) -> None:

@@ -110,7 +110,7 @@ def test_paths_lead_to_the_field() -> None:
     assert ignored == ["thing a.b[1].c.x is 7; expected 0 to 2 (default 1 kept)"]
 
 
-def test_a_document_that_is_no_object_is_told_by_its_name() -> None:
+def test_a_document_that_is_no_object_is_reported_by_its_name() -> None:
     assert read(3)[1] == ["thing is 3; expected an object (defaults kept)"]
 
 

@@ -35,14 +35,16 @@ def limits(**resources: Any) -> Patch:
     return Patch(resources=LinuxResources(**resources))
 
 
-_WISHES = st.dictionaries(st.sampled_from("pqrst"), _PATCHES).map(lambda wishes: [*wishes.items()])
+_BY_OWNER = st.dictionaries(st.sampled_from("pqrst"), _PATCHES).map(
+    lambda patches: [*patches.items()]
+)
 
 
-@given(_WISHES, st.randoms())
-def test_order_never_matters(wishes: list[tuple[str, Patch]], dice: random.Random) -> None:
-    shuffled = list(wishes)
+@given(_BY_OWNER, st.randoms())
+def test_order_never_matters(patches: list[tuple[str, Patch]], dice: random.Random) -> None:
+    shuffled = list(patches)
     dice.shuffle(shuffled)
-    assert merge(shuffled, Patch) == merge(wishes, Patch)
+    assert merge(shuffled, Patch) == merge(patches, Patch)
 
 
 @given(_PATCHES, _PATCHES)
@@ -53,8 +55,8 @@ def test_conflicts_are_symmetrical(mine: Patch, yours: Patch) -> None:
     assert list(one) == mirrored
 
 
-def _swapped(wishes: tuple[tuple[str, object], ...]) -> tuple[tuple[str, object], ...]:
-    (first, mine), (second, yours) = wishes
+def _swapped(patches: tuple[tuple[str, object], ...]) -> tuple[tuple[str, object], ...]:
+    (first, mine), (second, yours) = patches
     return ((first, yours), (second, mine))
 
 
@@ -95,7 +97,7 @@ def test_a_proper_patch_passes_the_check(patch: Patch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("given", "message"),
     [
         ({"cpu": 1}, "returned dict; expected a Patch or None"),
         (Patch(env={"A": 1}), r"env\[A\] is 1; expected str"),  # type: ignore[dict-item]
@@ -109,6 +111,6 @@ def test_a_proper_patch_passes_the_check(patch: Patch) -> None:
         (limits(unified={"memory.high": "\ud800"}), "surrogates not allowed"),
     ],
 )
-def test_what_no_message_can_carry_is_refused(wish: object, message: str) -> None:
+def test_what_no_message_can_carry_is_refused(given: object, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        checked(wish, Patch)
+        checked(given, Patch)

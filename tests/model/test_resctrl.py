@@ -30,9 +30,9 @@ def pod(text: object, qos: str = "", parent: str = "/kubepods/burstable/podu-1")
 
 
 def ignored(text: object) -> list[str]:
-    wish, lines = resctrl_limits(pod(text))
+    limits, lines = resctrl_limits(pod(text))
     assert all(line.startswith(BEFORE) and line.endswith(" (ignored)") for line in lines)
-    assert wish is None or wish.mb == 50
+    assert limits is None or limits.mb == 50
     return [line.removeprefix(BEFORE).removesuffix(" (ignored)") for line in lines]
 
 
@@ -47,7 +47,7 @@ def test_what_koordinators_documents_show() -> None:
         },
         "mb": {"schemata": {"percent": 20}, "schemataPerCache": [{"cacheID": 1, "percent": 40}]},
     }
-    wish = ResctrlLimits(
+    limits = ResctrlLimits(
         "koordlet-u-1",
         llc=CacheWays(20, 80),
         mb=20,
@@ -55,8 +55,8 @@ def test_what_koordinators_documents_show() -> None:
         mb_by_domain={1: 40},
         fallback=QoSClass.LS,
     )
-    assert resctrl_limits(pod(text)) == (wish, ())
-    assert str(wish) == (
+    assert resctrl_limits(pod(text)) == (limits, ())
+    assert str(limits) == (
         "llc 20–80 %, llc of cache 0 20–50 %, llc of cache 2 0–9 %, mb 20 %, mb of cache 1 40 %"
     )
 
@@ -86,9 +86,9 @@ def test_nothing_asked_for_is_no_limit(text: str) -> None:
     ],
 )
 def test_the_class_to_fall_back_on(qos: str, parent: str, fallback: QoSClass) -> None:
-    wish, _ = resctrl_limits(pod({"mb": {"schemata": {"percent": 50}}}, qos, parent))
-    assert wish is not None
-    assert wish.fallback is fallback
+    limits, _ = resctrl_limits(pod({"mb": {"schemata": {"percent": 50}}}, qos, parent))
+    assert limits is not None
+    assert limits.fallback is fallback
 
 
 @pytest.mark.parametrize("percent", [150, 101, 0, -1, True, 1.5, "50", [50], 10**30])
@@ -100,9 +100,9 @@ def test_a_percentage_that_is_none_costs_itself_alone(percent: object) -> None:
             "schemataPerCache": [{"cacheID": 1, "percent": percent}, {"cacheID": 2, "percent": 5}],
         },
     }
-    wish, lines = resctrl_limits(pod(text))
-    assert wish is not None
-    assert (wish.llc, wish.mb, wish.mb_by_domain) == (CacheWays(0, 50), None, {2: 5})
+    limits, lines = resctrl_limits(pod(text))
+    assert limits is not None
+    assert (limits.llc, limits.mb, limits.mb_by_domain) == (CacheWays(0, 50), None, {2: 5})
     shown = json.dumps(percent)
     assert lines == (
         f"{BEFORE}mb.schemata.percent is {shown}; expected 1 to 100 (ignored)",
@@ -177,16 +177,16 @@ def test_an_annotation_full_of_errors_does_not_fill_the_log() -> None:
 
 @pytest.mark.parametrize("uid", ["", "../LS", "a/b", "a\nb", ".", "x" * 200])
 def test_a_uid_that_names_no_directory_has_no_group(uid: str) -> None:
-    wish, [line] = resctrl_limits(replace(pod({"mb": MB}), uid=uid))
-    assert wish is None
+    limits, [line] = resctrl_limits(replace(pod({"mb": MB}), uid=uid))
+    assert limits is None
     assert "names no group" in line
     assert "\n" not in line
 
 
 @given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
 def test_no_text_is_an_exception(text: str) -> None:
-    wish, lines = resctrl_limits(pod(text))
-    assert wish is None
+    limits, lines = resctrl_limits(pod(text))
+    assert limits is None
     assert all(line.startswith(BEFORE) for line in lines)
 
 

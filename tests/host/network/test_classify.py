@@ -64,7 +64,9 @@ class TestRules:
             (TrafficMember("b/one", "", ""), 'pod b/one: cgroup ""'),
         ],
     )
-    def test_what_could_harm_a_command_is_told(self, member: TrafficMember, reported: str) -> None:
+    def test_what_could_harm_a_command_is_reported(
+        self, member: TrafficMember, reported: str
+    ) -> None:
         found = rules_of(traffic(member), lambda _: 1)
         assert (found.addresses, found.cgroups) == (NOTHING.addresses, ())
         [line] = found.ignored

@@ -16,7 +16,7 @@ CPUS, READ = "cpuset.cpus", "blkio.throttle.read_bps_device"
 
 
 def decide(knob: str, *wanted: tuple[Owner, int | str]) -> ArbitratedValue:
-    """The decision, the same for every order of the wishes."""
+    """The decision, the same for every order of the desired values."""
     desired_values = [
         (owner, DesiredValue(Target("g", knob), value, f"{owner.name} says so"))
         for owner, value in wanted
@@ -28,14 +28,14 @@ def decide(knob: str, *wanted: tuple[Owner, int | str]) -> ArbitratedValue:
     return decision
 
 
-def test_one_wish_stands() -> None:
+def test_one_value_stands() -> None:
     desired = DesiredValue(Target("g", QUOTA), 5000, "because", "ns/p")
     assert arbitrate(KNOBS[QUOTA], [(HOOKS, desired)]) == ArbitratedValue(
         5000, (HOOKS,), "because", "ns/p"
     )
 
 
-def test_the_same_wish_of_two_is_both_theirs_and_no_conflict() -> None:
+def test_the_same_value_of_two_is_both_theirs_and_no_conflict() -> None:
     decision = decide(QUOTA, (HOOKS, 5000), (STRATEGY, 5000), (HOOKS, 5000))
     assert decision.owners == (STRATEGY, HOOKS)
     assert decision.owner == "cpusuppress, hooks"
@@ -111,7 +111,7 @@ _VALUES = {
 
 
 @given(st.sampled_from(sorted(_VALUES)), st.data())
-def test_the_order_of_wishes_never_decides(knob: str, data: st.DataObject) -> None:
+def test_the_order_of_desired_values_never_decides(knob: str, data: st.DataObject) -> None:
     desired_values = st.lists(
         st.tuples(
             _OWNERS,
@@ -123,10 +123,10 @@ def test_the_order_of_wishes_never_decides(knob: str, data: st.DataObject) -> No
         min_size=1,
         max_size=5,
     )  # fmt: skip
-    given_wishes = data.draw(desired_values)
-    decision = arbitrate(KNOBS[knob], given_wishes)
-    assert arbitrate(KNOBS[knob], data.draw(st.permutations(given_wishes))) == decision
+    drawn = data.draw(desired_values)
+    decision = arbitrate(KNOBS[knob], drawn)
+    assert arbitrate(KNOBS[knob], data.draw(st.permutations(drawn))) == decision
     KNOBS[knob].check(decision.value)
     assert decision.owners
-    values = {desired.value for _, desired in given_wishes}
+    values = {desired.value for _, desired in drawn}
     assert (decision.conflict is None) == (len(values) == 1)

@@ -99,7 +99,7 @@ class TestQueue:
         assert running.job.key.target == "2"
         assert queue.ended == {("k", JobEnd.EXPIRED): 1}
 
-    def test_what_waits_is_dropped_and_what_runs_is_told_when_all_is_cancelled(self) -> None:
+    def test_what_waits_is_dropped_and_what_runs_is_reported_when_all_is_cancelled(self) -> None:
         queue = JobQueue(Clock())
         queue.put(job(target="1"))
         running = queue.begin("k")
@@ -125,7 +125,7 @@ class TestQueue:
             (("b", "", ""), "waiting", 3.0, 10.0),
         )
 
-    def test_what_does_not_stop_after_its_deadline_is_told_once(self) -> None:
+    def test_what_does_not_stop_after_its_deadline_is_reported_once(self) -> None:
         clock = Clock()
         queue = JobQueue(clock)
         queue.put(job())
@@ -238,7 +238,7 @@ class TestThreads:
         with jobs._changed:
             assert jobs._changed.wait_for(lambda: not jobs._kinds, PATIENCE)
 
-    def test_a_defect_is_told_and_the_next_one_is_done(self) -> None:
+    def test_a_defect_is_reported_and_the_next_one_is_done(self) -> None:
         reported: list[tuple[str, str]] = []
         jobs = JobThreads(lambda kind, error: reported.append((kind, repr(error))))
         first, gate = Gate(), threading.Event()

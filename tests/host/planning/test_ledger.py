@@ -6,7 +6,7 @@ from tests.host.conftest import HOOKS, STRATEGY, desired
 A, B = desired("a", "cpu.shares", 2), desired("b", "cpu.shares", 2)
 
 
-def test_wishes_by_target() -> None:
+def test_desired_values_by_target() -> None:
     ledger = Ledger()
     ledger.put(HOOKS, "pod 1", (A, B))
     ledger.put(STRATEGY, "node", (A,))
@@ -53,7 +53,7 @@ def test_withdrawn() -> None:
     assert A.target in ledger.take_changed()
 
 
-def test_a_wish_twice_in_one_scope_counts_once() -> None:
+def test_a_value_twice_in_one_scope_counts_once() -> None:
     ledger = Ledger()
     ledger.put(HOOKS, "pod 1", (A, A))
     assert ledger.of(A.target) == [(HOOKS, A)]

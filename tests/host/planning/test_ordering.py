@@ -72,7 +72,7 @@ def test_knobs_of_a_group(
     assert {knob: value for _, knob, value in found} == {one[0]: one[2] for one in (first, second)}
 
 
-def test_a_period_alone_is_reckoned_with_the_quota_there_is() -> None:
+def test_a_period_alone_is_computed_with_the_quota_there_is() -> None:
     present: dict[tuple[str, str], Value] = {("a", QUOTA): 50_000, ("a/b", QUOTA): 50_000}
     longer = (("a", PERIOD, 100_000, 200_000), ("a/b", PERIOD, 100_000, 200_000))
     assert [place for place, *_ in steps(*longer, present=present)] == ["a/b", "a"]
@@ -103,7 +103,7 @@ def test_idle_before_shares_and_no_shares_when_idle() -> None:
         ((1, 5), None, [(LIMIT, 5)]),
     ],
 )
-def test_a_limit_with_swap_that_nobody_wishes(
+def test_a_limit_with_swap_that_nobody_wants(
     limit: tuple[int, int], swap: int | None, expected: list[tuple[str, int]]
 ) -> None:
     present: dict[tuple[str, str], Value] = {} if swap is None else {("a", MEMSW): swap}

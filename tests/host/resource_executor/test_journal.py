@@ -100,7 +100,7 @@ def test_lines_that_are_none_are_passed_over(tmp_path: Path) -> None:
     assert [one.old for one in read(str(path))] == [1, 2]
 
 
-def test_what_cannot_be_written_is_told_once_and_stops_nothing(tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_reported_once_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     reported: list[str] = []
     book = journal(tmp_path / "file" / "j", reported)

@@ -163,7 +163,7 @@ def test_a_kernel_without_the_file(node2: Node, monkeypatch: pytest.MonkeyPatch)
     assert do(node2, 4096).outcome is Outcome.UNSUPPORTED
 
 
-def test_refused_is_told_once_and_not_tried_again(node2: Node) -> None:
+def test_refused_is_reported_once_and_not_tried_again(node2: Node) -> None:
     node2.files.refusals[f"{node2.files.directory(POD)}/{RECLAIM}"] = errno.EINVAL
     result = do(node2, 4096)
     assert (result.outcome, result.errno, result.news) == (Outcome.REFUSED, errno.EINVAL, True)
