@@ -196,7 +196,7 @@ class ResctrlGroups:
         for group in {*self._made, *(group for group, _ in self._rounded)}.difference(there):
             self._forget(group)
         gone = [name for name in self.ours() if name not in live]
-        return self._remove(gone, "no pod that runs wishes for it")
+        return self._remove(gone, "no running pod wants it")
 
     def remove_all_ours(self, cancel: CancelToken | None = None) -> tuple[str, ...]:
         """Remove pods' groups, and the shared ones made here; lines about those that stay."""

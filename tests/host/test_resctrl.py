@@ -427,7 +427,7 @@ def test_groups_of_pods_that_are_gone_are_collected_and_no_others() -> None:
     assert node.groups.collect({"koordlet-a", "BE"}) == ()
     assert node.groups.groups() == ("BE", "LS", "koordlet-a", "theirs")
     assert 11 in node.tasks("")
-    gone = ("koordlet-b", "resctrl.group", "present", "absent", "no pod that runs wishes for it")
+    gone = ("koordlet-b", "resctrl.group", "present", "absent", "no running pod wants it")
     assert node.journal[-1] == gone
     assert node.groups.collect(()) == ()
     assert node.groups.groups() == ("LS", "theirs")

@@ -413,7 +413,7 @@ class Executor:
         return place_identity.is_same(self._files, self._layout, baseline)
 
 
-_THEIRS = "changed by somebody else; theirs stays until another value is wished"
+_THEIRS = "changed by somebody else; theirs stays until another value is desired"
 
 
 def _of(part: Iterable[Target], targets: dict[Target, None]) -> dict[Target, None]:
