@@ -7,7 +7,7 @@ A cookie reaches a task only from the calling thread, which has to take it first
 every round works in a thread of its own, which ends with whatever cookie it took:
 none of the agent's other threads ever has one.
 
-prctl knows tasks by number only. So each is held by its directory in /proc and looked at
+prctl knows tasks by number only. So each is held by its directory in /proc and checked
 before and after; should another process have got the number just then, it is rid of the
 cookie at once, and the next round gives it its own.
 """
@@ -155,8 +155,8 @@ class CoreSched:
 
     def _found(self, tasks: Iterable[Process], report: CoreSchedReport) -> dict[Process, int]:
         """The cookies of the tasks that run and whose cookie may be read."""
-        asked = ((task, self._about(task, self._get, report)) for task in dict.fromkeys(tasks))
-        return {task: cookie for task, cookie in asked if cookie is not None}
+        found = ((task, self._about(task, self._get, report)) for task in dict.fromkeys(tasks))
+        return {task: cookie for task, cookie in found if cookie is not None}
 
     def _level_group(
         self,
@@ -219,7 +219,7 @@ class CoreSched:
     ) -> Done | None:
         """Do something about a task; ``None`` where it has ended, or may not be touched.
 
-        What fails about one task is told, and the others go on; a task may end at any time.
+        A failure of one task is reported, and the others go on; a task may end at any time.
 
         Raises:
             _StoppedError: work was cancelled.

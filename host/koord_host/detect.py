@@ -1,6 +1,6 @@
 """What this node has: cgroup version, driver, knobs.
 
-Only looks. Each finding has a setting that overrides it; an error names it.
+Only reads. Each finding has a setting that overrides it; an error names it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def file_system(path: str) -> int:
     """The magic number of the file system at a path, by statfs(2).
 
     Raises:
-        OSError: there is no such path.
+        OSError: the path does not exist.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     # struct statfs begins with its type, a long; 256 bytes hold it everywhere.
@@ -45,7 +45,7 @@ def cgroup_version(files: FileReader, root: str, magic: Callable[[str], int] = f
     """1 or 2, by the file system at the cgroup root; a hybrid node counts as 1.
 
     Raises:
-        DetectError: there are no cgroups.
+        DetectError: the machine has no cgroups.
     """
     try:
         if magic(root) == CGROUP2_SUPER_MAGIC:
@@ -91,10 +91,10 @@ def layout(
     driver: Driver | None = None,
     magic: Callable[[str], int] = file_system,
 ) -> Layout:
-    """The node's layout; what is given is not looked for.
+    """The node's layout; what is given is not detected.
 
     Raises:
-        DetectError: there are no cgroups.
+        DetectError: the machine has no cgroups.
     """
     root = cgroup_root.rstrip("/") or "/"
     if version is None:
@@ -107,7 +107,7 @@ def layout(
 def knobs(files: FileReader, layout: Layout) -> frozenset[str]:
     """The names of the knobs whose files are there: ``koord_model.node.Kernel.knobs``.
 
-    Looked for in the groups the kubelet has made, or before that in any group: the
+    Detected from the groups that the kubelet has made, or before that in any group: the
     root lacks most files, but for those that only it has.
     """
     found = set()
@@ -145,7 +145,7 @@ def _elsewhere(files: FileReader, layout: Layout, knob: Knob) -> bool:
 
 
 def _probes(files: FileReader, layout: Layout, subsystem: str) -> list[str]:
-    """Groups to look into, the kubelet's first."""
+    """Groups to search, the kubelet's first."""
     own = _SYSTEMD_GROUP if layout.driver is Driver.SYSTEMD else _CGROUPFS_GROUP
     if files.exists(layout.group_path(own, subsystem)):
         return [own]

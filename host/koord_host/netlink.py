@@ -48,7 +48,7 @@ Record = Callable[[str, str, str, str], None]
 
 _COMMAND_SECONDS = 10.0
 _ASK_SECONDS = 0.1
-"""Between two looks whether a program that runs is to be stopped."""
+"""Between two checks whether a running program is to be stopped."""
 _KILLED_SECONDS = 1.0
 """A program that was killed is waited for so long: it may hang in the kernel."""
 _CGROUP_ROOT = "/sys/fs/cgroup"
@@ -85,7 +85,7 @@ class HostTraffic:
     """The traffic classes of this host, brought to what is wanted.
 
     ``net_cls`` is whether cgroups have ``net_cls.classid`` here (v1). ``cgroup_root`` is
-    where v2 cgroups are; nft itself looks for them at /sys/fs/cgroup. ``classifier``
+    where v2 cgroups are; nft itself expects them at /sys/fs/cgroup. ``classifier``
     is found out where it is not given.
     """
 
@@ -223,8 +223,8 @@ class HostTraffic:
         for command in commands:
             answer = self._run(command)
             if answer.status != 0:
-                told = " ".join(answer.error.split()) or f"ended with {answer.status}"
-                report.errors.append(f"{command}: {told} (packets are not classified anew)")
+                reason = " ".join(answer.error.split()) or f"ended with {answer.status}"
+                report.errors.append(f"{command}: {reason} (packets are not classified anew)")
                 return
             report.changed += 1
             self._record(f"packet filter: {command}", "", shown, why)
@@ -264,17 +264,29 @@ def run_command(command: FilterCommand, cancel: CancelToken | None = None) -> Co
     token = cancel or uncancelled()
     if token.cancelled():
         return CommandResult(1, error=f"not run: {token.reason}")
-    pipe = subprocess.PIPE
+    pipe, given = subprocess.PIPE, _readable(command.text)
     try:
         program = subprocess.Popen(  # noqa: S603 - words are ours, not a shell's
-            command.words, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+            command.words, stdin=given, stdout=pipe, stderr=pipe, text=True
         )
     except OSError as error:
         return CommandResult(1, error=str(error))
-    return _answer(program, command.text, token)
+    finally:
+        os.close(given)
+    return _answer(program, token)
 
 
-def _answer(program: subprocess.Popen[str], text: str, token: CancelToken) -> CommandResult:
+def _readable(text: str) -> int:
+    """A descriptor from which the text is read: ``communicate`` can be given input but once."""
+    descriptor = os.memfd_create("input")
+    data = text.encode()
+    while data:
+        data = data[os.write(descriptor, data) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _answer(program: subprocess.Popen[str], token: CancelToken) -> CommandResult:
     """What a program says, or why it was killed."""
     until = time.monotonic() + _COMMAND_SECONDS
     while not token.cancelled():
@@ -282,7 +294,7 @@ def _answer(program: subprocess.Popen[str], text: str, token: CancelToken) -> Co
         if left <= 0:
             return _killed(program, f"it took longer than {_COMMAND_SECONDS:g} s")
         try:
-            output, error = program.communicate(text, min(_ASK_SECONDS, left))
+            output, error = program.communicate(timeout=min(_ASK_SECONDS, left))
         except subprocess.TimeoutExpired:
             continue
         return CommandResult(program.returncode, output, error)
@@ -295,7 +307,7 @@ def _killed(program: subprocess.Popen[str], reason: str) -> CommandResult:
         program.communicate(timeout=_KILLED_SECONDS)
     except subprocess.TimeoutExpired:
         # In the kernel, or a child of its own has what it writes to: nobody waits for that.
-        for stream in (program.stdin, program.stdout, program.stderr):
+        for stream in (program.stdout, program.stderr):
             if stream is not None:
                 stream.close()
         program.poll()

@@ -125,7 +125,7 @@ class CounterWindow:
     def close(self) -> tuple[float, float]:
         """The two events' counts since, and stop counting.
 
-        Where more events were asked for than the processor has counters, they take
+        Where more events were requested than the processor has counters, they take
         turns; each CPU's counts are scaled by the time they were enabled over the time
         they really counted.
 

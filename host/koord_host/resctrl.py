@@ -1,7 +1,7 @@
 """Resctrl groups: made within what the hardware has, filled with tasks, and collected.
 
 The kernel's interface is Documentation/filesystems/resctrl.rst. All of it goes through
-the ``KernelFiles`` of the one writer; every change is told to its journal. A change can be
+the ``KernelFiles`` of the one writer; every change is recorded in its journal. A change can be
 stopped between two groups, and between two tasks.
 """
 
@@ -50,7 +50,7 @@ _SHOWN = 20
 class Tenant:
     """Whose tasks a group is for, and what they may use.
 
-    ``tids`` lists the threads there are now; it is asked again until it names no new
+    ``tids`` lists the threads that exist now; it is called again until it names no new
     ones. ``pod`` is "namespace/name", for people.
     """
 
@@ -66,7 +66,7 @@ class Tenant:
 class ResctrlReport:
     """What became of the tenants.
 
-    ``placed`` is the group that each one's tasks are in, by the group wished for; ""
+    ``placed`` is the group that each one's tasks are in, by the desired group; ""
     where they were left in the group they were in. Those that it did not come to, as it was
     cancelled, are not among them. ``refused`` are lines for people. ``free`` is how many
     more pods could have a group.
@@ -196,7 +196,7 @@ class ResctrlGroups:
         for group in {*self._made, *(group for group, _ in self._rounded)}.difference(there):
             self._forget(group)
         gone = [name for name in self.ours() if name not in live]
-        return self._remove(gone, "no pod that runs wishes for it")
+        return self._remove(gone, "no running pod wants it")
 
     def remove_all_ours(self, cancel: CancelToken | None = None) -> tuple[str, ...]:
         """Remove pods' groups, and the shared ones made here; lines about those that stay."""
@@ -378,7 +378,7 @@ class ResctrlGroups:
     def _take_back(self, group: str, tid: int) -> None:
         """Where another thread has got the number of one that ended, it is the one in the group.
 
-        From the root group its own tenant's next look takes it to where it belongs.
+        From the root group its own tenant's next round moves it to where it belongs.
         """
         if str(tid) in self._files.read(self._path(group, "tasks")).split():
             self._files.write(self._path("", "tasks"), f"{tid}\n")

@@ -58,7 +58,7 @@ def decode(decoder: msgspec.json.Decoder[T], text: str) -> T:
     """The JSON text as the decoder's type.
 
     Raises:
-        ValueError: it is no JSON, or JSON of another shape; the message shows the text.
+        ValueError: not JSON, or JSON of another shape; the message shows the text.
     """
     try:
         return decoder.decode(text)

@@ -9,7 +9,7 @@ to one that wakes up. What is below it keeps its weights among itself. But:
   whose besteffort group is idle may thus lose its kubelet at the next restart.
   Hence ``NodeView.idle_classes``: whoever sets it answers for the kubelet.
 - A group that ceases to be idle has the weight of a new group (1024 shares), not the
-  one it had. For besteffort that is 512 times too much, so that its weight is wished
+  one it had. For besteffort that is 512 times too much, so that its weight is desired
   together with ``cpu.idle`` 0.
 - The guaranteed class has no group but the one above all classes: never idle.
 """

@@ -19,7 +19,7 @@ from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class
 
 @dataclass(frozen=True, slots=True)
 class OwnCPUQoS:
-    """A pod's own wish; ``group_identity`` is ``None`` where it has none."""
+    """What a pod itself wants; ``group_identity`` is ``None`` where it has none."""
 
     enable: bool = True
     group_identity: int | None = None
@@ -29,7 +29,7 @@ def own_cpu_qos(pod: Pod) -> tuple[OwnCPUQoS | None, tuple[str, ...]]:
     """What the annotation asks for, ``None`` without one, and lines on ignored fields.
 
     Raises:
-        ValueError: it is no JSON object; one line says how.
+        ValueError: not a JSON object; one line says how.
     """
     given = read(pod, ANNOTATION_CPU_QOS, lambda text: decode(_OBJECT, text))
     if given is None:
@@ -37,8 +37,8 @@ def own_cpu_qos(pod: Pod) -> tuple[OwnCPUQoS | None, tuple[str, ...]]:
     ignored: list[str] = []
     fields = Fields(given, f"{about(pod, ANNOTATION_CPU_QOS)}:", ignored)
     enable = fields.flag("enable", default=True)
-    asked = fields.number("groupIdentity", 0, -1, 2) if fields.has("groupIdentity") else None
-    return OwnCPUQoS(enable, None if ignored else asked), tuple(ignored)
+    identity = fields.number("groupIdentity", 0, -1, 2) if fields.has("groupIdentity") else None
+    return OwnCPUQoS(enable, None if ignored else identity), tuple(ignored)
 
 
 _OBJECT: msgspec.json.Decoder[dict[str, object]] = msgspec.json.Decoder(dict[str, object])

@@ -17,7 +17,7 @@ def parse(text: str) -> frozenset[int]:
     """The CPUs of a kernel CPU list; the empty text is the empty set.
 
     Raises:
-        ValueError: the text is no CPU list; the message shows it.
+        ValueError: the text is not a CPU list; the message shows it.
     """
     cpus: set[int] = set()
     listed = 0

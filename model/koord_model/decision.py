@@ -22,7 +22,7 @@ class Decision:
     ``outcome`` is one line for people that stays the same as long as nothing else is decided:
     numbers that move each second belong to ``given``, in the order in which ``formula`` names
     them. ``pod`` ("namespace/name") and ``group`` (a cgroup) are what it is about; without
-    both, the node. ``aspect`` tells it from other decisions of the same strategy about the same.
+    both, the node. ``aspect`` distinguishes decisions of one strategy about the same.
     """
 
     outcome: str

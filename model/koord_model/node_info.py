@@ -1,4 +1,4 @@
-"""Facts about the node's machine, as collectors find them and reports tell them. No IO."""
+"""Facts about the node's machine, as collectors find them and reports show them. No IO."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class VirtualFunctions:
 
 @dataclass(frozen=True, slots=True)
 class SchedulableDevice:
-    """One accelerator or RDMA device, as the Device object tells the scheduler.
+    """One accelerator or RDMA device, as the Device object shows it to the scheduler.
 
     ``resources`` are quantities by resource name. ``reason`` is one word that says why it
     is not healthy ("Xid79"), ``message`` says it to people.
@@ -116,7 +116,7 @@ class GPUs:
     """The node's GPUs; ``model`` is "" where they differ.
 
     ``partitions`` is the table of those that are linked, as JSON, and ``partition_policy``
-    how it binds the scheduler ("Honor", "Prefer"). Where not all that tells of devices could
+    how it binds the scheduler ("Honor", "Prefer"). Where not all sources about devices could
     be read it is not ``whole``: some may be missing.
     """
 
@@ -136,7 +136,7 @@ class XPUs(GPUs):
 
 @dataclass(frozen=True, slots=True)
 class RDMADevices:
-    """The node's RDMA devices; not ``whole`` where some could not be looked at."""
+    """The node's RDMA devices; not ``whole`` where some could not be read."""
 
     devices: tuple[SchedulableDevice, ...]
     whole: bool = True

@@ -55,7 +55,7 @@ def parse(document: Mapping[str, object] | str | bytes) -> tuple[NodeSLO, tuple[
     """The NodeSLO, given as JSON or decoded, whole or its spec, and lines on what was ignored.
 
     Raises:
-        ValueError: it is no NodeSLO at all; whoever has an older one keeps it.
+        ValueError: not a NodeSLO at all; the caller keeps an older one.
     """
     ignored: list[str] = []
     spec = Fields(_spec(document), _KIND, ignored)

@@ -1,4 +1,4 @@
-"""What hooks want changed, and how the wishes of several become one."""
+"""What hooks want changed, and how the patches of several become one."""
 
 from __future__ import annotations
 
@@ -82,28 +82,28 @@ class Conflict:
     """One field that several owners want set to different values."""
 
     field: str
-    wishes: tuple[tuple[str, object], ...]
+    desired: tuple[tuple[str, object], ...]
 
     def __str__(self) -> str:
-        wanted = ", ".join(f"{owner} wants {value!r}" for owner, value in self.wishes)
+        wanted = ", ".join(f"{owner} wants {value!r}" for owner, value in self.desired)
         return f"{self.field}: {wanted}"
 
 
 def merge(
-    wishes: Iterable[tuple[str, AnyPatch]], kind: type[AnyPatch]
+    patches: Iterable[tuple[str, AnyPatch]], kind: type[AnyPatch]
 ) -> tuple[AnyPatch, tuple[Conflict, ...]]:
     """One patch out of many, whatever their order; ``kind`` is theirs.
 
     A field that two owners want set to different values is left as it was and
     returned as a conflict: the order of plugins never decides.
     """
-    wishes = list(wishes)
-    if len(wishes) == 1:
+    patches = list(patches)
+    if len(patches) == 1:
         # Nobody to disagree with: the usual case, on the path of a call.
-        [(owner, patch)] = wishes
+        [(owner, patch)] = patches
         return (replace(patch, why=f"{owner}: {patch.why}") if patch.why else patch), ()
     claimed: dict[tuple[str, str], list[tuple[str, object]]] = {}
-    for owner, patch in wishes:
+    for owner, patch in patches:
         for key, value in claims(patch):
             claimed.setdefault(key, []).append((owner, value))
     agreed: dict[str, dict[str, object]] = {}
@@ -112,24 +112,24 @@ def merge(
         if all(value == wanted[0][1] for _, value in wanted):
             agreed.setdefault(group, {})[name] = wanted[0][1]
         else:
-            ordered = tuple(sorted(wanted, key=lambda wish: wish[0]))
+            ordered = tuple(sorted(wanted, key=lambda pair: pair[0]))
             conflicts.append(Conflict(field_name(group, name), ordered))
     conflicts.sort(key=lambda conflict: conflict.field)
-    why = "; ".join(sorted(f"{owner}: {patch.why}" for owner, patch in wishes if patch.why))
-    ignored = tuple(sorted({line for _, patch in wishes for line in patch.ignored}))
+    why = "; ".join(sorted(f"{owner}: {patch.why}" for owner, patch in patches if patch.why))
+    ignored = tuple(sorted({line for _, patch in patches for line in patch.ignored}))
     return _patch(kind, agreed, why, ignored), tuple(conflicts)
 
 
-def checked(wish: object, kind: type[AnyPatch]) -> AnyPatch:
-    """The wish, if it is a patch of that kind that every transport can carry.
+def checked(patch: object, kind: type[AnyPatch]) -> AnyPatch:
+    """The patch, if it is one of that kind that every transport can carry.
 
     Raises:
-        TypeError: it is no such patch, or a value in it is not of its field's type.
-        ValueError: a number does not fit its field, or a text is no Unicode.
+        TypeError: it is not such a patch, or a value in it is not of its field's type.
+        ValueError: a number does not fit its field, or a text is not Unicode.
     """
-    if not isinstance(wish, kind):
-        raise TypeError(f"returned {type(wish).__name__}; expected a {kind.__name__} or None")
-    for (group, name), value in claims(wish):
+    if not isinstance(patch, kind):
+        raise TypeError(f"returned {type(patch).__name__}; expected a {kind.__name__} or None")
+    for (group, name), value in claims(patch):
         allowed = _kind(group, name)
         if not isinstance(value, allowed) or isinstance(value, bool) or not isinstance(name, str):
             expected = " or ".join(one.__name__ for one in allowed)
@@ -140,7 +140,7 @@ def checked(wish: object, kind: type[AnyPatch]) -> AnyPatch:
         for text in (name, value):
             if isinstance(text, str):
                 text.encode()
-    return wish
+    return patch
 
 
 _INT64 = 1 << 63

@@ -31,8 +31,8 @@ def qos_class(labels: Mapping[str, str]) -> QoSClass:
 def unknown_word(labels: Mapping[str, str]) -> str:
     """Says what is wrong with the label that names the class; "" where nothing is.
 
-    The class then counts as none. The runner of hooks says it, so that people are told
-    once and not by every plugin that looks at the class.
+    The class then counts as none. The runner of hooks says it, so that people read it
+    once and not from every plugin that reads the class.
     """
     word = labels.get(LABEL_QOS, "")
     if word in list(QoSClass):

@@ -41,7 +41,7 @@ def whole(quantity: str | int | float) -> int:
     """The quantity rounded away from 0 to a whole number, as Kubernetes' ``Value()`` does.
 
     Raises:
-        ValueError: the text is no quantity; the message shows it.
+        ValueError: the text is not a quantity; the message shows it.
     """
     plain = _plain(quantity)
     if plain is not None:
@@ -53,7 +53,7 @@ def milli(quantity: str | int | float) -> int:
     """The quantity in thousandths, rounded away from 0, as Kubernetes' ``MilliValue()`` does.
 
     Raises:
-        ValueError: the text is no quantity; the message shows it.
+        ValueError: the text is not a quantity; the message shows it.
     """
     if isinstance(quantity, str) and quantity[-1:] == "m":
         plain = _plain(quantity[:-1])

@@ -93,48 +93,48 @@ def class_group(qos: QoSClass) -> str:
 
 
 def class_limits(slo: NodeSLO) -> Mapping[str, ResctrlLimits]:
-    """What the shared groups may use, by name: nothing is asked for a disabled class."""
+    """What the shared groups may use, by name: nothing for a disabled class."""
     return {name: _class_limit(name, slo) for name in CLASS_GROUPS}
 
 
 def _class_limit(name: str, slo: NodeSLO) -> ResctrlLimits:
-    asked = slo.of(QoSClass(name)).resctrl
-    if not asked.enable:
+    desired = slo.of(QoSClass(name)).resctrl
+    if not desired.enable:
         return ResctrlLimits(name)
     try:
-        llc = CacheWays(asked.cat_start, asked.cat_end)
+        llc = CacheWays(desired.cat_start, desired.cat_end)
     except ValueError:
         llc = None
-    return ResctrlLimits(name, llc=llc, mb=asked.mba if 0 <= asked.mba <= 100 else None)
+    return ResctrlLimits(name, llc=llc, mb=desired.mba if 0 <= desired.mba <= 100 else None)
 
 
 def resctrl_limits(pod: Pod) -> tuple[ResctrlLimits | None, tuple[str, ...]]:
     """What a pod's annotation asks for, and a line for each field that cannot be used.
 
-    ``None`` where nothing is asked for, or nothing of it can be used.
+    ``None`` where nothing is desired, or nothing of it can be used.
     """
     text = pod.annotations.get(ANNOTATION_RESCTRL)
     if text is None:
         return None, ()
     where = about(pod, ANNOTATION_RESCTRL)
     try:
-        asked = parse(text)
+        desired = parse(text)
         group = _group_of(pod)
     except ValueError as error:
         return None, (f"{where}: {error} (ignored)",)
-    ignored = tuple(f"{where}: {line} (ignored)" for line in asked.ignored)
-    if not asked:
+    ignored = tuple(f"{where}: {line} (ignored)" for line in desired.ignored)
+    if not desired:
         return None, ignored
     return (
         ResctrlLimits(
             group,
-            llc=asked.llc.everywhere,
-            mb=asked.mb.everywhere,
-            llc_by_domain=asked.llc.by_domain,
-            mb_by_domain=asked.mb.by_domain,
+            llc=desired.llc.everywhere,
+            mb=desired.mb.everywhere,
+            llc_by_domain=desired.llc.by_domain,
+            mb_by_domain=desired.mb.by_domain,
             fallback=qos_class_or_default(pod.labels, kube_qos(pod.cgroup_parent)),
-            l2=asked.l2.everywhere,
-            l2_by_domain=asked.l2.by_domain,
+            l2=desired.l2.everywhere,
+            l2_by_domain=desired.l2.by_domain,
         ),
         ignored,
     )
@@ -155,7 +155,7 @@ _Value = TypeVar("_Value", CacheWays, int)
 
 @dataclass(frozen=True, slots=True)
 class DomainValues(Generic[_Value]):
-    """What is asked of one resource: everywhere, and in the domains that are named."""
+    """What is desired of one resource: everywhere, and in the domains that are named."""
 
     everywhere: _Value | None = None
     by_domain: Mapping[int, _Value] = field(default_factory=dict)
@@ -197,7 +197,7 @@ def parse(text: str) -> ResctrlAnnotation:
     if not isinstance(document, dict):
         raise ValueError(f"{_json(document)} is no JSON object")  # noqa: TRY004 - bad input
     sections = _keys(document, "", _PARTS, ignored)
-    asked = ResctrlAnnotation(
+    desired = ResctrlAnnotation(
         llc=_part(sections, "llc", "range", _ways, ignored),
         l2=_part(sections, "l2", "range", _ways, ignored),
         mb=_part(sections, "mb", "percent", _percent, ignored),
@@ -205,7 +205,7 @@ def parse(text: str) -> ResctrlAnnotation:
     if len(ignored) > _MOST_LINES:
         more = len(ignored) - _MOST_LINES
         ignored[_MOST_LINES:] = [f"and {more} more fields that cannot be used"]
-    return ResctrlAnnotation(asked.llc, asked.l2, asked.mb, tuple(ignored))
+    return ResctrlAnnotation(desired.llc, desired.l2, desired.mb, tuple(ignored))
 
 
 def _part(

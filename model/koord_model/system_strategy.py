@@ -34,7 +34,7 @@ class SystemStrategy:
 def read(fields: Fields) -> SystemStrategy:
     """The section; what it does not say is left alone.
 
-    Only what is no number for the setting is refused here: what the kernel can be given
+    Only what is not a number for the setting is refused here: what the kernel can be given
     depends on the machine (``koordlet.qos_manager.strategies.system_config``).
     """
     return SystemStrategy(

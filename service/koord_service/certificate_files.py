@@ -20,14 +20,14 @@ class CertificateFiles:
         self._key = key
         self._on_warning = on_warning
         self._lock = threading.Lock()
-        self._seen = self._look()
+        self._seen = self._stat()
         self._context = self._load()
 
     def context(self) -> ssl.SSLContext:
         """The context for a new connection."""
         with self._lock:
             try:
-                seen = self._look()
+                seen = self._stat()
                 if seen != self._seen:
                     # First, so that a broken pair is reported once.
                     self._seen = seen
@@ -36,7 +36,7 @@ class CertificateFiles:
                 self._on_warning(str(error))
             return self._context
 
-    def _look(self) -> object:
+    def _stat(self) -> object:
         """A value that changes when a file is written or its symlink changes."""
         found: list[tuple[int, ...]] = []
         for path in (self._certificate, self._key):

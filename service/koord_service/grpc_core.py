@@ -1,4 +1,4 @@
-"""gRPC, loaded from here so that its C core finds what it is to be told.
+"""gRPC, loaded from here so that its C core finds its environment set.
 
 It listens to the environment only, and only while it is being loaded.
 """

@@ -1,4 +1,4 @@
-"""The standard services that gRPC servers offer, loaded after gRPC was told what it is to do."""
+"""The standard services that gRPC servers offer, loaded after gRPC's environment is set."""
 
 # ruff: noqa: I001 - the order is the point
 

@@ -98,7 +98,7 @@ class Query:
 
 
 def _seconds(text: str) -> float:
-    """A plain number is of seconds too; less than none for what is no time."""
+    """A plain number is of seconds too; negative if it is not a time."""
     try:
         return duration.seconds_or_number(text)
     except ValueError:

@@ -60,7 +60,7 @@ def listen_unix(path: str, *, mode: int = 0o660, owner: str = "") -> socket.sock
 
 
 SocketIdentity = tuple[int, int, int]
-"""What tells one socket file from another of the same name: inodes alone are used again."""
+"""Distinguishes a socket file from another of the same name: inodes alone are used again."""
 
 
 def socket_identity(path: str) -> SocketIdentity:
@@ -140,7 +140,7 @@ def parse_mode(text: str) -> int:
     """The permissions that ``text`` names in octal digits, such as "0660".
 
     Raises:
-        ValueError: it is no mode of a socket.
+        ValueError: not a valid mode of a socket.
     """
     if not re.fullmatch(r"(?:0o?)?[0-7]{3}", text):
         raise ValueError(f'socket mode is "{text}"; expected octal digits such as "0660"')

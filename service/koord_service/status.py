@@ -3,8 +3,8 @@
 A page is a function of what stands behind the "?", and of the kinds of answer that the
 client takes. It is called for each request, in a thread of its own, so it must only read.
 On a node who asks, asks locally: nothing here is secret, but nothing here is meant for the
-network either, so other addresses are refused. What runs as a pod of its own is asked by
-kubelets and by Prometheus: it serves them on the pod's address.
+network either, so other addresses are refused. A program that is a pod of its own is scraped
+by kubelets and by Prometheus: it serves them on the pod's address.
 """
 
 from __future__ import annotations

@@ -39,8 +39,5 @@ def flat(told: Object) -> dict[str, Any]:
     return told | {"avg": float(f"{told['avg']:.6g}")}
 
 
-DIFFERENCES = ()
-
-
 def test_aggregations() -> None:
     replay("aggregation", ours, theirs)

@@ -21,16 +21,14 @@ from koord_model.resource_status import resource_status
 from koord_serving.admission.core.admission import AdmissionOperation, AdmissionRequest
 from koordlet.metrics_reporter.documents.topology_annotations import TopologyInputs, annotations_of
 
-from tests.conformance.inputs.annotations import (
-    DECISIONS,
-    POOLS,
-    RATIO,
-    RATIOS,
-    RAW,
-    RESERVATION,
-    SYSTEM,
-)
-from tests.conformance.vectors import Difference, Fields, Object, Vector, leaves, replay
+from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
+
+POOLS = "node.koordinator.sh/cpu-shared-pools"
+RATIO = "node.koordinator.sh/cpu-normalization-ratio"
+RATIOS = "node.koordinator.sh/resource-amplification-ratio"
+RAW = "node.koordinator.sh/raw-allocatable"
+RESERVATION = "node.koordinator.sh/reservation"
+SYSTEM = "node.koordinator.sh/system-qos-resource"
 
 MACHINE = NodeCPUInfo(tuple(Processor(cpu, cpu // 2, cpu // 8, cpu // 8) for cpu in range(16)))
 FIRST_POOL = 1000
@@ -271,14 +269,16 @@ def negative(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
 
 _NO_RATIOS = ("101", "inf", "nan", "0x1p1", "1_0")
 
-DIFFERENCES = (
-    Difference("shortest", "one form is compared", shortest),
-    Difference("not refused", "a status is the kubelet's sign of life", not_refused),
-    Difference("rounded down", "there is no part of a byte", rounded_down),
-    Difference("comes back", "what is switched off ends", comes_back),
-    Difference("negative", "what cannot be is no decision of the scheduler", negative),
-    Difference("typing error", "a hundredfold CPU is none", typing_error),
-)
+DIFFERENCES = (shortest, not_refused, rounded_down, comes_back, negative, typing_error)
+DECISIONS = {
+    "bad annotations": "A text that is no JSON costs itself.",
+    "bad fields": "A field of a wrong type costs itself, or what cannot be without it.",
+    "bad lists": "A CPU list that is none costs itself, or the pool.",
+    "out of range": "An amount below 0 is none.",
+    "nulls": "Null is as if it were not there.",
+    "unread names": "Of a placement by NUMA node only amounts of CPU are looked at.",
+}
+"""How inputs read otherwise; what Koordinator made of them, so read, is recorded too."""
 
 
 def test_annotations() -> None:

@@ -17,15 +17,13 @@ from koord_model.node_document import normalization_ratio
 from koord_model.node_slo_document import parse
 from koord_proto import hook_pb2 as pb
 
-from tests.conformance.inputs.hook_response import (
-    CPU_QOS,
-    DECISIONS,
-    DEVICES,
-    EXTENDED,
-    QOS,
-    STATUS,
-)
-from tests.conformance.vectors import Difference, Fields, Object, Vector, leaves, replay
+from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
+
+CPU_QOS = "koordinator.sh/cpuQOS"
+DEVICES = "scheduling.koordinator.sh/device-allocated"
+EXTENDED = "node.koordinator.sh/extended-resource-spec"
+QOS = "koordinator.sh/qosClass"
+STATUS = "scheduling.koordinator.sh/resource-status"
 
 BVT = "cpu.bvt_warp_ns"
 RUNNER = load_plugins(
@@ -211,17 +209,15 @@ def cores_alone(vector: Vector, field: str, here: Fields, there: Fields) -> bool
 
 
 DIFFERENCES = (
-    Difference("period", "a container's period may be another", period),
-    Difference("normalized", "the kernel takes no quota below 1 ms", normalized),
-    Difference("unreadable status", "what cannot be read changes nothing", unreadable_status),
-    Difference("remembered", "what was divided is not to be divided again", remembered),
-    Difference("batch quota", "it is the limit of a batch pod", batch_quota),
-    Difference("unreadable CPUs", "cpusets are checked", unreadable_cpus),
-    Difference("shortest", "cpusets are written in one form", shortest),
-    Difference("empty pools", "an empty cpuset would lift every bound", empty_pools),
-    Difference("preloaded", "a container keeps what it preloads", preloaded),
-    Difference("cores alone", "what is known of a GPU's part holds", cores_alone),
-)
+    period, normalized, unreadable_status, remembered, batch_quota, unreadable_cpus, shortest,
+    empty_pools, preloaded, cores_alone,
+)  # fmt: skip
+DECISIONS = {
+    "own CPU strategy": "Enabled where it says nothing, without what is out of range; nothing "
+    "if unreadable, or where no class has identities.",
+    "no containers": "An annotation that names no container says nothing.",
+}
+"""How inputs read otherwise; what Koordinator made of them, so read, is recorded too."""
 
 
 def test_responses() -> None:

@@ -21,8 +21,7 @@ from koord_model.keys import (
 )
 from koord_model.quantity import milli, whole
 
-from tests.conformance.inputs.node_resource import DECISIONS
-from tests.conformance.vectors import Difference, Fields, Object, Vector, replay
+from tests.conformance.vectors import Fields, Object, Vector, replay
 
 
 def ours(vector: Vector) -> dict[str, Any]:
@@ -127,13 +126,16 @@ def _steps(vector: Vector) -> int:
     return 3 + len(given["pods"]) + len(given["metric"]["podsMetric"])
 
 
-DIFFERENCES = (
-    Difference("refused", "a percentage out of range makes the key bad", refused),
-    Difference("allocated mid", "mid resources can be given away twice as well", allocated_mid),
-    Difference("within the node", "zones never promise more than their node", within_the_node),
-    Difference("by size", "what belongs to no zone is borne by size, not equally", by_size),
-    Difference("zone rounding", "parts of a zone are whole millicores and bytes", zone_rounding),
-)
+DIFFERENCES = (refused, allocated_mid, within_the_node, by_size, zone_rounding)
+DECISIONS = {
+    "pods without a metric": "They count as using what they request.",
+    "half a metric": "What is not measured of a pod counts as what it asks for.",
+    "applications without a class": "They count by their quality class, else as prod.",
+    "negative usage": "It counts as nothing.",
+    "half of the node's use": "What is missing of it is not known, the other half counts.",
+    "ratios of labels": "They are rounded to percent; one that is not from 0 to 1 is passed over.",
+}
+"""How inputs read otherwise; what Koordinator made of them, so read, is recorded too."""
 
 
 def test_amounts() -> None:

@@ -11,8 +11,7 @@ from koord_manager.nodeslo.core.reconciler import desired
 from koord_manager.slo_config.core.config import DEFAULTS, advance
 from koord_model.quantity import whole
 
-from tests.conformance.inputs.node_slo import DECISIONS
-from tests.conformance.vectors import Difference, Fields, Object, Vector, leaves, replay
+from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 
 
 def ours(vector: Vector) -> dict[str, Any]:
@@ -52,7 +51,13 @@ def blocks(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
 _BLOCK = re.compile(
     r"resourceQOSStrategy\.(?P<class>\w+)\.blkioQOS\.blocks\[(?P<place>\d)\]\.(?P<rest>.*)"
 )
-DIFFERENCES = (Difference("blocks", "what is listed for some nodes is all that holds", blocks),)
+DIFFERENCES = (blocks,)
+DECISIONS = {
+    "keys out of range": "A key with a value that no node would take holds nowhere.",
+    "bad bandwidth": "An annotation that is no bandwidth is passed over.",
+    "bandwidth of some nodes": "Where it is not said for some nodes, that of the cluster holds.",
+}
+"""How inputs read otherwise; what Koordinator made of them, so read, is recorded too."""
 
 
 def test_sections() -> None:

@@ -10,9 +10,10 @@ from koord_manager.pod_webhook.mutating import mutate_pod
 from koord_manager.webhooks.cluster_view import ClusterView
 from koord_model.quantity import milli
 
-from tests.conformance.inputs.pod_mutation import DECISIONS, EXTENDED
-from tests.conformance.vectors import Difference, Fields, Object, Vector, leaves, replay
+from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 from tests.support.admissions import creation
+
+EXTENDED = "node.koordinator.sh/extended-resource-spec"
 
 
 def ours(vector: Vector) -> dict[str, Any]:
@@ -109,13 +110,15 @@ def shared_gpus(vector: Vector, field: str, here: Fields, there: Fields) -> bool
     return there[field] == 0 and here[field] * 100 == cores > 100_000
 
 
-DIFFERENCES = (
-    Difference("mapped", "an absent source says nothing", mapped),
-    Difference("suffixed", "applying a profile twice changes nothing more", suffixed),
-    Difference("overhead", "the RuntimeClass plugin refuses a pod with another", overhead),
-    Difference("init containers", "they need limits as well", init_containers),
-    Difference("shared GPUs", "none is no number of GPUs", shared_gpus),
-)
+DIFFERENCES = (mapped, suffixed, overhead, init_containers, shared_gpus)
+DECISIONS = {
+    "bad selectors": "A profile whose selector cannot be read is for nothing.",
+    "unknown namespaces": "A profile that selects namespaces does not hold in an unknown one.",
+    "probabilities": "A profile without a chance, or without a probability, does not hold.",
+    "GPUs under limits": "A limit of GPUs alone is a request as well.",
+    "brought annotation": "What a pod brings as that annotation counts for nothing.",
+}
+"""How inputs read otherwise; what Koordinator made of them, so read, is recorded too."""
 
 
 def test_pods() -> None:

@@ -33,17 +33,12 @@ class Vector:
     meant: Object | None = None
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A documented decision: of which fields of which inputs we make something else.
+Difference = Callable[[Vector, str, Fields, Fields], bool]
+"""A documented decision: of which fields of which inputs we make something else, and why.
 
-    ``ours`` is told the vector, a field that differs, and all fields as they are here and there; it
-    says whether that field is here what the decision says.
-    """
-
-    name: str
-    reason: str
-    ours: Callable[[Vector, str, Fields, Fields], bool]
+It gets the vector, a field that differs, and all fields as they are here and there; it returns
+whether that field is here what the decision says.
+"""
 
 
 def header(name: str) -> Object:
@@ -97,11 +92,11 @@ def replay(
             if mine == recorded:
                 used.update(vector.decisions if recorded != there.get(field) else ())
                 continue
-            why = [one.name for one in differences if one.ours(vector, field, here, meant)]
+            why = [one.__name__ for one in differences if one(vector, field, here, meant)]
             used.update(why)
             if not why:
                 wrong.append(f"{name}:{vector.place} {field}: recorded {recorded}, ours {mine}")
     assert number == len(range(0, header(name)["vectors"], STEP))
     assert wrong == [], f"{len(wrong)} differ: {wrong[:5]}"
-    explanations = {one.name for one in differences} | set(decisions)
+    explanations = {one.__name__ for one in differences} | set(decisions)
     assert used == explanations or (STEP > 1 and used < explanations)

@@ -176,15 +176,6 @@ def test_what_is_right_is_not_touched_again_not_even_after_a_restart() -> None:
     assert (kernel.tasks, kernel.writes, record.lines) == (before, writes, [])
 
 
-def test_new_tasks_get_the_groups_cookie() -> None:
-    kernel = KernelFilesystem({1: 0})
-    sched, _ = made(kernel)
-    cookie = sched.level({"shop": (1,)}).cookies["shop"]
-    kernel.tasks[7] = 0
-    assert sched.level({"shop": (7, 1)}) == CoreSchedReport(shared=1, cookies={"shop": cookie})
-    assert kernel.tasks == {1: cookie, 7: cookie}
-
-
 def test_tasks_of_no_group_lose_theirs() -> None:
     kernel = KernelFilesystem({1: 5, 2: 5, 3: 0})
     sched, record = made(kernel)
@@ -268,7 +259,7 @@ def test_a_pid_that_was_used_again_is_not_in_the_group() -> None:
 def test_a_pid_that_is_used_again_meanwhile_gets_nobody_into_the_group(
     who: int, operation: int, theirs: int
 ) -> None:
-    """A stranger that had a cookie may lose it, and get it back in the next round."""
+    """Another task that had a cookie may lose it, and get it back in the next round."""
     kernel = KernelFilesystem({1: 0, 2: 0, 3: 0}, reused={who: (operation, theirs)})
     sched, _ = made(kernel)
     report = sched.level({"shop": (1, 2, 3)})
@@ -280,12 +271,7 @@ def test_a_pid_that_is_used_again_meanwhile_gets_nobody_into_the_group(
         assert report.mistaken in ([], [who])
 
 
-def test_a_group_without_living_tasks_is_nothing() -> None:
-    kernel = KernelFilesystem()
-    assert made(kernel)[0].level({"shop": (1, 2), "empty": (), "": (3,)}) == CoreSchedReport()
-
-
-def test_a_task_that_may_not_be_touched_is_told_and_the_others_go_on() -> None:
+def test_a_task_that_may_not_be_touched_is_reported_and_the_others_go_on() -> None:
     kernel = KernelFilesystem({1: 0, 2: 0, 3: 0}, protected={1})
     report = made(kernel)[0].level({"shop": (1, 2, 3)})
     assert report.errors == [
@@ -297,8 +283,12 @@ def test_a_task_that_may_not_be_touched_is_told_and_the_others_go_on() -> None:
 def test_no_thread_of_the_agent_keeps_a_cookie() -> None:
     kernel = KernelFilesystem({1: 0, 2: 0})
     sched, _ = made(kernel)
-    sched.level({"shop": (1, 2)})
-    assert kernel.taken == {sched.level({"shop": (1, 2)}).cookies["shop"]}
+    assert sched.sched.available() == (True, "")
+    cookie = sched.level({"shop": (1, 2), "gone": (3,), "empty": ()}).cookies["shop"]
+    kernel.tasks[7] = 0
+    shared = CoreSchedReport(shared=1, cookies={"shop": cookie})
+    assert sched.level({"shop": (7, 1, 2)}) == shared
+    assert kernel.taken == {cookie}
     assert [thread for thread in threading.enumerate() if kernel.own.get(thread)] == []
 
 
@@ -318,24 +308,17 @@ def test_an_agent_with_a_cookie_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "reason"),
+    ("lacks", "reason"),
     [
-        (
-            KernelFilesystem(configured=False),
-            "the kernel has no core scheduling (CONFIG_SCHED_CORE)",
-        ),
-        (KernelFilesystem(smt=False), "the CPUs have one thread a core (SMT is off or not there)"),
+        ("configured", "the kernel has no core scheduling (CONFIG_SCHED_CORE)"),
+        ("smt", "the CPUs have one thread a core (SMT is off or not there)"),
     ],
 )
-def test_where_it_is_not_available_it_says_why(kernel: KernelFilesystem, reason: str) -> None:
-    sched, _ = made(kernel)
+def test_where_it_is_not_available_it_says_why(lacks: str, reason: str) -> None:
+    sched, _ = made(KernelFilesystem(**{lacks: False}))  # type: ignore[arg-type]
     assert sched.sched.available() == (False, reason)
     [error] = sched.level({"shop": (1,)}).errors
     assert reason in error
-
-
-def test_available() -> None:
-    assert made(KernelFilesystem())[0].sched.available() == (True, "")
 
 
 @given(

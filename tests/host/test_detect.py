@@ -47,6 +47,7 @@ def test_the_version() -> None:
     for subsystem in ("cpu", "cpuset", "memory"):
         files.add(f"{ROOT}/{subsystem}/tasks")
     assert detect.cgroup_version(files, ROOT, magic(0x01021994)) == 1
+    assert detect.file_system("/proc") == 0x9FA0  # PROC_SUPER_MAGIC
 
 
 def test_no_cgroups() -> None:
@@ -56,10 +57,6 @@ def test_no_cgroups() -> None:
         detect.cgroup_version(files, ROOT, magic(0x01021994))
     with pytest.raises(detect.DetectError, match=r"^/nowhere: No such file or directory; name"):
         detect.cgroup_version(files, "/nowhere")
-
-
-def test_the_file_system_here() -> None:
-    assert detect.file_system("/proc") == 0x9FA0  # PROC_SUPER_MAGIC
 
 
 @pytest.mark.parametrize(
@@ -74,6 +71,7 @@ def test_the_file_system_here() -> None:
 )
 def test_the_driver_by_what_the_kubelet_made(version: int, path: str, driver: Driver) -> None:
     files = Files()
+    assert detect.cgroup_driver(files, ROOT, version) is Driver.SYSTEMD, "without any process"
     files.add(f"{ROOT}/{path}/cgroup.procs")
     assert detect.cgroup_driver(files, ROOT, version) is driver
 
@@ -104,10 +102,6 @@ def test_the_driver_by_the_kubelets_settings(command: str, config: str, driver: 
     assert detect.cgroup_driver(files, ROOT, 2) is driver
 
 
-def test_without_processes_to_see() -> None:
-    assert detect.cgroup_driver(Files(), ROOT, 2) is Driver.SYSTEMD
-
-
 def test_what_is_given_is_not_looked_for() -> None:
     found = detect.layout(Files(), cgroup_root="/c/", version=2, driver=Driver.CGROUPFS)
     assert found == Layout(2, Driver.CGROUPFS, "/c")
@@ -116,26 +110,20 @@ def test_what_is_given_is_not_looked_for() -> None:
 
 
 @pytest.mark.parametrize("group", ["kubepods/pod1", "system", ""])
-@pytest.mark.parametrize("version", [1, 2])
-def test_knobs(version: int, group: str) -> None:
-    files = FakeCgroupfs(version)
+@pytest.mark.parametrize(("version", "vendor"), [(1, False), (2, False), (1, True)])
+def test_knobs(version: int, vendor: bool, group: str) -> None:
+    files = FakeCgroupfs(version, vendor=vendor)
     if group:
         files.make_group(group)
     found = detect.knobs(files, Layout(version, Driver.CGROUPFS))
     assert "file" in found
-    assert "cpu.bvt_warp_ns" not in found
+    assert ("cpu.bvt_warp_ns" in found) == vendor
     if group:
         assert {"cpu.shares", "cpuset.cpus", "memory.limit_in_bytes"} <= found
-        assert ("memory.min" in found) == (version == 2)
+        assert ("memory.min" in found) == (version == 2 or vendor)
         assert "blkio.throttle.read_bps_device" in found
         assert ("memory.reclaim" in found) == (version == 2)
-    assert ("blkio.cost.qos" in found) == (version == 2)
-
-
-def test_vendor_knobs() -> None:
-    files = FakeCgroupfs(1, vendor=True)
-    files.make_group("kubepods")
-    assert "cpu.bvt_warp_ns" in detect.knobs(files, Layout(1, Driver.CGROUPFS))
+    assert ("blkio.cost.qos" in found) == (version == 2 or vendor)
 
 
 def test_knobs_elsewhere() -> None:

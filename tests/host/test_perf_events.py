@@ -1,4 +1,4 @@
-"""The system call itself with a clock as event, which every kernel has; and what is reckoned."""
+"""The system call itself with a clock as event, which every kernel has; and what is computed."""
 
 from __future__ import annotations
 
@@ -96,17 +96,16 @@ def test_this_machines_processor_counts_or_says_that_it_does_not(cgroup: str) ->
     assert instructions > 0
 
 
-def test_a_group_that_is_gone_is_told_from_a_counter_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError) as refused:
-        PerfEvents(64).start(str(tmp_path / "gone"), [0])
-    assert refused.value.filename == str(tmp_path / "gone")
-
-
-def test_a_directory_that_is_no_cgroup_is_refused_by_the_kernel(tmp_path: Path) -> None:
+def test_a_directory_that_is_no_cgroup_is_refused_and_one_that_is_gone_named(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(OSError, match="Errno") as refused:
         PerfEvents(64, CLOCKS).start(str(tmp_path), [0])
     assert refused.value.filename is None
     assert refused.value.errno in (errno.EBADF, errno.EACCES, errno.EPERM, errno.ENOSYS)
+    with pytest.raises(FileNotFoundError) as gone:
+        PerfEvents(64).start(str(tmp_path / "gone"), [0])
+    assert gone.value.filename == str(tmp_path / "gone")
 
 
 def test_a_machine_whose_call_number_is_unknown_has_no_such_call(
@@ -150,32 +149,23 @@ def reading(*numbers: int) -> int:
     ("readings", "counted"),
     [
         ([(2, 100, 100, 3000, 1500)], (3000.0, 1500.0)),
-        ([(2, 100, 25, 3000, 1500)], (12000.0, 6000.0)),
-        ([(2, 100, 100, 10, 5), (2, 200, 100, 10, 5)], (30.0, 15.0)),
-        ([(2, 0, 0, 0, 0)], (0.0, 0.0)),
-        ([(2, 0, 0, 8, 4)], (8.0, 4.0)),
-        ([(2, 100, 0, 0, 0), (2, 100, 100, 8, 4)], (8.0, 4.0)),
-        ([(1, 100, 100, 8), (2, 100, 100, 8, 4)], (8.0, 4.0)),
-        ([(), (2, 100, 100, 8, 4)], (8.0, 4.0)),
+        ([(2, 100, 25, 3000, 1500)], (12000.0, 6000.0)),  # a quarter of the time
+        ([(2, 100, 100, 10, 5), (2, 200, 100, 10, 5)], (30.0, 15.0)),  # each CPU by itself
+        ([(2, 0, 0, 0, 0)], (0.0, 0.0)),  # never ran
+        ([(2, 0, 0, 8, 4)], (8.0, 4.0)),  # without times
+        ([(2, 100, 0, 0, 0), (2, 100, 100, 8, 4)], (8.0, 4.0)),  # one CPU starved
+        ([(1, 100, 100, 8), (2, 100, 100, 8, 4)], (8.0, 4.0)),  # half a group
+        ([(), (2, 100, 100, 8, 4)], (8.0, 4.0)),  # offline meanwhile
         ([], (0.0, 0.0)),
-    ],
-    ids=[
-        "all the time",
-        "a quarter of the time",
-        "each CPU by itself",
-        "never ran",
-        "no times told",
-        "one CPU starved",
-        "half a group",
-        "offline meanwhile",
-        "no CPU",
     ],
 )
 def test_counts_are_scaled_by_the_time_they_counted(
     leaders: list[int], readings: list[tuple[int, ...]], counted: tuple[float, float]
 ) -> None:
     leaders += [reading(*one) for one in readings]
-    assert CounterWindow(list(leaders), []).close() == counted
+    window = CounterWindow(list(leaders), [])
+    assert window.close() == counted
+    assert window.close() == (0.0, 0.0), "closes nothing of others"
 
 
 def test_counters_that_others_hold_all_the_time_are_said(leaders: list[int]) -> None:
@@ -183,9 +173,3 @@ def test_counters_that_others_hold_all_the_time_are_said(leaders: list[int]) -> 
     with pytest.raises(OSError, match="held by others") as refused:
         CounterWindow(list(leaders), []).close()
     assert refused.value.errno == errno.EBUSY
-
-
-def test_a_window_closed_twice_closes_nothing_of_others() -> None:
-    window = CounterWindow([reading(2, 1, 1, 1, 1)], [])
-    window.close()
-    assert window.close() == (0.0, 0.0)

@@ -14,7 +14,8 @@ from koord_model.resctrl import CacheWays, ResctrlLimits
 from tests.support.fake_resctrl import FakeResctrl
 
 ROOT = "/sys/fs/resctrl"
-WISH = ResctrlLimits("koordlet-a", llc=CacheWays(0, 50), mb=40, fallback=QoSClass.LS)
+DESIRED = ResctrlLimits("koordlet-a", llc=CacheWays(0, 50), mb=40, fallback=QoSClass.LS)
+BE = ResctrlLimits("BE", llc=CacheWays(0, 30))
 Tids = Iterable[int] | Callable[[], Iterable[int]]
 
 
@@ -36,12 +37,12 @@ class Node:
 
     def level(
         self,
-        *wishes: ResctrlLimits,
+        *limits: ResctrlLimits,
         tids: Tids = (),
         shared: Mapping[str, ResctrlLimits] | None = None,
         pod: str = "",
     ) -> tuple[str, ...]:
-        report = self.groups.level([tenant(asked, tids, pod) for asked in wishes], shared)
+        report = self.groups.level([tenant(asked, tids, pod) for asked in limits], shared)
         self.fake.check()
         return report.refused
 
@@ -60,7 +61,7 @@ class Node:
 
 
 def limits(group: str, fallback: QoSClass = QoSClass.LS) -> ResctrlLimits:
-    return replace(WISH, group=f"koordlet-{group}", fallback=fallback)
+    return replace(DESIRED, group=f"koordlet-{group}", fallback=fallback)
 
 
 # A group of one's own
@@ -70,7 +71,7 @@ def test_a_pod_has_its_group_with_its_tasks_in_it() -> None:
     node = Node(FakeResctrl())
     for tid in (11, 12, 99):
         node.fake.add_task(tid)
-    report = node.groups.level([tenant(WISH, (11, 12))])
+    report = node.groups.level([tenant(DESIRED, (11, 12))])
     assert (report.placed, report.refused) == ({"koordlet-a": "koordlet-a"}, ())
     assert report.free == 8 - 1 - 1 - 3
     assert node.lines("koordlet-a") == {"L3": "0=003ff;1=003ff", "MB": "0=40;1=40"}
@@ -86,92 +87,44 @@ def test_a_pod_has_its_group_with_its_tasks_in_it() -> None:
         ("koordlet-a", "resctrl.group", "absent", "present", why),
         ("koordlet-a", "resctrl.L3", "L3:0=fffff;1=fffff", "L3:0=3ff;1=3ff", why),
         ("koordlet-a", "resctrl.MB", "MB:0=100;1=100", "MB:0=40;1=40", why),
-        (
-            "koordlet-a",
-            "resctrl.tasks",
-            "elsewhere",
-            "11 12",
-            "tasks of resctrl group koordlet-a",
-        ),
+        ("koordlet-a", "resctrl.tasks", "elsewhere", "11 12", "tasks of resctrl group koordlet-a"),
     ]
 
 
-def test_what_is_in_line_is_not_written_again() -> None:
-    node = Node(FakeResctrl())
-    node.fake.add_task(11)
-    node.level(WISH, tids=[11])
-    changes = len(node.journal)
-    node.written()
-    assert node.level(WISH, tids=[11]) == ()
-    again = Node(node.fake)
-    assert again.level(WISH, tids=[11]) == ()
-    assert (node.written(), again.journal, len(node.journal)) == ([], [], changes)
-
-
-def test_a_changed_wish_is_applied_where_it_differs() -> None:
+def test_a_changed_limit_is_applied_where_it_differs() -> None:
     node = Node(FakeResctrl(l3_domains=(0, 8)))
-    node.level(WISH)
+    node.level(DESIRED)
     node.written()
-    node.level(replace(WISH, mb_by_domain={8: 70}))
+    node.level(replace(DESIRED, mb_by_domain={8: 70}))
     assert node.written() == [("koordlet-a/schemata", "MB:8=70\n")]
-    node.level(replace(WISH, llc=None, mb=None))
+    node.level(replace(DESIRED, llc=None, mb=None))
     assert node.lines("koordlet-a") == {"L3": "0=fffff;8=fffff", "MB": "0=100;8=100"}
 
 
-def test_code_and_data_and_l2_each_have_their_line() -> None:
-    fake = FakeResctrl(code_data=True, l2_domains=(0, 4, 5), mb=None, padded=False)
-    node = Node(fake)
-    node.level(ResctrlLimits("koordlet-a", llc=CacheWays(50, 100), l2=CacheWays(0, 10)))
-    assert node.lines("koordlet-a") == {
-        "L3CODE": "0=ffc00;1=ffc00",
-        "L3DATA": "0=ffc00;1=ffc00",
-        "L2": "0=3;4=3;5=3",
-    }
-
-
-@pytest.mark.parametrize(("mb", "line"), [("intel", "0=50;1=50"), ("amd", "0=840;1=840")])
-def test_bandwidth_in_the_units_of_the_machine(mb: str, line: str) -> None:
-    node = Node(FakeResctrl(mb=mb))
-    assert node.level(replace(WISH, mb=41)) == ()
-    assert node.lines("koordlet-a")["MB"] == line
-
-
-def test_bandwidth_of_a_node_that_was_measured() -> None:
-    node = Node(FakeResctrl(mb="mbps"), full_bandwidth=100_000)
-    assert node.level(WISH) == ()
-    assert node.lines("koordlet-a")["MB"] == "0=40000;1=40000"
-
-
-def test_what_cannot_be_had_is_told_and_the_rest_applied() -> None:
+def test_what_cannot_be_had_is_reported_and_the_rest_applied() -> None:
     node = Node(FakeResctrl(mb="mbps"))
-    asked = replace(WISH, llc_by_domain={5: CacheWays(0, 10)})
-    lines = node.level(asked, pod="shop/web-0")
-    assert lines == (
-        "pod shop/web-0: resctrl: llc: cacheID 5 does not exist; there are: 0, 1",
-        (
-            "pod shop/web-0: resctrl: mb: 40 % of an unknown bandwidth: under mba_MBps the root "
-            "group's MB line shows 4294967295, no limit; set it, or this node's full bandwidth, in "
-            "MiB/s"
-        ),
-    )
+    asked = replace(DESIRED, llc_by_domain={5: CacheWays(0, 10)})
+    domain, bandwidth = node.level(asked, pod="shop/web-0")
+    assert domain == "pod shop/web-0: resctrl: llc: cacheID 5 does not exist; there are: 0, 1"
+    assert bandwidth.startswith("pod shop/web-0: resctrl: mb: 40 % of an unknown bandwidth")
     assert node.lines("koordlet-a")["L3"] == "0=003ff;1=003ff"
 
 
-def test_a_line_that_the_kernel_refuses_is_told_with_its_reason() -> None:
+def test_a_line_that_the_kernel_refuses_is_reported_with_its_reason() -> None:
     node = Node(FakeResctrl())
     fake = node.fake
     fake.write(f"{ROOT}/schemata", "L3:0=ff;1=ff\n")
     fake.make_directory(f"{ROOT}/theirs")
     fake.write(f"{ROOT}/theirs/schemata", "L3:0=fff00;1=fff00\n")
     fake.write(f"{ROOT}/theirs/mode", "exclusive\n")
-    [line] = node.level(WISH)
+    [line] = node.level(DESIRED)
     assert line == (
         "resctrl group koordlet-a: resctrl: the kernel refuses L3:0=3ff;1=3ff: Invalid argument "
         "(Overlaps with exclusive group)"
     )
     assert node.lines("koordlet-a") == {"L3": "0=000ff;1=000ff", "MB": "0=40;1=40"}
     # What is not asked for stays clear of them.
-    assert node.level(replace(WISH, llc=None)) == ()
+    assert node.level(replace(DESIRED, llc=None)) == ()
 
 
 def test_a_value_that_the_kernel_rounds_is_written_once() -> None:
@@ -183,15 +136,15 @@ def test_a_value_that_the_kernel_rounds_is_written_once() -> None:
 
     node = Node(Rounding())
     for _ in range(3):
-        assert node.level(WISH) == ()
+        assert node.level(DESIRED) == ()
     assert [change[3] for change in node.journal if change[1] == "resctrl.MB"] == ["MB:0=60;1=60"]
-    node.level(replace(WISH, mb=50))
+    node.level(replace(DESIRED, mb=50))
     assert node.lines("koordlet-a")["MB"] == "0=50;1=50"
     # A group made anew is set anew.
-    node.level(WISH)
+    node.level(DESIRED)
     node.groups.collect(())
     node.fake.writes.clear()
-    node.level(WISH)
+    node.level(DESIRED)
     assert [text for _, text in node.written()] == ["L3:0=3ff;1=3ff\n", "MB:0=60;1=60\n"]
 
 
@@ -246,28 +199,47 @@ def test_shared_groups_that_others_made_are_used_as_they_are() -> None:
     assert node.groups.groups() == ("LS",)
 
 
-def test_shared_groups_are_tenants_too_when_somebody_wishes_for_them() -> None:
+def test_shared_groups_are_tenants_too_when_somebody_wants_them() -> None:
     node = Node(FakeResctrl(closids=4, mb=None))
-    be = ResctrlLimits("BE", llc=CacheWays(0, 30))
-    assert node.level(be, limits("a", QoSClass.BE), shared={"BE": ResctrlLimits("BE")})
+    assert node.level(BE, limits("a", QoSClass.BE), shared={"BE": ResctrlLimits("BE")})
     assert node.lines("BE") == {"L3": "0=0003f;1=0003f"}
 
 
-def test_the_kernel_may_run_out_first() -> None:
-    node = Node(FakeResctrl(rmids=2))
-    node.fake.add_task(7)
-    [first, _] = node.level(limits("a"), limits("b"), limits("c", QoSClass.NONE), tids=[])
-    assert first.endswith(
-        "no resctrl group of its own: No space left on device (Out of RMIDs); nor is there a group "
-        "LS: No space left on device (Out of RMIDs)"
-    )
+class Silent(FakeResctrl):
+    """A kernel that does not say why it refuses."""
+
+    def read(self, path: str) -> str:
+        if path.endswith("last_cmd_status"):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        return super().read(path)
 
 
-def test_there_may_be_no_room_even_for_a_shared_group() -> None:
-    node = Node(FakeResctrl(closids=1, mb=None))
-    [line] = node.level(limits("a"))
-    assert "of 1 CLOSIDs the root group has 1, other groups 0, 3 are kept for LSR, LS, BE" in line
-    assert line.endswith("nor is there a group LS: No space left on device (Out of CLOSIDs)")
+FULL = "nor is there a group LS: No space left on device (Out of"
+
+
+@pytest.mark.parametrize(
+    ("fake", "asked", "words"),
+    [
+        (
+            FakeResctrl(rmids=2),
+            [limits("a"), limits("b"), limits("c", QoSClass.NONE)],
+            f"no resctrl group of its own: No space left on device (Out of RMIDs); {FULL} RMIDs)",
+        ),
+        (
+            FakeResctrl(closids=1, mb=None),
+            [limits("a")],
+            f"other groups 0, 3 are kept for LSR, LS, BE; {FULL} CLOSIDs)",
+        ),
+        (
+            Silent(rmids=1),
+            [limits("a", QoSClass.NONE)],
+            "no resctrl group of its own: No space left on device; its tasks stay where they are",
+        ),
+    ],
+    ids=["out of RMIDs", "out of CLOSIDs", "silent"],
+)
+def test_there_may_be_no_group(fake: FakeResctrl, asked: list[ResctrlLimits], words: str) -> None:
+    assert Node(fake).level(*asked)[0].endswith(words)
 
 
 @pytest.mark.parametrize("name", ["", "info", "mon_groups", "../x", "a/b", ".x"])
@@ -292,41 +264,36 @@ def test_threads_that_appear_meanwhile_are_moved_too() -> None:
             node.fake.add_task(alive[-1])
 
     node.fake.before_write = fork
-    assert node.level(WISH, tids=lambda: list(alive)) == ()
+    assert node.level(DESIRED, tids=lambda: list(alive)) == ()
     assert node.tasks("koordlet-a") == {11, 12, 13}
 
 
-def test_a_number_that_another_thread_gets_before_it_is_moved_is_left() -> None:
+@pytest.mark.parametrize("moment", ["before", "during"])
+def test_a_number_that_another_thread_gets_is_left_or_taken_back(moment: str) -> None:
     node = Node(FakeResctrl())
     node.fake.add_task(11)
-    asked = 0
+    alive, asked = [11], 0
+
+    def reuse() -> None:
+        """Another pod's thread gets the number, which is in no list of ours."""
+        alive.clear()
+        node.fake.remove_task(11)
+        node.fake.add_task(11)
 
     def listed() -> list[int]:
         nonlocal asked
         asked += 1
-        if asked == 2:
-            # Since its start time was read: another pod's thread, which is in no list of ours.
-            node.fake.remove_task(11)
-            node.fake.add_task(11)
-        return [11] if asked <= 2 else []
+        if asked == 2 and moment == "before":  # since its start time was read
+            reuse()
+            return [11]
+        return list(alive)
 
-    assert node.level(WISH, tids=listed) == ()
-    assert (node.tasks("koordlet-a"), node.tasks("")) == (set(), {11})
+    def written(path: str, text: str) -> None:
+        if path == f"{ROOT}/koordlet-a/tasks" and alive and moment == "during":
+            reuse()
 
-
-def test_a_number_that_another_thread_gets_while_it_is_moved_is_taken_back() -> None:
-    node = Node(FakeResctrl())
-    node.fake.add_task(11)
-    alive = [11]
-
-    def ends(path: str, text: str) -> None:
-        if path == f"{ROOT}/koordlet-a/tasks" and alive:
-            alive.clear()
-            node.fake.remove_task(11)
-            node.fake.add_task(11)
-
-    node.fake.before_write = ends
-    assert node.level(WISH, tids=lambda: list(alive)) == ()
+    node.fake.before_write = written
+    assert node.level(DESIRED, tids=listed) == ()
     assert (node.tasks("koordlet-a"), node.tasks("")) == (set(), {11})
     assert [line for line in node.journal if line[1] == "resctrl.tasks"] == []
 
@@ -340,7 +307,7 @@ def test_threads_that_never_stop_appearing_are_left_for_the_next_time() -> None:
         node.fake.add_task(alive[-1])
         return alive
 
-    assert node.level(WISH, tids=listed) == (
+    assert node.level(DESIRED, tids=listed) == (
         (
             "resctrl group koordlet-a: resctrl: not all threads are in koordlet-a:"
             " threads appear faster than they move"
@@ -365,7 +332,7 @@ def test_it_stops_between_two_threads_and_the_next_time_goes_on() -> None:
     node = Node(FakeResctrl())
     for tid in range(11, 19):
         node.fake.add_task(tid)
-    both = [tenant(WISH, range(11, 15)), tenant(limits("b"), range(15, 19))]
+    both = [tenant(DESIRED, range(11, 15)), tenant(limits("b"), range(15, 19))]
     # Two lines of schemata, and the tasks.
     report = node.groups.level(both, cancel=after(node, 4))
     assert node.tasks("koordlet-a") == {11, 12}
@@ -383,9 +350,9 @@ def test_it_stops_between_two_threads_and_the_next_time_goes_on() -> None:
     assert report.refused == ()
 
 
-def test_groups_that_are_not_removed_in_time_are_told_and_still_ours() -> None:
+def test_groups_that_are_not_removed_in_time_are_reported_and_still_ours() -> None:
     node = Node(FakeResctrl())
-    node.level(WISH)
+    node.level(DESIRED)
     token = CancelToken(lambda: 0.0, 1.0)
     token.cancel()
     assert node.groups.collect([], token) == (
@@ -395,43 +362,41 @@ def test_groups_that_are_not_removed_in_time_are_told_and_still_ours() -> None:
     assert node.groups.groups() == ()
 
 
-def test_threads_that_end_are_no_error() -> None:
+def _fail() -> list[int]:
+    raise OSError(errno.ENODEV, "No such device")
+
+
+@pytest.mark.parametrize(
+    ("tids", "moved", "words"),
+    [
+        ([11, 12, 13, 11], {11, 12}, None),  # the 13th has ended
+        # Of another PID namespace: never taken for ourselves.
+        ([0, 0, 11], {11}, "1 threads not in koordlet-a, thread 0: not in this PID namespace"),
+        ([66, 12], {12}, "1 threads not in koordlet-a, thread 66: Operation not permitted"),
+        (_fail, set(), "resctrl group koordlet-a: resctrl: [Errno 19] No such device"),
+    ],
+    ids=["ended", "namespaces", "refused", "unlisted"],
+)
+def test_threads_that_cannot_be_moved(tids: Tids, moved: set[int], words: str | None) -> None:
     node = Node(FakeResctrl())
-    node.fake.add_task(11)
-    assert node.level(WISH, tids=[11, 12, 11]) == ()
-    node.fake.remove_task(11)
-    assert node.level(WISH, tids=[11, 12]) == ()
-    assert node.tasks("koordlet-a") == set()
-
-
-def test_threads_of_other_pid_namespaces_are_told_never_taken_for_ourselves() -> None:
-    node = Node(FakeResctrl())
-    node.fake.add_task(11)
-    [line] = node.level(WISH, tids=[0, 0, 11])
-    assert line.endswith("1 threads not in koordlet-a, thread 0: not in this PID namespace")
-    assert node.tasks("koordlet-a") == {11}
-
-
-def test_threads_that_cannot_be_moved_do_not_keep_the_others_back() -> None:
-    node = Node(FakeResctrl())
-    for tid in (11, 12):
+    for tid in (11, 12, 66):
         node.fake.add_task(tid)
 
     def refuse(path: str, text: str) -> None:
-        if text == "11\n":
+        if text == "66\n":
             raise OSError(errno.EPERM, "Operation not permitted")
 
     node.fake.before_write = refuse
-    [line] = node.level(WISH, tids=[11, 12])
-    assert line.endswith("1 threads not in koordlet-a, thread 11: Operation not permitted")
-    assert node.tasks("koordlet-a") == {12}
+    lines = node.level(DESIRED, tids=tids)
+    assert (lines == ()) if words is None else lines[0].endswith(words)
+    assert node.tasks("koordlet-a") == moved
 
 
 def test_the_journal_does_not_list_thousands() -> None:
     node = Node(FakeResctrl())
     for tid in range(1, 31):
         node.fake.add_task(tid)
-    node.level(WISH, tids=range(1, 31))
+    node.level(DESIRED, tids=range(1, 31))
     assert node.journal[-1][3].endswith(" 19 20 and 10 more")
 
 
@@ -444,19 +409,9 @@ def test_a_group_that_vanishes_meanwhile_costs_that_pod_alone() -> None:
             node.fake.remove_group("koordlet-a")
 
     node.fake.before_write = vanish
-    [line] = node.level(WISH, limits("b"), tids=[11])
+    [line] = node.level(DESIRED, limits("b"), tids=[11])
     assert line.startswith("resctrl group koordlet-a: resctrl: [Errno 2]")
     assert node.tasks("koordlet-b") == {11}
-
-
-def test_tasks_that_cannot_be_listed_cost_that_pod_alone() -> None:
-    def listed() -> list[int]:
-        raise OSError(errno.ENODEV, "No such device")
-
-    node = Node(FakeResctrl())
-    assert node.level(WISH, tids=listed) == (
-        "resctrl group koordlet-a: resctrl: [Errno 19] No such device",
-    )
 
 
 # Removing
@@ -465,56 +420,44 @@ def test_tasks_that_cannot_be_listed_cost_that_pod_alone() -> None:
 def test_groups_of_pods_that_are_gone_are_collected_and_no_others() -> None:
     node = Node(FakeResctrl(closids=16, mb=None))
     node.fake.make_directory(f"{ROOT}/theirs")
+    node.fake.make_directory(f"{ROOT}/LS")
     node.fake.add_task(11)
     node.level(limits("a"), limits("b"), tids=[11])
-    node.level(ResctrlLimits("BE", llc=CacheWays(0, 30)))
+    node.level(BE, ResctrlLimits("LS", llc=CacheWays(0, 100)))
     assert node.groups.collect({"koordlet-a", "BE"}) == ()
-    assert node.groups.groups() == ("BE", "koordlet-a", "theirs")
+    assert node.groups.groups() == ("BE", "LS", "koordlet-a", "theirs")
     assert 11 in node.tasks("")
-    gone = ("koordlet-b", "resctrl.group", "present", "absent", "no pod that runs wishes for it")
+    gone = ("koordlet-b", "resctrl.group", "present", "absent", "no running pod wants it")
     assert node.journal[-1] == gone
-
-
-def test_a_class_s_group_that_was_made_here_goes_when_nobody_lives_in_it() -> None:
-    node = Node(FakeResctrl(closids=16, mb=None))
-    node.fake.make_directory(f"{ROOT}/LS")
-    node.level(
-        ResctrlLimits("BE", llc=CacheWays(0, 30)), ResctrlLimits("LS", llc=CacheWays(0, 100))
-    )
-    assert node.groups.collect(set()) == ()
-    assert node.groups.groups() == ("LS",)
+    assert node.groups.collect(()) == ()
+    assert node.groups.groups() == ("LS", "theirs")
 
 
 def test_putting_back_what_was_found() -> None:
     node = Node(FakeResctrl(closids=16, mb=None))
     for name in ("theirs", "LSR", "koordlet-old"):
         node.fake.make_directory(f"{ROOT}/{name}")
-    node.level(limits("a"), ResctrlLimits("BE", llc=CacheWays(0, 30)))
-    earlier = Node(node.fake, made=["BE"])
-    assert earlier.groups.remove_all_ours() == ()
+    node.level(limits("a"), BE)
+    later = Node(node.fake, made=node.groups.shared)
+    assert later.groups.remove_all_ours() == ()
     assert node.groups.groups() == ("LSR", "theirs")
 
 
-def test_a_shared_group_that_somebody_made_anew_is_theirs() -> None:
+@pytest.mark.parametrize("how", ["removed by us", "removed by them"])
+def test_a_shared_group_that_somebody_made_anew_is_theirs(how: str) -> None:
     node = Node(FakeResctrl(mb=None))
-    node.level(ResctrlLimits("BE", llc=CacheWays(0, 30)))
-    node.groups.remove_all_ours()
-    node.fake.make_directory(f"{ROOT}/BE")
-    node.groups.remove_all_ours()
-    assert node.groups.groups() == ("BE",)
-
-
-def test_a_shared_group_that_somebody_removed_and_made_anew_is_theirs() -> None:
-    node = Node(FakeResctrl(mb=None))
-    node.level(ResctrlLimits("BE", llc=CacheWays(0, 30)))
-    node.fake.remove_directory(f"{ROOT}/BE")
-    node.groups.collect(())
+    node.level(BE)
+    if how == "removed by us":
+        node.groups.remove_all_ours()
+    else:
+        node.fake.remove_directory(f"{ROOT}/BE")
+        node.groups.collect(())
     node.fake.make_directory(f"{ROOT}/BE")
     assert node.groups.remove_all_ours() == ()
     assert node.groups.groups() == ("BE",)
 
 
-def test_a_group_that_cannot_be_removed_is_told() -> None:
+def test_a_group_that_cannot_be_removed_is_reported() -> None:
     class Busy(FakeResctrl):
         def remove_directory(self, path: str) -> None:
             if path.endswith("b"):
@@ -532,91 +475,68 @@ def test_a_group_that_cannot_be_removed_is_told() -> None:
 # What the node has
 
 
-def test_where_it_is_not_mounted_it_says_so() -> None:
-    groups = ResctrlGroups(FakeResctrl(), "/elsewhere", record=print)
-    assert not groups.available()
-    assert groups.why_not() == (
-        "/elsewhere is not mounted, or the CPU or the kernel has no resctrl"
-    )
-    report = groups.level([tenant(WISH)])
-    assert (report.placed, report.refused) == ({}, (f"resctrl: {groups.why_not()}",))
-    assert groups.collect(()) == groups.remove_all_ours() == ()
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("nodev\tsysfs\nnodev\tresctrl\n", "not mounted (mount -t resctrl resctrl /elsewhere)"),
         ("nodev\tsysfs\n", "the CPU or the kernel has none (/proc/filesystems does not name it)"),
+        (None, "/elsewhere is not mounted, or the CPU or the kernel has no resctrl"),
     ],
 )
-def test_the_kernels_list_tells_the_two_reasons_apart(text: str, reason: str) -> None:
+def test_where_it_is_not_mounted_it_says_why(text: str | None, reason: str) -> None:
     class Listed(FakeResctrl):
         def read(self, path: str) -> str:
-            return text if path == "/proc/filesystems" else super().read(path)
+            return text if text and path == "/proc/filesystems" else super().read(path)
 
-    assert ResctrlGroups(Listed(), "/elsewhere", record=print).why_not() == reason
+    groups = ResctrlGroups(Listed(), "/elsewhere", record=print)
+    assert (groups.available(), groups.why_not()) == (False, reason)
+    report = groups.level([tenant(DESIRED)])
+    assert (report.placed, report.refused) == ({}, (f"resctrl: {reason}",))
+    assert groups.collect(()) == groups.remove_all_ours() == ()
 
 
 def test_a_node_that_can_only_be_monitored() -> None:
     fake = FakeResctrl(mb=None)
     fake.resources.clear()
-    groups = ResctrlGroups(fake, record=print)
-    assert groups.why_not() == (
+    assert ResctrlGroups(fake, record=print).why_not() == (
         "/sys/fs/resctrl: no cache or memory bandwidth to allocate (no L3, L2 or MB in info)"
     )
 
 
 def test_a_remount_with_other_options_is_noticed() -> None:
     node = Node(FakeResctrl())
-    node.level(WISH)
-    groups = node.groups
-    node.fake = FakeResctrl(code_data=True)
-    vars(groups)["_files"] = node.fake
-    assert node.level(WISH) == ()
+    node.level(DESIRED)
+    node.fake = FakeResctrl(code_data=True, l2_domains=(0, 4))
+    vars(node.groups)["_files"] = node.fake
+    assert node.level(replace(DESIRED, l2=CacheWays(0, 10))) == ()
     assert node.lines("koordlet-a") == {
         "L3CODE": "0=003ff;1=003ff",
         "L3DATA": "0=003ff;1=003ff",
+        "L2": "0=00003;4=00003",
         "MB": "0=40;1=40",
     }
-    assert groups.info().closids == 8
+    assert node.groups.info().closids == 8
 
 
-def test_a_group_that_somebody_makes_first_is_taken() -> None:
-    class Late(FakeResctrl):
-        def make_directory(self, path: str) -> None:
-            super().make_directory(path)
-            super().make_directory(path)
+class Late(FakeResctrl):
+    """Somebody else makes and removes each group just before."""
 
+    def make_directory(self, path: str) -> None:
+        super().make_directory(path)
+        super().make_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        super().remove_directory(path)
+        super().remove_directory(path)
+
+
+def test_a_group_that_somebody_makes_or_removes_first_is_no_error() -> None:
     node = Node(Late())
-    assert node.level(WISH) == ()
+    assert node.level(DESIRED) == ()
     assert node.lines("koordlet-a")["MB"] == "0=40;1=40"
-    assert node.journal[0][1] == "resctrl.L3"
-
-
-def test_a_group_that_somebody_removes_first_is_no_error() -> None:
-    class Late(FakeResctrl):
-        def remove_directory(self, path: str) -> None:
-            super().remove_directory(path)
-            super().remove_directory(path)
-
-    late = Node(Late())
-    late.level(WISH)
-    assert late.groups.collect(()) == ()
-    assert late.groups.groups() == ()
-    assert late.journal[-1][1] != "resctrl.group"
-
-
-def test_a_node_that_does_not_say_why_it_refuses() -> None:
-    class Silent(FakeResctrl):
-        def read(self, path: str) -> str:
-            if path.endswith("last_cmd_status"):
-                raise FileNotFoundError(errno.ENOENT, "No such file or directory")
-            return super().read(path)
-
-    node = Node(Silent(rmids=1))
-    [line] = node.level(limits("a", QoSClass.NONE))
-    assert "of its own: No space left on device; its tasks stay" in line
+    assert node.groups.collect(()) == ()
+    assert node.groups.groups() == ()
+    assert "resctrl.group" not in [change[1] for change in node.journal]
 
 
 def test_other_peoples_groups_count_against_the_budget() -> None:
@@ -660,10 +580,14 @@ def test_no_machine_refuses_a_line(
     )
     node = Node(fake, full_bandwidth=100_000 if mb == "mbps" else None)
     asked = ResctrlLimits("koordlet-a", llc=CacheWays(start, 100), mb=percent if mb else None)
-    assert node.level(asked) == ()
+    fake.add_task(11)
+    assert node.level(asked, tids=[11]) == ()
     node.written()
-    assert node.level(asked) == ()
-    assert node.written() == []
+    # What is in line is not written again, nor after a restart.
+    for again in (node, Node(fake, full_bandwidth=100_000 if mb == "mbps" else None)):
+        known = len(again.journal)
+        assert again.level(asked, tids=[11]) == ()
+        assert (again.written(), len(again.journal)) == ([], known)
 
 
 class Pods(RuleBasedStateMachine):
@@ -734,21 +658,13 @@ class Pods(RuleBasedStateMachine):
 TestPods = Pods.TestCase
 
 
-def test_shared_groups_are_told_before_they_are_made_and_after_they_went() -> None:
+def test_shared_groups_are_reported_before_they_are_made_and_after_they_went() -> None:
     fake, reported = FakeResctrl(mb=None), []
 
     def keep(names: frozenset[str]) -> None:
         reported.append((sorted(names), fake.exists(f"{ROOT}/BE")))
 
     node = Node(fake, keep=keep)
-    node.level(ResctrlLimits("BE", llc=CacheWays(0, 30)), limits("a"))
+    node.level(BE, limits("a"))
     node.groups.collect(())
     assert reported == [(["BE"], False), ([], False)]
-
-
-def test_a_shared_group_of_an_earlier_run_goes_when_nobody_wishes_it() -> None:
-    node = Node(FakeResctrl(mb=None))
-    node.level(ResctrlLimits("BE", llc=CacheWays(0, 30)), ResctrlLimits("LS", llc=CacheWays(0, 50)))
-    later = Node(node.fake, made=node.groups.shared)
-    assert later.groups.collect({"LS"}) == ()
-    assert later.groups.groups() == ("LS",)

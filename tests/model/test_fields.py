@@ -11,6 +11,9 @@ class Colour(StrEnum):
     BLUE = "blue"
 
 
+NONE, RED, BLUE = Colour
+
+
 def read(given: object) -> tuple[Fields, list[str]]:
     ignored: list[str] = []
     return Fields(given, "thing", ignored), ignored
@@ -61,33 +64,19 @@ def test_a_name_that_may_be_anything_leaves_the_line_a_line(name: str, shown: st
 
 
 Taking = Callable[[Fields], object]
+FLAG_LINE = "x is 1; expected true or false (default true kept)"
 CASES: list[tuple[object, Taking, object, str]] = [
     (10, lambda f: f.number("x", 1, 0, 9), 1, "x is 10; expected 0 to 9 (default 1 kept)"),
     (True, lambda f: f.number("x", 1, 0, 9), 1, "x is true; expected 0 to 9 (default 1 kept)"),
     (1.5, lambda f: f.number("x", 1, 0, 9), 1, "x is 1.5; expected 0 to 9 (default 1 kept)"),
-    (
-        1,
-        lambda f: f.flag("x", default=True),
-        True,
-        "x is 1; expected true or false (default true kept)",
-    ),
-    (
-        "pink",
-        lambda f: f.word("x", Colour.RED),
-        Colour.RED,
-        'x is "pink"; expected red or blue (default "red" kept)',
-    ),
-    (
-        [],
-        lambda f: f.word("x", Colour.NONE),
-        Colour.NONE,
-        "x is a list; expected red or blue (left empty)",
-    ),
+    (1, lambda f: f.flag("x", default=True), True, FLAG_LINE),
+    ("pink", lambda f: f.word("x", RED), RED, 'x is "pink"; expected red or blue (default "red" '),
+    ([], lambda f: f.word("x", NONE), NONE, "x is a list; expected red or blue (left empty)"),
     ({}, lambda f: f.text("x", "a"), "a", 'x is an object; expected text (default "a" kept)'),
     ("a\nb", lambda f: f.of("x").has("y"), False, 'x is "a\\nb"; expected an object'),
     (7, lambda f: f.number("x", None, 8, 9), None, "x is 7; expected 8 to 9 (left unset)"),
     ("", lambda f: f.flag("x", None), None, 'x is ""; expected true or false (left unset)'),
-    (7, lambda f: f.word("x", Colour.RED), Colour.RED, "x is 7; expected red or blue (default"),
+    (7, lambda f: f.word("x", RED), RED, "x is 7; expected red or blue (default"),
     (7, lambda f: list(f.objects("x")), [], "x is 7; expected a list (left out)"),
     ([7], lambda f: list(f.objects("x")), [], "x[0] is 7; expected an object (left out)"),
 ]
@@ -110,7 +99,7 @@ def test_paths_lead_to_the_field() -> None:
     assert ignored == ["thing a.b[1].c.x is 7; expected 0 to 2 (default 1 kept)"]
 
 
-def test_a_document_that_is_no_object_is_told_by_its_name() -> None:
+def test_a_document_that_is_no_object_is_reported_by_its_name() -> None:
     assert read(3)[1] == ["thing is 3; expected an object (defaults kept)"]
 
 

@@ -1,33 +1,13 @@
 from koord_model import keys
 
 
-def test_keys_are_spelled_as_koordinator_spells_them() -> None:
-    assert keys.LABEL_QOS == "koordinator.sh/qosClass"
-    assert keys.ANNOTATION_EXTENDED_RESOURCE_SPEC == "node.koordinator.sh/extended-resource-spec"
-    assert keys.ANNOTATION_RESOURCE_STATUS == "scheduling.koordinator.sh/resource-status"
-    assert (keys.BATCH_CPU, keys.BATCH_MEMORY) == (
-        "kubernetes.io/batch-cpu",
-        "kubernetes.io/batch-memory",
-    )
-
-
 def test_those_of_nodes_and_devices_too() -> None:
     named = {name: value for name, value in vars(keys).items() if name.isupper()}
     assert {value.partition("/")[0] for value in named.values()} <= {
-        "cpu",
-        "memory",
-        "kubernetes.io",
-        "koordinator.sh",
-        "kubelet.koordinator.sh",
-        "node.koordinator.sh",
-        "scheduling.koordinator.sh",
-        "pod.koordinator.sh",
-        "quota.scheduling.koordinator.sh",
-        "config.koordinator.sh",
-        "analysis.koordinator.sh",
-        "metrics.koordinator.sh",
-        "huawei.com",
-        "pykoord",
+        *("cpu", "memory", "kubernetes.io", "huawei.com", "pykoord", "koordinator.sh"),
+        *("kubelet.koordinator.sh", "node.koordinator.sh", "scheduling.koordinator.sh"),
+        *("pod.koordinator.sh", "quota.scheduling.koordinator.sh", "config.koordinator.sh"),
+        *("analysis.koordinator.sh", "metrics.koordinator.sh"),
     }
     assert keys.ANNOTATION_CPU_QOS == "koordinator.sh/cpuQOS"
     assert keys.ANNOTATION_DEVICE_ALLOCATED == "scheduling.koordinator.sh/device-allocated"

@@ -6,6 +6,11 @@ from koord_model.label_selector import parse
 _LABELS = {"tier": "web", "zone": "a"}
 
 
+def expression(key: str, operator: str, *values: str) -> dict[str, object]:
+    more = {"values": [*values]} if values else {}
+    return {"matchExpressions": [{"key": key, "operator": operator, **more}]}
+
+
 @pytest.mark.parametrize(
     ("selector", "matches"),
     [
@@ -13,21 +18,15 @@ _LABELS = {"tier": "web", "zone": "a"}
         ({"matchLabels": {"tier": "web"}}, True),
         ({"matchLabels": {"tier": "db"}}, False),
         ({"matchLabels": {"tier": "web", "more": ""}}, False),
-        ({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}, True),
-        ({"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["a"]}]}, False),
-        ({"matchExpressions": [{"key": "absent", "operator": "NotIn", "values": ["a"]}]}, True),
-        ({"matchExpressions": [{"key": "absent", "operator": "In", "values": ["a"]}]}, False),
-        ({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}, True),
-        ({"matchExpressions": [{"key": "absent", "operator": "Exists"}]}, False),
-        ({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}, False),
-        ({"matchExpressions": [{"key": "absent", "operator": "DoesNotExist"}]}, True),
-        (
-            {
-                "matchLabels": {"tier": "web"},
-                "matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}],
-            },
-            False,
-        ),
+        (expression("zone", "In", "a", "b"), True),
+        (expression("zone", "NotIn", "a"), False),
+        (expression("absent", "NotIn", "a"), True),
+        (expression("absent", "In", "a"), False),
+        (expression("tier", "Exists"), True),
+        (expression("absent", "Exists"), False),
+        (expression("tier", "DoesNotExist"), False),
+        (expression("absent", "DoesNotExist"), True),
+        ({"matchLabels": {"tier": "web"}, **expression("zone", "In", "b")}, False),
     ],
 )
 def test_matches_as_kubernetes_does(selector: object, matches: bool) -> None:
@@ -41,12 +40,9 @@ def test_matches_as_kubernetes_does(selector: object, matches: bool) -> None:
         ({"matchlabels": {}}, "selector.matchlabels is unknown; expected"),
         ({"matchLabels": {"a": 1}}, "selector.matchLabels.a is 1; expected text"),
         ({"matchExpressions": [{"operator": "In"}]}, "expected an object with a key"),
-        ({"matchExpressions": [{"key": "a", "operator": "in"}]}, 'operator is "in"; expected one'),
-        ({"matchExpressions": [{"key": "a", "operator": "In"}]}, "operator In takes values"),
-        (
-            {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]},
-            "operator Exists takes no values",
-        ),
+        (expression("a", "in"), 'operator is "in"; expected one'),
+        (expression("a", "In"), "operator In takes values"),
+        (expression("a", "Exists", "b"), "operator Exists takes no values"),
     ],
 )
 def test_says_what_is_wrong(given: object, said: str) -> None:

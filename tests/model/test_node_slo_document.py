@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from koord_model.node_slo import (
 from koord_model.node_slo_document import parse
 from koord_model.qos import QoSClass
 from koord_model.system_strategy import SystemStrategy
-from koord_model.used_threshold import UsedThreshold
+from koord_model.used_threshold import SuppressPolicy, UsedThreshold
 
 ON = {"enable": True}
 
@@ -91,11 +92,36 @@ class TestClasses:
             enable=True, group_identity=identity, sched_idle=0, core_expeller=expeller
         )
 
-    def test_what_is_said_counts(self) -> None:
-        asked = {"enable": True, "groupIdentity": 1, "schedIdle": 1, "coreExpeller": True}
-        read = slo(**of_class(cpuQOS=asked)).of(QoSClass.BE)
-        assert read.cpu == CPUQoS(enable=True, group_identity=1, sched_idle=1, core_expeller=True)
-        assert (read.resctrl, read.network) == (ResctrlQoS(), NetworkQoS())
+    @pytest.mark.parametrize(
+        ("strategy", "said", "found"),
+        [
+            (
+                "cpuQOS",
+                {"groupIdentity": 1, "schedIdle": 1, "coreExpeller": True},
+                ClassQoS(cpu=CPUQoS(True, group_identity=1, sched_idle=1, core_expeller=True)),
+            ),
+            ("resctrlQOS", {}, ClassQoS(resctrl=ResctrlQoS(True, cat_end=30))),
+            (
+                "resctrlQOS",
+                {"catRangeStartPercent": 20, "catRangeEndPercent": 60},
+                ClassQoS(resctrl=ResctrlQoS(True, cat_start=20, cat_end=60)),
+            ),
+            (  # percent or bits
+                "networkQOS",
+                {"egressLimit": 40, "egressRequest": "50M", "ingressLimit": "7"},
+                ClassQoS(network=NetworkQoS(
+                    True, egress_limit=Bandwidth(percent=40),
+                    egress_request=Bandwidth(bits=50_000_000), ingress_limit=Bandwidth(bits=7),
+                )),
+            ),
+        ],
+    )  # fmt: skip
+    def test_what_is_said_counts(
+        self, strategy: str, said: dict[str, Any], found: ClassQoS
+    ) -> None:
+        spec = of_class(**{strategy: {**ON, **said}})
+        spec["resourceQOSStrategy"]["goldClass"] = {"cpuQOS": ON}  # passed over
+        assert slo(**spec).of(QoSClass.BE) == found
 
     @pytest.mark.parametrize("off", [{}, {"enable": False}, {"enable": None}])
     def test_what_is_not_enabled_is_neutral(self, off: dict[str, Any]) -> None:
@@ -107,28 +133,6 @@ class TestClasses:
             )
         )
         assert read.of(QoSClass.BE) == ClassQoS()
-
-    def test_cache_and_memory_bandwidth(self) -> None:
-        assert slo(**of_class(resctrlQOS=ON)).of(QoSClass.BE).resctrl == ResctrlQoS(
-            enable=True, cat_end=30
-        )
-        asked = {"enable": True, "catRangeStartPercent": 20, "catRangeEndPercent": 60}
-        assert slo(**of_class(resctrlQOS=asked)).of(QoSClass.BE).resctrl == ResctrlQoS(
-            enable=True, cat_start=20, cat_end=60
-        )
-
-    def test_bandwidths_are_percent_or_bits(self) -> None:
-        asked = {"enable": True, "egressLimit": 40, "egressRequest": "50M", "ingressLimit": "7"}
-        read = slo(**of_class(networkQOS=asked)).of(QoSClass.BE).network
-        assert read == NetworkQoS(
-            enable=True,
-            egress_limit=Bandwidth(percent=40),
-            egress_request=Bandwidth(bits=50_000_000),
-            ingress_limit=Bandwidth(bits=7),
-        )
-
-    def test_a_class_that_nobody_knows_is_passed_over(self) -> None:
-        assert slo(**of_class("goldClass", cpuQOS=ON)) == NodeSLO()
 
 
 class TestPolicies:
@@ -142,32 +146,50 @@ class TestPolicies:
         assert slo(**of_class(networkQOS=ON)).net_policy is NetPolicy.TC
         assert slo(systemStrategy={"totalNetworkBandwidth": "10G"}).net_policy is NetPolicy.TC
 
-    @pytest.mark.parametrize(("given", "bits"), [("10G", 10**10), (5, 5), ("1Gi", 2**30)])
-    def test_total_bandwidth(self, given: Any, bits: int) -> None:
-        read = slo(systemStrategy={"totalNetworkBandwidth": given})
-        assert read.total_network_bandwidth == bits
 
-    def test_suppression(self) -> None:
-        read = slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressPolicy": "cfsQuota"})
-        used = read.threshold
-        assert (used.enable, used.cpu_suppress_policy) == (True, "cfsQuota")
+SAID = {
+    "memoryEvictThresholdPercent": 80, "memoryEvictLowerPercent": 60,
+    "cpuSuppressPolicy": "cfsQuota", "enable": True,
+}  # fmt: skip
+IO = {"enable": True, "blocks": [{"name": "/dev/vda", "ioCfg": {"readBPS": 5}}]}
+DISKS = BlkIOQoS(True, (BlockQoS("/dev/vda", read_bps=5),))
+SHADOW = {"cpu_suppress": {"mode": "shadow", "x": 1}, "threshold": {}}
+LS_MEMORY = MemoryQoS(enable=True, wmark_ratio=95, wmark_scale_permill=20, wmark_min_adj=-25)
+
+
+def ours(strategies: object) -> dict[str, Any]:
+    return {"extensions": {"pykoord": {"strategies": strategies}, "others": {"a": 1}}}
 
 
 class TestSections:
-    """How each is read is told where its class is; here that it is read at all."""
+    """How each is read: ``test_slo_sections``; here that it is read at all."""
 
-    def test_of_used_resources(self) -> None:
-        used = {"enable": True, "memoryEvictThresholdPercent": 80, "memoryEvictLowerPercent": 60}
-        assert slo(resourceUsedThresholdWithBE=used).threshold == UsedThreshold(
-            enable=True, memory_evict=80, memory_evict_lower=60
-        )
-
-    def test_of_cpu_burst(self) -> None:
-        assert slo(cpuBurstStrategy={"policy": "auto"}).burst == CPUBurst(BurstPolicy.AUTO)
-
-    def test_of_the_machine(self) -> None:
-        read = slo(systemStrategy={"minFreeKbytesFactor": 100, "totalNetworkBandwidth": "1G"})
-        assert (read.system, read.total_network_bandwidth) == (SystemStrategy(100), 10**9)
+    @pytest.mark.parametrize(
+        ("spec", "found"),
+        [
+            (
+                {"resourceUsedThresholdWithBE": SAID},
+                {"threshold": UsedThreshold(
+                    True, cpu_suppress_policy=SuppressPolicy.CFS_QUOTA,
+                    memory_evict=80, memory_evict_lower=60,
+                )},
+            ),
+            ({"cpuBurstStrategy": {"policy": "auto"}}, {"burst": CPUBurst(BurstPolicy.AUTO)}),
+            (
+                {"systemStrategy": {"minFreeKbytesFactor": 100, "totalNetworkBandwidth": "1G"}},
+                {"system": SystemStrategy(100), "total_network_bandwidth": 10**9,
+                 "net_policy": NetPolicy.TC},
+            ),
+            (of_class("cgroupRoot", blkioQOS=IO), {"root_blkio": DISKS}),
+            (of_class("cgroupRoot", blkioQOS={**IO, "enable": False}), {}),
+            (ours({**SHADOW, "none": None}), {"strategies": SHADOW}),
+            # A mode that YAML took for a boolean.
+            (ours({"a": {"mode": True, "x": 1}}), {"strategies": {"a": {"mode": "on", "x": 1}}}),
+            (ours({"a": {"mode": False}}), {"strategies": {"a": {"mode": "off"}}}),
+        ],
+    )  # fmt: skip
+    def test_of_the_node(self, spec: dict[str, Any], found: dict[str, Any]) -> None:
+        assert slo(**spec) == replace(NodeSLO(), **found)
 
     @pytest.mark.parametrize(
         ("name", "qos", "adj"),
@@ -178,91 +200,51 @@ class TestSections:
             ("beClass", QoSClass.BE, 50),
         ],
     )
-    def test_of_a_class_memory(self, name: str, qos: QoSClass, adj: int) -> None:
-        read = slo(**of_class(name, memoryQOS=ON)).of(qos)
-        assert read.memory == MemoryQoS(
-            enable=True, wmark_ratio=95, wmark_scale_permill=20, wmark_min_adj=adj
-        )
+    def test_of_a_class(self, name: str, qos: QoSClass, adj: int) -> None:
+        read = slo(**of_class(name, memoryQOS=ON, blkioQOS=IO)).of(qos)
+        assert read == ClassQoS(memory=replace(LS_MEMORY, wmark_min_adj=adj), blkio=DISKS)
         assert slo(**of_class(name, memoryQOS={"wmarkRatio": 10})).of(qos) == ClassQoS()
 
-    def test_of_a_class_disks_and_of_the_devices_themselves(self) -> None:
-        io = {"enable": True, "blocks": [{"name": "/dev/vda", "ioCfg": {"readBPS": 5}}]}
-        wanted = BlkIOQoS(True, (BlockQoS("/dev/vda", read_bps=5),))
-        assert slo(**of_class(blkioQOS=io)).of(QoSClass.BE).blkio == wanted
-        assert slo(**of_class("cgroupRoot", blkioQOS=io)).root_blkio == wanted
-        assert slo(**of_class("cgroupRoot", blkioQOS={**io, "enable": False})) == NodeSLO()
-
-    def test_of_our_own_strategies(self) -> None:
-        asked = {"cpu_suppress": {"mode": "shadow", "x": 1}, "threshold": {}, "none": None}
-        read = slo(extensions={"pykoord": {"strategies": asked}, "others": {"a": 1}})
-        assert read.strategies == {"cpu_suppress": {"mode": "shadow", "x": 1}, "threshold": {}}
-
-    @pytest.mark.parametrize(("bare", "word"), [(True, "on"), (False, "off")])
-    def test_of_a_strategy_a_mode_that_yaml_took_for_a_truth(self, bare: bool, word: str) -> None:
-        read = slo(extensions={"pykoord": {"strategies": {"cpu_burst": {"mode": bare, "x": 1}}}})
-        assert read.strategies == {"cpu_burst": {"mode": word, "x": 1}}
-
     @pytest.mark.parametrize(
-        ("strategies", "line"),
+        ("spec", "line"),
         [
-            ({"cpu_suppress": "off"}, '.cpu_suppress is "off"; expected an object (left out)'),
-            ({"cpu_suppress": [1]}, ".cpu_suppress is a list; expected an object (left out)"),
-            ({"a\nb": 1}, '."a\\nb" is 1; expected an object (left out)'),
-            ("on", ' is "on"; expected an object (defaults kept)'),
+            (ours({"a": "off"}), '.a is "off"; expected an object (left out)'),
+            (ours({"a": [1]}), ".a is a list; expected an object (left out)"),
+            (ours({"a\nb": 1}), '."a\\nb" is 1; expected an object (left out)'),
+            (ours("on"), ' is "on"; expected an object (defaults kept)'),
         ],
     )
-    def test_of_our_own_strategies_only_objects(self, strategies: object, line: str) -> None:
-        read, shown = told(extensions={"pykoord": {"strategies": strategies}})
-        assert shown == f"extensions.pykoord.strategies{line}"
-        assert read == NodeSLO()
-
-    def test_a_section_that_is_no_object_is_told_of_once(self) -> None:
-        read, shown = told(systemStrategy=7)
-        assert shown == "systemStrategy is 7; expected an object (defaults kept)"
-        assert read == NodeSLO()
+    def test_of_our_own_strategies_only_objects(self, spec: dict[str, Any], line: str) -> None:
+        assert told(**spec) == (NodeSLO(), f"extensions.pykoord.strategies{line}")
 
 
 BE = "resourceQOSStrategy.beClass"
 
 
 @pytest.mark.parametrize(
-    ("strategies", "line"),
+    ("strategy", "name", "value", "line"),
     [
-        (
-            {"cpuQOS": {"groupIdentity": 7}},
-            f"{BE}.cpuQOS.groupIdentity is 7; expected -1 to 2 (default -1 kept)",
-        ),
-        ({"cpuQOS": {"schedIdle": True}}, f"{BE}.cpuQOS.schedIdle is true; expected 0 to 1"),
-        ({"cpuQOS": {"coreExpeller": "yes"}}, f'{BE}.cpuQOS.coreExpeller is "yes"; expected true'),
-        ({"cpuQOS": [ON]}, f"{BE}.cpuQOS is a list; expected an object (defaults kept)"),
-        ({"resctrlQOS": {"mbaPercent": 101}}, f"{BE}.resctrlQOS.mbaPercent is 101; expected 0 to"),
-        (
-            {"resctrlQOS": {"catRangeStartPercent": 30}},
-            f"{BE}.resctrlQOS.catRangeStartPercent is 30; expected catRangeStartPercent below",
-        ),
-        (
-            {"resctrlQOS": {"catRangeEndPercent": 0}},
-            f"{BE}.resctrlQOS.catRangeEndPercent is 0; expected catRangeStartPercent below",
-        ),
-        ({"networkQOS": {"egressLimit": 101}}, f"{BE}.networkQOS.egressLimit is 101; expected a"),
-        ({"networkQOS": {"egressLimit": "5%"}}, f'{BE}.networkQOS.egressLimit is "5%"; expected'),
-        ({"networkQOS": {"egressLimit": "-5"}}, f'{BE}.networkQOS.egressLimit is "-5"; expected'),
-        ({"networkQOS": {"ingressLimit": True}}, f"{BE}.networkQOS.ingressLimit is true; expected"),
+        ("cpuQOS", "groupIdentity", 7, " is 7; expected -1 to 2 (default -1 kept)"),
+        ("cpuQOS", "schedIdle", True, " is true; expected 0 to 1"),
+        ("cpuQOS", "coreExpeller", "yes", ' is "yes"; expected true'),
+        ("resctrlQOS", "mbaPercent", 101, " is 101; expected 0 to"),
+        ("resctrlQOS", "catRangeStartPercent", 30, " is 30; expected catRangeStartPercent below"),
+        ("resctrlQOS", "catRangeEndPercent", 0, " is 0; expected catRangeStartPercent below"),
+        ("networkQOS", "egressLimit", 101, " is 101; expected a"),
+        ("networkQOS", "egressLimit", "5%", ' is "5%"; expected'),
+        ("networkQOS", "egressLimit", "-5", ' is "-5"; expected'),
+        ("networkQOS", "ingressLimit", True, " is true; expected"),
     ],
 )
 def test_a_field_that_cannot_be_used_costs_only_itself(
-    strategies: dict[str, Any], line: str
+    strategy: str, name: str, value: object, line: str
 ) -> None:
-    spec = of_class(**strategies)
+    spec = of_class(**{strategy: {**ON, name: value}})
     spec["resourceQOSStrategy"]["lsClass"] = {"cpuQOS": ON}
     read, shown = told(**spec)
-    assert shown.startswith(line)
+    assert shown.startswith(f"{BE}.{strategy}.{name}{line}")
     assert read.of(QoSClass.LS).cpu.group_identity == 2
-
-
-def test_the_default_is_that_of_an_enabled_class() -> None:
-    read, _ = told(**of_class(cpuQOS={"enable": True, "groupIdentity": 7}))
-    assert read.of(QoSClass.BE).cpu.group_identity == -1
+    assert read.of(QoSClass.BE).cpu.group_identity == (-1 if strategy == "cpuQOS" else 0)
 
 
 @pytest.mark.parametrize(
@@ -276,18 +258,8 @@ def test_the_default_is_that_of_an_enabled_class() -> None:
             {"systemStrategy": {"totalNetworkBandwidth": "-1"}},
             'systemStrategy.totalNetworkBandwidth is "-1"; expected bits a second like "10G"',
         ),
-        (
-            {"cpuBurstStrategy": {"policy": "never"}},
-            'cpuBurstStrategy.policy is "never"; expected none or cpuBurstOnly or cfsQuotaBurst',
-        ),
-        (
-            {"resourceQOSStrategy": {"cgroupRoot": {"blkioQOS": {"enable": 1}}}},
-            "resourceQOSStrategy.cgroupRoot.blkioQOS.enable is 1; expected true or false",
-        ),
-        (
-            {"resourceUsedThresholdWithBE": {"cpuSuppressPolicy": "nice"}},
-            'resourceUsedThresholdWithBE.cpuSuppressPolicy is "nice"; expected cpuset or cfsQuota',
-        ),
+        ({"systemStrategy": 7}, "systemStrategy is 7; expected an object (defaults kept)"),
+        (of_class(cpuQOS=[ON]), f"{BE}.cpuQOS is a list; expected an object (defaults kept)"),
         ({"hostApplications": {}}, "hostApplications is an object; expected a list (left out)"),
     ],
 )
@@ -343,43 +315,14 @@ class TestHostApplications:
         assert read.host_applications == (HostApplication("a"),)
 
 
-_KEYS = st.sampled_from(
-    [
-        "spec",
-        "kind",
-        "resourceQOSStrategy",
-        "policies",
-        "beClass",
-        "lsClass",
-        "cpuQOS",
-        "resctrlQOS",
-        "networkQOS",
-        "enable",
-        "groupIdentity",
-        "catRangeStartPercent",
-        "egressLimit",
-        "hostApplications",
-        "name",
-        "cgroupPath",
-        "base",
-        "systemStrategy",
-        "totalNetworkBandwidth",
-        "resourceUsedThresholdWithBE",
-        "cpuSuppressPolicy",
-        "cpuBurstStrategy",
-        "policy",
-        "memoryQOS",
-        "priority",
-        "blkioQOS",
-        "cgroupRoot",
-        "blocks",
-        "ioCfg",
-        "schedFeatures",
-        "extensions",
-        "pykoord",
-        "strategies",
-    ]
-)
+_WORDS = """
+    spec kind resourceQOSStrategy policies beClass lsClass cpuQOS resctrlQOS networkQOS enable
+    groupIdentity catRangeStartPercent egressLimit hostApplications name cgroupPath base
+    systemStrategy totalNetworkBandwidth resourceUsedThresholdWithBE cpuSuppressPolicy policy
+    cpuBurstStrategy memoryQOS priority blkioQOS cgroupRoot blocks ioCfg schedFeatures extensions
+    pykoord strategies
+"""
+_KEYS = st.sampled_from(_WORDS.split())
 _ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4),

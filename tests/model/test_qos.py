@@ -25,7 +25,7 @@ def test_a_known_word_is_no_problem(labels: dict[str, str]) -> None:
     assert unknown_word(labels) == ""
 
 
-def test_an_unknown_word_is_told_with_those_there_are() -> None:
+def test_an_unknown_word_is_reported_with_those_there_are() -> None:
     assert unknown_word({LABEL_QOS: "GOLD"}) == (
         'label koordinator.sh/qosClass is "GOLD"; expected one of LSE, LSR, LS, BE, SYSTEM '
         "(counts as none)"

@@ -20,24 +20,9 @@ _FACTORS = {
 @pytest.mark.parametrize(
     ("quantity", "expected"),
     [
-        ("500", 500),
-        (500, 500),
-        ("1Gi", 2**30),
-        ("1500m", 2),
-        ("0.1", 1),
-        (0.1, 1),
-        ("1e3", 1000),
-        ("1E3", 1000),
-        ("1E", 10**18),
-        ("2.5k", 2500),
-        (".5Ki", 512),
-        ("5.", 5),
-        ("-1500m", -2),
-        ("+3", 3),
-        ("1n", 1),
-        ("0", 0),
-        (1e22, 10**22),
-        (" 7 ", 7),
+        *(("500", 500), (500, 500), ("1Gi", 2**30), ("1500m", 2), ("0.1", 1), (0.1, 1)),
+        *(("1e3", 1000), ("1E3", 1000), ("1E", 10**18), ("2.5k", 2500), (".5Ki", 512), ("5.", 5)),
+        *(("-1500m", -2), ("+3", 3), ("1n", 1), ("0", 0), (1e22, 10**22), (" 7 ", 7)),
         ("9" * 30, int("9" * 30)),
         ("1" + "0" * 30 + ".000000000000000000000000000001", 10**30 + 1),
     ],
@@ -49,33 +34,14 @@ def test_quantities_round_up_exactly(quantity: str | int | float, expected: int)
 @pytest.mark.parametrize(
     "quantity",
     [
-        "",
-        "abc",
-        "1Q",
-        "1ki",
-        "1_000",
-        "٣",
-        "NaN",
-        "inf",
-        "1 Gi",
-        "--1",
-        "1e999999999",
-        "1" * 65,
-        "1e3Ki5",
-        True,
-        math.nan,
-        math.inf,
+        *("", "abc", "1Q", "1ki", "1_000", "٣", "NaN", "inf", "1 Gi", "--1", "1e999999999"),
+        *("1" * 65, "1e3Ki5", True, math.nan, math.inf, "9" * 100_000),
     ],
 )
 def test_other_text_is_refused_and_shown(quantity: str | float) -> None:
-    with pytest.raises(ValueError, match="is no quantity; expected one like 500m, 2 or 1Gi"):
+    with pytest.raises(ValueError, match="is no quantity; expected one like 500m, 2 or 1") as error:
         whole(quantity)
-
-
-def test_a_long_text_is_not_shown_whole() -> None:
-    with pytest.raises(ValueError, match="no quantity") as caught:
-        whole("9" * 100_000)
-    assert len(str(caught.value)) < 120
+    assert len(str(error.value)) < 120
 
 
 @given(
@@ -101,15 +67,8 @@ def test_any_text_is_a_number_or_a_clear_error(text: str) -> None:
 @pytest.mark.parametrize(
     ("quantity", "expected"),
     [
-        *(
-            ("500m", 500),
-            (2, 2000),
-            ("1.5", 1500),
-            ("100u", 1),
-            ("1k", 10**6),
-            (0, 0),
-            ("-1", -1000),
-        ),
+        *(("500m", 500), (2, 2000), ("1.5", 1500), ("100u", 1), ("1k", 10**6), (0, 0)),
+        ("-1", -1000),
         # More digits than decimals have unless told.
         (f"+1{'0' * 40}1m", 10**41 + 1),
     ],

@@ -30,9 +30,9 @@ def pod(text: object, qos: str = "", parent: str = "/kubepods/burstable/podu-1")
 
 
 def ignored(text: object) -> list[str]:
-    wish, lines = resctrl_limits(pod(text))
+    limits, lines = resctrl_limits(pod(text))
     assert all(line.startswith(BEFORE) and line.endswith(" (ignored)") for line in lines)
-    assert wish is None or wish.mb == 50
+    assert limits is None or limits.mb == 50
     return [line.removeprefix(BEFORE).removesuffix(" (ignored)") for line in lines]
 
 
@@ -45,12 +45,9 @@ def test_what_koordinators_documents_show() -> None:
                 {"cacheID": 2, "range": [0, 9]},
             ],
         },
-        "mb": {
-            "schemata": {"percent": 20},
-            "schemataPerCache": [{"cacheID": 1, "percent": 40}],
-        },
+        "mb": {"schemata": {"percent": 20}, "schemataPerCache": [{"cacheID": 1, "percent": 40}]},
     }
-    wish = ResctrlLimits(
+    limits = ResctrlLimits(
         "koordlet-u-1",
         llc=CacheWays(20, 80),
         mb=20,
@@ -58,35 +55,22 @@ def test_what_koordinators_documents_show() -> None:
         mb_by_domain={1: 40},
         fallback=QoSClass.LS,
     )
-    assert resctrl_limits(pod(text)) == (wish, ())
-    assert str(wish) == (
+    assert resctrl_limits(pod(text)) == (limits, ())
+    assert str(limits) == (
         "llc 20–80 %, llc of cache 0 20–50 %, llc of cache 2 0–9 %, mb 20 %, mb of cache 1 40 %"
     )
 
 
-def test_keys_are_read_without_regard_to_case() -> None:
-    asked = parse('{"LLC": {"SchemataPerCache": [{"cacheid": 3, "Range": [0, 10]}]}}')
-    assert asked == ResctrlAnnotation(llc=DomainValues(by_domain={3: CacheWays(0, 10)}))
-
-
-def test_a_cache_id_left_out_is_0() -> None:
-    assert parse('{"mb": {"schemataPerCache": [{"percent": 7}]}}').mb == DomainValues(
-        by_domain={0: 7}
+def test_l2_keys_in_any_case_and_a_cache_id_left_out() -> None:
+    text = '{"L2": {"SchemataPerCache": [{"Range": [0, 10]}, {"cacheid": 3, "range": [0, 9]}]}}'
+    assert parse(text) == ResctrlAnnotation(
+        l2=DomainValues(by_domain={0: CacheWays(0, 10), 3: CacheWays(0, 9)})
     )
 
 
-def test_l2_is_ours() -> None:
-    wish, lines = resctrl_limits(pod({"l2": {"schemata": {"range": [0, 50]}}}))
-    assert wish is not None
-    assert (wish.l2, wish.llc, wish.mb, lines) == (CacheWays(0, 50), None, None, ())
-
-
 @pytest.mark.parametrize("text", ["null", "{}", '{"llc": null}', '{"mb": {"schemata": {}}}'])
-def test_nothing_asked_for_is_no_wish(text: str) -> None:
+def test_nothing_asked_for_is_no_limit(text: str) -> None:
     assert resctrl_limits(pod(text)) == (None, ())
-
-
-def test_a_pod_without_the_annotation_wishes_nothing() -> None:
     assert resctrl_limits(Pod("web-0", "shop", "u-1")) == (None, ())
 
 
@@ -102,9 +86,9 @@ def test_a_pod_without_the_annotation_wishes_nothing() -> None:
     ],
 )
 def test_the_class_to_fall_back_on(qos: str, parent: str, fallback: QoSClass) -> None:
-    wish, _ = resctrl_limits(pod({"mb": {"schemata": {"percent": 50}}}, qos, parent))
-    assert wish is not None
-    assert wish.fallback is fallback
+    limits, _ = resctrl_limits(pod({"mb": {"schemata": {"percent": 50}}}, qos, parent))
+    assert limits is not None
+    assert limits.fallback is fallback
 
 
 @pytest.mark.parametrize("percent", [150, 101, 0, -1, True, 1.5, "50", [50], 10**30])
@@ -116,9 +100,9 @@ def test_a_percentage_that_is_none_costs_itself_alone(percent: object) -> None:
             "schemataPerCache": [{"cacheID": 1, "percent": percent}, {"cacheID": 2, "percent": 5}],
         },
     }
-    wish, lines = resctrl_limits(pod(text))
-    assert wish is not None
-    assert (wish.llc, wish.mb, wish.mb_by_domain) == (CacheWays(0, 50), None, {2: 5})
+    limits, lines = resctrl_limits(pod(text))
+    assert limits is not None
+    assert (limits.llc, limits.mb, limits.mb_by_domain) == (CacheWays(0, 50), None, {2: 5})
     shown = json.dumps(percent)
     assert lines == (
         f"{BEFORE}mb.schemata.percent is {shown}; expected 1 to 100 (ignored)",
@@ -139,38 +123,25 @@ def test_a_range_that_is_none_costs_itself_alone(given_range: object) -> None:
 MB = {"schemata": {"percent": 50}}
 
 
+def per_cache(*listed: object) -> dict[str, object]:
+    return {"mb": {**MB, "schemataPerCache": [*listed]}}
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
         ({"llc": 5, "mb": MB}, "llc is 5; expected an object"),
         ({"llc": {"schemata": []}, "mb": MB}, "llc.schemata is []; expected an object"),
         ({"l3": {}, "mb": MB}, 'key "l3" is not known; expected llc or l2 or mb'),
+        ({"mb": {**MB, "schemataPerCache": {}}}, "mb.schemataPerCache is {}; expected a list"),
+        (per_cache("x"), 'mb.schemataPerCache[0] is "x"; expected an object'),
         (
-            {"mb": {**MB, "schemataPerCache": {}}},
-            "mb.schemataPerCache is {}; expected a list",
-        ),
-        (
-            {"mb": {**MB, "schemataPerCache": ["x"]}},
-            'mb.schemataPerCache[0] is "x"; expected an object',
-        ),
-        (
-            {"mb": {**MB, "schemataPerCache": [{"cacheID": -1, "percent": 1}]}},
+            per_cache({"cacheID": -1, "percent": 1}),
             "mb.schemataPerCache[0].cacheID is -1; expected 0 to 2147483647",
         ),
+        (per_cache({"cacheID": 1}), "mb.schemataPerCache[0] has no percent"),
         (
-            {"mb": {**MB, "schemataPerCache": [{"cacheID": 1}]}},
-            "mb.schemataPerCache[0] has no percent",
-        ),
-        (
-            {
-                "mb": {
-                    **MB,
-                    "schemataPerCache": [
-                        {"cacheID": 1, "percent": 1},
-                        {"cacheID": 1, "percent": 2},
-                    ],
-                }
-            },
+            per_cache({"cacheID": 1, "percent": 1}, {"cacheID": 1, "percent": 2}),
             "mb.schemataPerCache names cacheID 1 twice; the first counts",
         ),
         (
@@ -187,11 +158,6 @@ def test_a_field_of_another_shape_costs_itself_alone(text: object, line: str) ->
 def test_what_is_no_json_object_is_one_line(text: str) -> None:
     [line] = ignored(text)
     assert "\n" not in line
-
-
-def test_a_long_value_is_cut() -> None:
-    [line] = ignored({"llc": "x" * 1000})
-    assert len(line) < 100
 
 
 def test_a_deeply_nested_value_is_shown_as_such() -> None:
@@ -211,16 +177,16 @@ def test_an_annotation_full_of_errors_does_not_fill_the_log() -> None:
 
 @pytest.mark.parametrize("uid", ["", "../LS", "a/b", "a\nb", ".", "x" * 200])
 def test_a_uid_that_names_no_directory_has_no_group(uid: str) -> None:
-    wish, [line] = resctrl_limits(replace(pod({"mb": MB}), uid=uid))
-    assert wish is None
+    limits, [line] = resctrl_limits(replace(pod({"mb": MB}), uid=uid))
+    assert limits is None
     assert "names no group" in line
     assert "\n" not in line
 
 
 @given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
 def test_no_text_is_an_exception(text: str) -> None:
-    wish, lines = resctrl_limits(pod(text))
-    assert wish is None
+    limits, lines = resctrl_limits(pod(text))
+    assert limits is None
     assert all(line.startswith(BEFORE) for line in lines)
 
 

@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from koord_model.keys import ANNOTATION_RESOURCE_STATUS, BATCH_CPU
+from koord_model.keys import ANNOTATION_RESOURCE_STATUS
 from koord_model.pod import Pod
 from koord_model.resource_status import ResourceStatus, parse, resource_status
 
@@ -15,33 +15,9 @@ def node(number: int, **resources: object) -> dict[str, Any]:
     return {"node": number, "resources": resources}
 
 
-def test_cpus_of_its_own() -> None:
-    assert resource_status(pod('{"cpuset": "8,0-3"}')) == ResourceStatus("0-3,8")
-
-
 @pytest.mark.parametrize("text", ["{}", "null", '{"cpuset": "", "numaNodeResources": null}'])
 def test_nothing_decided(text: str) -> None:
     assert parse(text) == ResourceStatus()
-
-
-def test_no_annotation() -> None:
-    assert resource_status(Pod("p", "n", "u")) == ResourceStatus()
-
-
-def test_one_node_with_cpu_makes_all_listed_nodes_count() -> None:
-    nodes = [node(0, cpu="500m"), node(1, memory="1Gi")]
-    assert parse(json.dumps({"numaNodeResources": nodes})).numa_nodes == {0, 1}
-
-
-def test_batch_cpu_counts_as_cpu() -> None:
-    nodes = [{"node": 1, "resources": {BATCH_CPU: 500}}]
-    assert parse(json.dumps({"numaNodeResources": nodes})).numa_nodes == {1}
-
-
-@pytest.mark.parametrize("resources", [None, {}, {"memory": "1Gi"}, {"cpu": "0"}, {"cpu": None}])
-def test_a_placement_that_is_not_about_cpu_does_not_count(resources: object) -> None:
-    text = json.dumps({"numaNodeResources": [{"node": 0, "resources": resources}]})
-    assert parse(text).numa_nodes == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_pod_without_the_annotation_has_none() -> None:
         (f'{{"egressLimit": {MAX_BITS + 1}}}', "is out of range; expected 0 to 90071992547"),
     ],
 )
-def test_an_annotation_of_no_use_is_told_in_one_line(text: str, told: str) -> None:
+def test_an_annotation_of_no_use_is_reported_in_one_line(text: str, told: str) -> None:
     with pytest.raises(
         ValueError, match=r"^pod b/a: annotation koordinator\.sh/networkQOS: "
     ) as line:

@@ -36,7 +36,7 @@ async def test_another_message_is_another_matter(caplog):
     assert [record.getMessage() for record in caplog.records] == ["closed", "unread"]
 
 
-async def test_after_a_quiet_interval_it_is_told_at_once_again(caplog):
+async def test_after_a_quiet_interval_it_is_reported_at_once_again(caplog):
     log = LogLimiter(get_log("test"))
     log.warning("closed", error=1)
     await until(lambda: not log._suppressed)

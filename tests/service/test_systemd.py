@@ -15,12 +15,8 @@ from koord_service import systemd
 from tests.support.processes import PATIENCE
 
 VARIABLES = (
-    "NOTIFY_SOCKET",
-    "LISTEN_PID",
-    "LISTEN_FDS",
-    "LISTEN_FDNAMES",
-    "WATCHDOG_USEC",
-    "WATCHDOG_PID",
+    *("NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"),
+    *("WATCHDOG_USEC", "WATCHDOG_PID"),
 )
 
 
@@ -37,26 +33,18 @@ def manager() -> Iterator[socket.socket]:
         yield listening
 
 
-def test_notify(monkeypatch: pytest.MonkeyPatch, manager: socket.socket, tmp_path: Path) -> None:
-    path = str(tmp_path / "notify")
-    manager.bind(path)
-    monkeypatch.setenv("NOTIFY_SOCKET", path)
-    systemd.notify("READY=1\nSTATUS=größe")
-    assert manager.recv(100) == "READY=1\nSTATUS=größe".encode()
-
-
-def test_notify_on_an_abstract_socket(
-    monkeypatch: pytest.MonkeyPatch, manager: socket.socket
+@pytest.mark.parametrize("abstract", [False, True])
+def test_notify(
+    monkeypatch: pytest.MonkeyPatch, manager: socket.socket, tmp_path: Path, abstract: bool
 ) -> None:
+    systemd.notify("READY=1")  # without systemd
     name = f"pykoord-test-{os.getpid()}"
-    manager.bind(f"\0{name}")
-    monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
-    systemd.notify("WATCHDOG=1")
-    assert manager.recv(100) == b"WATCHDOG=1"
-
-
-def test_notify_without_systemd() -> None:
-    systemd.notify("READY=1")
+    path = f"@{name}" if abstract else f"{tmp_path}/{name}"
+    manager.bind(path.replace("@", "\0"))
+    monkeypatch.setenv("NOTIFY_SOCKET", path)
+    for text, sent in (("READY=1\nSTATUS=größe", "READY=1\nSTATUS=größe"), ("S=\udc80", "S=?")):
+        systemd.notify(text)
+        assert manager.recv(100) == sent.encode()
 
 
 @pytest.mark.parametrize("address", ["/missing/notify", "@pykoord-nobody", "/" + "x" * 200])
@@ -64,16 +52,6 @@ def test_notify_never_raises(monkeypatch: pytest.MonkeyPatch, address: str) -> N
     monkeypatch.setenv("NOTIFY_SOCKET", address)
     systemd.notify("READY=1")
     systemd.notify("STATUS=\udc80")
-
-
-def test_notify_text_that_is_no_text(
-    monkeypatch: pytest.MonkeyPatch, manager: socket.socket, tmp_path: Path
-) -> None:
-    path = str(tmp_path / "notify")
-    manager.bind(path)
-    monkeypatch.setenv("NOTIFY_SOCKET", path)
-    systemd.notify("STATUS=\udc80")
-    assert manager.recv(100) == b"STATUS=?"
 
 
 # Started as systemd starts a service: sockets from descriptor 3, then exec.
@@ -117,17 +95,14 @@ def launch(pid_offset: int, *paths: str) -> list[str]:
     return child.stdout.splitlines()
 
 
-def test_sockets_handed_over(tmp_path: Path) -> None:
+def test_sockets_handed_over_or_left_to_another_process(tmp_path: Path) -> None:
     first, second = str(tmp_path / "a"), str(tmp_path / "b")
     assert launch(0, first, second) == [
         f"3 {first} AF_UNIX False False",
         f"4 {second} AF_UNIX False False",
         "[] 0",
     ]
-
-
-def test_sockets_for_another_process_are_left_alone(tmp_path: Path) -> None:
-    assert launch(1, str(tmp_path / "a")) == ["[] 0"]
+    assert launch(1, str(tmp_path / "c")) == ["[] 0"]
 
 
 @pytest.mark.parametrize(
@@ -143,14 +118,9 @@ def test_no_sockets(monkeypatch: pytest.MonkeyPatch, process: str, count: str) -
 @pytest.mark.parametrize(
     ("microseconds", "process", "expected"),
     [
-        (None, None, None),
-        ("30000000", None, 15.0),
-        ("30000000", "self", 15.0),
-        ("30000000", "1", None),
+        *((None, None, None), ("0", None, None), ("soon", None, None), ("-5", None, None)),
+        *(("30000000", None, 15.0), ("30000000", "self", 15.0), ("30000000", "1", None)),
         ("500000", None, 0.25),
-        ("0", None, None),
-        ("soon", None, None),
-        ("-5", None, None),
     ],
 )
 def test_watchdog(

@@ -56,14 +56,12 @@ def test_a_missing_directory_may_be_an_error(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_the_disk_has_the_file_and_its_name(file: Path, synced: list[str]) -> None:
-    write_whole(file, b"new")
-    assert synced == [str(file.with_name(".state.json.part")), str(file.parent)]
-
-
-def test_the_disk_is_not_waited_for(file: Path, synced: list[str]) -> None:
-    write_whole(file, b"new", sync=False)
-    assert synced == []
+@pytest.mark.parametrize("sync", [True, False])
+def test_the_disk_has_the_file_and_its_name_if_it_is_waited_for(
+    file: Path, synced: list[str], sync: bool
+) -> None:
+    write_whole(file, b"new", sync=sync)
+    assert synced == [str(file.with_name(".state.json.part")), str(file.parent)] * sync
     assert file.read_bytes() == b"new"
 
 

@@ -9,54 +9,35 @@ from __future__ import annotations
 
 KOORDLET, MANAGER, PROXY = "koordlet", "koord-manager", "koord-runtime-proxy"
 
-MANIFESTS = {
-    KOORDLET: (
-        "-cgroup-root-dir=/host-cgroup/",
-        "-feature-gates=AllAlpha=true,AllBeta=true",
-        "-runtime-hooks-network=unix",
-        "-runtime-hooks-addr=/host-var-run-koordlet/koordlet.sock",
-        "-runtime-hooks-host-endpoint=/var/run/koordlet//koordlet.sock",
-        "--logtostderr=true",
-        "--v=4",
-    ),
-    MANAGER: (
-        "--enable-leader-election",
-        "--metrics-addr=:8080",
-        "--health-probe-addr=:8000",
-        "--logtostderr=true",
-        "--leader-election-namespace=koordinator-system",
-        "--config-namespace=koordinator-system",
-        "--v=4",
-        "--feature-gates=",
-        "--sync-period=0",
-    ),
-    PROXY: (
-        "--backend-runtime-mode=Docker",
-        "--remote-runtime-service-endpoint=/var/run/docker.sock",
-    ),
+_MANIFESTS = {
+    KOORDLET: """
+        -cgroup-root-dir=/host-cgroup/ -feature-gates=AllAlpha=true,AllBeta=true
+        -runtime-hooks-network=unix -runtime-hooks-addr=/host-var-run-koordlet/koordlet.sock
+        -runtime-hooks-host-endpoint=/var/run/koordlet//koordlet.sock --logtostderr=true --v=4
+    """,
+    MANAGER: """
+        --enable-leader-election --metrics-addr=:8080 --health-probe-addr=:8000 --logtostderr=true
+        --leader-election-namespace=koordinator-system --config-namespace=koordinator-system
+        --v=4 --feature-gates= --sync-period=0
+    """,
+    PROXY: """
+        --backend-runtime-mode=Docker --remote-runtime-service-endpoint=/var/run/docker.sock
+    """,
 }
-
-CHART = {
-    KOORDLET: (
-        "-addr=:9316",
-        "-cgroup-root-dir=/host-cgroup/",
-        "-feature-gates=BECPUEvict=true,BEMemoryEvict=true,CgroupReconcile=true,Accelerators=true",
-        "-runtime-hooks-host-endpoint=/var/run/koordlet/koordlet.sock",
-        "--logtostderr=true",
-        "--v=4",
-    ),
-    MANAGER: (
-        "--enable-leader-election",
-        "--metrics-addr=:8080",
-        "--health-probe-addr=:8000",
-        "--logtostderr=true",
-        "--leader-election-namespace=koordinator-system",
-        "--v=4",
-        "--feature-gates=",
-        "--sync-period=0",
-        "--config-namespace=koordinator-system",
-    ),
+_CHART = {
+    KOORDLET: """
+        -addr=:9316 -cgroup-root-dir=/host-cgroup/
+        -feature-gates=BECPUEvict=true,BEMemoryEvict=true,CgroupReconcile=true,Accelerators=true
+        -runtime-hooks-host-endpoint=/var/run/koordlet/koordlet.sock --logtostderr=true --v=4
+    """,
+    MANAGER: """
+        --enable-leader-election --metrics-addr=:8080 --health-probe-addr=:8000 --logtostderr=true
+        --leader-election-namespace=koordinator-system --v=4 --feature-gates= --sync-period=0
+        --config-namespace=koordinator-system
+    """,
 }
+MANIFESTS = {program: tuple(words.split()) for program, words in _MANIFESTS.items()}
+CHART = {program: tuple(words.split()) for program, words in _CHART.items()}
 
 FLAGS = {
     KOORDLET: """

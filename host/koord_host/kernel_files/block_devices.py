@@ -22,7 +22,7 @@ _LAYERS = 16
 class BlockDevice:
     """A device: where it is, its number ("253:16"), and the kernel names of what it lies on.
 
-    ``volume_group`` is LVM's, "" of what is no logical volume.
+    ``volume_group`` is LVM's, "" if it is not a logical volume.
     """
 
     path: str
@@ -35,7 +35,7 @@ def read(tree: FileTree, sys_root: str = "/sys") -> dict[str, BlockDevice]:
     """All block devices by kernel name; those that go meanwhile are left out.
 
     Raises:
-        OSError: there is no such directory, or it cannot be read.
+        OSError: the directory does not exist, or it cannot be read.
     """
     root = f"{sys_root}/class/block"
     found = {}
@@ -87,7 +87,7 @@ def mounts(text: str, devices: Mapping[str, BlockDevice]) -> dict[str, str]:
     """The device numbers of what a mountinfo file says is mounted from these devices.
 
     Of several mounts on one point the last one counts: it hides the others. Btrfs has
-    numbers of its own; its device is told by its path.
+    numbers of its own; its path names its device.
     """
     numbers = {device.number for device in devices.values()}
     by_path = {device.path: device.number for device in devices.values()}

@@ -1,4 +1,4 @@
-"""What DAMON's schemes have seen, where somebody runs DAMON with one that only looks.
+"""What DAMON's schemes have seen, where DAMON runs with one that only monitors.
 
 The kernel's interface is Documentation/admin-guide/mm/damon/usage.rst. Nothing is
 written here, so a scheme can be read only if the kernel keeps its files up to date by

@@ -35,13 +35,13 @@ class FileReader(Protocol):
 
 
 class FileTree(FileReader, Protocol):
-    """Kernel files with their links, as sysfs has them: for who looks at devices."""
+    """Kernel files with their links, as sysfs has them: for readers of devices."""
 
     def names(self, path: str) -> list[str]:
         """The names of everything in a directory, links included, sorted.
 
         Raises:
-            OSError: there is no such directory.
+            OSError: the directory does not exist.
         """
         ...
 

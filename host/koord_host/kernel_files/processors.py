@@ -27,7 +27,7 @@ _CORE = ("physical_package_id", "die_id", "cluster_id", "core_id")
 class Processors:
     """The CPUs there are.
 
-    The kernel tells nothing of a CPU that is offline but that it is there; what was
+    Of a CPU that is offline the kernel only shows that it is there; what was
     known of it before is kept. Nothing is read anew while the same CPUs run.
     """
 
@@ -44,7 +44,7 @@ class Processors:
 
         Raises:
             ValueError: a file is not as the kernel writes it.
-            OSError: there is no such directory, or it cannot be read.
+            OSError: the directory does not exist, or it cannot be read.
         """
         matches = map(_CPU.fullmatch, self._tree.names(self._root))
         there = sorted(int(match[1]) for match in matches if match)

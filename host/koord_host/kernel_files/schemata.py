@@ -63,7 +63,7 @@ def _run(mask: int) -> int:
 class BandwidthInfo:
     """The MB resource: ``min_bandwidth`` and ``bandwidth_gran`` of its info, in ``units``.
 
-    ``most`` is what no limit looks like. ``full`` is what 100 % is taken to be of;
+    ``most`` stands for no limit. ``full`` is what 100 % is of;
     ``None`` where nothing on the node says.
     """
 
@@ -217,7 +217,7 @@ def wanted(
 ) -> tuple[dict[str, dict[int, int]], tuple[str, ...]]:
     """What a group should have in each domain it has now, and what cannot be had, for people.
 
-    Where nothing is asked for, it is what the root group has: what the tasks would have
+    Where nothing is desired, it is what the root group has: what the tasks would have
     without a group. Ways that another group holds exclusively are not in it.
     """
     problems: list[str] = []
@@ -229,12 +229,12 @@ def wanted(
             result[name] = mb.values(default, problems)
         elif name in info.caches:
             result[name] = _of_cache(name, limits, info.caches[name]).values(default, problems)
-    for key, kind, asked in (
+    for key, kind, desired in (
         ("llc", "L3", limits.llc or limits.llc_by_domain),
         ("l2", "L2", limits.l2 or limits.l2_by_domain),
         ("mb", MB, limits.mb is not None or limits.mb_by_domain),
     ):
-        if asked and not any(name.startswith(kind) for name in result):
+        if desired and not any(name.startswith(kind) for name in result):
             problems.append(f"{key}: this node has no {kind} to allocate")
     return result, tuple(dict.fromkeys(problems))
 
@@ -255,9 +255,9 @@ class _ResourceRequest(Generic[_Value]):
         """The numbers by domain; ``default`` has the domains, and the numbers without a limit."""
         found = {}
         for domain, value in default.items():
-            asked = self.by_domain.get(domain, self.everywhere)
+            desired = self.by_domain.get(domain, self.everywhere)
             try:
-                value = value if asked is None else self.number(asked)
+                value = value if desired is None else self.number(desired)
             except ValueError as error:
                 problems.append(f"{self.key}: {error}")
             if value is not None:

@@ -145,7 +145,7 @@ def _short(value: str) -> str:
     return value.rstrip("0").rstrip(".") if "." in value else value
 
 
-def _qos_asked(keys: _Keys) -> _Keys:
+def _select_qos(keys: _Keys) -> _Keys:
     """The numbers somebody set for a device; the kernel chooses the others."""
     if keys.get("enable", "0") == "0":
         return {}
@@ -154,17 +154,17 @@ def _qos_asked(keys: _Keys) -> _Keys:
     return keys
 
 
-def _model_asked(keys: _Keys) -> _Keys:
+def _select_model(keys: _Keys) -> _Keys:
     return {} if keys.get("ctrl", "auto") == "auto" else keys
 
 
-def _cost(known: tuple[str, ...], asked: Callable[[_Keys], _Keys], without: str) -> Form:
+def _cost(known: tuple[str, ...], select: Callable[[_Keys], _Keys], without: str) -> Form:
     def read(text: str) -> dict[str, _Keys]:
         return {device: _numbers(keys, known) for device, keys in by_key(text).items()}
 
     def plain(text: Value) -> str:
-        asked_for = {device: asked(keys) for device, keys in read(str(text)).items()}
-        return _render_keys({device: keys for device, keys in asked_for.items() if keys})
+        desired_keys = {device: select(keys) for device, keys in read(str(text)).items()}
+        return _render_keys({device: keys for device, keys in desired_keys.items() if keys})
 
     def merged(value: Value, current: str) -> dict[str, _Keys]:
         now = read(current)
@@ -176,7 +176,7 @@ def _cost(known: tuple[str, ...], asked: Callable[[_Keys], _Keys], without: str)
 
     def lines(value: str, current: str) -> list[str]:
         now, after = read(current), merged(value, current)
-        changed = (one for one in read(value) if asked(after[one]) != asked(now.get(one, {})))
+        changed = (one for one in read(value) if select(after[one]) != select(now.get(one, {})))
         return [f"{one} {_tokens(by_key(value)[one])}" for one in changed]
 
     return Form(encode, plain, text=True, lines=lines, plain=plain, without=without)
@@ -188,5 +188,5 @@ IO_LATENCY = one_key("target", ("target",))
 WEIGHTS = Form(
     _encode_weights, _plain_weights, text=True, lines=_weight_lines, plain=_plain_weights
 )
-COST_QOS = _cost(_QOS_KEYS, _qos_asked, "enable=0")
-COST_MODEL = _cost(_MODEL_KEYS, _model_asked, "ctrl=auto")
+COST_QOS = _cost(_QOS_KEYS, _select_qos, "enable=0")
+COST_MODEL = _cost(_MODEL_KEYS, _select_model, "ctrl=auto")

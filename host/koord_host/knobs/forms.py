@@ -117,7 +117,7 @@ def _by_device(text: str) -> dict[str, str]:
 
 
 def render_lines(by_device: Mapping[str, str]) -> str:
-    """A line a device, in the order of their numbers; what is no device comes first."""
+    """A line a device, in the order of their numbers; what is not a device comes first."""
     return "\n".join(f"{one} {by_device[one]}" for one in sorted(by_device, key=_device_order))
 
 

@@ -69,7 +69,7 @@ class RuntimeWeights:
     """By which formula this node's container runtime makes weights, once that is known.
 
     What the youngest container says counts: a runtime that was replaced made the others.
-    So the same containers say the same, in whatever order they are looked at.
+    So the same containers say the same, in whatever order they are read.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
 """How the host's packet filter assigns the packets of pods to classes.
 
 A packet's priority is its class: HTB takes it, so that no filter of its own is
-needed. Packets of pods with an address are forwarded, and told by that address.
-Packets of pods on the host's network are made here, and told by their cgroup,
-where it is a v2 one; where it is a v1 one, ``net_cls`` tells (``traffic``).
+needed. Packets of pods with an address are forwarded, and matched by that address.
+Packets of pods on the host's network are made here, and matched by their cgroup,
+where it is a v2 one; where it is a v1 one, by ``net_cls`` (``traffic``).
 
 Each way of filtering plans commands from the text of what is in force. It leaves a
 mark of the whole plan in the kernel, which says later whether anything is to be done.
@@ -164,8 +164,8 @@ class Nft:
         # Sockets are known only to the first hook, forwarded packets only to the second.
         lines += ["chain made_here {", "type filter hook output priority -150; policy accept;"]
         for one in rules.cgroups:
-            level = one.path.count("/") + 1
-            match = f'socket cgroupv2 level {level} "{one.path}"'
+            depth = one.path.count("/") + 1
+            match = f'socket cgroupv2 level {depth} "{one.path}"'
             lines.append(f"{match} meta priority set {one.classid}")
         lines += ["}", "chain leaving {"]
         lines.append("type filter hook postrouting priority -150; policy accept;")

@@ -40,7 +40,7 @@ class ValueConflict:
 
     ``settled`` is whether the knob's rule is made for it: a limit, a protection, CPUs
     in common, a higher priority. Otherwise one owner goes without for no better reason
-    than its name or an empty intersection, and somebody should look at it.
+    than its name or an empty intersection, and a person should look at it.
     """
 
     target: Target

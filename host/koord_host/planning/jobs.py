@@ -5,7 +5,7 @@ a job that hangs holds up its own kind alone. A newer job replaces one that wait
 the same kind, target and owner; one that runs is left to end.
 
 Nothing can stop a thread in the kernel. Work asks its token between two steps whether it
-is to go on; a job that still runs some seconds after its deadline is overdue, which is told.
+is to go on; a job that still runs some seconds after its deadline is overdue, which is reported.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Ledger:
         return urgent
 
     def put_back(self, changed: dict[Target, None]) -> None:
-        """Have targets count as changed: that were taken, or are to be looked at."""
+        """Have targets count as changed: that were taken, or are to be read."""
         self._changed = changed | self._changed
 
     @property

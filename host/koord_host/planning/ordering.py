@@ -295,7 +295,7 @@ def _bandwidth(
 def _between(before: float, ratio: float, after: float) -> bool:
     """Whether groups above and below bear a ratio, as they bear those before and after.
 
-    No limit is no large ratio: such a group has what is above it, however little.
+    No limit does not mean a large ratio: such a group has what is above it, however little.
     """
     if math.inf in (before, after):
         return ratio in (before, after)

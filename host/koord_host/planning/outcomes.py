@@ -28,8 +28,8 @@ class Outcome(StrEnum):
 class Result(NamedTuple):
     """One target's outcome. ``old`` and ``new`` are ``None`` where not known.
 
-    ``news`` is whether it has not been told before: the same trouble, round after
-    round, is news once. ``alert`` is whether somebody should look at it.
+    ``news`` is whether it has not been reported before: the same trouble, round after
+    round, is news once. ``alert`` is whether a person should look at it.
     """
 
     target: Target
@@ -72,7 +72,7 @@ class Retry(Enum):
     SOON      after 1, 2, 4 … seconds, at most the refresh interval: what is in the
               way (tasks, pages, children, room) comes and goes.
     REFRESH   with the next refresh: only a change of something else can help.
-    NEVER     the place is gone: dropped without a word. It is looked for again with the
+    NEVER     the place is gone: dropped silently. It is tried again with the
               next refresh, in case it comes back.
     """
 

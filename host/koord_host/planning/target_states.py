@@ -21,8 +21,8 @@ class TargetState:
     """The state of one target; times are monotonic.
 
     ``text`` is what the file held when it was last as decided, ``None``: never was.
-    ``left`` is somebody else's text that stays. ``reported`` is the last trouble told.
-    ``identity`` tells the place that was looked at from a later one of its name.
+    ``left`` is somebody else's text that stays. ``reported`` is the last trouble that was reported.
+    ``identity`` distinguishes the place that was read from a later one of its name.
     ``returning``: no owner wants it, and what was found is put back; the decision has it.
     """
 
@@ -77,7 +77,7 @@ class RoundState:
 
 
 class TargetStates(dict[Target, TargetState]):
-    """All targets with a decision, and when each is to be looked at again."""
+    """All targets with a decision, and when each is to be read again."""
 
     def __init__(self, refresh_seconds: float) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class TargetStates(dict[Target, TargetState]):
         while self.is_due(now):
             at, target = heapq.heappop(self._due)
             state = self.get(target)
-            # Another look in the meantime has put it off.
+            # It was read in the meantime, and is due later.
             if state is not None and state.due == at:
                 due.append(target)
         return due

@@ -108,8 +108,8 @@ def _make_room(files: KernelFiles, path: str, value: Value) -> None:
     """See that a group's pages fit below its new ``memory.max``.
 
     Where they do not, cgroup v2 frees what it can and kills for the rest; v1 refuses
-    with EBUSY. Ours refuses too, on both: a limit is no reason to kill. Pages
-    taken between this look and the write can still cost a process its life.
+    with EBUSY. Ours refuses too, on both: a limit must not kill. Pages
+    taken between this check and the write can still cost a process its life.
 
     Raises:
         OSError: EBUSY; pages that cannot be freed are in the way.

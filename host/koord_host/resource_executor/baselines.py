@@ -86,19 +86,19 @@ class BaselineStore:
     """Originals by target, in memory and in the database.
 
     ``path`` "" keeps them in memory only. ``boot`` names this boot of the machine.
-    ``trouble`` is what is wrong with the database, "" if nothing; ``tell`` is called with it
+    ``trouble`` is what is wrong with the database, "" if nothing; ``on_trouble`` is called with it
     once. Without a database baselines are kept in memory, and changes go on.
 
     Raises:
         InUseError: another process, such as a running koordlet, has it open.
     """
 
-    def __init__(self, path: str, tell: Callable[[str], None], *, boot: str = "") -> None:
+    def __init__(self, path: str, on_trouble: Callable[[str], None], *, boot: str = "") -> None:
         self.trouble = ""
         self.cache_groups: frozenset[str] = frozenset()
         """The shared resctrl groups that were made, by this run or one before."""
         self._path = path
-        self._tell = tell
+        self._on_trouble = on_trouble
         self._known: dict[Target, BaselineValue] = {}
         self._unsure: set[Target] = set()
         self._behind = False
@@ -307,7 +307,7 @@ class BaselineStore:
 
     def _say(self, trouble: str) -> None:
         self.trouble = trouble
-        self._tell(trouble)
+        self._on_trouble(trouble)
 
     def _pending_writes(self) -> list[tuple[str, str, str]]:
         unsure = (self._known[target] for target in self._unsure)

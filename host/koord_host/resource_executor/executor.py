@@ -1,6 +1,6 @@
 """The one writer: desired values in, ordered writes out.
 
-A round (``apply``) looks at targets whose desired values changed, that are due for a
+A round (``apply``) reads targets whose desired values changed, that are due for a
 refresh, or that were refused and may be tried again:
 
 1. The values desired for each become one (``arbiter``).
@@ -185,20 +185,20 @@ class Executor:
             return EMPTY
         self._prune(now)
         changed, (again, self._again) = self._ledger.take_changed(), (self._again, {})
-        looks = again | dict.fromkeys(self._states.take_due(now))
-        todo = parts(changed | looks, _MOST)
+        rereads = again | dict.fromkeys(self._states.take_due(now))
+        todo = parts(changed | rereads, _MOST)
         rounds = [Round(tuple(self._actions.take_results()))]
         try:
             while todo:
                 part = todo[0]
-                rounds.append(self._part(_of(part, changed), _of(part, again), _of(part, looks)))
+                rounds.append(self._part(_of(part, changed), _of(part, again), _of(part, rereads)))
                 if todo := todo[1:]:
                     between()
         except Exception:
             # A defect loses no value: all that is left is due in the next round again.
             for part in todo:
                 self._ledger.put_back(_of(part, changed))
-                self._again |= _of(part, looks)
+                self._again |= _of(part, rereads)
             raise
         return joined(*rounds)
 
@@ -214,15 +214,15 @@ class Executor:
             raise
 
     def _part(
-        self, changed: dict[Target, None], again: dict[Target, None], looks: dict[Target, None]
+        self, changed: dict[Target, None], again: dict[Target, None], rereads: dict[Target, None]
     ) -> Round:
-        """Decide about what has changed, and look at that, and at others; write what differs."""
+        """Decide about what has changed, read that and others, and write what differs."""
         due: dict[Target, None] = {}
         running = RoundState(self._monotonic())
         for target in changed:
             if self._decide(target, running):
                 due[target] = None
-        for target in looks:
+        for target in rereads:
             state = self._states.get(target)
             if state is None:
                 continue
@@ -240,9 +240,9 @@ class Executor:
         for target in due:
             state = self._states[target]
             if state.returning:
-                self._look_back(state, running)
+                self._check_rollback(state, running)
             else:
-                self._look(state, running)
+                self._check(state, running)
         if running.changes:
             self._writer.carry_out(running)
         self._baselines.set_owners(running.owners.items())
@@ -250,7 +250,7 @@ class Executor:
         return Round(tuple(running.results), tuple(running.conflicts))
 
     def _decide(self, target: Target, running: RoundState) -> bool:
-        """Arbitrate anew; whether the target is to be looked at."""
+        """Arbitrate anew; return whether the target is to be read."""
         desired_values = self._valid(target, running)
         state = self._states.get(target)
         if not desired_values:
@@ -295,9 +295,9 @@ class Executor:
                 if other in self._states:
                     due[other] = None
 
-    # ---- looking
+    # ---- reading
 
-    def _look(self, state: TargetState, running: RoundState) -> None:
+    def _check(self, state: TargetState, running: RoundState) -> None:
         """Read a target; note a change where it is not as decided."""
         state.due = 0.0
         try:
@@ -325,7 +325,7 @@ class Executor:
             now = value if current is None else current
             running.changes[state.target] = ValueChange(state.target, now, value)
 
-    def _look_back(self, state: TargetState, running: RoundState) -> None:
+    def _check_rollback(self, state: TargetState, running: RoundState) -> None:
         """Read a target that is to be put back; note a change where it is ours still."""
         state.due = 0.0
         baseline = self._rollback.baseline(state)
@@ -413,7 +413,7 @@ class Executor:
         return place_identity.is_same(self._files, self._layout, baseline)
 
 
-_THEIRS = "changed by somebody else; theirs stays until another value is wished"
+_THEIRS = "changed by somebody else; theirs stays until another value is desired"
 
 
 def _of(part: Iterable[Target], targets: dict[Target, None]) -> dict[Target, None]:

@@ -14,7 +14,7 @@
 Every change and decision is there, and every answer that changes something, or in which
 something was wrong. Lines are kept until ``flush``, once a round, and then written at once; jobs
 add theirs from threads of their own. A journal that cannot be written stops no change of the node:
-it is told once, and the lines are lost.
+it is reported once, and the lines are lost.
 """
 
 from __future__ import annotations
@@ -127,20 +127,20 @@ class Journal:
     """Appends lines to a file (mode 0640), rotated by size to ``<path>.1`` and so on.
 
     ``path`` "" keeps no journal. ``trouble`` is what is wrong with it at present, ""
-    if nothing; ``tell`` is called once when it begins.
+    if nothing; ``on_trouble`` is called once when it begins.
     """
 
     def __init__(
         self,
         path: str,
-        tell: Callable[[str], None],
+        on_trouble: Callable[[str], None],
         *,
         max_bytes: int = MAX_BYTES,
         backups: int = BACKUPS,
     ) -> None:
         self.trouble = ""
         self._path = path
-        self._tell = tell
+        self._on_trouble = on_trouble
         self._max_bytes = max_bytes
         self._backups = backups
         self._lines: list[bytes] = []
@@ -223,7 +223,7 @@ class Journal:
         self._shut()
         reported, self.trouble = self.trouble, f"{self._path}: {error.strerror or error}"
         if not reported:
-            self._tell(self.trouble)
+            self._on_trouble(self.trouble)
 
 
 def rfc3339(seconds: float) -> str:

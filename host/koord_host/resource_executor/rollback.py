@@ -47,7 +47,7 @@ class Rollback:
         self._ledger = ledger
 
     def begin(self, target: Target, state: TargetState | None) -> bool:
-        """No owner wants a target: whether it is to be looked at, to be put back.
+        """No owner wants a target: return whether it is to be read, to be put back.
 
         What is bound to it returns along with it.
         """
@@ -72,8 +72,8 @@ class Rollback:
     def _along(self, target: Target) -> None:
         """What changed only because it had to go along returns along."""
         baseline = self._baselines.get(target)
-        wished = target in self._states or self._ledger.of(target)
-        if baseline is not None and baseline.strategy and not wished:
+        desired = target in self._states or self._ledger.of(target)
+        if baseline is not None and baseline.strategy and not desired:
             self.begin(target, None)
 
     def baseline(self, state: TargetState) -> BaselineValue | None:

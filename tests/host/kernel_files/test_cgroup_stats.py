@@ -72,35 +72,15 @@ throttled_usec 123
 @pytest.mark.parametrize(
     ("stats", "expected"),
     [
-        (
-            V1,
-            [
-                "/sys/fs/cgroup/cpuacct/a/b/cpuacct.usage",
-                "/sys/fs/cgroup/cpu/a/b/cpu.stat",
-                "/sys/fs/cgroup/memory/a/b/memory.stat",
-                "/sys/fs/cgroup/memory/a/b/memory.numa_stat",
-            ],
-        ),
-        (
-            V2,
-            [
-                "/sys/fs/cgroup/a/b/cpu.stat",
-                "/sys/fs/cgroup/a/b/cpu.stat",
-                "/sys/fs/cgroup/a/b/memory.stat",
-                "/sys/fs/cgroup/a/b/memory.numa_stat",
-            ],
-        ),
+        (V1, ("cpuacct/g/cpuacct.usage", "cpu/g/cpu.stat", "memory/g/memory.stat",
+              "memory/g/memory.numa_stat")),
+        (V2, ("g/cpu.stat", "g/cpu.stat", "g/memory.stat", "g/memory.numa_stat")),
     ],
     ids=["v1", "v2"],
-)
-def test_where_the_files_are(stats: CgroupStats, expected: list[str]) -> None:
+)  # fmt: skip
+def test_where_the_files_are(stats: CgroupStats, expected: tuple[str, ...]) -> None:
     files = (stats.cpu_file, stats.throttling_file, stats.memory_file, stats.numa_file)
-    assert [file("a/b") for file in files] == expected
-
-
-def test_cpu_time_is_nanoseconds() -> None:
-    assert V1.cpu_nanoseconds("1500000\n") == 1_500_000
-    assert V2.cpu_nanoseconds(CPU_V2) == 1_500_000
+    assert [file("g") for file in files] == [f"/sys/fs/cgroup/{one}" for one in expected]
 
 
 @pytest.mark.parametrize(("stats", "text"), [(V1, MEMORY_V1), (V2, MEMORY_V2)], ids=["v1", "v2"])
@@ -110,12 +90,10 @@ def test_memory_counts_groups_below_and_no_files(stats: CgroupStats, text: str) 
 
 
 @pytest.mark.parametrize("stats", [V1, V2], ids=["v1", "v2"])
-def test_throttling(stats: CgroupStats) -> None:
+def test_throttling_and_cpu_time_in_nanoseconds(stats: CgroupStats) -> None:
     assert stats.throttling(CPU_V2) == Throttling(40, 10)
-
-
-def test_a_group_without_quotas_has_no_throttling() -> None:
     assert V2.throttling("usage_usec 5\nuser_usec 5\nsystem_usec 0\n") is None
+    assert stats.cpu_nanoseconds("1500000\n" if stats is V1 else CPU_V2) == 1_500_000
 
 
 @pytest.mark.parametrize("page", [4096, 65536])

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,45 +88,38 @@ def test_only_the_first_run_of_a_full_mask_with_gaps_is_used() -> None:
 # Bandwidth
 
 
+AMD, NO_LIMIT = "MB:0=2048;1=  16\n", "MB:0=4294967295;1=4294967295\n"
+
+
 @pytest.mark.parametrize(
-    ("percent", "value"), [(1, 10), (10, 10), (11, 20), (50, 50), (99, 100), (100, 100)]
+    ("files", "root", "measured", "values"),
+    [
+        (MB, INTEL, None, {1: 10, 10: 10, 11: 20, 50: 50, 99: 100, 100: 100}),
+        # On AMD 100 percent is what the root group has, or what was measured.
+        (AMD_MB, AMD, None, {1: 21, 50: 1024, 99: 2028, 100: 2048}),
+        (AMD_MB, AMD, 160, {1: 2, 50: 80, 99: 159, 100: 2048}),
+        # With mba_MBps it is what was measured, or what the root group is set to.
+        (MB, NO_LIMIT, 90_001, {50: 45_001}),
+        (MB, "MB:0=80000\n", None, {50: 40_000, 100: 80_000}),
+        (MB, NO_LIMIT, None, {100: 4294967295}),
+    ],
 )
-def test_percent_are_rounded_up_to_the_hardwares_steps(percent: int, value: int) -> None:
-    bandwidth = intel().bandwidth
-    assert bandwidth == BandwidthInfo(BandwidthUnit.PERCENT, 10, 10, 100, 100)
-    assert bandwidth.value(percent) == value
-
-
-@pytest.mark.parametrize(("percent", "value"), [(1, 21), (50, 1024), (99, 2028), (100, 2048)])
-def test_on_amd_100_percent_is_what_the_root_group_has(percent: int, value: int) -> None:
-    bandwidth = read_info({"MB": AMD_MB}, "MB:0=2048;1=  16\n").bandwidth
-    assert bandwidth == BandwidthInfo(BandwidthUnit.ABSOLUTE, 1, 1, 2048, 2048)
-    assert bandwidth.value(percent) == value
-
-
-def test_on_amd_a_measured_bandwidth_is_the_scale() -> None:
-    bandwidth = read_info({"MB": AMD_MB}, "MB:0=2048\n", full_bandwidth=160).bandwidth
+def test_bandwidth(
+    files: dict[str, str], root: str, measured: int | None, values: dict[int, int]
+) -> None:
+    mbps = root == "MB:0=80000\n"
+    bandwidth = read_info({"MB": files}, root, full_bandwidth=measured, mbps_event=mbps).bandwidth
     assert bandwidth is not None
-    assert [bandwidth.value(percent) for percent in (1, 50, 99, 100)] == [2, 80, 159, 2048]
+    assert {percent: bandwidth.value(percent) for percent in values} == values
 
 
 @pytest.mark.parametrize("mbps_event", [False, True])
 def test_with_mba_mbps_100_percent_is_not_known_by_itself(mbps_event: bool) -> None:
-    root = "MB:0=4294967295;1=4294967295\n"
-    bandwidth = read_info({"MB": MB}, root, mbps_event=mbps_event).bandwidth
+    bandwidth = read_info({"MB": MB}, NO_LIMIT, mbps_event=mbps_event).bandwidth
     assert bandwidth is not None
-    assert (bandwidth.units, bandwidth.value(100)) == (BandwidthUnit.MBPS, 4294967295)
+    assert bandwidth.units is BandwidthUnit.MBPS
     with pytest.raises(ValueError, match="50 % of an unknown bandwidth: under mba_MBps"):
         bandwidth.value(50)
-
-
-def test_with_mba_mbps_it_is_what_was_measured_or_what_the_root_group_is_set_to() -> None:
-    root = "MB:0=4294967295\n"
-    measured = read_info({"MB": MB}, root, full_bandwidth=90_001).bandwidth
-    limited = read_info({"MB": MB}, "MB:0=80000\n", mbps_event=True).bandwidth
-    assert measured is not None
-    assert limited is not None
-    assert (measured.value(50), limited.value(50), limited.value(100)) == (45_001, 40_000, 80_000)
 
 
 @given(st.integers(1, 100), st.integers(1, 40), st.integers(1, 40))
@@ -214,64 +209,59 @@ def test_only_what_differs_is_written(
         assert all(current.get(name, {}).get(domain) != value for domain, value in values.items())
 
 
-def test_domains_of_their_own_and_others() -> None:
-    info = read_info({"L3": L3, "MB": MB}, "L3:0=7ff;8=7ff\nMB:0=100;8=100\n")
-    limits = ResctrlLimits(
-        "g",
-        llc=CacheWays(0, 50),
-        mb=20,
-        llc_by_domain={8: CacheWays(50, 100)},
-        mb_by_domain={0: 70},
-    )
-    assert wanted(info, limits, info.root) == (
-        {"L3": {0: 0x3F, 8: 0x7C0}, "MB": {0: 70, 8: 20}},
-        (),
-    )
+HALF = CacheWays(0, 50)
+CODE = {"num_closids": "8", "cbm_mask": "fff"}
+BOTH = {"L3": L3, "MB": MB}
 
 
-def test_what_is_not_asked_for_is_as_in_the_root_group() -> None:
-    info = read_info({"L3": L3, "MB": MB}, "L3:0=7f;1=7ff\nMB:0=90;1=100\n")
-    current = parse("L3:0=1;1=1\nMB:0=10;1=10\n")
-    limits = ResctrlLimits("g", mb_by_domain={1: 50})
-    assert wanted(info, limits, current)[0] == {"L3": {0: 0x7F, 1: 0x7FF}, "MB": {0: 90, 1: 50}}
-
-
-def test_a_domain_that_came_later_is_left_alone_unless_asked_for() -> None:
-    current = parse("L3:0=7ff;1=7ff;2=7ff\nMB:0=100;1=100;2=100\n")
-    aims, _ = wanted(intel(), ResctrlLimits("g", mb=50), current)
-    assert aims == {"L3": {0: 0x7FF, 1: 0x7FF}, "MB": {0: 50, 1: 50, 2: 50}}
-
-
-def test_resources_that_info_does_not_know_are_left_alone() -> None:
-    current = parse("L2:0=f\nL3:0=7ff\n")
-    assert wanted(intel(), ResctrlLimits("g", llc=CacheWays(0, 50)), current)[0] == {
-        "L3": {0: 0x3F}
-    }
-
-
-def test_domains_that_do_not_exist_are_told_once() -> None:
-    cache = {"num_closids": "8", "cbm_mask": "fff"}
-    text = "L3DATA:0=fff;1=fff\nL3CODE:0=fff;1=fff\n"
-    info = read_info({"L3CODE": cache, "L3DATA": cache}, text)
-    limits = ResctrlLimits("g", llc_by_domain={1: CacheWays(0, 50), 7: CacheWays(0, 50)})
-    aims, problems = wanted(info, limits, info.root)
-    assert aims["L3CODE"] == {0: 0xFFF, 1: 0x3F}
-    assert problems == ("llc: cacheID 7 does not exist; there are: 0, 1",)
-
-
-def test_resources_that_do_not_exist_are_told() -> None:
-    info = read_info({"L3": L3}, "L3:0=7ff\n")
-    limits = ResctrlLimits("g", llc=CacheWays(0, 10), mb=50, l2_by_domain={0: CacheWays()})
-    aims, problems = wanted(info, limits, info.root)
-    assert aims == {"L3": {0: 0x3}}
-    assert problems == (
-        "l2: this node has no L2 to allocate",
-        "mb: this node has no MB to allocate",
-    )
-
-
-def test_a_bandwidth_that_cannot_be_reckoned_leaves_the_roots() -> None:
-    info = read_info({"MB": MB}, "MB:0=4294967295\n")
-    aims, [problem] = wanted(info, ResctrlLimits("g", mb=50), info.root)
-    assert aims == {"MB": {0: 4294967295}}
-    assert problem.startswith("mb: 50 % of an unknown bandwidth")
+@pytest.mark.parametrize(
+    ("files", "root", "limits", "current", "aims", "problems"),
+    [
+        (  # domains of their own and others
+            BOTH, "L3:0=7ff;8=7ff\nMB:0=100;8=100\n",
+            {"llc": HALF, "mb": 20, "llc_by_domain": {8: CacheWays(50, 100)},
+             "mb_by_domain": {0: 70}}, None,
+            {"L3": {0: 0x3F, 8: 0x7C0}, "MB": {0: 70, 8: 20}}, (),
+        ),
+        (  # what is not wanted is as in the root group
+            BOTH, "L3:0=7f;1=7ff\nMB:0=90;1=100\n", {"mb_by_domain": {1: 50}},
+            "L3:0=1;1=1\nMB:0=10;1=10\n", {"L3": {0: 0x7F, 1: 0x7FF}, "MB": {0: 90, 1: 50}}, (),
+        ),
+        (  # a domain that came later is left alone unless it is wanted
+            BOTH, INTEL, {"mb": 50}, "L3:0=7ff;1=7ff;2=7ff\nMB:0=100;1=100;2=100\n",
+            {"L3": {0: 0x7FF, 1: 0x7FF}, "MB": {0: 50, 1: 50, 2: 50}}, (),
+        ),
+        (  # resources that info does not know are left alone
+            BOTH, INTEL, {"llc": HALF}, "L2:0=f\nL3:0=7ff\n", {"L3": {0: 0x3F}}, (),
+        ),
+        (
+            {"L3CODE": CODE, "L3DATA": CODE}, "L3DATA:0=fff;1=fff\nL3CODE:0=fff;1=fff\n",
+            {"llc_by_domain": {1: HALF, 7: HALF}}, None,
+            {"L3CODE": {0: 0xFFF, 1: 0x3F}, "L3DATA": {0: 0xFFF, 1: 0x3F}},
+            ("llc: cacheID 7 does not exist; there are: 0, 1",),
+        ),
+        (
+            {"L3": L3}, "L3:0=7ff\n",
+            {"llc": CacheWays(0, 10), "mb": 50, "l2_by_domain": {0: CacheWays()}}, None,
+            {"L3": {0: 0x3}},
+            ("l2: this node has no L2 to allocate", "mb: this node has no MB to allocate"),
+        ),
+        (  # a bandwidth that is not known leaves the root's
+            {"MB": MB}, "MB:0=4294967295\n", {"mb": 50}, None, {"MB": {0: 4294967295}},
+            ("mb: 50 % of an unknown bandwidth",),
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wanted(
+    files: dict[str, dict[str, str]],
+    root: str,
+    limits: dict[str, Any],
+    current: str | None,
+    aims: dict[str, dict[int, int]],
+    problems: tuple[str, ...],
+) -> None:
+    info = read_info(files, root)
+    there = info.root if current is None else parse(current)
+    found, lines = wanted(info, ResctrlLimits("g", **limits), there)
+    assert found == aims
+    assert [line[: len(said)] for line, said in zip(lines, problems, strict=True)] == [*problems]

@@ -63,13 +63,7 @@ def test_written(form: Form, value: Value, current: str, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("form", "text"),
-    [
-        (NUMBER, ""),
-        (NUMBER, "many"),
-        (QUOTA_V2, ""),
-        (CPUS, "a-b"),
-        (DEVICES, "8:0"),
-    ],
+    [(NUMBER, ""), (NUMBER, "many"), (QUOTA_V2, ""), (CPUS, "a-b"), (DEVICES, "8:0")],
 )
 def test_text_that_no_kernel_gives(form: Form, text: str) -> None:
     with pytest.raises(ValueError, match=r"\S"):

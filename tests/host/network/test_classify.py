@@ -49,14 +49,12 @@ class TestRules:
             {4: {"10.0.0.7": "1:4"}, 6: {"fd00::7": "1:4"}}, (CgroupMatch("kubepods/a", 5, "1:4"),)
         )
 
-    def test_a_cgroup_that_is_gone_is_left_out(self) -> None:
+    def test_a_cgroup_that_is_gone_and_v2_cgroups_that_are_not_there_are_not_matched(self) -> None:
         def identity(path: str) -> int:
             raise FileNotFoundError(path)
 
-        assert rules_of(traffic(TrafficMember("b/host", "", "kubepods/a")), identity) == NOTHING
-
-    def test_where_there_are_no_v2_cgroups_they_are_not_matched(self) -> None:
-        assert rules_of(traffic(TrafficMember("b/host", "", "kubepods/a")), None) == NOTHING
+        for found in (identity, None):
+            assert rules_of(traffic(TrafficMember("b/host", "", "kubepods/a")), found) == NOTHING
 
     @pytest.mark.parametrize(
         ("member", "reported"),
@@ -66,7 +64,9 @@ class TestRules:
             (TrafficMember("b/one", "", ""), 'pod b/one: cgroup ""'),
         ],
     )
-    def test_what_could_harm_a_command_is_told(self, member: TrafficMember, reported: str) -> None:
+    def test_what_could_harm_a_command_is_reported(
+        self, member: TrafficMember, reported: str
+    ) -> None:
         found = rules_of(traffic(member), lambda _: 1)
         assert (found.addresses, found.cgroups) == (NOTHING.addresses, ())
         [line] = found.ignored
@@ -108,30 +108,21 @@ meta priority set ip6 saddr map {{ fd00::7 : 1:4 }}
 """
         )
 
-    def test_no_pods_are_no_rules(self) -> None:
-        [command] = Nft().plan(NOTHING, [CommandResult(1, error="no such table")])
-        assert "saddr" not in command.text
-        assert "socket" not in command.text
-
     def test_its_mark_says_that_it_is_in_force(self) -> None:
         assert Nft().plan(RULES, [chains("made_here", f"mark_{RULES.mark}")]) == ()
         assert Nft().plan(RULES, [chains(f"mark_{RULES.mark}", table="other")]) != ()
         assert Nft().plan(RULES, [chains(f"mark_{NOTHING.mark}")]) != ()
 
-    def test_removal(self) -> None:
-        assert Nft().removal([chains("made_here")]) == (
-            FilterCommand(("nft", "delete", "table", "inet", "pykoord")),
-        )
-        for nothing in (
-            chains("x", table="other"),
-            CommandResult(1),
-            CommandResult(0, "{}"),
-            CommandResult(0, "[]"),
-        ):
-            assert Nft().removal([nothing]) == ()
-
-    def test_reading(self) -> None:
+    def test_reading_and_removal(self) -> None:
         assert [str(command) for command in Nft().reading()] == ["nft -j list chains inet"]
+        delete = FilterCommand(("nft", "delete", "table", "inet", "pykoord"))
+        assert Nft().removal([chains("made_here")]) == (delete,)
+        others = (CommandResult(1), CommandResult(0, "{}"), CommandResult(0, "[]"))
+        for nothing in (chains("x", table="other"), *others):
+            assert Nft().removal([nothing]) == ()
+        [command] = Nft().plan(NOTHING, [CommandResult(1, error="no such table")])
+        assert "saddr" not in command.text
+        assert "socket" not in command.text
 
 
 def listed(rules: FilterRules | None = None, *, jump: bool = False) -> CommandResult:
@@ -184,8 +175,8 @@ COMMIT
         for broken in (listed(RULES), listed(NOTHING, jump=True), CommandResult(1)):
             assert len(Iptables().plan(RULES, [there, broken, SETS])) == 3
         assert len(Iptables().plan(RULES, [there, there, CommandResult(0, "pykoord4-1-3")])) == 3
-
-    def test_there_is_one_jump(self) -> None:
+        assert len(Iptables((4,)).plan(RULES, [listed(), CommandResult(0)])) == 2
+        # There is one jump.
         _, v4, v6 = Iptables().plan(RULES, [listed(jump=True), listed(), SETS])
         assert "-A POSTROUTING" not in v4.text
         assert "-A POSTROUTING" in v6.text
@@ -213,31 +204,28 @@ COMMIT
         assert len(sets) == 3
         assert Iptables().removal([listed(), CommandResult(1), CommandResult(1)]) == ()
 
-    def test_without_ip6tables_only_the_older_protocol(self) -> None:
-        one = Iptables((4,))
-        assert [str(command) for command in one.reading()] == [
-            "iptables -w -t mangle -S",
-            "ipset list -n",
-        ]
-        assert len(one.plan(RULES, [listed(), CommandResult(0)])) == 2
+
+IPTABLES = {"iptables", "iptables-restore", "ipset"}
 
 
 @pytest.mark.parametrize(
-    ("programs", "kind"),
+    ("programs", "kind", "commands"),
     [
-        ({"nft", "iptables", "iptables-restore", "ipset"}, Nft),
-        ({"iptables", "iptables-restore", "ipset"}, Iptables),
-        ({"iptables", "iptables-restore"}, None),
-        ({"ipset"}, None),
-        (set(), None),
+        ({"nft", *IPTABLES}, Nft, ["nft -j list chains inet"]),
+        (IPTABLES, Iptables, ["iptables -w -t mangle -S", "ipset list -n"]),
+        (
+            {*IPTABLES, "ip6tables-restore"},
+            Iptables,
+            ["iptables -w -t mangle -S", "ip6tables -w -t mangle -S", "ipset list -n"],
+        ),
+        ({"iptables", "iptables-restore"}, None, []),
+        ({"ipset"}, None, []),
+        (set(), None, []),
     ],
 )
-def test_the_host_decides(programs: set[str], kind: type[Classifier] | None) -> None:
+def test_the_host_decides(
+    programs: set[str], kind: type[Classifier] | None, commands: list[str]
+) -> None:
     found = choose(programs.__contains__)
-    assert found is None if kind is None else isinstance(found, kind)
-
-
-def test_ipv6_where_the_host_has_it() -> None:
-    both = {"iptables", "iptables-restore", "ipset", "ip6tables-restore"}
-    found = [choose(names.__contains__) for names in (both, both - {"ip6tables-restore"})]
-    assert [len(one.reading()) for one in found if one is not None] == [3, 2]
+    assert type(found) is (kind or type(None))
+    assert [str(command) for command in (found.reading() if found else ())] == commands

@@ -19,6 +19,7 @@ from koord_host.network.traffic import (
 from koord_model.traffic import Traffic, TrafficClass
 
 M = 1_000_000
+ADD = TrafficVerb.ADD
 DEFAULT = InterfaceShaping(Qdisc("fq_codel", 0))
 
 
@@ -38,30 +39,33 @@ SYSTEM, LS = HTBClass(1, 1, 2 * M, 10 * M), HTBClass(1, 2, 5 * M, 8 * M)
 DONE = InterfaceShaping(OURS, {1: ROOT_CLASS, 2: SYSTEM, 3: LS})
 
 
-def test_everything_is_made_parents_first() -> None:
-    assert changes(traffic(), DEFAULT, by_cgroup=True) == (
-        TrafficChange(
-            TrafficVerb.ADD, TrafficObject.QDISC, wanted=OURS, found=Qdisc("fq_codel", 0)
+ADD_QDISC = TrafficChange(ADD, TrafficObject.QDISC, wanted=OURS, found=Qdisc("fq_codel", 0))
+ADD_SYSTEM = TrafficChange(ADD, TrafficObject.CLASS, 2, SYSTEM)
+ADD_FILTER = TrafficChange(ADD, TrafficObject.FILTER)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (  # parents first
+            DEFAULT,
+            [
+                ADD_QDISC,
+                TrafficChange(ADD, TrafficObject.CLASS, 1, ROOT_CLASS),
+                ADD_SYSTEM,
+                TrafficChange(ADD, TrafficObject.CLASS, 3, LS),
+                ADD_FILTER,
+            ],
         ),
-        TrafficChange(TrafficVerb.ADD, TrafficObject.CLASS, 1, ROOT_CLASS),
-        TrafficChange(TrafficVerb.ADD, TrafficObject.CLASS, 2, SYSTEM),
-        TrafficChange(TrafficVerb.ADD, TrafficObject.CLASS, 3, LS),
-        TrafficChange(TrafficVerb.ADD, TrafficObject.FILTER),
-    )
-
-
-def test_what_is_there_already_is_no_change() -> None:
-    assert changes(traffic(), DONE, by_cgroup=False) == ()
-    there = InterfaceShaping(OURS, DONE.classes, cgroup_filter=True)
-    assert changes(traffic(), there, by_cgroup=True) == ()
-
-
-def test_a_missing_class_or_filter_is_made_again() -> None:
-    part = InterfaceShaping(OURS, {1: ROOT_CLASS, 3: LS})
-    assert changes(traffic(), part, by_cgroup=True) == (
-        TrafficChange(TrafficVerb.ADD, TrafficObject.CLASS, 2, SYSTEM),
-        TrafficChange(TrafficVerb.ADD, TrafficObject.FILTER),
-    )
+        (InterfaceShaping(OURS, {1: ROOT_CLASS, 3: LS}), [ADD_SYSTEM, ADD_FILTER]),
+        (InterfaceShaping(OURS, DONE.classes, cgroup_filter=True), []),
+        (DONE, [ADD_FILTER]),
+    ],
+)
+def test_what_is_missing_is_made(found: InterfaceShaping, expected: list[TrafficChange]) -> None:
+    assert changes(traffic(), found, by_cgroup=True) == (*expected,)
+    without = tuple(one for one in expected if one is not ADD_FILTER)
+    assert changes(traffic(), found, by_cgroup=False) == without
 
 
 def test_other_rates_are_a_change_and_what_is_not_wanted_goes_first() -> None:
@@ -94,15 +98,10 @@ def test_the_kernels_own_root_is_replaced(kind: str) -> None:
     assert undoing(InterfaceShaping(Qdisc(kind, 0))) == ()
 
 
-@pytest.mark.parametrize(
-    "root",
-    [
-        Qdisc("fq", 0x8001_0000),
-        Qdisc("mq", 0x1_0000),
-        Qdisc("htb", 0x2_0000, 2),
-        Qdisc("htb", 0x1_0000, 0x30),
-    ],
-)
+CHOSEN = (("fq", 0x8001_0000), ("mq", 0x1_0000), ("htb", 0x2_0000, 2), ("htb", 0x1_0000, 0x30))
+
+
+@pytest.mark.parametrize("root", [Qdisc(*one) for one in CHOSEN])
 def test_what_somebody_chose_is_refused_and_not_undone(root: Qdisc) -> None:
     line = refusal(root, "eth0")
     assert line.startswith(f"interface eth0: its root qdisc is {root.kind} {root.handle >> 16:x}:,")
@@ -111,14 +110,11 @@ def test_what_somebody_chose_is_refused_and_not_undone(root: Qdisc) -> None:
     assert undoing(InterfaceShaping(root)) == ()
 
 
-def test_undoing_is_one_change() -> None:
+def test_changes_are_shown_as_tc_shows_them_and_undoing_is_one() -> None:
     assert refusal(OURS, "eth0") == ""
     assert undoing(DONE) == (TrafficChange(TrafficVerb.DELETE, TrafficObject.QDISC, found=OURS),)
-
-
-def test_changes_are_shown_as_tc_shows_them() -> None:
-    assert TrafficChange(TrafficVerb.ADD, TrafficObject.CLASS, 0x1F).subject == "class 1:1f"
-    assert TrafficChange(TrafficVerb.ADD, TrafficObject.FILTER).subject == "filter"
+    assert TrafficChange(ADD, TrafficObject.CLASS, 0x1F).subject == "class 1:1f"
+    assert TrafficChange(ADD, TrafficObject.FILTER).subject == "filter"
     assert str(LS) == "parent 1:1 prio 2 rate 40000000bit ceil 64000000bit"
     assert str(ROOT_CLASS).startswith("parent 1:0 ")
     assert str(OURS) == "htb 1: default 2"

@@ -16,7 +16,7 @@ CPUS, READ = "cpuset.cpus", "blkio.throttle.read_bps_device"
 
 
 def decide(knob: str, *wanted: tuple[Owner, int | str]) -> ArbitratedValue:
-    """The decision, the same for every order of the wishes."""
+    """The decision, the same for every order of the desired values."""
     desired_values = [
         (owner, DesiredValue(Target("g", knob), value, f"{owner.name} says so"))
         for owner, value in wanted
@@ -28,14 +28,14 @@ def decide(knob: str, *wanted: tuple[Owner, int | str]) -> ArbitratedValue:
     return decision
 
 
-def test_one_wish_stands() -> None:
+def test_one_value_stands() -> None:
     desired = DesiredValue(Target("g", QUOTA), 5000, "because", "ns/p")
     assert arbitrate(KNOBS[QUOTA], [(HOOKS, desired)]) == ArbitratedValue(
         5000, (HOOKS,), "because", "ns/p"
     )
 
 
-def test_the_same_wish_of_two_is_both_theirs_and_no_conflict() -> None:
+def test_the_same_value_of_two_is_both_theirs_and_no_conflict() -> None:
     decision = decide(QUOTA, (HOOKS, 5000), (STRATEGY, 5000), (HOOKS, 5000))
     assert decision.owners == (STRATEGY, HOOKS)
     assert decision.owner == "cpusuppress, hooks"
@@ -64,42 +64,38 @@ def test_limits_protections_and_cpus_are_merged(
     assert decision.conflict.settled
 
 
-def test_who_gets_its_way_decided() -> None:
-    decision = decide(LIMIT, (HOOKS, 4096), (STRATEGY, 8192))
-    assert (decision.owners, decision.why) == ((HOOKS,), "hooks says so")
-    decision = decide(CPUS, (HOOKS, "0-2"), (STRATEGY, "2-3"))
-    assert (decision.value, decision.owners) == ("2", (STRATEGY, HOOKS))
-
-
-def test_no_cpus_in_common() -> None:
-    decision = decide(CPUS, (HOOKS, "0-3"), (STRATEGY, "4-7"), (OTHER, "5"))
-    assert (decision.value, decision.owners) == ("5", (OTHER,))
+@pytest.mark.parametrize(
+    ("knob", "wanted", "value", "owners", "settled"),
+    [
+        (LIMIT, [(HOOKS, 4096), (STRATEGY, 8192)], 4096, [HOOKS], True),
+        (CPUS, [(HOOKS, "0-2"), (STRATEGY, "2-3")], "2", [STRATEGY, HOOKS], True),
+        # No CPUs in common.
+        (CPUS, [(HOOKS, "0-3"), (STRATEGY, "4-7"), (OTHER, "5")], "5", [OTHER], False),
+        (CPUS, [(HOOKS, "0-3"), (STRATEGY, "4"), (OTHER, "5")], "5", [OTHER], False),
+        # The highest priority, and two of one.
+        (QUOTA, [(HOOKS, 5000), (STRATEGY, 4000), (OPERATOR, -1)], -1, [OPERATOR], True),
+        (QUOTA, [(OTHER, 5000), (STRATEGY, 4000), (HOOKS, 9000)], 5000, [OTHER], False),
+        (QUOTA, [(HOOKS, 5000), (HOOKS, 4000)], 4000, [HOOKS], False),
+    ],
+)
+def test_who_gets_its_way(
+    knob: str,
+    wanted: list[tuple[Owner, int | str]],
+    value: int | str,
+    owners: list[Owner],
+    settled: bool,
+) -> None:
+    decision = decide(knob, *wanted)
+    assert (decision.value, [*decision.owners]) == (value, owners)
+    assert decision.why == "; ".join(f"{owner.name} says so" for owner in owners)
     assert decision.conflict is not None
-    assert not decision.conflict.settled
-    assert str(decision.conflict) == (
+    assert decision.conflict.settled is settled
+
+
+def test_a_conflict_names_who_wants_what() -> None:
+    assert str(decide(CPUS, (HOOKS, "0-3"), (STRATEGY, "4-7"), (OTHER, "5")).conflict) == (
         "g: cpuset.cpus: cpuburst wants 5, cpusuppress wants 4-7, hooks wants 0-3; 5 stands"
     )
-    decision = decide(CPUS, (HOOKS, "0-3"), (STRATEGY, "4"), (OTHER, "5"))
-    assert decision.value == "5"
-
-
-def test_the_highest_priority() -> None:
-    decision = decide(QUOTA, (HOOKS, 5000), (STRATEGY, 4000), (OPERATOR, -1))
-    assert (decision.value, decision.owners) == (-1, (OPERATOR,))
-    assert decision.conflict is not None
-    assert decision.conflict.settled
-
-
-def test_two_of_one_priority() -> None:
-    decision = decide(QUOTA, (OTHER, 5000), (STRATEGY, 4000), (HOOKS, 9000))
-    assert (decision.value, decision.owners) == (5000, (OTHER,))
-    assert decision.conflict is not None
-    assert not decision.conflict.settled
-
-
-def test_one_owner_of_two_minds() -> None:
-    decision = decide(QUOTA, (HOOKS, 5000), (HOOKS, 4000))
-    assert (decision.value, decision.owners) == (4000, (HOOKS,))
 
 
 _OWNERS = st.builds(Owner, st.sampled_from("abc"), st.sampled_from(list(Priority)))
@@ -115,7 +111,7 @@ _VALUES = {
 
 
 @given(st.sampled_from(sorted(_VALUES)), st.data())
-def test_the_order_of_wishes_never_decides(knob: str, data: st.DataObject) -> None:
+def test_the_order_of_desired_values_never_decides(knob: str, data: st.DataObject) -> None:
     desired_values = st.lists(
         st.tuples(
             _OWNERS,
@@ -127,10 +123,10 @@ def test_the_order_of_wishes_never_decides(knob: str, data: st.DataObject) -> No
         min_size=1,
         max_size=5,
     )  # fmt: skip
-    given_wishes = data.draw(desired_values)
-    decision = arbitrate(KNOBS[knob], given_wishes)
-    assert arbitrate(KNOBS[knob], data.draw(st.permutations(given_wishes))) == decision
+    drawn = data.draw(desired_values)
+    decision = arbitrate(KNOBS[knob], drawn)
+    assert arbitrate(KNOBS[knob], data.draw(st.permutations(drawn))) == decision
     KNOBS[knob].check(decision.value)
     assert decision.owners
-    values = {desired.value for _, desired in given_wishes}
+    values = {desired.value for _, desired in drawn}
     assert (decision.conflict is None) == (len(values) == 1)

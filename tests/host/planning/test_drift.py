@@ -1,38 +1,27 @@
+from collections.abc import Iterable
+
 import pytest
 from koord_host.knobs.table import KNOBS, DriftPolicy
 from koord_host.planning.desired_values import Target
-from koord_host.planning.drift import DriftCounter, DriftResponse, beside_static_kubelet, by_row
+from koord_host.planning.drift import DriftCounter, beside_static_kubelet, by_row
 
 
-def test_held_and_at_the_third_time_an_alert() -> None:
-    drift_counter = DriftCounter()
-    found = [drift_counter.judge(DriftPolicy.HOLD, now) for now in (0, 60, 120, 180)]
-    assert found == [
-        DriftResponse.WRITE,
-        DriftResponse.WRITE,
-        DriftResponse.WRITE_AND_ALERT,
-        DriftResponse.WRITE,
-    ]
-
-
-def test_a_quiet_while_begins_anew() -> None:
-    drift_counter = DriftCounter()
-    for now in (0, 60, 120):
-        drift_counter.judge(DriftPolicy.HOLD, now)
-    found = [drift_counter.judge(DriftPolicy.HOLD, now) for now in (720, 780, 840)]
-    assert found == [DriftResponse.WRITE, DriftResponse.WRITE, DriftResponse.WRITE_AND_ALERT]
-
-
-def test_now_and_then_is_no_alert() -> None:
-    drift_counter = DriftCounter()
-    assert {drift_counter.judge(DriftPolicy.HOLD, now) for now in range(0, 6000, 400)} == {
-        DriftResponse.WRITE
-    }
-
-
-def test_left() -> None:
-    assert DriftCounter().judge(DriftPolicy.YIELD, 0) is DriftResponse.LEAVE
-    assert DriftCounter().judge(DriftPolicy.ALERT, 0) is DriftResponse.LEAVE_AND_ALERT
+@pytest.mark.parametrize(
+    ("policy", "times", "responses"),
+    [
+        (DriftPolicy.HOLD, (0, 60, 120, 180), "write, write, write and alert, write"),
+        # A quiet while begins anew.
+        (DriftPolicy.HOLD, (0, 60, 120, 720, 780, 840),
+         "write, write, write and alert, write, write, write and alert"),
+        (DriftPolicy.HOLD, range(0, 2000, 400), "write, write, write, write, write"),
+        (DriftPolicy.YIELD, (0,), "leave"),
+        (DriftPolicy.ALERT, (0,), "leave and alert"),
+    ],
+)  # fmt: skip
+def test_responses(policy: DriftPolicy, times: Iterable[int], responses: str) -> None:
+    counter = DriftCounter()
+    found = [counter.judge(policy, now).name.lower().replace("_", " ") for now in times]
+    assert ", ".join(found) == responses
 
 
 def test_what_the_rows_say() -> None:

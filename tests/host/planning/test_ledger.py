@@ -6,7 +6,7 @@ from tests.host.conftest import HOOKS, STRATEGY, desired
 A, B = desired("a", "cpu.shares", 2), desired("b", "cpu.shares", 2)
 
 
-def test_wishes_by_target() -> None:
+def test_desired_values_by_target() -> None:
     ledger = Ledger()
     ledger.put(HOOKS, "pod 1", (A, B))
     ledger.put(STRATEGY, "node", (A,))
@@ -16,20 +16,13 @@ def test_wishes_by_target() -> None:
     assert not ledger.changed
 
 
-def test_the_same_again_changes_nothing() -> None:
+def test_only_what_differs_changes() -> None:
     ledger = Ledger()
-    both = (A, B)
-    ledger.put(HOOKS, "pod 1", both)
+    ledger.put(HOOKS, "pod 1", both := (A, B))
     ledger.take_changed()
     ledger.put(HOOKS, "pod 1", both)
     ledger.put(HOOKS, "pod 1", (A, B))
     assert not ledger.changed
-
-
-def test_only_what_differs_changes() -> None:
-    ledger = Ledger()
-    ledger.put(HOOKS, "pod 1", (A, B))
-    ledger.take_changed()
     other = desired("b", "cpu.shares", 3)
     ledger.put(HOOKS, "pod 1", (A, other))
     assert list(ledger.take_changed()) == [B.target]
@@ -60,7 +53,7 @@ def test_withdrawn() -> None:
     assert A.target in ledger.take_changed()
 
 
-def test_a_wish_twice_in_one_scope_counts_once() -> None:
+def test_a_value_twice_in_one_scope_counts_once() -> None:
     ledger = Ledger()
     ledger.put(HOOKS, "pod 1", (A, A))
     assert ledger.of(A.target) == [(HOOKS, A)]

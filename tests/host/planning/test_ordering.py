@@ -26,68 +26,56 @@ def steps(
     return [(*step.target, step.value) for step in found.steps]
 
 
-def test_wider_from_the_top() -> None:
-    assert steps(("a/b", CPUS, "0", "0-1"), ("a", CPUS, "0", "0-3")) == [
-        ("a", CPUS, "0-3"),
-        ("a/b", CPUS, "0-1"),
-    ]
-
-
-def test_narrower_from_below() -> None:
-    assert steps(("a", CPUS, "0-3", "0"), ("a/b", CPUS, "0-1", "0")) == [
-        ("a/b", CPUS, "0"),
-        ("a", CPUS, "0"),
-    ]
-
-
-def test_elsewhere_by_way_of_both() -> None:
-    assert steps(("a", CPUS, "0", "1"), ("a/b", CPUS, "0", "1")) == [
-        ("a", CPUS, "0-1"),
-        ("a/b", CPUS, "0-1"),
-        ("a/b", CPUS, "1"),
-        ("a", CPUS, "1"),
-    ]
-
-
-def test_protection_is_nested_too() -> None:
-    assert steps(("a/b", "memory.low", 0, 8192), ("a", "memory.low", 0, 8192)) == [
-        ("a", "memory.low", 8192),
-        ("a/b", "memory.low", 8192),
-    ]
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # Wider from the top, narrower from below, elsewhere by way of both.
+        ([("a/b", CPUS, "0", "0-1"), ("a", CPUS, "0", "0-3")], "a 0-3, a/b 0-1"),
+        ([("a", CPUS, "0-3", "0"), ("a/b", CPUS, "0-1", "0")], "a/b 0, a 0"),
+        ([("a", CPUS, "0", "1"), ("a/b", CPUS, "0", "1")], "a 0-1, a/b 0-1, a/b 1, a 1"),
+        ([("a/b", "memory.low", 0, 8192), ("a", "memory.low", 0, 8192)], "a 8192, a/b 8192"),
+        # The rest comes last in a stated order.
+        (
+            [("b", "oom_score_adj", 0, 5), ("", "cpu.bvt_warp_ns", 0, 1), ("b", CPUS, "0", "1")],
+            "b 0-1, b 1,  1, b 5",
+        ),
+    ],
+)
+def test_groups(changes: list[tuple[str, str, Value, Value]], expected: str) -> None:
+    assert ", ".join(f"{place} {value}" for place, _, value in steps(*changes)) == expected
 
 
 @pytest.mark.parametrize(
-    ("quota", "period", "expected"),
+    ("first", "second", "expected"),
     [
-        ((50_000, 20_000), (100_000, 200_000), [PERIOD, QUOTA]),
-        ((20_000, 50_000), (100_000, 50_000), [PERIOD, QUOTA]),
-        ((-1, 50_000), (100_000, 200_000), [PERIOD, QUOTA]),
-        ((50_000, -1), (100_000, 200_000), [QUOTA, PERIOD]),
-        ((50_000, 25_000), (100_000, 50_000), [QUOTA, PERIOD, QUOTA]),
-        ((50_000, 150_000), (100_000, 250_000), [QUOTA, PERIOD, QUOTA]),
+        ((QUOTA, 50_000, 20_000), (PERIOD, 100_000, 200_000), [PERIOD, QUOTA]),
+        ((QUOTA, 20_000, 50_000), (PERIOD, 100_000, 50_000), [PERIOD, QUOTA]),
+        ((QUOTA, -1, 50_000), (PERIOD, 100_000, 200_000), [PERIOD, QUOTA]),
+        ((QUOTA, 50_000, -1), (PERIOD, 100_000, 200_000), [QUOTA, PERIOD]),
+        ((QUOTA, 50_000, 25_000), (PERIOD, 100_000, 50_000), [QUOTA, PERIOD, QUOTA]),
+        ((QUOTA, 50_000, 150_000), (PERIOD, 100_000, 250_000), [QUOTA, PERIOD, QUOTA]),
+        ((QUOTA, 50_000, 20_000), (BURST, 50_000, 10_000), [BURST, QUOTA]),
+        ((QUOTA, 20_000, 50_000), (BURST, 10_000, 50_000), [QUOTA, BURST]),
+        ((LIMIT, 1, 5), (MEMSW, 2, 6), [MEMSW, LIMIT]),
+        ((LIMIT, 5, 1), (MEMSW, 6, 2), [LIMIT, MEMSW]),
+        ((LIMIT, 1, -1), (MEMSW, 2, -1), [MEMSW, LIMIT]),
+        ((LIMIT, -1, 1), (MEMSW, -1, 2), [LIMIT, MEMSW]),
     ],
 )
-def test_quota_and_period(
-    quota: tuple[int, int], period: tuple[int, int], expected: list[str]
+def test_knobs_of_a_group(
+    first: tuple[str, int, int], second: tuple[str, int, int], expected: list[str]
 ) -> None:
-    found = steps(("a", QUOTA, *quota), ("a", PERIOD, *period))
+    found = steps(("a", *first), ("a", *second))
     assert [knob for _, knob, _ in found] == expected
     if len(expected) == 3:
         assert found[0][2] == -1
-    assert {knob: value for _, knob, value in found} == {QUOTA: quota[1], PERIOD: period[1]}
+    assert {knob: value for _, knob, value in found} == {one[0]: one[2] for one in (first, second)}
 
 
-def test_a_period_alone_is_reckoned_with_the_quota_there_is() -> None:
+def test_a_period_alone_is_computed_with_the_quota_there_is() -> None:
     present: dict[tuple[str, str], Value] = {("a", QUOTA): 50_000, ("a/b", QUOTA): 50_000}
     longer = (("a", PERIOD, 100_000, 200_000), ("a/b", PERIOD, 100_000, 200_000))
     assert [place for place, *_ in steps(*longer, present=present)] == ["a/b", "a"]
-
-
-def test_bursts() -> None:
-    found = steps(("a", QUOTA, 50_000, 20_000), ("a", BURST, 50_000, 10_000))
-    assert [knob for _, knob, _ in found] == [BURST, QUOTA]
-    found = steps(("a", QUOTA, 20_000, 50_000), ("a", BURST, 10_000, 50_000))
-    assert [knob for _, knob, _ in found] == [QUOTA, BURST]
 
 
 def test_idle_before_shares_and_no_shares_when_idle() -> None:
@@ -105,20 +93,6 @@ def test_idle_before_shares_and_no_shares_when_idle() -> None:
 @pytest.mark.parametrize(
     ("limit", "swap", "expected"),
     [
-        ((1, 5), (2, 6), [MEMSW, LIMIT]),
-        ((5, 1), (6, 2), [LIMIT, MEMSW]),
-        ((1, -1), (2, -1), [MEMSW, LIMIT]),
-        ((-1, 1), (-1, 2), [LIMIT, MEMSW]),
-    ],
-)
-def test_limits(limit: tuple[int, int], swap: tuple[int, int], expected: list[str]) -> None:
-    found = steps(("a", LIMIT, *limit), ("a", MEMSW, *swap))
-    assert [knob for _, knob, _ in found] == expected
-
-
-@pytest.mark.parametrize(
-    ("limit", "swap", "expected"),
-    [
         ((1, 5), 1, [(MEMSW, 5), (LIMIT, 5)]),
         ((5, 1), 5, [(LIMIT, 1), (MEMSW, 1)]),
         ((1, 5), 3, [(MEMSW, 5), (LIMIT, 5)]),
@@ -129,7 +103,7 @@ def test_limits(limit: tuple[int, int], swap: tuple[int, int], expected: list[st
         ((1, 5), None, [(LIMIT, 5)]),
     ],
 )
-def test_a_limit_with_swap_that_nobody_wishes(
+def test_a_limit_with_swap_that_nobody_wants(
     limit: tuple[int, int], swap: int | None, expected: list[tuple[str, int]]
 ) -> None:
     present: dict[tuple[str, str], Value] = {} if swap is None else {("a", MEMSW): swap}
@@ -138,15 +112,3 @@ def test_a_limit_with_swap_that_nobody_wishes(
     for held in (frozenset({Target("a", MEMSW)}), None):
         found = steps(("a", LIMIT, *limit), present=present, held=held)
         assert [one[1:] for one in found] == [(LIMIT, limit[1])]
-
-
-def test_the_rest_comes_last_in_a_stated_order() -> None:
-    found = steps(
-        ("b", "oom_score_adj", 0, 5), ("", "cpu.bvt_warp_ns", 0, 1), ("b", CPUS, "0", "1")
-    )
-    assert [(place, knob) for place, knob, _ in found] == [
-        ("b", CPUS),
-        ("b", CPUS),
-        ("", "cpu.bvt_warp_ns"),
-        ("b", "oom_score_adj"),
-    ]

@@ -177,54 +177,48 @@ def _imports(path: Path, module: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        'open("/sys/fs/cgroup/cpu.max", "w")',
-        'open("/proc/1/oom_score_adj", mode="a")',
-        'open(path, "r+b")',
-        "open(path, mode)",
-        'io.open(path, "w")',
-        'Path("/sys").open("w")',
-        'path.write_text("1")',
-        '(Path("/sys") / name).write_bytes(b"1")',
-        "os.open(path, os.O_WRONLY)",
-        "os.open(path, os.O_RDONLY | os.O_CREAT)",
-        "os.open(path, flags)",
-        "os.mkdir(path)",
-        "path.mkdir()",
-        "path.replace(other)",
-        "os.replace(path, other)",
-        "from os import open as look",
-        "from shutil import copy",
-        "import os as system",
-        "shutil.copy(path, other)",
-        "tempfile.mkstemp()",
-        "sqlite3.connect(path)",
-        "RotatingFileHandler(path)",
-        'os.system("echo 1 > /sys/fs/cgroup/cpu.max")',
-    ],
-)
-def test_the_check_finds_a_planted_write(line: str) -> None:
-    assert list(writes(f"def f(path):\n    {line}\n"))
+PLANTED = """\
+open("/sys/fs/cgroup/cpu.max", "w")
+open("/proc/1/oom_score_adj", mode="a")
+open(path, "r+b")
+open(path, mode)
+io.open(path, "w")
+Path("/sys").open("w")
+path.write_text("1")
+(Path("/sys") / name).write_bytes(b"1")
+os.open(path, os.O_WRONLY)
+os.open(path, os.O_RDONLY | os.O_CREAT)
+os.open(path, flags)
+os.mkdir(path)
+path.mkdir()
+path.replace(other)
+os.replace(path, other)
+from os import open as look
+from shutil import copy
+import os as system
+shutil.copy(path, other)
+tempfile.mkstemp()
+sqlite3.connect(path)
+RotatingFileHandler(path)
+os.system("echo 1 > /sys/fs/cgroup/cpu.max")
+"""
+READING = """\
+open(path)
+open(path, "rb")
+path.open("rb")
+self.open(path, flags)
+path.read_text()
+os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+text.replace("a", "b")
+replace(one, pod=two)
+msgspec.structs.replace(pod, containers=one)
+shutil.which(name)
+from os import environ
+import os
+"""
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "open(path)",
-        'open(path, "rb")',
-        'path.open("rb")',
-        "self.open(path, flags)",
-        "path.read_text()",
-        "os.open(path, os.O_RDONLY | os.O_CLOEXEC)",
-        'text.replace("a", "b")',
-        "replace(one, pod=two)",
-        "msgspec.structs.replace(pod, containers=one)",
-        "shutil.which(name)",
-        "from os import environ",
-        "import os",
-    ],
-)
-def test_the_check_lets_reading_pass(line: str) -> None:
-    assert list(writes(f"def f(path):\n    {line}\n")) == []
+@pytest.mark.parametrize(("lines", "found"), [(PLANTED, 1), (READING, 0)])
+def test_the_check_finds_planted_writes_and_lets_reading_pass(lines: str, found: int) -> None:
+    counts = {line: len(list(writes(line))) for line in lines.splitlines()}
+    assert set(counts.values()) == {found}, counts

@@ -2,7 +2,7 @@ import errno
 
 import pytest
 from koord_host.knobs.layout import Driver, Layout
-from koord_host.knobs.table import KNOBS
+from koord_host.knobs.table import KNOBS, Knob
 from koord_host.planning.desired_values import Target
 from koord_host.resource_executor.baselines import BaselineValue
 from koord_host.resource_executor.place_identity import identity, is_same, is_there
@@ -36,22 +36,23 @@ class Files:
         return INODES[path]
 
 
-def test_identities() -> None:
-    files = Files()
-    assert identity(files, LAYOUT, SHARES, "g") == 5
-    assert identity(files, LAYOUT, SCORE, "7") == 22  # proc(5): starttime is field 22
-    assert identity(files, LAYOUT, SYSCTL, "vm.x") == 0
-    with pytest.raises(FileNotFoundError):
-        identity(files, LAYOUT, SCORE, "8")
-
-
-def test_whether_it_is_there() -> None:
-    files = Files()
-    assert is_there(files, LAYOUT, SHARES, "g")
-    assert not is_there(files, LAYOUT, SHARES, "h")
-    assert is_there(files, LAYOUT, SCORE, "7")
-    assert not is_there(files, LAYOUT, SCORE, "8")
-    assert is_there(files, LAYOUT, SYSCTL, "vm.x")
+@pytest.mark.parametrize(
+    ("knob", "place", "found"),
+    [
+        (SHARES, "g", 5),
+        (SCORE, "7", 22),  # proc(5): starttime is field 22
+        (SYSCTL, "vm.x", 0),
+        (SHARES, "h", None),
+        (SCORE, "8", None),
+    ],
+)
+def test_identities(knob: Knob, place: str, found: int | None) -> None:
+    assert is_there(Files(), LAYOUT, knob, place) is (found is not None)
+    if found is None:
+        with pytest.raises(FileNotFoundError):
+            identity(Files(), LAYOUT, knob, place)
+    else:
+        assert identity(Files(), LAYOUT, knob, place) == found
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_whether_it_is_there() -> None:
         ("g", "cpu.shares", 5, True),
         ("g", "cpu.shares", 6, False),
         ("h", "cpu.shares", 5, False),
-        ("denied", "cpu.shares", 5, True),  # who cannot tell does not forget
+        ("denied", "cpu.shares", 5, True),  # who cannot look does not forget
         ("g", "cpu.sheep", 5, False),
     ],
 )

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from koord_host.kernel_files.processes import Process, in_group
-from koord_host.knobs.layout import Driver, Layout
 from koord_host.knobs.table import DriftPolicy
-from koord_host.planning.desired_values import Target
+from koord_host.planning.desired_values import Owner, Target
 from koord_host.planning.outcomes import EMPTY, Outcome
 from koord_host.resource_executor.baselines import BaselineStore, BaselineValue
-from koord_host.resource_executor.executor import Executor
 from koord_host.resource_executor.journal import Journal
-from koord_host.resource_executor.restore import RestoreOutcome, RestoreResult, restore
+from koord_host.resource_executor.restore import RestoreOutcome, restore
 
-from tests.host.conftest import HOOKS, MakeNode, Node, desired, only
+from tests.host.conftest import HOOKS, STRATEGY, V1, MakeNode, Node, desired, make_executor, only
 from tests.support.fake_node import FakeNode
 
 BE = "kubepods/besteffort"
 POD, CONTAINER = f"{BE}/pod1", f"{BE}/pod1/c1"
-LAYOUT_1 = Layout(1, Driver.CGROUPFS)
-SHARES, CPUS, SCORE = "cpu.shares", "cpuset.cpus", "oom_score_adj"
+SHARES = "cpu.shares"
+
+SCORE = "oom_score_adj"
 
 
 class KilledError(BaseException):
@@ -34,22 +32,12 @@ def kill(*_: object) -> None:
     raise KilledError
 
 
-def again(node: Node, tmp_path: Path) -> Node:
-    """The next run of the program, on the same node and the same files."""
-    node.close()
-    return Node(node.files, tmp_path / "0")
-
-
-def put_back(node: Node) -> dict[Target, RestoreResult]:
-    clock = lambda: node.now  # noqa: E731
-    report = restore(node.files, node.layout, node.baselines, node.journal, clock)
-    return {one.target: one for one in report}
-
-
 # ---- kills
 
 
-def killed(node: Node, where: str, value: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def killed(
+    node: Node, where: str, value: int, monkeypatch: pytest.MonkeyPatch, owner: Owner = HOOKS
+) -> Node:
     """Die in the round that writes this value: before its write, or before it is noted."""
     with monkeypatch.context() as patched:
         if where == "before the write":
@@ -57,102 +45,85 @@ def killed(node: Node, where: str, value: int, monkeypatch: pytest.MonkeyPatch) 
         else:
             patched.setattr(node.baselines, "record_writes", kill)
         with pytest.raises(KilledError):
-            node.set_desired(desired(POD, SHARES, value))
+            node.set_desired(desired(POD, SHARES, value), owner=owner)
+    return node.again()
 
 
 @pytest.mark.parametrize("first", [(), (512,), (512, 300)])
 @pytest.mark.parametrize("where", ["before the write", "after the write"])
-@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("then", ["rolled back", "restored", "restored after another run"])
 def test_what_a_killed_round_may_have_written_is_put_back(
-    node: Node,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    first: tuple[int, ...],
-    where: str,
-    restarted: bool,
+    node: Node, monkeypatch: pytest.MonkeyPatch, first: tuple[int, ...], where: str, then: str
 ) -> None:
     for value in first:
         node.set_desired(desired(POD, SHARES, value))
-    killed(node, where, 700, monkeypatch)
-    node = again(node, tmp_path)
-    if restarted:
-        # Other writes go on, and the pod's may be as wished already.
-        node.set_desired(desired(POD, SHARES, 700), desired(BE, SHARES, 99))
-        node = again(node, tmp_path)
-    put_back(node)
-    assert node.value(POD, SHARES) == "1024"
-    assert node.value(BE, SHARES) == "1024"
+    node = killed(node, where, 700, monkeypatch, STRATEGY if then == "rolled back" else HOOKS)
+    if then == "rolled back":
+        node.executor.roll_back_undesired()
+        node.executor.apply()
+        assert node.nothing_is_left()
+    else:
+        if then != "restored":
+            # Other writes go on, and the pod's may be as desired already.
+            node.set_desired(desired(POD, SHARES, 700), desired(BE, SHARES, 99))
+            node = node.again()
+        node.restore()
+    assert [node.value(place, SHARES) for place in (POD, BE)] == ["1024"] * 2
+
+
+def test_killed_while_rolling_back(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.set_desired(desired(POD, SHARES, 300), owner=STRATEGY)
+    with monkeypatch.context() as patched:
+        patched.setattr(node.baselines, "forget", kill)
+        with pytest.raises(KilledError):
+            node.let_go()
+    node = node.again()
+    node.executor.roll_back_undesired()
+    assert only(node.executor.apply()).outcome is Outcome.UNCHANGED
+    assert node.nothing_is_left()
 
 
 @pytest.mark.parametrize("where", ["before the write", "after the write"])
 def test_what_others_set_after_a_kill_stays(
-    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    node: Node, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     node.set_desired(desired(POD, SHARES, 512))
-    killed(node, where, 700, monkeypatch)
+    node = killed(node, where, 700, monkeypatch)
     node.set(POD, SHARES, "7")
-    node = again(node, tmp_path)
-    assert [one.outcome for one in put_back(node).values()] == [RestoreOutcome.SKIPPED]
+    assert [one.outcome for one in node.restore().values()] == [RestoreOutcome.SKIPPED]
     assert node.value(POD, SHARES) == "7"
 
 
-def test_doubts_end_with_the_next_write(
-    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    killed(node, "after the write", 700, monkeypatch)
-    node = again(node, tmp_path)
+def test_doubts_end_with_the_next_write(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = killed(node, "after the write", 700, monkeypatch)
     assert [one.pending for one in node.baselines.all()] == [("700",)]
     node.set_desired(desired(POD, SHARES, 300))
-    node = again(node, tmp_path)
-    assert [one.pending for one in node.baselines.all()] == [()]
-    # What was in doubt once is a stranger's now.
+    node = node.again()
+    assert [(one.text, one.pending) for one in node.baselines.all()] == [("1024\n", ())]
+    # What was in doubt once is drift now.
     node.set(POD, SHARES, "700")
-    assert [one.outcome for one in put_back(node).values()] == [RestoreOutcome.SKIPPED]
-
-
-def test_what_is_found_after_a_restart_replaces_nothing(node: Node, tmp_path: Path) -> None:
-    node.set_desired(desired(POD, SHARES, 512))
-    node = again(node, tmp_path)
-    node.set_desired(desired(POD, SHARES, 300))
-    assert [(one.text, one.ours) for one in node.baselines.all()] == [("1024\n", "300\n")]
+    assert [one.outcome for one in node.restore().values()] == [RestoreOutcome.SKIPPED]
 
 
 # ---- the database
 
 
-def full(database: sqlite3.Connection) -> None:
-    pages = database.execute("PRAGMA page_count").fetchone()[0]
-    database.execute(f"PRAGMA max_page_count = {pages}")
-
-
-def room(database: sqlite3.Connection) -> None:
-    database.execute("PRAGMA max_page_count = 1000000")
-
-
-def read_only(database: sqlite3.Connection) -> None:
-    database.execute("PRAGMA query_only = ON")
-
-
-def writable(database: sqlite3.Connection) -> None:
-    database.execute("PRAGMA query_only = OFF")
-
-
 @pytest.mark.parametrize(
-    ("break_it", "mend_it", "words"),
-    [(full, room, "full"), (read_only, writable, "readonly database")],
+    ("broken", "mended", "words"),
+    [
+        ("max_page_count = 1", "max_page_count = 1000000", "full"),
+        ("query_only = ON", "query_only = OFF", "readonly database"),
+    ],
 )
 def test_a_database_that_takes_nothing_for_a_while(
-    tmp_path: Path,
-    break_it: Callable[[sqlite3.Connection], None],
-    mend_it: Callable[[sqlite3.Connection], None],
-    words: str,
+    tmp_path: Path, broken: str, mended: str, words: str
 ) -> None:
     reported: list[str] = []
     baselines = BaselineStore(str(tmp_path / "o.db"), reported.append, boot="b")
     first = BaselineValue(Target("a", SHARES), 1, "1024\n", 5.0)
     baselines.remember([first])
     assert baselines._database is not None
-    break_it(baselines._database)
+    baselines._database.execute(f"PRAGMA {broken}")
     many = [BaselineValue(Target(f"g{number}", SHARES), 1, "x" * 4000, 5.0) for number in range(50)]
     for _ in range(3):
         baselines.remember(many, [(one.target, "1") for one in many])
@@ -161,7 +132,7 @@ def test_a_database_that_takes_nothing_for_a_while(
     assert len(reported) == 1
     assert words in reported[0]
     assert baselines.trouble == reported[0]
-    mend_it(baselines._database)
+    baselines._database.execute(f"PRAGMA {mended}")
     baselines.record_writes([(many[1].target, "512\n")])
     assert baselines.trouble == ""
     known = baselines.all()
@@ -174,19 +145,19 @@ def test_a_database_that_takes_nothing_for_a_while(
 
 def test_changes_go_on_without_a_database(node: Node) -> None:
     assert node.baselines._database is not None
-    read_only(node.baselines._database)
+    node.baselines._database.execute("PRAGMA query_only = ON")
     assert only(node.set_desired(desired(POD, SHARES, 512))).outcome is Outcome.WRITTEN
     assert only(node.set_desired(desired(POD, SHARES, 300))).outcome is Outcome.WRITTEN
     assert len(node.reported) == 1
-    put_back(node)
+    node.restore()
     assert node.value(POD, SHARES) == "1024"
 
 
 # ---- defects
 
 
-@pytest.mark.parametrize("where", ["_look", "_decide"])
-def test_a_defect_loses_no_wish(node: Node, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+@pytest.mark.parametrize("where", ["_check", "_decide"])
+def test_a_defect_loses_no_value(node: Node, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     node.set_desired(desired(BE, SHARES, 99))
     node.set(BE, SHARES, "7")
     node.now += 61
@@ -210,42 +181,39 @@ def make_anew(node: Node, value: str = "77") -> None:
 
 
 @pytest.mark.parametrize("first", [512, 1024])
-def test_a_group_made_anew_is_no_strangers_work(node: Node, first: int) -> None:
+@pytest.mark.parametrize("policy", [DriftPolicy.HOLD, DriftPolicy.YIELD])
+def test_a_group_made_anew_is_no_drift(
+    make_node: MakeNode, first: int, policy: DriftPolicy
+) -> None:
+    node = make_node(policy=lambda *_: policy)
     node.set_desired(desired(POD, SHARES, first))
     for _ in range(4):
         make_anew(node)
         result = only(node.later())
         assert (result.outcome, result.reason, result.alert) == (Outcome.WRITTEN, "", False)
     assert node.value(POD, SHARES) == str(first)
-    put_back(node)
+    node.files.remove_group(POD)
+    assert only(node.later()).outcome is Outcome.GONE
+    make_anew(node)
+    assert only(node.later()).reason == ""
+    node.restore()
     assert node.value(POD, SHARES) == "77"
 
 
-def test_a_group_that_was_seen_to_be_gone_in_between(node: Node) -> None:
-    node.set_desired(desired(POD, SHARES, 512))
-    node.files.remove_group(POD)
-    assert only(node.later()).outcome is Outcome.GONE
-    node.files.make_group(POD)
-    result = only(node.later())
-    assert (result.outcome, result.reason) == (Outcome.WRITTEN, "")
-
-
-def test_a_group_made_anew_gets_the_wish_where_strangers_values_stay(make_node: MakeNode) -> None:
+def test_a_group_made_anew_gets_ours_where_drift_was_left(make_node: MakeNode) -> None:
     node = make_node(policy=lambda *_: DriftPolicy.YIELD)
-    node.set_desired(desired(CONTAINER, CPUS, "0-3"))
-    node.set(CONTAINER, CPUS, "4-7")
+    node.set_desired(desired(POD, SHARES, 512))
+    node.set(POD, SHARES, "7")
     assert only(node.later()).outcome is Outcome.YIELDED
     make_anew(node)
     assert only(node.later()).outcome is Outcome.WRITTEN
-    make_anew(node)
-    assert only(node.later()).outcome is Outcome.WRITTEN
 
 
-def test_a_new_group_that_is_as_wished_is_left_when_putting_back(node: Node) -> None:
+def test_a_new_group_that_is_as_desired_is_left_when_putting_back(node: Node) -> None:
     node.set_desired(desired(POD, SHARES, 512))
     make_anew(node, "512")
     assert only(node.later()).outcome is Outcome.UNCHANGED
-    assert [one.outcome for one in put_back(node).values()] == [RestoreOutcome.GONE]
+    assert [one.outcome for one in node.restore().values()] == [RestoreOutcome.GONE]
     assert node.value(POD, SHARES) == "512"
 
 
@@ -266,131 +234,117 @@ def test_no_old_value_for_a_group_made_anew_within_a_round(node: Node, moment: s
     setattr(node.files, moment, with_a_change)
     node.set_desired(desired(POD, SHARES, 512))
     setattr(node.files, moment, real)
-    put_back(node)
+    node.restore()
     assert node.value(POD, SHARES) in ("77", "512")
 
 
 # ---- processes
 
 
+class Processes:
+    """A container's processes, and an executor for their OOM scores."""
+
+    def __init__(self) -> None:
+        self.files, self.baselines, self.now = FakeNode(1), BaselineStore("", print), 0.0
+        self.files.cgroups.make_group(CONTAINER)
+        self.executor = make_executor(
+            self.files, baselines=self.baselines, monotonic=lambda: self.now
+        )
+
+    def start(self, score: int) -> int:
+        return self.files.start_process(CONTAINER, score)
+
+    def score(self, pid: int) -> int:
+        return int(self.files.read(f"/proc/{pid}/oom_score_adj"))
+
+    def place(self) -> str:
+        [process] = in_group(self.files, "/proc", CONTAINER, V1.list_file(CONTAINER))
+        return process.place
+
+    def set(self, *places: str, score: int = 900) -> list[Outcome]:
+        desired_values = tuple(desired(place, SCORE, score) for place in places)
+        self.executor.set_desired(HOOKS, "tasks", desired_values)
+        return [one.outcome for one in self.executor.apply().results]
+
+    def restore(self) -> list[tuple[str, RestoreOutcome]]:
+        report = restore(self.files, V1, self.baselines, Journal("", print), lambda: 0.0)
+        return [(one.target.place, one.outcome) for one in report]
+
+
 @pytest.fixture
-def processes() -> Iterator[tuple[FakeNode, Executor, BaselineStore, list[float]]]:
-    files, baselines, now = FakeNode(1), BaselineStore("", print), [0.0]
-    files.cgroups.make_group(CONTAINER)
-    journal = Journal("", print)
-    executor = Executor(
-        files, LAYOUT_1, journal, baselines, clock=lambda: 0.0, monotonic=lambda: now[0]
-    )
-    yield files, executor, baselines, now
-    baselines.close()
+def processes() -> Iterator[Processes]:
+    found = Processes()
+    yield found
+    found.baselines.close()
 
 
-def listed(files: FakeNode, group: str = CONTAINER) -> Process:
-    [process] = in_group(files, "/proc", group, LAYOUT_1.list_file(group))
-    return process
+def test_a_pid_that_is_used_again_is_somebody_else_s(processes: Processes) -> None:
+    pid = processes.start(0)
+    place = processes.place()
+    assert processes.set(place) == [Outcome.WRITTEN]
+    assert processes.score(pid) == 900
+    processes.files.reuse_pid(pid, CONTAINER, -5)
+    processes.now = 61.0
+    assert only(processes.executor.apply()).outcome is Outcome.GONE
+    assert processes.score(pid) == -5
+    processes.files.plain.texts[f"/proc/{pid}/oom_score_adj"] = "900\n"
+    assert processes.restore() == [(place, RestoreOutcome.GONE)]
+    assert processes.score(pid) == 900
 
 
-def test_a_pid_that_is_used_again_is_somebody_else_s(
-    processes: tuple[FakeNode, Executor, BaselineStore, list[float]],
-) -> None:
-    files, executor, baselines, now = processes
-    pid = files.start_process(CONTAINER, 0)
-    target = Target(listed(files).place, SCORE)
-    executor.set_desired(HOOKS, "tasks", (desired(target.place, SCORE, 900),))
-    assert only(executor.apply()).new == 900
-    files.reuse_pid(pid, CONTAINER, -5)
-    now[0] = 61.0
-    assert only(executor.apply()).outcome is Outcome.GONE
-    assert files.read(f"/proc/{pid}/oom_score_adj") == "-5\n"
-    files.plain.texts[f"/proc/{pid}/oom_score_adj"] = "900\n"
-    report = restore(files, LAYOUT_1, baselines, Journal("", print), lambda: 0.0)
-    assert [(one.target, one.outcome) for one in report] == [(target, RestoreOutcome.GONE)]
-    assert files.read(f"/proc/{pid}/oom_score_adj") == "900\n"
-
-
-def test_a_pid_that_is_used_again_between_look_and_write(
-    processes: tuple[FakeNode, Executor, BaselineStore, list[float]],
-) -> None:
-    files, executor, _, _ = processes
-    pid = files.start_process(CONTAINER, 0)
-    process = listed(files)
-    executor.set_desired(HOOKS, "tasks", (desired(process.place, SCORE, 900),))
-    real = files.held
+def test_a_pid_that_is_used_again_between_look_and_write(processes: Processes) -> None:
+    pid, files = processes.start(0), processes.files
+    place, real = processes.place(), files.held
 
     def held(path: str) -> object:
         files.reuse_pid(pid, CONTAINER, -5)
         return real(path)
 
     files.held = held  # type: ignore[method-assign]
-    assert only(executor.apply()).outcome is Outcome.GONE
-    assert files.read(f"/proc/{pid}/oom_score_adj") == "-5\n"
+    assert processes.set(place) == [Outcome.GONE]
+    assert processes.score(pid) == -5
 
 
 def test_a_process_that_has_left_its_group_is_left_but_for_what_was_found(
-    processes: tuple[FakeNode, Executor, BaselineStore, list[float]],
+    processes: Processes,
 ) -> None:
-    files, executor, baselines, _ = processes
-    other = "kubepods/podother"
-    files.cgroups.make_group(other)
-    pid = files.start_process(CONTAINER, 7)
-    place = listed(files).place
-    executor.set_desired(HOOKS, "tasks", (desired(place, SCORE, 900),))
-    executor.apply()
-    files.cgroups.add_process(other, pid)
-    executor.set_desired(HOOKS, "tasks", (desired(place, SCORE, 500),))
-    assert only(executor.apply()).outcome is Outcome.GONE
-    assert files.read(f"/proc/{pid}/oom_score_adj") == "900\n"
-    report = restore(files, LAYOUT_1, baselines, Journal("", print), lambda: 0.0)
-    assert [one.outcome for one in report] == [RestoreOutcome.RESTORED]
-    assert files.read(f"/proc/{pid}/oom_score_adj") == "7\n"
+    processes.files.cgroups.make_group("kubepods/podother")
+    pid = processes.start(7)
+    place = processes.place()
+    processes.set(place)
+    processes.files.cgroups.add_process("kubepods/podother", pid)
+    assert processes.set(place, score=500) == [Outcome.GONE]
+    assert processes.score(pid) == 900
+    assert processes.restore() == [(place, RestoreOutcome.RESTORED)]
+    assert processes.score(pid) == 7
 
 
-def test_a_number_without_a_start_time_is_never_written_to(
-    processes: tuple[FakeNode, Executor, BaselineStore, list[float]],
-) -> None:
-    files, executor, _, _ = processes
-    pid = files.start_process(CONTAINER, 0)
-    executor.set_desired(
-        HOOKS, "tasks", (desired(str(pid), SCORE, 900), desired("self", SCORE, 900))
-    )
-    assert {one.outcome for one in executor.apply().results} == {Outcome.INVALID}
-    assert files.read(f"/proc/{pid}/oom_score_adj") == "0\n"
+def test_a_number_without_a_start_time_is_never_written_to(processes: Processes) -> None:
+    pid = processes.start(0)
+    assert processes.set(str(pid), "self") == [Outcome.INVALID] * 2
+    assert processes.score(pid) == 0
 
 
 def test_what_was_found_when_processes_were_known_by_number_is_put_back(
-    processes: tuple[FakeNode, Executor, BaselineStore, list[float]],
+    processes: Processes,
 ) -> None:
-    files, executor, baselines, _ = processes
-    pid, reused = (files.start_process(CONTAINER, 900) for _ in range(2))
-    rows = [(Target(str(one), SCORE), one) for one in (pid, reused)]
-    baselines.remember(BaselineValue(target, one, "3\n", 0.0, "900\n") for target, one in rows)
-    files.reuse_pid(reused, CONTAINER, 900)
+    pids = pid, reused, untouched = [processes.start(900) for _ in range(3)]
+    rows = [(Target(str(one), SCORE), one) for one in pids]
+    processes.baselines.remember(
+        BaselineValue(target, one, "3\n", 0.0, "900\n") for target, one in rows
+    )
+    processes.files.reuse_pid(reused, CONTAINER, 900)
     of_first = Process(CONTAINER, pid, pid).place
-    executor.set_desired(HOOKS, "tasks", (desired(of_first, SCORE, 500),))
-    assert only(executor.apply()).outcome is Outcome.WRITTEN
-    report = restore(files, LAYOUT_1, baselines, Journal("", print), lambda: 0.0)
-    assert [(one.target.place, one.outcome) for one in report] == [
-        (of_first, RestoreOutcome.RESTORED)
-    ]
-    assert files.read(f"/proc/{pid}/oom_score_adj") == "3\n"
-    assert files.read(f"/proc/{reused}/oom_score_adj") == "900\n"
-
-
-def test_a_row_that_has_only_a_number_is_put_back(
-    processes: tuple[FakeNode, Executor, BaselineStore, list[float]],
-) -> None:
-    files, _, baselines, _ = processes
-    pid = files.start_process(CONTAINER, 900)
-    baselines.remember([BaselineValue(Target(str(pid), SCORE), pid, "3\n", 0.0, "900\n")])
-    report = restore(files, LAYOUT_1, baselines, Journal("", print), lambda: 0.0)
-    assert [one.outcome for one in report] == [RestoreOutcome.RESTORED]
-    assert files.read(f"/proc/{pid}/oom_score_adj") == "3\n"
+    assert processes.set(of_first, score=500) == [Outcome.WRITTEN]
+    restored = [(str(untouched), RestoreOutcome.RESTORED), (of_first, RestoreOutcome.RESTORED)]
+    assert processes.restore() == restored
+    assert [processes.score(one) for one in pids] == [3, 900, 3]
 
 
 # ---- days
 
 
-def test_a_wish_that_flaps_every_second_for_hours(node: Node) -> None:
+def test_a_value_that_flaps_every_second_for_hours(node: Node) -> None:
     for second in range(4 * 3600):
         node.set_desired(desired(POD, SHARES, 500 + second % 2))
         node.later(1)
@@ -416,7 +370,7 @@ def test_pods_that_come_and_go_for_days_leave_nothing(node: Node) -> None:
     assert len(node.baselines) <= 4
 
 
-def test_a_stranger_that_fights_for_days_is_counted_for_ten_minutes(node: Node) -> None:
+def test_drift_for_days_is_counted_for_ten_minutes(node: Node) -> None:
     node.set_desired(desired(POD, SHARES, 512))
     for _ in range(1500):
         node.set(POD, SHARES, "7")
@@ -428,14 +382,10 @@ def test_a_stranger_that_fights_for_days_is_counted_for_ten_minutes(node: Node) 
 def test_the_wall_clock_jumps(node: Node) -> None:
     wall = [1e9]
     monotonic = [0.0]
-    executor = Executor(
-        node.files,
-        node.layout,
-        node.journal,
-        node.baselines,
-        clock=lambda: wall[0],
-        monotonic=lambda: monotonic[0],
-    )
+    executor = make_executor(
+        node.files, node.layout, node.journal, node.baselines,
+        clock=lambda: wall[0], monotonic=lambda: monotonic[0],
+    )  # fmt: skip
     executor.set_desired(HOOKS, "test", (desired(POD, SHARES, 512),))
     executor.apply()
     for jump in (-1e9, 5e9):
@@ -447,21 +397,3 @@ def test_the_wall_clock_jumps(node: Node) -> None:
     executor.set_desired(HOOKS, "test", (desired(POD, SHARES, 300),))
     assert only(executor.apply()).outcome is Outcome.WRITTEN
     assert [one.time[:4] for one in node.changes()] == ["2001", "2128"]
-
-
-# ---- what JSON can hold and no file name can
-
-
-@pytest.mark.parametrize("place", [f"{BE}/a\0b", f"{BE}/a\ud800b"])
-def test_a_name_that_no_file_can_have_stops_nobody_else(node: Node, place: str) -> None:
-    found = node.set_desired(desired(place, SHARES, 512), desired(POD, SHARES, 512))
-    assert [one.outcome for one in found.results] == [Outcome.INVALID, Outcome.WRITTEN]
-    assert "is not a valid file name" in found.results[0].reason
-
-
-def test_a_text_that_cannot_be_written_stops_nobody_else(node: Node) -> None:
-    found = node.set_desired(
-        desired("/var/lib/x.json", "file", "\ud800"), desired(POD, SHARES, 512)
-    )
-    assert [one.outcome for one in found.results] == [Outcome.INVALID, Outcome.WRITTEN]
-    assert "is not a valid text" in found.results[0].reason

@@ -151,9 +151,7 @@ def _write_max(group: Group, text: str) -> None:
     set_bandwidth(group, int(match[2]) if match[2] else period(group), limit, burst(group))
 
 
-_COMMON = {
-    "cpu.idle": File(lambda group: f"{group.values.get('idle', 0)}\n", _write_idle),
-}
+_COMMON = {"cpu.idle": File(lambda group: f"{group.values.get('idle', 0)}\n", _write_idle)}
 V1 = _COMMON | {
     "cpu.shares": File(lambda group: f"{shares(group)}\n", _write_shares),
     "cpu.cfs_quota_us": File(lambda group: f"{quota(group)}\n", _write_quota),

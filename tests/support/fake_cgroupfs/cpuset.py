@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from tests.support.fake_cgroupfs.group import File, Group, constant, flag
+from tests.support.fake_cgroupfs.group import File, Group
 from tests.support.fake_cgroupfs.numerals import list_of, mask_of, refuse
 
 #: The kernel's bound on NUMA nodes; Debian's kernels have this one.
@@ -54,7 +54,7 @@ def check_attach(group: Group) -> None:
 
 
 def inherit(group: Group) -> None:
-    """Take what the parent has, as v1 does under ``cgroup.clone_children``."""
+    """Take what the parent has, as a container runtime sees to."""
     if group.parent is not None:
         group.values["cpus"] = allowed(group.parent, "cpus")
         group.values["mems"] = allowed(group.parent, "mems")
@@ -76,18 +76,6 @@ V1 = {
     "cpuset.mems": _list("mems"),
     "cpuset.effective_cpus": _effective("cpus"),
     "cpuset.effective_mems": _effective("mems"),
-    # Kept and shown, but without effect here.
-    "cpuset.cpu_exclusive": flag("cpu_exclusive"),
-    "cpuset.mem_exclusive": flag("mem_exclusive"),
-    "cpuset.memory_migrate": flag("memory_migrate"),
-    "cpuset.sched_load_balance": flag("sched_load_balance", 1),
 }
-V2_ROOT = {
-    "cpuset.cpus.effective": _effective("cpus"),
-    "cpuset.mems.effective": _effective("mems"),
-}
-V2 = V2_ROOT | {
-    "cpuset.cpus": _list("cpus"),
-    "cpuset.mems": _list("mems"),
-    "cpuset.cpus.partition": constant("member\n"),
-}
+V2_ROOT = {"cpuset.cpus.effective": _effective("cpus"), "cpuset.mems.effective": _effective("mems")}
+V2 = V2_ROOT | {"cpuset.cpus": _list("cpus"), "cpuset.mems": _list("mems")}

@@ -6,7 +6,7 @@ import errno
 import re
 
 from tests.support.fake_cgroupfs.group import File, Group
-from tests.support.fake_cgroupfs.numerals import U64_MAX, refuse, unsigned
+from tests.support.fake_cgroupfs.numerals import U64_MAX, refuse
 
 _DEVICE = re.compile(r"\s*(\d+):(\d+)\s+(.*)", re.DOTALL)
 U32_MAX = 2**32 - 1
@@ -145,19 +145,7 @@ def _read_latency(group: Group) -> str:
     return "".join(f"{device} target={target}\n" for device, target in found if target)
 
 
-def _write_bfq_weight(group: Group, text: str) -> None:
-    weight = unsigned(text)
-    if not 1 <= weight <= 1000:
-        refuse(errno.ERANGE)
-    group.values["weight"] = weight
-
-
-V1_ROOT = {name: _throttle(rate) for name, rate in _V1_FILES.items()}
-V1 = V1_ROOT | {
-    "blkio.bfq.weight": File(
-        lambda group: f"{group.values.get('weight', 100)}\n", _write_bfq_weight
-    ),
-}
+V1 = {name: _throttle(rate) for name, rate in _V1_FILES.items()}
 V1_VENDOR = {"blkio.cost.weight": File(_read_weight, _write_weight)}
 V2 = {
     "io.max": File(_read_max, _write_max),

@@ -17,22 +17,21 @@ _V1: dict[str, Table] = {
     "memory": memory.V1,
     "blkio": disks.V1,
     "net_cls": small.NET_CLS,
-    "pids": small.PIDS,
+    "pids": {},
 }
-_V1_ROOT = _V1 | {"blkio": disks.V1_ROOT, "pids": {}}
 _V2: dict[str, Table] = {
     "cpu": cpu.V2,
     "cpuset": cpuset.V2,
     "memory": memory.V2,
     "io": disks.V2,
-    "pids": small.PIDS,
+    "pids": {},
 }
 
 
 @lru_cache(maxsize=64)
 def of_v1(subsystem: str, *, root: bool, vendor: bool) -> Table:
     """The files of a group in the hierarchy of one subsystem."""
-    own = (_V1_ROOT if root else _V1)[subsystem]
+    own = _V1[subsystem]
     extra = small.VENDOR_V1.get(subsystem, {}) if vendor else {}
     if vendor and root and subsystem == "blkio":
         extra = costs.V1_VENDOR_ROOT
@@ -42,7 +41,7 @@ def of_v1(subsystem: str, *, root: bool, vendor: bool) -> Table:
 @lru_cache(maxsize=256)
 def of_v2(controllers: frozenset[str], *, vendor: bool) -> Table:
     """The files of a group that has these controllers."""
-    found = membership.V2 | small.PRESSURE | small.CPU_STAT
+    found = membership.V2_ROOT | small.PRESSURE | small.CPU_STAT
     for name in controllers:
         found |= _V2[name] | (small.VENDOR_V2.get(name, {}) if vendor else {})
     return found

@@ -205,18 +205,11 @@ class FakeCgroupfs(HeldByPath):
             subsystem = parent.path.rpartition("/")[2]
             table = files.of_v1(subsystem, root=False, vendor=self.vendor)
         group = Group(self.machine, path, parent, table)
-        if self.version == 1:
-            self._start_v1(group, parent, inherit=inherit)
+        if inherit and "cpuset.cpus" in table and self.version == 1:
+            cpuset.inherit(group)
         parent.children[name] = group
         self._groups[path] = group
         return group
-
-    def _start_v1(self, group: Group, parent: Group, *, inherit: bool) -> None:
-        cloned = parent.values.get("clone_children", 0)
-        if cloned:
-            group.values["clone_children"] = 1
-        if "cpuset.cpus" in group.files and (cloned or inherit):
-            cpuset.inherit(group)
 
     def _forget(self, group: Group) -> None:
         if group.parent is None:

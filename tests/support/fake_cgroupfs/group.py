@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.support.fake_cgroupfs.numerals import mask_of, refuse, signed, unsigned
+from tests.support.fake_cgroupfs.numerals import mask_of, refuse, signed
 
 if TYPE_CHECKING:
     from tests.support.fake_cgroupfs.costs import Cost
@@ -83,15 +83,6 @@ class File(NamedTuple):
 def constant(text: str) -> File:
     """A file that is read only and here always the same."""
     return File(lambda _group: text)
-
-
-def flag(key: str, default: int = 0) -> File:
-    """A file that holds 0 or 1; any other number counts as 1."""
-
-    def write(group: Group, text: str) -> None:
-        group.values[key] = int(unsigned(text) != 0)
-
-    return File(lambda group: f"{group.values.get(key, default)}\n", write)
 
 
 def ranged(key: str, default: int, low: int, high: int) -> File:

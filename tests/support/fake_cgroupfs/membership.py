@@ -6,7 +6,7 @@ import errno
 import re
 
 from tests.support.fake_cgroupfs import cpuset, disks
-from tests.support.fake_cgroupfs.group import File, Group, constant, flag
+from tests.support.fake_cgroupfs.group import File, Group
 from tests.support.fake_cgroupfs.numerals import refuse, signed
 
 CONTROLLERS = ("cpuset", "cpu", "io", "memory", "pids")
@@ -16,8 +16,7 @@ _VALUES = {
     "cpu": ("shares", "period", "quota", "burst", "idle", "bvt"),
     "cpuset": ("cpus", "mems"),
     "io": ("met", "weight", "latency", *disks.RATES),
-    "memory": ("max", "high", "low", "min", "swap", "swap_high", "oom_group", "oom_kill"),
-    "pids": ("pids",),
+    "memory": ("max", "high", "low", "min", "oom_group"),
 }
 _OWNERS = {key: controller for controller, keys in _VALUES.items() for key in keys}
 
@@ -131,24 +130,11 @@ def _check_enabling(group: Group, more: frozenset[str]) -> None:
         refuse(errno.EBUSY)
 
 
-def _read_events(group: Group) -> str:
-    return f"populated {int(group.populated())}\nfrozen 0\n"
-
-
 _PROCS = File(_read_procs, _write_procs)
-V1 = {
-    "cgroup.procs": _PROCS,
-    "tasks": _PROCS,
-    "cgroup.clone_children": flag("clone_children"),
-    "notify_on_release": flag("notify_on_release"),
-}
+V1 = {"cgroup.procs": _PROCS, "tasks": _PROCS}
 V2_ROOT = {
     "cgroup.procs": _PROCS,
     "cgroup.threads": _PROCS,
     "cgroup.controllers": File(lambda group: _shown(available(group))),
     "cgroup.subtree_control": File(lambda group: _shown(group.enabled), _write_subtree_control),
-}
-V2 = V2_ROOT | {
-    "cgroup.type": constant("domain\n"),
-    "cgroup.events": File(_read_events),
 }

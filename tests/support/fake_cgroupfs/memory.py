@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from tests.support.fake_cgroupfs.group import File, Group, constant
+from tests.support.fake_cgroupfs.group import File, Group
 from tests.support.fake_cgroupfs.numerals import MAX_PAGES, PAGE_SIZE, pages, refuse, unsigned
 
 
@@ -55,20 +55,12 @@ def _write_memsw(group: Group, text: str) -> None:
     group.values["memsw"] = limit
 
 
-def _write_soft(group: Group, text: str) -> None:
-    limit = pages(text, "-1")
-    if group.parent is None:
-        refuse(errno.EINVAL)
-    group.values["soft"] = limit
-
-
 def _write_max(group: Group, text: str) -> None:
     """The kernel never refuses a limit below usage: it kills."""
     limit = pages(text, "max")
     group.values["max"] = limit
     if not _fits(group, limit):
         group.machine.oom_kills.append(group.path)
-        group.values["oom_kill"] = group.values.get("oom_kill", 0) + 1
         _kill(group, usage(group) - limit)
 
 
@@ -93,10 +85,6 @@ def _write_reclaim(group: Group, text: str) -> None:
         refuse(errno.EAGAIN)
 
 
-def _write_force_empty(group: Group, _text: str) -> None:
-    reclaim(group, MAX_PAGES)
-
-
 def _limit(key: str, write: Callable[[Group, str], None] | None) -> File:
     """A limit in bytes, as v1 shows it."""
 
@@ -119,33 +107,11 @@ def bound(key: str, default: int, write: Callable[[Group, str], None] | None = N
     return File(read, write or keep)
 
 
-def _switch(key: str) -> File:
-    """A file that takes 0 or 1."""
-
-    def write(group: Group, text: str) -> None:
-        value = unsigned(text.strip())
-        if value > 1:
-            refuse(errno.EINVAL)
-        group.values[key] = value
-
-    return File(lambda group: f"{group.values.get(key, 0)}\n", write)
-
-
-def _write_oom_control(group: Group, text: str) -> None:
-    value = unsigned(text)
-    if group.parent is None or value > 1:
+def _write_oom_group(group: Group, text: str) -> None:
+    value = unsigned(text.strip())
+    if value > 1:
         refuse(errno.EINVAL)
-    group.values["oom_disable"] = value
-
-
-def _read_oom_control(group: Group) -> str:
-    disabled, kills = group.values.get("oom_disable", 0), group.values.get("oom_kill", 0)
-    return f"oom_kill_disable {disabled}\nunder_oom 0\noom_kill {kills}\n"
-
-
-def _read_events(group: Group) -> str:
-    kills = group.values.get("oom_kill", 0)
-    return f"low 0\nhigh 0\nmax 0\noom {kills}\noom_kill {kills}\noom_group_kill 0\n"
+    group.values["oom_group"] = value
 
 
 def _reclaimable(group: Group) -> int:
@@ -174,12 +140,8 @@ _USAGE = File(lambda group: f"{usage(group) * PAGE_SIZE}\n")
 V1 = {
     "memory.limit_in_bytes": _limit("limit", _write_limit),
     "memory.memsw.limit_in_bytes": _limit("memsw", _write_memsw),
-    "memory.soft_limit_in_bytes": _limit("soft", _write_soft),
     "memory.usage_in_bytes": _USAGE,
-    "memory.memsw.usage_in_bytes": _USAGE,
-    "memory.oom_control": File(_read_oom_control, _write_oom_control),
     "memory.stat": File(_read_stat_v1),
-    "memory.force_empty": File(None, _write_force_empty),
 }
 V2_ROOT = {"memory.stat": File(_read_stat_v2), "memory.reclaim": File(None, _write_reclaim)}
 V2 = V2_ROOT | {
@@ -188,9 +150,7 @@ V2 = V2_ROOT | {
     "memory.high": bound("high", MAX_PAGES, _write_high),
     "memory.max": bound("max", MAX_PAGES, _write_max),
     "memory.current": _USAGE,
-    "memory.oom.group": _switch("oom_group"),
-    "memory.swap.max": bound("swap", MAX_PAGES),
-    "memory.swap.high": bound("swap_high", MAX_PAGES),
-    "memory.swap.current": constant("0\n"),
-    "memory.events": File(_read_events),
+    "memory.oom.group": File(
+        lambda group: f"{group.values.get('oom_group', 0)}\n", _write_oom_group
+    ),
 }

@@ -7,31 +7,11 @@ import errno
 from tests.support.fake_cgroupfs import disks
 from tests.support.fake_cgroupfs.group import File, Group, constant, ranged
 from tests.support.fake_cgroupfs.memory import bound
-from tests.support.fake_cgroupfs.numerals import MAX_PAGES, refuse, signed, unsigned
+from tests.support.fake_cgroupfs.numerals import MAX_PAGES, refuse, unsigned
 
-#: One more than the highest process id of a 64-bit kernel.
-_PIDS_MAX = 2**22 + 1
-_UNLIMITED = -1
 _PRESSURE = "".join(
     f"{who} avg10=0.00 avg60=0.00 avg300=0.00 total=0\n" for who in ("some", "full")
 )
-
-
-def _write_pids_max(group: Group, text: str) -> None:
-    text = text.strip()
-    limit = _UNLIMITED if text == "max" else signed(text)
-    if text != "max" and not 0 <= limit < _PIDS_MAX:
-        refuse(errno.EINVAL)
-    group.values["pids"] = limit
-
-
-def _read_pids_max(group: Group) -> str:
-    limit = group.values.get("pids", _UNLIMITED)
-    return "max\n" if limit == _UNLIMITED else f"{limit}\n"
-
-
-def _read_pids_current(group: Group) -> str:
-    return f"{sum(len(one.pids) for one in group.subtree())}\n"
 
 
 def _write_classid(group: Group, text: str) -> None:
@@ -46,17 +26,10 @@ def _write_usage(_group: Group, text: str) -> None:
         refuse(errno.EINVAL)
 
 
-PIDS = {
-    "pids.max": File(_read_pids_max, _write_pids_max),
-    "pids.current": File(_read_pids_current),
-}
 NET_CLS = {
     "net_cls.classid": File(lambda group: f"{group.values.get('classid', 0)}\n", _write_classid)
 }
-CPUACCT = {
-    "cpuacct.usage": File(lambda _group: "0\n", _write_usage),
-    "cpuacct.stat": constant("user 0\nsystem 0\n"),
-}
+CPUACCT = {"cpuacct.usage": File(lambda _group: "0\n", _write_usage)}
 #: v2, in every group whatever its controllers.
 PRESSURE = {f"{what}.pressure": constant(_PRESSURE) for what in ("cpu", "memory", "io")}
 _USAGE = "usage_usec 0\nuser_usec 0\nsystem_usec 0\n"

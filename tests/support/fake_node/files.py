@@ -68,7 +68,7 @@ class FakeNode(HeldByPath):
 
     def __init__(self, version: int = 2, *, vendor: bool = False, resctrl: bool = True) -> None:
         self.cgroups = FakeCgroupfs(version, vendor=vendor, cpus=CPUS, mems="0-1")
-        self.resctrl = FakeResctrl(cpus=CPUS)
+        self.resctrl = FakeResctrl()
         self.plain = PlainFiles()
         self.cookies: dict[int, int] = {}
         #: How the interface with the default route was shaped last.

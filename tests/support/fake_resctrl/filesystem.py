@@ -7,15 +7,14 @@ import os
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-from tests.support.fake_cgroupfs.numerals import list_of, mask_of, signed
-from tests.support.fake_resctrl import processors, schemata
+from tests.support.fake_cgroupfs.numerals import signed
+from tests.support.fake_resctrl import schemata
 from tests.support.fake_resctrl.group import Group
 from tests.support.fake_resctrl.resources import Cache, Refused, Resource, bandwidth, first_run
 from tests.support.held import HeldByPath
 
 EVENTS = ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")
-_GROUP_FILES = ("cpus", "cpus_list", "tasks")
-_CONTROL_FILES = ("mode", "schemata")
+_FILES = ("mode", "schemata", "tasks")
 
 
 class FakeResctrl(HeldByPath):
@@ -23,7 +22,7 @@ class FakeResctrl(HeldByPath):
 
     It implements ``koord_host.kernel_files.interface.KernelFiles``. No machine of the project has
     resctrl: the rules are those of the kernel's documentation and source, and none
-    was held against hardware.
+    was held against hardware. It has no monitoring groups, and no CPUs of groups.
 
     Args:
         root: where it seems to be mounted.
@@ -33,15 +32,11 @@ class FakeResctrl(HeldByPath):
         cbm_mask: the ways of a cache.
         min_cbm_bits: how many a mask must have.
         sparse_masks: whether a mask may have gaps.
-        shareable_bits: the ways that other hardware uses too.
         code_data: mounted with ``cdp``: L3CODE and L3DATA, half as many groups.
         l2_domains: the ids of the L2 caches, if these can be shared out.
         mb: "intel" (percent), "amd" (eighths of GB/s), "mbps" (mounted with
             ``mba_MBps``) or None.
         rmids: how many groups can be monitored, the root group among them.
-        cpus: the CPUs that are online.
-        padded: whether values are padded to one width, as older kernels (6.1) do.
-        task_lists: whether ``tasks`` takes several ids at once, as from Linux 6.7.
     """
 
     def __init__(
@@ -54,14 +49,10 @@ class FakeResctrl(HeldByPath):
         cbm_mask: str = "fffff",
         min_cbm_bits: int = 1,
         sparse_masks: bool = False,
-        shareable_bits: str = "0",
         code_data: bool = False,
         l2_domains: tuple[int, ...] = (),
         mb: str | None = "intel",
         rmids: int = 64,
-        cpus: str = "0-15",
-        padded: bool = True,
-        task_lists: bool = False,
     ) -> None:
         self.root = root
         #: Every successful write, in order: path and text.
@@ -69,12 +60,10 @@ class FakeResctrl(HeldByPath):
         #: Called with path and text before a write is looked at; it may remove groups.
         self.before_write: Callable[[str, str], None] | None = None
         self.rmids = rmids
-        self.task_lists = task_lists
-        self.cpus = mask_of(cpus, 2**13)
-        full, shared = int(cbm_mask, 16), int(shareable_bits, 16)
+        full = int(cbm_mask, 16)
 
         def cache(name: str, domains: tuple[int, ...], most: int) -> Cache:
-            return Cache(name, domains, full, min_cbm_bits, sparse_masks, most, shared)
+            return Cache(name, domains, full, min_cbm_bits, sparse_masks, most)
 
         names = ("L3CODE", "L3DATA") if code_data else ("L3",)
         most = closids // 2 if code_data else closids
@@ -85,7 +74,7 @@ class FakeResctrl(HeldByPath):
             self.resources.append(bandwidth(mb, l3_domains, mb_closids))
         #: How many groups there can be: the fewest of any resource.
         self.closids = min(one.closids for one in self.resources)
-        self._width = max(len(f"{full:x}"), {"amd": 4, None: 0}.get(mb, 3)) if padded else 0
+        self._width = max(len(f"{full:x}"), {"amd": 4, None: 0}.get(mb, 3))
         self._domains = l3_domains
         self._texts: dict[str, str] = {}
         self._started = 0
@@ -93,7 +82,6 @@ class FakeResctrl(HeldByPath):
         self._inodes = 1
         self._top = Group(0, 1)
         self._top.reset(self.resources)
-        self._top.cpus = self.cpus
         self._groups: dict[str, Group] = {"": self._top}
 
     # What KernelFiles asks for.
@@ -109,14 +97,8 @@ class FakeResctrl(HeldByPath):
             # Names are as wide as "L3CODE", whether code and data are told apart or not.
             return schemata.show(group, self.resources, 6, self._width)
         if file == "tasks":
-            return "".join(f"{pid}\n" for pid in sorted(group.all_tasks()))
-        if file == "mode":
-            return f"{group.mode}\n"
-        if file == "cpus_list":
-            return f"{list_of(group.cpus)}\n"
-        if file == "cpus":
-            return f"{processors.mask_text(group.cpus, self.cpus.bit_length())}\n"
-        return "0\n"
+            return "".join(f"{pid}\n" for pid in sorted(group.tasks))
+        return f"{group.mode}\n" if file == "mode" else "0\n"
 
     def exists(self, path: str) -> bool:
         try:
@@ -136,7 +118,7 @@ class FakeResctrl(HeldByPath):
         return sorted({one for one in below if one and "/" not in one})
 
     def identity(self, path: str) -> int:
-        group = self._group_at(self._relative(path))
+        group = self._groups.get(self._relative(path))
         if group is not None:
             return group.inode
         self.entries(path)
@@ -150,7 +132,7 @@ class FakeResctrl(HeldByPath):
             self._info(where.removeprefix("info/"), path)
             _fail(errno.EACCES, path)
         group, file = self._find(where, path)
-        if file not in (*_GROUP_FILES, *_CONTROL_FILES):
+        if file not in _FILES:
             _fail(errno.EACCES, path)
         if text:
             self._write(group, file, text, path)
@@ -170,20 +152,14 @@ class FakeResctrl(HeldByPath):
             _fail(errno.EINVAL, path)
         if parent.partition("/")[0] == "info":
             _fail(errno.ENODEV, path)
-        self._status = ""
-        if not parent:
-            self._groups[name] = self._new_control_group(path)
-            return
-        above, _, folder = parent.rpartition("/")
-        if folder != "mon_groups" and parent != "mon_groups":
+        if parent:
             _fail(errno.EPERM, path)
-        control = self._groups[above]
-        self._check_rmids(path)
-        control.monitors[name] = Group(control.closid, self._next_inode(), control)
+        self._status = ""
+        self._groups[name] = self._new_group(path)
 
     def remove_directory(self, path: str) -> None:
         where = self._relative(path)
-        group = self._group_at(where)
+        group = self._groups.get(where)
         if group is None:
             self.entries(path)
             _fail(errno.EPERM, path)
@@ -222,7 +198,7 @@ class FakeResctrl(HeldByPath):
                 for domain, value in group.values[one.name].items():
                     shown = one.show(value, 0)
                     assert one.parse(shown) == value, f"{name or '/'}: {one.name}:{domain}={shown}"
-        tasks = [pid for _, one in self._all_groups() for pid in one.tasks]
+        tasks = [pid for one in self._groups.values() for pid in one.tasks]
         assert len(tasks) == len(set(tasks)), "a task in two groups"
 
     # The rest is inside.
@@ -238,45 +214,28 @@ class FakeResctrl(HeldByPath):
             _fail(errno.ENOENT, path)
         return path.removeprefix(f"{self.root}/")
 
-    def _all_groups(self) -> Iterator[tuple[str, Group]]:
-        """Every group with its path below the root."""
-        for name, control in self._groups.items():
-            yield name, control
-            for monitor, group in control.monitors.items():
-                yield f"{name}/mon_groups/{monitor}".lstrip("/"), group
-
-    def _group_at(self, where: str) -> Group | None:
-        above, _, name = where.rpartition("/")
-        if above == "mon_groups" or above.endswith("/mon_groups"):
-            control = self._groups.get(above.removesuffix("mon_groups").rstrip("/"))
-            return control.monitors.get(name) if control else None
-        return self._groups.get(where)
-
     def _directories(self) -> Iterator[str]:
-        yield from ("info", "info/L3_MON", *(f"info/{one.name}" for one in self.resources))
-        for name, group in self._all_groups():
+        yield from ("mon_groups", "info", "info/L3_MON")
+        yield from (f"info/{one.name}" for one in self.resources)
+        for name in self._groups:
             yield name
-            start = f"{name}/" if name else ""
-            if group.control is None:
-                yield f"{start}mon_groups"
-            yield f"{start}mon_data"
-            for domain in self._domains:
-                yield f"{start}mon_data/mon_L3_{domain:02}"
+            data = f"{name}/mon_data".lstrip("/")
+            yield data
+            yield from (f"{data}/mon_L3_{domain:02}" for domain in self._domains)
 
     def _find(self, where: str, path: str) -> tuple[Group, str]:
         """The group and the name of a file; the last name alone for a counter."""
         directory, _, file = where.rpartition("/")
-        group = self._group_at(directory)
-        if group is not None:
-            control = _CONTROL_FILES if group.control is None else ()
-            if file in (*_GROUP_FILES, *control):
-                return group, file
-        elif file in EVENTS and "mon_data/" in directory:
-            above, _, folder = directory.rpartition("mon_data/")
-            group = self._group_at(above.rstrip("/"))
-            if group is not None and folder in {f"mon_L3_{one:02}" for one in self._domains}:
-                return group, file
-        raise _error(errno.EISDIR if where in set(self._directories()) else errno.ENOENT, path)
+        above, data, folder = directory.rpartition("mon_data/")
+        known = (*EVENTS,) if data and folder in self._counters else () if data else _FILES
+        group = self._groups.get(above.rstrip("/") if data else directory)
+        if group is None or file not in known:
+            _fail(errno.EISDIR if where in set(self._directories()) else errno.ENOENT, path)
+        return group, file
+
+    @property
+    def _counters(self) -> set[str]:
+        return {f"mon_L3_{one:02}" for one in self._domains}
 
     def _info(self, where: str, path: str) -> str:
         if where == "last_cmd_status":
@@ -287,31 +246,23 @@ class FakeResctrl(HeldByPath):
             "mon_features": "".join(f"{event}\n" for event in EVENTS),
             "max_threshold_occupancy": "65536\n",
         }
-        if folder != "L3_MON":
-            files = {}
-            for one in self.resources:
-                if one.name == folder:
-                    files = one.info()
-        if file in files:
-            return files[file]
-        there = f"info/{where}" in set(self._directories())
-        raise _error(errno.EISDIR if there else errno.ENOENT, path)
+        info = {"L3_MON": files} | {one.name: one.info() for one in self.resources}
+        if file not in info.get(folder, {}):
+            there = f"info/{where}" in set(self._directories())
+            _fail(errno.EISDIR if there else errno.ENOENT, path)
+        return info[folder][file]
 
     def _refuse(self, code: int, status: str, path: str) -> NoReturn:
         self._status = status
         _fail(code, path)
 
-    def _check_rmids(self, path: str) -> None:
-        if sum(1 for _ in self._all_groups()) >= self.rmids:
-            self._refuse(errno.ENOSPC, "Out of RMIDs\n", path)
-
-    def _new_control_group(self, path: str) -> Group:
-        used = {group.closid for group in self._groups.values()}
-        free = [one for one in range(self.closids) if one not in used]
+    def _new_group(self, path: str) -> Group:
+        free = set(range(self.closids)) - {group.closid for group in self._groups.values()}
         if not free:
             self._refuse(errno.ENOSPC, "Out of CLOSIDs\n", path)
-        self._check_rmids(path)
-        group = Group(free[0], self._next_inode())
+        if len(self._groups) >= self.rmids:
+            self._refuse(errno.ENOSPC, "Out of RMIDs\n", path)
+        group = Group(min(free), self._next_inode())
         group.reset(self.resources)
         for one in self.resources:
             if isinstance(one, Cache):
@@ -332,23 +283,18 @@ class FakeResctrl(HeldByPath):
         return mask
 
     def _forget(self, where: str, group: Group) -> None:
-        """Remove a group; its tasks and processors go back to where they came from."""
-        if group.control is None:
-            self._top.tasks |= group.all_tasks()
-            self._top.cpus |= group.cpus
-            del self._groups[where]
-        else:
-            group.control.tasks |= group.tasks
-            del group.control.monitors[where.rpartition("/")[2]]
+        """Remove a group; its tasks go back to the root group."""
+        self._top.tasks |= group.tasks
+        del self._groups[where]
         for path in [one for one in self._texts if one.startswith(f"{self.root}/{where}/")]:
             del self._texts[path]
 
     def _leave(self, pid: int) -> None:
-        for _, group in self._all_groups():
+        for group in self._groups.values():
             group.tasks.discard(pid)
 
     def _write(self, group: Group, file: str, text: str, path: str) -> None:
-        if file in _CONTROL_FILES and not text.endswith("\n"):
+        if file != "tasks" and not text.endswith("\n"):
             _fail(errno.EINVAL, path)  # before the last status is even cleared
         self._status = ""
         try:
@@ -357,13 +303,8 @@ class FakeResctrl(HeldByPath):
                 schemata.write(group, text, self.resources, others)
             elif file == "mode":
                 self._set_mode(group, text.removesuffix("\n"))
-            elif file == "tasks":
-                self._move(group, text, path)
             else:
-                mask = processors.parse(file, text, self.cpus)
-                processors.give(group, mask, self._top, [one for _, one in self._all_groups()])
-        except processors.BadList as bad:
-            self._refuse(bad.code, "Bad CPU list/mask\n", path)
+                self._move(group, text, path)
         except Refused as refused:
             self._refuse(errno.EINVAL, str(refused), path)
 
@@ -382,32 +323,21 @@ class FakeResctrl(HeldByPath):
             if not isinstance(one, Cache):
                 continue
             for domain, mask in group.values[one.name].items():
-                if mask & one.shareable or any(
-                    schemata.overlaps(one, domain, mask, other) for other in others
-                ):
+                if any(schemata.overlaps(one, domain, mask, other) for other in others):
                     raise Refused("Schemata overlaps\n")
 
     def _move(self, group: Group, text: str, path: str) -> None:
-        pids = text.split("\n")[0].split(",") if self.task_lists else [text]
-        for one in pids:
-            try:
-                pid = signed(one.strip())
-            except OSError:
-                raise Refused(f"Task list parsing error pid {one.strip()}\n") from None
-            if pid < 0:
-                raise Refused(f"Invalid pid {pid}\n")
-            also = f"Error while processing task {pid}\n" if self.task_lists else ""
-            if not any(pid in other.tasks for _, other in self._all_groups()):
-                self._refuse(errno.ESRCH, f"No task {pid}\n{also}", path)
-            if group.control is not None and pid not in group.control.all_tasks():
-                raise Refused(f"Can't move task to different control group\n{also}")
-            self._leave(pid)
-            group.tasks.add(pid)
-
-
-def _error(code: int, path: str) -> OSError:
-    return OSError(code, os.strerror(code), path)
+        try:
+            pid = signed(text.strip())
+        except OSError:
+            raise Refused(f"Task list parsing error pid {text.strip()}\n") from None
+        if pid < 0:
+            raise Refused(f"Invalid pid {pid}\n")
+        if not any(pid in other.tasks for other in self._groups.values()):
+            self._refuse(errno.ESRCH, f"No task {pid}\n", path)
+        self._leave(pid)
+        group.tasks.add(pid)
 
 
 def _fail(code: int, path: str) -> NoReturn:
-    raise _error(code, path)
+    raise OSError(code, os.strerror(code), path)

@@ -24,7 +24,6 @@ class Cache:
     min_bits: int
     sparse: bool
     closids: int
-    shareable: int = 0
 
     @property
     def default(self) -> int:
@@ -53,7 +52,7 @@ class Cache:
             "num_closids": f"{self.closids}\n",
             "cbm_mask": f"{self.full:x}\n",
             "min_cbm_bits": f"{self.min_bits}\n",
-            "shareable_bits": f"{self.shareable:x}\n",
+            "shareable_bits": "0\n",
             "sparse_masks": f"{int(self.sparse)}\n",
         }
 

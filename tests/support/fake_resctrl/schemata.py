@@ -99,5 +99,3 @@ def _check_exclusive(
             raise Refused("Overlaps with exclusive group\n")
         if group.mode == "exclusive":
             raise Refused("Overlaps with other group\n")
-    if group.mode == "exclusive" and mask & resource.shareable:
-        raise Refused("Overlaps with other group\n")
