@@ -38,7 +38,7 @@ from kubernetes.aio.client.exceptions import ApiException
 
 from tests.deploy.rights import components_for, missing, rights
 from tests.support.emulated_manager import EmulatedManager
-from tests.support.kube_kinds import BUILT_IN, USUAL
+from tests.support.kube_api import BUILT_IN, USUAL
 from tests.support.managed_cluster import (
     ManagedCluster,
     decoded,

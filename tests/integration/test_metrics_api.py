@@ -30,8 +30,7 @@ from kubernetes.aio import client as official
 from kubernetes.aio import watch as official_watch
 
 from tests.support.certificates import HAVE_OPENSSL, make_certificates
-from tests.support.kube_api import KubeApi
-from tests.support.kube_kinds import USUAL
+from tests.support.kube_api import USUAL, KubeApi
 from tests.support.metrics_service import READER, Manager, make_manager
 from tests.support.processes import PATIENCE
 from tests.support.waiting import until

@@ -30,10 +30,7 @@ from kubernetes.aio import client as official
 
 from tests.support.colocation import metric_status
 from tests.support.emulated_manager import EmulatedManager, put_namespaces, put_priority_classes
-from tests.support.kube_access import service_account
-from tests.support.kube_api import KubeApi
-from tests.support.kube_kinds import USUAL
-from tests.support.kube_requests import Asked
+from tests.support.kube_api import USUAL, KubeApi, RecordedRequest, service_account
 from tests.support.manager_program import NAMESPACE, PATIENT, WEBHOOKS
 from tests.support.waiting import until
 
@@ -72,11 +69,11 @@ class ManagedCluster:
             await until(lambda: made.leads, f"{name} leads")
         return made
 
-    def asked_by(self, manager: EmulatedManager, since: int = 0) -> list[Asked]:
+    def asked_by(self, manager: EmulatedManager, since: int = 0) -> list[RecordedRequest]:
         """What a manager asked for after so many requests of all."""
         return [one for one in self.api.asked[since:] if one.token == f"token-of-{manager.name}"]
 
-    def writes_by(self, manager: EmulatedManager, since: int = 0) -> list[Asked]:
+    def writes_by(self, manager: EmulatedManager, since: int = 0) -> list[RecordedRequest]:
         return [one for one in self.asked_by(manager, since) if one.verb in _WRITES]
 
     @property
