@@ -31,7 +31,6 @@ from koord_kube.protocol.resources import (
     Resource,
 )
 from koord_model.keys import LABEL_QOS
-from koord_model.pod import Pod
 
 from tests.apiserver.real_cluster import RealCluster
 from tests.support.certificates import Certificates, make_certificates
@@ -201,11 +200,6 @@ class RealNode:
         self.pods.append(made)
         self.kernel.add_pod(made["metadata"]["uid"])
         self.kubelet.pods = [listed(one) for one in self.kernel.records]
-
-    async def run_again(self, pod: Pod) -> None:
-        """Another pod of this one's name."""
-        spec = {"nodeName": self.name, "containers": [{"name": "c0", "image": "i"}]}
-        await self._run(pod.name, pod.namespace, spec)
 
     async def _run(
         self, name: str, namespace: str, spec: Object, labels: Mapping[str, str] | None = None

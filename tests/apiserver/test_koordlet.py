@@ -9,8 +9,6 @@ from collections import Counter
 from koord_kube.protocol.api import Object
 from koord_kube.protocol.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES, NODES, PODS
 from koord_model.keys import ANNOTATION_NODE_RESERVATION
-from koordlet.qos_manager.eviction.api_eviction import EvictionApiBackend
-from koordlet.qos_manager.eviction.policy.backend import EvictionResult
 
 from tests.apiserver.real_cluster import RealCluster
 from tests.apiserver.real_node import RealNode, lost, real_node
@@ -120,18 +118,6 @@ def asked_of(asked: Counter[tuple[str, str]], kind: str) -> dict[str, int]:
     return {verb: times for (verb, what), times in asked.items() if what == kind and times}
 
 
-async def test_evictions_that_are_only_shown(installed: RealCluster) -> None:
-    async with real_node(installed, "shown") as node:
-        await node.put_slo(resourceUsedThresholdWithBE=PRESSED)
-        async with node.koordlet(*EVICTING, "--evict-dry-run") as koordlet:
-            await until(lambda: len(koordlet.events("would evict")) > 1, "it would evict")
-            await node.next_report()
-        said = {(one["pod"], one["reason"]) for one in koordlet.events("would evict")}
-        assert said == {(pod, "--evict-dry-run") for pod in ("team-0/app-0", "team-3/app-3")}
-        assert not {"events", "pods/eviction"} & {kind for _, kind in node.asked()}
-        assert node.refusals() == NOT_MADE_YET
-
-
 def budget(name: str, pod: Object) -> Object:
     """That this pod stays."""
     meta = pod["metadata"]
@@ -180,25 +166,6 @@ async def test_evictions_respect_budgets(installed: RealCluster) -> None:
         assert node.refusals() == NOT_MADE_YET | {"429 create pods/eviction"}
         assert_kept(node)
         installed.kubectl("delete", "pdb", "one-stays", "-n", namespace)
-
-
-async def test_evictions_that_come_to_nothing(installed: RealCluster) -> None:
-    async with real_node(installed, "nothing") as node:
-        way = EvictionApiBackend(node.api)
-        several, other, gone, _ = node.kernel.records
-        installed.apply(budget("one", node.pods[0]), budget("another", node.pods[0]))
-        outcome = await way.evict(several, 30.0, forced=False)
-        assert outcome.end is EvictionResult.REFUSED
-        assert "more than one PodDisruptionBudget" in outcome.reason
-        for record in (other, gone):
-            await asyncio.to_thread(node.end, record.pod.name, record.pod.namespace)
-        await node.run_again(other.pod)
-        outcome = await way.evict(other, 30.0, forced=False)
-        assert (outcome.end, outcome.reason) == (
-            EvictionResult.GONE,
-            "another pod of its name is there",
-        )
-        assert (await way.evict(gone, 30.0, forced=False)).end is EvictionResult.GONE
 
 
 async def test_a_token_that_is_replaced(installed: RealCluster) -> None:

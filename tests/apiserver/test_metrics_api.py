@@ -131,23 +131,6 @@ async def test_kubectl(cluster: RealCluster) -> None:
         cluster.kubectl("delete", SERVED, "n1")
 
 
-async def test_watches(cluster: RealCluster) -> None:
-    await leading(cluster, "m1")
-    async with reporting(cluster) as (first, _):
-        command = cluster.server.command("get", SERVED, "-w", "--no-headers")
-        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-        assert process.stdout is not None
-        try:
-            async with asyncio.timeout(30):
-                for name in (b"n1", b"n2"):
-                    assert (await process.stdout.readline()).split()[:2] == [name, b"1500m"]
-                await first.report(1700)
-                assert (await process.stdout.readline()).split()[:2] == [b"n1", b"1700m"]
-        finally:
-            process.kill()
-            await process.wait()
-
-
 async def test_who_may_read(cluster: RealCluster) -> None:
     await leading(cluster, "m1")
     async with reporting(cluster):

@@ -20,7 +20,6 @@ import pytest
 from koord_kube.protocol.resources import (
     COLOCATION_PROFILES,
     DEVICES,
-    ENDPOINT_SLICES,
     EVENTS,
     MUTATING_WEBHOOKS,
     NODE_METRICS,
@@ -38,7 +37,7 @@ from kubernetes.aio.client.exceptions import ApiException
 
 from tests.deploy.rights import components_for, missing, rights
 from tests.support.emulated_manager import EmulatedManager
-from tests.support.kube_api import BUILT_IN, USUAL
+from tests.support.kube_api import BUILT_IN, USUAL, KubeApi
 from tests.support.managed_cluster import (
     ManagedCluster,
     decoded,
@@ -49,44 +48,33 @@ from tests.support.manager_program import NAMESPACE, PATIENT, QUICK
 from tests.support.processes import PATIENCE
 from tests.support.waiting import until
 
+_AMOUNT = {"name": "cpu", "capacity": "5", "allocatable": "5", "available": "5"}
+_GPU = {
+    "type": "gpu",
+    "id": "GPU-1",
+    "minor": 0,
+    "health": True,
+    "resources": {"koordinator.sh/gpu-core": "100"},
+    "topology": {"socketID": 0, "nodeID": 0, "pcieID": "1", "busID": "2"},
+}
+_TARGET = {
+    "type": "podSelector",
+    "podSelector": {"matchLabels": {"app": "web"}},
+    "workload": {"kind": "Deployment", "name": "w", "apiVersion": "apps/v1"},
+}
 _OTHERS: dict[Resource, Any] = {
     NODE_TOPOLOGIES: {
         "metadata": {"name": "n2", "annotations": {"node.koordinator.sh/cpu-topology": "{}"}},
         "topologyPolicies": ["None"],
-        "zones": [
-            {
-                "name": "node-0",
-                "type": "Node",
-                "resources": [
-                    {"name": "cpu", "capacity": "5", "allocatable": "5", "available": "5"}
-                ],
-            }
-        ],
+        "zones": [{"name": "node-0", "type": "Node", "resources": [_AMOUNT]}],
     },
     DEVICES: {
         "metadata": {"name": "n2", "labels": {"node.koordinator.sh/gpu-model": "a"}},
-        "spec": {
-            "devices": [
-                {
-                    "type": "gpu",
-                    "id": "GPU-1",
-                    "minor": 0,
-                    "health": True,
-                    "resources": {"koordinator.sh/gpu-core": "100"},
-                    "topology": {"socketID": 0, "nodeID": 0, "pcieID": "1", "busID": "2"},
-                }
-            ]
-        },
+        "spec": {"devices": [_GPU]},
     },
     RECOMMENDATIONS: {
         "metadata": {"name": "r", "namespace": "shop", "annotations": {"a": "b"}},
-        "spec": {
-            "target": {
-                "type": "podSelector",
-                "podSelector": {"matchLabels": {"app": "web"}},
-                "workload": {"kind": "Deployment", "name": "w", "apiVersion": "apps/v1"},
-            }
-        },
+        "spec": {"target": _TARGET},
         "status": {"podStatus": {"containerStatuses": [{"containerName": "c"}]}},
     },
     COLOCATION_PROFILES: {
@@ -229,19 +217,6 @@ class TestWithoutDefinitions:
 
 
 class TestTwoManagers:
-    async def test_three_that_start_at_once(self, cluster: ManagedCluster) -> None:
-        managers = [cluster.manager(f"m{number}") for number in range(3)]
-        for one in managers:
-            one.start()
-        for one in managers:
-            await ready(one)
-        await until(lambda: any(one.leads for one in managers), "one leads")
-        assert [one.leads for one in managers].count(True) == 1
-        await until(lambda: configured(cluster))
-        for one in managers:
-            one.serve_webhooks()
-            assert await cluster.create_pod() == MUTATED
-
     async def test_only_the_leader_writes_and_both_answer(self, cluster: ManagedCluster) -> None:
         leader = await cluster.started("m1")
         other = await cluster.started("m2", leads=False)
@@ -341,20 +316,6 @@ class TestTwoManagers:
         assert await stopped(manager) == 0
         assert manager.events("manager has stopped")
 
-    async def test_nodes_find_the_next_leader_at_once(self, cluster: ManagedCluster) -> None:
-        """Where they report straight to it."""
-        flags = (*PATIENT, "--enable-node-metric-api")
-
-        def leads_to() -> list[str]:
-            found = cluster.found(ENDPOINT_SLICES, "koordinator-manager-leader-ipv4", NAMESPACE)
-            return [ip for one in (found or {}).get("endpoints") or [] for ip in one["addresses"]]
-
-        first = await cluster.started("m1", *flags, "--pod-ip=10.0.0.1")
-        await until(lambda: leads_to() == ["10.0.0.1"])
-        await cluster.started("m2", *flags, "--pod-ip=10.0.0.2", leads=False)
-        await stopped(first)
-        await until(lambda: leads_to() == ["10.0.0.2"])
-
     @pytest.mark.parametrize("more", [(), ("--enable-node-metric-api", "--pod-ip=10.0.0.1")])
     async def test_one_that_leads_again_begins_anew_and_leaves_nothing_behind(
         self, cluster: ManagedCluster, more: tuple[str, ...]
@@ -390,53 +351,40 @@ class TestTwoManagers:
         await cluster.started("m2", *PATIENT)
 
 
-def conflicts(cluster: ManagedCluster) -> None:
-    cluster.api.fail(times=4, status=409, verb="patch")
+def conflicts(api: KubeApi) -> None:
+    api.fail(times=4, status=409, verb="patch")
 
 
-def too_many(cluster: ManagedCluster) -> None:
-    for verb in ("patch", "list", "watch"):
-        cluster.api.fail(times=3, status=429, retry_after=1, verb=verb)
-    cluster.api.cut_watches()
-
-
-def failures(cluster: ManagedCluster) -> None:
+def failures(api: KubeApi) -> None:
     for verb in ("patch", "list", "watch", "get", "update"):
-        cluster.api.fail(times=3, status=500, verb=verb)
-    cluster.api.cut_watches()
+        api.fail(times=2, status=429, retry_after=1, verb=verb)
+        api.fail(times=2, status=500, verb=verb)
+    api.cut_watches()
 
 
-def gone(cluster: ManagedCluster) -> None:
-    cluster.api.expire_watches()
+def gone(api: KubeApi) -> None:
+    api.gone_as_status = True
+    api.compact()
+    api.cut_watches()
 
 
-def cut(cluster: ManagedCluster) -> None:
-    cluster.api.cut_watches()
-
-
-def gone_as_status(cluster: ManagedCluster) -> None:
-    cluster.api.gone_as_status = True
-    cluster.api.compact()
-    cluster.api.cut_watches()
-
-
-def all_of_it(cluster: ManagedCluster) -> None:
-    for one in (conflicts, too_many, failures, gone_as_status):
-        one(cluster)
+def all_of_it(api: KubeApi) -> None:
+    for one in (conflicts, failures, gone):
+        one(api)
 
 
 class TestTroubleWithTheApi:
     @pytest.mark.parametrize(
-        "trouble", [conflicts, too_many, failures, gone, cut, gone_as_status, all_of_it]
+        "trouble", [conflicts, failures, gone, KubeApi.expire_watches, all_of_it]
     )
     async def test_all_is_right_afterwards(
-        self, cluster: ManagedCluster, trouble: Callable[[ManagedCluster], None]
+        self, cluster: ManagedCluster, trouble: Callable[[KubeApi], None]
     ) -> None:
         manager = await cluster.started("m1")
         await cluster.busy_nodes(*THREE, cores=1)
         await cluster.offers(THREE, 5000)
         since = len(cluster.api.asked)
-        trouble(cluster)
+        trouble(cluster.api)
         for name in THREE:
             cluster.put_node(name, **{"example.com/somebody": "else"})
             cluster.report(name, 3)
@@ -470,24 +418,21 @@ class TestTroubleWithTheApi:
         assert len(lines) == len(set(lines)), "each line once"
         assert len(lines) < 10
 
-    async def test_it_may_never_come(self, cluster: ManagedCluster) -> None:
+    async def test_it_may_come_after_the_manager_or_never(self, cluster: ManagedCluster) -> None:
         await cluster.api.stop()
-        manager = cluster.manager("m1")
-        manager.start()
-        await until(lambda: manager.events("trouble"), "it says so")
-        assert await stopped(manager) == 0
-        assert "not released" not in manager.said, "it never had the Lease"
-
-    async def test_it_may_come_after_the_manager(self, cluster: ManagedCluster) -> None:
-        await cluster.api.stop()
-        manager = cluster.manager("m1")
-        manager.start()
-        await until(lambda: manager.events("trouble"), "it says so")
+        managers = [cluster.manager(name) for name in ("m1", "m2")]
+        for one in managers:
+            one.start()
+        for one in managers:
+            await until(lambda one=one: one.events("trouble"), "it says so")  # type: ignore[misc]
         await asyncio.sleep(2)
-        assert not manager.ready
-        assert len(manager.events("trouble")) < 3
+        first, second = managers
+        assert not first.ready
+        assert len(first.events("trouble")) < 3
+        assert await stopped(second) == 0
+        assert "not released" not in second.said, "it never had the Lease"
         await cluster.api.start()
-        await ready(manager)
+        await ready(first)
 
 
 _ODD: tuple[Any, ...] = (
@@ -580,7 +525,8 @@ class TestConfiguration:
         await until(told, "an Event")
         assert told() == [("Warning", "SLOConfigInvalid")]
         assert "cpuReclaimThresholdPercent" in str(manager.page("/v1/status")["troubles"])
-        assert "koord_manager_slo_config_problems 1.0" in manager.metrics()
+        for value in ("slo_config_problems 1.0", "leader 1.0", "nodes 1.0"):
+            assert f"koord_manager_{value}" in manager.metrics()
         cluster.report("n1", 2)
         await cluster.offers(["n1"], 6000)
         cluster.put_config(colocation_config=good.replace("80", "50"))
@@ -704,42 +650,12 @@ class TestPages:
         await cluster.api.start()
         await ready(manager)
 
-    async def test_metrics(self, cluster: ManagedCluster) -> None:
-        manager = await cluster.started("m1")
-        manager.serve_webhooks()
-        await until(lambda: configured(cluster))
-        await cluster.create_pod()
-        said = await asyncio.to_thread(manager.metrics)
-        for name in (
-            "koord_manager_leader 1.0",
-            "koord_manager_nodes 0.0",
-            "koord_manager_slo_config_problems 0.0",
-            "koord_manager_noderesource_passes_total",
-            'koord_manager_queue_length{controller="nodemetrics"}',
-            "koord_manager_webhook_requests_total{",
-        ):
-            assert name in said
-
-    async def test_why_says_who_leads(self, cluster: ManagedCluster) -> None:
-        leader = await cluster.started("m1")
-        await cluster.busy_nodes("n1", cores=1)
-        await cluster.offers(["n1"], 5000)
-        other = await cluster.started("m2", leads=False)
-        found = await asyncio.to_thread(lambda: leader.page("/v1/why", node="n1"))
-        assert found["node"] == "n1"
-        assert found["decisions"]
-        with pytest.raises(OSError, match="503"):
-            other.page("/v1/why", node="n1")
-
 
 class TestSettings:
     @pytest.mark.parametrize(
         ("flags", "said"),
         [
-            (["--lease-duration=x"], "lease-duration"),
             (["--retry-period=20"], "retry period of 20"),
-            (["--controllers=nope"], '"nope"'),
-            (["--metrics-addr=here"], "here"),
             (["--webhook-address=here"], "here"),
             (["--kubeconfig=/nowhere"], "/nowhere"),
             (["--no-such-flag"], "no-such-flag"),

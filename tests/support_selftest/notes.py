@@ -1,4 +1,4 @@
-"""Objects of two custom kinds, for the rules that the double shares with a real server."""
+"""Objects for the rules that the double shares with a real server."""
 
 from __future__ import annotations
 
@@ -7,35 +7,7 @@ from typing import Any
 from koord_kube.protocol.resources import Resource
 
 NOTES = Resource("example.org", "v1", "notes", "Note")
-THINGS = Resource("example.org", "v1", "things", "Thing")
 _ANY = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-THING: Any = {
-    "type": "object",
-    "required": ["size"],
-    "properties": {
-        "size": {"type": "integer", "format": "int32", "minimum": 1, "maximum": 9},
-        "mode": {"type": "string", "enum": ["a", "b"], "default": "a"},
-        "share": {
-            "x-kubernetes-int-or-string": True,
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "pattern": "^[0-9]+%?$",
-        },
-        "name": {"type": "string", "nullable": True},
-        "when": {"type": "string", "format": "date-time"},
-        "anything": _ANY,
-        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
-        "more": {
-            "type": "array",
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["key"],
-            "items": {
-                "type": "object",
-                "required": ["key"],
-                "properties": {"key": {"type": "string"}},
-            },
-        },
-    },
-}
 
 
 def definition(spec: Any = _ANY, kind: str = "Note", **more: Any) -> Any:

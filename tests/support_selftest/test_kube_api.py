@@ -12,7 +12,7 @@ from koord_kube.protocol.resources import CONFIG_MAPS, DEFINITIONS, LEASES, NODE
 
 from tests.support.admin_client import AdminClient, Answer, Events
 from tests.support.kube_api import PDBS
-from tests.support_selftest.notes import NOTES, THING, THINGS, definition, node, note
+from tests.support_selftest.notes import NOTES, definition, node, note
 
 __all__ = [
     "TestDefinitions",
@@ -423,45 +423,7 @@ class TestEvictions:
 
 
 class TestDefinitions:
-    async def thing(self, ask: AdminClient, **spec: Any) -> Answer:
-        await ask.define(definition(THING, "Thing"))
-        head = {"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": "t"}}
-        return await ask("POST", THINGS.path(), {**head, "spec": {"size": 1, **spec}})
-
-    async def test_pruning_and_defaults(self, ask: AdminClient) -> None:
-        given = {"unknown": 1, "anything": {"x": 1}, "mode": None}
-        made = await self.thing(ask, more=[{"key": "a", "other": 1}], **given)
-        assert made.said["spec"] == {
-            "size": 1, "mode": "a", "anything": {"x": 1}, "more": [{"key": "a"}],
-        }  # fmt: skip
-
-    @pytest.mark.parametrize(
-        ("spec", "field"),
-        [
-            ({"size": 0}, "spec.size"),
-            ({"size": 10}, "spec.size"),
-            ({"size": "1"}, "spec.size"),
-            ({"size": None}, "spec.size"),
-            ({"mode": "c"}, "spec.mode"),
-            ({"share": "x%"}, "spec.share"),
-            ({"when": "today"}, "spec.when"),
-            ({"labels": {"a": 1}}, "spec.labels.a"),
-            ({"more": {}}, "spec.more"),
-            ({"more": [{"key": "a"}, {"key": "a"}]}, "spec.more[1]"),
-            ({"anything": []}, "spec.anything"),
-        ],
-    )
-    async def test_objects_that_are_not_valid(
-        self, ask: AdminClient, spec: Any, field: str
-    ) -> None:
-        refused = await self.thing(ask, **spec)
-        assert (refused.refusal, refused.causes[0]) == (INVALID, field)
-
-    @pytest.mark.parametrize(
-        "spec", [{"share": 5}, {"share": "5%"}, {"name": None}, {"when": "2026-01-01T00:00:00Z"}]
-    )
-    async def test_objects_that_are_valid(self, ask: AdminClient, spec: Any) -> None:
-        assert (await self.thing(ask, **spec)).said["spec"] == {"size": 1, "mode": "a", **spec}
+    """Of their objects see ``tests/kube/definitions/test_served.py``."""
 
     async def test_a_stored_version_has_to_stay(self, ask: AdminClient) -> None:
         path = DEFINITIONS.path("stores.example.org")
@@ -496,7 +458,6 @@ class TestDefinitions:
             ({"type": "object", "properties": {"a": {"type": "text"}}}, "properties[a].type"),
             ({"type": "string", "pattern": "("}, "pattern"),
             ({"type": "string", "default": 1}, "default"),
-            ({"type": "string", "anyOf": [{"type": "string"}]}, "anyOf[0].type"),
             ({"$ref": "#/definitions/a", "type": "object"}, "$ref"),
             (
                 {"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "map"},

@@ -307,7 +307,9 @@ def _structural(schema: Schema, path: str) -> Iterator[str]:
         if key not in items.get("required", []) and "default" not in known:
             yield f"{path}.items.properties[{key}].default: Required value"
     yield from _wrong_default(schema, path)
-    yield from _conditions(schema, schema, path)
+    for name in {*_JUNCTORS, "not"} & schema.keys():
+        if not schema.get(_EITHER):  # where the real one allows conditions alone
+            yield f"{path}.{name}: Forbidden: not checked by this double"
     for where, inner in _below(schema, path):
         yield from _structural(inner, where)
 
@@ -327,28 +329,3 @@ def _wrong_default(schema: Schema, path: str) -> Iterator[str]:
         unknown = [f"unknown field {one}" for one in validated.complete(given)]
         for why in unknown + [why for _, why in validated.wrong(given)]:
             yield f"{path}.default: Invalid value: {why}"
-
-
-_NOT_IN_JUNCTORS = ("description", "type", "default", "additionalProperties", "nullable", _ANY)
-_TYPED = ({"type": "integer"}, {"type": "string"})
-
-
-def _conditions(schema: Schema, outer: Schema, path: str) -> Iterator[str]:
-    """Below allOf, anyOf, oneOf and not there are conditions alone."""
-    for name in (*_JUNCTORS, "not"):
-        given = schema.get(name, [])
-        for index, one in enumerate(given if isinstance(given, list) else [given]):
-            if not (outer.get(_EITHER) and one in _TYPED):
-                yield from _condition(one, outer, f"{path}.{name}[{index}]")
-
-
-def _condition(one: Schema, outer: Schema, where: str) -> Iterator[str]:
-    for name in (*_NOT_IN_JUNCTORS, _EITHER):
-        if name in one:
-            yield f"{where}.{name}: Forbidden: must be empty to be structural"
-    for name, inner in one.get("properties", {}).items():
-        known = outer.get("properties", {}).get(name, {})
-        yield from _condition(inner, known, f"{where}.properties[{name}]")
-    if isinstance(one.get("items"), dict):
-        yield from _condition(one["items"], outer.get("items", {}), f"{where}.items")
-    yield from _conditions(one, outer, where)
