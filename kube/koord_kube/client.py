@@ -102,7 +102,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """End what is under way; the next request connects anew."""
+        """Close all connections; the next request opens a new one."""
         await self._sessions.close()
 
     def separate(self, connections: int) -> Client:
@@ -116,7 +116,7 @@ class Client:
     def fenced(self, leads: Callable[[], bool], writes: TokenBucket | None = None) -> Client:
         """The same, on the same connections, but only who leads writes.
 
-        A write raises ``NotLeadingError`` unless ``leads`` says yes at that moment. They are
+        A write raises ``NotLeadingError`` unless ``leads`` returns true at that moment. They are
         slowed down by ``writes`` alone, which others may share. One that waits for its turn is
         checked again when its turn has come, so that no write from the time of leading is
         sent afterwards.
@@ -255,15 +255,15 @@ class Client:
         uid: str = "",
         version: str = "",
     ) -> None:
-        given = {"uid": uid, "resourceVersion": version}
-        wanted = {field: value for field, value in given.items() if value}
+        conditions = {"uid": uid, "resourceVersion": version}
+        preconditions = {field: value for field, value in conditions.items() if value}
         body: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if wanted:
-            body["preconditions"] = wanted
+        if preconditions:
+            body["preconditions"] = preconditions
         await self._write(Request("DELETE", resource, name, namespace, body=body))
 
     async def _piece(self, pieces: AsyncIterator[bytes], *, listing: bool) -> bytes:
-        """The next one; nothing at the end. Only a list has to go on within a time."""
+        """The next one, empty at the end. Only a list has to continue within a time."""
         if not listing:
             return await anext(pieces, b"")
         with anyio.fail_after(self._limits.answer):
@@ -298,9 +298,9 @@ class Client:
         if response.status < 300:
             return response
         async with response:
-            said = await response.read()
+            body = await response.read()
         secret = header.rpartition(" ")[2]
-        raise request.error_from(response.status, response.headers, said, secret)
+        raise request.error_from(response.status, response.headers, body, secret)
 
     async def _send_once(
         self, request: Request, header: str, seconds: float

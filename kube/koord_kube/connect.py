@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ConnectError(Exception):
-    """No cluster was found; one line that says why and what to do."""
+    """No cluster was found; one line with the reason and what to do."""
 
 
 async def connect(
@@ -31,7 +31,7 @@ async def connect(
     """A client of the configured cluster. It sends no request yet.
 
     Raises:
-        ConnectError: nothing says where it is, or what says so cannot be used.
+        ConnectError: the cluster is not configured, or its configuration cannot be used.
     """
     try:
         if kubeconfig:
@@ -132,7 +132,7 @@ async def _load(path: Path) -> Configuration:
 
     found = Configuration()
     try:
-        path.read_bytes()  # noqa: ASYNC240 - small; the library says only that it is not there
+        path.read_bytes()  # noqa: ASYNC240 - small; the library reports only that it is missing
         await load_kube_config(  # type: ignore[no-untyped-call]
             str(path), client_configuration=found, persist_config=False
         )

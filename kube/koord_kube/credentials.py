@@ -18,10 +18,10 @@ class Credentials(Protocol):
     """What goes into the Authorization header; it is never logged."""
 
     async def header(self, *, anew: bool = False) -> str:
-        """The header's value, "" for none; ``anew``: what was given last is refused.
+        """The header's value, "" for none; ``anew``: the last one was refused.
 
         Raises:
-            OSError: it cannot be had; one line that says from where and why.
+            OSError: it cannot be read; one line with the source and the reason.
         """
         ...
 

@@ -91,7 +91,7 @@ class Informer(Generic[T]):
         self._known = anyio.Event()
         self.objects: Mapping[str, T] = MappingProxyType(self._objects)
         self.synced_at = float("-inf")
-        """When the API last said that this is the state; monotonic seconds."""
+        """When the API last confirmed this state; monotonic seconds."""
         self.absent = False
         """Whether the API has no such kind at present: its CRD is not installed."""
 
@@ -124,7 +124,7 @@ class Informer(Generic[T]):
             handler(key, None, value)
 
     def recall(self, known: Mapping[str, T]) -> None:
-        """Take what was known before a restart, until the API server says what is true.
+        """Use what was known before a restart, until the first list is complete.
 
         Handlers are called at the first list for those that are different by then, or gone.
         """
@@ -198,7 +198,7 @@ class Informer(Generic[T]):
         return self._reflector.listed(version, self._monotonic())
 
     def _take_initial(self, change: WatchEvent, there: set[str]) -> None:
-        """Its version counts for nothing: whoever goes on from there misses what is yet to come."""
+        """Ignore its version: continuing from there would miss the rest of the list."""
         key = _named(change.raw).key
         if change.type == "DELETED":
             there.discard(key)
@@ -232,7 +232,7 @@ class Informer(Generic[T]):
         elif change.type != "BOOKMARK":
             self._place(named.key, change.raw)
         # Only now: what could not be taken is to come again.
-        self._reflector.heard(named.metadata.version)
+        self._reflector.observed(named.metadata.version)
 
     def _place(self, key: str, raw: bytes) -> None:
         try:

@@ -181,19 +181,3 @@ async def test_a_token_that_is_replaced(installed: RealCluster) -> None:
         assert node.refusals() == NOT_MADE_YET
         # The file is read as soon as one request is refused, be it by the kubelet.
         assert len(installed.server.asked("")) <= len(WATCHED)
-
-
-async def test_an_api_server_that_is_started_again(installed: RealCluster) -> None:
-    async with real_node(installed, "outage") as node, node.koordlet() as koordlet:
-        await reported(node)
-        await follows(node, koordlet, "before")
-        before = len(node.requests())
-        await asyncio.to_thread(installed.server.kill)
-        await until(lambda: koordlet.events("cannot report node usage"), "it is away")
-        await asyncio.to_thread(installed.server.start)
-        await follows(node, koordlet, "after")
-        # One that has just started knows nobody's rights for a moment, and not all kinds, and its
-        # cache has not come as far as what was known.
-        assert {one[:3] for one in node.refusals(before)} <= {"403", "429", "503", "504"}
-        asked = node.asked(before)
-        assert all(asked["list", kind] <= 1 and asked["watch", kind] <= 3 for kind in WATCHED)

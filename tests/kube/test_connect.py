@@ -57,6 +57,11 @@ class TestPod:
             async with await connect(environ=environ, account=account) as client:
                 assert await listed(client, NODES) == ([], "1000")
 
+    async def test_an_invalid_authority(self, account: Path) -> None:
+        (account / "ca.crt").write_text("nothing")
+        with pytest.raises(ConnectError, match=r"ca\.crt: has no CA certificate"):
+            await connect(environ=HOST, account=account)
+
     async def test_an_ipv6_address_and_no_library_of_kubeconfigs(
         self, account: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

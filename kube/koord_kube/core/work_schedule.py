@@ -57,7 +57,7 @@ class WorkSchedule:
         self._release(key)
 
     def failed(self, key: str, at: float) -> None:
-        """Record that handling failed: once more at ``at``, and not earlier whoever adds it."""
+        """Record a failure: the key is due at ``at``, and not earlier if it is added."""
         self._not_before[key] = at
         self._due[key] = at
         self._release(key)

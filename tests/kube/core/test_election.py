@@ -128,7 +128,7 @@ class TestLeading:
         assert election.desired_record("t1") == LeaderElectionRecord("me", 15, "t0", "t1", 0)
         election.written(election.desired_record("t1"), 9, 3.0, 5.0)
         assert (election.leads(12.9), election.leads(13.0), election.term) == (True, False, 7)
-        assert (election.left(4.0), election.left(20.0)) == (9.0, 0.0)
+        assert (election.seconds_left(4.0), election.seconds_left(20.0)) == (9.0, 0.0)
 
     def test_it_ends_by_itself_and_is_another_term_then(self) -> None:
         election = leading(version=7)

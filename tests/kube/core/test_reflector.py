@@ -89,7 +89,7 @@ class TestVersionsOfLists:
         reflector = make()
         reflector.listed("5", 0.0)
         for version, known in (("7", "7"), ("", "7")):
-            reflector.heard(version)
+            reflector.observed(version)
             assert reflector.version == known
         reflector.failed(410)
         assert reflector.list_version == "7"
@@ -131,8 +131,8 @@ def test_waits_double_up_to_the_cap_and_are_cut_by_chance() -> None:
 @pytest.mark.parametrize(
     ("did", "wait"),
     [
-        pytest.param(lambda one: one.heard("6"), 1, id="something new"),
-        pytest.param(lambda one: one.heard("5"), 2, id="it only opens"),
+        pytest.param(lambda one: one.observed("6"), 1, id="something new"),
+        pytest.param(lambda one: one.observed("5"), 2, id="it only opens"),
         pytest.param(lambda one: one.listed("5", 0.0), 2, id="the same list"),
         pytest.param(lambda one: one.ended(300, 50), 1, id="it lasted"),
     ],
@@ -146,7 +146,7 @@ def test_what_ends_a_row_of_failures(did: Did, wait: float) -> None:
 
 def test_a_short_watch_with_something_in_it_is_fine() -> None:
     reflector = listed()
-    reflector.heard("6")
+    reflector.observed("6")
     assert reflector.ended(0.1, 1) == ReflectorStep(WATCH)
     assert reflector.ended(0.1, 2) == ReflectorStep(WATCH, 1)
 
