@@ -15,6 +15,8 @@ from typing import Any
 import grpc
 import pytest
 import pytest_asyncio
+from koord_kube.definitions.catalogue import DEFINITIONS
+from koord_kube.protocol.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES
 from koord_manager.node_metric.receiver import SERVER_OPTIONS, NodeMetricReceiver
 from koord_manager.node_metric.report_authorizer import ReportClaim
 from koord_model import quantity
@@ -33,6 +35,7 @@ from tests.support.cluster import (
     Cluster,
     ClusterKoordlet,
 )
+from tests.support.kube_api.definitions import defined
 from tests.support.ports import free_port
 from tests.support.service_account_tokens import unsigned_token
 from tests.support.waiting import until
@@ -44,6 +47,15 @@ pytestmark = [
 
 SOON = 10
 """Reports: it is the next one, but for those that a machine which stalls does not get through."""
+ACCELERATOR = {
+    "vendor": "huawei",
+    "model": "Ascend-310P3-300I-DUO",
+    "uuid": "185011D4-21104518",
+    "minor": "0",
+    "resources": {"gpu-core": "100", "gpu-memory": "24Gi", "huawei.com/npu-cpu": "7"},
+    "topology": {"nodeID": "1", "pcieID": "pci0000:80", "busID": "0000:81:00.0"},
+    "status": {"healthy": False, "errCode": "TooHot", "errMessage": "too hot"},
+}
 _ROTATED = f"{TOKEN}-rotated"
 _SECRETS = (TOKEN, ACCOUNT_TOKEN)
 """All tokens begin with one of these."""
@@ -81,7 +93,11 @@ async def running(
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def steady(cluster: Cluster) -> AsyncIterator[ClusterKoordlet]:
     """One that runs through most of these tests, and is healthy between them."""
-    async with running(cluster, "steady", *cluster.on_host) as koordlet:
+    devices = cluster.folder / "devices"
+    devices.mkdir()
+    (devices / "huawei.json").write_text(json.dumps([ACCELERATOR]))
+    flags = ("--feature-gates=Accelerators=true", f"--xpu-device-infos-dir={devices}")
+    async with running(cluster, "steady", *flags, *cluster.on_host) as koordlet:
         yield koordlet
 
 
@@ -99,6 +115,19 @@ async def healthy(cluster: Cluster, koordlet: ClusterKoordlet) -> None:
 
     await until(well, "koordlet is healthy")
     await until(lambda: len(cluster.status.get("podsMetric", ())) == 4, "pods are reported")
+
+
+async def test_the_definitions_allow_all_that_it_writes(
+    cluster: Cluster, koordlet: ClusterKoordlet
+) -> None:
+    await until(lambda: cluster.topology, "its zones are written")
+    written = {NODE_METRICS, NODE_TOPOLOGIES, DEVICES}
+    await until(lambda: written <= {key.resource for key in cluster.api.objects}, "its devices")
+    kinds = {one.resource: one for each in DEFINITIONS for one in defined(each)}
+    for resource in written:
+        kept = cluster.api.get(resource, NAME)
+        assert kinds[resource].schema.wrong(kept) == []
+        assert kinds[resource].schema.complete(kept) == [], "fields that the API server drops"
 
 
 def cpu(usage: dict[str, Any]) -> float:

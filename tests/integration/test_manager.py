@@ -162,7 +162,6 @@ class TestFromNothing:
     async def test_usage_becomes_what_nodes_offer(self, cluster: ManagedCluster) -> None:
         await cluster.started("m1")
         await cluster.busy_nodes(*THREE, cores=1)
-        await cluster.offers(THREE, 5000)
         cluster.report("n2", 3)
         await cluster.offers(["n2"], 3000)
         await cluster.offers(["n1", "n3"], 5000)
@@ -170,13 +169,11 @@ class TestFromNothing:
     async def test_without_leader_election(self, cluster: ManagedCluster) -> None:
         await cluster.started("m1", *QUICK, "--enable-leader-election=false")
         await cluster.busy_nodes("n1", cores=1)
-        await cluster.offers(["n1"], 5000)
         assert not cluster.api.count("create", "leases")
 
     async def test_it_does_little_while_nothing_happens(self, cluster: ManagedCluster) -> None:
         manager = await cluster.started("m1")
         await cluster.busy_nodes(*THREE, cores=1)
-        await cluster.offers(THREE, 5000)
         await until(lambda: configured(cluster) and cluster.names(NODE_SLOS) == set(THREE))
 
         def beside_its_lease() -> int:
@@ -207,7 +204,6 @@ class TestWithoutDefinitions:
         bare.install()
         bare.put_profile()
         await bare.busy_nodes("n1", cores=1)
-        await bare.offers(["n1"], 5000)
         await until(lambda: bare.names(NODE_SLOS) == {"n1"})
 
         async def mutated() -> bool:
@@ -221,7 +217,6 @@ class TestTwoManagers:
         leader = await cluster.started("m1")
         other = await cluster.started("m2", leads=False)
         await cluster.busy_nodes(*THREE, cores=1)
-        await cluster.offers(THREE, 5000)
         await until(lambda: configured(cluster))
         for one in (other, leader):
             one.serve_webhooks()
@@ -233,7 +228,6 @@ class TestTwoManagers:
         first = await cluster.started("m1", *PATIENT)
         second = await cluster.started("m2", *PATIENT, leads=False)
         await cluster.busy_nodes("n1", cores=1)
-        await cluster.offers(["n1"], 5000)
         first.signal(signal.SIGTERM)
         first.signal(signal.SIGTERM)  # nothing more becomes of a second one
         await until(lambda: cluster.holder == "m2", "the other has the Lease")
@@ -243,7 +237,6 @@ class TestTwoManagers:
             if one.verb == "update" and one.body["spec"].get("holderIdentity") == ""
         ]
         await cluster.busy_nodes("n2", cores=2)
-        await cluster.offers(["n2"], 4000)
         assert await asyncio.to_thread(first.wait) == 0
         assert cluster.writes_by(first, release + 1) == []
         assert cluster.writes_by(second, release + 1)
@@ -262,7 +255,6 @@ class TestTwoManagers:
             created += 1
         print(f"{created} pods while nobody led")
         await cluster.busy_nodes("n1", cores=1)
-        await cluster.offers(["n1"], 5000)
 
     async def test_a_leader_that_loses_the_api_in_the_middle_of_a_write(
         self, cluster: ManagedCluster
@@ -270,7 +262,6 @@ class TestTwoManagers:
         first = await cluster.started("m1", *QUICK)
         second = await cluster.started("m2", leads=False)
         await cluster.busy_nodes(*THREE, cores=1)
-        await cluster.offers(THREE, 5000)
         since = len(cluster.api.asked)
         hang(cluster, first, "nodes", "leases")
         cluster.report("n1", 3)
@@ -296,7 +287,6 @@ class TestTwoManagers:
         first = await cluster.started("m1", *QUICK)
         await cluster.started("m2", leads=False)
         await cluster.busy_nodes(*THREE, cores=1)
-        await cluster.offers(THREE, 5000)
         first.signal(signal.SIGSTOP)
         for name in THREE:
             cluster.report(name, 3)
@@ -322,7 +312,6 @@ class TestTwoManagers:
     ) -> None:
         manager = await cluster.started("m1", *QUICK, *more)
         await cluster.busy_nodes("n1", cores=1)
-        await cluster.offers(["n1"], 5000)
         await until(lambda: configured(cluster))
         watches = await settled(cluster.api.open_watches)
         for amount in (4000, 3000, 2000):
@@ -382,7 +371,6 @@ class TestTroubleWithTheApi:
     ) -> None:
         manager = await cluster.started("m1")
         await cluster.busy_nodes(*THREE, cores=1)
-        await cluster.offers(THREE, 5000)
         since = len(cluster.api.asked)
         trouble(cluster.api)
         for name in THREE:
@@ -403,7 +391,6 @@ class TestTroubleWithTheApi:
     async def test_an_api_server_that_is_away_is_waited_for(self, cluster: ManagedCluster) -> None:
         manager = await cluster.started("m1", *QUICK)
         await cluster.busy_nodes(*THREE, cores=1)
-        await cluster.offers(THREE, 5000)
         await cluster.api.stop()
         await until(lambda: not manager.leads, "it leads no more")
         before = cpu_seconds(manager.pid)
@@ -482,7 +469,6 @@ class TestOddObjects:
         manager.serve_webhooks()
         cluster.put_profile()
         await cluster.busy_nodes("n1", "n2", cores=1)
-        await cluster.offers(["n1"], 5000)
         for kind, given in _OTHERS.items():
             cluster.api.put(kind, given, given["metadata"].get("namespace", ""))
         await until(lambda: "status" in cluster.api.get(RECOMMENDATIONS, "r", "shop"))
@@ -509,7 +495,6 @@ class TestConfiguration:
     ) -> None:
         manager = await cluster.started("m1")
         await cluster.busy_nodes("n1", cores=1)
-        await cluster.offers(["n1"], 5000)
         good = '{"enable": true, "cpuReclaimThresholdPercent": 80}'
         cluster.put_config(colocation_config=good)
         await cluster.offers(["n1"], 7000)

@@ -155,14 +155,15 @@ class ManagedCluster:
         said = ((found or {}).get("status") or {}).get("allocatable", {}).get(BATCH_CPU)
         return None if said is None else whole(said)
 
-    async def busy_nodes(self, *names: str, cores: float) -> None:
-        """Nodes that report such a load, once there is what they report to."""
+    async def busy_nodes(self, *names: str, cores: int) -> None:
+        """Nodes that report such a load, and offer what is left of the six cores of batch-cpu."""
         for name in names:
             self.put_node(name)
             self.put_production_pod(name)
         await until(lambda: set(names) <= self.names(NODE_METRICS), "NodeMetrics")
         for name in names:
             self.report(name, cores)
+        await self.offers(names, 6000 - 1000 * cores)
 
     async def offers(self, names: Iterable[str], amount: int) -> None:
         """Until all of them offer so much batch-cpu."""

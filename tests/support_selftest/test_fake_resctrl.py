@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -38,18 +39,33 @@ def test_it_is_kernel_files() -> None:
     assert files.identity(ROOT) == 1
 
 
-def test_schemata_read_as_on_linux_6_1() -> None:
-    fake = FakeResctrl(l3_domains=(0, 4), cbm_mask="7ff")
-    fake.write(f"{ROOT}/schemata", "L3:4=f\nMB:0=50\n")
-    assert fake.read(f"{ROOT}/schemata") == "    L3:0=7ff;4=00f\n    MB:0= 50;4=100\n"
-
-
-def test_schemata_read_without_padding() -> None:
-    fake = FakeResctrl(padded=False, mb="amd", code_data=True, cbm_mask="ffff")
-    fake.write(f"{ROOT}/schemata", "L3CODE:1=f\nMB:0=128\n")
-    assert fake.read(f"{ROOT}/schemata") == (
-        "L3CODE:0=ffff;1=f\nL3DATA:0=ffff;1=ffff\n    MB:0=128;1=2048\n"
-    )
+@pytest.mark.parametrize(
+    ("options", "written", "read"),
+    [
+        pytest.param(
+            {"l3_domains": (0, 4), "cbm_mask": "7ff"},
+            "L3:4=f\nMB:0=50\n",
+            "    L3:0=7ff;4=00f\n    MB:0= 50;4=100\n",
+            id="Linux 6.1",
+        ),
+        pytest.param(
+            {"padded": False, "mb": "amd", "code_data": True, "cbm_mask": "ffff"},
+            "L3CODE:1=f\nMB:0=128\n",
+            "L3CODE:0=ffff;1=f\nL3DATA:0=ffff;1=ffff\n    MB:0=128;1=2048\n",
+            id="without padding",
+        ),
+        pytest.param(
+            {"padded": False},
+            "MB:0=11;1=91\n",
+            "    L3:0=fffff;1=fffff\n    MB:0=20;1=100\n",
+            id="bandwidth is rounded up",
+        ),
+    ],
+)
+def test_schemata_read_back(options: dict[str, Any], written: str, read: str) -> None:
+    fake = FakeResctrl(**options)
+    fake.write(f"{ROOT}/schemata", written)
+    assert fake.read(f"{ROOT}/schemata") == read
 
 
 @pytest.mark.parametrize(
@@ -104,12 +120,6 @@ def test_bandwidth_by_software_is_not_undone() -> None:
     assert fake.read(f"{ROOT}/schemata").endswith("MB:0=1234;1=4294967295\n")
 
 
-def test_bandwidth_is_rounded_up() -> None:
-    fake = FakeResctrl(padded=False)
-    fake.write(f"{ROOT}/schemata", "MB:0=11;1=91\n")
-    assert fake.read(f"{ROOT}/schemata").endswith("MB:0=20;1=100\n")
-
-
 def test_the_fewest_closids_count() -> None:
     fake = FakeResctrl(closids=16, mb_closids=4)
     for name in "abc":
@@ -152,23 +162,18 @@ def test_monitoring_groups() -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "expected"),
-    [("a", "EEXIST"), ("info", "EEXIST"), ("x/y", "ENOENT"), ("a/b", "EPERM"),
-     ("info/x", "ENODEV"), ("a/mon_data/x", "EPERM"), ("a\nb", "EINVAL"), ("schemata", "EEXIST")],
+    ("method", "where", "expected"),
+    [("make", "a", "EEXIST"), ("make", "info", "EEXIST"), ("make", "x/y", "ENOENT"),
+     ("make", "a/b", "EPERM"), ("make", "info/x", "ENODEV"), ("make", "a/mon_data/x", "EPERM"),
+     ("make", "a\nb", "EINVAL"), ("make", "schemata", "EEXIST"), ("remove", "", "EBUSY"),
+     ("remove", "info", "EPERM"), ("remove", "mon_groups", "EPERM"), ("remove", "x", "ENOENT"),
+     ("remove", "tasks", "ENOTDIR")],
 )  # fmt: skip
-def test_directories_that_cannot_be(where: str, expected: str) -> None:
+def test_directories_that_cannot_be_made_or_removed(method: str, where: str, expected: str) -> None:
     fake = FakeResctrl()
     fake.make_directory(f"{ROOT}/a")
-    assert error_of(fake.make_directory, f"{ROOT}/{where}") == expected
-
-
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [("", "EBUSY"), ("info", "EPERM"), ("mon_groups", "EPERM"), ("x", "ENOENT"),
-     ("tasks", "ENOTDIR")],
-)  # fmt: skip
-def test_directories_that_must_stay(where: str, expected: str) -> None:
-    assert error_of(FakeResctrl().remove_directory, f"{ROOT}/{where}".rstrip("/")) == expected
+    call = getattr(fake, f"{method}_directory")
+    assert error_of(call, f"{ROOT}/{where}".rstrip("/")) == expected
 
 
 def test_tasks_move_one_at_a_time() -> None:

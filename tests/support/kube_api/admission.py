@@ -137,10 +137,7 @@ def _wrong(one: Object) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Attributes:
-    """A write, as admission sees it; ``new`` is ``None`` for a deletion.
-
-    ``kind`` is group, version and kind of the object where they are not the resource's.
-    """
+    """A write, as admission sees it; ``new`` is ``None`` for a deletion."""
 
     key: Key
     subresource: str
@@ -148,7 +145,6 @@ class Attributes:
     new: Object | None
     old: Object | None
     who: Identity
-    kind: tuple[str, str, str] | None = None
 
 
 @dataclass
@@ -271,8 +267,7 @@ def _selects(selector: Object, write: Attributes) -> bool:
 
 def _review(write: Attributes) -> Object:
     resource, key = write.key.resource, write.key
-    group, version, kind = write.kind or (resource.group, resource.version, resource.kind)
-    kinds = {"group": group, "version": version, "kind": kind}
+    kinds = {"group": resource.group, "version": resource.version, "kind": resource.kind}
     about = {"group": resource.group, "version": resource.version, "resource": resource.plural}
     optional = {
         "subResource": write.subresource,

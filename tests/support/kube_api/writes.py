@@ -7,7 +7,7 @@ no test has made is taken to be there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from koord_kube.protocol.api import Object
@@ -107,8 +107,7 @@ class Writes(Store):
         object_rules.started(key.resource, new)
         self._prepare(key, new)
         key = key._replace(name=meta.get("name") or "")
-        new = await self._mutated(write, key, "CREATE", new, None)
-        await self._validated(write, key, "CREATE", new, None)
+        new = await self._admitted(write, key, new, None)
         if self._found(key) is not None:
             message = f'{grouped(key.resource)} "{key.name}" already exists'
             raise Refused(409, "AlreadyExists", message)
@@ -124,7 +123,7 @@ class Writes(Store):
                 break
         raise conflict(write.key)
 
-    async def _changed(self, write: Write, before: Object) -> Object:
+    async def _changed(self, write: Write, before: Object) -> Any:
         key = write.key
         new: Object = copied(merged(before, write.body) if write.verb == "patch" else write.body)
         object_rules.check_kind(key.resource, new)
@@ -136,16 +135,11 @@ class Writes(Store):
         object_rules.check_same(key, before, new)
         new = self._split(write, before, new)
         self._prepare(key, new)
-        new = await self._mutated(write, key, "UPDATE", new, before)
-        new = self._split(write, before, new)
-        await self._validated(write, key, "UPDATE", new, before)
-        return new
+        return await self._admitted(write, key, new, before)
 
     async def _delete(self, write: Write) -> Object:
         key, options = write.key, write.body or {}
-        before = self._existing(key)
-        await self._mutated(write, key, "DELETE", None, before)
-        await self._validated(write, key, "DELETE", None, before)
+        await self._admitted(write, key, None, self._existing(key))
         now = self._existing(key)
         conditions = options.get("preconditions") or {}
         object_rules.check_uid(key, now, conditions.get("uid"))
@@ -159,10 +153,6 @@ class Writes(Store):
 
     async def _evict(self, write: Write) -> Object:
         key, body = write.key, write.body
-        self._existing(key)
-        kind = {"kind": ("policy", "v1", "Eviction")}
-        await self._mutated(write, key, "CREATE", body, None, **kind)
-        await self._validated(write, key, "CREATE", body, None, **kind)
         pod = self._existing(key)
         evictions.check_request(key, body)
         budgets = evictions.budgets_of(pod, list(self._kinds.get(PDBS, {}).values()))
@@ -206,46 +196,36 @@ class Writes(Store):
         if causes:
             raise invalid(key.resource.kind, key.name, *causes)
 
-    async def _mutated(
-        self,
-        write: Write,
-        key: Key,
-        operation: str,
-        new: Object | None,
-        old: Object | None,
-        kind: tuple[str, str, str] | None = None,
+    async def _admitted(
+        self, write: Write, key: Key, new: Object | None, before: Object | None
     ) -> Any:
-        attributes = Attributes(key, write.subresource, operation, new, old, write.who, kind)
-        new_pod = key.resource == PODS and operation == "CREATE" and not write.subresource
-        classes = self._kinds.get(PRIORITY_CLASSES, {}).values()
-        if new is not None and new_pod:
-            object_rules.prioritize(new, classes)
-        found = await self._admission.mutate(attributes)
-        if found is not None and found is not new:
-            object_rules.check_kind(key.resource, found)
-            if new_pod:
-                object_rules.prioritize(found, classes)
-        return found
+        """The object as webhooks change it and rules allow it; ``new`` is ``None`` if deleted."""
+        operation = "DELETE" if new is None else "CREATE" if before is None else "UPDATE"
+        attributes = Attributes(key, write.subresource, operation, new, before, write.who)
+        if new is None:
+            await self._admission.mutate(attributes)
+            await self._admission.validate(attributes)
+            return None
+        self._prioritize(key, new, before)
+        new = await self._admission.mutate(attributes)
+        assert new is not None
+        object_rules.check_kind(key.resource, new)
+        self._prioritize(key, new, before)
+        if before is not None:
+            new = self._split(write, before, new)
+        object_rules.check(key, new)
+        self._prepare(key, new)
+        if before is None:
+            self._complete(key, new, None)
+        self._check_defined(key, new, before)
+        if key.resource == DEFINITIONS:
+            definitions.establish(new, before, self.time)
+        await self._admission.validate(replace(attributes, new=new))
+        return new
 
-    async def _validated(
-        self,
-        write: Write,
-        key: Key,
-        operation: str,
-        new: Object | None,
-        old: Object | None,
-        kind: tuple[str, str, str] | None = None,
-    ) -> None:
-        if new is not None and kind is None:
-            object_rules.check(key, new)
-            self._prepare(key, new)
-            if old is None:
-                self._complete(key, new, None)
-            self._check_defined(key, new, old)
-            if key.resource == DEFINITIONS:
-                definitions.establish(new, old, self.time)
-        attributes = Attributes(key, write.subresource, operation, new, old, write.who, kind)
-        await self._admission.validate(attributes)
+    def _prioritize(self, key: Key, new: Object, before: Object | None) -> None:
+        if key.resource == PODS and before is None:
+            object_rules.prioritize(new, self._kinds.get(PRIORITY_CLASSES, {}).values())
 
     def _split(self, write: Write, before: Object, new: Object) -> Object:
         """What a request may change: the status at /status, elsewhere all but the status."""
