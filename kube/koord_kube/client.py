@@ -1,4 +1,4 @@
-"""Asks a real API server, over HTTP with JSON; ``connect`` finds one."""
+"""A client of an API server over HTTP and JSON; ``connect`` makes one."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Client:
         subresource: str,
         query: Mapping[str, str],
     ) -> bytes:
-        """What an object's subresource answers as it is: of "proxy/…" what a pod serves there."""
+        """The unparsed answer of a subresource; of "proxy/…" what the pod serves there."""
         return await self._answer(
             Request("GET", resource, name, namespace, subresource, query=query)
         )
@@ -288,7 +288,7 @@ class Client:
             raise ApiError(f"{request}: {reason_of(error)}") from None
 
     async def _send(self, request: Request, seconds: float) -> aiohttp.ClientResponse:
-        """A good answer, still to be read; asks twice where the token is refused."""
+        """A successful answer, not read yet; sends twice if the token is refused."""
         header = await self.cluster.credentials.header()
         response = await self._send_once(request, header, seconds)
         if response.status == 401:
@@ -326,7 +326,7 @@ class Client:
 
 
 class _Sessions:
-    """The connections of a client, and of what is fenced of it."""
+    """The connections of a client and of its fenced copies."""
 
     def __init__(self, cluster: Cluster, limit: int) -> None:
         self._cluster = cluster
@@ -355,11 +355,11 @@ def _always() -> bool:
 
 
 def _first_page(version: str) -> dict[str, str]:
-    """How a list begins. Of a version it comes whole: in pages it would come from etcd."""
+    """The first query of a list. With a version it is not paged: pages would come from etcd."""
     if not version:
         return {"limit": str(_PAGE)}
     query = {"resourceVersion": version, "resourceVersionMatch": _NOT_OLDER}
-    # Without a cache a server lists any state in pages; with one it passes over the limit.
+    # Without a cache a server lists any state in pages; with one it ignores the limit.
     return query | ({"limit": str(_PAGE)} if version == "0" else {})
 
 
@@ -369,7 +369,7 @@ def _selected(field_selector: str, label_selector: str) -> dict[str, str]:
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:
-    """One that notices within half a minute that the other end is gone."""
+    """A socket that notices within half a minute that the other end is gone."""
     made = socket.socket(*address[:3])
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)

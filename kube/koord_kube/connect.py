@@ -1,4 +1,4 @@
-"""Finds the cluster: a kubeconfig file that is named, else the pod's service account."""
+"""Finds the cluster: from the kubeconfig file, else from the pod's service account."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def _load(path: Path) -> Configuration:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         raise ConnectError(f"{path}: line {line}: {error.problem}") from None
     except ConfigException as error:
-        # What comes after "in" may be a whole user, with his token.
+        # What follows "in" may be a whole user with the token.
         raise ConnectError(f"{path}: {str(error).partition(' in ')[0]}") from None
     except (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
         raise ConnectError(f"{path}: is not a valid kubeconfig ({type(error).__name__})") from None

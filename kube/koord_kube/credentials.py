@@ -1,4 +1,4 @@
-"""Who we are to a server, a bearer token that is replaced while we run; and who it is to us."""
+"""Authentication: a bearer token that is replaced at run time, and the server's certificate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Credentials(Protocol):
 
 
 class Anonymous:
-    """None at all, or a certificate."""
+    """No token: nothing at all, or a client certificate."""
 
     async def header(self, *, anew: bool = False) -> str:
         return ""

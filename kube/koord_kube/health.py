@@ -1,4 +1,4 @@
-"""The pages that a kubelet asks a control-plane program for: alive, and ready."""
+"""The liveness and readiness pages of a control-plane program."""
 
 from __future__ import annotations
 

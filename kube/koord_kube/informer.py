@@ -1,4 +1,4 @@
-"""Keeps the objects of one kind as the API server has them: lists, watches, lists again."""
+"""Caches the objects of one kind: lists, watches, lists again."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Informer(Generic[T]):
         return self._listed(there, version)
 
     async def _stream(self) -> ReflectorStep:
-        """List by a watch, and go on with it."""
+        """List by a watch, and continue it."""
         there: set[str] = set()
         listed_at = None
         since = self._reflector.list_version
@@ -187,7 +187,7 @@ class Informer(Generic[T]):
         return self._reflector.ended(now - listed_at, now)
 
     def _listed(self, there: set[str], version: str) -> ReflectorStep:
-        """Nothing but these is there, in that state."""
+        """Take a complete list: all other objects are gone."""
         for key in self._undecoded.keys() - there:
             del self._undecoded[key]
         for key in self._objects.keys() - there:
@@ -231,7 +231,7 @@ class Informer(Generic[T]):
             self._remove(named.key)
         elif change.type != "BOOKMARK":
             self._place(named.key, change.raw)
-        # Only now: what could not be taken is to come again.
+        # Only now: an event that could not be handled must come again.
         self._reflector.observed(named.metadata.version)
 
     def _place(self, key: str, raw: bytes) -> None:
@@ -268,7 +268,7 @@ class Informer(Generic[T]):
         self.absent = False
 
     def _troubled(self, line: str) -> None:
-        """A watch that breaks off once is everyday: servers restart."""
+        """One broken watch is normal, and not logged: servers restart."""
         if self._reflector.failures == 1:
             self._warned.clear()
             if self.synced_at > float("-inf"):
@@ -280,7 +280,7 @@ class Informer(Generic[T]):
 
 
 def _named(raw: bytes) -> _Named:
-    """Of an object without a proper name nothing; it does not decode for anybody else either."""
+    """Nothing of an object without a valid name; it does not decode elsewhere either."""
     try:
         return _NAMED.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError):

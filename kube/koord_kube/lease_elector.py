@@ -28,7 +28,7 @@ _TRIES = 3  # of releasing it
 
 
 def steady() -> float:
-    """Seconds that also pass while the machine sleeps: meanwhile others may have come to lead."""
+    """Seconds that also pass while the machine sleeps, when others may become the leader."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

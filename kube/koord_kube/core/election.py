@@ -64,7 +64,7 @@ def with_record(lease: Object, record: LeaderElectionRecord) -> Object:
 
 
 def released_record(record: LeaderElectionRecord, text: str) -> LeaderElectionRecord:
-    """What to leave behind at a wall clock's time, as client-go does: 0 seconds are not valid."""
+    """The record after a release, as client-go writes it: 0 seconds are not valid."""
     return LeaderElectionRecord("", 1, text, text, record.transitions)
 
 
@@ -176,7 +176,7 @@ class Election:
         return self._later(LeaseAction.REPLACE)
 
     def failed(self, retry_after: float = 0.0) -> ElectionStep:
-        """A request was refused, or may or may not have come to something."""
+        """A request was refused, or its result is unknown."""
         seconds = min(retry_after, self.timing.deadline / 2)
         step = self._later(LeaseAction.READ)
         return ElectionStep(step.action, max(step.wait, seconds))

@@ -1,4 +1,4 @@
-"""What an informer does next, by what came of what it did last. No IO.
+"""What an informer does next, after the result of its last step. No IO.
 
 As client-go does: list by a watch that begins with all there is, which the server answers
 from its cache with the newest state; where it knows no such watch, by a list of any state
@@ -117,7 +117,7 @@ class Reflector:
         if refused or (doubted and self.version):
             self._newest = True
         if doubted and action is ReflectorAction.STREAM and status == 0:
-            self._listing = ReflectorAction.LIST  # perhaps it passes over what it does not know
+            self._listing = ReflectorAction.LIST  # perhaps it ignores the option
         if status in (GONE, NOT_FOUND, GATEWAY_TIMEOUT) or doubted:
             action = self._listing
         if status == GONE and self.failures == 1:

@@ -52,7 +52,7 @@ class WorkSchedule:
         return key
 
     def done(self, key: str) -> None:
-        """Record that a key was handled well."""
+        """Record success."""
         self._not_before.pop(key, None)
         self._release(key)
 

@@ -39,7 +39,7 @@ class NotFoundError(ApiError):
 
 
 class ConflictError(ApiError):
-    """409: somebody else changed it, or it is there already."""
+    """409: it was changed by another client, or exists already."""
 
 
 class GoneError(ApiError):
@@ -93,7 +93,7 @@ def _ends_list(raw: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """A part of a list: each object's JSON as it came, and the version that the list is of.
+    """A part of a list: each object's JSON as received, and the version of the list.
 
     With ``first`` the list begins. It may begin again, and then what came before is void.
     Objects of built-in kinds have no ``kind`` and ``apiVersion`` of their own here.

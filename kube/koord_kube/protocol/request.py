@@ -28,7 +28,7 @@ MOST_ASKED = 300.0
 
 
 class ListMeta(msgspec.Struct):
-    """Of what state a list is; with ``more`` as the next request's ``continue`` it goes on."""
+    """The version of a list; ``more`` is the next request's ``continue``."""
 
     version: str = msgspec.field(default="", name="resourceVersion")
     more: str = msgspec.field(default="", name="continue")
@@ -146,7 +146,7 @@ class Request:
     def _error(self, status: int, found: _Status, secret: str = "") -> ApiError:
         kind = _KINDS.get(status, ApiError)
         cause, more = found.cause
-        # Causes are in most messages, but not in that of a refused eviction.
+        # Most messages contain the cause, but not that of a refused eviction.
         message = found.message if more in found.message else f"{found.message} ({more})"
         if secret:
             cause, message = cause.replace(secret, "***"), message.replace(secret, "***")
