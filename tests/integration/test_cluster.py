@@ -204,25 +204,6 @@ class TestKubelet:
         await until(lambda: self.said(koordlet, "403"), "it is forbidden")
         cluster.kubelet.strangers = frozenset()
 
-    async def test_a_certificate_by_another_authority(
-        self, cluster: Cluster, koordlet: ClusterKoordlet
-    ) -> None:
-        other = make_certificates(cluster.folder / "other")
-        await cluster.kubelet.stop()
-        cluster.kubelet.tls = other.server_context()
-        await cluster.kubelet.start()
-        await until(lambda: self.said(koordlet, "not trusted"), "it is not trusted")
-        # All else goes on.
-        await cluster.next_report()
-        application = cluster.put_application()
-        await until(lambda: koordlet.knows_application(application), "the NodeSLO is in force")
-        assert len(cluster.status["podsMetric"]) == 4
-        cluster.trust(cluster.certificates, other)
-        await healthy(cluster, koordlet)
-        [line] = self.said(koordlet, "not trusted")
-        assert f"https://127.0.0.1:{cluster.kubelet.port}/pods/" in line
-        assert "--kubelet-ca-file" in line
-
     async def test_a_slow_kubelet_leaves_the_last_list_in_force(
         self, cluster: Cluster, koordlet: ClusterKoordlet
     ) -> None:

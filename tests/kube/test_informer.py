@@ -40,13 +40,13 @@ class Follower:
 
     def __init__(self, client: Client, resource: Resource = NODES, **more: Any) -> None:
         self.changes: list[tuple[str, str | None, str | None]] = []
-        self.told: list[str] = []
+        self.warnings: list[str] = []
         self.informer = Informer(
             client,
             resource,
             decode=color,
             on_change=self._changed,
-            on_warning=self.told.append,
+            on_warning=self.warnings.append,
             **({"timing": PACE} | more),
         )
 
@@ -73,13 +73,19 @@ def listings(api: KubeApi) -> int:
 class Following:
     """Makes followers, and ends them."""
 
-    def __init__(self, group: asyncio.TaskGroup, client: Client) -> None:
-        self._group, self.client = group, client
+    def __init__(self, group: asyncio.TaskGroup, client: Client, api: KubeApi) -> None:
+        self._group, self.client, self._api = group, client, api
         self._tasks: list[asyncio.Task[None]] = []
 
     def __call__(self, client: Client | None = None, **more: Any) -> Follower:
         follower = Follower(client or self.client, **more)
         self._tasks.append(self._group.create_task(follower.informer.run()))
+        return follower
+
+    async def watching(self, client: Client | None = None, **more: Any) -> Follower:
+        """One that has listed, and whose watch is open."""
+        follower = self(client, **more)
+        await follower.is_watching(self._api, 1)
         return follower
 
     def end(self) -> None:
@@ -96,9 +102,9 @@ def lists(request: pytest.FixtureRequest, api: KubeApi) -> str:
 
 
 @pytest.fixture
-async def follow(client: Client) -> AsyncIterator[Following]:
+async def follow(api: KubeApi, client: Client) -> AsyncIterator[Following]:
     async with asyncio.TaskGroup() as group:
-        following = Following(group, client)
+        following = Following(group, client, api)
         yield following
         following.end()
 
@@ -118,12 +124,11 @@ class TestObjects:
         assert one.changes == [
             ("n1", None, "red"), ("n2", None, "red"), ("n1", "red", "blue"), ("n1", "blue", None),
         ]  # fmt: skip
-        assert (one.informer.trouble, one.told) == ("", [])
+        assert (one.informer.trouble, one.warnings) == ("", [])
         assert (listings(api), api.count("list")) == (1, 0 if lists == "by a watch" else 1)
 
     async def test_one_name(self, api: KubeApi, follow: Following) -> None:
-        one = follow(name="n2")
-        await one.is_watching(api, 1)
+        one = await follow.watching(name="n2")
         for name in ("n1", "n2", "n3"):
             api.put(NODES, node(name))
         await one.sees(n2="red")
@@ -152,8 +157,7 @@ class TestObjects:
     async def test_only_what_is_labelled_so(self, api: KubeApi, follow: Following) -> None:
         for name, shade in (("n1", "red"), ("n2", "blue")):
             api.put(NODES, node(name, shade))
-        one = follow(label_selector="color in (red, green)")
-        await one.is_watching(api, 1)
+        one = await follow.watching(label_selector="color in (red, green)")
         api.put(NODES, node("n3", "blue"))
         api.put(NODES, node("n2", "green"))
         api.put(NODES, node("n1", "blue"))
@@ -164,8 +168,7 @@ class TestObjects:
         self, api: KubeApi, follow: Following
     ) -> None:
         api.put(NODES, node())
-        one = follow()
-        await one.is_watching(api, 1)
+        one = await follow.watching()
         api.put(NODES, node() | {"spec": {"unschedulable": True}})
         api.put(NODES, node("n2"))
         await one.sees(n1="red", n2="red")
@@ -188,8 +191,7 @@ class TestObjects:
     ) -> None:
         for name in ("n1", "n2", "n3"):
             api.put(NODES, node(name))
-        one = follow()
-        await one.is_watching(api, 1)
+        one = await follow.watching()
         one.changes.clear()
         await api.stop()
         api.delete(NODES, "n1")
@@ -229,21 +231,20 @@ class TestDecoding:
     async def test_the_last_good_version_stays(self, api: KubeApi, follow: Following) -> None:
         for name in ("n1", "n2"):
             api.put(NODES, node(name))
-        one = follow()
-        await one.is_watching(api, 1)
+        one = await follow.watching()
         for wrong in (1, 1, 2):
             api.put(NODES, node("n1", wrong) | {"spec": {"at": len(api.asked)}})
         api.put(NODES, node("n2", "blue"))
         await one.sees(n1="red", n2="blue")
-        assert one.told == [
+        assert one.warnings == [
             f"nodes n1: color is {wrong}; expected a string (its last good version stays)"
             for wrong in (1, 2)
         ]
-        assert one.informer.trouble == one.told[-1]
+        assert one.informer.trouble == one.warnings[-1]
         api.expire_watches()
         await one.is_watching(api, 2)
         assert dict(one.informer.objects) == {"n1": "red", "n2": "blue"}
-        assert len(one.told) == 2
+        assert len(one.warnings) == 2
         api.put(NODES, node("n1", "green"))
         await one.sees(n1="green", n2="blue")
         assert one.informer.trouble == ""
@@ -254,9 +255,8 @@ class TestDecoding:
         self, api: KubeApi, follow: Following, watched: bool
     ) -> None:
         api.put(NODES, node("n1", 1))
-        one = follow()
-        await one.is_watching(api, 1)
-        assert (dict(one.informer.objects), len(one.told)) == ({}, 1)
+        one = await follow.watching()
+        assert (dict(one.informer.objects), len(one.warnings)) == ({}, 1)
         if watched:
             api.delete(NODES, "n1")
         else:
@@ -284,10 +284,10 @@ class TestSource:
         asked = [each.query for each in api.asked if each.query.get("resourceVersionMatch")]
         assert asked[-1]["resourceVersion"] == last
         assert "limit" not in asked[-1]
-        assert one.told == []
+        assert one.warnings == []
 
     async def test_a_list_that_breaks_off_is_none(self, api: KubeApi, follow: Following) -> None:
-        """What was not told of in time is not taken for gone, and nothing goes on from there."""
+        """Objects missing from it are not taken for gone, and no watch starts from there."""
         for name in ("n1", "n2"):
             api.put(NODES, node(name))
         one = follow()
@@ -320,7 +320,7 @@ class TestSource:
             await one.informer.wait_synced()
         assert dict(one.informer.objects) == {"n1": "red"}
         assert listings(api) == 3
-        assert one.told == ["nodes: 429 this is a test"]
+        assert one.warnings == ["nodes: 429 this is a test"]
 
     async def test_retry_after_is_heeded(
         self, api: KubeApi, follow: Following, monkeypatch: pytest.MonkeyPatch
@@ -345,8 +345,7 @@ class TestSource:
         api.tokens = frozenset({"old"})
         token = TokenFile(tmp_path / "token")
         async with Client(Cluster(api.url, token)) as client:
-            one = follow(client)
-            await one.is_watching(api, 1)
+            one = await follow.watching(client)
             api.tokens = frozenset({"new"})
             api.end_watches()
             # Refused until the kubelet has written the new one.
@@ -355,14 +354,13 @@ class TestSource:
             await until(lambda: api.open_watches() == 1)
             api.put(NODES, node())
             await one.sees(n1="red")
-            assert (one.informer.trouble, len(one.told)) == ("", 1)
+            assert (one.informer.trouble, len(one.warnings)) == ("", 1)
             follow.end()
 
     async def test_a_watch_that_is_cut_goes_on_where_it_was(
         self, api: KubeApi, follow: Following
     ) -> None:
-        one = follow()
-        await one.is_watching(api, 1)
+        one = await follow.watching()
         last = api.put(NODES, node())
         await one.sees(n1="red")
         api.cut_watches()
@@ -372,11 +370,10 @@ class TestSource:
         assert listings(api) == 1
         asked = [each.query.get("resourceVersion") for each in api.asked if each.verb == "watch"]
         assert asked[1:] == [last["metadata"]["resourceVersion"]]
-        assert (one.informer.trouble, one.told) == ("", [])
+        assert (one.informer.trouble, one.warnings) == ("", [])
 
     async def test_bookmarks_save_a_list(self, api: KubeApi, follow: Following) -> None:
-        one = follow(name="n1")
-        await one.is_watching(api, 1)
+        one = await follow.watching(name="n1")
         api.put(NODES, node("n2"))
         api.compact()
         api.bookmark()
@@ -401,8 +398,7 @@ class TestSource:
     @pytest.mark.usefixtures("lists")
     async def test_a_server_restored_from_a_backup(self, api: KubeApi, follow: Following) -> None:
         """It takes the old version and says nothing; but it was away for long, so one lists."""
-        one = follow()
-        await one.is_watching(api, 1)
+        one = await follow.watching()
         await api.stop()
         await until(lambda: one.informer._reflector.failures >= 5)
         api._version = api._compacted = 500
@@ -424,7 +420,7 @@ class TestSource:
             "is its CRD installed?"
         )
         assert one.informer.trouble == ("" if optional else trouble)
-        assert one.told == ([] if optional else [trouble])
+        assert one.warnings == ([] if optional else [trouble])
         api.installed.add(NODE_SLOS)
         api.put(NODE_SLOS, node())
         await one.sees(n1="red")
@@ -432,12 +428,13 @@ class TestSource:
         api.fail(status=500, times=10**6)
         api.cut_watches()
         await until(lambda: one.informer.trouble != "")
-        assert len(one.told) == (1 if optional else 2)
+        assert len(one.warnings) == (1 if optional else 2)
 
     async def test_it_lists_again_after_half_a_day(self, api: KubeApi, follow: Following) -> None:
         now = 0.0
-        one = follow(monotonic=lambda: now, timing=ReflectorTiming(first=0.001, cap=0.001))
-        await one.is_watching(api, 1)
+        one = await follow.watching(
+            monotonic=lambda: now, timing=ReflectorTiming(first=0.001, cap=0.001)
+        )
         now = 10 * 3600.0
         api.end_watches()
         await one.is_watching(api, 2)
@@ -460,4 +457,4 @@ class TestSource:
             assert dict(one.informer.objects) == {"n1": f"red{times}"}
             await api.start()
             await until(lambda: one.informer.trouble == "")
-            assert len(one.told) == times
+            assert len(one.warnings) == times

@@ -28,8 +28,7 @@ MICRO_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
 class Clock:
     """A steady clock that stands still but for what a test adds."""
 
-    def __init__(self) -> None:
-        self.ahead = 0.0
+    ahead = 0.0
 
     def __call__(self) -> float:
         return 1000.0 + self.ahead
@@ -49,6 +48,16 @@ async def running(*electors: LeaseElector) -> AsyncIterator[None]:
         yield
         for task in tasks:
             task.cancel()
+
+
+@asynccontextmanager
+async def leading(
+    client: Client, identity: str, timing: ElectionTiming = PATIENT, **more: Any
+) -> AsyncIterator[LeaseElector]:
+    one = elector(client, identity, timing, **more)
+    async with running(one):
+        await until(lambda: one.leads)
+        yield one
 
 
 async def test_the_first_one_leads(api: KubeApi, client: Client) -> None:
@@ -120,9 +129,7 @@ async def test_another_s_lease_is_waited_for_and_not_released(api: KubeApi, clie
 
 
 async def test_it_stops_leading_while_its_request_hangs(api: KubeApi, client: Client) -> None:
-    one = elector(client, "one", QUICK)
-    async with running(one):
-        await until(lambda: one.leads)
+    async with leading(client, "one", QUICK) as one:
         api.fail(hang=True, times=1000, plural="leases")
         async with asyncio.timeout(PATIENCE):
             await one.wait_lost()
@@ -131,9 +138,7 @@ async def test_it_stops_leading_while_its_request_hangs(api: KubeApi, client: Cl
 
 async def test_after_a_request_that_hangs_there_is_time_for_another(api: KubeApi) -> None:
     async with Client(Cluster(api.url), Limits(qps=0, answer=600.0)) as client:
-        one = elector(client, "one", QUICK, clock=Clock())
-        async with running(one):
-            await until(lambda: one.leads)
+        async with leading(client, "one", QUICK, clock=Clock()) as one:
             hangs = api.fail(hang=True, verb="update")
             await until(lambda: hangs.times == 0)
             updates = api.count("update")
@@ -142,9 +147,7 @@ async def test_after_a_request_that_hangs_there_is_time_for_another(api: KubeApi
 
 async def test_a_lapse_is_another_term(api: KubeApi, client: Client) -> None:
     clock = Clock()
-    one = elector(client, "one", clock=clock)
-    async with running(one):
-        await until(lambda: one.leads)
+    async with leading(client, "one", clock=clock) as one:
         before = one.term
         clock.ahead = 550.0
         async with asyncio.timeout(PATIENCE):
@@ -156,20 +159,16 @@ async def test_a_lapse_is_another_term(api: KubeApi, client: Client) -> None:
 async def test_a_failure_is_logged_once(api: KubeApi, client: Client) -> None:
     warnings: list[str] = []
     api.fail(status=403, times=3)
-    one = elector(client, "one", on_warning=warnings.append)
-    async with running(one):
-        await until(lambda: one.leads)
+    async with leading(client, "one", on_warning=warnings.append) as one:
+        assert one.trouble == ""
     assert warnings == [f"leases {NAMESPACE}/manager: 403 this is a test"]
-    assert one.trouble == ""
 
 
 @pytest.mark.parametrize("fault", [{"status": 429, "retry_after": 1}, {"status": 500}])
 async def test_a_leader_bears_a_failure(
     api: KubeApi, client: Client, fault: dict[str, int]
 ) -> None:
-    one = elector(client, "one", ElectionTiming(lease=60, deadline=50.0, retry=0.02))
-    async with running(one):
-        await until(lambda: one.leads)
+    async with leading(client, "one", ElectionTiming(lease=60, deadline=50.0, retry=0.02)) as one:
         term, failed = one.term, api.fail(verb="update", **fault)
         await until(lambda: failed.times == 0)
         updates = api.count("update")
@@ -187,9 +186,8 @@ async def test_a_lease_in_another_form_is_trouble(api: KubeApi, client: Client) 
 
 async def test_releasing_does_not_hang_nor_raise(api: KubeApi, client: Client) -> None:
     warnings: list[str] = []
-    one = elector(client, "one", QUICK, on_warning=warnings.append)
-    async with running(one):
-        await until(lambda: one.leads)
+    async with leading(client, "one", QUICK, on_warning=warnings.append) as one:
+        pass
     warnings.clear()
     api.fail(hang=True, times=1000)
     async with asyncio.timeout(PATIENCE):
@@ -209,9 +207,7 @@ async def test_who_never_held_it_logs_nothing(api: KubeApi, client: Client) -> N
 
 
 async def test_releasing_after_a_conflict(api: KubeApi, client: Client) -> None:
-    one = elector(client, "one")
-    async with running(one):
-        await until(lambda: one.leads)
+    async with leading(client, "one") as one:
         slow = api.fail(verb="update", status=409)
         await until(lambda: slow.times == 0)
     conflict = api.fail(verb="update", status=409)
