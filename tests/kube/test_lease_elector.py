@@ -137,12 +137,14 @@ async def test_it_stops_leading_while_its_request_hangs(api: KubeApi, client: Cl
 
 
 async def test_after_a_request_that_hangs_there_is_time_for_another(api: KubeApi) -> None:
-    async with Client(Cluster(api.url), Limits(qps=0, answer=600.0)) as client:
-        async with leading(client, "one", QUICK, clock=Clock()) as one:
-            hangs = api.fail(hang=True, verb="update")
-            await until(lambda: hangs.times == 0)
-            updates = api.count("update")
-            await until(lambda: api.count("update") > updates)
+    async with (
+        Client(Cluster(api.url), Limits(qps=0, answer=600.0)) as client,
+        leading(client, "one", QUICK, clock=Clock()),
+    ):
+        hangs = api.fail(hang=True, verb="update")
+        await until(lambda: hangs.times == 0)
+        updates = api.count("update")
+        await until(lambda: api.count("update") > updates)
 
 
 async def test_a_lapse_is_another_term(api: KubeApi, client: Client) -> None:
