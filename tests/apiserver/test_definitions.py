@@ -11,7 +11,7 @@ import pytest
 from koord_kube.definitions.catalogue import DEFINITIONS
 from koordctl.main import main
 
-from tests.apiserver.asking import administrator
+from tests.apiserver.administrator import administrator
 from tests.apiserver.real_cluster import ROOT, RealCluster
 from tests.kube.definitions.documents import document
 from tests.kube.definitions.test_served import TestDocuments, written
@@ -35,8 +35,8 @@ SHOWN = {
 
 @pytest.fixture
 async def ask(server: KubeApiserver) -> AsyncIterator[AdminClient]:
-    async with administrator(server) as asking:
-        yield asking
+    async with administrator(server) as client:
+        yield client
 
 
 def test_all_are_established_and_nothing_is_wrong_with_them(installed: RealCluster) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.apiserver.asking import administrator
+from tests.apiserver.administrator import administrator
 from tests.support.admin_client import AdminClient
 from tests.support.kube_apiserver import KubeApiserver
 from tests.support_selftest.notes import definition
@@ -39,6 +39,6 @@ def _accounts(server: KubeApiserver) -> None:
 
 @pytest.fixture
 async def ask(server: KubeApiserver) -> AsyncIterator[AdminClient]:
-    async with administrator(server) as asking:
-        await asking.define(definition())
-        yield asking
+    async with administrator(server) as client:
+        await client.define(definition())
+        yield client

@@ -307,7 +307,7 @@ class TestTwoManagers:
         assert manager.events("manager has stopped")
 
     @pytest.mark.parametrize("more", [(), ("--enable-node-metric-api", "--pod-ip=10.0.0.1")])
-    async def test_one_that_leads_again_begins_anew_and_leaves_nothing_behind(
+    async def test_one_that_leads_again_leaves_nothing_behind(
         self, cluster: ManagedCluster, more: tuple[str, ...]
     ) -> None:
         manager = await cluster.started("m1", *QUICK, *more)

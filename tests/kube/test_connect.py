@@ -140,7 +140,7 @@ class TestKubeconfig:
             (OIDC, "kubeconfig"),
         ],
     )
-    async def test_what_is_none_says_so_without_secrets(
+    async def test_an_invalid_file_is_reported_without_secrets(
         self, tmp_path: Path, text: str, reason: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.DEBUG)

@@ -46,7 +46,7 @@ def test_servers_are_verified_and_their_names(certificates: Certificates) -> Non
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
-def test_an_authority_that_is_none(tmp_path: Path) -> None:
+def test_an_invalid_authority(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"none\.crt: No such file"):
         server_context(tmp_path / "none.crt")
     (tmp_path / "ca.crt").write_text("nothing")

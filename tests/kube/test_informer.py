@@ -186,7 +186,7 @@ class TestObjects:
             before["n1"] = "blue"  # type: ignore[index]
 
     @pytest.mark.usefixtures("lists")
-    async def test_a_list_tells_what_was_changed_and_deleted_meanwhile(
+    async def test_a_list_after_changes_and_deletions(
         self, api: KubeApi, follow: Following
     ) -> None:
         for name in ("n1", "n2", "n3"):
@@ -286,7 +286,7 @@ class TestSource:
         assert "limit" not in asked[-1]
         assert one.warnings == []
 
-    async def test_a_list_that_breaks_off_is_none(self, api: KubeApi, follow: Following) -> None:
+    async def test_an_incomplete_list_is_ignored(self, api: KubeApi, follow: Following) -> None:
         """Objects missing from it are not taken for gone, and no watch starts from there."""
         for name in ("n1", "n2"):
             api.put(NODES, node(name))
@@ -322,7 +322,7 @@ class TestSource:
         assert listings(api) == 3
         assert one.warnings == ["nodes: 429 this is a test"]
 
-    async def test_retry_after_is_heeded(
+    async def test_retry_after_is_respected(
         self, api: KubeApi, follow: Following, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         waits: list[float] = []

@@ -115,7 +115,7 @@ async def test_a_server_that_knows_no_pages(server: Pages, client: Client) -> No
     assert len(page.items) == 1200
 
 
-async def test_a_token_that_has_expired_begins_the_list_anew(server: Pages, client: Client) -> None:
+async def test_after_an_expired_token_the_list_begins_again(server: Pages, client: Client) -> None:
     server.answers = [(["a", "b"], "7", "t1"), GONE, (["b"], "9", "t2"), (["c"], "9", "")]
     found, version = await listed(client, NODES)
     assert ([one["metadata"]["name"] for one in found], version) == (["b", "c"], "9")

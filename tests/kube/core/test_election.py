@@ -55,7 +55,7 @@ class TestRecord:
         assert with_record(lease, OTHERS) == lease
 
     @pytest.mark.parametrize("lease", [{}, {"spec": None}, {"spec": {"holderIdentity": None}}])
-    def test_one_that_nobody_has_held(self, lease: dict[str, object]) -> None:
+    def test_one_that_was_never_held(self, lease: dict[str, object]) -> None:
         assert record_of(lease) == LeaderElectionRecord()
 
     @pytest.mark.parametrize("spec", [{"holderIdentity": 3}, {"leaseDurationSeconds": "x"}, "x"])
@@ -70,7 +70,7 @@ class TestRecord:
 @pytest.mark.parametrize(
     "numbers", [(10, 10.0, 2.0), (15, 2.0, 2.0), (15, 10.0, 0.0), (15, 16.0, 2.0)]
 )
-def test_timing_that_is_none(numbers: tuple[int, float, float]) -> None:
+def test_invalid_timing(numbers: tuple[int, float, float]) -> None:
     with pytest.raises(ValueError, match="leader election with a lease of"):
         ElectionTiming(*numbers)
 
@@ -157,7 +157,7 @@ class TestLeading:
 
 
 @pytest.mark.parametrize(("asked", "wait"), [(0.0, 2.0), (1.0, 2.0), (3.0, 3.0), (300.0, 5.0)])
-def test_a_server_s_pause_is_heeded_within_the_deadline(asked: float, wait: float) -> None:
+def test_a_server_s_pause_is_respected_within_the_deadline(asked: float, wait: float) -> None:
     assert leading().failed(asked) == ElectionStep(LeaseAction.READ, wait)
 
 

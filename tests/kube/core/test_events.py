@@ -38,7 +38,7 @@ def test_the_object() -> None:
     }
 
 
-def test_what_has_no_namespace_is_told_of_in_default() -> None:
+def test_events_of_cluster_scoped_objects_are_in_default() -> None:
     found = event(reference(NODES, "n1"), "R", "m", MANAGER, AT, warning=False)
     assert found["metadata"]["namespace"] == "default"
     assert found["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}

@@ -111,7 +111,7 @@ def test_pages() -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"[1]", b'{"items": 3}', b"\xff"])
-def test_an_answer_that_is_none(said: bytes) -> None:
+def test_an_invalid_answer(said: bytes) -> None:
     for decode in (lambda: REQUEST.decode(ITEMS, said), lambda: REQUEST.watch_event(said)):
         with pytest.raises(ApiError, match="nodemetrics n1: the answer is not the API's"):
             decode()
