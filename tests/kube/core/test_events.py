@@ -46,9 +46,9 @@ def test_events_of_cluster_scoped_objects_are_in_default() -> None:
     assert reference(LEASES, "l", "ns")["apiVersion"] == "coordination.k8s.io/v1"
 
 
-def test_long_names_and_messages_are_cut() -> None:
-    about = reference(NODES, "p" * 235 + "." * 18)
-    found = event(about, "R", "é" * 2000, MANAGER, AT, warning=False)
+@pytest.mark.parametrize("name", ["p" * 253, "p" * 235 + "." * 18])
+def test_long_names_and_messages_are_cut(name: str) -> None:
+    found = event(reference(NODES, name), "R", "é" * 2000, MANAGER, AT, warning=False)
     assert len(found["metadata"]["name"]) <= 253
     assert ".." not in found["metadata"]["name"]
     assert len(found["message"].encode()) <= 1024
