@@ -20,7 +20,7 @@ from koord_manager.nodeslo.core import reconciler as nodeslo_reconciler
 from koord_manager.slo_config.core import config as slo_config
 from koord_model.keys import BATCH_CPU, BATCH_MEMORY
 
-from tests.support.kube_aggregation import front_proxy_config_map
+from tests.support.kube_api import front_proxy_config_map
 
 PODS, INTERVAL = 50, 10
 NAMESPACE = "koordinator-system"

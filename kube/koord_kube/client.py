@@ -1,4 +1,4 @@
-"""Asks a real API server, over HTTP with JSON; ``connect`` finds one."""
+"""A client of an API server over HTTP and JSON; ``connect`` makes one."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """End what is under way; the next request connects anew."""
+        """Close all connections; the next request opens a new one."""
         await self._sessions.close()
 
     def separate(self, connections: int) -> Client:
@@ -118,7 +118,7 @@ class Client:
     def fenced(self, leads: Callable[[], bool], writes: TokenBucket | None = None) -> Client:
         """The same, on the same connections, but only who leads writes.
 
-        A write raises ``NotLeadingError`` unless ``leads`` says yes at that moment. They are
+        A write raises ``NotLeadingError`` unless ``leads`` returns true at that moment. They are
         slowed down by ``writes`` alone, which others may share. One that waits for its turn is
         checked again when its turn has come, so that no write from the time of leading is
         sent afterwards.
@@ -139,7 +139,7 @@ class Client:
         subresource: str,
         query: Mapping[str, str],
     ) -> bytes:
-        """What an object's subresource answers as it is: of "proxy/…" what a pod serves there."""
+        """The unparsed answer of a subresource; of "proxy/…" what the pod serves there."""
         return await self._answer(
             Request("GET", resource, name, namespace, subresource, query=query)
         )
@@ -257,15 +257,15 @@ class Client:
         uid: str = "",
         version: str = "",
     ) -> None:
-        given = {"uid": uid, "resourceVersion": version}
-        wanted = {field: value for field, value in given.items() if value}
+        conditions = {"uid": uid, "resourceVersion": version}
+        preconditions = {field: value for field, value in conditions.items() if value}
         body: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if wanted:
-            body["preconditions"] = wanted
+        if preconditions:
+            body["preconditions"] = preconditions
         await self._write(Request("DELETE", resource, name, namespace, body=body))
 
     async def _piece(self, pieces: AsyncIterator[bytes], *, listing: bool) -> bytes:
-        """The next one; nothing at the end. Only a list has to go on within a time."""
+        """The next one, empty at the end. Only a list has to continue within a time."""
         if not listing:
             return await anext(pieces, b"")
         with anyio.fail_after(self._limits.answer):
@@ -290,7 +290,7 @@ class Client:
             raise ApiError(f"{request}: {reason_of(error)}") from None
 
     async def _send(self, request: Request, seconds: float) -> aiohttp.ClientResponse:
-        """A good answer, still to be read; asks twice where the token is refused."""
+        """A successful answer, not read yet; sends twice if the token is refused."""
         header = await self.cluster.credentials.header()
         response = await self._send_once(request, header, seconds)
         if response.status == 401:
@@ -300,9 +300,9 @@ class Client:
         if response.status < 300:
             return response
         async with response:
-            said = await response.read()
+            body = await response.read()
         secret = header.rpartition(" ")[2]
-        raise request.error_from(response.status, response.headers, said, secret)
+        raise request.error_from(response.status, response.headers, body, secret)
 
     async def _send_once(
         self, request: Request, header: str, seconds: float
@@ -328,7 +328,7 @@ class Client:
 
 
 class _Sessions:
-    """The connections of a client, and of what is fenced of it."""
+    """The connections of a client and of its fenced copies."""
 
     def __init__(self, cluster: Cluster, limit: int) -> None:
         self._cluster = cluster
@@ -362,11 +362,11 @@ def _always() -> bool:
 
 
 def _first_page(version: str) -> dict[str, str]:
-    """How a list begins. Of a version it comes whole: in pages it would come from etcd."""
+    """The first query of a list. With a version it is not paged: pages would come from etcd."""
     if not version:
         return {"limit": str(_PAGE)}
     query = {"resourceVersion": version, "resourceVersionMatch": _NOT_OLDER}
-    # Without a cache a server lists any state in pages; with one it passes over the limit.
+    # Without a cache a server lists any state in pages; with one it ignores the limit.
     return query | ({"limit": str(_PAGE)} if version == "0" else {})
 
 

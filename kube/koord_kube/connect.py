@@ -1,4 +1,4 @@
-"""Finds the cluster: a kubeconfig file that is named, else the pod's service account."""
+"""Finds the cluster: from the kubeconfig file, else from the pod's service account."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ConnectError(Exception):
-    """No cluster was found; one line that says why and what to do."""
+    """No cluster was found; one line with the reason and what to do."""
 
 
 async def connect(
@@ -32,7 +32,7 @@ async def connect(
     """A client of the configured cluster. It sends no request yet.
 
     Raises:
-        ConnectError: nothing says where it is, or what says so cannot be used.
+        ConnectError: the cluster is not configured, or its configuration cannot be used.
     """
     try:
         if kubeconfig:
@@ -138,7 +138,7 @@ async def _load(path: Path) -> Configuration:
 
     found = Configuration()
     try:
-        path.read_bytes()  # noqa: ASYNC240 - small; the library says only that it is not there
+        path.read_bytes()  # noqa: ASYNC240 - small; the library reports only that it is missing
         await load_kube_config(  # type: ignore[no-untyped-call]
             str(path), client_configuration=found, persist_config=False
         )
@@ -148,7 +148,7 @@ async def _load(path: Path) -> Configuration:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         raise ConnectError(f"{path}: line {line}: {error.problem}") from None
     except ConfigException as error:
-        # What comes after "in" may be a whole user, with his token.
+        # What follows "in" may be a whole user with the token.
         raise ConnectError(f"{path}: {str(error).partition(' in ')[0]}") from None
     except (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
         raise ConnectError(f"{path}: is not a valid kubeconfig ({type(error).__name__})") from None

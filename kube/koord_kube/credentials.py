@@ -1,4 +1,4 @@
-"""Who we are to a server, a bearer token that is replaced while we run; and who it is to us."""
+"""Authentication: a bearer token that is replaced at run time, and the server's certificate."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class Credentials(Protocol):
     """What goes into the Authorization header; it is never logged."""
 
     async def header(self, *, anew: bool = False) -> str:
-        """The header's value, "" for none; ``anew``: what was given last is refused.
+        """The header's value, "" for none; ``anew``: the last one was refused.
 
         Raises:
-            OSError: it cannot be had; one line that says from where and why.
+            OSError: it cannot be read; one line with the source and the reason.
         """
         ...
 
 
 class Anonymous:
-    """None at all, or a certificate."""
+    """No token: nothing at all, or a client certificate."""
 
     async def header(self, *, anew: bool = False) -> str:
         return ""

@@ -1,4 +1,4 @@
-"""Writes Events about objects; a failure delays or ends nothing else."""
+"""Writes Events about objects; a failure is logged and otherwise ignored."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ def reason_of(error: Exception) -> str:
         return f"the certificate is not trusted: {_distrust(error.certificate_error)}"
     if isinstance(error, aiohttp.ClientConnectorError):
         number = error.os_error.errno
-        # What the event loop says differs from loop to loop.
+        # The text differs between event loops.
         reason = os.strerror(number) if number and number > 0 else error.os_error
         words = _one_line(reason) or type(error.os_error).__name__
         return f"{error.host}:{error.port}: {words}"
@@ -29,5 +29,5 @@ def _distrust(error: Exception) -> str:
     return error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else str(error)
 
 
-def _one_line(said: object) -> str:
-    return " ".join(str(said).split())
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())

@@ -1,4 +1,4 @@
-"""The pages that a kubelet asks a control-plane program for: alive, and ready."""
+"""The liveness and readiness pages of a control-plane program."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class EventLoopHealth:
 
 
 def probe_pages(health: EventLoopHealth, not_ready: Callable[[], str]) -> dict[str, MakePage]:
-    """The pages by path; ``not_ready`` says why the program should get no requests, "" if ready."""
+    """The pages by path; ``not_ready`` returns why it should get no requests, "" if ready."""
 
     def ready() -> StatusPage:
         reason = health.look_up(not_ready)

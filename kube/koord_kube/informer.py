@@ -1,4 +1,4 @@
-"""Keeps the objects of one kind as the API server has them: lists, watches, lists again."""
+"""Caches the objects of one kind: lists, watches, lists again."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Informer(Generic[T]):
         self._known = anyio.Event()
         self.objects: Mapping[str, T] = MappingProxyType(self._objects)
         self.synced_at = float("-inf")
-        """When the API last said that this is the state; monotonic seconds."""
+        """When the API last confirmed this state; monotonic seconds."""
         self.absent = False
         """Whether the API has no such kind at present: its CRD is not installed."""
 
@@ -124,7 +124,7 @@ class Informer(Generic[T]):
             handler(key, None, value)
 
     def recall(self, known: Mapping[str, T]) -> None:
-        """Take what was known before a restart, until the API server says what is true.
+        """Use what was known before a restart, until the first list is complete.
 
         Handlers are called at the first list for those that are different by then, or gone.
         """
@@ -167,7 +167,7 @@ class Informer(Generic[T]):
         return self._listed(there, version)
 
     async def _stream(self) -> ReflectorStep:
-        """List by a watch, and go on with it."""
+        """List by a watch, and continue it."""
         there: set[str] = set()
         listed_at = None
         since = self._reflector.list_version
@@ -187,7 +187,7 @@ class Informer(Generic[T]):
         return self._reflector.ended(now - listed_at, now)
 
     def _listed(self, there: set[str], version: str) -> ReflectorStep:
-        """Nothing but these is there, in that state."""
+        """Take a complete list: all other objects are gone."""
         for key in self._undecoded.keys() - there:
             del self._undecoded[key]
         for key in self._objects.keys() - there:
@@ -198,7 +198,7 @@ class Informer(Generic[T]):
         return self._reflector.listed(version, self._monotonic())
 
     def _take_initial(self, change: WatchEvent, there: set[str]) -> None:
-        """Its version counts for nothing: whoever goes on from there misses what is yet to come."""
+        """Ignore its version: continuing from there would miss the rest of the list."""
         key = _named(change.raw).key
         if change.type == "DELETED":
             there.discard(key)
@@ -231,8 +231,8 @@ class Informer(Generic[T]):
             self._remove(named.key)
         elif change.type != "BOOKMARK":
             self._place(named.key, change.raw)
-        # Only now: what could not be taken is to come again.
-        self._reflector.heard(named.metadata.version)
+        # Only now: an event that could not be handled must come again.
+        self._reflector.observed(named.metadata.version)
 
     def _place(self, key: str, raw: bytes) -> None:
         try:
@@ -268,7 +268,7 @@ class Informer(Generic[T]):
         self.absent = False
 
     def _troubled(self, line: str) -> None:
-        """A watch that breaks off once is everyday: servers restart."""
+        """One broken watch is normal, and not logged: servers restart."""
         if self._reflector.failures == 1:
             self._warned.clear()
             if self.synced_at > float("-inf"):
@@ -280,7 +280,7 @@ class Informer(Generic[T]):
 
 
 def _named(raw: bytes) -> _Named:
-    """Of an object without a proper name nothing; it does not decode for anybody else either."""
+    """Nothing of an object without a valid name; it does not decode elsewhere either."""
     try:
         return _NAMED.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -28,7 +28,7 @@ class LeaseSettings:
 class Leadership:
     """The replica ``identity``, which is this run's alone; without a ``lease`` it always leads.
 
-    Renewals have connections of their own: they wait for nothing that anybody else sends.
+    Renewals have connections of their own, so that no other request delays them.
     ``writes`` slows down all that is written by ``fenced`` clients.
     """
 

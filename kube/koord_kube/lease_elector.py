@@ -28,7 +28,7 @@ _TRIES = 3  # of releasing it
 
 
 def steady() -> float:
-    """Seconds that also pass while the machine sleeps: meanwhile others may have come to lead."""
+    """Seconds that also pass while the machine sleeps, when others may become the leader."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -96,7 +96,7 @@ class LeaseElector:
         """Wait until the current term is over: at its deadline at the latest, whatever hangs."""
         term = self.term
         while self.leads and self.term == term:
-            with anyio.move_on_after(self._election.left(self._clock())):
+            with anyio.move_on_after(self._election.seconds_left(self._clock())):
                 await self._changed.wait()
 
     async def run(self) -> None:
@@ -120,7 +120,7 @@ class LeaseElector:
             try:
                 with self._in_time():
                     await self._release()
-            except ConflictError:  # a renewal of our own that was under way
+            except ConflictError:  # a renewal of its own was still in flight
                 continue
             except NotFoundError:
                 return

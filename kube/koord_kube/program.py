@@ -28,8 +28,8 @@ class ControlPlaneProgram:
 
     ``lead`` gets a client that writes only in this term, and the term's number. When it is time
     to stop, in this order: the replica is not ready any more; ``lead`` is cancelled and has
-    ended; ``withdraw`` tells others to look for the next leader; the Lease is released;
-    ``drain`` answers what is under way; the parts are cancelled. If a part fails, all others
+    ended; ``withdraw`` makes others look for the next leader; the Lease is released;
+    ``drain`` finishes open requests; the parts are cancelled. If a part fails, all others
     are cancelled first, and the error is raised after ``drain``.
     """
 
@@ -45,7 +45,7 @@ class ControlPlaneProgram:
         not_ready: Callable[[], str] = str,
         log: EventLog | None = None,
     ) -> None:
-        """``name`` is for log lines; ``not_ready`` says why this replica should get no requests."""
+        """``name`` is for log lines; ``not_ready`` returns why it should get no requests."""
         self.name = name
         self.leadership = leadership
         self.health = EventLoopHealth()

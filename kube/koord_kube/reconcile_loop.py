@@ -35,7 +35,7 @@ class ReconcileLoop:
         queue: WorkQueue | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``name`` says in warnings and metrics whose loop it is."""
+        """``name`` is for warnings and metrics."""
         self.name = name
         self._reconcile = reconcile
         self._workers = workers
@@ -79,7 +79,7 @@ class ReconcileLoop:
                 await self._reconcile(key)
             if scope.cancelled_caught:
                 raise ApiError(f"not done within {self._deadline:g} s")
-        except Exception as error:  # whatever it is, the other keys are to be handled
+        except Exception as error:  # whatever it is, the other keys must be handled
             self._failed(key, error)
         except BaseException:
             self._queue.put_back(key)

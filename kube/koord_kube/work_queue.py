@@ -49,7 +49,7 @@ class WorkQueue:
 
     @property
     def failing(self) -> int:
-        """How many keys were not handled well the last time."""
+        """How many keys failed the last time."""
         return len(self._backoffs)
 
     def add(self, key: str, after: float = 0.0) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
 import subprocess
@@ -21,7 +20,6 @@ from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 COMPONENTS = ("node-metric-api", "colocation-profile-controller", "evictions", "devices")
-_CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 
 class RealCluster:
@@ -30,7 +28,6 @@ class RealCluster:
     def __init__(self, server: KubeApiserver) -> None:
         self.server = server
         self.managers: list[ManagerProgram] = []
-        self._credentials: dict[str, str] = {}
 
     def install(self) -> None:
         """What deploy/README.md says, but for what would run: there is no kubelet."""
@@ -70,9 +67,7 @@ class RealCluster:
 
     def manager(self, name: str, *flags: str) -> ManagerProgram:
         """One that is not started yet."""
-        token = self.token("koord-manager")
-        self._credentials[name] = _credential(token)
-        kubeconfig = self.server.kubeconfig(name, token)
+        kubeconfig = self.server.kubeconfig(name, self.token("koord-manager"))
         made = ManagerProgram(
             name,
             self.server.folder,
@@ -91,24 +86,6 @@ class RealCluster:
         await until(lambda: made.ready, f"{name} is ready")
         self.apply(webhooks_at(made))
         return made
-
-    def asked_by(self, manager: ManagerProgram) -> list[dict[str, Any]]:
-        """What the API server has answered it, as audit events."""
-        token = self._credentials[manager.name]
-        asked = self.server.asked(f"system:serviceaccount:{NAMESPACE}:koord-manager")
-        return [one for one in asked if one["user"]["extra"][_CREDENTIAL] == [token]]
-
-    def writes_by(self, manager: ManagerProgram, since: int = 0) -> set[str]:
-        """Of which kinds it wrote objects, after so many requests of its."""
-        asked = self.asked_by(manager)[since:]
-        writes = (one for one in asked if one["verb"] not in ("get", "list", "watch"))
-        return {one["objectRef"]["resource"] for one in writes}
-
-    @property
-    def holder(self) -> str:
-        """The name of whoever holds the Lease."""
-        spec = self.get("lease", "koordinator-manager", "-n", NAMESPACE)["spec"]
-        return str(spec.get("holderIdentity") or "").rpartition("_")[0]
 
     def ask_nobody(self, manager: ManagerProgram) -> None:
         """It is not ready any more: no webhook is asked of it."""
@@ -217,13 +194,6 @@ def webhooks_at(manager: ManagerProgram) -> dict[str, Any]:
         "ports": [{"name": "https", "port": manager.webhook_port, "protocol": "TCP"}],
         "endpoints": [{"addresses": [manager.host], "conditions": {"ready": True}}],
     }
-
-
-def _credential(token: str) -> str:
-    """What audit events say of a token instead of it."""
-    payload = token.split(".")[1]
-    claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-    return f"JTI={claims['jti']}"
 
 
 def _slice(manager: ManagerProgram) -> str:

@@ -11,12 +11,12 @@ import pytest
 from koord_kube.definitions.catalogue import DEFINITIONS
 from koordctl.main import main
 
-from tests.apiserver.asking import administrator
+from tests.apiserver.administrator import administrator
 from tests.apiserver.real_cluster import ROOT, RealCluster
 from tests.kube.definitions.documents import document
 from tests.kube.definitions.test_served import TestDocuments, written
+from tests.support.admin_client import AdminClient
 from tests.support.kube_apiserver import ADMIN, KubeApiserver
-from tests.support.kube_asking import Asking
 
 __all__ = ["TestDocuments"]
 
@@ -34,9 +34,9 @@ SHOWN = {
 
 
 @pytest.fixture
-async def ask(server: KubeApiserver) -> AsyncIterator[Asking]:
-    async with administrator(server) as asking:
-        yield asking
+async def ask(server: KubeApiserver) -> AsyncIterator[AdminClient]:
+    async with administrator(server) as client:
+        yield client
 
 
 def test_all_are_established_and_nothing_is_wrong_with_them(installed: RealCluster) -> None:
@@ -84,7 +84,7 @@ def test_the_examples_are_as_they_should_be(installed: RealCluster, file: Path) 
 
 @pytest.mark.parametrize(("name", "shown"), SHOWN.items())
 async def test_what_kubectl_shows_of_them(
-    installed: RealCluster, ask: Asking, name: str, shown: str
+    installed: RealCluster, ask: AdminClient, name: str, shown: str
 ) -> None:
     answer = await written(ask, document(name))
     assert answer.status < 300, answer

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import subprocess
 from typing import Any
 
 from koord_demo.programs import console_script
 
 from tests.apiserver.real_cluster import RealCluster, node
-from tests.support.manager_program import NAMESPACE, PATIENT
+from tests.support.manager_program import NAMESPACE
 from tests.support.waiting import until
 
 WHY = "node.koordinator.sh/batch-resource-why"
@@ -91,68 +90,6 @@ async def test_somebody_asks_why(cluster: RealCluster) -> None:
     )
     await until(lambda: ask()[0] == 0, "the role counts")
     assert ["offered", "5", "cores"] in [line.split() for line in ask()[1].splitlines()]
-
-
-async def test_one_that_stops_hands_over(cluster: RealCluster) -> None:
-    first = await cluster.started("m1", *PATIENT)
-    await until(lambda: first.leads)
-    second = await cluster.started("m2", *PATIENT)
-    await _busy(cluster, "n4", 1)
-    await _offers(cluster, "n4", cpu="5k")
-    assert cluster.writes_by(second) == set()
-    assert await asyncio.to_thread(first.stop) == 0
-    await until(lambda: cluster.holder == "m2", "the other has the Lease")
-    await cluster.report("n4", "shop", 2)
-    await _offers(cluster, "n4", cpu="4k")
-    cluster.ask_nobody(first)
-
-
-async def test_one_that_is_killed_is_followed(cluster: RealCluster) -> None:
-    first = await cluster.started("m1")
-    await until(lambda: first.leads)
-    second = await cluster.started("m2")
-    await asyncio.to_thread(first.kill)
-    cluster.ask_nobody(first)
-    await until(lambda: second.leads, "the other leads")
-    await _busy(cluster, "n5", 1)
-    await _offers(cluster, "n5", cpu="5k")
-
-
-async def test_one_that_was_frozen_writes_nothing_when_it_thaws(cluster: RealCluster) -> None:
-    first = await cluster.started("m1")
-    await until(lambda: first.leads)
-    await cluster.started("m2")
-    await _busy(cluster, "n6", 1)
-    await _offers(cluster, "n6", cpu="5k")
-    first.signal(signal.SIGSTOP)
-    await cluster.report("n6", "shop", 3)
-    await until(lambda: cluster.holder == "m2", "the other leads")
-    since = len(cluster.asked_by(first))
-    first.signal(signal.SIGCONT)
-    await _offers(cluster, "n6", cpu="3k")
-    await until(lambda: len(cluster.asked_by(first)) > since + 2, "it lives on")
-    # A renewal that was due is refused: it names the version that was read.
-    assert cluster.writes_by(first, since) <= {"leases"}
-    assert cluster.holder == "m2"
-
-
-async def test_an_api_server_that_is_away_is_waited_for(cluster: RealCluster) -> None:
-    manager = await cluster.started("m7")
-    await _busy(cluster, "n7", 1)
-    await _offers(cluster, "n7", cpu="5k")
-    await asyncio.to_thread(cluster.server.kill)
-    await until(lambda: not manager.leads, "it leads no more")
-    await asyncio.to_thread(cluster.server.start)
-    await cluster.report("n7", "shop", 2)
-    await _offers(cluster, "n7", cpu="4k")
-    await until(lambda: manager.page("/v1/status")["troubles"] == [], "all is well again")
-    told = cluster.get("events", "-A")["items"]
-    assert [one for one in told if one["source"].get("component") == "koord-manager"] == []
-    lines = [one["what"] for one in manager.events("trouble")]
-    assert len(lines) == len(set(lines)), "each line once"
-    assert "Traceback" not in manager.said
-    cluster.managers.remove(manager)  # who has just started knows nobody's rights yet
-    manager.close()
 
 
 async def _busy(cluster: RealCluster, name: str, cores: float) -> None:

@@ -11,18 +11,13 @@ import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.credentials import TokenFile
-from koord_kube.informer import Informer
-from koord_kube.protocol.resources import SERVED_NODE_METRICS
 from koord_model.service_account_token import MANAGER_AUDIENCE
 from koordlet.metrics_reporter.direct_link import DirectLink, LinkError, Metadata, Place
 
 from tests.apiserver.real_cluster import RealCluster, node, pod
-from tests.apiserver.real_node import administrator
 from tests.support.kube_apiserver import ADMIN
 from tests.support.manager_program import LEADER, NAMESPACE, QUICK, ManagerProgram
 from tests.support.service_account_tokens import unsigned_token
@@ -131,23 +126,6 @@ async def test_kubectl(cluster: RealCluster) -> None:
         cluster.kubectl("delete", SERVED, "n1")
 
 
-async def test_watches(cluster: RealCluster) -> None:
-    await leading(cluster, "m1")
-    async with reporting(cluster) as (first, _):
-        command = cluster.server.command("get", SERVED, "-w", "--no-headers")
-        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-        assert process.stdout is not None
-        try:
-            async with asyncio.timeout(30):
-                for name in (b"n1", b"n2"):
-                    assert (await process.stdout.readline()).split()[:2] == [name, b"1500m"]
-                await first.report(1700)
-                assert (await process.stdout.readline()).split()[:2] == [b"n1", b"1700m"]
-        finally:
-            process.kill()
-            await process.wait()
-
-
 async def test_who_may_read(cluster: RealCluster) -> None:
     await leading(cluster, "m1")
     async with reporting(cluster):
@@ -197,50 +175,6 @@ async def test_the_two_tokens_of_a_koordlet_are_each_good_for_one_thing(
         with pytest.raises(LinkError, match=r"PERMISSION_DENIED.*update koordlet"):
             await older.report()
         await older.close()
-
-
-async def test_an_informer_follows_to_the_next_leader(cluster: RealCluster) -> None:
-    first = await leading(cluster, "m1")
-    second = await cluster.started("m2", *FLAGS)
-    seen: list[int] = []
-
-    def changed(_key: str, _before: Any, now: Any) -> None:
-        seen.append(int(now["metadata"]["resourceVersion"]) if now else 0)
-
-    async with administrator(cluster) as client, reporting(cluster) as links:
-        informer: Informer[Any] = Informer(
-            client,
-            SERVED_NODE_METRICS,
-            decode=json.loads,
-            on_change=changed,
-            timing=ReflectorTiming(first=0.05, cap=0.2),
-        )
-        running = asyncio.get_running_loop().create_task(informer.run())
-        await until(lambda: set(informer.objects) == set(NODES), "all nodes")
-        await asyncio.to_thread(first.kill)
-        await until(lambda: second.leads, "the other leads")
-
-        async def reported() -> bool:
-            return all([await _reported(one, 1900) for one in links])
-
-        await until(reported, "they find the leader")
-
-        def cpu() -> set[str]:
-            found = (one["status"]["nodeMetric"]["nodeUsage"] for one in informer.objects.values())
-            return {one["resources"]["cpu"] for one in found}
-
-        await until(lambda: cpu() == {"1900m"}, "what the next leader serves")
-        running.cancel()
-    assert 0 not in seen, "nobody was taken for gone"
-    assert seen == sorted(seen)
-
-
-async def _reported(link: Link, cores: int) -> bool:
-    try:
-        await link.report(cores)
-    except LinkError:
-        return False
-    return True
 
 
 async def test_nobody_serves_it(cluster: RealCluster) -> None:

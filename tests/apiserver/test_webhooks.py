@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from koord_serving.tls.core.certificates import CERT
 from kubernetes.aio import client as official
 
 from tests.apiserver.real_cluster import ROOT, RealCluster, node, pod
@@ -173,63 +171,9 @@ async def test_while_no_manager_runs(cluster: RealCluster) -> None:
     assert 'failed calling webhook "mpod-create.koordinator.sh"' in said
 
 
-@pytest.mark.parametrize("lost", [CERT, "all of it"])
-async def test_certificates_are_made_anew_without_a_refused_request(
-    cluster: RealCluster, lost: str
-) -> None:
-    await asked(cluster, "m1", FAIL)
-    await asked(cluster, "m2", FAIL)
-    await until(lambda: policies(cluster) == {"Fail"})
-    before, bundles = shown(cluster), trusted(cluster)
-    made = 0
-
-    async def users() -> None:
-        nonlocal made
-        async with cluster.client() as client:
-            api = official.CoreV1Api(client)
-            while True:
-                given: Any = pod("q", "batch", {}, {})
-                found: Any = await api.create_namespaced_pod("batch", given, dry_run="All")
-                assert found.metadata.labels["koordinator.sh/qosClass"] == "BE"
-                made += 1
-
-    def anew() -> bool:
-        """Another certificate is shown, or the next authority is trusted already."""
-        if lost == CERT:
-            return all(one > was for one, was in zip(shown(cluster), before, strict=True))
-        now = trusted(cluster)
-        return now != bundles and {one.count(b"BEGIN") for one in now} == {2}
-
-    async def renewed() -> bool:
-        return await asyncio.to_thread(anew)
-
-    async with asyncio.TaskGroup() as group:
-        creating = group.create_task(users())
-        remove = json.dumps([{"op": "remove", "path": f"/data/{lost}"}])
-        words = ("secret", SECRET, "-n", NAMESPACE)
-        if lost == CERT:
-            cluster.kubectl("patch", *words, "--type=json", "-p", remove)
-        else:
-            cluster.kubectl("delete", *words)
-        await until(renewed, "made anew")
-        wanted = made + 20
-        await until(lambda: made >= wanted, "pods are created")
-        creating.cancel()
-
-
 def policies(cluster: RealCluster) -> set[str]:
     """What becomes of pods while nobody answers."""
     return {one["failurePolicy"] for one in webhooks(cluster) if "pod" in one["name"]}
-
-
-def shown(cluster: RealCluster) -> list[int]:
-    """How often each manager has taken a certificate into use."""
-    return [len(one.events("certificate in use")) for one in cluster.managers]
-
-
-def trusted(cluster: RealCluster) -> set[bytes]:
-    """The authorities that API servers trust."""
-    return {base64.b64decode(one["clientConfig"]["caBundle"]) for one in webhooks(cluster)}
 
 
 def webhooks(cluster: RealCluster) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from koord_kube.protocol import resources
 from koord_kube.protocol.resources import Resource
 
 from tests.deploy.manifests import Object, installed
-from tests.support.kube_requests import Asked, find
+from tests.support.kube_api.requests import RecordedRequest, find
 
 ACCOUNT = "koord-manager"
 _KINDS = [one for one in vars(resources).values() if isinstance(one, Resource)]
@@ -46,7 +46,7 @@ class Binding(NamedTuple):
     rules: tuple[Mapping[str, Any], ...]
 
 
-def rights(asked: Iterable[Asked]) -> set[Right]:
+def rights(asked: Iterable[RecordedRequest]) -> set[Right]:
     """What has to be allowed for these requests.
 
     A list or watch of the object of one name is one about that name, as an API server has it.
@@ -54,7 +54,7 @@ def rights(asked: Iterable[Asked]) -> set[Right]:
     return {right for one in asked if (right := _right(one)) is not None}
 
 
-def _right(asked: Asked) -> Right | None:
+def _right(asked: RecordedRequest) -> Right | None:
     found = find(asked.path, _KINDS, _KINDS)
     if found is None:
         return None

@@ -56,8 +56,7 @@ from koord_serving.tls.server_tls import ServerTls
 from tests.deploy.manifests import NAMESPACE, containers, environ, installed
 from tests.deploy.rights import Right, allowed, missing, rights, unused
 from tests.support.certificates import HAVE_OPENSSL, make_certificates
-from tests.support.kube_access import koordlet_account
-from tests.support.kube_api import KubeApi
+from tests.support.kube_api import KubeApi, koordlet_account
 from tests.support.processes import PATIENCE
 from tests.support.service_account_tokens import unsigned_token
 

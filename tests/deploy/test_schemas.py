@@ -11,7 +11,7 @@ import yaml
 from koord_kube.definitions.catalogue import DEFINITIONS
 
 from tests.deploy.manifests import Id, Object, everything, examples, installed
-from tests.support.kube_schemas import Validated, unstructural
+from tests.support.kube_api.definitions import Validated, unstructural
 from tools import deploy_files
 
 VERSIONS = ("1.28", kubernetes_validate.latest_version())

@@ -26,12 +26,9 @@ from koord_kube.protocol.resources import (
     SERVED_NODE_METRICS,
 )
 from koord_manager.node_metric.publisher import API_SERVICE, LeaderEndpoint, LeaderPublisher
-from kubernetes.aio import client as official
-from kubernetes.aio import watch as official_watch
 
 from tests.support.certificates import HAVE_OPENSSL, make_certificates
-from tests.support.kube_api import KubeApi
-from tests.support.kube_kinds import USUAL
+from tests.support.kube_api import USUAL, KubeApi
 from tests.support.metrics_service import READER, Manager, make_manager
 from tests.support.processes import PATIENCE
 from tests.support.waiting import until
@@ -155,40 +152,6 @@ async def test_an_informer_follows_across_fail_overs(deployed: Deployed) -> None
         finally:
             running.cancel()
     assert versions == sorted(versions)
-
-
-async def test_the_official_client_lists_and_watches(deployed: Deployed) -> None:
-    leader = deployed.managers[0]
-    leader.put("n1", "n2", "n3")
-    configuration = official.Configuration(host=deployed.api.url)
-    async with official.ApiClient(configuration) as client:
-        api = official.CustomObjectsApi(client)
-        kind = (SERVED_NODE_METRICS.group, SERVED_NODE_METRICS.version, SERVED_NODE_METRICS.plural)
-        first = await api.list_cluster_custom_object(*kind, limit=2)
-        assert [one["metadata"]["name"] for one in first["items"]] == ["n1", "n2"]
-        rest = await api.list_cluster_custom_object(*kind, _continue=first["metadata"]["continue"])
-        assert [one["metadata"]["name"] for one in rest["items"]] == ["n3"]
-        one = await api.get_cluster_custom_object(*kind, "n1")
-        assert one["status"]["nodeMetric"]["nodeUsage"]["resources"]["cpu"] == "1500m"
-        with pytest.raises(official.ApiException) as caught:
-            await api.delete_cluster_custom_object(*kind, "n1")
-        assert caught.value.status == 405
-        watch = official_watch.Watch()
-        found = []
-        version = rest["metadata"]["resourceVersion"]
-        async with (
-            asyncio.timeout(PATIENCE),
-            watch.stream(
-                api.list_cluster_custom_object, *kind, resource_version=version, timeout_seconds=100
-            ) as stream,
-        ):
-            leader.put("n2")
-            leader.service.forget("n3")
-            async for event in stream:
-                found.append((event["type"], event["object"]["metadata"]["name"]))
-                if len(found) == 2:
-                    break
-        assert found == [("MODIFIED", "n2"), ("DELETED", "n3")]
 
 
 class Kubectl:

@@ -57,27 +57,35 @@ class TestPod:
             async with await connect(environ=environ, account=account) as client:
                 assert await listed(client, NODES) == ([], "1000")
 
-    async def test_an_ipv6_address(self, account: Path) -> None:
+    async def test_an_invalid_authority(self, account: Path) -> None:
+        (account / "ca.crt").write_text("nothing")
+        with pytest.raises(ConnectError, match=r"ca\.crt: has no CA certificate"):
+            await connect(environ=HOST, account=account)
+
+    async def test_an_ipv6_address_and_no_library_of_kubeconfigs(
+        self, account: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "kubernetes"]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, "kubernetes", None)
         environ = HOST | {"KUBERNETES_SERVICE_HOST": "fd00::1"}
         client = await connect(environ=environ, account=account)
         assert client.cluster.url == "https://[fd00::1]:1"
 
-    @pytest.mark.parametrize("missing", HOST)
-    async def test_no_pod(self, account: Path, missing: str) -> None:
+    @pytest.mark.parametrize(
+        ("missing", "reason"),
+        [
+            ("KUBERNETES_SERVICE_HOST", "this is no pod .*--kubeconfig"),
+            ("KUBERNETES_SERVICE_PORT", "this is no pod .*--kubeconfig"),
+            ("token", "token: not there; .*automount"),
+            ("ca.crt", "ca.crt: not there; .*automount"),
+        ],
+    )
+    async def test_a_part_is_missing(self, account: Path, missing: str, reason: str) -> None:
         environ = {name: value for name, value in HOST.items() if name != missing}
-        with pytest.raises(ConnectError, match=r"this is no pod .*--kubeconfig"):
+        (account / missing).unlink(missing_ok=True)
+        with pytest.raises(ConnectError, match=reason):
             await connect(environ=environ, account=account)
-
-    @pytest.mark.parametrize("missing", ["token", "ca.crt"])
-    async def test_no_service_account(self, account: Path, missing: str) -> None:
-        (account / missing).unlink()
-        with pytest.raises(ConnectError, match=f"{missing}: not there; .*automount"):
-            await connect(environ=HOST, account=account)
-
-    async def test_an_authority_that_is_none(self, account: Path) -> None:
-        (account / "ca.crt").write_text("nothing")
-        with pytest.raises(ConnectError, match=r"ca\.crt: has no CA certificate"):
-            await connect(environ=HOST, account=account)
 
     def test_a_pod_does_not_load_the_kubernetes_package(self) -> None:
         code = "import koord_kube.connect, koord_kube.informer, sys; print(*sys.modules)"
@@ -132,7 +140,7 @@ class TestKubeconfig:
             (OIDC, "kubeconfig"),
         ],
     )
-    async def test_what_is_none_says_so_without_secrets(
+    async def test_an_invalid_file_is_reported_without_secrets(
         self, tmp_path: Path, text: str, reason: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.DEBUG)
@@ -148,23 +156,10 @@ class TestKubeconfig:
         with pytest.raises(ConnectError, match=r"/none: No such file or directory$"):
             await connect(str(tmp_path / "none"))
 
-
-async def test_without_its_library_a_kubeconfig_names_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = kubeconfig(tmp_path, {"server": "http://127.0.0.1:1"}, {"token": "s3cret"})
-    monkeypatch.setitem(sys.modules, "kubernetes.aio.client", None)
-    with pytest.raises(ConnectError) as refused:
-        await connect(str(path))
-    assert "pykoord[kubeconfig]" in str(refused.value)
-    assert str(path) in str(refused.value)
-
-
-async def test_a_pod_needs_no_library_of_kubeconfigs(
-    account: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "kubernetes"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "kubernetes", None)
-    async with await connect(environ=HOST, account=account) as client:
-        assert client.cluster.url == "https://127.0.0.1:1"
+    async def test_its_library_is_missing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = kubeconfig(tmp_path, {"server": "http://127.0.0.1:1"}, {"token": "s3cret"})
+        monkeypatch.setitem(sys.modules, "kubernetes.aio.client", None)
+        with pytest.raises(ConnectError, match=rf"{path}.*pykoord\[kubeconfig\]"):
+            await connect(str(path))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.core.election import ElectionTiming
-from koord_kube.lease_elector import LeaseElector, steady
-from koord_kube.protocol.api import NotLeadingError
-from koord_kube.protocol.resources import LEASES, NODES
+from koord_kube.lease_elector import LeaseElector
+from koord_kube.protocol.resources import LEASES
 
 from tests.support.kube_api import KubeApi
 from tests.support.processes import PATIENCE
@@ -28,35 +28,17 @@ MICRO_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
 class Clock:
     """A steady clock that stands still but for what a test adds."""
 
-    def __init__(self) -> None:
-        self.ahead = 0.0
+    ahead = 0.0
 
     def __call__(self) -> float:
         return 1000.0 + self.ahead
 
 
-@pytest.fixture
-async def client(api: KubeApi) -> AsyncIterator[Client]:
-    async with Client(Cluster(api.url), Limits(qps=0, answer=PATIENCE)) as made:
-        yield made
-
-
 def elector(
-    client: Client,
-    identity: str,
-    timing: ElectionTiming = PATIENT,
-    tell: Callable[[str], None] = lambda _: None,
-    clock: Callable[[], float] = steady,
+    client: Client, identity: str, timing: ElectionTiming = PATIENT, **more: Any
 ) -> LeaseElector:
-    return LeaseElector(
-        client,
-        identity,
-        name="manager",
-        namespace=NAMESPACE,
-        timing=timing,
-        on_warning=tell,
-        clock=clock,
-    )
+    more = {"name": "manager", "namespace": NAMESPACE, "timing": timing} | more
+    return LeaseElector(client, identity, **more)
 
 
 @asynccontextmanager
@@ -66,6 +48,16 @@ async def running(*electors: LeaseElector) -> AsyncIterator[None]:
         yield
         for task in tasks:
             task.cancel()
+
+
+@asynccontextmanager
+async def leading(
+    client: Client, identity: str, timing: ElectionTiming = PATIENT, **more: Any
+) -> AsyncIterator[LeaseElector]:
+    one = elector(client, identity, timing, **more)
+    async with running(one):
+        await until(lambda: one.leads)
+        yield one
 
 
 async def test_the_first_one_leads(api: KubeApi, client: Client) -> None:
@@ -85,6 +77,10 @@ async def test_the_first_one_leads(api: KubeApi, client: Client) -> None:
         assert renewed["spec"]["acquireTime"] == spec["acquireTime"]
         assert renewed["spec"]["renewTime"] > spec["renewTime"]
         assert 0 < one.term == term < int(renewed["metadata"]["resourceVersion"])
+        await one.release()
+        await one.release()
+    released = api.get(LEASES, "manager", NAMESPACE)["spec"]
+    assert (released["holderIdentity"], released["leaseDurationSeconds"]) == ("", 1)
 
 
 async def test_of_two_one_leads_and_the_next_takes_over_at_once(
@@ -106,33 +102,7 @@ async def test_of_two_one_leads_and_the_next_takes_over_at_once(
         assert not leader.leads
 
 
-async def test_what_is_given_back(api: KubeApi, client: Client) -> None:
-    one = elector(client, "one")
-    async with running(one):
-        await until(lambda: one.leads)
-        await one.release()
-        await one.release()
-    spec = api.get(LEASES, "manager", NAMESPACE)["spec"]
-    assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("", 1)
-
-
-async def test_what_others_wrote_into_the_lease_stays(api: KubeApi, client: Client) -> None:
-    api.put(
-        LEASES,
-        {"metadata": {"name": "manager", "labels": {"a": "b"}}, "spec": {"leaseTransitions": 4}},
-        NAMESPACE,
-    )
-    one = elector(client, "one")
-    async with running(one):
-        await until(lambda: one.leads)
-    lease = api.get(LEASES, "manager", NAMESPACE)
-    assert lease["metadata"]["labels"] == {"a": "b"}
-    assert lease["spec"]["leaseTransitions"] == 5
-
-
-async def test_another_s_lease_is_waited_for_and_not_given_back(
-    api: KubeApi, client: Client
-) -> None:
+async def test_another_s_lease_is_waited_for_and_not_released(api: KubeApi, client: Client) -> None:
     held = {
         "holderIdentity": "go",
         "leaseDurationSeconds": 15,
@@ -140,7 +110,8 @@ async def test_another_s_lease_is_waited_for_and_not_given_back(
         "renewTime": "2020-01-01T00:00:00.000000Z",
         "leaseTransitions": 1,
     }
-    api.put(LEASES, {"metadata": {"name": "manager"}, "spec": held}, NAMESPACE)
+    meta = {"name": "manager", "labels": {"a": "b"}}
+    api.put(LEASES, {"metadata": meta, "spec": held}, NAMESPACE)
     clock = Clock()
     one = elector(client, "one", clock=clock)
     async with running(one):
@@ -148,7 +119,9 @@ async def test_another_s_lease_is_waited_for_and_not_given_back(
         assert (one.leads, one.leader) == (False, "go")
         clock.ahead = 16.0
         await until(lambda: one.leads)
-    spec = api.get(LEASES, "manager", NAMESPACE)["spec"]
+    lease = api.get(LEASES, "manager", NAMESPACE)
+    spec = lease["spec"]
+    assert lease["metadata"]["labels"] == {"a": "b"}
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("one", 2)
     other = elector(client, "other")
     await other.release()
@@ -156,9 +129,7 @@ async def test_another_s_lease_is_waited_for_and_not_given_back(
 
 
 async def test_it_stops_leading_while_its_request_hangs(api: KubeApi, client: Client) -> None:
-    one = elector(client, "one", QUICK)
-    async with running(one):
-        await until(lambda: one.leads)
+    async with leading(client, "one", QUICK) as one:
         api.fail(hang=True, times=1000, plural="leases")
         async with asyncio.timeout(PATIENCE):
             await one.wait_lost()
@@ -166,21 +137,19 @@ async def test_it_stops_leading_while_its_request_hangs(api: KubeApi, client: Cl
 
 
 async def test_after_a_request_that_hangs_there_is_time_for_another(api: KubeApi) -> None:
-    async with Client(Cluster(api.url), Limits(qps=0, answer=600.0)) as client:
-        one = elector(client, "one", QUICK, clock=Clock())
-        async with running(one):
-            await until(lambda: one.leads)
-            hangs = api.fail(hang=True, verb="update")
-            await until(lambda: hangs.times == 0)
-            updates = api.count("update")
-            await until(lambda: api.count("update") > updates)
+    async with (
+        Client(Cluster(api.url), Limits(qps=0, answer=600.0)) as client,
+        leading(client, "one", QUICK, clock=Clock()),
+    ):
+        hangs = api.fail(hang=True, verb="update")
+        await until(lambda: hangs.times == 0)
+        updates = api.count("update")
+        await until(lambda: api.count("update") > updates)
 
 
 async def test_a_lapse_is_another_term(api: KubeApi, client: Client) -> None:
     clock = Clock()
-    one = elector(client, "one", clock=clock)
-    async with running(one):
-        await until(lambda: one.leads)
+    async with leading(client, "one", clock=clock) as one:
         before = one.term
         clock.ahead = 550.0
         async with asyncio.timeout(PATIENCE):
@@ -189,23 +158,19 @@ async def test_a_lapse_is_another_term(api: KubeApi, client: Client) -> None:
         assert one.term > before
 
 
-async def test_trouble_is_told_once(api: KubeApi, client: Client) -> None:
-    told: list[str] = []
+async def test_a_failure_is_logged_once(api: KubeApi, client: Client) -> None:
+    warnings: list[str] = []
     api.fail(status=403, times=3)
-    one = elector(client, "one", tell=told.append)
-    async with running(one):
-        await until(lambda: one.leads)
-    assert told == [f"leases {NAMESPACE}/manager: 403 this is a test"]
-    assert one.trouble == ""
+    async with leading(client, "one", on_warning=warnings.append) as one:
+        assert one.trouble == ""
+    assert warnings == [f"leases {NAMESPACE}/manager: 403 this is a test"]
 
 
 @pytest.mark.parametrize("fault", [{"status": 429, "retry_after": 1}, {"status": 500}])
 async def test_a_leader_bears_a_failure(
     api: KubeApi, client: Client, fault: dict[str, int]
 ) -> None:
-    one = elector(client, "one", ElectionTiming(lease=60, deadline=50.0, retry=0.02))
-    async with running(one):
-        await until(lambda: one.leads)
+    async with leading(client, "one", ElectionTiming(lease=60, deadline=50.0, retry=0.02)) as one:
         term, failed = one.term, api.fail(verb="update", **fault)
         await until(lambda: failed.times == 0)
         updates = api.count("update")
@@ -221,70 +186,33 @@ async def test_a_lease_in_another_form_is_trouble(api: KubeApi, client: Client) 
     assert not one.leads
 
 
-async def test_giving_back_does_not_hang_nor_raise(api: KubeApi, client: Client) -> None:
-    told: list[str] = []
-    one = elector(client, "one", QUICK, tell=told.append)
-    async with running(one):
-        await until(lambda: one.leads)
-    told.clear()
+async def test_releasing_does_not_hang_nor_raise(api: KubeApi, client: Client) -> None:
+    warnings: list[str] = []
+    async with leading(client, "one", QUICK, on_warning=warnings.append) as one:
+        pass
+    warnings.clear()
     api.fail(hang=True, times=1000)
     async with asyncio.timeout(PATIENCE):
         await one.release()
     assert not one.leads
-    assert len(told) == 1
-    assert told[0].startswith(f"leases {NAMESPACE}/manager: no answer in time (the Lease is not")
+    assert len(warnings) == 1
+    assert warnings[0].startswith(
+        f"leases {NAMESPACE}/manager: no answer in time (the Lease is not"
+    )
 
 
-async def test_who_never_had_it_does_not_say_that_it_is_not_given_back(
-    api: KubeApi, client: Client
-) -> None:
-    told: list[str] = []
+async def test_who_never_held_it_logs_nothing(api: KubeApi, client: Client) -> None:
+    warnings: list[str] = []
     api.fail(status=500, times=1000)
-    await elector(client, "one", tell=told.append).release()
-    assert told == []
+    await elector(client, "one", on_warning=warnings.append).release()
+    assert warnings == []
 
 
-async def test_giving_back_outlives_its_own_renewal(api: KubeApi, client: Client) -> None:
-    one = elector(client, "one")
-    async with running(one):
-        await until(lambda: one.leads)
+async def test_releasing_after_a_conflict(api: KubeApi, client: Client) -> None:
+    async with leading(client, "one") as one:
         slow = api.fail(verb="update", status=409)
         await until(lambda: slow.times == 0)
     conflict = api.fail(verb="update", status=409)
     await one.release()
     assert conflict.times == 0
     assert api.get(LEASES, "manager", NAMESPACE)["spec"]["holderIdentity"] == ""
-
-
-async def test_a_write_under_way_when_the_lead_is_lost(api: KubeApi, client: Client) -> None:
-    """What was sent may still arrive; nothing is sent after."""
-    api.put(NODES, {"metadata": {"name": "n1"}})
-    one = elector(client, "one")
-    writer = client.fenced(lambda: one.leads)
-    async with running(one), asyncio.TaskGroup() as group:
-        await until(lambda: one.leads)
-        api.fail(slow=2.0, verb="patch")
-        under_way = group.create_task(writer.patch(NODES, "n1", {"metadata": {"labels": {}}}))
-        await api.wait_for("patch")
-        await one.release()
-        assert not under_way.done()
-        with pytest.raises(NotLeadingError):
-            await writer.patch(NODES, "n1", {"metadata": {"labels": {"a": "b"}}})
-    assert under_way.done()
-    assert api.count("patch") == 1
-
-
-async def test_one_that_is_cut_off_is_followed(api: KubeApi, client: Client) -> None:
-    clock = Clock()
-    one = elector(client, "one", clock=clock)
-    two = elector(client, "two", clock=clock)
-    async with running(one):
-        await until(lambda: one.leads)
-    async with running(two):
-        await until(lambda: two.leader == "one")
-        clock.ahead = 500.0
-        assert not one.leads
-        assert not two.leads
-        clock.ahead = 600.0
-        await until(lambda: two.leads)
-        assert two.term > one.term

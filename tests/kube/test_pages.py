@@ -12,7 +12,7 @@ from aiohttp import web
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.informer import Informer
-from koord_kube.protocol.api import ApiError, GoneError, ListPage
+from koord_kube.protocol.api import ApiError, ListPage
 from koord_kube.protocol.resources import NODES, PODS
 
 from tests.support.listing import listed
@@ -75,8 +75,8 @@ async def client(server: Pages) -> AsyncIterator[Client]:
         yield made
 
 
-async def every(client: Client, **selected: str) -> list[ListPage]:
-    return [page async for page in client.pages(NODES, **selected)]
+async def every(client: Client, **options: str) -> list[ListPage]:
+    return [page async for page in client.pages(NODES, **options)]
 
 
 def names(page: ListPage) -> list[str]:
@@ -115,57 +115,56 @@ async def test_a_server_that_knows_no_pages(server: Pages, client: Client) -> No
     assert len(page.items) == 1200
 
 
-async def test_a_token_that_has_expired_begins_the_list_anew(server: Pages, client: Client) -> None:
+async def test_after_an_expired_token_the_list_begins_again(server: Pages, client: Client) -> None:
     server.answers = [(["a", "b"], "7", "t1"), GONE, (["b"], "9", "t2"), (["c"], "9", "")]
     found, version = await listed(client, NODES)
     assert ([one["metadata"]["name"] for one in found], version) == (["b", "c"], "9")
 
 
-async def test_that_is_tried_three_times(server: Pages, client: Client) -> None:
-    server.answers = [(["a"], "7", "t"), GONE] * 3
-    with pytest.raises(GoneError, match="410"):
+@pytest.mark.parametrize(
+    "answers",
+    [[(["a"], "7", "t"), GONE] * 3, [GONE], [429], [500]],
+    ids=["thrice expired", "gone", "too many requests", "broken"],
+)
+async def test_refusals(server: Pages, client: Client, answers: list[Any]) -> None:
+    server.answers = list(answers)
+    with pytest.raises(ApiError) as found:
         await every(client)
+    assert found.value.status == answers[-1]
     assert server.answers == []
 
 
-@pytest.mark.parametrize("status", [410, 429, 500])
-async def test_another_refusal_is_one(server: Pages, client: Client, status: int) -> None:
-    server.answers = [status]
-    with pytest.raises(ApiError) as found:
-        await every(client)
-    assert found.value.status == status
-
-
-class TestInformer:
-    @staticmethod
-    async def follow(client: Client, until: dict[str, str]) -> list[tuple[str, bool]]:
-        """Its changes until that is the state: which object, and whether it is there now."""
-        changes: list[tuple[str, bool]] = []
-        informer = Informer(
-            client,
-            PODS,
-            decode=lambda raw: str(msgspec.json.decode(raw)["metadata"]["name"]),
-            on_change=lambda key, _, after: changes.append((key, after is not None)),
-            timing=ReflectorTiming(first=0.001, cap=0.001),
-        )
-        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-            task = group.create_task(informer.run())
-            await informer.wait_synced()
-            assert dict(informer.objects) == until
-            task.cancel()
-        return changes
-
-    async def test_what_is_gone_when_a_list_begins_anew(
-        self, server: Pages, client: Client
-    ) -> None:
-        server.answers = [(["a", "b"], "7", "t1"), GONE, (["b"], "9", "t2"), (["c"], "9", "")]
-        changes = await self.follow(client, {"b": "b", "c": "c"})
-        assert changes == [("a", True), ("b", True), ("c", True), ("a", False)]
-
-    async def test_it_is_synced_only_with_the_last_page(
-        self, server: Pages, client: Client
-    ) -> None:
-        server.answers = [(["a"], "7", "t1"), 429, (["a"], "9", "t2"), (["b"], "9", "")]
-        changes = await self.follow(client, {"a": "a", "b": "b"})
-        assert changes == [("a", True), ("b", True)]
-        assert server.answers == []
+@pytest.mark.parametrize(
+    ("answers", "changes", "objects"),
+    [
+        pytest.param(
+            [(["a", "b"], "7", "t1"), GONE, (["b"], "9", "t2"), (["c"], "9", "")],
+            ["+a", "+b", "+c", "-a"],
+            {"b", "c"},
+            id="a list that begins anew",
+        ),
+        pytest.param(
+            [(["a"], "7", "t1"), 429, (["a"], "9", "t2"), (["b"], "9", "")],
+            ["+a", "+b"],
+            {"a", "b"},
+            id="synced only with the last page",
+        ),
+    ],
+)
+async def test_an_informer(
+    server: Pages, client: Client, answers: list[Any], changes: list[str], objects: set[str]
+) -> None:
+    server.answers = answers
+    seen: list[str] = []
+    informer = Informer(
+        client,
+        PODS,
+        decode=lambda raw: str(msgspec.json.decode(raw)["metadata"]["name"]),
+        on_change=lambda key, _, after: seen.append(f"{'+' if after else '-'}{key}"),
+        timing=ReflectorTiming(first=0.001, cap=0.001),
+    )
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        task = group.create_task(informer.run())
+        await informer.wait_synced()
+        assert (set(informer.objects), seen, server.answers) == (objects, changes, [])
+        task.cancel()

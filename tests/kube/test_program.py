@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from koord_kube.leadership import Leadership, LeaseSettings
 from koord_kube.program import ControlPlaneProgram
 from koord_kube.protocol.resources import LEASES, NAMESPACES
 from koord_kube.shared_informers import SharedInformers
-from koord_service.pages import Query
+from koord_service.pages import Query, StatusPage
 
 from tests.support.kube_api import KubeApi
 from tests.support.waiting import until
@@ -33,12 +32,6 @@ def holder(api: KubeApi) -> str:
         return str(api.get(LEASES, LEASE.name, LEASE.namespace)["spec"]["holderIdentity"])
     except KeyError:
         return ""
-
-
-@pytest.fixture
-async def client(api: KubeApi) -> AsyncIterator[Client]:
-    async with Client(Cluster(api.url), Limits(qps=0)) as made:
-        yield made
 
 
 def stop() -> None:
@@ -83,8 +76,16 @@ class Recorded:
             self.lead,
             parts=(self.part,),
             withdraw=lambda: self.step("withdraw"),
-            drain=lambda: self.step("drain"),
+            drain=self.drain,
         )
+        self.stopping: list[StatusPage] = []
+
+    async def ready(self) -> StatusPage:
+        return await anyio.to_thread.run_sync(self.program.probes["/readyz"], Query({}))
+
+    async def drain(self) -> None:
+        self.stopping.append(await self.ready())
+        await self.step("drain")
 
     async def step(self, name: str) -> None:
         held = "held" if holder(self.api) == "me" else "free"
@@ -109,6 +110,7 @@ async def test_a_hand_over_keeps_its_order(api: KubeApi, client: Client) -> None
     made = Recorded(api, client)
     running = asyncio.gather(made.program.run())
     await until(lambda: "lead" in made.steps)
+    assert (await made.ready()).status == 200
     stop()
     stop()  # a second one changes nothing
     await running
@@ -119,6 +121,8 @@ async def test_a_hand_over_keeps_its_order(api: KubeApi, client: Client) -> None
         "drain, Lease free",
         "part ended",
     ]
+    [page] = made.stopping
+    assert (page.status, page.body) == (503, b"this example is stopping\n")
 
 
 async def test_a_part_that_fails_ends_the_program_and_others_need_not_wait(
@@ -140,32 +144,10 @@ async def test_without_a_lease_it_leads_at_once(api: KubeApi, client: Client) ->
     running = asyncio.gather(made.program.run())
     await until(lambda: "lead" in made.steps)
     assert made.leadership.leads
+    assert [made.leadership.fenced_in(term)._leads() for term in (0, 1)] == [True, False]
     stop()
     await running
     assert api.count("create", "leases") == 0
-
-
-async def test_only_a_term_s_own_client_writes(api: KubeApi, client: Client) -> None:
-    made = Recorded(api, client, lease=None)
-    assert made.leadership.fenced_in(0)._leads()
-    assert not made.leadership.fenced_in(1)._leads()
-
-
-async def test_it_is_not_ready_from_the_signal_on(api: KubeApi, client: Client) -> None:
-    made, asked = Recorded(api, client), []
-    ready = made.program.probes["/readyz"]
-
-    async def drain() -> None:
-        asked.append(await anyio.to_thread.run_sync(ready, Query({})))
-
-    made.program._drain = drain
-    running = asyncio.gather(made.program.run())
-    await until(lambda: "lead" in made.steps)
-    assert (await anyio.to_thread.run_sync(ready, Query({}))).status == 200
-    stop()
-    await running
-    [page] = asked
-    assert (page.status, page.body) == (503, b"this example is stopping\n")
 
 
 def test_an_event_loop_without_a_turn_is_not_alive(client: Client) -> None:

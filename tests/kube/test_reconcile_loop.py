@@ -9,22 +9,11 @@ from typing import Any
 
 import anyio
 import pytest
-from koord_kube.core.warnings import ignore_warning
 from koord_kube.protocol.api import ApiError, NotLeadingError
 from koord_kube.reconcile_loop import ReconcileLoop
 from koord_kube.work_queue import WorkQueue
 
 from tests.support.processes import PATIENCE
-
-Handle = Callable[[str], Awaitable[None]]
-
-
-@asynccontextmanager
-async def running(loop: ReconcileLoop):
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(loop.run())
-        yield task
-        task.cancel()
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -33,188 +22,163 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-def quick(handle: Handle, told: list[str] | None = None, **more: Any) -> ReconcileLoop:
-    queue = more.pop("queue", None) or WorkQueue(first=0.001, cap=0.002, chance=lambda: 1.0)
-    on_warning = told.append if told is not None else ignore_warning
-    return ReconcileLoop("node_slo", handle, queue=queue, on_warning=on_warning, **more)
+class Bench:
+    """A loop with short waits; ``calls`` are the keys it was called for, in order."""
+
+    def __init__(self, reconcile: Callable[[str], Awaitable[None]] | None = None, **more: Any):
+        self.calls: list[str] = []
+        self.warnings: list[str] = []
+        self._reconcile = reconcile
+        queue = WorkQueue(first=0.001, cap=0.002, chance=lambda: 1.0)
+        more = {"queue": queue, "on_warning": self.warnings.append} | more
+        self.loop = ReconcileLoop("node_slo", self._call, **more)
+
+    async def _call(self, key: str) -> None:
+        self.calls.append(key)
+        if self._reconcile is not None:
+            await self._reconcile(key)
+
+    @asynccontextmanager
+    async def running(self):
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self.loop.run())
+            yield task
+            task.cancel()
 
 
 async def test_every_key_is_handled_also_those_added_before_it_runs():
-    done: list[str] = []
-
-    async def handle(key: str) -> None:
-        done.append(key)
-
-    loop = quick(handle)
+    bench = Bench()
     for number in range(100):
-        loop.add(f"n{number % 50}")
-    async with running(loop):
-        await until(lambda: len(done) == 50)
-        loop.add("late")
-        await until(lambda: done[-1] == "late")
-    assert len(set(done)) == len(done) == loop.handled
-    assert len(loop) == 0
+        bench.loop.add(f"n{number % 50}")
+    async with bench.running():
+        await until(lambda: len(bench.calls) == 50)
+        bench.loop.add("late")
+        await until(lambda: bench.calls[-1] == "late")
+    assert len(set(bench.calls)) == len(bench.calls) == bench.loop.handled
+    assert len(bench.loop) == 0
 
 
-async def test_a_key_is_never_under_way_twice_and_workers_are_no_more_than_asked():
+async def test_a_key_is_never_processed_twice_at_once_and_workers_are_limited():
     gate = asyncio.Semaphore(0)
-    under_way: list[str] = []
+    processing: list[str] = []
     most = 0
-    handled: list[str] = []
 
-    async def handle(key: str) -> None:
+    async def reconcile(key: str) -> None:
         nonlocal most
-        assert key not in under_way
-        under_way.append(key)
-        most = max(most, len(under_way))
+        assert key not in processing
+        processing.append(key)
+        most = max(most, len(processing))
         await gate.acquire()
-        under_way.remove(key)
-        handled.append(key)
+        processing.remove(key)
 
-    loop = quick(handle, workers=3)
+    bench = Bench(reconcile, workers=3)
     for key in "abcd":
-        loop.add(key)
-    async with running(loop):
-        await until(lambda: len(under_way) == 3)
-        loop.add("a")
-        loop.add("a")
-        gate.release()
-        await until(lambda: len(handled) == 1)
-        for _ in range(4):
+        bench.loop.add(key)
+    async with bench.running():
+        await until(lambda: len(processing) == 3)
+        bench.loop.add("a")
+        bench.loop.add("a")
+        for _ in range(5):
             gate.release()
-        await until(lambda: len(handled) == 5)
+        await until(lambda: bench.loop.handled == 5)
     assert most == 3
-    assert sorted(handled) == ["a", "a", "b", "c", "d"]
+    assert sorted(bench.calls) == ["a", "a", "b", "c", "d"]
 
 
-async def test_a_failure_is_retried_and_told_once_for_all_keys_until_all_is_well():
+async def test_a_failure_is_retried_and_logged_once_for_all_keys():
     bad = True
-    done: list[str] = []
-    told: list[str] = []
 
-    async def handle(key: str) -> None:
+    async def reconcile(key: str) -> None:
         if bad:
             raise ApiError(f"patch nodeslos {key}: HTTP 503", 503)
-        done.append(key)
 
-    loop = quick(handle, told)
+    bench = Bench(reconcile)
     for number in range(20):
-        loop.add(f"n{number}")
-    async with running(loop):
-        await until(lambda: loop.failures > 60)
-        assert len(told) == 1
-        assert "node_slo: n0: patch nodeslos n0: HTTP 503" in told[0]
-        assert loop.trouble.startswith("node_slo: 20 to be retried; n")
+        bench.loop.add(f"n{number}")
+    async with bench.running():
+        await until(lambda: bench.loop.failures > 60)
+        [warning] = bench.warnings
+        assert "node_slo: n0: patch nodeslos n0: HTTP 503" in warning
+        assert bench.loop.trouble.startswith("node_slo: 20 to be retried; n")
         bad = False
-        await until(lambda: len(done) == 20)
-    assert told[1:] == ["node_slo: all that failed is done now"]
-    assert loop.trouble == ""
+        await until(lambda: bench.loop.handled == 20)
+    assert bench.warnings[1:] == ["node_slo: all that failed is done now"]
+    assert bench.loop.trouble == ""
 
 
-async def test_what_the_server_asks_to_wait_is_waited():
+@pytest.mark.parametrize(
+    ("error", "warning"),
+    [
+        (KeyError("spec"), "KeyError: 'spec'"),
+        (ValueError("two\nlines"), "two lines"),
+        (NotLeadingError("nodes bad: not written"), None),
+        (None, "not done within 0.01 s"),
+    ],
+    ids=["defect", "bad value", "others lead", "it hangs"],
+)
+async def test_a_failure_costs_its_key_alone(error: Exception | None, warning: str | None):
+    async def reconcile(key: str) -> None:
+        if key == "bad":
+            if error is not None:
+                raise error
+            await anyio.sleep_forever()
+
+    bench = Bench(reconcile, **({} if error else {"deadline": 0.01}))
+    bench.loop.add("bad")
+    bench.loop.add("good")
+    async with bench.running():
+        await until(lambda: bench.loop.handled == 1 and bench.loop.failures > 1)
+    lines = [f"node_slo: bad: {warning}; retried with growing waits"]
+    assert bench.warnings == (lines if warning else [])
+
+
+async def test_the_server_s_retry_after_is_waited():
     clock = 100.0
     tries: list[float] = []
 
-    async def handle(_key: str) -> None:
+    async def reconcile(_key: str) -> None:
         tries.append(clock)
         if len(tries) == 1:
             raise ApiError("patch nodes n1: HTTP 429", 429, retry_after=7)
 
-    loop = quick(handle, queue=WorkQueue(first=0.001, monotonic=lambda: clock))
-    loop.add("n1")
-    async with running(loop):
-        await until(lambda: loop.failures == 1)
+    bench = Bench(reconcile, queue=WorkQueue(first=0.001, monotonic=lambda: clock))
+    bench.loop.add("n1")
+    async with bench.running():
+        await until(lambda: bench.loop.failures == 1)
         clock = 106.0
-        loop.add("n1")
-        loop.add("n2")
+        bench.loop.add("n1")
+        bench.loop.add("n2")
         await until(lambda: len(tries) == 2)  # n2's: n1 waits on
         clock = 107.5
-        loop.add("n1")
+        bench.loop.add("n1")
         await until(lambda: len(tries) == 3)
     assert tries == [100.0, 106.0, 107.5]
 
 
-async def test_a_defect_costs_its_key_alone_and_is_told_by_its_type():
-    told: list[str] = []
-    done: list[str] = []
-
-    async def handle(key: str) -> None:
-        if key == "bad":
-            raise KeyError("spec")
-        done.append(key)
-
-    loop = quick(handle, told)
-    loop.add("bad")
-    loop.add("good")
-    async with running(loop):
-        await until(lambda: done == ["good"] and loop.failures > 1)
-    assert told == ["node_slo: bad: KeyError: 'spec'; retried with growing waits"]
-
-
-async def test_what_was_under_way_when_it_was_cancelled_is_due_again():
-    begun: list[str] = []
-
-    async def handle(key: str) -> None:
-        begun.append(key)
-        if len(begun) == 1:
+async def test_a_key_that_was_being_processed_when_it_was_cancelled_is_due_again():
+    async def reconcile(_key: str) -> None:
+        if len(bench.calls) == 1:
             await anyio.sleep_forever()
 
-    loop = quick(handle)
-    loop.add("n1")
-    async with running(loop) as task:
-        await until(lambda: begun == ["n1"])
+    bench = Bench(reconcile)
+    bench.loop.add("n1")
+    async with bench.running() as task:
+        await until(lambda: bench.calls == ["n1"])
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    async with running(loop):
-        await until(lambda: begun == ["n1", "n1"])
+    async with bench.running():
+        await until(lambda: bench.calls == ["n1", "n1"])
 
 
 async def test_a_key_comes_when_it_is_due():
-    done: list[str] = []
-
-    async def handle(key: str) -> None:
-        done.append(key)
-
-    loop = quick(handle)
-    loop.add("later", after=0.02)
-    loop.add("never", after=3600)
-    loop.add("now")
-    async with running(loop):
-        await until(lambda: len(done) == 2)
-    assert done == ["now", "later"]
-    assert len(loop) == 1
-
-
-async def test_that_others_lead_is_nothing_to_be_told():
-    told: list[str] = []
-
-    async def handle(key: str) -> None:
-        raise NotLeadingError(f"nodes {key}: not written")
-
-    loop = quick(handle, told)
-
-    loop.add("n1")
-    async with running(loop):
-        await until(lambda: loop.failures > 1)
-    assert told == []
-
-
-async def test_one_that_hangs_is_cancelled_at_its_deadline_and_retried():
-    calls: list[str] = []
-    told: list[str] = []
-
-    async def handle(key: str) -> None:
-        calls.append(key)
-        if len(calls) == 1:
-            await anyio.sleep_forever()
-
-    loop = quick(handle, told, workers=1, deadline=0.01)
-    loop.add("n1")
-    async with running(loop):
-        await until(lambda: loop.handled == 1)
-    assert (calls, loop.failures) == (["n1", "n1"], 1)
-    assert "not done within 0.01 s" in told[0]
+    bench = Bench()
+    for key, after in (("later", 0.02), ("never", 3600), ("now", 0)):
+        bench.loop.add(key, after)
+    async with bench.running():
+        await until(lambda: len(bench.calls) == 2)
+    assert bench.calls == ["now", "later"]
+    assert len(bench.loop) == 1
 
 
 async def test_retries_of_all_keys_together_are_slowed_down():

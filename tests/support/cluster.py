@@ -129,7 +129,7 @@ class Cluster:
         """Let the kubelet list what runs."""
         self.kubelet.pods = [listed(one) for one in self.node.records]
 
-    # What koordlet told.
+    # What koordlet wrote.
 
     @property
     def status(self) -> Object:
@@ -277,7 +277,7 @@ class ClusterKoordlet(Program):
         return float(series[0]["values"]["avg"]) if series else None
 
     async def state_of(self, name: str) -> dict[str, Any]:
-        """Age and trouble of one thing that it is told: "pods", "Node", "NodeSLO" ..."""
+        """Age and trouble of one of its sources: "pods", "Node", "NodeSLO" ..."""
         found = await self.ask("/v1/node")
         return dict(found["states"][name]) if found else {"age_seconds": None, "trouble": "?"}
 

@@ -36,9 +36,7 @@ from koord_manager.program.node_metric_server import CA_CONFIG_MAP
 from tests.support.certificates import make_certificates
 from tests.support.containerd import Containerd
 from tests.support.emulated_manager import EmulatedManager, put_namespaces, put_priority_classes
-from tests.support.kube_access import koordlet_account, service_account
-from tests.support.kube_api import KubeApi
-from tests.support.kube_kinds import USUAL
+from tests.support.kube_api import USUAL, KubeApi, koordlet_account, service_account
 from tests.support.kubelet_server import KubeletServer
 from tests.support.kubepods import Kubepods
 from tests.support.manager_program import LEADER, NAMESPACE

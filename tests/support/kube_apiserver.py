@@ -8,14 +8,13 @@ No registry of this project's has a kube-apiserver, so elsewhere the double
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import ssl
 import subprocess
 import urllib.request
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import yaml
 
@@ -26,15 +25,6 @@ from tests.support.processes import Program
 ASSETS = "KUBEBUILDER_ASSETS"
 ADMIN = "admin-token"
 """The bearer token of somebody who may do everything."""
-_AUDIT = """\
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-  - {level: None, userGroups: ["system:masters"]}
-  - {level: Metadata, verbs: [get, list, watch]}
-  - {level: RequestResponse}
-"""
 _PORT = 6443
 _ETCD = "http://127.0.0.1:2379"
 
@@ -69,14 +59,12 @@ class KubeApiserver:
         self.authority = self._certificates.authority
         self._etcd = Program("etcd", folder)
         self._server = Program("kube-apiserver", folder)
-        self._audit = folder / "audit.log"
 
     def __enter__(self) -> Self:
         (self.folder / "tokens.csv").write_text(f'{ADMIN},admin,admin,"system:masters"\n')
-        (self.folder / "audit.yaml").write_text(_AUDIT)
         try:
             self._start_etcd()
-            self.start()
+            self._start_server()
         except BaseException:
             self.__exit__()
             raise
@@ -85,24 +73,6 @@ class KubeApiserver:
     def __exit__(self, *_: object) -> None:
         self._server.close()
         self._etcd.close()
-
-    def kill(self) -> None:
-        """Be away, as if its machine had died; etcd keeps what is in it."""
-        self._server.kill()
-
-    @property
-    def said(self) -> str:
-        """Its log."""
-        return self._server.said
-
-    def asked(self, user: str) -> list[dict[str, Any]]:
-        """A user's requests so far, as audit.k8s.io/v1 Events; "": whoever was not let in.
-
-        A watch is there twice, when it begins and when it has ended. Not those of administrators.
-        """
-        lines = self._audit.read_text().splitlines() if self._audit.exists() else ()
-        found = (json.loads(line) for line in lines)
-        return [one for one in found if one["user"].get("username", "") == user]
 
     def kubeconfig(self, name: str, token: str) -> Path:
         """The file by which whoever has this token is its user."""
@@ -154,8 +124,7 @@ class KubeApiserver:
         command = [_program("etcd") or "", *data, *urls, "--listen-peer-urls=http://127.0.0.1:2380"]
         self._etcd.spawn(self.network.inside(command))
 
-    def start(self) -> None:
-        """Serve; after ``kill`` again, with the same objects."""
+    def _start_server(self) -> None:
         key = self._certificates.key
         front = self._front_proxy
         flags = {
@@ -168,8 +137,6 @@ class KubeApiserver:
             "token-auth-file": self.folder / "tokens.csv",
             "anonymous-auth": "false",
             "allow-privileged": "true",
-            "audit-policy-file": self.folder / "audit.yaml",
-            "audit-log-path": self._audit,
             "authorization-mode": "Node,RBAC",
             "enable-admission-plugins": "NodeRestriction",
             "service-cluster-ip-range": "10.96.0.0/16",

@@ -30,10 +30,7 @@ from kubernetes.aio import client as official
 
 from tests.support.colocation import metric_status
 from tests.support.emulated_manager import EmulatedManager, put_namespaces, put_priority_classes
-from tests.support.kube_access import service_account
-from tests.support.kube_api import KubeApi
-from tests.support.kube_kinds import USUAL
-from tests.support.kube_requests import Asked
+from tests.support.kube_api import USUAL, KubeApi, RecordedRequest, service_account
 from tests.support.manager_program import NAMESPACE, PATIENT, WEBHOOKS
 from tests.support.waiting import until
 
@@ -72,11 +69,11 @@ class ManagedCluster:
             await until(lambda: made.leads, f"{name} leads")
         return made
 
-    def asked_by(self, manager: EmulatedManager, since: int = 0) -> list[Asked]:
+    def asked_by(self, manager: EmulatedManager, since: int = 0) -> list[RecordedRequest]:
         """What a manager asked for after so many requests of all."""
         return [one for one in self.api.asked[since:] if one.token == f"token-of-{manager.name}"]
 
-    def writes_by(self, manager: EmulatedManager, since: int = 0) -> list[Asked]:
+    def writes_by(self, manager: EmulatedManager, since: int = 0) -> list[RecordedRequest]:
         return [one for one in self.asked_by(manager, since) if one.verb in _WRITES]
 
     @property
@@ -158,14 +155,15 @@ class ManagedCluster:
         said = ((found or {}).get("status") or {}).get("allocatable", {}).get(BATCH_CPU)
         return None if said is None else whole(said)
 
-    async def busy_nodes(self, *names: str, cores: float) -> None:
-        """Nodes that report such a load, once there is what they report to."""
+    async def busy_nodes(self, *names: str, cores: int) -> None:
+        """Nodes that report such a load, and offer what is left of the six cores of batch-cpu."""
         for name in names:
             self.put_node(name)
             self.put_production_pod(name)
         await until(lambda: set(names) <= self.names(NODE_METRICS), "NodeMetrics")
         for name in names:
             self.report(name, cores)
+        await self.offers(names, 6000 - 1000 * cores)
 
     async def offers(self, names: Iterable[str], amount: int) -> None:
         """Until all of them offer so much batch-cpu."""

@@ -18,9 +18,7 @@ from koordlet.metrics_reporter.direct_link import DirectLink
 from prometheus_client import CollectorRegistry
 
 from tests.support.certificates import Certificates, make_certificates
-from tests.support.kube_access import Identity, koordlet_account
-from tests.support.kube_aggregation import front_proxy_config_map
-from tests.support.kube_reviews import Reviews
+from tests.support.kube_api import Identity, Reviews, front_proxy_config_map, koordlet_account
 from tests.support.processes import PATIENCE
 from tests.support.service_account_tokens import unsigned_token
 

@@ -4,12 +4,10 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
-from kubernetes.aio import client
 
+from tests.support.admin_client import AdminClient
 from tests.support.kube_api import KubeApi
-from tests.support.kube_asking import Asking
-from tests.support_selftest.kube_clients import connected
-from tests.support_selftest.notes import DEFINITION
+from tests.support_selftest.notes import definition
 
 
 @pytest.fixture
@@ -19,25 +17,9 @@ async def api() -> AsyncIterator[KubeApi]:
 
 
 @pytest.fixture
-async def api_client(api: KubeApi) -> AsyncIterator[client.ApiClient]:
-    async with connected(api) as made:
-        yield made
-
-
-@pytest.fixture
-def core(api_client: client.ApiClient) -> client.CoreV1Api:
-    return client.CoreV1Api(api_client)
-
-
-@pytest.fixture
-def custom(api_client: client.ApiClient) -> client.CustomObjectsApi:
-    return client.CustomObjectsApi(api_client)
-
-
-@pytest.fixture
-async def ask(api: KubeApi) -> AsyncIterator[Asking]:
-    """An administrator who asks the double over HTTP."""
+async def ask(api: KubeApi) -> AsyncIterator[AdminClient]:
+    """An administrator's client of the double."""
     async with aiohttp.ClientSession() as session:
-        made = Asking(api.url, session)
-        await made.define(DEFINITION)
+        made = AdminClient(api.url, session)
+        await made.define(definition())
         yield made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -146,23 +147,18 @@ def test_counters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "expected"),
-    [("a", "EEXIST"), ("info", "EEXIST"), ("x/y", "ENOENT"), ("a/b", "EPERM"),
-     ("info/x", "ENODEV"), ("a/mon_data/x", "EPERM"), ("a\nb", "EINVAL"), ("schemata", "EEXIST")],
+    ("method", "where", "expected"),
+    [("make", "a", "EEXIST"), ("make", "info", "EEXIST"), ("make", "x/y", "ENOENT"),
+     ("make", "a/b", "EPERM"), ("make", "info/x", "ENODEV"), ("make", "a/mon_data/x", "EPERM"),
+     ("make", "a\nb", "EINVAL"), ("make", "schemata", "EEXIST"), ("remove", "", "EBUSY"),
+     ("remove", "info", "EPERM"), ("remove", "mon_groups", "EPERM"), ("remove", "x", "ENOENT"),
+     ("remove", "tasks", "ENOTDIR")],
 )  # fmt: skip
-def test_directories_that_cannot_be(where: str, expected: str) -> None:
+def test_directories_that_cannot_be_made_or_removed(method: str, where: str, expected: str) -> None:
     fake = FakeResctrl()
     fake.make_directory(f"{ROOT}/a")
-    assert error_of(fake.make_directory, f"{ROOT}/{where}") == expected
-
-
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [("", "EBUSY"), ("info", "EPERM"), ("mon_groups", "EPERM"), ("x", "ENOENT"),
-     ("tasks", "ENOTDIR")],
-)  # fmt: skip
-def test_directories_that_must_stay(where: str, expected: str) -> None:
-    assert error_of(FakeResctrl().remove_directory, f"{ROOT}/{where}".rstrip("/")) == expected
+    call = getattr(fake, f"{method}_directory")
+    assert error_of(call, f"{ROOT}/{where}".rstrip("/")) == expected
 
 
 def test_tasks_move_one_at_a_time() -> None:

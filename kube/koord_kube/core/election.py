@@ -7,7 +7,7 @@ The rules of client-go, so that both may stand for the same Lease:
    own steady clock, and then take it. Times in the record are for people: clocks of two
    machines are never compared.
 3. Each write names the version that was read, so of several takers one succeeds.
-4. A leader counts from before it asked for its last good renewal, and ends by itself after
+4. A leader counts from before its last successful renewal was sent, and stops by itself after
    ``deadline``, which is shorter than the lease: also while its request hangs.
 5. Who stops gives the record back without a holder, and the next need not wait.
 
@@ -16,7 +16,7 @@ somebody deletes the Lease and a program that never saw it makes a new one.
 
 Not ``kubernetes.aio.leaderelection``: it goes by the wall clock, which may be set, at both
 ends; it writes local time as UTC and counts no transitions; a request of its own may outlast
-the deadline; it never gives the Lease back, and has no number that says whose term it is.
+the deadline; it never releases the Lease, and has no term number.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class LeaderElectionRecord(msgspec.Struct, frozen=True):
 
 
 def record_of(lease: Object) -> LeaderElectionRecord:
-    """What a Lease says.
+    """The election record of a Lease.
 
     Raises:
-        ApiError: it says it in another form.
+        ApiError: the record has another form.
     """
     spec = lease.get("spec") or {}
     try:
@@ -58,13 +58,13 @@ def record_of(lease: Object) -> LeaderElectionRecord:
 
 
 def with_record(lease: Object, record: LeaderElectionRecord) -> Object:
-    """A Lease that says so, with all else that it had."""
+    """The Lease with this record, and all else that it had."""
     spec = {**(lease.get("spec") or {}), **msgspec.to_builtins(record)}
     return lease | {"spec": spec}
 
 
 def released_record(record: LeaderElectionRecord, text: str) -> LeaderElectionRecord:
-    """What to leave behind at a wall clock's time, as client-go does: 0 seconds are not valid."""
+    """The record after a release, as client-go writes it: 0 seconds are not valid."""
     return LeaderElectionRecord("", 1, text, text, record.transitions)
 
 
@@ -125,8 +125,8 @@ class Election:
         """The holder of the record as last seen; "" without one."""
         return self._seen.holder if self._seen else ""
 
-    def left(self, now: float) -> float:
-        """For how many seconds it leads if nothing more is heard; 0: it does not."""
+    def seconds_left(self, now: float) -> float:
+        """For how many seconds it leads without another renewal; 0: it does not lead."""
         return max(0.0, self._until - now)
 
     def leads(self, now: float) -> bool:
@@ -176,13 +176,13 @@ class Election:
         return self._later(LeaseAction.REPLACE)
 
     def failed(self, retry_after: float = 0.0) -> ElectionStep:
-        """A request was refused, or may or may not have come to something."""
-        asked = min(retry_after, self.timing.deadline / 2)
+        """A request was refused, or its result is unknown."""
+        seconds = min(retry_after, self.timing.deadline / 2)
         step = self._later(LeaseAction.READ)
-        return ElectionStep(step.action, max(step.wait, asked))
+        return ElectionStep(step.action, max(step.wait, seconds))
 
     def stop(self) -> None:
-        """Lead no more, and never again."""
+        """Stop leading, for good."""
         self.stopped = True
         self._until = float("-inf")
 

@@ -92,7 +92,7 @@ class EventAggregator:
         self._reported: OrderedDict[Hashable, list[float]] = OrderedDict()
 
     def count(self, key: Hashable, now: float) -> int:
-        """How many equal reports to write as one now; 0: none. ``now`` is monotonic seconds."""
+        """The count of the Event to write now; 0: write none. ``now`` is monotonic seconds."""
         known = self._reported.get(key)
         if known is not None and now - known[0] < _REPEAT_SECONDS:
             known[1] += 1

@@ -1,4 +1,4 @@
-"""What an informer does next, by what came of what it did last. No IO.
+"""What an informer does next, after the result of its last step. No IO.
 
 As client-go does: list by a watch that begins with all there is, which the server answers
 from its cache with the newest state; where it knows no such watch, by a list of any state
@@ -16,11 +16,11 @@ from enum import Enum
 
 GONE, NOT_FOUND, GATEWAY_TIMEOUT = 410, 404, 504
 _NOT_STREAMED = (400, 422, 500, 501)
-"""Without the feature a server says 422; with it, before an etcd that lacks what it needs, 500."""
+"""Without the feature a server answers 422; with it, if its etcd lacks what it needs, 500."""
 
 _ANY = "0"  # as a version: whatever the server has at hand
 _SHORT = 1.0  # seconds; a watch that ends sooner with nothing in it is a failure
-_STUBBORN = 5  # failures of watches in a row; then what the version says is doubted
+_DOUBTED_AFTER = 5  # failures of watches in a row; then the version is no longer trusted
 
 
 class ReflectorAction(Enum):
@@ -88,7 +88,7 @@ class Reflector:
         self._newest = False
         return self._go(ReflectorAction.WATCH)
 
-    def heard(self, version: str) -> None:
+    def observed(self, version: str) -> None:
         """An event or a bookmark came."""
         if version and version != self.version:
             self.version = version
@@ -112,13 +112,13 @@ class Reflector:
             self._listing = ReflectorAction.LIST
             return self._go(ReflectorAction.LIST)
         self.failures += 1
-        stubborn = self.failures % _STUBBORN == 0
+        doubted = self.failures % _DOUBTED_AFTER == 0
         refused = action is not ReflectorAction.WATCH and status in (GONE, GATEWAY_TIMEOUT)
-        if refused or (stubborn and self.version):
+        if refused or (doubted and self.version):
             self._newest = True
-        if stubborn and action is ReflectorAction.STREAM and status == 0:
-            self._listing = ReflectorAction.LIST  # perhaps it passes over what it does not know
-        if status in (GONE, NOT_FOUND, GATEWAY_TIMEOUT) or stubborn:
+        if doubted and action is ReflectorAction.STREAM and status == 0:
+            self._listing = ReflectorAction.LIST  # perhaps it ignores the option
+        if status in (GONE, NOT_FOUND, GATEWAY_TIMEOUT) or doubted:
             action = self._listing
         if status == GONE and self.failures == 1:
             return self._go(action)

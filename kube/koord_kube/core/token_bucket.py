@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class TokenBucket:
-    """Lets ``burst`` through at once, then ``qps`` a second; who comes too early waits his turn."""
+    """Lets ``burst`` through at once, then ``qps`` a second; others wait."""
 
     def __init__(self, qps: float, burst: int) -> None:
         if qps <= 0 or burst < 1:
@@ -17,13 +17,13 @@ class TokenBucket:
         self._at = 0.0
 
     def take(self, now: float) -> float:
-        """Take one's turn at ``now``, monotonic seconds; returns how many seconds off it is."""
+        """Take a turn at ``now``, monotonic seconds; returns how many seconds to wait for it."""
         self._fill(now)
         self._tokens -= 1
         return max(0.0, -self._tokens / self._qps)
 
     def allow(self, now: float) -> bool:
-        """Take one's turn if it is now; whose turn it is not has taken none."""
+        """Take a turn if one is free at ``now``; otherwise nothing changes."""
         self._fill(now)
         if self._tokens < 1:
             return False

@@ -1,4 +1,4 @@
-"""Where the parts of the controller runtime send lines for people. No IO."""
+"""Callbacks for warnings of the controller runtime. No IO."""
 
 from __future__ import annotations
 

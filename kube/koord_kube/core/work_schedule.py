@@ -52,12 +52,12 @@ class WorkSchedule:
         return key
 
     def done(self, key: str) -> None:
-        """Record that a key was handled well."""
+        """Record success."""
         self._not_before.pop(key, None)
         self._release(key)
 
     def failed(self, key: str, at: float) -> None:
-        """Record that handling failed: once more at ``at``, and not earlier whoever adds it."""
+        """Record a failure: the key is due at ``at``, and not earlier if it is added."""
         self._not_before[key] = at
         self._due[key] = at
         self._release(key)

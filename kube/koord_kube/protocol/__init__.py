@@ -1,1 +1,1 @@
-"""What is said to an API server, and what its answers mean. No IO."""
+"""Requests to an API server, and what its answers mean. No IO."""

@@ -21,7 +21,7 @@ class ApiError(Exception):
     """The API refused or was not there; the message is one line with resource and name.
 
     ``status`` is the HTTP status, 0 where there was no answer. ``retry_after`` is what
-    the server asked for in seconds, 0 where it asked for nothing. ``cause`` is its word for
+    the server asked for in seconds, 0 if it did not. ``cause`` is its word for
     why ("DisruptionBudget"), "" where it gave none.
     """
 
@@ -39,7 +39,7 @@ class NotFoundError(ApiError):
 
 
 class ConflictError(ApiError):
-    """409: somebody else changed it, or it is there already."""
+    """409: it was changed by another client, or exists already."""
 
 
 class GoneError(ApiError):
@@ -63,7 +63,7 @@ class WatchEvent:
 
     @property
     def object(self) -> Object:
-        """The whole object, decoded anew at each call."""
+        """The whole object, decoded at each call."""
         return _OBJECT.decode(self.raw)
 
     @property
@@ -93,7 +93,7 @@ def _ends_list(raw: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """A part of a list: each object's JSON as it came, and the version that the list is of.
+    """A part of a list: each object's JSON as received, and the version of the list.
 
     With ``first`` the list begins. It may begin again, and then what came before is void.
     Objects of built-in kinds have no ``kind`` and ``apiVersion`` of their own here.
@@ -108,7 +108,7 @@ class Api(Protocol):
     """The API server.
 
     Every method raises ``ApiError`` for what does not succeed; none retries by itself,
-    but that a 401 is asked once more with the token read anew.
+    except that after a 401 the token is read again and the request repeated once.
     """
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
@@ -149,7 +149,7 @@ class Api(Protocol):
 
         A BOOKMARK at that version comes first: the watch is open. When ``listing`` all objects
         come first, as ADDED, in a state not older than ``version``, "" the newest, and after
-        them one that ``ends_list``. Not all servers do that: some say 422, some 500.
+        them one that ``ends_list``. Not all servers can: some answer 422, some 500.
 
         Raises:
             GoneError: the version is too old.

@@ -7,7 +7,7 @@ MOST = 64 * 1024 * 1024
 
 
 class Lines:
-    """Puts together what comes in pieces; ``rest`` is what no line end has come after."""
+    """Joins pieces to lines; ``rest`` is an incomplete last line."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most

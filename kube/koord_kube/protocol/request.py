@@ -21,14 +21,14 @@ from koord_kube.protocol.resources import Resource
 T = TypeVar("T")
 
 _KINDS = {404: NotFoundError, 409: ConflictError, 410: GoneError}
-_WORDS = 300  # characters of what a server says that are handed on
+_MESSAGE_LENGTH = 300  # characters of a server's message that are passed on
 
 MOST_ASKED = 300.0
-"""Seconds; no server's Retry-After is heeded longer."""
+"""Seconds; a longer Retry-After counts as this."""
 
 
 class ListMeta(msgspec.Struct):
-    """Of what state a list is; with ``more`` as the next request's ``continue`` it goes on."""
+    """The version of a list; ``more`` is the next request's ``continue``."""
 
     version: str = msgspec.field(default="", name="resourceVersion")
     more: str = msgspec.field(default="", name="continue")
@@ -55,12 +55,12 @@ class _Status(msgspec.Struct):
 
     @property
     def retry_after(self) -> float:
-        asked = (self.details or {}).get("retryAfterSeconds", 0)
-        return float(asked) if isinstance(asked, int | float) else 0.0
+        seconds = (self.details or {}).get("retryAfterSeconds", 0)
+        return float(seconds) if isinstance(seconds, int | float) else 0.0
 
     @property
     def cause(self) -> tuple[str, str]:
-        """The server's first word for why, and what it says of it."""
+        """Reason and message of the first cause."""
         causes = (self.details or {}).get("causes")
         first = causes[0] if isinstance(causes, list) and causes else None
         if not isinstance(first, dict):
@@ -76,7 +76,7 @@ _STATUS = msgspec.json.Decoder(_Status)
 
 @dataclass(frozen=True)
 class Request:
-    """A request; as a string it says what it is about, for people."""
+    """A request; as a string it names its object, for people."""
 
     method: str
     resource: Resource
@@ -95,26 +95,26 @@ class Request:
         selected = (self.query.get(one, "") for one in ("fieldSelector", "labelSelector"))
         return " ".join(part for part in (self.resource.plural, where, *selected) if part)
 
-    def decode(self, decoder: msgspec.json.Decoder[T], said: bytes) -> T:
+    def decode(self, decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         """Decode the body of a good answer.
 
         Raises:
             ApiError: the body is not valid.
         """
         try:
-            return decoder.decode(said)
+            return decoder.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ApiError(f"{self}: the answer is not the API's: {error}") from None
 
-    def written_object(self, said: bytes) -> Object:
+    def written_object(self, body: bytes) -> Object:
         """The object as it is after a write.
 
         Raises:
             ApiError: the write failed. Older API servers report a failed eviction with a 201.
         """
-        found = self.decode(OBJECT, said)
+        found = self.decode(OBJECT, body)
         if found.get("kind") == "Status" and found.get("status") == "Failure":
-            status = self.decode(_STATUS, said)
+            status = self.decode(_STATUS, body)
             raise self._error(status.code, status)
         return found
 
@@ -127,18 +127,18 @@ class Request:
         raise self._error(status.code, status)
 
     def error_from(
-        self, status: int, headers: Mapping[str, str], said: bytes, secret: str = ""
+        self, status: int, headers: Mapping[str, str], body: bytes, secret: str = ""
     ) -> ApiError:
-        """The error that a bad answer stands for; ``secret`` is masked if it is quoted there."""
+        """The error of a refused request; ``secret`` is masked if the answer quotes it."""
         try:
-            found = _STATUS.decode(said)
+            found = _STATUS.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            found = _Status(said.decode(errors="replace"))
-        asked = headers.get("Retry-After", "")
-        if asked.isascii() and asked.isdigit():
-            found.details = (found.details or {}) | {"retryAfterSeconds": float(asked)}
+            found = _Status(body.decode(errors="replace"))
+        seconds = headers.get("Retry-After", "")
+        if seconds.isascii() and seconds.isdigit():
+            found.details = (found.details or {}) | {"retryAfterSeconds": float(seconds)}
         if status == 404 and not found.code:
-            # Of an object that is not there the API says so in JSON; of a kind, in plain text.
+            # A missing object is reported in JSON, a missing kind in plain text.
             group = f"{self.resource.group or 'core'}/{self.resource.version}"
             found.message = f"no such kind in {group}; is its CRD installed?"
         return self._error(status, found, secret)
@@ -146,10 +146,10 @@ class Request:
     def _error(self, status: int, found: _Status, secret: str = "") -> ApiError:
         kind = _KINDS.get(status, ApiError)
         cause, more = found.cause
-        # Causes are in most messages, but not in that of a refused eviction.
-        said = found.message if more in found.message else f"{found.message} ({more})"
+        # Most messages contain the cause, but not that of a refused eviction.
+        message = found.message if more in found.message else f"{found.message} ({more})"
         if secret:
-            cause, said = cause.replace(secret, "***"), said.replace(secret, "***")
-        words = " ".join(said.split())[:_WORDS]
+            cause, message = cause.replace(secret, "***"), message.replace(secret, "***")
+        words = " ".join(message.split())[:_MESSAGE_LENGTH]
         waits = min(max(0.0, found.retry_after), MOST_ASKED)
         return kind(f"{self}: {status} {words}".rstrip(), status, waits, cause)

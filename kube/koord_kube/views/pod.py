@@ -1,7 +1,7 @@
 """A Pod's specification as controllers read it. No IO.
 
-Who keeps a quarter of a million pods decodes only what it uses, so metadata and status are each
-reader's own. Admission reads pods by stricter types: there a mistake is an answer to its author.
+With a quarter of a million pods each reader decodes only what it uses, so metadata and status
+are each reader's own. Admission reads pods by stricter types, so that authors learn of mistakes.
 """
 
 from __future__ import annotations

@@ -20,8 +20,7 @@ from koordlet.agent.config import KoordletSettings
 from koordlet.http_api.metrics_server import open_metrics_server
 
 from tests.support.certificates import HAVE_OPENSSL, Certificates, make_certificates
-from tests.support.kube_access import Identity
-from tests.support.kube_api import KubeApi
+from tests.support.kube_api import Identity, KubeApi
 from tests.support.processes import PATIENCE
 
 READS = {"verbs": ["get"], "nonResourceURLs": ["/metrics"]}

@@ -55,7 +55,7 @@ class TestRecord:
         assert with_record(lease, OTHERS) == lease
 
     @pytest.mark.parametrize("lease", [{}, {"spec": None}, {"spec": {"holderIdentity": None}}])
-    def test_one_that_nobody_has_held(self, lease: dict[str, object]) -> None:
+    def test_one_that_was_never_held(self, lease: dict[str, object]) -> None:
         assert record_of(lease) == LeaderElectionRecord()
 
     @pytest.mark.parametrize("spec", [{"holderIdentity": 3}, {"leaseDurationSeconds": "x"}, "x"])
@@ -70,9 +70,27 @@ class TestRecord:
 @pytest.mark.parametrize(
     "numbers", [(10, 10.0, 2.0), (15, 2.0, 2.0), (15, 10.0, 0.0), (15, 16.0, 2.0)]
 )
-def test_timing_that_is_none(numbers: tuple[int, float, float]) -> None:
+def test_invalid_timing(numbers: tuple[int, float, float]) -> None:
     with pytest.raises(ValueError, match="leader election with a lease of"):
         ElectionTiming(*numbers)
+
+
+def other(seconds: int = 15, renewed: str = "r1") -> LeaderElectionRecord:
+    return LeaderElectionRecord("other", seconds, "a", renewed, 3)
+
+
+CREATE, REPLACE = ElectionStep(LeaseAction.CREATE), ElectionStep(LeaseAction.REPLACE)
+READS: dict[str, list[tuple[LeaderElectionRecord | None, float, ElectionStep]]] = {
+    "never held": [(LeaderElectionRecord(), 5.0, REPLACE)],
+    "released": [(LeaderElectionRecord("", 1, "a", "r", 3), 5.0, REPLACE)],
+    "not renewed": [(other(4), 100, READ_LATER), (other(4), 103.9, READ_LATER),
+                    (other(4), 104, REPLACE)],
+    "renewed": [(other(renewed=f"r{turn}"), turn * 14.0, READ_LATER) for turn in range(10)],
+    "of long ago": [(other(renewed="1970-01-01T00:00:00Z"), 1e9, READ_LATER)],
+    "without a duration": [(other(0), 0, READ_LATER), (other(0), 15, REPLACE)],
+    "deleted": [(other(), 0, READ_LATER), (None, 14.9, READ_LATER), (None, 15, CREATE)],
+}  # fmt: skip
+"""Of a Lease: what is read, when, and what is to be done then."""
 
 
 class TestTaking:
@@ -81,56 +99,25 @@ class TestTaking:
         assert (election.leads(9.9), election.leads(10.0)) == (True, False)
         assert (election.leader, election.term) == ("me", 7)
 
-    @pytest.mark.parametrize(
-        "record", [LeaderElectionRecord(), LeaderElectionRecord("", 1, "a", "r", 3)]
-    )
-    def test_one_without_a_holder_at_once(self, record: LeaderElectionRecord) -> None:
+    @pytest.mark.parametrize("reads", READS.values(), ids=READS)
+    def test_where_there_is_one(
+        self, reads: list[tuple[LeaderElectionRecord | None, float, ElectionStep]]
+    ) -> None:
         election = candidate()
-        assert election.found(record, 5.0) == ElectionStep(LeaseAction.REPLACE)
-        assert election.desired_record("t") == LeaderElectionRecord(
-            "me", 15, "t", "t", record.transitions + 1
-        )
+        for record, at, step in reads:
+            assert (election.found(record, at) if record else election.absent(at)) == step
+            if record:
+                assert election.leader == record.holder
+                taken = LeaderElectionRecord("me", 15, "t", "t", record.transitions + 1)
+                assert election.desired_record("t") == taken
+            assert not election.leads(at)
 
-    def test_anothers_when_it_has_not_changed_for_its_own_seconds(self) -> None:
-        election = candidate()
-        brief = LeaderElectionRecord("other", 4, "a", "r1", 3)
-        assert election.found(brief, 100.0) == READ_LATER
-        assert election.leader == "other"
-        assert election.found(brief, 103.9) == READ_LATER
-        assert election.found(brief, 104.0) == ElectionStep(LeaseAction.REPLACE)
-        assert not election.leads(104.0)
-
-    def test_each_change_begins_the_wait_anew(self) -> None:
-        election = candidate()
-        for turn in range(10):
-            renewed = LeaderElectionRecord("other", 15, "a", f"r{turn}", 3)
-            assert election.found(renewed, turn * 14.0) == READ_LATER
-
-    def test_the_times_in_it_are_not_looked_at(self) -> None:
-        election = candidate()
-        ancient = LeaderElectionRecord(
-            "other", 15, "1970-01-01T00:00:00Z", "1970-01-01T00:00:00Z", 3
-        )
-        assert election.found(ancient, 1e9) == READ_LATER
-
-    def test_one_that_does_not_say_for_how_long(self) -> None:
-        election = candidate()
-        endless = LeaderElectionRecord("other", 0, "a", "r", 1)
-        assert election.found(endless, 0.0) == READ_LATER
-        assert election.found(endless, 15.0) == ElectionStep(LeaseAction.REPLACE)
-
-    def test_one_that_was_deleted_is_waited_for(self) -> None:
-        election = candidate()
-        election.found(OTHERS, 0.0)
-        assert election.absent(14.9) == READ_LATER
-        assert election.absent(15.0) == ElectionStep(LeaseAction.CREATE)
-
-    def test_one_s_own_after_an_answer_was_lost(self) -> None:
+    def test_its_own_after_an_answer_was_lost(self) -> None:
         election = candidate()
         election.absent(0.0)
-        wished = election.desired_record("t0")
+        written = election.desired_record("t0")
         assert election.failed() == READ_LATER
-        assert election.found(wished, 2.0) == ElectionStep(LeaseAction.REPLACE)
+        assert election.found(written, 2.0) == REPLACE
         assert not election.leads(2.0)
         assert election.desired_record("t2") == LeaderElectionRecord("me", 15, "t0", "t2", 0)
 
@@ -141,7 +128,7 @@ class TestLeading:
         assert election.desired_record("t1") == LeaderElectionRecord("me", 15, "t0", "t1", 0)
         election.written(election.desired_record("t1"), 9, 3.0, 5.0)
         assert (election.leads(12.9), election.leads(13.0), election.term) == (True, False, 7)
-        assert (election.left(4.0), election.left(20.0)) == (9.0, 0.0)
+        assert (election.seconds_left(4.0), election.seconds_left(20.0)) == (9.0, 0.0)
 
     def test_it_ends_by_itself_and_is_another_term_then(self) -> None:
         election = leading(version=7)
@@ -170,7 +157,7 @@ class TestLeading:
 
 
 @pytest.mark.parametrize(("asked", "wait"), [(0.0, 2.0), (1.0, 2.0), (3.0, 3.0), (300.0, 5.0)])
-def test_a_server_s_pause_is_heeded_within_the_deadline(asked: float, wait: float) -> None:
+def test_a_server_s_pause_is_respected_within_the_deadline(asked: float, wait: float) -> None:
     assert leading().failed(asked) == ElectionStep(LeaseAction.READ, wait)
 
 

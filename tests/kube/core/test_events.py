@@ -38,20 +38,17 @@ def test_the_object() -> None:
     }
 
 
-def test_what_has_no_namespace_is_told_of_in_default() -> None:
+def test_events_of_cluster_scoped_objects_are_in_default() -> None:
     found = event(reference(NODES, "n1"), "R", "m", MANAGER, AT, warning=False)
     assert found["metadata"]["namespace"] == "default"
     assert found["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
     assert found["type"] == "Normal"
-
-
-def test_groups() -> None:
     assert reference(LEASES, "l", "ns")["apiVersion"] == "coordination.k8s.io/v1"
 
 
-def test_long_names_and_messages_are_cut() -> None:
-    about = reference(NODES, "p" * 235 + "." * 18)
-    found = event(about, "R", "é" * 2000, MANAGER, AT, warning=False)
+@pytest.mark.parametrize("name", ["p" * 253, "p" * 235 + "." * 18])
+def test_long_names_and_messages_are_cut(name: str) -> None:
+    found = event(reference(NODES, name), "R", "é" * 2000, MANAGER, AT, warning=False)
     assert len(found["metadata"]["name"]) <= 253
     assert ".." not in found["metadata"]["name"]
     assert len(found["message"].encode()) <= 1024
@@ -63,19 +60,10 @@ def test_a_message_is_one_line(message: str) -> None:
     assert event(CONFIG, "R", message, MANAGER, AT, warning=False)["message"] == "two lines"
 
 
-class TestRepeated:
-    def test_the_same_is_reported_again_only_after_a_while(self) -> None:
-        repeated = EventAggregator()
-        assert [repeated.count("a", at) for at in (0, 1, 2, 299)] == [1, 0, 0, 0]
-        assert repeated.count("a", 300) == 4
-        assert repeated.count("a", 601) == 1
-
-    def test_another_is_another(self) -> None:
-        repeated = EventAggregator()
-        assert [repeated.count(key, 0) for key in "ab"] == [1, 1]
-
-    def test_it_is_bounded(self) -> None:
-        repeated = EventAggregator()
-        for number in range(3000):
-            repeated.count(number, 0)
-        assert len(repeated._reported) == 1024
+def test_the_same_is_reported_again_only_after_a_while() -> None:
+    repeated = EventAggregator()
+    counts = [("a", 0, 1), ("a", 1, 0), ("b", 1, 1), ("a", 299, 0), ("a", 300, 3), ("a", 601, 1)]
+    assert [repeated.count(key, at) for key, at, _ in counts] == [count for *_, count in counts]
+    for number in range(3000):
+        repeated.count(number, 0)
+    assert len(repeated._reported) == 1024

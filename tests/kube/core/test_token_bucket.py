@@ -6,36 +6,23 @@ from hypothesis import strategies as st
 from koord_kube.core.token_bucket import TokenBucket
 
 
-def test_a_burst_and_then_one_after_the_other() -> None:
-    bucket = TokenBucket(qps=20, burst=3)
-    assert [bucket.take(100.0) for _ in range(5)] == pytest.approx([0, 0, 0, 0.05, 0.1])
-
-
-def test_who_waited_is_not_counted_twice() -> None:
-    bucket = TokenBucket(qps=10, burst=1)
-    assert [bucket.take(at) for at in (0.0, 0.0, 0.2, 0.2)] == pytest.approx([0, 0.1, 0, 0.1])
-
-
-def test_what_was_not_used_does_not_add_up() -> None:
-    bucket = TokenBucket(qps=10, burst=2)
-    assert [bucket.take(1e6) for _ in range(3)] == pytest.approx([0, 0, 0.1])
-
-
-def test_a_clock_that_stands_still_or_goes_back_gives_nothing() -> None:
-    bucket = TokenBucket(qps=10, burst=1)
-    assert [bucket.take(at) for at in (5.0, 4.0)] == pytest.approx([0, 0.1])
+@pytest.mark.parametrize(
+    ("bucket", "at", "waits"),
+    [
+        pytest.param(TokenBucket(20, 3), [100] * 5, [0, 0, 0, 0.05, 0.1], id="burst, then rate"),
+        pytest.param(TokenBucket(10, 1), [0, 0, 0.2, 0.2], [0, 0.1, 0, 0.1], id="waits count once"),
+        pytest.param(TokenBucket(10, 2), [1e6] * 3, [0, 0, 0.1], id="unused does not add up"),
+        pytest.param(TokenBucket(10, 1), [5, 4], [0, 0.1], id="clock goes back"),
+    ],
+)
+def test_waits(bucket: TokenBucket, at: list[float], waits: list[float]) -> None:
+    assert [bucket.take(now) for now in at] == pytest.approx(waits)
 
 
 def test_who_does_not_wait_takes_no_turn() -> None:
     bucket = TokenBucket(qps=0.1, burst=2)
-    assert [bucket.allow(at) for at in (1.0, 1.0, 1.0, 10.9, 11.1, 11.2)] == [
-        True,
-        True,
-        False,
-        False,
-        True,
-        False,
-    ]
+    allowed = [bucket.allow(at) for at in (1.0, 1.0, 1.0, 10.9, 11.1, 11.2)]
+    assert allowed == [True, True, False, False, True, False]
 
 
 @pytest.mark.parametrize(("qps", "burst"), [(0, 1), (-1, 1), (1, 0)])

@@ -292,57 +292,45 @@ WHOLE: dict[str, tuple[str, str, Object]] = {
 }
 """Version, kind and fields, with all that may be said in one of that kind."""
 
+
+def nested(path: str, value: Any) -> Object:
+    """Fields with this value at a path."""
+    for name in reversed(path.split(".")):
+        value = {name: value}
+    return dict(value)
+
+
+_COLLECT, _THRESHOLD = "spec.metricCollectPolicy", "spec.resourceUsedThresholdWithBE"
+_SELECTOR = [{"key": "a", "operator": "Is"}]
+_TARGET = {"type": "workload", "workload": {"kind": "Deployment"}}
+_AT: list[tuple[str, str, Any, str]] = [
+    ("metric", "status.updateTime", "today", ""),
+    ("metric", "status.nodeMetric.nodeUsage.resources.cpu", "much", ""),
+    ("metric", f"{_COLLECT}.reportIntervalSeconds", 0, ""),
+    ("metric", f"{_COLLECT}.nodeAggregatePolicy.durations", ["5 minutes"], "[0]"),
+    ("metric", "status.nodeMetric.numaUsages", [{"nodeUsage": USED}], "[0].numaNodeID"),
+    ("slo", f"{_THRESHOLD}.cpuSuppressThresholdPercent", 101, ""),
+    ("slo", "spec.cpuBurstStrategy.policy", "all", ""),
+    ("slo", "spec.hostApplications", {}, ""),
+    ("device", "spec.devices", [{"type": "disk"}], "[0].type"),
+    ("profile", "spec.qosClass", "be", ""),
+    ("profile", "spec.patch", "{}", ""),
+    ("profile", "spec.labels.a", 1, ""),
+    ("profile", "spec.selector.matchExpressions", _SELECTOR, "[0].operator"),
+    ("recommendation", "spec", {}, ".target"),
+    ("recommendation", "spec.target.type", "pods", ""),
+    ("recommendation", "spec.target", _TARGET, ".workload.name"),
+]
+"""Which of them with what instead where, and the field below that is refused."""
+
 WRONG: list[tuple[str, Object, str]] = [
-    ("metric", {"status": {"updateTime": "today"}}, "status.updateTime"),
-    (
-        "metric",
-        {"status": {"nodeMetric": {"nodeUsage": {"resources": {"cpu": "much"}}}}},
-        "status.nodeMetric.nodeUsage.resources.cpu",
-    ),
-    (
-        "metric",
-        {"spec": {"metricCollectPolicy": {"reportIntervalSeconds": 0}}},
-        "spec.metricCollectPolicy.reportIntervalSeconds",
-    ),
-    (
-        "metric",
-        {"spec": {"metricCollectPolicy": {"nodeAggregatePolicy": {"durations": ["5 minutes"]}}}},
-        "spec.metricCollectPolicy.nodeAggregatePolicy.durations[0]",
-    ),
-    (
-        "metric",
-        {"status": {"nodeMetric": {"numaUsages": [{"nodeUsage": USED}]}}},
-        "status.nodeMetric.numaUsages[0].numaNodeID",
-    ),
-    (
-        "slo",
-        {"spec": {"resourceUsedThresholdWithBE": {"cpuSuppressThresholdPercent": 101}}},
-        "spec.resourceUsedThresholdWithBE.cpuSuppressThresholdPercent",
-    ),
-    ("slo", {"spec": {"cpuBurstStrategy": {"policy": "all"}}}, "spec.cpuBurstStrategy.policy"),
-    ("slo", {"spec": {"hostApplications": {}}}, "spec.hostApplications"),
-    ("device", {"spec": {"devices": [{"type": "disk"}]}}, "spec.devices[0].type"),
+    *((name, nested(path, value), f"{path}{below}") for name, path, value, below in _AT),
     ("device", {"spec": {"devices": [{"minor": 1 << 31}]}}, "<nil>"),  # the server names none
     ("topology", {"zones": []}, "topologyPolicies"),
     ("newer topology", {}, "zones"),
     ("topology", {"topologyPolicies": [], "zones": [{"name": "a"}]}, "zones[0].type"),
-    ("profile", {"spec": {"qosClass": "be"}}, "spec.qosClass"),
-    ("profile", {"spec": {"patch": "{}"}}, "spec.patch"),
-    ("profile", {"spec": {"labels": {"a": 1}}}, "spec.labels.a"),
-    (
-        "profile",
-        {"spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}},
-        "spec.selector.matchExpressions[0].operator",
-    ),
-    ("recommendation", {"spec": {}}, "spec.target"),
-    ("recommendation", {"spec": {"target": {"type": "pods"}}}, "spec.target.type"),
-    (
-        "recommendation",
-        {"spec": {"target": {"type": "workload", "workload": {"kind": "Deployment"}}}},
-        "spec.target.workload.name",
-    ),
 ]
-"""Which of them with which fields instead, and the field that is refused."""
+"""The same, as fields, and the field that is refused."""
 
 UNKNOWN: list[tuple[str, Object, str]] = [
     ("slo", {"spec": {"cpuBurst": {}}}, "spec.cpuBurst"),

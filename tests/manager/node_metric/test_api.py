@@ -14,8 +14,7 @@ from koord_kube.protocol.resources import CONFIG_MAPS
 from koord_manager.node_metric import api as api_module
 
 from tests.support.certificates import HAVE_OPENSSL, Certificates
-from tests.support.kube_access import Identity
-from tests.support.kube_aggregation import front_proxy_config_map
+from tests.support.kube_api import Identity, front_proxy_config_map
 from tests.support.metrics_service import (
     DISCOVERS,
     READER,

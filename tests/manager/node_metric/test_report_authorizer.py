@@ -11,8 +11,7 @@ from koord_manager.node_metric.report_authorizer import ReportAuthorizer
 from koord_model.service_account_token import MANAGER_AUDIENCE
 from koord_serving.delegated_auth.review_pool import ReviewLimits
 
-from tests.support.kube_access import AUDIENCE, Identity, koordlet_account, service_account
-from tests.support.kube_reviews import Reviews
+from tests.support.kube_api import AUDIENCE, Identity, Reviews, koordlet_account, service_account
 from tests.support.service_account_tokens import KOORDLET, unsigned_token
 from tests.support.waiting import until
 

@@ -30,8 +30,7 @@ from koord_proto.node_metric_pb2 import ReportRequest
 from koord_service.status import Query
 from prometheus_client import CollectorRegistry
 
-from tests.support.kube_access import koordlet_account
-from tests.support.kube_api import KubeApi
+from tests.support.kube_api import KubeApi, koordlet_account
 from tests.support.ports import free_port
 from tests.support.processes import PATIENCE
 from tests.support.relay import relaying

@@ -8,8 +8,7 @@ from koord_serving.delegated_auth.authenticator import _TOKENS, DelegatedAuthent
 from koord_serving.delegated_auth.core.reviews import AccessAttributes
 from koord_serving.delegated_auth.core.users import User
 
-from tests.support.kube_access import Identity
-from tests.support.kube_reviews import Reviews
+from tests.support.kube_api import Identity, Reviews
 from tests.support.waiting import until
 
 JANE = User("jane", groups=("readers",))

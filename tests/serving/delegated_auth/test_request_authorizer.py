@@ -9,8 +9,7 @@ from koord_kube.protocol.api import Object
 from koord_kube.protocol.resources import TOKEN_REVIEWS, Resource
 from koord_serving.delegated_auth.request_authorizer import RequestAuthorizer
 
-from tests.support.kube_access import Identity
-from tests.support.kube_reviews import Reviews
+from tests.support.kube_api import Identity, Reviews
 
 READS = {"verbs": ["get"], "nonResourceURLs": ["/metrics"]}
 

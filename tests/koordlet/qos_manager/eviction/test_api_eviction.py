@@ -13,8 +13,7 @@ from koordlet.qos_manager.eviction.api_eviction import EvictionApiBackend
 from koordlet.qos_manager.eviction.policy.backend import EvictionOutcome, EvictionResult
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
-from tests.support.kube_api import KubeApi
-from tests.support.kube_evictions import PDBS
+from tests.support.kube_api import PDBS, KubeApi
 from tests.support.listing import listed
 from tests.support.processes import PATIENCE
 from tests.support.views import pod_view

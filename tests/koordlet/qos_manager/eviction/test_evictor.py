@@ -38,8 +38,7 @@ from koordlet.qos_manager.eviction.policy.backend import EvictionOutcome, Evicti
 from koordlet.states_informer.state.pod_inventory import PodRecord
 from prometheus_client import CollectorRegistry, generate_latest
 
-from tests.support.kube_api import KubeApi
-from tests.support.kube_evictions import PDBS
+from tests.support.kube_api import PDBS, KubeApi
 from tests.support.processes import PATIENCE
 from tests.support.views import AT, pod_view, view
 

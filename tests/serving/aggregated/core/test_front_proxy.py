@@ -6,7 +6,7 @@ import pytest
 from koord_serving.aggregated.core.front_proxy import FrontProxy, front_proxy
 from koord_serving.delegated_auth.core.users import User
 
-from tests.support.kube_aggregation import front_proxy_config_map
+from tests.support.kube_api import front_proxy_config_map
 
 CONFIG = front_proxy_config_map("PEM", "", "front-proxy-client")
 

@@ -1,15 +1,9 @@
-"""A double of the Kubernetes API server that holds its clients to the real one's rules.
-
-Clients see what they see of a real one: HTTP, discovery, lists in pages, watches, the rules
-of each kind, admission by webhooks, definitions with schemas, and groups that others serve;
-each has a module beside this one, which says what of it is not here. Pods are evicted as
-``kube_evictions`` says, and stay, marked for deletion, until the test (their kubelet)
-deletes them. Not here at all: protobuf, tables, OpenAPI documents and server-side apply.
-"""
+"""The double as an HTTP server: what a test sets and asks, and how requests are answered."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from typing import Any, Self
 
@@ -20,26 +14,31 @@ from koord_kube.protocol.api import Object
 from koord_kube.protocol.resources import API_SERVICES, CONFIG_MAPS, Resource
 
 from tests.support.certificates import Certificates
-from tests.support.kube_access import Access, Identity
-from tests.support.kube_aggregation import Aggregation, front_proxy_config_map, service_of
-from tests.support.kube_discovery import discovery
-from tests.support.kube_kinds import REVIEWS, USUAL, api_version, grouped, qualified
-from tests.support.kube_list_options import NO_PROGRESS, check_list_options, check_watch_options
-from tests.support.kube_outgoing import Trust
-from tests.support.kube_refusal import Refused, bad_request, not_found
-from tests.support.kube_requests import (
-    Asked,
+from tests.support.kube_api.access import Access, Identity
+from tests.support.kube_api.admission import Trust
+from tests.support.kube_api.aggregation import Aggregation, front_proxy_config_map, service_of
+from tests.support.kube_api.kinds import (
+    REVIEWS,
+    USUAL,
+    Key,
+    Refused,
+    api_version,
+    bad_request,
+    invalid,
+)
+from tests.support.kube_api.requests import (
     Fault,
-    Found,
+    RecordedRequest,
+    Route,
     check_method,
-    check_own_groups,
     find,
-    read_body,
+    list_option_causes,
+    refuse_unknown,
+    selection,
     verb_of,
 )
-from tests.support.kube_selecting import Key, selection
-from tests.support.kube_store import Watch, as_listed, line
-from tests.support.kube_writes import Write, Writes
+from tests.support.kube_api.store import Watch, as_listed, line
+from tests.support.kube_api.writes import Write, Writes
 from tests.support.ports import free_port
 
 _HALF = b'{"type":"MODIFIED","object":{"metadata":{"na'
@@ -48,18 +47,22 @@ _MARKED_BEFORE = 2.0
 """Seconds; so long before its end a watch that takes bookmarks gets one."""
 _PROXY_NAME = "server"
 """The common name in the certificates that ``certificates`` makes."""
+_NO_PROGRESS = (
+    "a watch stream was requested by the client but the required storage feature "
+    "RequestWatchProgress is disabled"
+)
 
 
 class KubeApi(Writes):
-    """Serves at ``url`` while entered; what a test does to it is at once seen by clients.
+    """Serves at ``url`` while entered; clients see at once what a test does to it.
 
-    ``tokens`` are the bearer tokens that are good now, with those of ``access``; none: all
-    are. ``gone_as_status`` says 410 by the HTTP status and not by an ERROR event: real servers
+    ``tokens`` are the valid bearer tokens, with those of ``access``; none: all are.
+    ``gone_as_status`` answers 410 by the HTTP status and not by an ERROR event: real servers
     do either. Without ``streams_lists`` it is a server before
     Kubernetes 1.32 or of 1.33, without ``knows_progress`` one before an etcd older than 3.4.31.
     The next ``breaks_lists`` watches that begin with a list end in it; without ``marks_lists``
     nothing says where it ends. ``services`` says where the services that webhooks and
-    APIServices name listen in truth; to those of APIServices the server shows ``front_proxy``.
+    APIServices name really listen; to those of APIServices the server shows ``front_proxy``.
     """
 
     def __init__(
@@ -70,10 +73,10 @@ class KubeApi(Writes):
         installed: frozenset[Resource] = USUAL,
         front_proxy: Certificates | None = None,
     ) -> None:
-        super().__init__(installed, Trust())
+        super().__init__(installed)
         self.tokens = tokens
         self.access = Access()
-        self.asked: list[Asked] = []
+        self.asked: list[RecordedRequest] = []
         self.faults: list[Fault] = []
         self.gone_as_status = False
         self.streams_lists = True
@@ -121,8 +124,8 @@ class KubeApi(Writes):
         )
 
     async def stop(self) -> None:
-        """Be gone: open watches break off, connections are refused."""
-        self._tell("cut")
+        """Open watches break off, connections are refused."""
+        self._signal("cut")
         await self._stop_listening()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -185,31 +188,33 @@ class KubeApi(Writes):
         raw = await request.read()
         services = list(self._kinds.get(API_SERVICES, {}).values())
         elsewhere = service_of(services, request.path)
-        found = find(request.path, self.installed, self.with_status()) if not elsewhere else None
-        verb = verb_of(request, found)
+        route = None if elsewhere else find(request.path, self.installed, self.with_status())
+        verb = verb_of(request, route)
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        body = None if elsewhere else read_body(request, raw, found)
-        self.asked.append(Asked(verb, request.path, dict(request.query), body, token))
+        body = None if elsewhere else _body(request, raw)
+        record = RecordedRequest(verb, request.path, dict(request.query), body, token)
+        self.asked.append(record)
         async with self._arrived:
             self._arrived.notify_all()
         if self.tokens and token not in self.tokens and token not in self.access.identities:
             raise Refused(401, "Unauthorized", "Unauthorized")
+        await self._suffer(verb, route.key.resource.plural if route else "", token)
         who = self.access.who(token)
-        await self._suffer(verb, found, token)
         if elsewhere:
             return await self._aggregation.proxy(request, raw, elsewhere, who)
-        if found is None:
-            return self._discover(request, services)
-        check_method(verb, found)
-        self.access.check(found.key, verb, found.subresource, who)
+        if route is None:
+            return refuse_unknown(request.path)
+        check_method(verb, route)
         if verb == "watch":
-            return await self._watch(request, found.key)
+            return await self._watch(request, route.key)
         if verb == "list":
-            return self._list(request, found.key)
-        return await self._one(request, verb, found, body, who)
+            return self._list(request, route.key)
+        if verb == "get":
+            return _json(self._existing(route.key))
+        answer, status = await self._written(verb, route, body, who)
+        return _json(answer, status)
 
-    async def _suffer(self, verb: str, found: Found | None, token: str) -> None:
-        plural = found.key.resource.plural if found else ""
+    async def _suffer(self, verb: str, plural: str, token: str) -> None:
         fault = next((one for one in self.faults if one.takes(verb, plural, token)), None)
         if fault is None:
             return
@@ -219,34 +224,12 @@ class KubeApi(Writes):
         if fault.status:
             raise Refused(fault.status, "Test", fault.message, fault.retry_after)
 
-    def _discover(self, request: web.Request, services: list[Object]) -> web.Response:
-        if request.path in ("/healthz", "/livez", "/readyz"):
-            return web.Response(text="ok")
-        aggregated = [
-            (one["spec"]["group"], one["spec"]["version"])
-            for one in services
-            if one["spec"].get("service") is not None
-        ]
-        answer = None
-        if request.method == "GET":
-            answer = discovery(
-                request.path, self.installed, aggregated, self._has_status, self._short_names
-            )
-        if answer is None:
-            check_own_groups(request.path)
-            return web.Response(status=404, text="404 page not found\n")
-        return _json(answer)
-
-    def _short_names(self, resource: Resource) -> tuple[str, ...]:
-        found = self._defined.get(resource)
-        return () if found is None else found.short
-
     def _list(self, request: web.Request, key: Key) -> web.Response:
         query, resource = request.query, key.resource
-        wanted = selection(resource, key.namespace, query)
+        wanted = selection(key, query)
         limit, token = _number(query.get("limit", "0")), query.get("continue", "")
         since = query.get("resourceVersion", "")
-        check_list_options(qualified(resource), query)
+        self._check_options(key, request, watch=False)
         if token and since not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
         self._check_future(since)
@@ -254,74 +237,80 @@ class KubeApi(Writes):
         if exact and since not in ("", "0", str(self._version)):
             raise self._gone(since)
         # From the watch cache, which is what version 0 asks for, a list comes whole.
-        page = self._page(wanted, 0 if since == "0" else limit, token)
-        meta: Object = {"resourceVersion": str(page.version)}
-        if page.token:
-            meta["continue"] = page.token
-            if wanted.everything:
-                meta["remainingItemCount"] = page.remaining
+        items, version, more = self._page(wanted, 0 if since == "0" else limit, token)
         return _json(
             {
                 "kind": f"{resource.kind}List",
                 "apiVersion": api_version(resource),
-                "metadata": meta,
-                "items": as_listed(resource, page.items),
+                "metadata": {"resourceVersion": str(version), "continue": more},
+                "items": as_listed(resource, items),
             }
         )
 
+    def _check_options(self, key: Key, request: web.Request, *, watch: bool) -> None:
+        query, streams = request.query, self.streams_lists
+        causes = list_option_causes(query, watch=watch, streams_lists=streams)
+        if causes:
+            raise invalid(key.resource.kind, "", *causes)
+
     def _check_future(self, since: str) -> None:
         if since and _number(since) > self._version:
-            large = "Too large resource version"
-            message = f"Timeout: {large}: {since}, current: {self._version}"
-            causes = (("", f"ResourceVersionTooLarge: {large}"),)
-            raise Refused(504, "Timeout", message, 1, causes=causes)
+            message = f"Timeout: Too large resource version: {since}, current: {self._version}"
+            causes = (("", "ResourceVersionTooLarge: Too large resource version"),)
+            raise Refused(504, "Timeout", message, 1, causes)
 
-    def _why_unlisted(self, since: str) -> Refused | None:
-        """Why a watch cannot begin with a list."""
-        try:
+    def _check_watch(self, since: str, *, initial: bool) -> None:
+        """Refuse a watch by an ERROR event: one that cannot begin with a list, or is Gone."""
+        if initial:
             self._check_future(since)
-        except Refused as refused:
-            return refused
-        return None if self.knows_progress else NO_PROGRESS
+            if not self.knows_progress:
+                raise Refused(500, "InternalError", _NO_PROGRESS)
+        elif since not in ("", "0") and int(since) < self._compacted:
+            raise self._gone(since)
 
     async def _watch(self, request: web.Request, key: Key) -> web.StreamResponse:
         query = request.query
         since = query.get("resourceVersion", "")
-        watch = Watch(
-            selection(key.resource, key.namespace, query),
-            query.get("allowWatchBookmarks") in ("true", "1"),
-            _number(since or "0"),
-        )
-        check_watch_options(qualified(key.resource), query, self.streams_lists)
+        bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
+        watch = Watch(selection(key, query), bookmarks, _number(since or "0"))
+        self._check_options(key, request, watch=True)
         initial = query.get("sendInitialEvents") in ("true", "1")
-        unlisted = self._why_unlisted(since) if initial else None
-        since = "" if initial else since
-        too_old = since not in ("", "0") and watch.since < self._compacted
-        if too_old and self.gone_as_status:
-            raise self._gone(since)
+        refusal = None
+        try:
+            self._check_watch(since, initial=initial)
+        except Refused as refused:
+            if refused.status == 410 and self.gone_as_status:
+                raise
+            refusal = refused
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)
-        if too_old:
-            await response.write(line("ERROR", self._gone(since).document()))
+        if refusal is not None:
+            await response.write(line("ERROR", refusal.document()))
             return response
-        if unlisted is not None:
-            await response.write(line("ERROR", unlisted.document()))
-            return response
-        for one in self._missed(watch.wanted, since):
+        for one in self._missed(watch.selection, "" if initial else since):
             watch.queue.put_nowait(one)
         if initial:
-            watch.since = self._version
-            if self.breaks_lists:
-                self.breaks_lists -= 1
-                watch.queue.put_nowait("end")
-            elif watch.bookmarks and self.marks_lists:
-                watch.queue.put_nowait(self._bookmark(key.resource, {_INITIAL_END: "true"}))
+            self._end_initial(watch)
         self._watches.add(watch)
-        seconds = float(query.get("timeoutSeconds", "1800"))
+        await self._follow(watch, request, response, float(query.get("timeoutSeconds", "1800")))
+        return response
+
+    def _end_initial(self, watch: Watch) -> None:
+        watch.since = self._version
+        if self.breaks_lists:
+            self.breaks_lists -= 1
+            watch.queue.put_nowait("end")
+        elif watch.bookmarks and self.marks_lists:
+            mark = self._bookmark(watch.selection.resource, {_INITIAL_END: "true"})
+            watch.queue.put_nowait(mark)
+
+    async def _follow(
+        self, watch: Watch, request: web.Request, response: web.StreamResponse, seconds: float
+    ) -> None:
+        loop = asyncio.get_running_loop()
         marking = None
         if seconds > _MARKED_BEFORE:
-            loop = asyncio.get_running_loop()
             marking = loop.call_later(seconds - _MARKED_BEFORE, self._mark, watch)
         try:
             async with asyncio.timeout(seconds):
@@ -332,64 +321,56 @@ class KubeApi(Writes):
             if marking is not None:
                 marking.cancel()
             self._watches.discard(watch)
-        return response
 
-    async def _one(
-        self, request: web.Request, verb: str, found: Found, body: Any, who: Identity
-    ) -> web.Response:
-        key = found.key
-        if verb == "get":
-            kept = self._found(key)
-            if kept is None:
-                raise not_found(grouped(key.resource), key.name)
-            return _json(kept)
-        write = Write(verb, key, found.subresource, body, request.content_type, request.query, who)
-        answer, status = await self._written(write)
-        response = _json(answer, status)
-        for word in write.warnings:
-            response.headers.add("Warning", f'299 - "{_quoted(word)}"')
-        return response
-
-    async def _written(self, write: Write) -> tuple[Object, int]:
-        key, verb = write.key, write.verb
+    async def _written(
+        self, verb: str, route: Route, body: Any, who: Identity
+    ) -> tuple[Object, int]:
+        key = route.key
+        write = Write(verb, key, route.subresource, body, who)
         if key.resource in REVIEWS:
-            return self.access.review(key, write.body, write.who), 201
-        if verb == "create" and write.subresource == "eviction":
+            return self.access.review(key.resource, body), 201
+        if route.subresource == "eviction":
             done = await self._evict(write)
             return done, int(done["code"])
-        if verb == "deletecollection":
-            gone = await self._delete_all(
-                write, selection(key.resource, key.namespace, write.query)
-            )
-            kind = {"kind": f"{key.resource.kind}List", "apiVersion": api_version(key.resource)}
-            return {**kind, "metadata": {}, "items": gone}, 200
         if verb == "delete":
-            return await self._delete(write, key), 200
-        made = True
-        if verb == "create":
-            answer = await self._create(write)
-        else:
-            answer, made = await self._change(write)
-        if key.resource == API_SERVICES and not write.subresource and not write.dry_run:
+            return await self._delete(write), 200
+        answer = await (self._create(write) if verb == "create" else self._change(write))
+        if key.resource == API_SERVICES and not route.subresource:
             await self._check_service(Key(key.resource, "", answer["metadata"]["name"]))
-        return answer, 201 if made else 200
+        return answer, 201 if verb == "create" else 200
 
 
 async def _send(watch: Watch, request: web.Request, response: web.StreamResponse) -> None:
     while True:
-        said = await watch.queue.get()
-        if isinstance(said, bytes):
-            await response.write(said)
-        elif said == "end":
+        item = await watch.queue.get()
+        if isinstance(item, bytes):
+            await response.write(item)
+        elif item == "end":
             return
-        elif said == "silence":
+        elif item == "silence":
             await asyncio.Event().wait()
         else:
-            if said == "half":
+            if item == "half":
                 await response.write(_HALF)
             if request.transport is not None:
                 request.transport.close()
             return
+
+
+def _body(request: web.Request, raw: bytes) -> Any:
+    """What was sent, if it is of a type that is taken."""
+    if request.method == "GET" or (request.method == "DELETE" and not raw):
+        return None
+    expected = "application/json"
+    if request.method == "PATCH":
+        expected = "application/merge-patch+json"
+    if request.method != "DELETE" and request.content_type != expected:
+        message = f"the body of the request was in an unknown format - expected {expected}"
+        raise Refused(415, "UnsupportedMediaType", message)
+    try:
+        return json.loads(raw)
+    except ValueError as error:
+        raise bad_request(str(error)) from None
 
 
 def _json(given: Object, status: int = 200) -> web.Response:
@@ -401,7 +382,3 @@ def _number(text: str) -> int:
     if not text.isdecimal():
         raise bad_request(f'Invalid value: "{text}": a number is needed')
     return int(text)
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")

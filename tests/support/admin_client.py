@@ -1,6 +1,6 @@
-"""Asks an API server over HTTP, with nothing between: the double, or a real one that it is held to.
+"""An administrator's plain HTTP client, of the double or of a real API server.
 
-What a test makes it also takes away again, so that one server can do for many tests.
+It deletes what it has created, so that one server serves many tests.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import aiohttp
 from koord_kube.protocol.api import Object
 from koord_kube.protocol.resources import DEFINITIONS, Resource
 
-from tests.support.kube_kinds import api_version
+from tests.support.kube_api.kinds import api_version
 from tests.support.processes import PATIENCE
 
 JSON = "application/json"
@@ -25,7 +25,7 @@ MERGE = "application/merge-patch+json"
 
 @dataclass(frozen=True)
 class Answer:
-    """``said`` is the JSON of the answer, or its text where it is none."""
+    """``said`` is the answer's JSON, or its text."""
 
     status: int
     said: Any
@@ -35,10 +35,6 @@ class Answer:
     def refusal(self) -> tuple[int, str]:
         """The status, and the word that says why."""
         return self.status, self.said.get("reason", "") if isinstance(self.said, dict) else ""
-
-    @property
-    def message(self) -> str:
-        return str(self.said["message"])
 
     @property
     def causes(self) -> list[str]:
@@ -64,7 +60,7 @@ class Events:
             assert await self._answer.content.readline() == b""
 
 
-class Asking:
+class AdminClient:
     """``session`` has what it takes to be let in as an administrator."""
 
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:

@@ -1,0 +1,169 @@
+"""The kinds that the double serves, and how a request for them is refused: with a ``Status``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+import msgspec
+from aiohttp import web
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import (
+    ACCESS_REVIEWS,
+    API_SERVICES,
+    CONFIG_MAPS,
+    DEFINITIONS,
+    DEVICES,
+    ENDPOINT_SLICES,
+    EVENTS,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    NODE_METRICS,
+    NODE_SLOS,
+    NODE_TOPOLOGIES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RECOMMENDATIONS,
+    REPLICA_SETS,
+    SECRETS,
+    TOKEN_REVIEWS,
+    VALIDATING_WEBHOOKS,
+    Resource,
+)
+
+T = TypeVar("T")
+Causes = list[tuple[str, str]]
+"""Fields that are wrong, each with why."""
+
+PDBS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True)
+REVIEWS = frozenset({TOKEN_REVIEWS, ACCESS_REVIEWS})
+"""Questions: they are answered, not kept."""
+
+BUILT_IN = REVIEWS | {
+    API_SERVICES,
+    CONFIG_MAPS,
+    DEFINITIONS,
+    ENDPOINT_SLICES,
+    EVENTS,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    NODES,
+    PDBS,
+    PODS,
+    PRIORITY_CLASSES,
+    REPLICA_SETS,
+    SECRETS,
+    VALIDATING_WEBHOOKS,
+}
+USUAL = BUILT_IN | {NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, DEVICES}
+"""What is served where a test says nothing else: kinds without a definition have no schema."""
+
+STATUS_WITH_LABELS = frozenset({NODES, PODS, NAMESPACES, REPLICA_SETS, PDBS})
+"""At whose ``/status`` labels and annotations may change too; the spec never may."""
+WITH_STATUS = STATUS_WITH_LABELS | {
+    API_SERVICES,
+    DEFINITIONS,
+    NODE_METRICS,
+    NODE_SLOS,
+    RECOMMENDATIONS,
+}
+"""Kinds with a status subresource; of others their definition says so."""
+NEED_A_VERSION = frozenset(
+    {LEASES, PDBS, DEFINITIONS, API_SERVICES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS}
+)
+"""Built-in kinds of which an update must say the version that it replaces."""
+
+
+class Key(NamedTuple):
+    """What identifies an object; ``namespace`` is "" for what has none."""
+
+    resource: Resource
+    namespace: str
+    name: str
+
+
+class Refused(Exception):
+    """A request that fails; ``retry_after`` is in seconds, 0 for none.
+
+    A cause without a field begins with its reason.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        retry_after: int = 0,
+        causes: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.retry_after = status, reason, retry_after
+        self.causes = causes
+
+    def answer(self) -> web.Response:
+        headers = {"Retry-After": str(self.retry_after)} if self.retry_after else {}
+        if 300 < self.status < 400:
+            headers["Location"] = "/elsewhere"
+        return web.json_response(self.document(), status=self.status, headers=headers)
+
+    def document(self) -> Object:
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": str(self),
+            "reason": self.reason,
+            "details": {
+                "causes": [_cause(*one) for one in self.causes],
+                "retryAfterSeconds": self.retry_after,
+            },
+            "code": self.status,
+        }
+
+
+def _cause(field: str, message: str) -> Object:
+    if field:
+        return {"reason": "FieldValueInvalid", "message": message, "field": field}
+    reason, _, message = message.partition(": ")
+    return {"reason": reason, "message": message}
+
+
+def bad_request(message: str) -> Refused:
+    return Refused(400, "BadRequest", message)
+
+
+def internal(message: str) -> Refused:
+    return Refused(500, "InternalError", f"Internal error occurred: {message}")
+
+
+def invalid(kind: str, name: str, *causes: tuple[str, str]) -> Refused:
+    words = ", ".join(f"{field}: {message}" for field, message in causes)
+    return Refused(422, "Invalid", f'{kind} "{name}" is invalid: {words}', causes=causes)
+
+
+def not_found(key: Key) -> Refused:
+    return Refused(404, "NotFound", f'{grouped(key.resource)} "{key.name}" not found')
+
+
+def conflict(key: Key, why: str = "the object has been modified") -> Refused:
+    message = f'Operation cannot be fulfilled on {grouped(key.resource)} "{key.name}": {why}'
+    return Refused(409, "Conflict", message)
+
+
+def api_version(resource: Resource) -> str:
+    """What objects have in ``apiVersion``."""
+    return f"{resource.group}/{resource.version}" if resource.group else resource.version
+
+
+def grouped(resource: Resource) -> str:
+    """The resource as refusals name it."""
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+def copied(given: T) -> T:
+    """The same document, of which nothing is shared; faster than ``copy.deepcopy``."""
+    found: T = msgspec.json.decode(msgspec.json.encode(given))
+    return found
