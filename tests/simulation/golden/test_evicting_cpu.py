@@ -6,16 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 from koord_model.qos import QoSClass
 from koord_model.used_threshold import SuppressPolicy
 from koord_simulation.node_model.curves import Constant, Noise, Ramp, Spikes
-from koord_simulation.node_model.faults import Fault, FaultKind
 from koord_simulation.node_model.machine import GIB, SimulatedMachine
 from koord_simulation.node_model.workload import Workload
 from koord_simulation.scenario.scenario import Scenario
 
-from tests.simulation.golden.runs import AGREED, run, said, slo, unharmed
+from tests.simulation.golden.runs import AGREED, run, slo, unharmed
 from tests.simulation.stories import BATCH, job, story, web
 
 NAME = "be_cpu_evict"
@@ -58,26 +56,12 @@ def test_a_short_peak_evicts_nobody() -> None:
     assert ran.evictions == []
 
 
-def test_jobs_that_do_not_use_what_they_have_stay() -> None:
-    idle = [replace(one, cpu=Constant(0.1)) for one in jobs()]
-    ran = run(node(BUSY, *idle), *BOTH)
-    assert ran.evictions == []
-    assert said(ran, "do not use up their CPU")
-
-
 def test_load_near_the_bound_does_not_empty_the_node() -> None:
     """Who comes back is not evicted each time."""
     swings = replace(web(), cpu=Constant(11.0) + Noise(0.5))
     ran = run(node(swings, *jobs(), seconds=600, comes_back=10.0), *BOTH)
     assert len(ran.evictions) <= 10
     assert np.count_nonzero(ran.be_cpu[100:] < 2) < 5
-
-
-def test_no_batch_pods_no_claims() -> None:
-    ran = run(node(BUSY), *BOTH)
-    unharmed(ran)
-    assert ran.evictions == []
-    assert said(ran, "request no CPU")
 
 
 def test_all_cpus_lse_starves_jobs_and_says_so() -> None:
@@ -87,27 +71,6 @@ def test_all_cpus_lse_starves_jobs_and_says_so() -> None:
     unharmed(ran)
     assert ran.evictions
     assert ran.evictions[0].at > 60
-
-
-@pytest.mark.parametrize("metrics", ["node_be", "*"])
-def test_without_metrics_nobody_goes(metrics: str) -> None:
-    missing = Fault(FaultKind.MISSING, 45, 200, metrics)
-    ran = run(node(BUSY, *jobs(), faults=(missing,), seconds=200), *BOTH)
-    unharmed(ran)
-    assert [one for one in ran.evictions if one.at > 60] == []
-
-
-def test_thresholds_that_are_missing_are_named() -> None:
-    """It is off by default, and says which field would switch it on: K#2804."""
-    ran = run(node(BUSY, *jobs(2), slo=slo(), seconds=30), NAME)
-    assert [one.at for one in said(ran, "cpuEvictBESatisfactionLowerPercent is not set")] == [0]
-
-
-def test_the_clock_does_not_matter() -> None:
-    jump = Fault(FaultKind.CLOCK, 70, 90, seconds=-3600)
-    ran = run(node(BUSY, *jobs(), faults=(jump,)), *BOTH)
-    unharmed(ran)
-    assert 1 <= len(ran.evictions) <= 6
 
 
 # ---- the other rules

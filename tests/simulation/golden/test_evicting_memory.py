@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from koord_model.node_slo import NodeSLO
-from koord_model.node_slo_document import parse
 from koord_simulation.node_model.curves import Constant, Ramp
-from koord_simulation.node_model.faults import Fault, FaultKind
 from koord_simulation.node_model.machine import GIB, MIB, SimulatedMachine
 from koord_simulation.node_model.workload import Workload
 from koord_simulation.run.simulation import simulate
@@ -59,92 +56,6 @@ def test_as_much_is_freed_as_is_needed_and_no_more() -> None:
     assert ran.memory[-1] <= 0.7 * 64 * GIB
     assert ran.memory[-1] > 0.7 * 64 * GIB - 4 * GIB
     assert "frees 4 GiB" in ran.evictions[0].why
-
-
-def test_the_lowest_priority_goes_first_then_who_uses_most() -> None:
-    large = replace(jobs(1)[0], name="large", priority=5500, memory=Constant(7 * GIB))
-    low = replace(jobs(1)[0], name="low", priority=5000, memory=Constant(1 * GIB))
-    high = replace(jobs(1)[0], name="high", priority=5999, memory=Constant(9 * GIB))
-    ran = run(node(cache(), high, large, low, seconds=220), NAME)
-    names = [one.removeprefix("default/") for one in ran.evicted()]
-    assert names[:2] == ["low", "large"]
-
-
-def test_who_may_not_go_stays_and_it_is_said() -> None:
-    """Nobody can go: no attempt upon attempt, one line says why."""
-    system = [replace(one, namespace="kube-system") for one in jobs(3)]
-    ran = run(node(cache(Constant(44 * GIB)), *system), NAME)
-    assert ran.evictions == []
-    assert said(ran, "memory is at or above its threshold")
-
-
-def test_a_node_without_batch_pods_evicts_nobody() -> None:
-    ran = run(node(cache(Constant(54 * GIB))), NAME)
-    unharmed(ran)
-    assert ran.evictions == []
-
-
-@pytest.mark.parametrize("metrics", ["node_memory_usage", "*"])
-def test_without_metrics_nobody_goes_and_it_is_said(metrics: str) -> None:
-    missing = Fault(FaultKind.MISSING, 20, 150, metrics)
-    ran = run(node(cache(Ramp(8 * GIB, 24 * GIB, 40, 60)), *jobs(), faults=(missing,)), NAME)
-    unharmed(ran)
-    assert [one for one in ran.evictions if one.at < 150] == []
-    assert said(ran, "no eviction: how much memory is used is not known")
-    assert ran.evictions[0].at <= 152
-
-
-def test_pods_that_are_not_measured_are_not_taken_for_free() -> None:
-    missing = Fault(FaultKind.MISSING, 20, 150, "pod_memory_usage")
-    ran = run(node(cache(Ramp(8 * GIB, 24 * GIB, 40, 60)), *jobs(), faults=(missing,)), NAME)
-    unharmed(ran)
-    assert [one for one in ran.evictions if 40 < one.at < 150] == []
-
-
-def test_without_a_node_slo_or_a_list_of_pods_nobody_goes() -> None:
-    for kind in (FaultKind.NO_SLO, FaultKind.PODS_UNKNOWN):
-        pods = cache(Ramp(8 * GIB, 24 * GIB, 40, 60)), *jobs()
-        ran = run(node(*pods, faults=(Fault(kind, 20, 150),)), NAME)
-        unharmed(ran)
-        assert [one for one in ran.evictions if one.at < 150] == [], kind
-        assert ran.evictions, kind
-
-
-def test_the_clock_does_not_matter() -> None:
-    jumps = tuple(
-        Fault(FaultKind.CLOCK, at, at + 20, seconds=by) for at, by in ((30, 1e6), (110, -1e6))
-    )
-    pods = cache(), *jobs()
-    with_jumps, without = run(node(*pods, faults=jumps), NAME), run(node(*pods), NAME)
-    assert [one[:2] for one in with_jumps.evictions] == [one[:2] for one in without.evictions]
-
-
-def test_a_restart_evicts_nobody_twice() -> None:
-    """What is on its way out counts, whoever sent it: a pod that ends is seen to end."""
-    again = tuple(Fault(FaultKind.RESTART, at) for at in range(56, 100, 5))
-    pods = cache(Ramp(8 * GIB, 22 * GIB, 30, 60)), *jobs()
-    ran = run(node(*pods, faults=again), NAME)
-    assert len(ran.evictions) == len(set(ran.evicted())) == 3
-
-
-def test_a_setting_that_makes_no_sense_is_named_and_the_rest_holds() -> None:
-    """Koordinator switches eviction off and only logs a warning: K#2804."""
-    section = {
-        "enable": True,
-        "memoryEvictThresholdPercent": 80,
-        "memoryEvictLowerPercent": 85,
-        "cpuSuppressThresholdPercent": "sixty",
-    }
-    asked, ignored = parse({"resourceUsedThresholdWithBE": section})
-    assert any("memoryEvictLowerPercent" in line for line in ignored)
-    assert any("cpuSuppressThresholdPercent" in line for line in ignored)
-    ran = run(node(cache(Ramp(8 * GIB, 24 * GIB, 40, 60)), *jobs(), slo=asked), NAME)
-    assert ran.evictions, "by the default threshold"
-    # Given to the strategy itself, it says in its decision which field keeps it from working.
-    wrong = replace(slo(**BAND), strategies={NAME: {"lower_percent": 85}})
-    off = run(node(cache(), *jobs(), slo=wrong), NAME)
-    assert off.evictions == []
-    assert [one.at for one in said(off, "memoryEvictLowerPercent is 85")] == [0]
 
 
 def test_an_evicted_pod_that_comes_back_is_not_evicted_over_and_over() -> None:
