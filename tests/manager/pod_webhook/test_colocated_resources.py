@@ -65,33 +65,6 @@ def test_a_batch_pods_resources(given: Object, expected: Object) -> None:
     assert resources(batch(given)) == expected
 
 
-def test_a_mid_pods_resources() -> None:
-    found = resources(batch({"requests": {"cpu": "1", "memory": "1"}}, 7500))
-    assert found == {"requests": {"kubernetes.io/mid-cpu": "1000", "kubernetes.io/mid-memory": "1"}}
-
-
-@pytest.mark.parametrize("priority", [9500, 3500, 0])
-def test_other_pods_keep_theirs(priority: int) -> None:
-    pod = batch({"requests": {"cpu": "1"}}, priority)
-    assert mutated(pod) is pod
-
-
-def test_best_effort_by_label_is_batch() -> None:
-    pod = batch({"requests": {"cpu": "1"}}, 0)
-    pod["metadata"]["labels"] = {"koordinator.sh/qosClass": "BE"}
-    assert resources(pod) == {"requests": {CPU: "1000"}}
-
-
-def test_init_containers_too_but_not_the_overhead_which_is_the_runtime_classs() -> None:
-    inits = [{"name": "i", "resources": {"requests": {"cpu": "1"}}}, {"name": "j"}]
-    found = mutated(batch({}, initContainers=inits, overhead={"cpu": "10m"}))["spec"]
-    assert found["initContainers"] == [
-        {"name": "i", "resources": {"requests": {CPU: "1000"}}},
-        {"name": "j"},
-    ]
-    assert found["overhead"] == {"cpu": "10m"}
-
-
 def test_resources_of_the_pod_as_a_whole_stay_with_a_warning() -> None:
     pod = batch({}, resources={"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}})
     warnings: list[str] = []

@@ -43,18 +43,6 @@ def test_its_name_is_what_it_has_or_will_begin_with() -> None:
     assert about(read(generated), "ns") == 'pod "ns/web-*"'
 
 
-def test_what_it_requests_is_what_runs_together_and_more_while_it_starts() -> None:
-    spec = {
-        "containers": [asking("requests", cpu="1"), asking("requests", cpu="500m", memory="1Gi")],
-        "initContainers": [
-            {**asking("requests", cpu="100m"), "restartPolicy": "Always"},
-            asking("requests", cpu="2", memory="1Mi"),
-        ],
-        "overhead": {"cpu": "10m"},
-    }
-    assert read(pod(spec)).requests() == {"cpu": 2110, "memory": 1 << 30}
-
-
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [

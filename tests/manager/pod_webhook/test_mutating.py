@@ -110,11 +110,3 @@ def test_a_profile_that_cannot_be_applied_refuses_its_pods_and_no_others() -> No
     )
     other = {**POD, "metadata": {"labels": {"app": "web"}}}
     assert not mutate_pod(creation(other), view).refusal
-
-
-def test_warnings_come_with_the_answer() -> None:
-    view = ClusterView(profiles={"bad": {"spec": {"selector": 1}}})
-    verdict = mutate_pod(creation({"spec": {"containers": []}}), view)
-    assert (verdict.refusal, verdict.object) == ("", None)
-    (line,) = verdict.warnings
-    assert line.startswith('ClusterColocationProfile "bad" spec.selector is 1')

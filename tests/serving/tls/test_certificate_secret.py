@@ -13,7 +13,7 @@ from koord_kube.protocol.api import ApiError
 from koord_kube.protocol.resources import SECRETS
 from koord_serving.tls.certificate_secret import SECRET_NAME, CertificateSecret
 from koord_serving.tls.core import certificates
-from koord_serving.tls.core.certificates import CA_CERT, CA_LIFE, CERT, KEY, LIFE, OVERLAP
+from koord_serving.tls.core.certificates import CA_CERT, CERT, KEY, LIFE, OVERLAP
 from koord_serving.tls.server_tls import ServerTls
 
 from tests.support.kube_api import KubeApi
@@ -132,25 +132,6 @@ async def test_the_leader_renews_and_all_follow(replicas: Replicas) -> None:
     await replicas.rotations[2].once()
     for number in (0, 2):
         assert not replicas.tls[number].use(renewed[CERT], renewed[KEY], replicas.now)
-
-
-async def test_an_authority_is_followed_on_all_replicas(replicas: Replicas) -> None:
-    await replicas.once()
-    first = replicas.secret()[CA_CERT]
-    replicas.now += CA_LIFE * 0.68
-    await replicas.once()
-    await replicas.once()
-    announced = replicas.rotations[2].bundle
-    assert announced.startswith(first)
-    assert announced.count(b"BEGIN CERTIFICATE") == 2
-    replicas.now += OVERLAP
-    await replicas.once()
-    assert replicas.secret()[CA_CERT] != first
-    assert sorted(replicas.rotations[0].bundle) == sorted(announced)
-    replicas.now += OVERLAP
-    await replicas.once()
-    await replicas.once()
-    assert {one.bundle for one in replicas.rotations} == {replicas.secret()[CA_CERT]}
 
 
 async def test_an_empty_secret_that_was_installed_is_filled_by_the_leader(

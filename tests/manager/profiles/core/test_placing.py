@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from koord_manager.profiles.core.placing import inside, placed, without
+from koord_manager.profiles.core.placing import inside, placed
 
 
 def test_what_is_not_there_or_no_object_is_empty() -> None:
@@ -16,7 +16,3 @@ def test_a_value_is_placed_in_a_copy() -> None:
     assert found == {"a": {"b": 1, "c": {"d": 2}}, "beside": beside}
     assert given == {"a": {"b": 1}, "beside": beside}
     assert found["beside"] is beside
-
-
-def test_without_some_fields() -> None:
-    assert without({"a": 1, "b": 2}, "a", "z") == {"b": 2}
