@@ -362,14 +362,7 @@ def _usage() -> dict[str, Any]:
 @pytest.mark.skipif(not HAVE_OPENSSL, reason="openssl makes the certificates")
 async def test_what_the_parts_ask_is_what_they_may(tmp_path: Path) -> None:
     proxy, asked = make_certificates(tmp_path), set[Right]()
-    for part in (
-        Parts.lead,
-        Parts.serve,
-        Parts.publish,
-        Parts.review,
-        Parts.control,
-        Parts.whole,
-    ):
+    for part in (Parts.lead, Parts.serve, Parts.publish, Parts.review, Parts.control, Parts.whole):
         limits = Limits(qps=0, answer=PATIENCE)
         async with KubeApi(front_proxy=proxy) as api, Client(Cluster(api.url), limits) as client:
             api.streams_lists = False  # where it does, nobody lists

@@ -46,13 +46,7 @@ class Bench:
     def nodes(
         self, changed: Callable[[str, ClusterNode | None, ClusterNode | None], None]
     ) -> Informer[ClusterNode]:
-        informer = Informer(
-            self.client,
-            NODES,
-            decode=read_node,
-            on_change=changed,
-            timing=PACE,
-        )
+        informer = Informer(self.client, NODES, decode=read_node, on_change=changed, timing=PACE)
         self.run(informer.run())
         return informer
 

@@ -16,13 +16,7 @@ from koord_manager.node_metric import api as api_module
 from tests.support.certificates import HAVE_OPENSSL, Certificates
 from tests.support.kube_access import Identity
 from tests.support.kube_aggregation import front_proxy_config_map
-from tests.support.metrics_service import (
-    DISCOVERS,
-    READER,
-    STATUS,
-    Manager,
-    make_manager,
-)
+from tests.support.metrics_service import DISCOVERS, READER, STATUS, Manager, make_manager
 from tests.support.processes import PATIENCE
 from tests.support.waiting import until
 

@@ -11,12 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_kube.protocol.api import ApiError
 from koord_manager.node_metric import receiver
-from koord_manager.node_metric.receiver import (
-    SERVER_OPTIONS,
-    SERVICE,
-    NodeMetricReceiver,
-    _object,
-)
+from koord_manager.node_metric.receiver import SERVER_OPTIONS, SERVICE, NodeMetricReceiver, _object
 from koord_manager.node_metric.report_authorizer import ReportClaim
 from koord_proto.node_metric_pb2 import ReportRequest, ReportResponse
 from koord_serving.limits.core.concurrency_limit import ConcurrencyLimit
@@ -142,8 +137,7 @@ async def test_who_does_not_lead_takes_nothing_and_forgets(manager: Manager) -> 
 
 
 @pytest.mark.parametrize(
-    "bad",
-    [{"session": ""}, {"status": b"no"}, {"status": b"[]"}, {"status": b"[" * 99999}],
+    "bad", [{"session": ""}, {"status": b"no"}, {"status": b"[]"}, {"status": b"[" * 99999}]
 )
 async def test_what_is_no_report_is_refused(manager: Manager, bad: dict[str, Any]) -> None:
     await manager.refused(grpc.StatusCode.INVALID_ARGUMENT, **bad)

@@ -11,13 +11,7 @@ from typing import Any
 import pytest
 from koord_kube.protocol.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES, NODES, PODS
 from koord_manager.noderesource.controller import NodeResourceController
-from koord_model.keys import (
-    ANNOTATION_BATCH_WHY,
-    BATCH_CPU,
-    BATCH_MEMORY,
-    GPU_CORE,
-    MID_CPU,
-)
+from koord_model.keys import ANNOTATION_BATCH_WHY, BATCH_CPU, BATCH_MEMORY, GPU_CORE, MID_CPU
 from koord_model.quantity import whole
 
 from tests.manager.conftest import PACE

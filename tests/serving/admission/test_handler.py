@@ -298,10 +298,7 @@ def test_no_bytes_crash_the_server(caplog: pytest.LogCaptureFixture) -> None:
         async with serving(WEBHOOKS) as running:
             loop = asyncio.get_running_loop()
 
-            @settings(
-                max_examples=60,
-                suppress_health_check=[HealthCheck.function_scoped_fixture],
-            )
+            @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
             @given(st.binary(max_size=300), st.booleans())
             def send(garbage: bytes, whole: bool) -> None:
                 sent = garbage

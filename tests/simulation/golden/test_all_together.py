@@ -59,9 +59,7 @@ ALL = NodeSLO(
     burst=CPUBurst(BurstPolicy.AUTO, share_pool_threshold=60),
     system=SystemStrategy(min_free_kbytes_factor=100, watermark_scale_factor=150),
     classes={QoSClass.BE: BE_CLASS, QoSClass.LS: LS_CLASS},
-    strategies={
-        "threshold_evict": {"thresholds": [{"signal": "memory.available", "percent": 15}]},
-    },
+    strategies={"threshold_evict": {"thresholds": [{"signal": "memory.available", "percent": 15}]}},
 )
 LIMITED = {"cpu": 2000, "memory": 6 * GIB}
 

@@ -19,11 +19,7 @@ from koord_simulation.node_model.workload import Workload
 from koord_simulation.run.simulation import simulate
 from koord_simulation.scenario.scenario import Scenario
 
-from tests.simulation.golden.runs import (
-    run,
-    said,
-    unharmed,
-)
+from tests.simulation.golden.runs import run, said, unharmed
 from tests.simulation.stories import job, story, web
 
 

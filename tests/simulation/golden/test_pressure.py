@@ -73,9 +73,7 @@ def test_what_was_taken_comes_back_slowly() -> None:
 
 
 NOISY = replace(
-    job("noisy", cpu=20.0, start=1500.0, end=2100.0, containers=8),
-    llc_bytes=6 * MIB,
-    bandwidth=8e9,
+    job("noisy", cpu=20.0, start=1500.0, end=2100.0, containers=8), llc_bytes=6 * MIB, bandwidth=8e9
 )
 QUIET = job("quiet", cpu=1.0)
 

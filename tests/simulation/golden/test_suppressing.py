@@ -16,15 +16,7 @@ from koord_simulation.run.report import direction_changes, report
 from koord_simulation.run.simulation import simulate
 from koord_simulation.scenario.scenario import Scenario
 
-from tests.simulation.golden.runs import (
-    BE,
-    changes,
-    run,
-    said,
-    simulation,
-    slo,
-    unharmed,
-)
+from tests.simulation.golden.runs import BE, changes, run, said, simulation, slo, unharmed
 from tests.simulation.stories import job, story, web
 
 NAME = "cpu_suppress"

@@ -60,10 +60,7 @@ def test_lists() -> None:
 
 def test_metadata_alone() -> None:
     found = listed(MetricPage((kept(),), 40), ObjectForm.METADATA)
-    assert (found["kind"], found["apiVersion"]) == (
-        "PartialObjectMetadataList",
-        "meta.k8s.io/v1",
-    )
+    assert (found["kind"], found["apiVersion"]) == ("PartialObjectMetadataList", "meta.k8s.io/v1")
     assert found["items"][0]["kind"] == "PartialObjectMetadata"
     assert "status" not in found["items"][0]
 

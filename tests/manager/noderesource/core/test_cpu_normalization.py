@@ -2,10 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from koord_manager.noderesource.core.cpu_normalization import (
-    cpu_normalization,
-    ratio_in_force,
-)
+from koord_manager.noderesource.core.cpu_normalization import cpu_normalization, ratio_in_force
 from koord_manager.noderesource.core.desired_node import DesiredNode
 from koord_manager.slo_config.core.colocation import CPUNormalization, ModelRatios
 from koord_model.keys import (

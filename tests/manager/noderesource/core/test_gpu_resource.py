@@ -8,12 +8,7 @@ from koord_model import keys
 
 CARD = {keys.GPU_CORE: "100", keys.GPU_MEMORY: "80Gi", keys.GPU_MEMORY_RATIO: 100}
 NPU = {keys.NPU_CORE: 20, keys.NPU_CPU: "7", keys.NPU_DVPP: "100", keys.GPU_MEMORY: "32Gi"}
-ALL = {
-    keys.GPU,
-    keys.GPU_SHARED,
-    *CARD,
-    *NPU,
-}
+ALL = {keys.GPU, keys.GPU_SHARED, *CARD, *NPU}
 ON = {GATE_SHARED: True}
 OFF = {GATE_SHARED: False}
 

@@ -13,11 +13,7 @@ from koord_manager.noderesource.core.node_state import (
     NumaZone,
     PodUsageSummary,
 )
-from koord_manager.noderesource.core.pod_totals import (
-    PodSums,
-    account,
-    zone_totals,
-)
+from koord_manager.noderesource.core.pod_totals import PodSums, account, zone_totals
 from koord_manager.noderesource.core.pods import PodSummary
 from koord_model.priority import PriorityClass
 

@@ -2,13 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 from koord_manager.noderesource.core.node_state import CpuMemory, MeasuredUsage, NodeState
-from koord_manager.noderesource.core.table import (
-    NODE,
-    STRATEGY,
-    grown,
-    node_row,
-    strategy_row,
-)
+from koord_manager.noderesource.core.table import NODE, STRATEGY, grown, node_row, strategy_row
 from koord_manager.slo_config.core.colocation import CalculatePolicy, ColocationStrategy
 
 

@@ -110,7 +110,7 @@ def test_nodes_take_all_of_what_a_valid_configuration_gives_them(sections):
                 "nodeStrategies": [{"nodeSelector": {"matchLabels": {"pool": "gpu"}}, **nodes}],
             }
             for name, (cluster, nodes) in sections.items()
-        },
+        }
     )
     for node, layers in ((NODE, 1), (GPU, 2)):
         spec, lines = desired(found, node, None)

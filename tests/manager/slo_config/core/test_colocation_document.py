@@ -24,11 +24,7 @@ ALL: dict[str, tuple[Any, str, Any]] = {
     "enable": (True, "enable", True),
     "metricAggregateDurationSeconds": (100, "metric_aggregate_seconds", 100),
     "metricReportIntervalSeconds": (30, "metric_report_seconds", 30),
-    "metricAggregatePolicy": (
-        {"durations": ["1m"]},
-        "metric_aggregate_durations",
-        ("1m",),
-    ),
+    "metricAggregatePolicy": ({"durations": ["1m"]}, "metric_aggregate_durations", ("1m",)),
     "metricMemoryCollectPolicy": (
         "usageWithPageCache",
         "metric_memory_policy",

@@ -43,9 +43,7 @@ def answered(admission: AdmissionRequest, verdict: AdmissionResponse) -> Any:
 def test_a_question_as_api_servers_ask_it() -> None:
     old = {"metadata": {"name": "web-1", "labels": {"a": "b"}}}
     admission = reviews.read(
-        encoded(
-            review(operation="UPDATE", oldObject=old, dryRun=True, subResource="status"),
-        )
+        encoded(review(operation="UPDATE", oldObject=old, dryRun=True, subResource="status"))
     )
     assert admission == AdmissionRequest(
         uid="705ab4f5-6393-11e8-b7cc-42010a800002",
