@@ -37,15 +37,6 @@ def test_a_report_says_what_best_effort_pods_got() -> None:
     assert found.pods[0].cores == pytest.approx(1.1, abs=0.1)
 
 
-def test_turns_are_of_an_hour() -> None:
-    plans = [
-        Plan(desired=(DesiredValue(Target("kubepods/besteffort", "cpuset.cpus"), c),))
-        for c in ("0", "0-1")
-    ]
-    run = simulate(on(story(job(), seconds=600)), [Recorder(*plans * 300).strategy])
-    assert report(run).direction_changes == pytest.approx(3600, rel=0.02)
-
-
 def test_a_node_without_pods_has_a_report_too() -> None:
     found = report(simulate(story(seconds=10, warm_up=60)))
     assert (found.seconds, found.be_kept_percent, found.pods) == (1, 100, ())
@@ -67,9 +58,3 @@ def test_people_and_programs_are_told_the_same() -> None:
     assert "default/web  LS" in text
     assert "(limit of" in text
     assert "(node)" in text
-
-
-def test_long_lists_are_cut() -> None:
-    run = simulate(story(job(leak=9 * GIB), seconds=600))
-    assert len(run.kills) > 20
-    assert any("more" in line for line in lines(report(run)))

@@ -150,12 +150,15 @@ def test_ratios_that_cannot_be_used_amplify_nothing_and_refuse_nothing(ratios: s
     assert raw(verdict.object) == RAW
 
 
-def test_a_bad_ratio_costs_only_itself() -> None:
+def test_a_bad_ratio_or_amount_costs_only_itself() -> None:
     has = node(RAW, '{"cpu":"2","memory":2.0}')
     verdict = asked(has, has)
     assert verdict.object is not None
     assert shown(verdict.object) == {"cpu": 4000, "memory": 32 << 30}
     assert len(verdict.warnings) == 1
+    odd = node({"cpu": "many", "memory": "16Gi"}, BOTH)
+    found = written(odd, odd)["status"]["allocatable"]
+    assert found == {"cpu": "many", "memory": str(32 << 30)}
 
 
 @pytest.mark.parametrize("kept", ["{", "[]", '{"cpu": 4}'])
@@ -168,12 +171,6 @@ def test_raw_amounts_that_cannot_be_read_wait_for_the_kubelet(kept: str) -> None
     found = written(by_kubelet(lost, **RAW), lost)
     assert shown(found) == shown(amplified())
     assert raw(found) == RAW
-
-
-def test_an_amount_that_is_no_quantity_is_left_as_it_is() -> None:
-    has = {"cpu": "many", "memory": "16Gi"}
-    found = written(node(has, BOTH), node(has, BOTH))
-    assert found["status"]["allocatable"] == {"cpu": "many", "memory": str(32 << 30)}
 
 
 CPUS = st.integers(1, 200_000).map(lambda number: f"{number}m")
