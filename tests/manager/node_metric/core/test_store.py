@@ -32,16 +32,6 @@ def told(kept: NodeMetricStore, version: int) -> list[tuple[str, str]]:
     return [(one.type.value, one.kept.name) for one in kept.since(version)]
 
 
-def test_each_change_has_the_next_version() -> None:
-    kept = store(term=7)
-    first = kept.version
-    assert first == 7 << TERM_BITS
-    put(kept, "n1")
-    put(kept, "n1")
-    kept.forget("n1")
-    assert kept.version == first + 3
-
-
 def test_what_came_what_changed_and_what_went_is_told_in_order() -> None:
     kept = store()
     put(kept, "n1")
@@ -55,17 +45,6 @@ def test_what_came_what_changed_and_what_went_is_told_in_order() -> None:
     assert kept.since(kept.version) == []
     versions = [one.version for one in kept.since(version)]
     assert versions == sorted(versions)
-
-
-def test_who_comes_again_went_first() -> None:
-    kept = store()
-    put(kept, "n1")
-    version = kept.version
-    kept.forget("n1")
-    put(kept, "n1")
-    kept.forget("n1")
-    put(kept, "n1")
-    assert told(kept, version) == [("DELETED", "n1"), ("ADDED", "n1")]
 
 
 def test_versions_of_other_terms_and_of_the_future_are_refused() -> None:

@@ -87,122 +87,76 @@ def test_what_is_no_object_names_its_key(key: str, text: str, said: str):
 @pytest.mark.parametrize(
     ("key", "value", "line"),
     [
-        (
-            "colocation",
-            {"cpuReclaimThresholdPercent": 700},
-            "colocation-config cpuReclaimThresholdPercent is 700; expected 0 to 100",
-        ),
+        ("colocation", {"cpuReclaimThresholdPercent": 700}, "cpuReclaimThresholdPercent is 700"),
         (
             "colocation",
             {"nodeConfigs": [gpu(memoryCalculatePolicy="uses")]},
-            (
-                'colocation-config nodeConfigs[0] "gpu" memoryCalculatePolicy is "uses"; '
-                "expected usage or request or maxUsageRequest"
-            ),
+            'nodeConfigs[0] "gpu" memoryCalculatePolicy is "uses"',
         ),
         (
             "colocation",
             {"nodeConfigs": [{"name": "gpu"}]},
-            'colocation-config nodeConfigs[0] "gpu" nodeSelector is missing; expected an object',
+            'nodeConfigs[0] "gpu" nodeSelector is missing',
         ),
         (
             "colocation",
             {"nodeConfigs": [{"nodeSelector": {}}]},
-            (
-                "colocation-config nodeConfigs[0] nodeSelector is empty; "
-                "expected matchLabels or matchExpressions"
-            ),
+            "nodeConfigs[0] nodeSelector is empty",
         ),
-        (
-            "colocation",
-            {"nodeConfigs": [gpu(), gpu()]},
-            'colocation-config nodeConfigs[1].name is "gpu"; expected a name that no other has',
-        ),
+        ("colocation", {"nodeConfigs": [gpu(), gpu()]}, 'nodeConfigs[1].name is "gpu"'),
         (
             "resource-threshold",
             {"nodeStrategies": [gpu(cpuSuppressPolicy="cpu")]},
-            (
-                'resource-threshold-config nodeStrategies[0] "gpu" cpuSuppressPolicy is "cpu"; '
-                "expected cpuset or cfsQuota"
-            ),
+            'nodeStrategies[0] "gpu" cpuSuppressPolicy is "cpu"',
         ),
         (
             "resource-threshold",
             {"clusterStrategy": {"memoryEvictLowerPercent": 80}},
-            (
-                "resource-threshold-config clusterStrategy memoryEvictLowerPercent is 80; "
-                "expected memoryEvictLowerPercent below memoryEvictThresholdPercent"
-            ),
+            "clusterStrategy memoryEvictLowerPercent is 80",
         ),
-        (
-            "resource-threshold",
-            {"clusterStrategy": 7},
-            "resource-threshold-config clusterStrategy is 7; expected an object",
-        ),
+        ("resource-threshold", {"clusterStrategy": 7}, "clusterStrategy is 7"),
         (
             "resource-qos",
             {"clusterStrategy": {"beClass": {"cpuQOS": {"groupIdentity": 3}}}},
-            (
-                "resource-qos-config clusterStrategy beClass.cpuQOS.groupIdentity is 3; "
-                "expected -1 to 2"
-            ),
+            "clusterStrategy beClass.cpuQOS.groupIdentity is 3",
         ),
         (
             "cpu-burst",
             {"clusterStrategy": {"cpuBurstPercent": 0}},
-            "cpu-burst-config clusterStrategy cpuBurstPercent is 0; expected 1 to 10000",
+            "clusterStrategy cpuBurstPercent is 0",
         ),
         (
             "system",
             {"clusterStrategy": {"totalNetworkBandwidth": "fast"}},
-            (
-                'system-config clusterStrategy totalNetworkBandwidth is "fast"; '
-                'expected bits a second like "10G"'
-            ),
+            'clusterStrategy totalNetworkBandwidth is "fast"',
         ),
-        (
-            "host-application",
-            {"applications": [{"name": "a/b"}]},
-            (
-                'host-application-config applications[0].name is "a/b"; '
-                "expected a name without slashes"
-            ),
-        ),
+        ("host-application", {"applications": [{"name": "a/b"}]}, 'applications[0].name is "a/b"'),
         (
             "host-application",
             {"nodeConfigs": [gpu(applications=[{}])]},
-            (
-                'host-application-config nodeConfigs[0] "gpu" applications[0].name is missing; '
-                "expected a name without slashes"
-            ),
+            'nodeConfigs[0] "gpu" applications[0].name is missing',
         ),
-        (
-            "host-application",
-            {"applications": 7},
-            "host-application-config applications is 7; expected a list",
-        ),
+        ("host-application", {"applications": 7}, "applications is 7"),
         (
             "cpu-normalization",
             {"ratioModel": {"Xeon (R)": {"baseRatio": 9}}},
-            "cpu-normalization-config ratioModel.Xeon (R).baseRatio is 9; expected 1 to 5",
+            "ratioModel.Xeon (R).baseRatio is 9",
         ),
         (
             "resource-amplification",
             {"resourceAmplificationRatio": {"cpu": 0.5}},
-            (
-                "resource-amplification-config resourceAmplificationRatio.cpu is 0.5; "
-                "expected 1 to 100"
-            ),
+            "resourceAmplificationRatio.cpu is 0.5",
         ),
         (
             "pykoord",
             {"clusterStrategy": {"strategies": {"cpu_suppress": 3}}},
-            "pykoord-config clusterStrategy strategies.cpu_suppress is 3; expected an object",
+            "clusterStrategy strategies.cpu_suppress is 3",
         ),
     ],
 )
 def test_a_bad_field_is_named_and_keeps_its_key_from_applying(key: str, value: Any, line: str):
-    assert bad(json.dumps(value), f"{key}-config") == [line]
+    [found] = bad(json.dumps(value), f"{key}-config")
+    assert found.startswith(f"{key}-config {line}; expected ")
 
 
 @pytest.mark.parametrize("depth", [300, 500, 700, 5000])
@@ -287,33 +241,14 @@ def test_all_layers_of_colocation_are_laid_over_each_other():
     )
 
 
+FIELDS = """enable clusterStrategy nodeStrategies nodeConfigs nodeSelector matchLabels applications
+name beClass networkQOS ingressRequest ratioModel extensions strategies
+cpuSuppressThresholdPercent"""
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 300) | st.text(max_size=4),
     lambda inner: (
         st.lists(inner, max_size=2)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "enable",
-                    "clusterStrategy",
-                    "nodeStrategies",
-                    "nodeConfigs",
-                    "nodeSelector",
-                    "matchLabels",
-                    "applications",
-                    "name",
-                    "beClass",
-                    "networkQOS",
-                    "ingressRequest",
-                    "ratioModel",
-                    "extensions",
-                    "strategies",
-                    "cpuSuppressThresholdPercent",
-                ]
-            ),
-            inner,
-            max_size=4,
-        )
+        | st.dictionaries(st.sampled_from(FIELDS.split()), inner, max_size=4)
     ),
     max_leaves=12,
 )
