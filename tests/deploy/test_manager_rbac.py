@@ -54,7 +54,7 @@ from koord_serving.tls.core.certificates import LIFE
 from koord_serving.tls.server_tls import ServerTls
 
 from tests.deploy.manifests import NAMESPACE, containers, environ, installed
-from tests.deploy.rights import Right, allowed, missing, rights, unused
+from tests.deploy.rights import Right, missing, rights, unused
 from tests.support.certificates import HAVE_OPENSSL, make_certificates
 from tests.support.kube_access import koordlet_account
 from tests.support.kube_api import KubeApi
@@ -219,7 +219,7 @@ class Parts:
 
         nodes = Informer(self.client, NODES, decode=read_node, on_change=changed)
         resources = NodeResourceController(
-            self.client, nodes, configs, gates={}, tell=_quiet, period=0.02
+            self.client, nodes, configs, gates={}, on_warning=_quiet, period=0.02
         )
         metrics = controller.controller(self.client, nodes, configs, _quiet)
         count = self.api.count
@@ -396,12 +396,3 @@ async def test_what_the_parts_ask_is_what_they_may(tmp_path: Path) -> None:
 )
 def test_what_no_part_asks_it_may_not(wanted: Right) -> None:
     assert missing([wanted]) == [wanted]
-
-
-def test_a_rule_with_names_is_about_those_alone() -> None:
-    rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": ["a"]}
-    assert allowed([rule], "get", "", "secrets", "a")
-    assert not allowed([rule], "get", "", "secrets", "b")
-    assert not allowed([rule], "get", "", "secrets")
-    assert not allowed([rule], "list", "", "secrets", "a")
-    assert not allowed([rule], "get", "apps", "secrets", "a")

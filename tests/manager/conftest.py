@@ -38,7 +38,7 @@ class Bench:
 
     def configs(self, run: bool = True) -> SLOConfigInformer:
         recorder = EventRecorder(self.client, "koord-manager", "m-1")
-        made = SLOConfigInformer(self.client, recorder, tell=self.told.append, pace=PACE)
+        made = SLOConfigInformer(self.client, recorder, on_warning=self.told.append, pace=PACE)
         if run:
             self.run(made.run())
         return made

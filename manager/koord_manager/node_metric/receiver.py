@@ -51,7 +51,7 @@ _Context = grpc.aio.ServicerContext[bytes, ReportResponse]
 
 Admit = Callable[[str, str], Awaitable[ReportClaim]]
 """Given a bearer token ("" without one) and the address that it came from: which node may be
-reported for with it. Raises ApiError where nobody can say at present."""
+reported for with it. Raises ApiError if the API server cannot be asked."""
 
 Received = Callable[[str, bytes, float], None]
 """Hears of each report that is taken: node, status, and when it came by a steady clock."""
@@ -81,7 +81,7 @@ class NodeMetricReceiver:
         *,
         received: Received,
         answered: Callable[[grpc.StatusCode | None], None] = lambda _code: None,
-        tell: Callable[[str], None] = lambda _line: None,
+        on_warning: Callable[[str], None] = lambda _line: None,
         capacity: int = 25_000,
         most_bytes: int = 1 << 30,
         monotonic: Callable[[], float] = time.monotonic,
@@ -90,7 +90,7 @@ class NodeMetricReceiver:
         self._admit = admit
         self._received = received
         self._answered = answered
-        self._tell = tell
+        self._on_warning = on_warning
         self._calls = ConcurrencyLimit(CALLS, CALLS_EACH)
         self._capacity = capacity
         self._most_bytes = most_bytes
@@ -149,7 +149,7 @@ class NodeMetricReceiver:
             claim = await self._admit(_token(context), address)
         except ApiError as error:
             # What the API server says is not for unknown callers.
-            self._tell(str(error))
+            self._on_warning(str(error))
             said = "whose the token is cannot be asked at present"
             await self._refuse(context, grpc.StatusCode.UNAVAILABLE, said)
         if claim.refusal:
@@ -180,7 +180,7 @@ class NodeMetricReceiver:
         await context.abort(code, reason)
 
     def _take(self, request: ReportRequest) -> tuple[grpc.StatusCode | None, str]:
-        """Take the report, or say why not; no await between the check and the taking."""
+        """Accept the report, or return why not; no await between the check and the taking."""
         node, session = request.node, request.session
         if not session:
             return grpc.StatusCode.INVALID_ARGUMENT, f"the session of {node} is empty"
@@ -222,9 +222,9 @@ def _token(context: _Context) -> str:
 
 
 def _object(status: bytes) -> bytes:
-    """The status as it may go into other JSON and onto one line; empty where it is no object.
+    """The status as it may go into other JSON and onto one line; empty if it is not an object.
 
-    It is read through but not taken apart, which would be most of what a report costs.
+    It is scanned but not decoded, which would be most of what a report costs.
     """
     try:
         status.decode()

@@ -131,7 +131,7 @@ def read(given: Object) -> PodDocument:
     """The pod in a document.
 
     Raises:
-        ValueError: a part that is looked at is of a wrong kind; one line says which.
+        ValueError: a field has the wrong type; one line says which.
     """
     try:
         return msgspec.convert(given, PodDocument)

@@ -109,7 +109,7 @@ class CertificateSecret:
         return {**before, "data": encoded}
 
     def _follow(self, data: certificates.SecretData) -> float:
-        """Show what the Secret holds; what is no good leaves the one before in force."""
+        """Use what the Secret holds; an invalid certificate leaves the previous one in use."""
         now = self._now()
         bundle = certificates.bundle(data, now)
         certificate, key = data.get(certificates.CERT, b""), data.get(certificates.KEY, b"")
@@ -130,7 +130,7 @@ class CertificateSecret:
 
 
 def _data(found: Object | None) -> dict[str, bytes]:
-    """The Secret's data; what is no base64 is left out, and so made anew."""
+    """The Secret's data; values that are not base64 are left out, and so made anew."""
     given: Any = (found or {}).get("data")
     read: dict[str, bytes] = {}
     for name, text in given.items() if isinstance(given, dict) else ():

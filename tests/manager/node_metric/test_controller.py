@@ -45,13 +45,3 @@ async def test_reports_are_no_reason_to_look_at_a_node_again(bench):
     bench.configure(colocation='{"metricReportIntervalSeconds": 90}')
     await bench.until(lambda: interval(bench) == 90)
     assert made.loop.handled <= 4
-
-
-async def test_a_manager_that_begins_with_a_bad_configuration_leaves_what_it_finds(bench):
-    bench.api.put(NODES, {"metadata": {"name": "n1"}})
-    spec = {"metricCollectPolicy": {"reportIntervalSeconds": 77}}
-    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "spec": spec})
-    bench.configure(colocation="{")
-    started(bench)
-    await bench.until(lambda: "ownerReferences" in bench.api.get(NODE_METRICS, "n1")["metadata"])
-    assert bench.api.get(NODE_METRICS, "n1")["spec"] == spec

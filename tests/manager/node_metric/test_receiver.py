@@ -39,7 +39,7 @@ class Manager:
             lambda: self.leads,
             self._admit,
             received=lambda *one: self.heard.append(one),
-            tell=self.told.append,
+            on_warning=self.told.append,
             capacity=2,
             monotonic=lambda: self.now,
         )

@@ -90,13 +90,6 @@ async def test_silent_nodes_are_told_of_and_forgotten(manager: Manager) -> None:
     assert (metric(manager, "nodes"), metric(manager, "bytes")) == (1, len(STATUS))
 
 
-async def test_a_node_that_is_gone_is_forgotten(manager: Manager) -> None:
-    await send(manager, "n1", manager.koordlet_of("n1"))
-    manager.service.forget("n1")
-    assert len(manager.service.store) == 0
-    assert manager.service.receiver.bytes == 0
-
-
 async def test_who_does_not_lead_keeps_nothing(manager: Manager) -> None:
     token = manager.koordlet_of("n1")
     await send(manager, "n1", token)

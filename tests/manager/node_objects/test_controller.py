@@ -41,7 +41,7 @@ def started(
         desired,
         nodes,
         bench.configs(),
-        tell=bench.told.append,
+        on_warning=bench.told.append,
         queue=WorkQueue(first=0.01, cap=0.05),
         pace=PACE,
     )

@@ -63,8 +63,8 @@ class Side:
     def __init__(self, bench, **more: Any) -> None:
         self.bench = bench
         nodes = bench.nodes(lambda *change: self.made.node_changed(*change))
-        configs, tell = bench.configs(), bench.told.append
-        more = {"gates": {}, "tell": tell, "period": 0.02} | more
+        configs, on_warning = bench.configs(), bench.told.append
+        more = {"gates": {}, "on_warning": on_warning, "period": 0.02} | more
         self.made = NodeResourceController(bench.client, nodes, configs, **more)
         bench.run(self.made.run())
 

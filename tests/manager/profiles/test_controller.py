@@ -84,7 +84,7 @@ class Running:
 
     def __init__(self, pods: Pods, view: ClusterView, **options: Any) -> None:
         self.view, self.now, self.told = view, 0.0, list[str]()
-        more = {"tell": self.told.append, "monotonic": lambda: self.now} | options
+        more = {"on_warning": self.told.append, "monotonic": lambda: self.now} | options
         self.controller = ColocationProfileController(cast("Api", pods), lambda: self.view, **more)
 
 

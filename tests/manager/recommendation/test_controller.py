@@ -56,7 +56,7 @@ class Rig:
             nodes,
             self.recommender,
             nodes.statuses.get,
-            tell=self.told.append,
+            on_warning=self.told.append,
             interval=0.01,
             clock=lambda: nodes.now,
             pace=FAST,

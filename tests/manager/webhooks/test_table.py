@@ -4,7 +4,6 @@ from koord_manager.webhooks.cluster_view import ClusterView
 from koord_manager.webhooks.table import TABLE
 from koord_serving.admission.core.admission import ADMITTED, AdmissionOperation, AdmissionRequest
 from koord_serving.admission.core.configurations import (
-    FRAMEWORK,
     WebhookClientConfig,
     WebhookDefinition,
     configurations,
@@ -13,10 +12,6 @@ from koord_serving.admission.core.configurations import (
 
 ALL = dict.fromkeys(DEFAULTS, True)
 WHERE = WebhookClientConfig(namespace="koordinator-system")
-
-
-def test_gates_are_gates_of_the_manager() -> None:
-    assert {FRAMEWORK, *(row.gate for row in TABLE)} <= DEFAULTS.keys()
 
 
 def test_by_default_pods_are_looked_at_and_nothing_else() -> None:
@@ -46,26 +41,9 @@ def test_webhooks_as_koordinator_lists_them() -> None:
     ]
 
 
-def test_no_pod_of_the_system_or_of_the_manager_waits_for_a_webhook() -> None:
-    for document in configurations(TABLE, ALL, WHERE):
-        for webhook in document["webhooks"]:
-            if "pods" not in webhook["rules"][0]["resources"]:
-                continue
-            first, second = webhook["namespaceSelector"]["matchExpressions"]
-            assert first["operator"] == "NotIn"
-            assert {"kube-system", "koordinator-system"} <= set(first["values"])
-            assert second["key"] == "control-plane"
-
-
 def test_a_pod_that_is_resized_is_looked_at_again() -> None:
     _, validating = configurations(TABLE, ALL, WHERE)
     assert validating["webhooks"][0]["rules"][0]["resources"] == ["pods", "pods/resize"]
-
-
-def test_nothing_that_a_node_needs_fails_without_an_answer() -> None:
-    nodes = [row for row in TABLE if row.resource.startswith("nodes")]
-    assert nodes
-    assert not any(row.fails for row in nodes)
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)

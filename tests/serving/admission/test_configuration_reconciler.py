@@ -212,42 +212,15 @@ async def test_what_somebody_breaks_is_put_right_at_once(keeping: Keeping) -> No
         running.cancel()
 
 
-def koordinators(name: str, path: str) -> dict[str, Any]:
-    """A webhook as Koordinator's manager registers it, at the Service that is ours now, too."""
-    service = {"namespace": OWN, "name": "koordinator-webhook-service", "path": path}
-    return {
-        "name": name,
-        "admissionReviewVersions": ["v1", "v1beta1"],
-        "clientConfig": {
-            "service": service,
-            "caBundle": base64.b64encode(issued()[CA_CERT]).decode(),
-        },
-        "failurePolicy": "Fail",
-        "rules": [],
-        "sideEffects": "None",
-    }
-
-
-async def test_koordinators_configurations_are_taken_over_but_for_what_is_not_served(
+async def test_webhooks_of_others_stay_and_are_named_once(
     keeping: Keeping, caplog: pytest.LogCaptureFixture
 ) -> None:
-    quotas = "scheduling-sigs-k8s-io-v1alpha1-elasticquota"
-    before = [
-        koordinators("vconfigmap.koordinator.sh", "/validate-configmap"),
-        koordinators("velasticquota.koordinator.sh", f"/validate-{quotas}"),
-        koordinators("vpod.koordinator.sh", "/validate-pod"),
-    ]
-    registered = {"metadata": {"name": VALIDATING_NAME}, "webhooks": before}
-    keeping.api.put(VALIDATING_WEBHOOKS, registered)
-    left = keeping.kept(VALIDATING_WEBHOOKS, VALIDATING_NAME)["webhooks"][1]
-    update = koordinators("mpod-update.koordinator.sh", "/mutate-pod")
-    keeping.api.put(MUTATING_WEBHOOKS, {"metadata": {"name": MUTATING_NAME}, "webhooks": [update]})
+    await keeping.keeper.once()
+    kept = keeping.kept(VALIDATING_WEBHOOKS, VALIDATING_NAME)
+    kept["webhooks"].append({**kept["webhooks"][0], "name": "velasticquota.koordinator.sh"})
+    keeping.api.put(VALIDATING_WEBHOOKS, kept)
     for _ in range(2):
         await keeping.keeper.once()
-    pods, quota = keeping.kept(VALIDATING_WEBHOOKS, VALIDATING_NAME)["webhooks"]
-    assert pods["name"] == "vpod.koordinator.sh"
-    assert base64.b64decode(pods["clientConfig"]["caBundle"]) == keeping.pem
-    assert quota == left
-    assert [one["name"] for one in keeping.kept()["webhooks"]] == ["mpod.koordinator.sh"]
+    assert len(keeping.kept(VALIDATING_WEBHOOKS, VALIDATING_NAME)["webhooks"]) == 2
     named = [getattr(one, "fields", {}).get("names") for one in caplog.records]
-    assert [one for one in named if one] == ["velasticquota.koordinator.sh"], "once, by name"
+    assert [one for one in named if one] == ["velasticquota.koordinator.sh"]

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 
-import aiohttp
 import pytest
 from koord_serving.admission.handler import AdmissionLimits
 from koord_serving.tls.core.certificates import CA_CERT
@@ -65,11 +63,3 @@ async def test_stopping_is_told_first_and_what_is_under_way_is_answered(
             assert said.startswith(b"HTTP/1.1 400 ")
         await running.server.stop()
         writer.close()
-
-
-async def test_plain_http_gets_nowhere() -> None:
-    async with serving() as running:
-        async with aiohttp.ClientSession() as session:
-            with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
-                await session.get(f"http://localhost:{running.server.port}/healthz")
-        assert (await health(running))[0] == 200

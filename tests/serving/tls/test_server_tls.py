@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -10,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import uvloop
 from koord_serving.tls.core.certificates import CA_CERT, CERT, KEY
 from koord_serving.tls.server_tls import CertificateError, CertificatePair, ListenerTls, ServerTls
 
@@ -75,12 +73,6 @@ async def test_new_connections_see_the_new_certificate_and_old_ones_stay(
         await writer.wait_closed()
 
 
-def test_so_it_is_on_the_loop_that_the_manager_runs_on() -> None:
-    uvloop.run(
-        test_new_connections_see_the_new_certificate_and_old_ones_stay(ssl.TLSVersion.TLSv1_3, NAME)
-    )
-
-
 async def test_an_rsa_certificate_gives_way_to_an_ecdsa_one(tmp_path: Path) -> None:
     """One context holds one of each kind, and a client that prefers RSA would get the old one."""
     made, rsa = issued(), tmp_path / "rsa"
@@ -138,15 +130,6 @@ async def test_what_cannot_be_shown_leaves_the_one_before() -> None:
     assert "ended at" in tls.trouble(now() + timedelta(days=400))
     async with listening(tls) as port:
         await shown(port, made[CA_CERT])
-
-
-def test_no_descriptor_stays() -> None:
-    before = len(os.listdir("/proc/self/fd"))
-    tls = ServerTls()
-    for _ in range(5):
-        made = issued()
-        tls.use(made[CERT], made[KEY], now())
-    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_keys_are_not_printed() -> None:

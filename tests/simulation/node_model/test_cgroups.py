@@ -121,6 +121,8 @@ def test_knobs_that_a_group_lacks_cannot_be_put() -> None:
     assert cgroups.now("a", "memory.wmark_ratio") is None
     with pytest.raises(KeyError):
         made(cpu_magic=3)
+    cgroups.set_desired({ONE: (desired_value("vm.new", "sysctl", "1"),)})
+    assert (cgroups.now("vm.new", "sysctl"), cgroups.refused) == ("1", [])
 
 
 def test_an_idle_group_has_no_shares() -> None:

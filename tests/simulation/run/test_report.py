@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from koord_host.planning.desired_values import DesiredValue, Target
 from koord_simulation.node_model.machine import GIB
+from koord_simulation.run.record import EvictionLine
 from koord_simulation.run.report import direction_changes, lines, report
 from koord_simulation.run.simulation import simulate
 from koordlet.qos_manager.core.strategy import Plan
@@ -58,3 +59,15 @@ def test_people_and_programs_are_told_the_same() -> None:
     assert "default/web  LS" in text
     assert "(limit of" in text
     assert "(node)" in text
+
+
+def test_long_lists_are_cut_and_the_reason_of_an_eviction_is_said_once() -> None:
+    run = simulate(story(job(leak=9 * GIB), seconds=600))
+    assert len(run.kills) > 20
+    run.evictions += [EvictionLine(at, "default/job", "one", "rule", "why") for at in (5, 6)]
+    found = list(lines(report(run)))
+    assert any("more" in line for line in found)
+    evictions = [line for line in found if "by one" in line]
+    assert [line.endswith(": why") for line in evictions] == [True, False]
+    with pytest.raises(KeyError):
+        run.column("nobody")

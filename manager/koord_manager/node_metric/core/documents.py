@@ -1,7 +1,6 @@
 """What the API says, as JSON: objects, lists, tables, events, discovery, refusals. No IO.
 
-An object's JSON is put together around the status as the node sent it, which is never
-taken apart.
+An object's JSON is put together around the status as the node sent it, which is never decoded.
 """
 
 from __future__ import annotations
@@ -220,7 +219,7 @@ def _row(kept: StoredMetric, *, full: bool, now: float) -> bytes:
 
 
 def _usage(given: bytes) -> tuple[str, str]:
-    """Of CPU and memory; "<unknown>" where the status does not say."""
+    """Of CPU and memory; "<unknown>" where the status does not have it."""
     try:
         found = _DECODER.decode(given)
     except (msgspec.MsgspecError, RecursionError):

@@ -1,7 +1,7 @@
 """The OpenAPI documents: what `kubectl explain nodemetrics` shows. No IO.
 
-The status is that of the definition of NodeMetrics in etcd. There is no spec: nodes are told by
-the object in etcd what to collect.
+The status is that of the definition of NodeMetrics in etcd. There is no spec:
+the object in etcd says what nodes collect.
 """
 
 from __future__ import annotations

@@ -40,10 +40,10 @@ class ExistingObject:
 
 
 def kept(raw: bytes) -> ExistingObject:
-    """What an object's JSON says.
+    """Decode an object.
 
     Raises:
-        msgspec.MsgspecError: it is none.
+        msgspec.MsgspecError: it is not an object.
     """
     found = _EXISTING.decode(raw)
     # A copy: a part of the text would keep all of it in memory.

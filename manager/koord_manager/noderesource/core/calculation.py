@@ -144,7 +144,7 @@ def _mid(tables: NodeTables) -> MidTerms:
 def _zones(tables: NodeTables, offered: Numbers) -> Numbers:
     """What each zone offers: by the same formula, and together no more than the node.
 
-    Of a node that offers nothing they are set to 0 where they say something, as in Koordinator.
+    Of a node that offers nothing they are set to 0 if they have an amount, as in Koordinator.
     """
     zones, strategies = tables.zones, tables.strategies
     terms = batch(
@@ -221,7 +221,7 @@ def _due(
     overdue: Flags,
     changed: Flags,
 ) -> Flags:
-    """Whether any amount of a node is to be written."""
+    """Whether any amount of a node must be written."""
     shape = (-1,) + (1,) * (offered.ndim - 1)
     gone = (offered == NONE) != (there == NONE)
     moved = np.abs(offered - there) > threshold.reshape(shape) * np.maximum(there, 0)

@@ -45,7 +45,7 @@ def cpu_normalization(
 
 
 def ratio_in_force(node: Mapping[str, Any], desired: DesiredNode) -> float:
-    """The Node's ratio once the desired one is written; 1 if there is none, or none that counts."""
+    """The Node's ratio once the desired one is written; 1 if it has no valid one."""
     wanted = desired.annotations.get(ANNOTATION_CPU_NORMALIZATION_RATIO)
     if wanted is not None:
         return float(wanted)

@@ -115,7 +115,7 @@ class Fleet:
     def __contains__(self, name: object) -> bool:
         return name in self._nodes
 
-    # ---- what changes
+    # ---- changes
 
     def node(self, name: str, facts: NodeState, strategy: ColocationStrategy, now: float) -> None:
         """A node is there, or changed, or its strategy did."""
@@ -169,8 +169,8 @@ class Fleet:
     def metric(self, name: str, status: bytes | None, received: float | None = None) -> None:
         """The node's newest metric: its status' JSON.
 
-        ``received`` is when it came, where it came straight from the node: its own clock says
-        nothing then.
+        ``received`` is when it came, where it came straight from the node: its own clock does not
+        count then.
         """
         if status is None:
             self._status.pop(name, None)
@@ -201,7 +201,7 @@ class Fleet:
         if known is not None:
             self._tables.states[known.row]["zones_written"] = now
 
-    # ---- what comes of it
+    # ---- results
 
     def sum_up(self, now: float, most: int) -> bool:
         """Sum up the pods of ``most`` nodes that changed; whether there are more of them.
@@ -242,10 +242,10 @@ class Fleet:
         )
         self._remember(done, rows, now)
         names = self._names[rows]
-        return _chosen(names, done.due), _chosen(names, done.zones_due)
+        return _select(names, done.due), _select(names, done.zones_due)
 
     def desired(self, name: str) -> DesiredNode:
-        """What the node is to say by the last pass; nothing while it waits to be calculated."""
+        """The desired state of the node by the last pass; empty while it waits to be calculated."""
         known = self._nodes.get(name)
         done = self._last(known)
         if known is None or done is None or done.outcomes[known.row % PART, 0, 0] == _WAITING:
@@ -384,7 +384,7 @@ class Fleet:
         )
 
 
-def _chosen(names: Sequence[str], due: Rows) -> list[str]:
+def _select(names: Sequence[str], due: Rows) -> list[str]:
     return [names[row] for row in np.flatnonzero(due).tolist()]
 
 

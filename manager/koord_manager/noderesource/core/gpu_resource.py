@@ -43,7 +43,7 @@ _FORMULAS = {
 
 
 def gpu(device: Mapping[str, Any] | None, gates: Mapping[str, bool]) -> DesiredNode:
-    """What a Node should say of accelerators; without any healthy one, none of their resources.
+    """The accelerators of a Node; without any healthy one, none of their resources.
 
     A resource that no healthy one has is taken off. Labels are those of the Device; one that
     it does not have is left as the Node has it.
@@ -68,7 +68,7 @@ def gpu(device: Mapping[str, Any] | None, gates: Mapping[str, bool]) -> DesiredN
 
 
 def _sum(found: Iterable[Fields], name: str) -> int | None:
-    """Of what the devices say; ``None`` where none says anything."""
+    """The sum over the devices; ``None`` if none has an amount."""
     said = [
         one.of("resources").take(name, None, _amount, "a quantity from 0", "left out")
         for one in found

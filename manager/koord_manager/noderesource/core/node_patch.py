@@ -18,7 +18,7 @@ T = TypeVar("T")
 class NodePatches:
     """JSON merge patches: for the Node, and for its subresource ``status``.
 
-    ``None`` where nothing is to be written. They hold only what differs.
+    ``None`` if nothing must be written. They hold only what differs.
     """
 
     metadata: Object | None = None
@@ -31,7 +31,7 @@ def patches(
     """What brings the Node to all that is desired.
 
     The status is left as it is while no resource needs it (``needs_sync``); with the default
-    each difference does. A Node without amounts of its own has not been told of by its kubelet
+    each difference does. A Node without amounts of its own has not been reported by its kubelet
     yet: its status is left alone.
 
     Raises:

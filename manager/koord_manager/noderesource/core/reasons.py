@@ -52,7 +52,7 @@ class Reasons:
         return replace(found, given=(*found.given, said_by))
 
     def annotations(self) -> dict[str, str | None]:
-        """What the Node says of its batch resources beside their amounts."""
+        """The Node's annotations about its batch resources."""
         off = self._outcome(0, 0) is ResourceOutcome.OFF
         nothing = off or self.done.offered[self.row, 0, 0] == NONE
         return {

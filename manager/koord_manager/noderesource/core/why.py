@@ -54,7 +54,7 @@ def _standing(calculation: str, one: Decision, since: float, at: float) -> Docum
 
 
 def _history(changes: Sequence[OutcomeChange], strategy: ColocationStrategy) -> Iterable[Document]:
-    """The newest first; said in the words of the strategy that holds now."""
+    """The newest first; in the words of the strategy that applies now."""
     until: dict[tuple[int, int], float] = {}
     for one in reversed(changes):
         about = one.tier, one.resource

@@ -19,9 +19,9 @@ from koord_manager.profiles.core.placing import Object, inside, placed
 
 @dataclass(frozen=True, slots=True)
 class PodChange:
-    """What is to be sent for a pod: a JSON merge patch, ``None`` where nothing is.
+    """The write for a pod: a JSON merge patch, or ``None``.
 
-    ``profiles`` are those it has from. ``lines`` say what of them cannot be had.
+    ``profiles`` are its sources. ``lines`` say which of their fields cannot be applied.
     """
 
     patch: Object | None

@@ -1,4 +1,4 @@
-"""What a Recommendation should say, and what is kept in it over a restart. No IO.
+"""The desired status of a Recommendation, and what it keeps over a restart. No IO.
 
 The recommended requests are ``cpu`` and ``memory`` of ``status.podStatus.containerStatuses``, where
 Koordinator's type has them; limits are beside them under the names that ResourceQuota gives them.
@@ -31,7 +31,7 @@ _REFRESH_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class RecommendationResult:
-    """What was found out about a target.
+    """What is known about a target.
 
     ``trouble`` is why there is no result, "" if there is one. ``history`` is in seconds.
     """
@@ -44,7 +44,7 @@ class RecommendationResult:
 
 
 def status(finding: RecommendationResult, before: Mapping[str, Any], at: float) -> Json:
-    """The object's status; a condition's time stays while it says the same. ``at`` of the epoch."""
+    """The object's status; a condition's time stays while it does not change."""
     now = _time(at)
     condition = _condition(finding)
     old: Mapping[str, Any] = next(
@@ -148,22 +148,24 @@ def _learnt(one: _StoredState) -> tuple[ContainerLearning, Checkpoint]:
 
 def _condition(finding: RecommendationResult) -> Json:
     if finding.trouble:
-        return _says("False", "TargetUnusable", finding.trouble)
+        return _new_condition("False", "TargetUnusable", finding.trouble)
     if not finding.pods:
-        return _says("False", "NoPods", "no pod of the target is known")
+        return _new_condition("False", "NoPods", "no pod of the target is known")
     if finding.advice:
         lines = [
             f"{one.container}: {decision}" for one in finding.advice for decision in one.decisions
         ]
-        return _says("True", "Recommended", f"of {finding.pods} pods; {'; '.join(lines)}")
+        return _new_condition("True", "Recommended", f"of {finding.pods} pods; {'; '.join(lines)}")
     if not finding.history:
         said = f"no usage of its {finding.pods} pods' containers has been reported"
-        return _says("False", "NoUsage", said)
+        return _new_condition("False", "NoUsage", said)
     hours, needed = finding.history / 3600, finding.needed / 3600
-    return _says("False", "TooLittleHistory", f"usage of {hours:.1f} h is known of {needed:g} h")
+    return _new_condition(
+        "False", "TooLittleHistory", f"usage of {hours:.1f} h is known of {needed:g} h"
+    )
 
 
-def _says(state: str, reason: str, message: str) -> Json:
+def _new_condition(state: str, reason: str, message: str) -> Json:
     short = message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…"
     return {"type": CONDITION, "status": state, "reason": reason, "message": short}
 

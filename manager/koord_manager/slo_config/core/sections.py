@@ -40,7 +40,7 @@ BURST: Document = {
     "sharePoolThresholdPercent": _BURST.share_pool_threshold,
 }
 SYSTEM: Document = {"totalNetworkBandwidth": "0"}
-"""What NodeSLOs show where the configuration says nothing: as Koordinator's manager writes it."""
+"""What NodeSLOs have without a configuration, as Koordinator's manager writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,9 @@ def overlay_applications(
 
 
 def laid_over(below: Document, above: Document) -> Document:
-    """Objects are merged field by field, all else is replaced; ``null`` and "" say nothing.
+    """Objects are merged field by field, all else is replaced; ``null`` and "" are ignored.
 
-    So there is no ``null`` in what comes of it, which an API server would refuse.
+    So the result has no ``null``, which an API server would refuse.
     """
     merged = dict(below)
     for name, given in above.items():

@@ -112,13 +112,6 @@ def test_who_an_object_is_stays_the_same_with_every_leader() -> None:
     assert one.get("n1").uid != first.uid  # type: ignore[union-attr]
 
 
-def test_a_node_of_which_nothing_is_known_is_as_old_as_its_first_report() -> None:
-    kept = store()
-    put(kept, "n1", now=0)
-    put(kept, "n1", now=60)
-    assert kept.get("n1").created == "1970-01-12T13:46:40Z"  # type: ignore[union-attr]
-
-
 def test_nothing_is_kept_while_closed() -> None:
     kept = NodeMetricStore()
     put(kept, "n1")
@@ -127,19 +120,6 @@ def test_nothing_is_kept_while_closed() -> None:
     put(kept, "n1")
     kept.end()
     assert (len(kept), kept.term) == (0, 0)
-
-
-def test_pages_are_by_name() -> None:
-    kept = store()
-    for name in ("n3", "n1", "n2"):
-        put(kept, name)
-    page = kept.page(limit=2)
-    assert [one.name for one in page.objects] == ["n1", "n2"]
-    assert (page.after, page.remaining) == ("n2", 1)
-    put(kept, "n4")
-    rest = kept.page(limit=2, after=page.after, version=page.version)
-    assert [one.name for one in rest.objects] == ["n3"]
-    assert (rest.after, rest.version) == ("", page.version)
 
 
 @given(st.integers(1, 1 << 40), st.lists(st.integers(0, (1 << TERM_BITS) - 1), min_size=1))

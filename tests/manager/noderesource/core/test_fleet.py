@@ -25,7 +25,6 @@ from koord_model.keys import (
     ANNOTATION_BATCH_WHY,
     ANNOTATION_CPU_NORMALIZATION_RATIO,
     ANNOTATION_NODE_RESERVATION,
-    ANNOTATION_ORIGIN_ALLOCATABLE,
     ANNOTATION_RAW_ALLOCATABLE,
     ANNOTATION_THIRD_PARTY,
     BATCH_CPU,
@@ -129,14 +128,6 @@ def test_the_text_on_the_node_is_short_and_says_why() -> None:
     text = one.desired("n").annotations[ANNOTATION_BATCH_WHY]
     assert text == "no batch-cpu: NodeMetric is older than 15 min"
     assert len(text) <= LONGEST
-
-
-def test_what_was_there_before_other_schedulers_is_told_to_them() -> None:
-    facts = replace(NODE, third_batch=CpuMemory(500, 9000), third_mid=CpuMemory(300, 0))
-    one = fleet(facts=facts)
-    assert resources(one) == {BATCH_CPU: 4000, BATCH_MEMORY: 0, MID_CPU: 1700, MID_MEMORY: 2000}
-    origin = one.desired("n").annotations[ANNOTATION_ORIGIN_ALLOCATABLE]
-    assert json.loads(origin or "") == {"resources": {BATCH_CPU: "4500", BATCH_MEMORY: "5000"}}
 
 
 def test_switched_off_takes_all_away() -> None:
@@ -341,17 +332,6 @@ def test_a_pod_that_moves_or_goes_is_summed_up_anew() -> None:
     assert one.desired("m").resources[BATCH_CPU] == 5500
 
 
-def test_sums_can_be_made_in_parts() -> None:
-    one = Fleet()
-    for number in range(5):
-        one.node(str(number), NODE, ON, NOW)
-        one.metric(str(number), status())
-    assert one.sum_up(NOW, 3)
-    assert not one.sum_up(NOW, 3)
-    due, _ = one.calculate(NOW)
-    assert sorted(due) == list("01234")
-
-
 def test_nodes_come_and_go() -> None:
     one = Fleet()
     assert one.calculate(NOW) == ([], [])
@@ -464,15 +444,6 @@ def test_a_zone_told_of_after_the_pass_waits_for_the_next() -> None:
         one.node(f"new-{number}", NODE, ON, NOW)
     assert one.desired("new-99") == DesiredNode()
     assert one.desired_zones("new-99") == one.decisions("new-99") == ()
-
-
-def test_held_in_part_the_annotation_names_what_there_is() -> None:
-    strategy = replace(ON, smoothing=Smoothing(hold_seconds=120))
-    one = Fleet()
-    one.node("n", replace(NODE, batch=MeasuredUsage(700, None)), strategy, NOW)
-    one.calculate(NOW)
-    origin = one.desired("n").annotations[ANNOTATION_ORIGIN_ALLOCATABLE]
-    assert json.loads(origin or "") == {"resources": {BATCH_CPU: "700"}}
 
 
 SAID = st.sampled_from(

@@ -10,7 +10,6 @@ from koord_manager.noderesource.core.node_state import (
     MOST,
     MOST_ZONES,
     CpuMemory,
-    HostApplicationUsage,
     MeasuredUsage,
     MetricSummary,
     NodeState,
@@ -24,12 +23,10 @@ from koord_model.keys import (
     ANNOTATION_CPU_NORMALIZATION_RATIO,
     ANNOTATION_NODE_RESERVATION,
     ANNOTATION_RAW_ALLOCATABLE,
-    ANNOTATION_THIRD_PARTY,
     BATCH_CPU,
     BATCH_MEMORY,
     MID_CPU,
 )
-from koord_model.priority import PriorityClass
 
 GIB = 1 << 30
 
@@ -75,24 +72,6 @@ def test_a_whole_status() -> None:
 @pytest.mark.parametrize("text", [b"{}", b"null", b'{"nodeMetric":null,"podsMetric":null}'])
 def test_a_metric_that_says_nothing(text: bytes) -> None:
     assert metric_summary(text) == MetricSummary()
-
-
-@pytest.mark.parametrize(
-    ("priority", "qos", "counts_as"),
-    [
-        ("koord-prod", "", PriorityClass.PROD),
-        ("koord-mid", "BE", PriorityClass.MID),
-        ("koord-batch", "LS", PriorityClass.BATCH),
-        ("", "LS", PriorityClass.PROD),
-        ("", "BE", PriorityClass.BATCH),
-        ("", "", PriorityClass.PROD),
-        ("strange", "", PriorityClass.PROD),
-    ],
-)
-def test_host_applications_have_a_class(priority: str, qos: str, counts_as: PriorityClass) -> None:
-    given = {"name": "a", "usage": used("1", "1"), "priority": priority, "qos": qos}
-    found = summary(hostApplicationMetric=[given])
-    assert found.applications == (HostApplicationUsage(CpuMemory(1000, 1), counts_as),)
 
 
 def test_what_is_no_quantity_was_not_measured_and_half_of_a_usage_is_known_by_half() -> None:
@@ -154,44 +133,12 @@ def test_what_a_node_is(annotations: Any, allocatable: Any, expected: dict[str, 
     assert read_node_state({}) == NodeState()
 
 
-@pytest.mark.parametrize(
-    ("reservation", "reserved"),
-    [
-        ({"resources": {"cpu": "3"}}, CpuMemory(3000, GIB)),
-        ({"resources": {"cpu": "500m", "memory": "4Gi"}}, CpuMemory(1000, 4 * GIB)),
-        ({"reservedCPUs": "0-3,8"}, CpuMemory(5000, GIB)),
-        ({"resources": {"cpu": "9"}, "reservedCPUs": "0-1"}, CpuMemory(2000, GIB)),
-        ({"applyPolicy": "ReservedCPUsOnly"}, CpuMemory(1000, GIB)),
-    ],
-)
-def test_the_larger_reservation_counts(reservation: object, reserved: CpuMemory) -> None:
-    annotations = {ANNOTATION_NODE_RESERVATION: json.dumps(reservation)}
-    found = node(annotations, cpu="15", memory="63Gi")
-    assert found.reserved == reserved
-    assert found.ignored == ()
-
-
 def test_a_bad_reservation_costs_only_itself() -> None:
     found = node({ANNOTATION_NODE_RESERVATION: '{"reservedCPUs": "many"}'}, cpu="15")
     assert found.reserved == CpuMemory(1000, 0)
     [line] = found.ignored
     assert "reservation" in line
     assert '"many"' in line
-
-
-def test_what_other_schedulers_gave_away() -> None:
-    allocations = [
-        {"name": "yarn", "priority": "koord-batch", "resources": {BATCH_CPU: "1500"}},
-        {
-            "name": "x",
-            "priority": "koord-batch",
-            "resources": {BATCH_CPU: 500, BATCH_MEMORY: "1Gi"},
-        },
-        {"name": "y", "priority": "koord-mid", "resources": {MID_CPU: "100", BATCH_CPU: "7"}},
-    ]
-    found = node({ANNOTATION_THIRD_PARTY: json.dumps({"allocations": allocations})})
-    assert (found.third_batch, found.third_mid) == (CpuMemory(2000, GIB), CpuMemory(100, 0))
-    assert node({ANNOTATION_THIRD_PARTY: "bad"}).third_batch == CpuMemory()
 
 
 def test_zones_of_a_topology() -> None:

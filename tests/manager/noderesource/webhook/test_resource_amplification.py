@@ -97,23 +97,6 @@ def test_while_nothing_of_allocatable_changes_raw_is_kept() -> None:
     assert shown(written(more, before)) == {**shown(before), BATCH_CPU: 5}
 
 
-def test_what_the_kubelet_writes_is_taken_anew() -> None:
-    before = amplified()
-    same = written(by_kubelet(before, **RAW), before)
-    assert shown(same) == shown(before)
-    less = written(by_kubelet(before, cpu="3", memory="16Gi"), before)
-    assert shown(less) == {"cpu": 4500, "memory": 32 << 30}
-    assert raw(less) == {"cpu": "3", "memory": "16Gi"}
-
-
-def test_another_ratio_is_of_the_raw_amounts() -> None:
-    before = amplified()
-    changed = node(before["status"]["allocatable"], '{"cpu":2.00}', json.dumps(RAW))
-    found = written(changed, changed)
-    assert shown(found) == {"cpu": 8000, "memory": 16 << 30}
-    assert raw(found) == RAW
-
-
 @pytest.mark.parametrize("ratios", [None, ""])
 def test_without_ratios_the_raw_amounts_come_back(ratios: str | None) -> None:
     off = node(amplified()["status"]["allocatable"], ratios, json.dumps(RAW), note="x")
