@@ -217,24 +217,19 @@ async def test_clients_are_known_by_the_authority_of_the_moment(tmp_path: Path) 
 
 
 @needs_openssl
-async def test_nobody_is_known_before_there_is_an_authority(tmp_path: Path) -> None:
-    server, client = (make_certificates(tmp_path / one) for one in "sc")
+async def test_without_an_authority_nobody_is_known_and_a_bad_one_leaves_the_one_before(
+    tmp_path: Path,
+) -> None:
+    server, other, client = (make_certificates(tmp_path / one) for one in "soc")
     served = Served(server)
     async with served.open() as port:
         assert (await said(port, served.client(client)))[0] == "hung up"
         assert (await said(port, served.client()))[0] == "unknown"
-
-
-@needs_openssl
-async def test_no_authority_leaves_the_one_before(tmp_path: Path) -> None:
-    server, other, client = (make_certificates(tmp_path / one) for one in "soc")
-    served = Served(server)
-    served.trust(client)
-    for pem in ("", "nonsense", "-----BEGIN CERTIFICATE-----", "Autorité"):
-        with pytest.raises(CertificateError, match="the clients' authority cannot be used: ") as no:
-            served.listener.trust(pem)
-        assert not pem or pem not in str(no.value)
-    async with served.open() as port:
+        served.trust(client)
+        for pem in ("", "nonsense", "-----BEGIN CERTIFICATE-----", "Autorité"):
+            with pytest.raises(CertificateError, match="clients' authority cannot be used") as no:
+                served.listener.trust(pem)
+            assert not pem or pem not in str(no.value)
         served.show(other)
         assert (await said(port, served.client(client)))[0] == "known"
 

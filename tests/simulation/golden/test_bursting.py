@@ -95,19 +95,6 @@ def test_a_node_that_fills_takes_back_a_few_at_a_time_and_the_greediest_first() 
     assert said(going.run, "raised quotas come down, greediest first")
 
 
-def test_near_the_threshold_quotas_do_not_go_up_and_down() -> None:
-    steady = [api(f"api-{n}", Constant(2.0) + Noise(0.1)) for n in range(6)]
-    going = simulation(node(*steady, slo=asked(share_pool_threshold=75)), NAME)
-    found = second_by_second(going, 300)
-    turns = 0
-    for name in found[0]:
-        curve = np.array([one[name] for one in found[60:]], float)
-        ways = np.sign(np.diff(curve))
-        ways = ways[ways != 0]
-        turns += int(np.count_nonzero(ways[1:] != ways[:-1]))
-    assert turns <= 12, "of six pods in four minutes"
-
-
 def test_a_raised_quota_comes_down_without_a_refused_write() -> None:
     """A smaller quota below a burst that is set is EINVAL on cgroup v2: K#2778."""
     gone = Fault(FaultKind.NO_SLO, 200, 220)

@@ -10,7 +10,6 @@ from koord_simulation.node_model.curves import Constant, Noise, Spikes
 from koord_simulation.node_model.machine import GIB, MIB, SimulatedMachine
 from koord_simulation.node_model.workload import Workload
 from koord_simulation.run.record import Run
-from koord_simulation.run.report import direction_changes
 from koord_simulation.scenario.scenario import Scenario
 
 from tests.simulation.golden.runs import run, said, slo, unharmed
@@ -48,17 +47,6 @@ def test_services_that_wait_get_room_below_the_threshold() -> None:
     assert said(both, "best-effort pods get less")
 
 
-def test_services_that_do_not_wait_leave_the_threshold_as_it_is() -> None:
-    alone, both = (run(node(*services(4), JOBS), *names) for names in ((SUPPRESS,), BOTH))
-    assert np.array_equal(alone.be_allowed, both.be_allowed)
-    assert said(both, "no bound for best-effort pods")
-
-
-def test_the_bound_does_not_swing() -> None:
-    ran = run(node(*services(18), JOBS, seconds=1200), *BOTH)
-    assert direction_changes(ran.be_allowed[300:]) <= 12, "in a quarter of an hour"
-
-
 def test_what_was_taken_comes_back_slowly() -> None:
     busy = [replace(one, cpu=Constant(1.0) + Spikes(4.0, 10_000, 200, 100)) for one in services()]
     ran = run(node(*busy, JOBS, seconds=900), *BOTH)
@@ -92,8 +80,3 @@ def test_a_neighbour_that_takes_the_cache_is_named() -> None:
     assert any("default/noisy" in one.outcome for one in suffers)
     assert not any("default/quiet" in one.outcome for one in ran.said)
     assert "usual" in suffers[0].outcome, "with the numbers"
-
-
-def test_nobody_is_blamed_while_nothing_happens() -> None:
-    ran = run(node(*sensitive(), QUIET, seconds=2400), INTERFERENCE)
-    assert said(ran, "container ") == []

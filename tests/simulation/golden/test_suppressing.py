@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from koord_model import cpuset
 from koord_model.used_threshold import SuppressPolicy
 from koord_simulation.node_model.curves import Noise, Ramp, Sine
 from koord_simulation.node_model.faults import Fault, FaultKind
@@ -16,7 +15,7 @@ from koord_simulation.run.report import direction_changes, report
 from koord_simulation.run.simulation import simulate
 from koord_simulation.scenario.scenario import Scenario
 
-from tests.simulation.golden.runs import BE, changes, run, said, simulation, slo, unharmed
+from tests.simulation.golden.runs import changes, run, said, slo, unharmed
 from tests.simulation.stories import job, story, web
 
 NAME = "cpu_suppress"
@@ -71,27 +70,6 @@ def test_load_that_trembles_does_not_make_it_swing(policy: SuppressPolicy, cpus:
     most = 8 if policy is SuppressPolicy.CPUSET else 16
     assert direction_changes(ran.be_allowed[60:]) <= most
     assert len(said(ran)) < 60
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_every_best_effort_group_has_what_was_decided_whoever_comes(version: int) -> None:
-    """Pods that come meanwhile are held as those that were there: K#696, K#1056."""
-    late = tuple(
-        replace(job(f"late-{at}", cpu=4.0), start=float(at), end=at + 90.0)
-        for at in range(20, 100, 7)
-    )
-    going = simulation(
-        node(services(6, 3), jobs(8), *late, machine=replace(NODE, cgroup_version=version)), NAME
-    )
-    for _ in range(200):
-        going.step()
-        whole = going.cgroups.now(BE, CPUSET)
-        for group in going.cgroups.below(BE, "cpuset"):
-            assert going.cgroups.now(group, CPUSET) == whole
-        assert going.run.be_cpu[going.second - 1] <= len(cpuset.parse(str(whole))) + 1e-6 or (
-            going.run.be_allowed[going.second - 1] != going.run.be_allowed[going.second - 2]
-        )
-    unharmed(going.run)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -24,24 +24,31 @@ def with_profile(pod: Object, **spec: object) -> Object:
     return after
 
 
+SAID = 'ClusterColocationProfile "p" spec.'
+MEND = "; create that PriorityClass, or mend the profile"
+
+
 @pytest.mark.parametrize(
-    ("name", "why"), [("gone", "is not in the cluster"), ("odd", "has no value")]
+    ("spec", "words"),
+    [
+        (
+            {"priorityClassName": "gone"},
+            f'{SAID}priorityClassName is "gone", which is not in the cluster{MEND}',
+        ),
+        (
+            {"priorityClassName": "odd"},
+            f'{SAID}priorityClassName is "odd", which has no value{MEND}',
+        ),
+        (
+            {"patch": {"spec": {"containers": [{"image": "x"}]}}},
+            f"{SAID}patch.spec.containers has an object; expected each",
+        ),
+    ],
 )
-def test_a_priority_class_that_is_not_there_is_said(name: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why) as raised:
-        with_profile({"spec": {"containers": []}}, priorityClassName=name)
-    assert str(raised.value) == (
-        f'ClusterColocationProfile "p" spec.priorityClassName is "{name}", which {why}; '
-        "create that PriorityClass, or mend the profile"
-    )
-
-
-def test_a_patch_that_does_not_fit_is_said() -> None:
+def test_what_does_not_fit_is_said(spec: Object, words: str) -> None:
     with pytest.raises(ValueError, match="mend the profile") as raised:
-        with_profile({}, patch={"spec": {"containers": [{"image": "x"}]}})
-    assert str(raised.value).startswith(
-        'ClusterColocationProfile "p" spec.patch.spec.containers has an object; expected each'
-    )
+        with_profile({"spec": {"containers": []}}, **spec)
+    assert str(raised.value).startswith(words)
 
 
 def test_a_patch_that_is_too_deep_is_said() -> None:

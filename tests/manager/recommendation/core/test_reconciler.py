@@ -135,13 +135,13 @@ def test_what_nobody_can_have_learnt_is_not_believed(name: str, value: float) ->
 
 
 @pytest.mark.parametrize(
-    "odd", [7, "x", [], True, {"conditions": 7}, {"conditions": [7]}, {"conditions": [None]}]
+    ("given", "expected"),
+    [
+        *((odd, {}) for odd in (7, "x", [], True, None)),
+        *(({"conditions": odd}, {}) for odd in (7, [7], [None])),
+        *((good, good) for good in ({}, {"podStatus": {}}, {"conditions": [{"type": "x"}]})),
+    ],
 )
-def test_a_status_of_another_shape_is_none_and_written_anew(odd: Any) -> None:
-    assert status_before({"status": odd}) == {}
-
-
-@pytest.mark.parametrize("given", [{}, {"podStatus": {}}, {"conditions": [{"type": "x"}]}])
-def test_a_status_of_our_shape_is_taken_as_it_is(given: dict[str, Any]) -> None:
-    assert status_before({"status": given}) == given
-    assert status_before({"status": None}) == status_before({}) == {}
+def test_a_status_of_another_shape_is_written_anew(given: Any, expected: Any) -> None:
+    assert status_before({"status": given}) == expected
+    assert status_before({}) == {}

@@ -118,17 +118,18 @@ def test_labels_and_annotations_of_others_stay_and_ours_come_back() -> None:
     assert meta["resourceVersion"] == "7"
 
 
-@pytest.mark.parametrize("before", [None, []])
-def test_an_installed_one_without_webhooks_is_filled(before: Any) -> None:
+@pytest.mark.parametrize(
+    "webhooks",
+    [
+        None,
+        [],
+        # Ours that is switched off goes: nobody would answer, and Koordinator's policy may be Fail.
+        [*found()["webhooks"], webhook(name=OFF)],
+    ],
+)
+def test_webhooks_are_those_that_are_served(webhooks: Any) -> None:
     kept = found()
-    kept["webhooks"] = before
-    assert merged(kept) == found()
-
-
-def test_ours_that_is_switched_off_goes() -> None:
-    """Its path would be answered by nobody, and Koordinator's policy for it may be to refuse."""
-    kept = found()
-    kept["webhooks"].append(webhook(name=OFF))
+    kept["webhooks"] = webhooks
     assert merged(kept) == found()
 
 

@@ -112,24 +112,30 @@ def test_a_review_may_not_be_longer_than_bytes_allow() -> None:
     assert caught.value.status == 413
 
 
-def test_admitted_as_it_is() -> None:
-    admission = reviews.read(encoded(review()))
-    for verdict in (ADMITTED, AdmissionResponse(object=dict(admission.object))):
-        assert answered(admission, verdict) == {"uid": admission.uid, "allowed": True}
-        assert not reviews.changes(admission, verdict)
+PLAIN = {"kind": "Pod", "metadata": {"name": "web-1"}}
 
 
-def test_a_refusal_has_its_code_one_line_and_no_patch() -> None:
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (ADMITTED, {"allowed": True}),
+        (AdmissionResponse(object=PLAIN), {"allowed": True}),
+        # A refusal has its code, one line, and no patch.
+        (
+            AdmissionResponse(
+                refusal="no\n such thing", code=422, object={"a": 1}, warnings=("old",)
+            ),
+            {
+                "allowed": False,
+                "status": {"code": 422, "message": "no such thing"},
+                "warnings": ["old"],
+            },
+        ),
+    ],
+)
+def test_answers_without_a_patch(verdict: AdmissionResponse, expected: dict[str, Any]) -> None:
     admission = reviews.read(encoded(review()))
-    verdict = AdmissionResponse(
-        refusal="no\n such thing", code=422, object={"a": 1}, warnings=("old",)
-    )
-    assert answered(admission, verdict) == {
-        "uid": admission.uid,
-        "allowed": False,
-        "status": {"code": 422, "message": "no such thing"},
-        "warnings": ["old"],
-    }
+    assert answered(admission, verdict) == {"uid": admission.uid, **expected}
     assert not reviews.changes(admission, verdict)
 
 
