@@ -67,14 +67,6 @@ async def test_a_node_reports_over_tls(manager: Manager) -> None:
     assert metric(manager, "reports_total", code="OK") == 1
 
 
-async def test_a_node_does_not_report_for_another_one(manager: Manager) -> None:
-    with pytest.raises(LinkError, match='the token is of node "n1", not of "n2"'):
-        await send(manager, "n2", manager.koordlet_of("n1"))
-    assert manager.service.store.get("n2") is None
-    assert manager.heard == []
-    assert metric(manager, "reports_total", code="PERMISSION_DENIED") == 1
-
-
 async def test_silent_nodes_are_told_of_and_forgotten(manager: Manager) -> None:
     for node in ("n1", "n2"):
         await send(manager, node, manager.koordlet_of(node))

@@ -4,6 +4,7 @@ from koord_manager.webhooks.cluster_view import ClusterView
 from koord_manager.webhooks.table import TABLE
 from koord_serving.admission.core.admission import ADMITTED, AdmissionOperation, AdmissionRequest
 from koord_serving.admission.core.configurations import (
+    FRAMEWORK,
     WebhookClientConfig,
     WebhookDefinition,
     configurations,
@@ -15,33 +16,27 @@ WHERE = WebhookClientConfig(namespace="koordinator-system")
 
 
 def test_by_default_pods_are_looked_at_and_nothing_else() -> None:
-    paths = {row.path for row in served(TABLE, DEFAULTS)}
-    assert paths == {"/mutate-pod", "/validate-pod"}
-
-
-def test_names_are_unique_and_a_path_is_one_function() -> None:
+    assert {row.path for row in served(TABLE, DEFAULTS)} == {"/mutate-pod", "/validate-pod"}
+    assert {FRAMEWORK, *(row.gate for row in TABLE)} <= DEFAULTS.keys()
     assert len({row.name for row in TABLE}) == len(TABLE)
     handlers = {(row.path, row.handler) for row in TABLE}
-    assert len(handlers) == len({path for path, _ in handlers})
+    assert len(handlers) == len({path for path, _ in handlers}), "a path is one function"
 
 
 def test_webhooks_as_koordinator_lists_them() -> None:
-    said = [
-        (one["name"], one["failurePolicy"], one["rules"][0]["operations"])
+    listed = [
+        (one["name"], one["failurePolicy"], *one["rules"][0]["operations"])
         for document in configurations(TABLE, ALL, WHERE)
         for one in document["webhooks"]
     ]
-    assert said == [
-        ("mpod-create.koordinator.sh", "Fail", ["CREATE"]),
-        ("mreservation-create.koordinator.sh", "Fail", ["CREATE"]),
-        ("mnode-status.koordinator.sh", "Ignore", ["UPDATE"]),
-        ("vpod.koordinator.sh", "Fail", ["CREATE", "UPDATE"]),
-        ("vnode.koordinator.sh", "Ignore", ["CREATE", "UPDATE"]),
-        ("vconfigmap.koordinator.sh", "Fail", ["CREATE", "UPDATE", "DELETE"]),
+    assert listed == [
+        ("mpod-create.koordinator.sh", "Fail", "CREATE"),
+        ("mreservation-create.koordinator.sh", "Fail", "CREATE"),
+        ("mnode-status.koordinator.sh", "Ignore", "UPDATE"),
+        ("vpod.koordinator.sh", "Fail", "CREATE", "UPDATE"),
+        ("vnode.koordinator.sh", "Ignore", "CREATE", "UPDATE"),
+        ("vconfigmap.koordinator.sh", "Fail", "CREATE", "UPDATE", "DELETE"),
     ]
-
-
-def test_a_pod_that_is_resized_is_looked_at_again() -> None:
     _, validating = configurations(TABLE, ALL, WHERE)
     assert validating["webhooks"][0]["rules"][0]["resources"] == ["pods", "pods/resize"]
 

@@ -89,25 +89,6 @@ def test_what_is_amplified_of_an_odd_amount_is_rounded_down() -> None:
     assert shown(found) == {"cpu": 3366, "memory": 1011}
 
 
-def test_while_nothing_of_allocatable_changes_raw_is_kept() -> None:
-    before = amplified()
-    other = {**before, "status": {**before["status"], "conditions": []}}
-    assert asked(other, before) == ADMITTED
-    more = node({**before["status"]["allocatable"], BATCH_CPU: "5"}, BOTH, json.dumps(RAW))
-    assert shown(written(more, before)) == {**shown(before), BATCH_CPU: 5}
-
-
-@pytest.mark.parametrize("ratios", [None, ""])
-def test_without_ratios_the_raw_amounts_come_back(ratios: str | None) -> None:
-    off = node(amplified()["status"]["allocatable"], ratios, json.dumps(RAW), note="x")
-    found = written(off, off)
-    assert shown(found) == shown(node(RAW))
-    assert ANNOTATION_RAW_ALLOCATABLE not in found["metadata"]["annotations"]
-    assert found["metadata"]["annotations"]["note"] == "x"
-    kubelets = written(by_kubelet(off, cpu="3", memory="15Gi"), off)
-    assert shown(kubelets) == {"cpu": 3000, "memory": 15 << 30}
-
-
 @pytest.mark.parametrize(
     ("new", "operation"),
     [

@@ -163,18 +163,6 @@ def test_limits_are_never_below_requests(used: list[ResourceAmount], margin: flo
     assert advice.limit.cpu >= min(greatest, 1000)
 
 
-@pytest.mark.parametrize("percentile", [0.5, 0.99])
-def test_a_higher_percentile_is_no_less(percentile: float) -> None:
-    used = [ResourceAmount(n / 10, n * MIB) for n in range(100)]
-    low = learnt(*used, policy=RecommendationPolicy(cpu_percentile=0.3, least_history=0))
-    high = learnt(*used, policy=RecommendationPolicy(cpu_percentile=percentile, least_history=0))
-    at = NOW + 6000
-    assert (
-        high.advise("web", at, ["main"])[0].request.cpu
-        >= low.advise("web", at, ["main"])[0].request.cpu
-    )
-
-
 def test_containers_of_changing_names_do_not_add_up() -> None:
     made = Recommender(HOURLY)
     for index in range(100):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_manager.slo_config.core import config
-from koord_manager.slo_config.core.colocation import ColocationStrategy, Smoothing
+from koord_manager.slo_config.core.colocation import ColocationStrategy
 from koord_manager.slo_config.core.config import (
     DEFAULTS,
     KEYS,
@@ -187,58 +187,6 @@ def test_a_key_of_which_nothing_good_was_ever_seen_is_unknown():
     assert found.unknown == {"cpu-burst-config"}
     found, _ = advance(found, {"cpu-burst-config": "{}"})
     assert found.unknown == frozenset()
-
-
-def test_the_first_layer_that_matches_is_laid_over_the_clusters():
-    found = good(
-        resource_qos={
-            "clusterStrategy": {"beClass": {"cpuQOS": {"enable": True, "groupIdentity": -1}}},
-            "nodeStrategies": [
-                gpu(beClass={"cpuQOS": {"groupIdentity": 0}}),
-                {"nodeSelector": {"matchLabels": {"pool": "gpu"}}, "beClass": {}},
-            ],
-        }
-    )
-    here = found.qos.of({"pool": "gpu"})
-    assert here == {"beClass": {"cpuQOS": {"enable": True, "groupIdentity": 0}}}
-    assert found.qos.of({}) == found.qos.cluster
-
-
-def test_host_applications_of_a_layer_are_all_that_it_has():
-    found = good(host_application={"applications": [{"name": "nginx"}], "nodeConfigs": [gpu()]})
-    assert found.host_applications.of({}) == {"applications": [{"name": "nginx"}]}
-    assert found.host_applications.of({"pool": "gpu"}) == {"applications": []}
-
-
-def test_all_layers_of_colocation_are_laid_over_each_other():
-    found = good(
-        colocation={
-            "enable": True,
-            "degradeTimeMinutes": 5,
-            "cpuReclaimThresholdPercent": 50,
-            "extensions": {"pykoord": {"smoothing": {"fallPercent": 10, "holdSeconds": 60}}},
-            "nodeConfigs": [
-                gpu(
-                    memoryReclaimThresholdPercent=40,
-                    extensions={"pykoord": {"smoothing": {"fallPercent": 5}}},
-                )
-            ],
-        }
-    )
-    annotation = '{"cpuReclaimThresholdPercent": 30, "batchCPUThresholdPercent": 80}'
-    strategies = found.strategies_for(
-        {"pool": "gpu", "node.koordinator.sh/memory-reclaim-ratio": "0.29"},
-        {"node.koordinator.sh/colocation-strategy": annotation},
-    )
-    assert strategies.ignored == ()
-    assert strategies.colocation == ColocationStrategy(
-        enable=True,
-        degrade_minutes=5,
-        cpu_reclaim_percent=30,
-        memory_reclaim_percent=29,
-        batch_cpu_percent=80,
-        smoothing=Smoothing(fall_percent=5, hold_seconds=60),
-    )
 
 
 FIELDS = """enable clusterStrategy nodeStrategies nodeConfigs nodeSelector matchLabels applications
