@@ -15,11 +15,11 @@ async def create_or_update(
     resource: Resource,
     name: str,
     namespace: str,
-    wanted: Callable[[Object | None], Object | None],
+    desired: Callable[[Object | None], Object | None],
 ) -> bool:
     """Bring an object to its desired state; whether it was written.
 
-    ``wanted`` gets the object (``None`` if there is none), which it must not change, and returns
+    ``desired`` gets the object (``None`` if there is none), which it must not change, and returns
     the desired one, or ``None`` to do nothing. It is called again if another writer was faster.
 
     Raises:
@@ -28,7 +28,7 @@ async def create_or_update(
     """
     for _ in range(_TRIES):
         found = await _read(api, resource, name, namespace)
-        given = wanted(found)
+        given = desired(found)
         if given is None or given == found:
             return False
         try:

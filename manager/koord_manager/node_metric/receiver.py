@@ -123,8 +123,8 @@ class NodeMetricReceiver:
         await self._require_leading(context)
         address = _address(context.peer())
         if not self._calls.enter(address):
-            said = "too many calls are under way"
-            await self._refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, said)
+            reason = "too many calls are under way"
+            await self._refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, reason)
         try:
             return await self._answer(address, context)
         finally:
@@ -136,8 +136,8 @@ class NodeMetricReceiver:
         # It may have taken a while.
         await self._require_leading(context)
         if claim.node != request.node:
-            said = f"the token is of node {excerpt(claim.node)}, not of {excerpt(request.node)}"
-            await self._refuse(context, grpc.StatusCode.PERMISSION_DENIED, said)
+            reason = f"the token is of node {excerpt(claim.node)}, not of {excerpt(request.node)}"
+            await self._refuse(context, grpc.StatusCode.PERMISSION_DENIED, reason)
         code, reason = self._take(request)
         if code is not None:
             await self._refuse(context, code, reason)
@@ -150,8 +150,8 @@ class NodeMetricReceiver:
         except ApiError as error:
             # What the API server says is not for unknown callers.
             self._on_warning(str(error))
-            said = "whose the token is cannot be asked at present"
-            await self._refuse(context, grpc.StatusCode.UNAVAILABLE, said)
+            reason = "whose the token is cannot be asked at present"
+            await self._refuse(context, grpc.StatusCode.UNAVAILABLE, reason)
         if claim.refusal:
             await self._refuse(context, grpc.StatusCode.PERMISSION_DENIED, claim.refusal)
         return claim
@@ -161,8 +161,8 @@ class NodeMetricReceiver:
             async with asyncio.timeout(_READ_SECONDS):
                 message = await context.read()
         except TimeoutError:
-            said = f"no report within {_READ_SECONDS:g} s"
-            await self._refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, said)
+            reason = f"no report within {_READ_SECONDS:g} s"
+            await self._refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, reason)
         try:
             return ReportRequest.FromString(message)
         except (DecodeError, TypeError):  # grpc.aio.EOF is not bytes
@@ -191,15 +191,15 @@ class NodeMetricReceiver:
         if before and before.followed == session:
             return grpc.StatusCode.ABORTED, f"{node}: another session has followed this one"
         if before and before.session == session and sequence < before.sequence:
-            said = f"{node}: report {sequence} is older than {before.sequence}"
-            return grpc.StatusCode.ABORTED, said
+            reason = f"{node}: report {sequence} is older than {before.sequence}"
+            return grpc.StatusCode.ABORTED, reason
         if before is None and len(self._newest) >= self._capacity:
-            said = f"{self._capacity} nodes are kept, which is all there is room for"
-            return grpc.StatusCode.RESOURCE_EXHAUSTED, said
+            reason = f"{self._capacity} nodes are kept, which is all there is room for"
+            return grpc.StatusCode.RESOURCE_EXHAUSTED, reason
         more = len(status) - (before.size if before else 0)
         if more > 0 and self.bytes + more > self._most_bytes:
-            said = f"{self._most_bytes} bytes are kept, which is all there is room for"
-            return grpc.StatusCode.RESOURCE_EXHAUSTED, said
+            reason = f"{self._most_bytes} bytes are kept, which is all there is room for"
+            return grpc.StatusCode.RESOURCE_EXHAUSTED, reason
         followed = ""
         if before is not None:
             followed = before.followed if before.session == session else before.session

@@ -102,12 +102,12 @@ class ReportAuthorizer:
         if known is not None:
             return known
         held = self._claims.held(key, now)
-        asked = self._reviews.run(key, partial(self._ask, key, token), "" if held else caller)
+        review = self._reviews.run(key, partial(self._ask, key, token), "" if held else caller)
         if held is None:
-            return await asked
+            return await review
         try:
             async with asyncio.timeout(self._patience):
-                return await asked
+                return await review
         except (ApiError, TimeoutError):
             return held
 

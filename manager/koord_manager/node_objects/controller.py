@@ -20,7 +20,7 @@ from koord_manager.node_objects.core.reconciler import (
     DeleteObject,
     ExistingObject,
     PatchObject,
-    kept,
+    decode_object,
     write_for,
 )
 from koord_manager.slo_config.controller import SLOConfigInformer
@@ -79,7 +79,7 @@ class NodeObjectController:
         self._objects: Informer[ExistingObject] = Informer(
             api,
             resource,
-            decode=kept,
+            decode=decode_object,
             on_change=lambda name, _before, _now: self.loop.add(name),
             on_warning=on_warning,
             timing=pace,
@@ -122,7 +122,7 @@ class NodeObjectController:
 
     async def _read(self, name: str) -> ExistingObject | None:
         try:
-            return kept(msgspec.json.encode(await self._api.get(self._resource, name)))
+            return decode_object(msgspec.json.encode(await self._api.get(self._resource, name)))
         except NotFoundError:
             return None
 
@@ -146,13 +146,13 @@ class NodeObjectController:
             case DeleteObject(uid):
                 await self._api.delete(self._resource, name, uid=uid)
 
-    def _wrote(self, name: str, wanted: Object, answer: Object) -> None:
+    def _wrote(self, name: str, spec_written: Object, answer: Object) -> None:
         """An API server drops what the kind's schema does not know."""
         found = answer.get("spec") or {}
-        if found == wanted:
+        if found == spec_written:
             self._altered.pop(name, None)
         else:
-            self._altered[name] = wanted, found
+            self._altered[name] = spec_written, found
 
     def _log_new(self, name: str, lines: list[str]) -> None:
         if lines != self._logged.get(name, []):

@@ -17,7 +17,7 @@ from koord_kube.protocol.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES
 from koord_kube.reconcile_loop import ReconcileLoop
 
 from koord_manager.node_objects.controller import NodeInformer
-from koord_manager.node_objects.core.nodes import ClusterNode, gone, read_node
+from koord_manager.node_objects.core.nodes import ClusterNode, is_gone, read_node
 from koord_manager.noderesource.core.cpu_normalization import (
     cpu_normalization,
     ratio_in_force,
@@ -129,8 +129,8 @@ class NodeResourceController:
     @property
     def trouble(self) -> str:
         """Why nodes may not offer what they should, in a line; "" while fine."""
-        said = (one.trouble for one in self._informers if not one.absent)
-        troubles = (*said, self.loop.trouble, *self.fleet.refused.values())
+        informers = (one.trouble for one in self._informers if not one.absent)
+        troubles = (*informers, self.loop.trouble, *self.fleet.refused.values())
         return next((line for line in troubles if line), "")
 
     def received(self, node: str, status: bytes, at: float) -> None:
@@ -176,7 +176,7 @@ class NodeResourceController:
 
     def node_changed(self, name: str, before: ClusterNode | None, now: ClusterNode | None) -> None:
         """A Node was added, changed or deleted; ``before`` and ``now`` as of an informer."""
-        if gone(before, now):
+        if is_gone(before, now):
             self.fleet.drop(name)
             for kept in (self._changed, self._due, self._zones_due):
                 kept.discard(name)
@@ -301,13 +301,13 @@ class NodeResourceController:
         desired = [*self._other_desired(name, node, self._strategies(node)).values()]
         if due:
             desired.append(self.fleet.desired(name))
-        wanted, answer = patches(node.document(), desired), None
-        if wanted.status is not None:
+        writes, answer = patches(node.document(), desired), None
+        if writes.status is not None:
             # Labels and annotations may go with a Node's status: one write instead of two.
-            change = (wanted.metadata or {}) | wanted.status
+            change = (writes.metadata or {}) | writes.status
             answer = await self._api.patch(NODES, name, change, subresource="status")
-        elif wanted.metadata is not None:
-            answer = await self._api.patch(NODES, name, wanted.metadata)
+        elif writes.metadata is not None:
+            answer = await self._api.patch(NODES, name, writes.metadata)
         if due:
             self._due.discard(name)
             self.fleet.written(name, self._clock())
@@ -333,14 +333,16 @@ class NodeResourceController:
         self, name: str, node: ClusterNode, strategies: NodeStrategies
     ) -> dict[str, DesiredNode]:
         """Those of the calculations about one node alone, by Koordinator's names of them."""
-        unknown, said = self._configs.config.unknown, node.document()
+        unknown, document = self._configs.config.unknown, node.document()
         desired: dict[str, DesiredNode] = {}
         there = self._topologies.objects.get(name)
         if CPU_NORMALIZATION not in unknown:
             about = there.document() if there else None
-            desired["CPUNormalization"] = cpu_normalization(said, about, strategies.normalization)
+            desired["CPUNormalization"] = cpu_normalization(
+                document, about, strategies.normalization
+            )
         if not unknown & {CPU_NORMALIZATION, RESOURCE_AMPLIFICATION}:
-            ratio = ratio_in_force(said, desired["CPUNormalization"])
+            ratio = ratio_in_force(document, desired["CPUNormalization"])
             desired["ResourceAmplification"] = amplification(strategies.amplification, ratio)
         device = self._devices.objects.get(name)
         desired["GPUDeviceResource"] = gpu(device, self._gates)

@@ -35,16 +35,16 @@ def _requested(container: Object) -> Object:
 
 
 def _container(given: Object) -> Object:
-    asked = _requested(given)
+    requested = _requested(given)
     try:
-        amounts = {name: whole(quantity) for name, quantity in asked.items()}
+        amounts = {name: whole(quantity) for name, quantity in requested.items()}
     except ValueError:
         return given  # the API refuses an invalid quantity
     new: Object = {}
     if GPU in amounts:
         new = dict.fromkeys((GPU_CORE, GPU_MEMORY_RATIO), str(amounts[GPU]))
         amounts |= dict.fromkeys((GPU_CORE, GPU_MEMORY_RATIO), amounts[GPU])
-    if asked and GPU_SHARED not in amounts:
+    if requested and GPU_SHARED not in amounts:
         new[GPU_SHARED] = str(_shared(amounts.get(GPU_MEMORY_RATIO, amounts.get(GPU_CORE, 0))))
     if not new:
         return given

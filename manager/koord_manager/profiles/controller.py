@@ -115,16 +115,16 @@ class ColocationProfileController:
         namespace = str(metadata.get("namespace"))
         found = self._view().namespaces.get(namespace)
         labels = None if found is None else inside(found, "metadata", "labels")
-        wanted = change(profiles, pod, namespace, labels)
-        for line in wanted.lines:
+        desired = change(profiles, pod, namespace, labels)
+        for line in desired.lines:
             self._tell_once(line)
-        key = str(metadata.get("uid")), tuple((one.name, one.version) for one in wanted.profiles)
+        key = str(metadata.get("uid")), tuple((one.name, one.version) for one in desired.profiles)
         now = self._monotonic()
-        if wanted.patch is None or now - self._written.get(key, _NEVER) < self._pace.again:
+        if desired.patch is None or now - self._written.get(key, _NEVER) < self._pace.again:
             return
         if not self._bucket.allow(now):
             self.postponed += 1
-        elif await self._write(str(metadata.get("name")), namespace, wanted.patch):
+        elif await self._write(str(metadata.get("name")), namespace, desired.patch):
             self._written[key] = now
 
     async def _write(self, name: str, namespace: str, patch: Object) -> bool:

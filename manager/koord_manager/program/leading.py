@@ -14,7 +14,7 @@ from koord_service import memory
 from koord_manager.node_metric import controller as node_metric_controller
 from koord_manager.node_metric.service import NodeMetricService
 from koord_manager.node_objects.controller import NodeObjectController
-from koord_manager.node_objects.core.nodes import ClusterNode, gone, read_node
+from koord_manager.node_objects.core.nodes import ClusterNode, is_gone, read_node
 from koord_manager.noderesource.controller import NodeResourceController
 from koord_manager.nodeslo import controller as nodeslo_controller
 from koord_manager.profiles.controller import ColocationProfileController, ProfilePace
@@ -128,7 +128,7 @@ class LeaderControllers:
         )
 
     def _node_changed(self, name: str, before: ClusterNode | None, now: ClusterNode | None) -> None:
-        if self._shared.service is not None and gone(before, now):
+        if self._shared.service is not None and is_gone(before, now):
             self._shared.service.forget(name)
         for one in self._objects:
             one.node_changed(name)

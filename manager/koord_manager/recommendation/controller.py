@@ -185,10 +185,10 @@ class RecommendationController:
 
     def _follow(self, group: TaskGroup) -> None:
         """Follow the pods of just those namespaces in which there are Recommendations."""
-        wanted = {one.target.namespace for one in self._tracked.values() if one.target}
-        for name in self._namespaces.keys() - wanted:
+        namespaces = {one.target.namespace for one in self._tracked.values() if one.target}
+        for name in self._namespaces.keys() - namespaces:
             self._namespaces.pop(name).scope.cancel()
-        for name in wanted - self._namespaces.keys():
+        for name in namespaces - self._namespaces.keys():
             informer: Informer[RecommendationPod] = Informer(
                 self._api,
                 PODS,
@@ -205,14 +205,14 @@ class RecommendationController:
         """The pods of each target whose namespace's are known."""
         found: dict[str, tuple[_TrackedRecommendation, Sequence[RecommendationPod]]] = {}
         candidates: dict[str, TargetCandidates] = {}
-        for key, asked in list(self._tracked.items()):
-            name = asked.target.namespace if asked.target else ""
+        for key, tracked in list(self._tracked.items()):
+            name = tracked.target.namespace if tracked.target else ""
             followed = self._namespaces.get(name)
-            if asked.target is None or followed is None or not followed.pods.synced:
+            if tracked.target is None or followed is None or not followed.pods.synced:
                 continue
             if name not in candidates:
                 candidates[name] = TargetCandidates(tuple(followed.pods.objects.values()))
-            found[key] = asked, candidates[name].meant(asked.target)
+            found[key] = tracked, candidates[name].matching(tracked.target)
             await anyio.lowlevel.checkpoint()
         # Meanwhile some may have been deleted, or ask for others.
         return {key: pods for key, (one, pods) in found.items() if self._tracked.get(key) is one}
@@ -235,29 +235,31 @@ class RecommendationController:
         return found
 
     async def _write(self, key: str) -> None:
-        asked = self._tracked.get(key)
-        if asked is None or (asked.target is not None and key not in self._matched):
+        tracked = self._tracked.get(key)
+        if tracked is None or (tracked.target is not None and key not in self._matched):
             return  # the next check shows it
         now, namespace = self._clock(), key.partition("/")[0]
-        before = reconciler.status_before(asked.document)
-        status = reconciler.status(self._finding(key, asked, now), before, now)
-        name = asked.document["metadata"]["name"]
+        before = reconciler.status_before(tracked.document)
+        status = reconciler.status(self._finding(key, tracked, now), before, now)
+        name = tracked.document["metadata"]["name"]
         try:
             if reconciler.differs(before, status):
                 change = {"status": status}
                 await self._api.patch(RECOMMENDATIONS, name, change, namespace, "status")
             if now - self._kept_at.get(key, now) >= _KEEP_SECONDS:
-                kept = reconciler.kept(self._recommender.checkpoints(key))
-                annotations = {ANNOTATION_RECOMMENDATION_CHECKPOINT: kept}
+                checkpoint = reconciler.encode_checkpoints(self._recommender.checkpoints(key))
+                annotations = {ANNOTATION_RECOMMENDATION_CHECKPOINT: checkpoint}
                 meta = {"metadata": {"annotations": annotations}}
                 await self._api.patch(RECOMMENDATIONS, name, meta, namespace)
                 self._kept_at[key] = now
         except NotFoundError:
             return  # it is gone, which the informer will hear of
 
-    def _finding(self, key: str, asked: _TrackedRecommendation, now: float) -> RecommendationResult:
-        if asked.target is None:
-            return RecommendationResult(trouble=asked.trouble)
+    def _finding(
+        self, key: str, tracked: _TrackedRecommendation, now: float
+    ) -> RecommendationResult:
+        if tracked.target is None:
+            return RecommendationResult(trouble=tracked.trouble)
         found = self._matched[key]
         containers = sorted({name for pod in found for name in pod.requests})
         return RecommendationResult(

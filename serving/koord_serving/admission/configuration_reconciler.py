@@ -85,13 +85,13 @@ class WebhookConfigurationReconciler:
         return _SECONDS
 
     async def _ensure(self, target: CABundleTarget) -> None:
-        def wanted(found: Object | None) -> Object | None:
+        def desired(found: Object | None) -> Object | None:
             self._name_others(target, found)
-            made = target.wanted(found, self._bundle())
+            made = target.desired(found, self._bundle())
             return None if made is None or self._was_deleted(target, found) else made
 
         if await create_or_update(
-            self._api, target.resource, target.name, target.namespace, wanted
+            self._api, target.resource, target.name, target.namespace, desired
         ):
             self._seen.add(_key(target))
             log.info("webhook configuration updated", kind=target.resource.kind, name=target.name)

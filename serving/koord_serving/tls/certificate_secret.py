@@ -82,7 +82,7 @@ class CertificateSecret:
         data: certificates.SecretData = {}
         reasons: tuple[str, ...] = ()
 
-        def wanted(found: Object | None) -> Object | None:
+        def desired(found: Object | None) -> Object | None:
             nonlocal data, reasons
             data, reasons = _data(found), ()
             known = data or self._lost()
@@ -93,7 +93,7 @@ class CertificateSecret:
             data, reasons = given, plan.reasons
             return self._document(found, given)
 
-        await create_or_update(self._api, SECRETS, self._secret, self._namespace, wanted)
+        await create_or_update(self._api, SECRETS, self._secret, self._namespace, desired)
         for reason in reasons:
             log.info("certificates renewed", reason=reason)
         return self._follow(data)

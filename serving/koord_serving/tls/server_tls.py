@@ -99,10 +99,10 @@ class ListenerTls:
         if self._asks and connection.session_reused:
             # It would bring back a client's certificate that is trusted no more.
             return ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE
-        wanted = (self._tls.pair, self._client_ca)
-        if wanted != self._made_of:
+        current = (self._tls.pair, self._client_ca)
+        if current != self._made_of:
             self._newest = self._made()
-            self._made_of = wanted
+            self._made_of = current
         connection.context = self._newest
         return None
 

@@ -164,7 +164,7 @@ class SimulatedCgroups:
     # ---- what strategies want
 
     @property
-    def wished(self) -> Mapping[Owner, tuple[DesiredValue, ...]]:
+    def desired(self) -> Mapping[Owner, tuple[DesiredValue, ...]]:
         """What is wanted now, by whom."""
         return self._desired
 

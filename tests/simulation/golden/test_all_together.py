@@ -131,9 +131,11 @@ def test_each_knob_has_one_owner_at_a_time() -> None:
     going = simulation(node(), *EVERY)
     for _ in range(300):
         going.step()
-        wanted = Counter(one.target for desired in going.cgroups.wished.values() for one in desired)
+        wanted = Counter(
+            one.target for desired in going.cgroups.desired.values() for one in desired
+        )
         assert [target for target, count in wanted.items() if count > 1] == []
-    assert owner("cpu_suppress") in going.cgroups.wished
+    assert owner("cpu_suppress") in going.cgroups.desired
 
 
 def test_all_is_put_back_when_nothing_is_asked_any_more() -> None:

@@ -33,8 +33,8 @@ Json = dict[str, Any]
 
 _META = "meta.k8s.io/v1"
 _COLUMNS = [
-    {"name": name, "type": "string", "format": format_, "description": said, "priority": 0}
-    for name, format_, said in (
+    {"name": name, "type": "string", "format": format_, "description": description, "priority": 0}
+    for name, format_, description in (
         ("Name", "name", "Name of the node."),
         ("CPU", "", "What the node uses of its CPUs."),
         ("Memory", "", "What the node uses of its memory."),

@@ -67,9 +67,9 @@ def _schemas(root: str, status: Json) -> Json:
     }
 
 
-def _reference(root: str, name: str, said: str) -> Json:
+def _reference(root: str, name: str, description: str) -> Json:
     # Beside a $ref nothing else counts in OpenAPI 3.0.
-    return {"description": said, "allOf": [{"$ref": f"{root}{name}"}]}
+    return {"description": description, "allOf": [{"$ref": f"{root}{name}"}]}
 
 
 def _without_choices(schema: Json) -> Json:

@@ -81,7 +81,7 @@ def read_node(raw: bytes) -> ClusterNode:
     )
 
 
-def gone(before: ClusterNode | None, now: ClusterNode | None) -> bool:
+def is_gone(before: ClusterNode | None, now: ClusterNode | None) -> bool:
     """Whether the earlier Node was deleted.
 
     It may be another one of its name by now: between two looks it was deleted and made again.

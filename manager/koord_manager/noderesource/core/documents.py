@@ -79,14 +79,14 @@ class TopologyDocument:
 
     def document(self) -> Object:
         """As much of the object as is kept."""
-        said = {ANNOTATION_CPU_BASIC_INFO: self.basic_info} if self.basic_info else {}
+        annotations_ = {ANNOTATION_CPU_BASIC_INFO: self.basic_info} if self.basic_info else {}
         zones = _ZONES.decode(self.zones) or []
-        return {"metadata": {"annotations": said}, "zones": zones}
+        return {"metadata": {"annotations": annotations_}, "zones": zones}
 
 
 def topology(raw: bytes) -> TopologyDocument:
     """What is kept of it."""
     found = _TOPOLOGY.decode(raw)
     _ZONES.decode(found.zones)
-    said = (found.metadata.annotations or {}).get(ANNOTATION_CPU_BASIC_INFO, "")
-    return TopologyDocument(found.metadata.version, said, bytes(found.zones))
+    annotations_ = (found.metadata.annotations or {}).get(ANNOTATION_CPU_BASIC_INFO, "")
+    return TopologyDocument(found.metadata.version, annotations_, bytes(found.zones))

@@ -129,9 +129,9 @@ class Fleet:
                 offered + np.array((facts.third_batch, facts.third_mid)),
             )
             # Nothing is known of what was written before, or when: it counts as written now.
-            state["there"], state["told"], state["at"] = True, False, now
+            state["there"], state["reported"], state["at"] = True, False, now
             state["written"] = state["zones_written"] = state["moved"] = now
-            state["level"], state["outcome"], state["said"] = level, -1, -1
+            state["level"], state["outcome"], state["written_outcome"] = level, -1, -1
             self._stale.add(name)
         if facts.reserved != known.facts.reserved:
             self._stale.add(name)
@@ -193,7 +193,7 @@ class Fleet:
         known = self._nodes.get(name)
         if known is not None:
             state = self._tables.states[known.row]
-            state["written"], state["said"] = now, state["outcome"]
+            state["written"], state["written_outcome"] = now, state["outcome"]
 
     def zones_written(self, name: str, now: float) -> None:
         """What is desired of a node's zones has been written."""
@@ -328,9 +328,9 @@ class Fleet:
         self._tables.accounts[known.row] = account_row(summed, metric)
         state = self._tables.states[known.row]
         if at is not None:
-            state["told"], state["at"] = True, at
-        elif state["told"]:
-            state["told"], state["at"] = False, now
+            state["reported"], state["at"] = True, at
+        elif state["reported"]:
+            state["reported"], state["at"] = False, now
         zones = self._zones.get(name, ())
         self._room_for(len(zones))
         rows = self._tables.zones[known.row]

@@ -176,10 +176,10 @@ def _of_application(one: _Application) -> PriorityClass:
     Koordinator counts it nowhere: neither as system, nor as an application.
     """
     try:
-        asked = PriorityClass(one.priority)
+        priority_class = PriorityClass(one.priority)
     except ValueError:
-        asked = PriorityClass.NONE
-    return asked or (PriorityClass.BATCH if one.qos == "BE" else PriorityClass.PROD)
+        priority_class = PriorityClass.NONE
+    return priority_class or (PriorityClass.BATCH if one.qos == "BE" else PriorityClass.PROD)
 
 
 def _usage(given: _Map | None) -> MeasuredUsage:

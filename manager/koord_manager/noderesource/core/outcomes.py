@@ -41,7 +41,9 @@ def aspect(tier: int, resource: int) -> str:
     return TIERS[tier][resource].rpartition("/")[2]
 
 
-def said(outcome: ResourceOutcome, tier: int, resource: int, strategy: ColocationStrategy) -> str:
+def outcome_text(
+    outcome: ResourceOutcome, tier: int, resource: int, strategy: ColocationStrategy
+) -> str:
     """The outcome in a line that stays the same while nothing else is decided."""
     name, smoothing = aspect(tier, resource), strategy.smoothing
     step = f"{smoothing.step_seconds} s"

@@ -79,9 +79,9 @@ def read_pod_summary(text: bytes) -> PodSummary:
     labels, spec = pod.metadata.labels or {}, pod.spec
     kube = _kube_qos(pod)
     priority = priority_class_or_default(labels, spec.priority, kube)
-    asked = _requests(spec)
-    cpu, memory = _same(asked.get(CPU, 0)), _same(asked.get(MEMORY, 0))
-    mid = asked if priority is PriorityClass.MID else {}
+    requests = _requests(spec)
+    cpu, memory = _same(requests.get(CPU, 0)), _same(requests.get(MEMORY, 0))
+    mid = requests if priority is PriorityClass.MID else {}
     return PodSummary(
         node=sys.intern(spec.node),
         active=pod.status.phase in _ACTIVE,

@@ -18,7 +18,7 @@ def rdma(device: Mapping[str, Any] | None) -> DesiredNode:
     ignored: list[str] = []
     found = devices.healthy(device or {}, "rdma", ignored)
     if not found:
-        return devices.gone([RDMA], "rdma", ignored)
+        return devices.without_devices([RDMA], "rdma", ignored)
     resources = {RDMA: OF_ONE * len(found)}
     formulas = {RDMA: f"{OF_ONE} for each healthy device"}
     return DesiredNode(

@@ -11,7 +11,7 @@ from typing import Any
 from koord_model.decision import Decision, Term
 
 from koord_manager.noderesource.core.fleet import Fleet, OutcomeChange
-from koord_manager.noderesource.core.outcomes import amount, aspect, said
+from koord_manager.noderesource.core.outcomes import amount, aspect, outcome_text
 from koord_manager.slo_config.core.colocation import ColocationStrategy
 
 Document = dict[str, Any]
@@ -59,7 +59,7 @@ def _history(changes: Sequence[OutcomeChange], strategy: ColocationStrategy) -> 
     for one in reversed(changes):
         about = one.tier, one.resource
         decision = Decision(
-            said(one.outcome, *about, strategy),
+            outcome_text(one.outcome, *about, strategy),
             given=(Term("offered", *amount(one.offered, one.resource)),),
             aspect=aspect(*about),
         )

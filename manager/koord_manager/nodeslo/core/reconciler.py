@@ -29,7 +29,7 @@ def desired(
     ignored: list[str] = []
     spec = there.decoded() if there else {}
     labels = node.labels
-    wanted = {
+    sections = {
         keys.RESOURCE_THRESHOLD: ("resourceUsedThresholdWithBE", config.threshold.of(labels)),
         keys.RESOURCE_QOS: ("resourceQOSStrategy", config.qos.of(labels)),
         keys.CPU_BURST: ("cpuBurstStrategy", config.burst.of(labels)),
@@ -40,7 +40,7 @@ def desired(
         ),
         keys.STRATEGIES: (_EXTENSIONS, _extensions(config, node, spec)),
     }
-    for key, (field, value) in wanted.items():
+    for key, (field, value) in sections.items():
         if there is not None and key in config.unknown:
             continue
         spec.pop(field, None)

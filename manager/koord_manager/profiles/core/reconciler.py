@@ -95,8 +95,8 @@ def _merge_patch(pod: Object, after: Object) -> Object | None:
         if changed:
             patch = placed(patch, changed, "metadata", group)
     has = inside(pod, "spec").get("tolerations") or []
-    wanted = inside(after, "spec").get("tolerations")
-    added = [one for one in wanted if one not in has] if isinstance(wanted, list) else []
+    desired = inside(after, "spec").get("tolerations")
+    added = [one for one in desired if one not in has] if isinstance(desired, list) else []
     if added:
         patch = placed(patch, [*has, *added], "spec", "tolerations")
     if not patch:

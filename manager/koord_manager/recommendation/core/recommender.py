@@ -180,10 +180,10 @@ class Recommender:
 
     def _above(self, used: ResourceAmount, floor: float) -> ResourceAmount:
         """With the margin, in steps that people write: whole millicores and MiB."""
-        wanted = used.times(1 + self.policy.margin)
-        wanted = each(max, ResourceAmount(wanted.cpu, max(wanted.memory, floor)), _LEAST)
+        needed = used.times(1 + self.policy.margin)
+        needed = each(max, ResourceAmount(needed.cpu, max(needed.memory, floor)), _LEAST)
         return ResourceAmount(
-            math.ceil(round(wanted.cpu * 1000, 6)) / 1000, math.ceil(wanted.memory / _MIB) * _MIB
+            math.ceil(round(needed.cpu * 1000, 6)) / 1000, math.ceil(needed.memory / _MIB) * _MIB
         )
 
     def _decisions(

@@ -84,8 +84,8 @@ def differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 def _essence(status: Mapping[str, Any]) -> object:
     """What is recommended, and whether; the numbers in the message move with each look."""
     conditions = status.get("conditions") or ()
-    said = [(one.get("type"), one.get("status"), one.get("reason")) for one in conditions]
-    return said, status.get("podStatus")
+    summary = [(one.get("type"), one.get("status"), one.get("reason")) for one in conditions]
+    return summary, status.get("podStatus")
 
 
 def _age(before: Mapping[str, Any], now: Mapping[str, Any]) -> float:
@@ -96,7 +96,7 @@ def _age(before: Mapping[str, Any], now: Mapping[str, Any]) -> float:
         return _REFRESH_SECONDS
 
 
-def kept(learnt: Mapping[str, tuple[ContainerLearning, Checkpoint]]) -> str:
+def encode_checkpoints(learnt: Mapping[str, tuple[ContainerLearning, Checkpoint]]) -> str:
     """The annotation in which what was learnt is kept."""
     return msgspec.json.encode(
         {
@@ -148,24 +148,22 @@ def _learnt(one: _StoredState) -> tuple[ContainerLearning, Checkpoint]:
 
 def _condition(finding: RecommendationResult) -> Json:
     if finding.trouble:
-        return _new_condition("False", "TargetUnusable", finding.trouble)
+        return _says("False", "TargetUnusable", finding.trouble)
     if not finding.pods:
-        return _new_condition("False", "NoPods", "no pod of the target is known")
+        return _says("False", "NoPods", "no pod of the target is known")
     if finding.advice:
         lines = [
             f"{one.container}: {decision}" for one in finding.advice for decision in one.decisions
         ]
-        return _new_condition("True", "Recommended", f"of {finding.pods} pods; {'; '.join(lines)}")
+        return _says("True", "Recommended", f"of {finding.pods} pods; {'; '.join(lines)}")
     if not finding.history:
-        said = f"no usage of its {finding.pods} pods' containers has been reported"
-        return _new_condition("False", "NoUsage", said)
+        summary = f"no usage of its {finding.pods} pods' containers has been reported"
+        return _says("False", "NoUsage", summary)
     hours, needed = finding.history / 3600, finding.needed / 3600
-    return _new_condition(
-        "False", "TooLittleHistory", f"usage of {hours:.1f} h is known of {needed:g} h"
-    )
+    return _says("False", "TooLittleHistory", f"usage of {hours:.1f} h is known of {needed:g} h")
 
 
-def _new_condition(state: str, reason: str, message: str) -> Json:
+def _says(state: str, reason: str, message: str) -> Json:
     short = message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…"
     return {"type": CONDITION, "status": state, "reason": reason, "message": short}
 

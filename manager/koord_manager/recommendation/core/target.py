@@ -38,7 +38,7 @@ class TargetCandidates:
             for workload in pod.workloads:
                 self._of.setdefault(workload, []).append(pod)
 
-    def meant(self, target: RecommendationTarget) -> list[RecommendationPod]:
+    def matching(self, target: RecommendationTarget) -> list[RecommendationPod]:
         """Those that a target of this namespace means."""
         if target.selector is None:
             return self._of.get((target.kind, target.name), [])

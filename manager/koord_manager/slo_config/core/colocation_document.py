@@ -178,8 +178,8 @@ def on_node(
     if not (annotation or ratios):
         return usual, ()
     found, ignored = _on_node(usual, annotation, ratios)
-    said = (ANNOTATION_COLOCATION_STRATEGY, *(key for key, _ in ratios))[not annotation :]
-    return replace(found, source=", ".join((usual.source, *said))), ignored
+    sources = (ANNOTATION_COLOCATION_STRATEGY, *(key for key, _ in ratios))[not annotation :]
+    return replace(found, source=", ".join((usual.source, *sources))), ignored
 
 
 def _percent_of_ratio(given: object) -> int:

@@ -74,9 +74,9 @@ class NodeSLOSection:
         prefix = f"NodeSLO {'.'.join(self.path)}"
         # What follows is " is …" of the value itself, or ".field", or "[0].field" of a list.
         rests = [line.removeprefix(prefix) for line in ignored]
-        said = {line.partition("; ")[0] for line in rests}
+        reported = {line.partition("; ")[0] for line in rests}
         refused = violations(value, self.schema)
-        rests += [line for line in refused if line.partition("; ")[0] not in said]
+        rests += [line for line in refused if line.partition("; ")[0] not in reported]
         lines = [f"{where}{' ' + rest[1:] if rest[0] == '.' else rest}" for rest in rests]
         return lines + [f"{where} {line}" for line in over_promised(spec)]
 

@@ -22,14 +22,14 @@ from koord_kube.protocol.resources import API_SERVICES, CONFIG_MAPS, Resource
 class CABundleTarget:
     """An object with our CA bundle, and its desired state.
 
-    ``wanted`` gets it as it is (``None``: it is not there) and the bundle in PEM (empty: not
+    ``desired`` gets it as it is (``None``: it is not there) and the bundle in PEM (empty: not
     ours to say); it gives it as it should be, or ``None`` where nothing is to be done. ``others``
     names what there is in it that somebody else has to serve.
     """
 
     resource: Resource
     name: str
-    wanted: Callable[[Object | None, bytes], Object | None]
+    desired: Callable[[Object | None, bytes], Object | None]
     namespace: str = ""
     others: Callable[[Object], Sequence[str]] = lambda _: ()
 

@@ -139,14 +139,14 @@ def form(accept: str) -> ObjectForm:
         given = dict(part.split("=", 1) for part in more if "=" in part)
         if kind not in ("application/json", "application/*", "*/*"):
             continue
-        wanted = given.get("as", "")
-        if not wanted:
+        requested = given.get("as", "")
+        if not requested:
             return ObjectForm.OBJECT
         if given.get("g") != "meta.k8s.io" or given.get("v") != "v1":
             continue
-        if wanted == "Table":
+        if requested == "Table":
             return ObjectForm.TABLE
-        if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+        if requested in ("PartialObjectMetadata", "PartialObjectMetadataList"):
             return ObjectForm.METADATA
     raise StatusError(
         406,

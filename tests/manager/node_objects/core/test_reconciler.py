@@ -16,7 +16,7 @@ from koord_manager.node_objects.core.reconciler import (
     DeleteObject,
     ExistingObject,
     PatchObject,
-    kept,
+    decode_object,
     merge_patch,
     write_for,
 )
@@ -76,7 +76,7 @@ def patched(**change: Any) -> PatchObject:
         ),
         (
             NODE,
-            kept(b'{"metadata": {"uid": "uid-1"}}'),
+            decode_object(b'{"metadata": {"uid": "uid-1"}}'),
             {},
             patched(metadata={"ownerReferences": [OWNER]}),
         ),
@@ -99,12 +99,12 @@ def test_true_is_not_one():
 
 def test_of_objects_is_kept_what_counts():
     raw = {"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"a": 1}, "status": {"b": 2}}
-    found = kept(json.dumps(raw).encode())
+    found = decode_object(json.dumps(raw).encode())
     assert (found.uid, found.owners, found.decoded()) == ("u", (), {"a": 1})
-    assert kept(b'{"spec": null}').decoded() == {}
+    assert decode_object(b'{"spec": null}').decoded() == {}
 
 
 @pytest.mark.parametrize("raw", [b"[]", b'{"metadata": 7}', b"{"])
 def test_what_is_no_object_is_refused(raw: bytes):
     with pytest.raises(msgspec.MsgspecError):
-        kept(raw)
+        decode_object(raw)

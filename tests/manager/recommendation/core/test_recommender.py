@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_manager.recommendation.core.recommender import RecommendationPolicy, Recommender
-from koord_manager.recommendation.core.reconciler import kept
+from koord_manager.recommendation.core.reconciler import encode_checkpoints
 from koord_prediction.amount import ResourceAmount
 from koord_prediction.checkpoint import LearntHistogram
 
@@ -187,7 +187,7 @@ def test_what_is_kept_of_all_containers_fits_into_an_annotation() -> None:
     for minute in range(40):
         samples = [("n" * 253, name, one) for name in names for one in used[minute % 7 :: 7]]
         made.learn(samples, NOW + 977 * minute)
-    assert len(kept(made.checkpoints("n" * 253))) < 220 << 10
+    assert len(encode_checkpoints(made.checkpoints("n" * 253))) < 220 << 10
 
 
 def test_what_was_kept_may_be_anybodys() -> None:
