@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.protocol.resources import CONFIG_MAPS, LEASES
 from koord_manager.node_metric.receiver import SERVICE
+from koord_manager.node_metric.report_authorizer import REVIEWS
 from koord_manager.program import manager as module
 from koord_manager.program import webhook_server
 from koord_manager.program.config import Settings
@@ -32,10 +34,12 @@ from tests.support.kube_access import koordlet_account
 from tests.support.kube_api import KubeApi
 from tests.support.ports import free_port
 from tests.support.processes import PATIENCE
+from tests.support.relay import relaying
 from tests.support.service_account_tokens import unsigned_token
 
 NAMESPACE, NAME = "koordinator-system", "koordinator-manager"
-LEADER_NAME = f"koordinator-manager-leader.{NAMESPACE}.svc"
+LEASE, LEADER_NAME = "leases", f"koordinator-manager-leader.{NAMESPACE}.svc"
+ADDRESSES = 17
 SETTINGS = Settings(
     metrics_addr="127.0.0.1:0",
     health_probe_addr="",
@@ -198,36 +202,83 @@ class TestPages:
         await serving
 
 
-async def test_a_node_reports_to_the_leader_whose_authority_is_published(side: Side) -> None:
-    """That unknown callers keep nobody out is tested with the authorizer of reports."""
-    port = free_port()
-    settings = replace(
-        SETTINGS,
-        enable_node_metric_api=True,
-        pod_ip="127.0.0.1",
-        node_metric_api_address="127.0.0.1:0",
-        node_metric_report_address=f"127.0.0.1:{port}",
-    )
-    serving = asyncio.gather(side.manager(settings).serve())
-    await side.until(lambda: side.authority)
-    token = unsigned_token("n1")
-    side.api.access.identities[token] = koordlet_account("n1")
-    metadata = (("authorization", f"Bearer {token}"),)
-    request = ReportRequest(node="n1", session="s", sequence=1, status=b"{}")
-    credentials = grpc.ssl_channel_credentials(side.authority.encode())
-    options = (("grpc.ssl_target_name_override", LEADER_NAME),)
-    async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, options) as channel:
-        report = channel.unary_unary(f"/{SERVICE}/Report")
+class TestUnknownCallers:
+    """Anybody may call where nodes report, with as many tokens as they like."""
 
-        async def taken() -> bool:
-            try:
-                await report(request.SerializeToString(), metadata=metadata, wait_for_ready=True)
-            except grpc.aio.AioRpcError:
-                return False
-            return True
+    async def test_they_neither_depose_the_leader_nor_keep_nodes_out(self, side: Side) -> None:
+        """From many addresses, while the API server answers no review any more."""
+        port = free_port()
+        serving = asyncio.gather(
+            side.manager(
+                replace(
+                    SETTINGS,
+                    enable_node_metric_api=True,
+                    pod_ip="127.0.0.1",
+                    node_metric_api_address="127.0.0.1:0",
+                    node_metric_report_address=f"127.0.0.1:{port}",
+                )
+            ).serve()
+        )
+        await side.until(lambda: side.authority)
+        known = Caller(side.authority, port, unsigned_token("n1"))
+        side.api.access.identities[known.token] = koordlet_account("n1")
+        await known.accepted()
+        reviews, leases = side.api.count("create", "tokenreviews"), side.api.count("update", LEASE)
+        side.api.fail(times=1_000_000, hang=True, plural="tokenreviews")
+        async with AsyncExitStack() as at_exit:
+            callers = []
+            for address in range(2, 2 + ADDRESSES):
+                relay = relaying(lambda: ("127.0.0.1", port), source=f"127.0.0.{address}")
+                at = await at_exit.enter_async_context(relay)
+                tokens = (unsigned_token(f"{address}-{one}") for one in range(8))
+                callers += [Caller(side.authority, at, one) for one in tokens]
+            for one in (known, *callers):
+                at_exit.push_async_callback(one.channel.close)
+            loop = asyncio.get_running_loop()
+            calling = [loop.create_task(one.call()) for one in callers]
+            most = reviews + REVIEWS.unknown
+            await side.until(lambda: side.api.count("create", "tokenreviews") >= most)
+            await side.api.wait_for("update", leases + 3, LEASE)
+            await known.accepted()
+            # Those without a place are refused at once.
+            more = len(calling) - REVIEWS.unknown
+            await side.until(lambda: sum(one.done() for one in calling) == more)
+            refused = {one.result() for one in calling if one.done()}
+            assert refused == {grpc.StatusCode.UNAVAILABLE}
+            assert side.api.count("create", "tokenreviews") == most
+            assert side.holder == "m1_0"
+            for one in calling:
+                one.cancel()
+            await asyncio.gather(*calling, return_exceptions=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await serving
 
+
+class Caller:
+    """Reports of n1, by a connection of its own."""
+
+    def __init__(self, authority: str, port: int, token: str) -> None:
+        self.token = token
+        self.channel = grpc.aio.secure_channel(
+            f"127.0.0.1:{port}",
+            grpc.ssl_channel_credentials(authority.encode()),
+            (("grpc.ssl_target_name_override", LEADER_NAME),),
+        )
+
+    async def call(self) -> grpc.StatusCode | None:
+        report = self.channel.unary_unary(f"/{SERVICE}/Report")
+        request = ReportRequest(node="n1", session="s", sequence=1, status=b"{}")
+        try:
+            await report(
+                request.SerializeToString(),
+                metadata=(("authorization", f"Bearer {self.token}"),),
+                wait_for_ready=True,
+            )
+        except grpc.aio.AioRpcError as error:
+            return error.code()
+        return None
+
+    async def accepted(self) -> None:
         async with asyncio.timeout(PATIENCE):
-            while not await taken():
+            while await self.call() is not None:
                 await asyncio.sleep(0.05)
-    os.kill(os.getpid(), signal.SIGTERM)
-    await serving
