@@ -132,7 +132,9 @@ async def test_one_that_is_there_already_is_mended_and_not_made(bench):
     assert made.loop.failures == 0
 
 
-@pytest.mark.parametrize(("verb", "status"), [("patch", 409), ("patch", 503), ("create", 500)])
+@pytest.mark.parametrize(
+    ("verb", "status"), [("patch", 409), ("patch", 503), ("create", 409), ("create", 500)]
+)
 async def test_refusals_are_retried_until_it_is_done(bench, verb: str, status: int):
     bench.api.put(NODES, node("n1"))
     if verb == "patch":

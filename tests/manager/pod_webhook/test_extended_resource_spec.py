@@ -51,3 +51,9 @@ def test_the_gate_turns_it_off() -> None:
     view = ClusterView(gates={"DisableExtendedResourceSpec": True})
     given = pod(ASKS)
     assert mutated(given, "ns", view, []) is given
+
+
+def test_a_pod_without_batch_resources_may_not_say_so_itself() -> None:
+    plain = pod({"name": "a"})
+    assert mutated(plain, "ns", ClusterView(), []) is plain
+    assert annotated(pod({"name": "a"}, spec='{"containers":{}}', other="x")) == {"other": "x"}

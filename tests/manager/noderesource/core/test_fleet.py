@@ -20,7 +20,12 @@ from koord_manager.noderesource.core.node_state import (
 )
 from koord_manager.noderesource.core.outcomes import LONGEST, ResourceOutcome
 from koord_manager.noderesource.core.pods import PodSummary, read_pod_summary
-from koord_manager.slo_config.core.colocation import CalculatePolicy, ColocationStrategy, Smoothing
+from koord_manager.slo_config.core.colocation import (
+    CalculatePolicy,
+    ColocationStrategy,
+    MidReclaimMode,
+    Smoothing,
+)
 from koord_model.keys import (
     ANNOTATION_BATCH_WHY,
     ANNOTATION_CPU_NORMALIZATION_RATIO,
@@ -114,6 +119,31 @@ def test_a_decision_carries_its_terms_in_order() -> None:
     assert memory.formula == "min(limit, capacity - margin - kept - high)"
     assert memory.given[0] == ("limit", 10_000, "bytes")
     assert mid.formula == "min(limit, min(reclaimable, unused) + share)"
+
+
+REQUEST, MORE = CalculatePolicy.REQUEST, CalculatePolicy.MAX_USAGE_REQUEST
+STATIC = {"mid_mode": MidReclaimMode.STATIC, "mid_static_cpu_percent": 30}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "facts", "place", "amount", "outcome", "formula"),
+    [
+        # CPU is never calculated by requests.
+        ({"cpu_policy": REQUEST}, {}, 0, 4500, "high-priority pods use", "- high)"),
+        ({"memory_policy": REQUEST}, {}, 1, 3000, "ask for", "- high)"),
+        ({"cpu_policy": MORE}, {}, 0, 2500, "whichever is more", "- high)"),
+        (STATIC, {}, 2, 3000, "mid-cpu is the configured share", "min(limit, static)"),
+        ({}, {"third_mid": CpuMemory(300, 0)}, 2, 1700, "hardly use", "- third party"),
+    ],
+)
+def test_a_decision_follows_the_strategy(
+    strategy: Any, facts: Any, place: int, amount: int, outcome: str, formula: str
+) -> None:
+    one = fleet(replace(ON, **strategy), replace(NODE, **facts))
+    assert [*resources(one).values()][place] == amount
+    decision = one.decisions("n")[place]
+    assert decision.outcome.endswith(outcome)
+    assert decision.formula.endswith(formula)
 
 
 def test_the_text_on_the_node_is_short_and_says_why() -> None:
