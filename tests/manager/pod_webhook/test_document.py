@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from koord_manager.pod_webhook.document import about, read
+from koord_model.priority import PriorityClass
 
 
 def pod(spec: dict[str, Any] | None = None, **labels: str) -> dict[str, Any]:
@@ -40,3 +41,30 @@ def test_its_name_is_what_it_has_or_will_begin_with() -> None:
     assert about(read(pod()), "ns") == 'pod "ns/p"'
     generated = {**pod(), "metadata": {"generateName": "web-"}}
     assert about(read(generated), "ns") == 'pod "ns/web-*"'
+
+
+def test_what_it_requests_is_what_runs_together_and_more_while_it_starts() -> None:
+    spec = {
+        "containers": [asking("requests", cpu="1"), asking("requests", cpu="500m", memory="1Gi")],
+        "initContainers": [
+            {**asking("requests", cpu="100m"), "restartPolicy": "Always"},
+            asking("requests", cpu="2", memory="1Mi"),
+        ],
+        "overhead": {"cpu": "10m"},
+    }
+    assert read(pod(spec)).requests() == {"cpu": 2110, "memory": 1 << 30}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, PriorityClass.BATCH),
+        ({"containers": [asking("limits", cpu="0")]}, PriorityClass.BATCH),
+        ({"containers": [asking("limits", cpu="1")]}, PriorityClass.PROD),
+        ({"initContainers": [asking("requests", memory="1")]}, PriorityClass.PROD),
+        ({"resources": {"requests": {"memory": "1"}}}, PriorityClass.PROD),
+        ({"priority": 7000}, PriorityClass.MID),
+    ],
+)
+def test_the_class_it_is_treated_as_having(spec: dict[str, Any], expected: PriorityClass) -> None:
+    assert read(pod(spec)).treated_class() is expected
