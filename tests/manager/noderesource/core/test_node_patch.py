@@ -89,7 +89,8 @@ def both(**amounts: Any) -> dict[str, Any]:
 )
 def test_what_is_written(node: Any, desired: DesiredNode, status: Any, metadata: Any) -> None:
     expected = NodePatches(status=status, metadata=metadata and {"metadata": metadata})
-    assert patches(node, [desired], 0.1 if node is WITH_GPU else 0.0) == expected
+    threshold = (0.1,) if node is WITH_GPU else ()
+    assert patches(node, [desired], *threshold) == expected
 
 
 @pytest.mark.parametrize(
