@@ -51,6 +51,7 @@ def both(**amounts: Any) -> dict[str, Any]:
             None,
         ),
         (NODE, DesiredNode(resources={BATCH_CPU: None}), both(cpu=None), None),
+        (NODE, DesiredNode(resources={BATCH_CPU: 4001}), both(cpu="4001"), None),
         (
             NODE,
             DesiredNode(labels={"pool": "b", "gone": None}, annotations={"note": None, "new": "1"}),
