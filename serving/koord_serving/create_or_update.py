@@ -15,13 +15,12 @@ async def create_or_update(
     resource: Resource,
     name: str,
     namespace: str,
-    wanted: Callable[[Object | None], Object | None],
+    desired: Callable[[Object | None], Object | None],
 ) -> bool:
-    """Whether it was another than ``wanted`` says, and was written.
+    """Bring an object to its desired state; whether it was written.
 
-    ``wanted`` gets it as it is (``None``: it is not there) and leaves that as it is; it gives it
-    as it should be, or ``None`` where nothing is to be done. It is asked again where somebody
-    else wrote in between.
+    ``desired`` gets the object (``None`` if there is none), which it must not change, and returns
+    the desired one, or ``None`` to do nothing. It is called again if another writer was faster.
 
     Raises:
         ApiError: it cannot be read or written.
@@ -29,7 +28,7 @@ async def create_or_update(
     """
     for _ in range(_TRIES):
         found = await _read(api, resource, name, namespace)
-        given = wanted(found)
+        given = desired(found)
         if given is None or given == found:
             return False
         try:

@@ -30,10 +30,10 @@ async def run_periodically(
     log: EventLog,
     informers: Iterable[Informer[str]] = (),
 ) -> None:
-    """For ever: ``once``, which says in how many seconds it wants to be asked again.
+    """Run ``once`` for ever; it returns in how many seconds to run again.
 
-    Earlier where ``wake`` is set, as ``watch_object`` informers do; after an ``ApiError`` with a
-    growing pause.
+    It runs earlier if ``wake`` is set, as ``watch_object`` informers do; after an ``ApiError`` with
+    a growing pause.
     """
     async with asyncio.TaskGroup() as group:
         for one in informers:
@@ -45,7 +45,7 @@ async def _for_ever(
     once: Callable[[], Awaitable[float]], wake: asyncio.Event, log: EventLog
 ) -> None:
     backoff = Backoff(0.5, 30.0)
-    told = ""
+    logged = ""
     while True:
         # Before the round: what changes during it is seen by the next.
         wake.clear()
@@ -53,13 +53,13 @@ async def _for_ever(
             pause = await once()
         except ApiError as error:
             pause = backoff.next()
-            if str(error) != told:
-                told = str(error)
-                log.warning("update failed, retrying", error=told)
+            if str(error) != logged:
+                logged = str(error)
+                log.warning("update failed, retrying", error=logged)
             await asyncio.sleep(pause)
             continue
         backoff.reset()
-        told = ""
+        logged = ""
         try:
             async with asyncio.timeout(pause):
                 await wake.wait()

@@ -17,7 +17,6 @@ from tests.deploy.manifests import (
     Object,
     containers,
     environ,
-    everything,
     identity,
     installed,
 )
@@ -50,11 +49,6 @@ def test_each_component_adds_its_objects_to_an_overlay(name: str, tmp_path: Path
     assert built.keys() == installed(name).keys()
     changed = {key for key, given in installed(name).items() if built[key] != given}
     assert changed == PATCHED.get(name, set())
-
-
-@needs_kubectl
-def test_all_components_go_together(tmp_path: Path) -> None:
-    assert build(overlay(tmp_path, *components())).keys() == everything().keys()
 
 
 @needs_kubectl

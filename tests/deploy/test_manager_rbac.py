@@ -54,7 +54,7 @@ from koord_serving.tls.core.certificates import LIFE
 from koord_serving.tls.server_tls import ServerTls
 
 from tests.deploy.manifests import NAMESPACE, containers, environ, installed
-from tests.deploy.rights import Right, allowed, missing, rights, unused
+from tests.deploy.rights import Right, missing, rights, unused
 from tests.support.certificates import HAVE_OPENSSL, make_certificates
 from tests.support.kube_api import KubeApi, koordlet_account
 from tests.support.processes import PATIENCE
@@ -218,7 +218,7 @@ class Parts:
 
         nodes = Informer(self.client, NODES, decode=read_node, on_change=changed)
         resources = NodeResourceController(
-            self.client, nodes, configs, gates={}, tell=_quiet, period=0.02
+            self.client, nodes, configs, gates={}, on_warning=_quiet, period=0.02
         )
         metrics = controller.controller(self.client, nodes, configs, _quiet)
         count = self.api.count
@@ -361,14 +361,7 @@ def _usage() -> dict[str, Any]:
 @pytest.mark.skipif(not HAVE_OPENSSL, reason="openssl makes the certificates")
 async def test_what_the_parts_ask_is_what_they_may(tmp_path: Path) -> None:
     proxy, asked = make_certificates(tmp_path), set[Right]()
-    for part in (
-        Parts.lead,
-        Parts.serve,
-        Parts.publish,
-        Parts.review,
-        Parts.control,
-        Parts.whole,
-    ):
+    for part in (Parts.lead, Parts.serve, Parts.publish, Parts.review, Parts.control, Parts.whole):
         limits = Limits(qps=0, answer=PATIENCE)
         async with KubeApi(front_proxy=proxy) as api, Client(Cluster(api.url), limits) as client:
             api.streams_lists = False  # where it does, nobody lists
@@ -402,12 +395,3 @@ async def test_what_the_parts_ask_is_what_they_may(tmp_path: Path) -> None:
 )
 def test_what_no_part_asks_it_may_not(wanted: Right) -> None:
     assert missing([wanted]) == [wanted]
-
-
-def test_a_rule_with_names_is_about_those_alone() -> None:
-    rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": ["a"]}
-    assert allowed([rule], "get", "", "secrets", "a")
-    assert not allowed([rule], "get", "", "secrets", "b")
-    assert not allowed([rule], "get", "", "secrets")
-    assert not allowed([rule], "list", "", "secrets", "a")
-    assert not allowed([rule], "get", "apps", "secrets", "a")

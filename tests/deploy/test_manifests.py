@@ -203,7 +203,7 @@ def test_koordlet_is_told_whom_to_trust_as_the_manager_says_it() -> None:
     assert told == {"configMap": {"name": CA_CONFIG_MAP, "optional": True}}
     [target] = [one for one in NodeMetricServer.tls_needs(MANAGER).targets if one.namespace]
     assert target.name == CA_CONFIG_MAP
-    made = target.wanted(None, b"PEM")
+    made = target.desired(None, b"PEM")
     assert made is not None
     [key] = made["data"]
     mount = next(one for one in container["volumeMounts"] if one["name"] == "manager")

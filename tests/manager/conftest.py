@@ -38,7 +38,7 @@ class Bench:
 
     def configs(self, run: bool = True) -> SLOConfigInformer:
         recorder = EventRecorder(self.client, "koord-manager", "m-1")
-        made = SLOConfigInformer(self.client, recorder, tell=self.told.append, pace=PACE)
+        made = SLOConfigInformer(self.client, recorder, on_warning=self.told.append, pace=PACE)
         if run:
             self.run(made.run())
         return made
@@ -46,13 +46,7 @@ class Bench:
     def nodes(
         self, changed: Callable[[str, ClusterNode | None, ClusterNode | None], None]
     ) -> Informer[ClusterNode]:
-        informer = Informer(
-            self.client,
-            NODES,
-            decode=read_node,
-            on_change=changed,
-            timing=PACE,
-        )
+        informer = Informer(self.client, NODES, decode=read_node, on_change=changed, timing=PACE)
         self.run(informer.run())
         return informer
 

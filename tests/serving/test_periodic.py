@@ -37,19 +37,8 @@ class Duty:
             await self._again.wait_for(lambda: self.done >= times)
 
 
-async def test_it_is_done_at_once_when_woken() -> None:
+async def test_it_runs_at_once_when_woken_even_while_it_runs() -> None:
     duty = Duty()
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(run_periodically(duty.once, duty.wake, log))
-        await duty.reach(1)
-        duty.wake.set()
-        await duty.reach(2)
-        running.cancel()
-
-
-async def test_a_waking_during_the_round_is_not_lost() -> None:
-    duty = Duty()
-    duty.wake.set()
     calls = 0
 
     async def once() -> float:
@@ -62,6 +51,8 @@ async def test_a_waking_during_the_round_is_not_lost() -> None:
     async with asyncio.TaskGroup() as group:
         running = group.create_task(run_periodically(once, duty.wake, log))
         await duty.reach(2)
+        duty.wake.set()
+        await duty.reach(3)
         running.cancel()
 
 

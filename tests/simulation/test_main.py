@@ -44,12 +44,6 @@ def test_programs_read_json(scenario: Path, capsys: pytest.CaptureFixture[str]) 
     assert held["pods"][0]["p99"] < free["pods"][0]["p99"]
 
 
-def test_a_picture_can_be_had(scenario: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    assert main([str(scenario), "--json", "--plot", str(tmp_path / "a.png")]) == 0
-    assert (tmp_path / "a.png").exists()
-
-
 def test_what_cannot_be_run_is_one_line(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scenario.write_text(TEXT.replace("cpu_suppress", "magic"))
     assert main([str(scenario)]) == 2

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,6 @@ from koord_simulation.run.record import EvictionLine
 from koord_simulation.run.simulation import simulate
 
 from tests.simulation.stories import job, story, web
-
-
-def test_without_matplotlib_there_is_a_line_that_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ScenarioError, match="--plot wants matplotlib: pip install"):
-        plot(simulate(story()), tmp_path / "a.png")
 
 
 def test_a_picture_is_drawn(tmp_path: Path) -> None:

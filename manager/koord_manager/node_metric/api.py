@@ -32,7 +32,7 @@ LOOK_SECONDS = 0.2
 
 BOOKMARK_SECONDS = 60.0
 WATCH_SECONDS = 1800
-"""Of a watch that asks for no time of its own."""
+"""Of a watch that sets no timeout."""
 
 _LONGEST_WATCH = 3600
 _STALLED_SECONDS = 30.0
@@ -52,8 +52,8 @@ class NodeMetricsApi:
     """Serves a store.
 
     ``complete`` says whether nodes have had the time to report to us, since a store that
-    is empty for being new would read as a cluster without nodes. ``front_proxy`` is who
-    may ask on others' behalf, ``None`` while not known.
+    is empty for being new would read as a cluster without nodes. ``front_proxy`` is the proxy that
+    may authenticate users, ``None`` while unknown.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class NodeMetricsApi:
         front_proxy: Callable[[], FrontProxy | None],
         *,
         clock: Callable[[], float] = time.time,
-        tell: Callable[[str], None] = lambda _line: None,
+        on_warning: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        self._tell = tell
+        self._on_warning = on_warning
         self._store = store
         self._leads = leads
         self._complete = complete
@@ -80,7 +80,7 @@ class NodeMetricsApi:
         """Open at present."""
 
     def app(self) -> web.Application:
-        """What is to be served."""
+        """What it serves."""
         app = web.Application(middlewares=[self._guarded])
         index, v2, v3 = schema.v3_index(), schema.v2(), schema.v3()
         for path, given in (
@@ -104,7 +104,7 @@ class NodeMetricsApi:
         return app
 
     async def _end(self, _app: web.Application) -> None:
-        """Watches end as at their timeout, so that clients ask whoever leads then."""
+        """Watches end as at their timeout, so that clients turn to the next leader."""
         self._ending = True
 
     @web.middleware
@@ -118,7 +118,7 @@ class NodeMetricsApi:
             return _refusal(refused)
         except ApiError as error:
             # What the API server says is not for unknown callers.
-            self._tell(str(error))
+            self._on_warning(str(error))
             message = "the API server cannot be asked who you are"
             return _refusal(
                 StatusError(503, "ServiceUnavailable", message, retry_after=_RETRY_SECONDS)
@@ -196,16 +196,16 @@ class NodeMetricsApi:
     ) -> web.StreamResponse:
         response = await _prepared(request)
         loop = asyncio.get_running_loop()
-        told = loop.time()
-        ends = told + min(options.timeout or WATCH_SECONDS, _LONGEST_WATCH)
+        bookmarked = loop.time()
+        ends = bookmarked + min(options.timeout or WATCH_SECONDS, _LONGEST_WATCH)
         self.watches += 1
         try:
             await _write(response, follower.first())
             while self._goes_on(follower):
                 now = loop.time()
                 await _write(response, follower.next())
-                if options.bookmarks and (now - told >= BOOKMARK_SECONDS or now >= ends):
-                    told = now
+                if options.bookmarks and (now - bookmarked >= BOOKMARK_SECONDS or now >= ends):
+                    bookmarked = now
                     await _write(response, [follower.bookmark()])
                 if now >= ends:
                     break
@@ -252,7 +252,7 @@ async def _sent(response: web.StreamResponse, chunk: bytes) -> None:
 
 
 def _attributes(request: web.Request) -> AccessAttributes:
-    """What is to be authorized; as the real API server names it."""
+    """The attributes to authorize, as the real API server names them."""
     if request.path != _BASE and not request.path.startswith(f"{_BASE}/"):
         return AccessAttributes(request.method.lower(), path=request.path)
     name = request.path.removeprefix(_BASE).removeprefix("/")

@@ -13,7 +13,7 @@ from koord_manager.slo_config.controller import SLOConfigInformer
 
 
 def controller(
-    api: Api, nodes: NodeInformer, configs: SLOConfigInformer, tell: Callable[[str], None]
+    api: Api, nodes: NodeInformer, configs: SLOConfigInformer, on_warning: Callable[[str], None]
 ) -> NodeObjectController:
     """The controller; see ``NodeObjectController``."""
-    return NodeObjectController(api, NODE_METRICS, desired, nodes, configs, tell=tell)
+    return NodeObjectController(api, NODE_METRICS, desired, nodes, configs, on_warning=on_warning)

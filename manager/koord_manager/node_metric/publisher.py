@@ -1,4 +1,4 @@
-"""Says in the cluster where the leader is: the APIService, and the only endpoint of a Service.
+"""Publishes where the leader is: the APIService, and the only endpoint of a Service.
 
 The Service has no selector, so nobody but us writes its EndpointSlice.
 """
@@ -53,13 +53,13 @@ class LeaderPublisher:
         """Be the leader to all who look for one. Done again it does no harm.
 
         Raises:
-            ApiError: it is not known to be done.
+            ApiError: it may not have been removed.
         """
         await self._lay(API_SERVICES, api_service(self._endpoint))
         await self._lay(ENDPOINT_SLICES, slice_of(self._endpoint))
 
     async def withdraw(self) -> None:
-        """Be it no more, unless somebody else is already.
+        """Remove this endpoint, unless another leader has replaced it.
 
         Raises:
             ApiError: it is not known to be done.
@@ -74,14 +74,14 @@ class LeaderPublisher:
         )
 
     def _without_us(self, found: Object | None) -> Object | None:
-        """Whoever has taken over stays."""
+        """The endpoint of a new leader stays."""
         if found is None or not _is_of(found, self._endpoint.ip):
             return None
         return {**found, "endpoints": []}
 
 
 def api_service(endpoint: LeaderEndpoint) -> Object:
-    """That our group-version is served by the Service. Whom to trust there is for others to say."""
+    """That our group-version is served by the Service. The CA bundle is written elsewhere."""
     return {
         "apiVersion": "apiregistration.k8s.io/v1",
         "kind": "APIService",

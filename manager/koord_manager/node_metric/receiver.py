@@ -51,7 +51,7 @@ _Context = grpc.aio.ServicerContext[bytes, ReportResponse]
 
 Admit = Callable[[str, str], Awaitable[ReportClaim]]
 """Given a bearer token ("" without one) and the address that it came from: which node may be
-reported for with it. Raises ApiError where nobody can say at present."""
+reported for with it. Raises ApiError if the API server cannot be asked."""
 
 Received = Callable[[str, bytes, float], None]
 """Hears of each report that is taken: node, status, and when it came by a steady clock."""
@@ -81,7 +81,7 @@ class NodeMetricReceiver:
         *,
         received: Received,
         answered: Callable[[grpc.StatusCode | None], None] = lambda _code: None,
-        tell: Callable[[str], None] = lambda _line: None,
+        on_warning: Callable[[str], None] = lambda _line: None,
         capacity: int = 25_000,
         most_bytes: int = 1 << 30,
         monotonic: Callable[[], float] = time.monotonic,
@@ -90,7 +90,7 @@ class NodeMetricReceiver:
         self._admit = admit
         self._received = received
         self._answered = answered
-        self._tell = tell
+        self._on_warning = on_warning
         self._calls = ConcurrencyLimit(CALLS, CALLS_EACH)
         self._capacity = capacity
         self._most_bytes = most_bytes
@@ -123,8 +123,8 @@ class NodeMetricReceiver:
         await self._require_leading(context)
         address = _address(context.peer())
         if not self._calls.enter(address):
-            said = "too many calls are under way"
-            await self._refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, said)
+            reason = "too many calls are under way"
+            await self._refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, reason)
         try:
             return await self._answer(address, context)
         finally:
@@ -136,8 +136,8 @@ class NodeMetricReceiver:
         # It may have taken a while.
         await self._require_leading(context)
         if claim.node != request.node:
-            said = f"the token is of node {excerpt(claim.node)}, not of {excerpt(request.node)}"
-            await self._refuse(context, grpc.StatusCode.PERMISSION_DENIED, said)
+            reason = f"the token is of node {excerpt(claim.node)}, not of {excerpt(request.node)}"
+            await self._refuse(context, grpc.StatusCode.PERMISSION_DENIED, reason)
         code, reason = self._take(request)
         if code is not None:
             await self._refuse(context, code, reason)
@@ -149,9 +149,9 @@ class NodeMetricReceiver:
             claim = await self._admit(_token(context), address)
         except ApiError as error:
             # What the API server says is not for unknown callers.
-            self._tell(str(error))
-            said = "whose the token is cannot be asked at present"
-            await self._refuse(context, grpc.StatusCode.UNAVAILABLE, said)
+            self._on_warning(str(error))
+            reason = "whose the token is cannot be asked at present"
+            await self._refuse(context, grpc.StatusCode.UNAVAILABLE, reason)
         if claim.refusal:
             await self._refuse(context, grpc.StatusCode.PERMISSION_DENIED, claim.refusal)
         return claim
@@ -161,8 +161,8 @@ class NodeMetricReceiver:
             async with asyncio.timeout(_READ_SECONDS):
                 message = await context.read()
         except TimeoutError:
-            said = f"no report within {_READ_SECONDS:g} s"
-            await self._refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, said)
+            reason = f"no report within {_READ_SECONDS:g} s"
+            await self._refuse(context, grpc.StatusCode.DEADLINE_EXCEEDED, reason)
         try:
             return ReportRequest.FromString(message)
         except (DecodeError, TypeError):  # grpc.aio.EOF is not bytes
@@ -180,7 +180,7 @@ class NodeMetricReceiver:
         await context.abort(code, reason)
 
     def _take(self, request: ReportRequest) -> tuple[grpc.StatusCode | None, str]:
-        """Take the report, or say why not; no await between the check and the taking."""
+        """Accept the report, or return why not; no await between the check and the taking."""
         node, session = request.node, request.session
         if not session:
             return grpc.StatusCode.INVALID_ARGUMENT, f"the session of {node} is empty"
@@ -191,15 +191,15 @@ class NodeMetricReceiver:
         if before and before.followed == session:
             return grpc.StatusCode.ABORTED, f"{node}: another session has followed this one"
         if before and before.session == session and sequence < before.sequence:
-            said = f"{node}: report {sequence} is older than {before.sequence}"
-            return grpc.StatusCode.ABORTED, said
+            reason = f"{node}: report {sequence} is older than {before.sequence}"
+            return grpc.StatusCode.ABORTED, reason
         if before is None and len(self._newest) >= self._capacity:
-            said = f"{self._capacity} nodes are kept, which is all there is room for"
-            return grpc.StatusCode.RESOURCE_EXHAUSTED, said
+            reason = f"{self._capacity} nodes are kept, which is all there is room for"
+            return grpc.StatusCode.RESOURCE_EXHAUSTED, reason
         more = len(status) - (before.size if before else 0)
         if more > 0 and self.bytes + more > self._most_bytes:
-            said = f"{self._most_bytes} bytes are kept, which is all there is room for"
-            return grpc.StatusCode.RESOURCE_EXHAUSTED, said
+            reason = f"{self._most_bytes} bytes are kept, which is all there is room for"
+            return grpc.StatusCode.RESOURCE_EXHAUSTED, reason
         followed = ""
         if before is not None:
             followed = before.followed if before.session == session else before.session
@@ -222,9 +222,9 @@ def _token(context: _Context) -> str:
 
 
 def _object(status: bytes) -> bytes:
-    """The status as it may go into other JSON and onto one line; empty where it is no object.
+    """The status as it may go into other JSON and onto one line; empty if it is not an object.
 
-    It is read through but not taken apart, which would be most of what a report costs.
+    It is scanned but not decoded, which would be most of what a report costs.
     """
     try:
         status.decode()

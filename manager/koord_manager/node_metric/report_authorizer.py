@@ -55,13 +55,13 @@ class ReportClaim:
 
 
 class ReportAuthorizer:
-    """Says what tokens are good for.
+    """Decides for which node a token may report.
 
     ``account`` is the service account of koordlets, NAMESPACE/NAME. Refused tokens are
     remembered apart from good ones, which unknown callers cannot push out.
 
     Raises:
-        ValueError: that is no such name.
+        ValueError: the name is not NAMESPACE/NAME.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ReportAuthorizer:
         """What a token is good for that ``caller`` brought; "" is none.
 
         Raises:
-            ApiError: nobody can say at present.
+            ApiError: the API server cannot be asked.
         """
         if unfit := self._unfit(token):
             return ReportClaim(refusal=unfit)
@@ -102,12 +102,12 @@ class ReportAuthorizer:
         if known is not None:
             return known
         held = self._claims.held(key, now)
-        asked = self._reviews.run(key, partial(self._ask, key, token), "" if held else caller)
+        review = self._reviews.run(key, partial(self._ask, key, token), "" if held else caller)
         if held is None:
-            return await asked
+            return await review
         try:
             async with asyncio.timeout(self._patience):
-                return await asked
+                return await review
         except (ApiError, TimeoutError):
             return held
 

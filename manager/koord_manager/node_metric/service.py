@@ -63,8 +63,8 @@ class NodeMetricTiming:
 class NodeDirectory:
     """What is known of the cluster elsewhere.
 
-    ``nodes`` are the names of all nodes; ``about`` says what is known of one. ``received``
-    hears of each report.
+    ``nodes`` are the names of all nodes; ``about`` says what is known of one. ``received`` is
+    called with each report.
     """
 
     nodes: Callable[[], Collection[str]]
@@ -77,7 +77,7 @@ class NodeMetricService:
 
     ``api`` is asked about tokens, by whoever brings one; so it should be a client of its own,
     with ``CONNECTIONS``. ``account`` is the service account of koordlets,
-    NAMESPACE/NAME. ``tell`` gets a line for people where the API server cannot be asked.
+    NAMESPACE/NAME. ``on_warning`` gets a line for people if the API server cannot be asked.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class NodeMetricService:
         registry: CollectorRegistry,
         *,
         recorder: EventRecorder | None = None,
-        tell: Callable[[str], None] = lambda _line: None,
+        on_warning: Callable[[str], None] = lambda _line: None,
         timing: NodeMetricTiming | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         clock: Callable[[], float] = time.time,
@@ -119,7 +119,7 @@ class NodeMetricService:
             self._admitting,
             received=self._received,
             answered=self._metrics.answered,
-            tell=tell,
+            on_warning=on_warning,
             monotonic=monotonic,
         )
         self.served = NodeMetricsApi(
@@ -129,7 +129,7 @@ class NodeMetricService:
             self._authenticator,
             lambda: self._front_proxy,
             clock=clock,
-            tell=tell,
+            on_warning=on_warning,
         )
         self.api_port = 0
         self.report_port = 0
@@ -223,15 +223,15 @@ class NodeMetricService:
             await self.age()
 
     async def age(self) -> None:
-        """See who has become silent, and say so."""
+        """Find nodes that became silent, and record an Event for each."""
         aged = self.store.age(self._monotonic(), self._clock())
         for node in aged.gone:
             self.receiver.forget(node)
         self._metrics.show(self.store, self.receiver.bytes, self.served.watches)
         if aged.stale or aged.gone:
-            await self._tell(aged)
+            await self._report_silent(aged)
 
-    async def _tell(self, aged: SilentNodes) -> None:
+    async def _report_silent(self, aged: SilentNodes) -> None:
         _log.warning(
             "nodes stopped reporting",
             stale=len(aged.stale) or None,
@@ -248,12 +248,12 @@ class NodeMetricService:
             await self._recorder.record(regarding, "NodeMetricStale", message, warning=True)
 
     async def _follow_front_proxy(self) -> None:
-        told = ""
+        logged = ""
         while True:
             trouble = await self._read_front_proxy()
-            if trouble and trouble != told:
+            if trouble and trouble != logged:
                 _log.warning("front proxy configuration is not usable", error=trouble)
-            told = trouble
+            logged = trouble
             wait = _FRONT_PROXY_SECONDS if not trouble else _FRONT_PROXY_RETRY_SECONDS
             await asyncio.sleep(wait)
 

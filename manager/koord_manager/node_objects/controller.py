@@ -20,14 +20,14 @@ from koord_manager.node_objects.core.reconciler import (
     DeleteObject,
     ExistingObject,
     PatchObject,
-    kept,
+    decode_object,
     write_for,
 )
 from koord_manager.slo_config.controller import SLOConfigInformer
 from koord_manager.slo_config.core.config import SLOConfig
 
 Desired = Callable[[SLOConfig, ClusterNode, ExistingObject | None], tuple[Object, list[str]]]
-"""The spec that a Node's object should have, and lines on what its Node says wrongly."""
+"""The spec that a Node's object should have, and a line for each bad value of its Node."""
 
 
 class NodeInformer(Protocol):
@@ -51,8 +51,8 @@ class NodeInformer(Protocol):
 class NodeObjectController:
     """The objects of one kind.
 
-    Who has the Nodes tells of each change with ``node_changed``. ``api`` is to be one that
-    writes only while this manager leads.
+    The owner of the Nodes' informer calls ``node_changed``. ``api`` must write only while this
+    manager leads.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class NodeObjectController:
         nodes: NodeInformer,
         configs: SLOConfigInformer,
         *,
-        tell: Callable[[str], None],
+        on_warning: Callable[[str], None],
         queue: WorkQueue | None = None,
         pace: ReflectorTiming | None = None,
     ) -> None:
@@ -72,16 +72,16 @@ class NodeObjectController:
         self._desired = desired
         self._nodes = nodes
         self._configs = configs
-        self._tell = tell
-        self.loop = ReconcileLoop(resource.plural, self._handle, queue=queue, on_warning=tell)
-        self._told: dict[str, list[str]] = {}
+        self._on_warning = on_warning
+        self.loop = ReconcileLoop(resource.plural, self._handle, queue=queue, on_warning=on_warning)
+        self._logged: dict[str, list[str]] = {}
         self._altered: dict[str, tuple[Object, Object]] = {}
         self._objects: Informer[ExistingObject] = Informer(
             api,
             resource,
-            decode=kept,
+            decode=decode_object,
             on_change=lambda name, _before, _now: self.loop.add(name),
-            on_warning=tell,
+            on_warning=on_warning,
             timing=pace,
         )
 
@@ -91,11 +91,11 @@ class NodeObjectController:
         return self._objects.trouble or self.loop.trouble
 
     def node_changed(self, name: str) -> None:
-        """A Node came, went or says something else."""
+        """A Node was added, changed or deleted."""
         self.loop.add(name)
 
     def resync(self) -> None:
-        """Look at all of them again."""
+        """Reconcile all of them again."""
         for name in self._nodes.objects.keys() | self._objects.objects.keys():
             self.loop.add(name)
 
@@ -122,7 +122,7 @@ class NodeObjectController:
 
     async def _read(self, name: str) -> ExistingObject | None:
         try:
-            return kept(msgspec.json.encode(await self._api.get(self._resource, name)))
+            return decode_object(msgspec.json.encode(await self._api.get(self._resource, name)))
         except NotFoundError:
             return None
 
@@ -130,11 +130,11 @@ class NodeObjectController:
         node = self._nodes.objects.get(name)
         spec: Object = {}
         if node is None:
-            self._told.pop(name, None)
+            self._logged.pop(name, None)
             self._altered.pop(name, None)
         else:
             spec, lines = self._desired(self._configs.config, node, there)
-            self._say(name, lines)
+            self._log_new(name, lines)
             if there and self._altered.get(name) == (spec, there.decoded()):
                 spec = there.decoded()  # the spec as the API server defaulted it
         match write_for(self._resource, node, there, spec):
@@ -146,19 +146,19 @@ class NodeObjectController:
             case DeleteObject(uid):
                 await self._api.delete(self._resource, name, uid=uid)
 
-    def _wrote(self, name: str, wanted: Object, answer: Object) -> None:
+    def _wrote(self, name: str, spec_written: Object, answer: Object) -> None:
         """An API server drops what the kind's schema does not know."""
         found = answer.get("spec") or {}
-        if found == wanted:
+        if found == spec_written:
             self._altered.pop(name, None)
         else:
-            self._altered[name] = wanted, found
+            self._altered[name] = spec_written, found
 
-    def _say(self, name: str, lines: list[str]) -> None:
-        if lines != self._told.get(name, []):
+    def _log_new(self, name: str, lines: list[str]) -> None:
+        if lines != self._logged.get(name, []):
             for line in lines:
-                self._tell(line)
+                self._on_warning(line)
         if lines:
-            self._told[name] = lines
+            self._logged[name] = lines
         else:
-            self._told.pop(name, None)
+            self._logged.pop(name, None)

@@ -17,7 +17,7 @@ from koord_kube.protocol.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES
 from koord_kube.reconcile_loop import ReconcileLoop
 
 from koord_manager.node_objects.controller import NodeInformer
-from koord_manager.node_objects.core.nodes import ClusterNode, gone, read_node
+from koord_manager.node_objects.core.nodes import ClusterNode, is_gone, read_node
 from koord_manager.noderesource.core.cpu_normalization import (
     cpu_normalization,
     ratio_in_force,
@@ -49,13 +49,13 @@ from koord_manager.slo_config.core.config import (
 )
 
 _AT_ONCE = 10
-"""Nodes that are summed up between two looks at what else is to be done: some milliseconds."""
+"""Nodes that are summed up before other tasks of the event loop run: some milliseconds."""
 
 
 class NodeResourceController:
-    """The controller. ``api`` is to be one that writes only while this manager leads.
+    """The controller. ``api`` must write only while this manager leads.
 
-    Who has the ``nodes`` tells of each change with ``node_changed``.
+    The owner of the ``nodes``' informer calls ``node_changed``.
     ``period`` is how often all nodes are calculated, in seconds; a change of a Node or of the
     configuration does not wait for that. Of ``calculations`` those left out leave on nodes what
     they find there. With ``settle`` nodes report straight to this manager:
@@ -70,7 +70,7 @@ class NodeResourceController:
         *,
         gates: Mapping[str, bool],
         calculations: Collection[str] = CALCULATIONS,
-        tell: Callable[[str], None],
+        on_warning: Callable[[str], None],
         settle: float = 0.0,
         period: float = 5.0,
         clock: Callable[[], float] = time.time,
@@ -81,19 +81,19 @@ class NodeResourceController:
         self._nodes = nodes
         self._configs = configs
         self._gates = gates
-        self._tell = tell
+        self._on_warning = on_warning
         self._settle = settle
         self._period = period
         self._clock = clock
         self._monotonic = monotonic
-        self.loop = ReconcileLoop("noderesource", self._handle, on_warning=tell)
+        self.loop = ReconcileLoop("noderesource", self._handle, on_warning=on_warning)
         self._calculations = calculations
         self.fleet = Fleet(tiers=(BATCH in calculations, MID in calculations))
         self._changed: set[str] = set()
         self._due: set[str] = set()
         self._zones_due: set[str] = set()
         self._direct: dict[str, float] = {}
-        self._told: dict[str, tuple[str, ...]] = {}
+        self._logged: dict[str, tuple[str, ...]] = {}
         self._news = asyncio.Event()
         self.known = asyncio.Event()
         """Set once all has been read that decides."""
@@ -102,7 +102,7 @@ class NodeResourceController:
         self.pass_seconds = 0.0
         """How long the last time took, without what was summed up before."""
 
-        more: dict[str, Any] = {"on_warning": tell, "timing": pace}
+        more: dict[str, Any] = {"on_warning": on_warning, "timing": pace}
         self._pods: Informer[PodSummary] = Informer(
             api, PODS, decode=read_pod_summary, on_change=self.fleet.pod, **more
         )
@@ -129,14 +129,14 @@ class NodeResourceController:
     @property
     def trouble(self) -> str:
         """Why nodes may not offer what they should, in a line; "" while fine."""
-        said = (one.trouble for one in self._informers if not one.absent)
-        told = (*said, self.loop.trouble, *self.fleet.refused.values())
-        return next((line for line in told if line), "")
+        informers = (one.trouble for one in self._informers if not one.absent)
+        troubles = (*informers, self.loop.trouble, *self.fleet.refused.values())
+        return next((line for line in troubles if line), "")
 
     def received(self, node: str, status: bytes, at: float) -> None:
         """A report straight from a node; ``at`` is when it came, in monotonic seconds."""
         if self._nodes.synced and node not in self._nodes.objects:
-            return  # the last words of one that is gone: nobody would ever forget them
+            return  # a late report of a deleted node would never be forgotten
         came = self._clock() - (self._monotonic() - at)
         self._direct[node] = came
         self.fleet.metric(node, status, came)
@@ -172,16 +172,16 @@ class NodeResourceController:
             others = {calculation: one.decisions for calculation, one in desired.items()}
         return why_document(self.fleet, name, self._clock(), others)
 
-    # ---- what is told
+    # ---- what is troubles
 
     def node_changed(self, name: str, before: ClusterNode | None, now: ClusterNode | None) -> None:
-        """A Node came, went or says something else; ``before`` and ``now`` as of an informer."""
-        if gone(before, now):
+        """A Node was added, changed or deleted; ``before`` and ``now`` as of an informer."""
+        if is_gone(before, now):
             self.fleet.drop(name)
             for kept in (self._changed, self._due, self._zones_due):
                 kept.discard(name)
             self._direct.pop(name, None)
-            self._told.pop(name, None)
+            self._logged.pop(name, None)
         if now is not None:
             self._changed.add(name)
             self._news.set()
@@ -202,7 +202,7 @@ class NodeResourceController:
     def _take_object(self, name: str, status: bytes | None) -> None:
         """A node whose clock is ahead must not be taken for alive until that time has come.
 
-        What another Node of that name said does not count.
+        A status of an earlier Node of that name does not count.
         """
         came, node = self._clock(), self._nodes.objects.get(name)
         at = updated(status) if status is not None else 0.0
@@ -216,7 +216,7 @@ class NodeResourceController:
         self.fleet.topology(name, zones(now.document()) if now else ())
         self.loop.add(name)
 
-    # ---- what comes of it
+    # ---- calculation and writes
 
     async def _calculate_forever(self) -> None:
         while True:
@@ -251,15 +251,15 @@ class NodeResourceController:
         new = name not in self.fleet
         self.fleet.node(name, facts, strategies.colocation, self._clock())
         if new:
-            self._take_what_was_told_before(name)
+            self._take_known_objects(name)
         lines = (*facts.ignored, *strategies.ignored)
-        if lines != self._told.get(name, ()):
+        if lines != self._logged.get(name, ()):
             for line in lines:
-                self._tell(f"{name}: {line}")
-        self._told[name] = lines
+                self._on_warning(f"{name}: {line}")
+        self._logged[name] = lines
 
-    def _take_what_was_told_before(self, name: str) -> None:
-        """A Node that went took with it what its other objects, which may have stayed, said."""
+    def _take_known_objects(self, name: str) -> None:
+        """A deleted Node lost what its other objects, which may still exist, had set."""
         if name in self._topologies.objects:
             self.fleet.topology(name, zones(self._topologies.objects[name].document()))
         if name in self._metrics.objects and name not in self._direct:
@@ -288,7 +288,7 @@ class NodeResourceController:
             self.loop.add(name)
 
     async def _handle(self, name: str) -> None:
-        with suppress(NotFoundError):  # it is gone, and so is what it was to say
+        with suppress(NotFoundError):  # the Node is gone, and so is what it should have
             await self._write(name)
             if name in self._zones_due:
                 await self._write_zones(name)
@@ -301,13 +301,13 @@ class NodeResourceController:
         desired = [*self._other_desired(name, node, self._strategies(node)).values()]
         if due:
             desired.append(self.fleet.desired(name))
-        wanted, answer = patches(node.document(), desired), None
-        if wanted.status is not None:
+        writes, answer = patches(node.document(), desired), None
+        if writes.status is not None:
             # Labels and annotations may go with a Node's status: one write instead of two.
-            change = (wanted.metadata or {}) | wanted.status
+            change = (writes.metadata or {}) | writes.status
             answer = await self._api.patch(NODES, name, change, subresource="status")
-        elif wanted.metadata is not None:
-            answer = await self._api.patch(NODES, name, wanted.metadata)
+        elif writes.metadata is not None:
+            answer = await self._api.patch(NODES, name, writes.metadata)
         if due:
             self._due.discard(name)
             self.fleet.written(name, self._clock())
@@ -333,14 +333,16 @@ class NodeResourceController:
         self, name: str, node: ClusterNode, strategies: NodeStrategies
     ) -> dict[str, DesiredNode]:
         """Those of the calculations about one node alone, by Koordinator's names of them."""
-        unknown, said = self._configs.config.unknown, node.document()
+        unknown, document = self._configs.config.unknown, node.document()
         desired: dict[str, DesiredNode] = {}
         there = self._topologies.objects.get(name)
         if CPU_NORMALIZATION not in unknown:
             about = there.document() if there else None
-            desired["CPUNormalization"] = cpu_normalization(said, about, strategies.normalization)
+            desired["CPUNormalization"] = cpu_normalization(
+                document, about, strategies.normalization
+            )
         if not unknown & {CPU_NORMALIZATION, RESOURCE_AMPLIFICATION}:
-            ratio = ratio_in_force(said, desired["CPUNormalization"])
+            ratio = ratio_in_force(document, desired["CPUNormalization"])
             desired["ResourceAmplification"] = amplification(strategies.amplification, ratio)
         device = self._devices.objects.get(name)
         desired["GPUDeviceResource"] = gpu(device, self._gates)

@@ -49,7 +49,7 @@ def changed(pod: PodDocument, old: PodDocument, view: ClusterView) -> list[str]:
         return []
     found = [
         _changed(f"label {LABEL_QOS}", qos_class(pod.labels), qos_class(old.labels)),
-        _changed("the priority class", pod.asked_class(), old.asked_class()),
+        _changed("the priority class", pod.requested_class(), old.requested_class()),
     ]
     if not view.gates.get(_SKIP_PRIORITY_GATE):
         before, now = old.labels.get(LABEL_PRIORITY, ""), pod.labels.get(LABEL_PRIORITY, "")
@@ -76,7 +76,7 @@ def _batch_without_be(pod: PodDocument) -> list[str]:
 
 
 def _pairs(pod: PodDocument) -> list[str]:
-    qos, asked = qos_class(pod.labels), pod.asked_class()
+    qos, asked = qos_class(pod.labels), pod.requested_class()
     allowed = _ALLOWED.get(qos)
     if allowed is None or asked in allowed:
         return []

@@ -1,7 +1,8 @@
 """CPU and memory of a batch or mid pod, renamed to what the node has left over. No IO.
 
-``kubernetes.io/batch-cpu`` and its like are in Kubernetes' own domain. So they are no extended
-resources to it: a request may be less than its limit, but not more, and there may be no limit.
+``kubernetes.io/batch-cpu`` and its like are in Kubernetes' own domain. So it does not treat
+them as extended resources: a request may be less than its limit, but not more, and there may be no
+limit.
 """
 
 from __future__ import annotations

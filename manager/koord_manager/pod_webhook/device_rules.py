@@ -28,27 +28,27 @@ def problems(pod: PodDocument, view: ClusterView) -> list[str]:
     ]
 
 
-def _of(asked: Amounts) -> Iterator[str]:
-    if GPU in asked and GPU_SHARED in asked:
+def _of(requested: Amounts) -> Iterator[str]:
+    if GPU in requested and GPU_SHARED in requested:
         yield f"{GPU} and {GPU_SHARED}; expected one of them"
-    elif GPU in asked:
-        percent = asked[GPU]
+    elif GPU in requested:
+        percent = requested[GPU]
         if percent <= 0 or (percent > _WHOLE and percent % _WHOLE):
             yield f"{GPU} {percent}; expected 1 to {_WHOLE}, or a multiple of {_WHOLE}"
-    elif GPU_SHARED in asked:
-        yield from _shared(asked)
+    elif GPU_SHARED in requested:
+        yield from _shared(requested)
 
 
-def _shared(asked: Amounts) -> Iterator[str]:
-    over = asked[GPU_SHARED]
+def _shared(requested: Amounts) -> Iterator[str]:
+    over = requested[GPU_SHARED]
     if over <= 0:
         yield f"{GPU_SHARED} {over}; expected 1 or more"
-    if asked.get(NPU_CORE):
+    if requested.get(NPU_CORE):
         return
-    memory, ratio = asked.get(GPU_MEMORY, 0), asked.get(GPU_MEMORY_RATIO, 0)
+    memory, ratio = requested.get(GPU_MEMORY, 0), requested.get(GPU_MEMORY_RATIO, 0)
     if bool(memory) is bool(ratio):
         has = f"{GPU_MEMORY} {memory} and {GPU_MEMORY_RATIO} {ratio}"
         yield f"{has} with {GPU_SHARED}; expected one of them"
     for name in (GPU_CORE, GPU_MEMORY_RATIO):
-        if over > 0 and asked.get(name, 0) % over:
-            yield f"{name} {asked[name]}; expected a multiple of {GPU_SHARED}, which is {over}"
+        if over > 0 and requested.get(name, 0) % over:
+            yield f"{name} {requested[name]}; expected a multiple of {GPU_SHARED}, which is {over}"

@@ -22,12 +22,12 @@ _WHOLE = 100
 def mutated(given: Object, _namespace: str, view: ClusterView, _warnings: list[str]) -> Object:
     """With cores, memory ratio and number of GPUs for each container that asks for a GPU."""
     containers = given["spec"]["containers"]
-    if view.gates.get(_OFF_GATE) or not any(_asked(one) for one in containers):
+    if view.gates.get(_OFF_GATE) or not any(_requested(one) for one in containers):
         return given
     return placed(given, [_container(one) for one in containers], "spec", "containers")
 
 
-def _asked(container: Object) -> Object:
+def _requested(container: Object) -> Object:
     """What it asks for of GPUs; a limit alone is a request too."""
     resources = inside(container, "resources")
     both = {**inside(resources, "limits"), **inside(resources, "requests")}
@@ -35,16 +35,16 @@ def _asked(container: Object) -> Object:
 
 
 def _container(given: Object) -> Object:
-    asked = _asked(given)
+    requested = _requested(given)
     try:
-        amounts = {name: whole(quantity) for name, quantity in asked.items()}
+        amounts = {name: whole(quantity) for name, quantity in requested.items()}
     except ValueError:
         return given  # the API refuses an invalid quantity
     new: Object = {}
     if GPU in amounts:
         new = dict.fromkeys((GPU_CORE, GPU_MEMORY_RATIO), str(amounts[GPU]))
         amounts |= dict.fromkeys((GPU_CORE, GPU_MEMORY_RATIO), amounts[GPU])
-    if asked and GPU_SHARED not in amounts:
+    if requested and GPU_SHARED not in amounts:
         new[GPU_SHARED] = str(_shared(amounts.get(GPU_MEMORY_RATIO, amounts.get(GPU_CORE, 0))))
     if not new:
         return given

@@ -115,7 +115,7 @@ class PodDocument(msgspec.Struct):
             amounts(self.spec.overhead),
         )
 
-    def asked_class(self) -> PriorityClass:
+    def requested_class(self) -> PriorityClass:
         """The priority class it asks for by itself."""
         return priority_class(self.labels, self.spec.priority)
 
@@ -131,7 +131,7 @@ def read(given: Object) -> PodDocument:
     """The pod in a document.
 
     Raises:
-        ValueError: a part that is looked at is of a wrong kind; one line says which.
+        ValueError: a field has the wrong type; one line says which.
     """
     try:
         return msgspec.convert(given, PodDocument)
@@ -152,5 +152,5 @@ def _asks(given: ContainerResources | None) -> bool:
     """Whether it asks for CPU or memory, by Kubernetes' own calculation of quality classes."""
     if given is None:
         return False
-    asked = (amounts(given.requests), amounts(given.limits))
-    return any(one.get(name, 0) > 0 for one in asked for name in ("cpu", "memory"))
+    both = (amounts(given.requests), amounts(given.limits))
+    return any(one.get(name, 0) > 0 for one in both for name in ("cpu", "memory"))

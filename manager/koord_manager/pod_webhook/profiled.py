@@ -13,9 +13,9 @@ _SKIP_GATE = "ColocationProfileSkipMutatingResources"
 
 
 def mutated(given: Object, namespace: str, view: ClusterView, warnings: list[str]) -> Object:
-    """With all profiles that match it as it came, and have their chance; then its resources.
+    """Apply all profiles that match the pod as it came, each with its probability.
 
-    Resources are renamed if a profile was applied and none that was says otherwise.
+    Then rename resources, if a profile was applied and none of those forbids it.
 
     Raises:
         ValueError: a profile cannot be applied; one line says which and why.

@@ -39,13 +39,13 @@ def mutated(given: Object, namespace: str, view: ClusterView, warnings: list[str
         return given
     terms = inside(given, *_PATH).get(_TERMS)
     if terms:
-        found = [_with(term, expressions) if _says(term) else term for term in terms]
+        found = [_with(term, expressions) if _has_requirements(term) else term for term in terms]
     else:
         found = [{"matchExpressions": expressions}]
     return placed(given, found, *_PATH, _TERMS)
 
 
-def _says(term: Object) -> bool:
+def _has_requirements(term: Object) -> bool:
     return bool(term.get("matchExpressions") or term.get("matchFields"))
 
 

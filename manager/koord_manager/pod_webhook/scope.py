@@ -1,4 +1,4 @@
-"""Which pods the webhooks have a say in. No IO."""
+"""Which pods the webhooks apply to. No IO."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RESIZE = "resize"
 
 
 def namespace_of(admission: AdmissionRequest) -> str:
-    """The namespace that the pod is, or is to be, in."""
+    """The namespace of the pod."""
     return admission.namespace or str(inside(admission.object, "metadata").get("namespace") or "")
 
 

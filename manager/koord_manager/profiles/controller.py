@@ -21,7 +21,7 @@ from koord_manager.webhooks.cluster_view import ClusterView
 _NEVER = float("-inf")
 _MOST_LINES = 1000
 _GONE = {404, 409}
-"""The pod is gone, or another one of that name is there."""
+"""The pod is gone, or was replaced by another of that name."""
 _LATER = {0, 429, 500, 502, 503, 504}
 """Statuses after which a retry may succeed; 0 means no answer."""
 _POD = msgspec.json.Decoder(dict[str, object])
@@ -31,7 +31,7 @@ _Written = tuple[str, tuple[tuple[str, str], ...]]
 """A pod's UID, and names and versions of profiles."""
 
 
-def _untold(_line: str) -> None:
+def _ignore_line(_line: str) -> None:
     pass
 
 
@@ -39,8 +39,8 @@ def _untold(_line: str) -> None:
 class ProfilePace:
     """How often pods are looked at and written to; seconds.
 
-    A pod that was written is left alone for ``again``, so that whoever undoes it is not fought
-    with; that is forgotten after ``forget``.
+    A pod that was written is left alone for ``again``, so that it does not fight with a writer that
+    reverts it; that is forgotten after ``forget``.
     """
 
     interval: float = 30.0
@@ -53,8 +53,8 @@ class ProfilePace:
 class ColocationProfileController:
     """Runs while this manager leads; ``view`` has profiles and namespaces as informers do.
 
-    With ``by_default`` all profiles are applied again, otherwise those labelled so. ``tell`` gets
-    each line for people once.
+    With ``by_default`` all profiles are applied again, otherwise those labelled so. ``on_warning``
+    gets each line once.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ColocationProfileController:
         *,
         by_default: bool = False,
         pace: ProfilePace | None = None,
-        tell: Callable[[str], None] = _untold,
+        on_warning: Callable[[str], None] = _ignore_line,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
@@ -72,9 +72,9 @@ class ColocationProfileController:
         self._by_default = by_default
         self._pace = pace or ProfilePace()
         self._bucket = TokenBucket(self._pace.qps, self._pace.burst)
-        self._tell = tell
+        self._on_warning = on_warning
         self._monotonic = monotonic
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._written: dict[_Written, float] = {}
         self.updated = 0
         """How many pods were written."""
@@ -82,7 +82,7 @@ class ColocationProfileController:
         """How many have to wait for the next look, for want of their turn; of the last one."""
 
     async def run(self) -> None:
-        """For ever; whatever becomes of the API."""
+        """Run until cancelled, through failures of the API."""
         while True:
             try:
                 await self.look()
@@ -115,16 +115,16 @@ class ColocationProfileController:
         namespace = str(metadata.get("namespace"))
         found = self._view().namespaces.get(namespace)
         labels = None if found is None else inside(found, "metadata", "labels")
-        wanted = change(profiles, pod, namespace, labels)
-        for line in wanted.lines:
+        desired = change(profiles, pod, namespace, labels)
+        for line in desired.lines:
             self._tell_once(line)
-        key = str(metadata.get("uid")), tuple((one.name, one.version) for one in wanted.profiles)
+        key = str(metadata.get("uid")), tuple((one.name, one.version) for one in desired.profiles)
         now = self._monotonic()
-        if wanted.patch is None or now - self._written.get(key, _NEVER) < self._pace.again:
+        if desired.patch is None or now - self._written.get(key, _NEVER) < self._pace.again:
             return
         if not self._bucket.allow(now):
             self.postponed += 1
-        elif await self._write(str(metadata.get("name")), namespace, wanted.patch):
+        elif await self._write(str(metadata.get("name")), namespace, desired.patch):
             self._written[key] = now
 
     async def _write(self, name: str, namespace: str, patch: Object) -> bool:
@@ -144,9 +144,9 @@ class ColocationProfileController:
         self._written = {key: at for key, at in self._written.items() if at >= since}
 
     def _tell_once(self, line: str) -> None:
-        if line in self._told:
+        if line in self._logged:
             return
-        if len(self._told) >= _MOST_LINES:
-            self._told.clear()
-        self._told.add(line)
-        self._tell(line)
+        if len(self._logged) >= _MOST_LINES:
+            self._logged.clear()
+        self._logged.add(line)
+        self._on_warning(line)

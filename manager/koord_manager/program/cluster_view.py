@@ -52,14 +52,14 @@ class ClusterInformers:
         *,
         config_map: str,
         rules: str,
-        tell: Callable[[str], None],
+        on_warning: Callable[[str], None],
         pace: ReflectorTiming | None = None,
     ) -> None:
         self._configs = configs
         self._gates = gates
         self._config_map = config_map
         self._rules = rules
-        self._informers = SharedInformers(api, on_warning=tell, timing=pace)
+        self._informers = SharedInformers(api, on_warning=on_warning, timing=pace)
         get = self._informers.get
         self._profiles = get(COLOCATION_PROFILES, _OBJECT.decode).objects
         self._namespaces = get(NAMESPACES, _OBJECT.decode).objects

@@ -163,7 +163,7 @@ class Settings:
                 "versions come from, --pod-ip, by which nodes find the leader, and both "
                 "--node-metric-…-addresses"
             )
-        chosen_controllers(self.controllers)
+        enabled_controllers(self.controllers)
         select_enabled("noderesource-plugins", self.noderesource_plugins, CALCULATIONS)
 
 
@@ -171,7 +171,7 @@ def parse_listen_address(name: str, address: str) -> tuple[str, int] | None:
     """Host ("" is all addresses) and port of a setting; ``None`` where it is empty.
 
     Raises:
-        ValueError: it is no HOST:PORT.
+        ValueError: it is not HOST:PORT.
     """
     if not address:
         return None
@@ -185,7 +185,7 @@ def parse_listen_address(name: str, address: str) -> tuple[str, int] | None:
 def select_enabled(
     flag: str, given: Collection[str], known: Collection[str], elsewhere: Collection[str] = ()
 ) -> frozenset[str]:
-    """Which of the known names are meant by "*", NAME and -NAME, as Koordinator reads them.
+    """The known names that "*", NAME and -NAME select, as in Koordinator.
 
     Those of ``elsewhere`` may be named, and are none of them.
 
@@ -199,14 +199,14 @@ def select_enabled(
     return frozenset(found - {word[1:] for word in given if word.startswith("-")})
 
 
-def chosen_controllers(given: Collection[str]) -> frozenset[str]:
+def enabled_controllers(given: Collection[str]) -> frozenset[str]:
     """The controllers that the setting names; raises like ``select_enabled``."""
     return select_enabled("controllers", given, CONTROLLERS, _ELSEWHERE)
 
 
 def idle_controllers(given: Collection[str], gates: Mapping[str, bool]) -> Iterator[str]:
     """Lines on what ``--controllers`` names and does not run, or that nothing runs at all."""
-    running = chosen_controllers(given)
+    running = enabled_controllers(given)
     for name in (one for one in given if one in running | _ELSEWHERE):
         if name in _ELSEWHERE:
             yield f"{name} is not there: no quota controller is part of this manager"

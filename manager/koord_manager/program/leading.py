@@ -14,18 +14,18 @@ from koord_service import memory
 from koord_manager.node_metric import controller as node_metric_controller
 from koord_manager.node_metric.service import NodeMetricService
 from koord_manager.node_objects.controller import NodeObjectController
-from koord_manager.node_objects.core.nodes import ClusterNode, gone, read_node
+from koord_manager.node_objects.core.nodes import ClusterNode, is_gone, read_node
 from koord_manager.noderesource.controller import NodeResourceController
 from koord_manager.nodeslo import controller as nodeslo_controller
 from koord_manager.profiles.controller import ColocationProfileController, ProfilePace
-from koord_manager.program.config import CALCULATIONS, Settings, chosen_controllers, select_enabled
+from koord_manager.program.config import CALCULATIONS, Settings, enabled_controllers, select_enabled
 from koord_manager.program.metrics import ManagerStatus
 from koord_manager.recommendation.controller import RecommendationController
 from koord_manager.recommendation.core.recommender import RecommendationPolicy, Recommender
 from koord_manager.slo_config.controller import SLOConfigInformer
 from koord_manager.webhooks.cluster_view import ClusterView
 
-Tell = Callable[[str], None]
+OnWarning = Callable[[str], None]
 
 SETTLE_SECONDS = 75.0
 """For which a new leader does not take a node for silent: a report interval, and some more."""
@@ -39,7 +39,7 @@ class ManagerContext:
     view: Callable[[], ClusterView]
     gates: Mapping[str, bool]
     service: NodeMetricService | None
-    tell: Tell
+    on_warning: OnWarning
 
 
 class LeaderControllers:
@@ -47,9 +47,9 @@ class LeaderControllers:
 
     def __init__(self, settings: Settings, api: Api, shared: ManagerContext) -> None:
         self._shared = shared
-        names = chosen_controllers(settings.controllers)
+        names = enabled_controllers(settings.controllers)
         self._nodes: Informer[ClusterNode] = Informer(
-            api, NODES, decode=read_node, on_change=self._node_changed, on_warning=shared.tell
+            api, NODES, decode=read_node, on_change=self._node_changed, on_warning=shared.on_warning
         )
         self._objects = tuple(self._node_objects(api, names))
         self.resources = self._node_resources(settings, api) if "noderesource" in names else None
@@ -111,7 +111,7 @@ class LeaderControllers:
         ):
             if name in names:
                 shared = self._shared
-                yield module.controller(api, self._nodes, shared.configs, shared.tell)
+                yield module.controller(api, self._nodes, shared.configs, shared.on_warning)
 
     def _node_resources(self, settings: Settings, api: Api) -> NodeResourceController:
         shared = self._shared
@@ -122,13 +122,13 @@ class LeaderControllers:
             shared.configs,
             gates=shared.gates,
             calculations=select_enabled("noderesource-plugins", plugins, CALCULATIONS),
-            tell=shared.tell,
+            on_warning=shared.on_warning,
             settle=SETTLE_SECONDS if shared.service is not None else 0.0,
             period=settings.noderesource_interval,
         )
 
     def _node_changed(self, name: str, before: ClusterNode | None, now: ClusterNode | None) -> None:
-        if self._shared.service is not None and gone(before, now):
+        if self._shared.service is not None and is_gone(before, now):
             self._shared.service.forget(name)
         for one in self._objects:
             one.node_changed(name)
@@ -147,7 +147,7 @@ class LeaderControllers:
             self._nodes,
             Recommender(policy),
             self.resources.status,
-            tell=self._shared.tell,
+            on_warning=self._shared.on_warning,
             interval=settings.recommendation_interval,
         )
 
@@ -168,5 +168,5 @@ def _profiles(
             settings.colocation_profile_update_pod_qps,
             settings.colocation_profile_update_pod_qps_burst,
         ),
-        tell=shared.tell,
+        on_warning=shared.on_warning,
     )

@@ -1,4 +1,4 @@
-"""One manager: its parts put together, and what becomes of them over its life."""
+"""One manager: its parts, and their life."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Manager:
             log.warning("no such feature gate here", gate=gate)
         for reason in idle_controllers(settings.controllers, self._gates):
             log.warning("controller does not run", reason=reason)
-        self._told = EventAggregator()
+        self._warnings = EventAggregator()
         self._term: LeaderControllers | None = None
         self.registry = CollectorRegistry()
         # Unknown callers decide how often the API server is asked about tokens. So neither the
@@ -57,16 +57,16 @@ class Manager:
             identity,
             lease_settings(settings),
             writes=TokenBucket(settings.rest_config_qps, settings.rest_config_burst),
-            on_warning=self._tell,
+            on_warning=self._warn,
         )
         fenced = self._leadership.fenced()
-        recorder = EventRecorder(fenced, _COMPONENT, settings.pod_name, on_warning=self._tell)
+        recorder = EventRecorder(fenced, _COMPONENT, settings.pod_name, on_warning=self._warn)
         self._configs = SLOConfigInformer(
             client,
             recorder,
             name=settings.slo_config_name,
             namespace=settings.config_namespace,
-            tell=self._tell,
+            on_warning=self._warn,
         )
         self._cluster = ClusterInformers(
             client,
@@ -77,7 +77,7 @@ class Manager:
                 f"{settings.pod_enhanced_validator_config_namespace}/"
                 f"{settings.pod_enhanced_validator_config_name}"
             ),
-            tell=self._tell,
+            on_warning=self._warn,
         )
         self._node_metrics: NodeMetricServer | None = None
         extra = NodeMetricServer.tls_needs(settings) if settings.enable_node_metric_api else None
@@ -103,7 +103,7 @@ class Manager:
                 self.registry,
                 nodes=lambda: self._term.nodes if self._term else {},
                 received=self._received,
-                tell=self._tell,
+                on_warning=self._warn,
             )
         self._program = ControlPlaneProgram(
             "manager",
@@ -142,7 +142,7 @@ class Manager:
     async def _lead(self, api: Client, term: int) -> None:
         """Do the leader's work of a term."""
         service = self._node_metrics.service if self._node_metrics else None
-        shared = ManagerContext(self._configs, self._cluster.view, self._gates, service, self._tell)
+        shared = ManagerContext(self._configs, self._cluster.view, self._gates, service, self._warn)
         self._term = LeaderControllers(self._settings, api, shared)
         self._webhooks.wake()
         try:
@@ -161,10 +161,10 @@ class Manager:
         if self._term is not None:
             self._term.received(node, status, at)
 
-    # ---- what it says of itself
+    # ---- status
 
     def _status_servers(self) -> Sequence[StatusServer]:
-        settings, known = self._settings, self._known()
+        settings, known = self._settings, self._page_sources()
         given = {settings.health_probe_addr: self._program.probes}
         given[settings.metrics_addr] = {
             **pages(known, self.registry),
@@ -172,7 +172,7 @@ class Manager:
         }
         return [StatusServer(at, shown, network=True) for at, shown in given.items() if at]
 
-    def _known(self) -> PageSources:
+    def _page_sources(self) -> PageSources:
         look_up = self._program.health.look_up
         return PageSources(
             identity=self._leadership.identity,
@@ -184,7 +184,7 @@ class Manager:
         )
 
     def _troubles(self) -> Iterator[str]:
-        """For whoever asks: what the API server says is in the log, here is what it was about."""
+        """Shown to unknown callers: only what failed; the API server's answer is in the log."""
         term = self._term
         for line in (self._configs.wrong, self._webhooks.trouble):
             if line:
@@ -205,9 +205,9 @@ class Manager:
             return ManagerStatus(self._leads(), problems)
         return term.figures(self._leads(), problems)
 
-    def _tell(self, line: str) -> None:
+    def _warn(self, line: str) -> None:
         """Log a line once; the same error of many objects would fill the log."""
-        count = self._told.count(line.partition(": ")[2] or line, time.monotonic())
+        count = self._warnings.count(line.partition(": ")[2] or line, time.monotonic())
         if count:
             log.warning("trouble", what=line, times=count if count > 1 else None)
 

@@ -41,16 +41,17 @@ log = get_log("manager.metrics-api")
 
 
 class TlsRequirements(NamedTuple):
-    """Names that the server's certificate is to be for, and who is to know whom to trust."""
+    """Names for the server's certificate, and targets for its CA bundle."""
 
     names: Sequence[str]
     targets: Sequence[CABundleTarget]
 
 
 class NodeMetricServer:
-    """``nodes`` are the cluster's, as the leader knows them; ``received`` hears of each report.
+    """``nodes`` are the cluster's, as the leader knows them.
 
-    ``api`` is a client of its own, see ``NodeMetricService``.
+    ``received`` is called with each report. ``api`` is a client of its own, as
+    ``NodeMetricService`` needs it.
 
     What ``tls`` shows is shown here, too, once ``certified`` is set.
     """
@@ -67,7 +68,7 @@ class NodeMetricServer:
         *,
         nodes: Callable[[], Mapping[str, ClusterNode]],
         received: Received,
-        tell: Callable[[str], None],
+        on_warning: Callable[[str], None],
     ) -> None:
         self._certified = certified
         self._nodes = nodes
@@ -91,7 +92,7 @@ class NodeMetricServer:
             settings.node_metric_account,
             registry,
             recorder=recorder,
-            tell=tell,
+            on_warning=on_warning,
             timing=NodeMetricTiming(
                 stale=settings.node_metric_stale_seconds, settle=SETTLE_SECONDS
             ),
@@ -133,7 +134,7 @@ class NodeMetricServer:
             self.service.resign()
 
     async def withdraw(self, api: Api) -> None:
-        """Be it no more, so that nodes look for the next one at once."""
+        """Withdraw the endpoint, so that nodes look for the next leader at once."""
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(_WITHDRAW_SECONDS):
                 await LeaderPublisher(api, self._endpoint).withdraw()

@@ -1,4 +1,4 @@
-"""What a manager says of itself: health, standing, and why nodes offer what they do."""
+"""A manager's pages: health, status, and why nodes offer what they do."""
 
 from __future__ import annotations
 

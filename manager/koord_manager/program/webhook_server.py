@@ -31,11 +31,11 @@ from koord_manager.webhooks.table import NAMES, TABLE
 
 _PODS = "pods"
 _DRAIN_SECONDS = 5.0
-"""In which others are found to be asked: one look at readiness, and what it takes to spread."""
+"""Time for API servers to find another replica: one readiness probe, and its propagation."""
 
 
 class WebhookServer:
-    """``targets`` are other objects that say whom API servers are to trust.
+    """``targets`` are other objects that hold the CA bundle.
 
     ``leads`` says whether this manager writes; what it writes is ``fenced``. The server's
     certificate is for ``names``, too.
@@ -56,7 +56,7 @@ class WebhookServer:
     ) -> None:
         self.tls = ServerTls()
         self.certified = asyncio.Event()
-        """Set once there is a certificate to be shown."""
+        """Set once there is a certificate."""
         namespace, table = settings.config_namespace, tuple(_table(settings))
         self._service = service_names(settings.webhook_service, namespace)
         at = parse_listen_address("webhook_address", settings.webhook_address)
@@ -79,7 +79,7 @@ class WebhookServer:
                 configuration_target(VALIDATING_WEBHOOKS, validating, NAMES),
             )
         self._certificates = self._kept(settings, api, leads, names)
-        self._keeper = WebhookConfigurationReconciler(
+        self._reconciler = WebhookConfigurationReconciler(
             fenced,
             targets,
             bundle=lambda: self._certificates.bundle,
@@ -94,11 +94,11 @@ class WebhookServer:
 
     def wake(self) -> None:
         """This manager leads now: check the webhook configurations at once."""
-        self._keeper.wake()
+        self._reconciler.wake()
 
     def _renewed(self) -> None:
         self.certified.set()
-        self._keeper.wake()
+        self._reconciler.wake()
 
     async def run(self) -> None:
         """Until cancelled; requests under way are answered first.
@@ -108,7 +108,7 @@ class WebhookServer:
         """
         async with asyncio.TaskGroup() as group:
             group.create_task(self._certificates.run())
-            group.create_task(self._keeper.run())
+            group.create_task(self._reconciler.run())
             if self._server is not None:
                 await self._server.start()
 
@@ -149,7 +149,7 @@ def service_names(service: str, namespace: str) -> tuple[str, ...]:
 
 
 def _table(settings: Settings) -> Iterator[WebhookDefinition[ClusterView]]:
-    """The webhooks; those of pods must not be in the way unless somebody wants that."""
+    """The webhooks; those of pods must not block pods unless configured so."""
     for row in TABLE:
         if row.resource == _PODS:
             yield replace(row, fails=settings.webhook_configuration_failure_policy_pods == "Fail")

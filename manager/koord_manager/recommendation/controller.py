@@ -1,4 +1,4 @@
-"""Fills Recommendations: learns from what nodes report, writes what is to be recommended."""
+"""Fills Recommendations: learns from what nodes report, and writes the result."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class _Namespace:
 
 
 class RecommendationController:
-    """The controller; ``interval`` is between two looks at usage, in seconds.
+    """The controller; ``interval`` is between two readings of usage, in seconds.
 
-    ``api`` is to be one that writes only while this manager leads.
+    ``api`` must write only while this manager leads.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class RecommendationController:
         recommender: Recommender,
         status: Status,
         *,
-        tell: Callable[[str], None],
+        on_warning: Callable[[str], None],
         interval: float = 60.0,
         clock: Callable[[], float] = time.time,
         pace: ReflectorTiming | None = None,
@@ -85,22 +85,22 @@ class RecommendationController:
         self._largest = math.inf
         self._recommender = recommender
         self._status = status
-        self._tell = tell
+        self._on_warning = on_warning
         self._interval = interval
         self._clock = clock
         self._pace = pace
-        self._asked: dict[str, _TrackedRecommendation] = {}
+        self._tracked: dict[str, _TrackedRecommendation] = {}
         self._namespaces: dict[str, _Namespace] = {}
         self._matched: dict[str, Sequence[RecommendationPod]] = {}
         self._seen: dict[str, bytes] = {}
         self._kept_at: dict[str, float] = {}
-        self.loop = ReconcileLoop("recommendation", self._write, on_warning=tell)
+        self.loop = ReconcileLoop("recommendation", self._write, on_warning=on_warning)
         self._found: Informer[Object] = Informer(
             api,
             RECOMMENDATIONS,
             decode=msgspec.json.Decoder(Object).decode,
             on_change=self._changed,
-            on_warning=tell,
+            on_warning=on_warning,
             timing=pace,
         )
 
@@ -122,7 +122,7 @@ class RecommendationController:
                 await anyio.sleep(self._interval)
 
     async def look(self) -> None:
-        """Learn from what nodes have reported since the last look; then all is to be written.
+        """Learn from what nodes have reported since the last time, then queue all for writing.
 
         In large clusters that takes seconds: webhooks are answered in between.
         """
@@ -137,9 +137,9 @@ class RecommendationController:
                 await anyio.lowlevel.checkpoint()
             if key in self._matched:
                 self._learn_kills(key, found, now)
-        self._recommender.keep_only(self._asked.keys())
+        self._recommender.keep_only(self._tracked.keys())
         self._recommender.forget(now)
-        for key in self._asked:
+        for key in self._tracked:
             self.loop.add(key)
 
     def _learn(
@@ -159,15 +159,15 @@ class RecommendationController:
 
     def _changed(self, key: str, before: Object | None, now: Object | None) -> None:
         if now is None:
-            self._asked.pop(key, None)
+            self._tracked.pop(key, None)
             self._kept_at.pop(key, None)
             self._matched.pop(key, None)
             return
-        known = self._asked.get(key)
+        known = self._tracked.get(key)
         if known is not None and before and before.get("spec") == now.get("spec"):
             known.document = now
             return
-        self._asked[key] = _read(now)
+        self._tracked[key] = _read(now)
         self._matched.pop(key, None)
         if known is None:
             self._restore(key, now)
@@ -180,22 +180,22 @@ class RecommendationController:
             for name, (learning, model) in reconciler.read(document).items():
                 self._recommender.restore(key, name, learning, model, self._clock())
         except ValueError as error:
-            self._tell(f"recommendations {key}: {error}")
+            self._on_warning(f"recommendations {key}: {error}")
         self._kept_at[key] = self._clock()
 
     def _follow(self, group: TaskGroup) -> None:
         """Follow the pods of just those namespaces in which there are Recommendations."""
-        wanted = {one.target.namespace for one in self._asked.values() if one.target}
-        for name in self._namespaces.keys() - wanted:
+        namespaces = {one.target.namespace for one in self._tracked.values() if one.target}
+        for name in self._namespaces.keys() - namespaces:
             self._namespaces.pop(name).scope.cancel()
-        for name in wanted - self._namespaces.keys():
+        for name in namespaces - self._namespaces.keys():
             informer: Informer[RecommendationPod] = Informer(
                 self._api,
                 PODS,
                 namespace=name,
                 decode=pods.decode,
                 on_change=_nothing,
-                on_warning=self._tell,
+                on_warning=self._on_warning,
                 timing=self._pace,
             )
             self._namespaces[name] = _Namespace(informer, anyio.CancelScope())
@@ -205,17 +205,17 @@ class RecommendationController:
         """The pods of each target whose namespace's are known."""
         found: dict[str, tuple[_TrackedRecommendation, Sequence[RecommendationPod]]] = {}
         candidates: dict[str, TargetCandidates] = {}
-        for key, asked in list(self._asked.items()):
-            name = asked.target.namespace if asked.target else ""
+        for key, tracked in list(self._tracked.items()):
+            name = tracked.target.namespace if tracked.target else ""
             followed = self._namespaces.get(name)
-            if asked.target is None or followed is None or not followed.pods.synced:
+            if tracked.target is None or followed is None or not followed.pods.synced:
                 continue
             if name not in candidates:
                 candidates[name] = TargetCandidates(tuple(followed.pods.objects.values()))
-            found[key] = asked, candidates[name].meant(asked.target)
+            found[key] = tracked, candidates[name].matching(tracked.target)
             await anyio.lowlevel.checkpoint()
         # Meanwhile some may have been deleted, or ask for others.
-        return {key: pods for key, (one, pods) in found.items() if self._asked.get(key) is one}
+        return {key: pods for key, (one, pods) in found.items() if self._tracked.get(key) is one}
 
     async def _usage(self, nodes: set[str]) -> _Usage:
         """What pods used by namespace and name, of nodes that have reported anew."""
@@ -229,35 +229,37 @@ class RecommendationController:
             try:
                 found |= {(one.namespace, one.name): one for one in pods_usage(status)}
             except ValueError as error:
-                self._tell(f"nodemetrics {node}: {error}")
+                self._on_warning(f"nodemetrics {node}: {error}")
         for node in self._seen.keys() - nodes:
             del self._seen[node]
         return found
 
     async def _write(self, key: str) -> None:
-        asked = self._asked.get(key)
-        if asked is None or (asked.target is not None and key not in self._matched):
+        tracked = self._tracked.get(key)
+        if tracked is None or (tracked.target is not None and key not in self._matched):
             return  # the next check shows it
         now, namespace = self._clock(), key.partition("/")[0]
-        before = reconciler.status_before(asked.document)
-        status = reconciler.status(self._finding(key, asked, now), before, now)
-        name = asked.document["metadata"]["name"]
+        before = reconciler.status_before(tracked.document)
+        status = reconciler.status(self._finding(key, tracked, now), before, now)
+        name = tracked.document["metadata"]["name"]
         try:
             if reconciler.differs(before, status):
                 change = {"status": status}
                 await self._api.patch(RECOMMENDATIONS, name, change, namespace, "status")
             if now - self._kept_at.get(key, now) >= _KEEP_SECONDS:
-                kept = reconciler.kept(self._recommender.checkpoints(key))
-                annotations = {ANNOTATION_RECOMMENDATION_CHECKPOINT: kept}
+                checkpoint = reconciler.encode_checkpoints(self._recommender.checkpoints(key))
+                annotations = {ANNOTATION_RECOMMENDATION_CHECKPOINT: checkpoint}
                 meta = {"metadata": {"annotations": annotations}}
                 await self._api.patch(RECOMMENDATIONS, name, meta, namespace)
                 self._kept_at[key] = now
         except NotFoundError:
             return  # it is gone, which the informer will hear of
 
-    def _finding(self, key: str, asked: _TrackedRecommendation, now: float) -> RecommendationResult:
-        if asked.target is None:
-            return RecommendationResult(trouble=asked.trouble)
+    def _finding(
+        self, key: str, tracked: _TrackedRecommendation, now: float
+    ) -> RecommendationResult:
+        if tracked.target is None:
+            return RecommendationResult(trouble=tracked.trouble)
         found = self._matched[key]
         containers = sorted({name for pod in found for name in pod.requests})
         return RecommendationResult(

@@ -1,4 +1,4 @@
-"""Follows the ConfigMap ``slo-controller-config``, and says where something of it is wrong."""
+"""Follows the ConfigMap ``slo-controller-config``, and reports what is wrong with it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from koord_manager.slo_config.core.config import (
 )
 
 _RETOLD_SECONDS = 1800.0
-"""Events are kept for an hour; and who leads now may not have been the one to tell it."""
+"""Events are kept for an hour; and another manager may have recorded it."""
 
 
 class _Meta(msgspec.Struct, frozen=True):
@@ -47,16 +47,16 @@ class _ConfigMap(msgspec.Struct, frozen=True):
 _DECODER = msgspec.json.Decoder(_ConfigMap)
 
 
-def _untold(_line: str) -> None:
+def _ignore_line(_line: str) -> None:
     pass
 
 
 class SLOConfigInformer:
     """What is in force, always: the last good value of each key.
 
-    Listeners hear when it has changed. ``recorder`` tells an Event on the ConfigMap for each
-    key that is bad, when it is good again, and for each with fields that nobody knows; ``tell``
-    gets the same for people.
+    Listeners are called when it has changed. ``recorder`` records an Event on the ConfigMap for
+    each key that is bad, when it is good again, and for each with unknown fields; ``on_warning``
+    gets the same lines.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class SLOConfigInformer:
         *,
         name: str = "slo-controller-config",
         namespace: str = "koordinator-system",
-        tell: Callable[[str], None] = _untold,
+        on_warning: Callable[[str], None] = _ignore_line,
         pace: ReflectorTiming | None = None,
     ) -> None:
         self._recorder = recorder
-        self._tell = tell
+        self._on_warning = on_warning
         self._full_name = f"{namespace}/{name}"
         self._informer = Informer(
             api,
@@ -79,13 +79,13 @@ class SLOConfigInformer:
             namespace=namespace,
             decode=_DECODER.decode,
             on_change=self._changed,
-            on_warning=tell,
+            on_warning=on_warning,
             timing=pace,
         )
         self._listeners: list[Callable[[], None]] = []
         self._ready = asyncio.Event()
         self._news = asyncio.Event()
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._told_unknown: dict[str, str] = {}
         self.config: SLOConfig = UNREAD
         self.problems: tuple[ConfigProblem, ...] = ()
@@ -97,17 +97,17 @@ class SLOConfigInformer:
 
     @property
     def trouble(self) -> str:
-        """Why what is in force may not be what somebody wants, in a line; "" while fine."""
+        """Why the configuration in force may differ from the ConfigMap; "" while fine."""
         return self.wrong or self.source_trouble
 
     @property
     def wrong(self) -> str:
-        """What of the ConfigMap cannot be used, or means nothing."""
+        """The keys and fields that cannot be used or are unknown."""
         return next((one.line for one in (*self.problems, *self.unknown)), "")
 
     @property
     def source_trouble(self) -> str:
-        """Why the ConfigMap may be another than is known here, as the API server says it."""
+        """Why the ConfigMap may be newer than the one known here, as the API server says it."""
         return self._informer.trouble
 
     @property
@@ -162,15 +162,15 @@ class SLOConfigInformer:
                     await self._news.wait()
 
     async def _tell_events(self) -> None:
-        now = _said(self.problems)
-        before, self._told = self._told, now
+        now = _by_key(self.problems)
+        before, self._reported = self._reported, now
         for key, line in now.items():
             message = f"{line}; the last good value of {key} stays in force"
             await self._say("SLOConfigInvalid", message, anew=before.get(key) != line)
         for key in before.keys() - now.keys():
             message = f"{key} can be used again and is in force"
             await self._say("SLOConfigValid", message, warning=False)
-        unknown = _said(self.unknown)
+        unknown = _by_key(self.unknown)
         before, self._told_unknown = self._told_unknown, unknown
         for key, line in unknown.items():
             await self._say("SLOConfigUnknownField", line, anew=before.get(key) != line)
@@ -180,12 +180,12 @@ class SLOConfigInformer:
     ) -> None:
         """An Event; for people a line as well where it is new to them."""
         if anew:
-            self._tell(f"ConfigMap {self._full_name}: {message}")
+            self._on_warning(f"ConfigMap {self._full_name}: {message}")
         if config_map := self._informer.objects.get(self._full_name):
             await self._recorder.record(config_map.reference(), reason, message, warning=warning)
 
 
-def _said(problems: tuple[ConfigProblem, ...]) -> dict[str, str]:
+def _by_key(problems: tuple[ConfigProblem, ...]) -> dict[str, str]:
     """One line for each key, of many the first."""
     lines: dict[str, list[str]] = {}
     for one in problems:

@@ -1,7 +1,7 @@
 """Keeps the webhook configurations, and other objects with our CA bundle, up to date.
 
-Only the leader does, and only while this replica answers: API servers are not told of a
-server that is not there.
+Only the leader does, and only while this replica answers: API servers must not be
+pointed at a server that is not there.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _SOON = 1.0
 
 
 class WebhookConfigurationReconciler:
-    """``ready`` says why this replica would not answer, "" where it would.
+    """``ready`` says why this replica would not answer, "" if it would.
 
-    ``bundle`` gives whom API servers are to trust, PEM.
+    ``bundle`` returns the CA bundle, PEM.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class WebhookConfigurationReconciler:
         await run_periodically(self.once, self._wake, log, informers)
 
     def wake(self) -> None:
-        """The bundle has changed, or this replica leads now: look at once."""
+        """Reconcile at once: the bundle has changed, or this replica leads now."""
         self._wake.set()
 
     async def once(self) -> float:
@@ -85,13 +85,13 @@ class WebhookConfigurationReconciler:
         return _SECONDS
 
     async def _ensure(self, target: CABundleTarget) -> None:
-        def wanted(found: Object | None) -> Object | None:
+        def desired(found: Object | None) -> Object | None:
             self._name_others(target, found)
-            made = target.wanted(found, self._bundle())
-            return None if made is None or self._is_unwanted(target, found) else made
+            made = target.desired(found, self._bundle())
+            return None if made is None or self._was_deleted(target, found) else made
 
         if await create_or_update(
-            self._api, target.resource, target.name, target.namespace, wanted
+            self._api, target.resource, target.name, target.namespace, desired
         ):
             self._seen.add(_key(target))
             log.info("webhook configuration updated", kind=target.resource.kind, name=target.name)
@@ -106,8 +106,8 @@ class WebhookConfigurationReconciler:
             )
         self._left[_key(target)] = names
 
-    def _is_unwanted(self, target: CABundleTarget, found: Object | None) -> bool:
-        """Whether somebody has deleted it while we kept it.
+    def _was_deleted(self, target: CABundleTarget, found: Object | None) -> bool:
+        """Whether somebody has deleted it meanwhile.
 
         It is not made again then: when all is being uninstalled, a configuration without its
         server would keep every pod from being created.

@@ -39,7 +39,7 @@ class AdmissionLimits:
 
 
 class _RefusedRequestError(Exception):
-    """There is no answer but an HTTP status; one line for people."""
+    """The request fails with an HTTP status and one line."""
 
     def __init__(self, status: int, outcome: AdmissionOutcome, message: str) -> None:
         super().__init__(message)

@@ -20,7 +20,7 @@ class AdmissionOutcome(StrEnum):
     FAILED = "failed"
     """The webhook raised something."""
     LATE = "late"
-    """Nobody waits for the answer any more, or its body did not arrive in time."""
+    """The client has given up, or the body did not arrive in time."""
     BUSY = "busy"
     """More were under way than there is room for."""
     LEFT = "left"

@@ -14,10 +14,9 @@ _SECONDS = 3.0
 
 
 async def self_check(host: str, port: int, bundle: bytes, name: str) -> str:
-    """Why nobody would get an answer there, in a line; "" where all is well.
+    """Why a client would get no answer there, in a line; "" if all is well.
 
-    ``name`` is what the certificate has to be for. Without a ``bundle`` others say whom to
-    trust, and any certificate will do here.
+    ``name`` must be in the certificate. Without a ``bundle`` any certificate is accepted.
     """
     try:
         async with (

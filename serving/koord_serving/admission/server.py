@@ -32,7 +32,7 @@ _IDLE_SECONDS = 120.0
 
 
 class _NoFragments(logging.Filter):
-    """Drops what the library says of bytes that are no HTTP, since it quotes them."""
+    """Drops the library's messages about bytes that are not HTTP, since they quote them."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -50,7 +50,7 @@ def _utc() -> datetime:
 class AdmissionServer(Generic[V]):
     """Serves ``webhooks`` by path with what ``tls`` shows, counting in ``registry``.
 
-    ``trouble`` says what else keeps this replica from answering well ("" is nothing), such as
+    ``trouble`` says what else keeps this replica from answering well ("" for nothing), such as
     a view of the cluster that is not complete yet.
     """
 
@@ -110,7 +110,7 @@ class AdmissionServer(Generic[V]):
         log.info("serving webhooks", port=self._port, webhooks=len(self._webhooks))
 
     async def stop(self, drain: float = 5.0) -> None:
-        """Be unhealthy for ``drain`` seconds, so that others are asked; accept no more; end.
+        """Be unhealthy for ``drain`` seconds, so that clients go elsewhere; then stop.
 
         What is under way is answered.
         """
@@ -141,7 +141,7 @@ class AdmissionServer(Generic[V]):
         return web.Response(text=f"{reason or 'ok'}\n", status=503 if reason else 200)
 
     async def _say_goodbye(self, _request: web.Request, response: web.StreamResponse) -> None:
-        """Whoever keeps its connection is to find another replica while there is time."""
+        """Close kept connections, so that clients find another replica in time."""
         if self._draining:
             response.force_close()
             response.headers["Connection"] = "close"  # by now it is not set any more by itself

@@ -55,7 +55,7 @@ class DelegatedAuthenticator:
         """The user of a token that ``caller`` sent; ``None`` if it is not valid.
 
         Raises:
-            ApiError: the API server could not be asked.
+            ApiError: the API server cannot be asked.
         """
         key, now = digest(token), self._monotonic()
         known = self._users.get(key, now)
@@ -69,7 +69,7 @@ class DelegatedAuthenticator:
         """Why a user may not do this, in a line; "" if it may.
 
         Raises:
-            ApiError: the API server could not be asked.
+            ApiError: the API server cannot be asked.
         """
         if MASTERS in user.groups:
             return ""

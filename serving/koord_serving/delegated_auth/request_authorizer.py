@@ -1,8 +1,7 @@
 """Whether a request for a plain path may be answered, by the API server, as kube-rbac-proxy does.
 
-A bearer token goes into a TokenReview, its user into a SubjectAccessReview about the path. What
-is asked of the API server is bounded, whoever asks: unknown callers must not spend what this
-program's own requests need.
+A bearer token goes into a TokenReview, its user into a SubjectAccessReview about the path. Requests
+to the API server are bounded: unknown callers must not spend what this program's own requests need.
 """
 
 from __future__ import annotations

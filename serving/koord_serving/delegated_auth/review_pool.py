@@ -67,7 +67,7 @@ class _Lane:
 class ReviewPool(Generic[T]):
     """Runs reviews within ``limits``.
 
-    A review goes on if whoever waits for it goes away: nodes give up sooner than a slow API
+    A review goes on if its caller goes away: nodes give up sooner than a slow API
     server answers, and find the answer the next time.
     """
 
@@ -86,7 +86,7 @@ class ReviewPool(Generic[T]):
 
         Raises:
             TooManyReviewsError: a limit is reached.
-            ApiError: the API server could not be asked.
+            ApiError: the API server cannot be asked.
         """
         running = self._running.get(key) or self._begin(key, review, unknown_caller)
         return await asyncio.shield(running)
@@ -107,7 +107,7 @@ class ReviewPool(Generic[T]):
             lane.leave(unknown_caller)
             del self._running[key]
             if not task.cancelled():
-                task.exception()  # perhaps nobody waits for it any more
+                task.exception()  # its callers may have gone
 
         task = self._running[key] = asyncio.get_running_loop().create_task(review())
         task.add_done_callback(done)
@@ -118,7 +118,7 @@ async def review_token(api: Api, token: str, audience: str = "") -> User | None:
     """The user that a token for ``audience`` belongs to; ``None`` if it is not valid.
 
     Raises:
-        ApiError: the API server could not be asked. The message does not contain the token.
+        ApiError: the API server cannot be asked. The message does not contain the token.
     """
     return reviewed_user(await api.create(TOKEN_REVIEWS, token_review(token, audience)), audience)
 
@@ -127,6 +127,6 @@ async def review_access(api: Api, user: User, attributes: AccessAttributes) -> A
     """Whether a user may do something.
 
     Raises:
-        ApiError: the API server could not be asked.
+        ApiError: the API server cannot be asked.
     """
     return access_answer(await api.create(ACCESS_REVIEWS, access_review(user, attributes)))

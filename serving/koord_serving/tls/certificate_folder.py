@@ -1,4 +1,4 @@
-"""Certificates that somebody else keeps in a folder: read, and read again when they change."""
+"""Certificates in a folder that another program maintains: read, and read again on change."""
 
 from __future__ import annotations
 

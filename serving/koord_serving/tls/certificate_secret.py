@@ -82,7 +82,7 @@ class CertificateSecret:
         data: certificates.SecretData = {}
         reasons: tuple[str, ...] = ()
 
-        def wanted(found: Object | None) -> Object | None:
+        def desired(found: Object | None) -> Object | None:
             nonlocal data, reasons
             data, reasons = _data(found), ()
             known = data or self._lost()
@@ -93,7 +93,7 @@ class CertificateSecret:
             data, reasons = given, plan.reasons
             return self._document(found, given)
 
-        await create_or_update(self._api, SECRETS, self._secret, self._namespace, wanted)
+        await create_or_update(self._api, SECRETS, self._secret, self._namespace, desired)
         for reason in reasons:
             log.info("certificates renewed", reason=reason)
         return self._follow(data)
@@ -109,7 +109,7 @@ class CertificateSecret:
         return {**before, "data": encoded}
 
     def _follow(self, data: certificates.SecretData) -> float:
-        """Show what the Secret holds; what is no good leaves the one before in force."""
+        """Use what the Secret holds; an invalid certificate leaves the previous one in use."""
         now = self._now()
         bundle = certificates.bundle(data, now)
         certificate, key = data.get(certificates.CERT, b""), data.get(certificates.KEY, b"")
@@ -130,7 +130,7 @@ class CertificateSecret:
 
 
 def _data(found: Object | None) -> dict[str, bytes]:
-    """The Secret's data; what is no base64 is left out, and so made anew."""
+    """The Secret's data; values that are not base64 are left out, and so made anew."""
     given: Any = (found or {}).get("data")
     read: dict[str, bytes] = {}
     for name, text in given.items() if isinstance(given, dict) else ():

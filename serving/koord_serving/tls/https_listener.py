@@ -1,6 +1,6 @@
-"""Listening for HTTPS, with bounds of what clients cost that ask for nothing.
+"""Listening for HTTPS, with bounds on idle clients.
 
-A connection is some 50 KiB, whoever has it open. When there are too many, the oldest ends, of
+A connection costs some 50 KiB. When there are too many, the oldest ends, of
 the address that holds most: not that of an API server, which keeps its own for hours.
 """
 
@@ -42,7 +42,7 @@ async def listen(
 
 
 def _bound(server: web.Server, most: int) -> None:
-    """Have at most so many connections open, of those that came as far as TLS."""
+    """Bound the open connections that have finished the TLS handshake."""
     limit: ConnectionLimit[web.RequestHandler] = ConnectionLimit(most, most)
     transports: dict[web.RequestHandler, asyncio.Transport] = {}
     made, lost = server.connection_made, server.connection_lost

@@ -34,7 +34,7 @@ class ServerTls:
         self.pair: CertificatePair | None = None
 
     def use(self, certificate: bytes, key: bytes, now: datetime) -> bool:
-        """Show this certificate (PEM) from now on; says whether it is another than before.
+        """Use this certificate (PEM) from now on; returns whether it is a new one.
 
         Raises:
             CertificateError: it cannot be shown; the one before stays.
@@ -64,10 +64,10 @@ class ServerTls:
 
 
 class ListenerTls:
-    """``context`` is for one HTTP server to listen with, from the beginning and for good.
+    """``context`` is for one HTTP server, for its whole life.
 
-    Without a certificate in ``tls`` handshakes fail. With ``asks`` clients are asked for one,
-    too: who shows one is let in if it was signed by whom the listener trusts by then.
+    Without a certificate in ``tls`` handshakes fail. With ``asks`` clients are asked for one, too:
+    one that is shown must be signed by the authority that the listener trusts then.
     """
 
     def __init__(self, tls: ServerTls, *, asks: bool = False) -> None:
@@ -99,10 +99,10 @@ class ListenerTls:
         if self._asks and connection.session_reused:
             # It would bring back a client's certificate that is trusted no more.
             return ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE
-        wanted = (self._tls.pair, self._client_ca)
-        if wanted != self._made_of:
+        current = (self._tls.pair, self._client_ca)
+        if current != self._made_of:
             self._newest = self._made()
-            self._made_of = wanted
+            self._made_of = current
         connection.context = self._newest
         return None
 
@@ -132,7 +132,7 @@ def _context(*, asks: bool = False) -> ssl.SSLContext:
 
 
 def _load(context: ssl.SSLContext, pair: CertificatePair) -> None:
-    """OpenSSL reads files only: this one is in memory, and nobody else's."""
+    """OpenSSL reads files only: this one is in memory, and private."""
     descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
     try:
         left = memoryview(pair.certificate.rstrip() + b"\n" + pair.key)

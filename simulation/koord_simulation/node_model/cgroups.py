@@ -1,8 +1,8 @@
-"""The knobs of a simulated node: the kernel's rules, and what owners want of them. No IO.
+"""The knobs of a simulated node: the kernel's rules, and desired values. No IO.
 
-Wishes go the way they go on a node: arbitrated (``koord_host.planning.arbiter``), ordered
+Desired values are handled as on a node: arbitrated (``koord_host.planning.arbiter``), ordered
 (``koord_host.planning.ordering``), each write checked by its knob's row and by those rules of the
-kernel that strategies run into; a target that nobody wishes any more is put back.
+kernel that strategies run into; a target without a desired value is restored.
 Values are kept as the kernel's file would read after the write.
 """
 
@@ -92,7 +92,7 @@ class SimulatedCgroups:
         """A new group; ``values`` are knobs' by their names with "_" for ".".
 
         Raises:
-            KeyError: there is no such knob.
+            KeyError: the knob is unknown.
             ValueError: a value is none for its knob.
         """
         above = _above(group)
@@ -117,10 +117,10 @@ class SimulatedCgroups:
         self._stale = True
 
     def put(self, group: str, knob: str, value: Value) -> None:
-        """The kubelet or the runtime sets a knob; where it is wished, it becomes the base.
+        """The kubelet or the runtime sets a knob, or its baseline, if it has a desired value.
 
         Raises:
-            ValueError: it is no value for this knob.
+            ValueError: the value is not valid for this knob.
         """
         if knob not in self._values[group]:
             return
@@ -134,11 +134,11 @@ class SimulatedCgroups:
     # ---- what strategies see
 
     def now(self, group: str, knob: str) -> Value | None:
-        """What the file says."""
+        """The content of the file."""
         return self._values.get(group, {}).get(knob)
 
     def base(self, group: str, knob: str) -> Value | None:
-        """What it said before the first change."""
+        """The content before the first change."""
         found = self._baselines.get(Target(group, knob))
         return self.now(group, knob) if found is None else found
 
@@ -164,7 +164,7 @@ class SimulatedCgroups:
     # ---- what strategies want
 
     @property
-    def wished(self) -> Mapping[Owner, tuple[DesiredValue, ...]]:
+    def desired(self) -> Mapping[Owner, tuple[DesiredValue, ...]]:
         """What is wanted now, by whom."""
         return self._desired
 
@@ -245,7 +245,7 @@ class SimulatedCgroups:
         self.changes += 1
 
     def _read_back(self, target: Target, value: Value) -> Value:
-        """What the file would say after that value was written."""
+        """The content of the file after that value is written."""
         form = KNOBS[target.knob].form(self._version)
         if form.text:
             now = str(self._values[target.place].get(target.knob, ""))

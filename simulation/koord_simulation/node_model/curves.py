@@ -1,6 +1,6 @@
 """How much a pod would use over time, if it were alone. No IO.
 
-Curves are in the unit of whoever uses them (cores, bytes) and can be added:
+Curves have the unit of their user (cores, bytes) and can be added:
 ``Constant(2) + Spikes(height=4, every=600, lasts=20)``. Time is seconds of the run.
 """
 
@@ -98,7 +98,7 @@ class Spikes(DemandCurve):
 class Noise(DemandCurve):
     """Around 0 with a deviation of ``size``; remembers itself for some ``lasts`` seconds.
 
-    Reckoned per second of ``times``, whatever their step.
+    Calculated per second of ``times``, whatever their step.
     """
 
     size: float

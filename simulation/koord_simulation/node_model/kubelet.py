@@ -88,7 +88,7 @@ class Kubelet:
             return _BE_ADJ
         if pod.kube is KubeQoS.GUARANTEED:
             return _GUARANTEED_ADJ
-        asked = pod.asked(pod.requests, MEMORY)
+        asked = pod.requested(pod.requests, MEMORY)
         return int(min(max(1000 - 1000 * asked / self._machine.memory, 3), 999))
 
     def _level(self) -> None:

@@ -35,7 +35,7 @@ class SimulatedMachine:
     ``system_memory`` (bytes) are what runs beside pods. ``allocatable`` is by resource, CPU
     and batch-cpu in millicores; CPU and memory are filled in where they are not named.
     ``vendor_kernel`` is whether it has the knobs that mainline lacks, ``tells_cold`` whether its
-    kernel tells what memory is cold (kidled). ``idle_classes``: see ``NodeView``.
+    kernel reports cold memory (kidled). ``idle_classes``: see ``NodeView``.
     """
 
     cpus: int = 32
@@ -131,6 +131,6 @@ class SimulatedMachine:
 
     @property
     def for_pods(self) -> Amounts:
-        """What the Node says it has for pods."""
+        """The Node's allocatable."""
         usual = {CPU: int(1000 * (self.cpus - self.reserved_cpu)), "memory": self.memory}
         return {**usual, **self.allocatable}

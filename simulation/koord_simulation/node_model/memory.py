@@ -114,7 +114,7 @@ class MemoryModel:
 
     @property
     def free(self) -> float:
-        """What nobody uses."""
+        """Free memory."""
         return self._total - self._system - sum([one.usage for one in self.held])
 
     def step(self, at: float, system: float) -> list[MemoryKill]:

@@ -123,12 +123,12 @@ class SimulatedMetrics:
         self.facts: Sequence[object] = ()
         self._outdated = outdated_seconds
         self._blocks = {name: _Series(_ROWS[kind.step]) for name, kind in KINDS.items()}
-        self._asked: dict[tuple[str, float], Mapping[Labels, WindowStats]] = {}
+        self._windows: dict[tuple[str, float], Mapping[Labels, WindowStats]] = {}
 
     def turn(self, at: float, steady: float) -> None:
         """Let it be that time, by the wall clock and the steady one."""
         self.at, self.steady = at, steady
-        self._asked = {}
+        self._windows = {}
 
     def put(self, kind: str, labels: Sequence[Labels], values: Floats) -> None:
         """Values of this moment. The same ``labels`` object again is quicker than an equal one.
@@ -141,7 +141,7 @@ class SimulatedMetrics:
     # ---- Latest
 
     def value(self, kind: str, *labels: str) -> float | None:
-        """One series' newest value; ``None`` where there is none new enough."""
+        """One series' newest value; ``None`` if it is too old."""
         block = self._blocks.get(kind)
         return block.one(labels, self.steady - self._outdated) if block is not None else None
 
@@ -166,8 +166,8 @@ class SimulatedMetrics:
         Raises:
             KeyError: no such kind.
         """
-        found = self._asked.get((kind, seconds))
+        found = self._windows.get((kind, seconds))
         if found is None:
             found = self._blocks[kind].window(self.at - seconds, self.at)
-            self._asked[kind, seconds] = found
+            self._windows[kind, seconds] = found
         return found

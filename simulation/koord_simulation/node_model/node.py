@@ -3,7 +3,7 @@
 CPU (``sharing``), neighbours (``slowing``), memory (``memory``), latency (``latency``). What a
 container that serves requests has to do takes as much more CPU as it was slowed down a
 second before, and what was left over is done later. Waiting for memory makes a request longer
-by the part of the time that it takes. Disks and network are not in the model: what is wished of
+by the part of the time that it takes. Disks and network are not in the model: what is desired of
 them is kept and does nothing.
 """
 
@@ -67,7 +67,7 @@ class NodeSecond(NamedTuple):
 
 
 class SimulatedNode:
-    """The physical node; ``leaves`` are set by whoever starts and ends pods."""
+    """The physical node; ``leaves`` are set by the code that starts and ends pods."""
 
     def __init__(self, machine: SimulatedMachine, cgroups: SimulatedCgroups) -> None:
         self.leaves: list[SimulatedContainer] = []

@@ -1,8 +1,8 @@
 """From the state of the node to what collectors would have sampled of it. No IO.
 
 Each second: CPU and memory of node, pods, containers and system, throttling, best-effort pods
-together. Each ten seconds: pressure, cache and bandwidth of the classes, and cold memory where
-the machine can tell; cycles and instructions each minute, taken for a clock of 2 GHz and 2
+together. Each ten seconds: pressure, cache and bandwidth of the classes, and cold memory
+if the machine reports it; cycles and instructions each minute, for a clock of 2 GHz and 2
 instructions a cycle on an idle machine. Pressure of IO is 0.
 """
 
@@ -48,7 +48,7 @@ class Sensors:
         self._measured = measured
         self._faults = faults
         self._be = machine.layout.kube_qos_group(KubeQoS.BEST_EFFORT)
-        self._kept: dict[str, tuple[Sequence[Labels], Floats]] = {}
+        self._stuck: dict[str, tuple[Sequence[Labels], Floats]] = {}
         self._of: Sequence[SimulatedContainer] = ()
         self._cpus_seen = -1
         self._real_limit = 0.0
@@ -214,11 +214,11 @@ class Sensors:
             if self._faults.of_metric(FaultKind.MISSING, kind):
                 return
             if self._faults.of_metric(FaultKind.STUCK, kind):
-                labels, values = self._kept.setdefault(kind, (labels, values))
+                labels, values = self._stuck.setdefault(kind, (labels, values))
             else:
-                self._kept.pop(kind, None)
-        elif self._kept:
-            self._kept = {}
+                self._stuck.pop(kind, None)
+        elif self._stuck:
+            self._stuck = {}
         self._measured.put(kind, labels, values)
 
 

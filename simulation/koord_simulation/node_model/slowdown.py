@@ -110,5 +110,5 @@ def _ways(count: int, kinds: Sequence[CacheShare]) -> Floats:
 
 
 def shares_of(groups: Sequence[str], classes: Mapping[str, CacheShare]) -> list[CacheShare]:
-    """The share of each container's cgroup; all of the cache where nobody put it in a group."""
+    """The share of each container's cgroup; the whole cache if it is in no group."""
     return [classes.get(group, CacheShare()) for group in groups]

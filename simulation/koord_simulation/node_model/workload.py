@@ -110,21 +110,21 @@ class Workload:
         batch = self.qos is QoSClass.BE
         return BANDS[PriorityClass.BATCH if batch else PriorityClass.PROD].start
 
-    def asked(self, amounts: Amounts, *names: str) -> float:
+    def requested(self, amounts: Amounts, *names: str) -> float:
         """A container's part of the first of these resources that is there; 0 without."""
         return next((amounts[name] / self.containers for name in names if name in amounts), 0.0)
 
     def cpu_request(self) -> float:
         """Cores that one container requests, batch-cpu too."""
-        return self.asked(self.requests, *_CPU_NAMES) / 1000
+        return self.requested(self.requests, *_CPU_NAMES) / 1000
 
     def cpu_limit(self) -> float:
         """Cores that one container may use; 0: no limit."""
-        return self.asked(self.limits, *_CPU_NAMES) / 1000
+        return self.requested(self.limits, *_CPU_NAMES) / 1000
 
     def memory_limit(self) -> int:
         """Bytes that one container may use; 0: no limit."""
-        return int(self.asked(self.limits, MEMORY, BATCH_MEMORY))
+        return int(self.requested(self.limits, MEMORY, BATCH_MEMORY))
 
     def view(self, machine: SimulatedMachine, at: float) -> PodView:
         """How koordlet sees it, started at ``at`` seconds since the epoch."""

@@ -163,11 +163,11 @@ def _row(one: PodReport) -> tuple[str, ...]:
 
 def _evictions(found: Iterable[EvictionLine]) -> Iterator[str]:
     """A line each; the arithmetic with the first of a strategy, for it is long."""
-    told: set[str] = set()
+    explained: set[str] = set()
     for one in found:
         line = f"{one.at:.0f} s {one.pod} by {one.strategy}"
-        yield line if one.strategy in told else f"{line}: {one.why}"
-        told.add(one.strategy)
+        yield line if one.strategy in explained else f"{line}: {one.why}"
+        explained.add(one.strategy)
 
 
 def _kill(one: OOMKill) -> str:

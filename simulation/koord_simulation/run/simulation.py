@@ -2,10 +2,10 @@
 
     run = simulate(Scenario(pods=(web, job), slo=slo).only("cpu_suppress"), [strategy])
 
-In each second pods come and go, the node works, collectors measure, all strategies are asked
-by koordlet's own round (``qos_manager.core.round``), and what they want is done at once: it holds
-from the next second on. Who is evicted is chosen by ``qos_manager.eviction``; a pod that
-is goes on until its grace period is over. Time begins at ``BEGIN``, the steady clock at 1000 s.
+In each second pods come and go, the node works, collectors measure, koordlet's own round runs all
+strategies (``qos_manager.core.round``), and their plans are executed at once, for the next second
+on. ``qos_manager.eviction`` chooses victims; they run until their grace period is over. Time
+begins at ``BEGIN``, the steady clock at 1000 s.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def simulate(scenario: Scenario, strategies: Sequence[Strategy] = ()) -> Run:
 
 
 def strategy_of(module: ModuleType, interval: float = 1.0) -> Strategy:
-    """A strategy made of its module, asked each ``interval`` seconds."""
+    """A strategy made of its module, run each ``interval`` seconds."""
     name = module.__name__.rpartition(".")[2]
     return Strategy(name, module.GATE, interval, module.Settings, module.settings, module.plan)
 
@@ -91,9 +91,9 @@ class Simulation:
         self._kubelet = Kubelet(scenario.machine, self.cgroups, be_quota=be_quota)
         self._system = self._kubelet.system()
         self._running: dict[int, _RunningPod] = {}
-        self._gone: dict[int, float] = {}
+        self._ended: dict[int, float] = {}
         self._cpu, self._memory = _demands(scenario)
-        self._said: dict[tuple[str, str, str, str], str] = {}
+        self._recorded: dict[tuple[str, str, str, str], str] = {}
         self._refused = 0
         self._plans: dict[str, object] = {}
         self._pods: tuple[PodView, ...] = ()
@@ -128,15 +128,15 @@ class Simulation:
         second, changed = self.second, force
         for number, running in list(self._running.items()):
             killed = running.ends <= second
-            if killed or not self._wanted(number, second):
+            if killed or not self._runs(number, second):
                 self._kubelet.end(running.view)
                 del self._running[number]
                 if killed:
-                    self._gone[number] = second + self.scenario.comes_back
+                    self._ended[number] = second + self.scenario.comes_back
                 changed = True
         for number, pod in enumerate(self.scenario.pods):
-            back = second >= self._gone.get(number, second)
-            if number not in self._running and back and self._wanted(number, second):
+            back = second >= self._ended.get(number, second)
+            if number not in self._running and back and self._runs(number, second):
                 view = pod.view(self.scenario.machine, BEGIN + second)
                 leaves = self._kubelet.start(pod, view)
                 for leaf in leaves:
@@ -146,7 +146,7 @@ class Simulation:
         if changed:
             self._changed()
 
-    def _wanted(self, number: int, second: int) -> bool:
+    def _runs(self, number: int, second: int) -> bool:
         pod = self.scenario.pods[number]
         return pod.start <= second < pod.end and bool(np.isfinite(self._cpu[second, number + 1]))
 
@@ -297,19 +297,19 @@ class Simulation:
             run.refused.append((second, refused))
         self._refused = len(self.cgroups.refused)
         run.problems += [(second, line) for line in found.problems]
-        self._say(found)
+        self._record_decisions(found)
 
     def _missed(self, second: int) -> float:
         """What best-effort pods would have used that were evicted."""
         return sum(
             float(self._cpu[second, number + 1])
-            for number in self._gone
+            for number in self._ended
             if number not in self._running
-            and self._wanted(number, second)
+            and self._runs(number, second)
             and self.scenario.pods[number].kube is KubeQoS.BEST_EFFORT
         )
 
-    def _say(self, found: RoundPlans) -> None:
+    def _record_decisions(self, found: RoundPlans) -> None:
         for name, (mode, plan) in found.plans.items():
             if self._plans.get(name) is plan.decisions:
                 continue
@@ -317,8 +317,8 @@ class Simulation:
             for decision in plan.decisions:
                 about = decision.pod or decision.group
                 key = name, decision.pod, decision.group, decision.aspect
-                if self._said.get(key) != decision.outcome and len(self.run.said) < _MOST_SAID:
-                    self._said[key] = decision.outcome
+                if self._recorded.get(key) != decision.outcome and len(self.run.said) < _MOST_SAID:
+                    self._recorded[key] = decision.outcome
                     self.run.said.append(
                         DecisionLine(self.second, name, mode, about, str(decision))
                     )

@@ -1,1 +1,1 @@
-"""What is to be run: machine, pods, NodeSLOs, faults; and how a file says it. No IO."""
+"""A scenario: machine, pods, NodeSLOs, faults; and its file format. No IO."""

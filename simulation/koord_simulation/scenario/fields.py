@@ -82,7 +82,7 @@ def flag(given: object) -> bool:
 
 
 def number(given: object) -> float:
-    """A number of any unit that has no words."""
+    """A number without a unit."""
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise ValueError(f"{shown(given)}; expected a number")  # noqa: TRY004
     return float(given)

@@ -52,7 +52,7 @@ class Scenario:
         return self.with_modes(self.slo_changes[max(since)] if since else self.slo)
 
     def with_modes(self, slo: NodeSLO) -> NodeSLO:
-        """The NodeSLO with this scenario's modes, unless it says others itself."""
+        """The NodeSLO with this scenario's modes, unless it sets others itself."""
         strategies = {
             name: {"mode": mode.value, **slo.strategies.get(name, {})}
             for name, mode in self.strategies.items()

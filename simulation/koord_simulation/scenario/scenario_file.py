@@ -59,7 +59,7 @@ from koord_simulation.scenario.fields import (
 from koord_simulation.scenario.scenario import Scenario
 
 _MODES: Mapping[object, StrategyMode] = {
-    # YAML takes the plain words for truth values.
+    # YAML reads the plain words as booleans.
     True: StrategyMode.ON,
     False: StrategyMode.OFF,
     **{mode.value: mode for mode in StrategyMode},
@@ -68,7 +68,7 @@ _MOST_PODS = 1000
 
 
 class ScenarioFile(NamedTuple):
-    """A scenario, and lines about what of its NodeSLOs was ignored."""
+    """A scenario, and a line for each ignored field of its NodeSLOs."""
 
     scenario: Scenario
     ignored: tuple[str, ...]

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.skipif(not HAVE_OPENSSL, reason="openssl makes the cert
 BASE = "/apis/metrics.koordinator.sh/v1alpha1/nodemetrics"
 TERM = 5000
 FIRST = TERM << 20
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 
 @pytest.fixture
@@ -97,8 +98,6 @@ async def test_one_object(asker: Asker) -> None:
     found = await asker.get(f"{BASE}/n2")
     assert found["metadata"]["name"] == "n2"
     assert found["status"] == json.loads(STATUS)
-    missing = await asker.get(f"{BASE}/n9", 404)
-    assert missing["reason"] == "NotFound"
     accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     table = await asker.get(f"{BASE}/n2", headers=accept)
     assert table["rows"][0]["cells"][:3] == ["n2", "1500m", "2048Mi"]
@@ -121,31 +120,38 @@ async def test_a_large_list_comes_whole(manager: Manager, asker: Asker) -> None:
     assert len(found["items"]) == 33
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-async def test_nobody_writes(manager: Manager, asker: Asker, method: str) -> None:
-    refused = await asker.get(f"{BASE}/n1", 403, method=method)
-    assert refused["reason"] == "Forbidden"
+PROTOBUF = {"Accept": "application/vnd.kubernetes.protobuf"}
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "status", "reason"),
+    [
+        (f"{BASE}/n9", {}, 404, "NotFound"),
+        (f"{BASE}?limit=x", {}, 400, "BadRequest"),
+        (f"{BASE}?watch=maybe", {}, 400, "BadRequest"),
+        (BASE, {"headers": PROTOBUF}, 406, "NotAcceptable"),
+        ("/metrics", {}, 403, "Forbidden"),
+        (BASE, {"token": ""}, 401, "Unauthorized"),
+        (BASE, {"token": "unknown"}, 401, "Unauthorized"),
+        (BASE, {"token": "other"}, 403, "Forbidden"),
+        *((f"{BASE}/n1", {"method": one}, 403, "Forbidden") for one in WRITES),
+        *((BASE, {"method": one, "token": "root"}, 405, "MethodNotAllowed") for one in WRITES),
+        # Of another term, or of none yet.
+        (f"{BASE}?watch=1&resourceVersion={FIRST - 1}", {}, 410, "Expired"),
+        (f"{BASE}?watch=1&resourceVersion={FIRST << 2}", {}, 504, "Timeout"),
+    ],
+)
+async def test_what_is_refused(
+    manager: Manager, asker: Asker, path: str, more: Any, status: int, reason: str
+) -> None:
+    manager.reviews.access.identities["other"] = Identity("other")
     manager.reviews.access.identities["root"] = Identity("root", ("system:masters",))
-    for path in (BASE, f"{BASE}/n1"):
-        refused = await asker.get(path, 405, method=method, token="root")
-        assert refused["reason"] == "MethodNotAllowed"
+    assert (await asker.get(path, status, **more))["reason"] == reason
 
 
-async def test_what_cannot_be_asked_for(asker: Asker) -> None:
-    assert (await asker.get(f"{BASE}?limit=x", 400))["reason"] == "BadRequest"
-    assert (await asker.get(f"{BASE}?watch=maybe", 400))["reason"] == "BadRequest"
-    accept = {"Accept": "application/vnd.kubernetes.protobuf"}
-    assert (await asker.get(BASE, 406, headers=accept))["code"] == 406
+async def test_other_paths_and_an_api_server_that_is_away(manager: Manager, asker: Asker) -> None:
     async with asker.open("/apis/other/v1") as response:
         assert (response.status, await response.text()) == (404, "404 page not found\n")
-    assert (await asker.get("/metrics", 403))["reason"] == "Forbidden"
-
-
-async def test_who_is_nobody_or_may_not(manager: Manager, asker: Asker) -> None:
-    for token in ("", "unknown"):
-        assert (await asker.get(BASE, 401, token=token))["reason"] == "Unauthorized"
-    manager.reviews.access.identities["other"] = Identity("other")
-    assert (await asker.get(BASE, 403, token="other"))["reason"] == "Forbidden"
     manager.reviews.away = True
     assert (await asker.get(BASE, 503, token="third"))["reason"] == "ServiceUnavailable"
 
@@ -154,47 +160,40 @@ async def front_proxy_known(manager: Manager) -> None:
     assert await manager.service._read_front_proxy() == ""
 
 
+MASTERS = {"X-Remote-User": "x", "X-Remote-Group": "system:masters"}
+
+
 async def test_the_front_proxy_asks_for_others(manager: Manager) -> None:
     await front_proxy_known(manager)
+    manager.reviews.access.grant("system:authenticated", DISCOVERS)
     async with Asker(manager, manager.front) as front:
         reader = {"X-Remote-User": "jane", "X-Remote-Group": "readers"}
         assert names(await front.get(BASE, token="", headers=reader)) == ["n1", "n2", "n3"]
-        other = {"X-Remote-User": "jane"}
-        assert (await front.get(BASE, 403, token="", headers=other))["reason"] == "Forbidden"
-        masters = {"X-Remote-User": "aggregator", "X-Remote-Group": "system:masters"}
-        await front.get("/apis/metrics.koordinator.sh/v1alpha1", token="", headers=masters)
+        await front.get("/apis/metrics.koordinator.sh/v1alpha1", token="", headers=MASTERS)
         await front.get(BASE, 401, token="")
-
-
-async def test_the_aggregator_itself_discovers_without_a_group(manager: Manager) -> None:
-    await front_proxy_known(manager)
-    manager.reviews.access.grant("system:authenticated", DISCOVERS)
-    itself = {"X-Remote-User": "system:kube-aggregator"}
-    async with Asker(manager, manager.front) as front:
+        # The aggregator itself discovers without a group.
+        itself = {"X-Remote-User": "system:kube-aggregator"}
         for path in ("/apis/metrics.koordinator.sh/v1alpha1", "/openapi/v2", "/openapi/v3"):
             await front.get(path, token="", headers=itself)
-        assert (await front.get(BASE, 403, token="", headers=itself))["reason"] == "Forbidden"
+        for who in (itself, {"X-Remote-User": "jane"}):
+            assert (await front.get(BASE, 403, token="", headers=who))["reason"] == "Forbidden"
 
 
 async def test_nobody_else_asks_for_others(manager: Manager, asker: Asker) -> None:
-    masters = {"X-Remote-User": "x", "X-Remote-Group": "system:masters"}
-    await asker.get(BASE, 401, token="", headers=masters)
-    async with Asker(manager, manager.front) as unknown_yet:
-        with pytest.raises(aiohttp.ClientError):
-            await unknown_yet.get(BASE, token="", headers=masters)
-    await front_proxy_known(manager)
-    async with Asker(manager, manager.certificates) as by_other_authority:
-        with pytest.raises(aiohttp.ClientError):
-            await by_other_authority.get(BASE, token="", headers=masters)
+    await asker.get(BASE, 401, token="", headers=MASTERS)
 
+    async def hung_up_on(own: Certificates) -> None:
+        async with Asker(manager, own) as other:
+            with pytest.raises(aiohttp.ClientError):
+                await other.get(BASE, token="", headers=MASTERS)
 
-async def test_a_certificate_of_another_name_is_no_front_proxy(manager: Manager) -> None:
+    await hung_up_on(manager.front)  # which is not known yet
     given = front_proxy_config_map(manager.front.authority.read_text(), "", "another")
     manager.reviews.put(CONFIG_MAPS, given, "kube-system")
     await front_proxy_known(manager)
-    async with Asker(manager, manager.front) as front:
-        masters = {"X-Remote-User": "x", "X-Remote-Group": "system:masters"}
-        await front.get(BASE, 401, token="", headers=masters)
+    await hung_up_on(manager.certificates)
+    async with Asker(manager, manager.front) as of_another_name:
+        await of_another_name.get(BASE, 401, token="", headers=MASTERS)
 
 
 async def test_only_the_leader_answers(manager: Manager, asker: Asker) -> None:
@@ -250,14 +249,6 @@ async def test_a_watch_ends_at_its_time_with_a_bookmark(asker: Asker) -> None:
     found = [json.loads(one) for one in lines]
     assert [one["type"] for one in found] == ["ADDED", "ADDED", "BOOKMARK"]
     assert found[-1]["object"]["metadata"]["resourceVersion"] == str(FIRST + 3)
-
-
-async def test_a_watch_from_another_term_is_gone(manager: Manager, asker: Asker) -> None:
-    manager.lead(TERM + 9)
-    gone = await asker.get(f"{BASE}?watch=1&resourceVersion={FIRST + 3}", 410)
-    assert gone["reason"] == "Expired"
-    late = await asker.get(f"{BASE}?watch=1&resourceVersion={FIRST << 2}", 504)
-    assert late["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
 
 
 @pytest.mark.parametrize("how", ["resign", "lead", "stop"])

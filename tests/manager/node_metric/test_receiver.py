@@ -11,12 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_kube.protocol.api import ApiError
 from koord_manager.node_metric import receiver
-from koord_manager.node_metric.receiver import (
-    SERVER_OPTIONS,
-    SERVICE,
-    NodeMetricReceiver,
-    _object,
-)
+from koord_manager.node_metric.receiver import SERVER_OPTIONS, SERVICE, NodeMetricReceiver, _object
 from koord_manager.node_metric.report_authorizer import ReportClaim
 from koord_proto.node_metric_pb2 import ReportRequest, ReportResponse
 from koord_serving.limits.core.concurrency_limit import ConcurrencyLimit
@@ -44,7 +39,7 @@ class Manager:
             lambda: self.leads,
             self._admit,
             received=lambda *one: self.heard.append(one),
-            tell=self.told.append,
+            on_warning=self.told.append,
             capacity=2,
             monotonic=lambda: self.now,
         )
@@ -108,28 +103,29 @@ async def test_each_report_is_told_on_with_when_it_came(manager: Manager) -> Non
     assert manager.heard == [("n1", STATUS, 100.0), ("n2", b'{"a":  [1, 2]}', 110.0)]
 
 
-async def test_the_same_report_again_is_taken_an_older_one_is_not(manager: Manager) -> None:
-    await manager.report(sequence=5)
-    await manager.report(sequence=5)
-    error = await manager.refused(grpc.StatusCode.ABORTED, sequence=4)
-    assert error.details() == "n1: report 4 is older than 5"
-    await manager.report(sequence=6)
-
-
-async def test_a_new_session_begins_anew_and_ends_the_one_before(manager: Manager) -> None:
-    await manager.report(session="a", sequence=9)
-    await manager.report(session="b", sequence=1)
-    await manager.refused(grpc.StatusCode.ABORTED, session="a", sequence=10)
-    await manager.report(session="b", sequence=2)
-    await manager.refused(grpc.StatusCode.ABORTED, session="a", sequence=11)
-    assert len(manager.heard) == 3
-
-
-async def test_of_a_node_that_was_forgotten_an_older_session_is_taken(manager: Manager) -> None:
-    await manager.report(session="a", sequence=9)
-    await manager.report(session="b", sequence=1)
-    manager.receiver.forget("n1")
-    await manager.report(session="a", sequence=1)
+@pytest.mark.parametrize(
+    ("reports", "taken"),
+    [
+        # The same report again is taken, an older one is not.
+        (["s5", "s5", "s4", "s6"], "yyny"),
+        # A new session begins anew, and ends the one before.
+        (["a9", "b1", "a10", "b2", "a11"], "yynyn"),
+        # Of a node that was forgotten an older session is taken.
+        (["a9", "b1", "", "a1"], "yy-y"),
+    ],
+)
+async def test_reports_are_taken_in_order(manager: Manager, reports: list[str], taken: str) -> None:
+    for one, good in zip(reports, taken, strict=True):
+        if good == "-":
+            manager.receiver.forget("n1")
+        elif good == "y":
+            await manager.report(session=one[0], sequence=int(one[1:]))
+        else:
+            error = await manager.refused(
+                grpc.StatusCode.ABORTED, session=one[0], sequence=int(one[1:])
+            )
+            assert one != "s4" or error.details() == "n1: report 4 is older than 5"
+    assert len(manager.heard) == taken.count("y")
 
 
 async def test_who_does_not_lead_takes_nothing_and_forgets(manager: Manager) -> None:
@@ -143,24 +139,33 @@ async def test_who_does_not_lead_takes_nothing_and_forgets(manager: Manager) -> 
 
 @pytest.mark.parametrize(
     "bad",
-    [{"session": ""}, {"status": b"no"}, {"status": b"[]"}, {"status": b"[" * 99999}],
-)
-async def test_what_is_no_report_is_refused(manager: Manager, bad: dict[str, Any]) -> None:
-    await manager.refused(grpc.StatusCode.INVALID_ARGUMENT, **bad)
+    [
+        b"no", b"[]", b"[" * 99999,
+        # What would break the JSON around it.
+        b"", b"{", b"{}x", b"null", b'"{}"', b'{"a":"\xff"}', b'{"a":"\n"}', b'{"a":NaN}',
+        b"\xef\xbb\xbf{}",
+    ],
+)  # fmt: skip
+async def test_what_is_no_report_is_refused(manager: Manager, bad: bytes) -> None:
+    await manager.refused(grpc.StatusCode.INVALID_ARGUMENT, status=bad)
+    await manager.refused(grpc.StatusCode.INVALID_ARGUMENT, session="")
     assert (manager.heard, manager.receiver.bytes) == ([], 0)
 
 
-async def test_who_is_not_admitted_is_refused(manager: Manager) -> None:
+async def test_who_is_not_admitted_is_refused(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = await manager.refused(grpc.StatusCode.PERMISSION_DENIED, node="n2", token="n1")
+    assert error.details() == 'the token is of node "n1", not of "n2"'
+
+    async def never(*_: Any) -> None:
+        raise AssertionError("the message of who is refused is not read")
+
+    monkeypatch.setattr(NodeMetricReceiver, "_read", never)
     manager.refusal = "the token is of another node"
     error = await manager.refused(grpc.StatusCode.PERMISSION_DENIED, token="t")
     assert error.details() == "the token is of another node"
-    assert manager.asked == [("t", "ipv4:127.0.0.1")]
-    assert (manager.heard, manager.receiver.bytes) == ([], 0)
-
-
-async def test_a_node_is_not_reported_for_with_another_ones_token(manager: Manager) -> None:
-    error = await manager.refused(grpc.StatusCode.PERMISSION_DENIED, node="n2", token="n1")
-    assert error.details() == 'the token is of node "n1", not of "n2"'
+    assert manager.asked[-1] == ("t", "ipv4:127.0.0.1")
     assert (manager.heard, manager.receiver.bytes) == ([], 0)
 
 
@@ -203,17 +208,6 @@ async def test_a_call_without_a_report_is_refused_and_takes_no_place_for_ever(
     assert manager.receiver._calls.taken == 0
 
 
-async def test_the_message_of_who_is_refused_is_not_read(
-    manager: Manager, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def never(*_: Any) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr(NodeMetricReceiver, "_read", never)
-    manager.refusal = "no"
-    await manager.refused(grpc.StatusCode.PERMISSION_DENIED)
-
-
 async def test_only_so_many_nodes_are_taken_those_that_are_forgotten_make_room(
     manager: Manager,
 ) -> None:
@@ -226,24 +220,6 @@ async def test_only_so_many_nodes_are_taken_those_that_are_forgotten_make_room(
     await manager.report("n3")
     await manager.refused(grpc.StatusCode.RESOURCE_EXHAUSTED, node="n1")
     assert [node for node, _, _ in manager.heard] == ["n1", "n2", "n1", "n3"]
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        b"",
-        b"{",
-        b"{}x",
-        b"null",
-        b'"{}"',
-        b'{"a":"\xff"}',
-        b'{"a":"\n"}',
-        b'{"a":NaN}',
-        b"\xef\xbb\xbf{}",
-    ],
-)
-async def test_what_would_break_the_json_around_it_is_refused(manager: Manager, bad: bytes) -> None:
-    await manager.refused(grpc.StatusCode.INVALID_ARGUMENT, status=bad)
 
 
 @given(

@@ -125,8 +125,7 @@ async def test_a_server_that_does_not_know_of_audiences_vouches_for_nobody(door:
 
 
 @pytest.mark.parametrize(
-    ("uid", "node", "said"),
-    [("u1", "n1", ""), ("u2", "n1", "another"), ("u1", "", "on no node")],
+    ("uid", "node", "said"), [("u1", "n1", ""), ("u2", "n1", "another"), ("u1", "", "on no node")]
 )
 async def test_on_older_clusters_the_pod_says_which_node(
     door: Door, uid: str, node: str, said: str

@@ -13,7 +13,7 @@ from koord_manager.node_metric.core.store import NodeIdentity
 from koord_manager.node_metric.service import written
 from koordlet.metrics_reporter.direct_link import LinkError
 
-from tests.support.certificates import HAVE_OPENSSL, make_certificates
+from tests.support.certificates import HAVE_OPENSSL
 from tests.support.metrics_service import STATUS, Manager, make_manager
 from tests.support.processes import PATIENCE
 
@@ -67,43 +67,6 @@ async def test_a_node_reports_over_tls(manager: Manager) -> None:
     assert metric(manager, "reports_total", code="OK") == 1
 
 
-async def test_a_node_does_not_report_for_another_one(manager: Manager) -> None:
-    with pytest.raises(LinkError, match='the token is of node "n1", not of "n2"'):
-        await send(manager, "n2", manager.koordlet_of("n1"))
-    assert manager.service.store.get("n2") is None
-    assert manager.heard == []
-    assert metric(manager, "reports_total", code="PERMISSION_DENIED") == 1
-
-
-async def test_an_expired_token_reports_nothing(manager: Manager) -> None:
-    token = manager.koordlet_of("n1")
-    del manager.reviews.access.identities[token]
-    with pytest.raises(LinkError, match="the token is not good") as caught:
-        await send(manager, "n1", token)
-    assert token not in str(caught.value)
-
-
-async def test_where_nobody_can_say_whose_a_token_is_the_node_is_to_try_elsewhere(
-    manager: Manager,
-) -> None:
-    manager.reviews.away = True
-    with pytest.raises(LinkError, match="UNAVAILABLE"):
-        await send(manager, "n1", manager.koordlet_of("n1"))
-
-
-async def test_a_node_speaks_to_no_other_server(manager: Manager, tmp_path: Path) -> None:
-    other = make_certificates(tmp_path / "other")
-    with pytest.raises(LinkError, match="UNAVAILABLE"):
-        await send(manager, "n1", manager.koordlet_of("n1"), ca=other.authority)
-
-
-async def test_certificates_change_while_nodes_report(manager: Manager, tmp_path: Path) -> None:
-    token = manager.koordlet_of("n1")
-    await send(manager, "n1", token)
-    manager.show(make_certificates(tmp_path / "next"))
-    await send(manager, "n1", token)
-
-
 async def test_silent_nodes_are_told_of_and_forgotten(manager: Manager) -> None:
     for node in ("n1", "n2"):
         await send(manager, node, manager.koordlet_of(node))
@@ -117,25 +80,6 @@ async def test_silent_nodes_are_told_of_and_forgotten(manager: Manager) -> None:
     await manager.service.age()
     assert manager.service.store.get("n1") is None
     assert (metric(manager, "nodes"), metric(manager, "bytes")) == (1, len(STATUS))
-
-
-async def test_what_is_forgotten_makes_room(manager: Manager) -> None:
-    manager.service.receiver._capacity = 1
-    await send(manager, "n1", manager.koordlet_of("n1"))
-    with pytest.raises(LinkError, match="RESOURCE_EXHAUSTED"):
-        await send(manager, "n2", manager.koordlet_of("n2"))
-    assert manager.service.store.get("n2") is None
-    manager.now += 901
-    await manager.service.age()
-    await send(manager, "n2", manager.koordlet_of("n2"))
-    assert [one.name for one in manager.service.store.page().objects] == ["n2"]
-
-
-async def test_a_node_that_is_gone_is_forgotten(manager: Manager) -> None:
-    await send(manager, "n1", manager.koordlet_of("n1"))
-    manager.service.forget("n1")
-    assert len(manager.service.store) == 0
-    assert manager.service.receiver.bytes == 0
 
 
 async def test_who_does_not_lead_keeps_nothing(manager: Manager) -> None:

@@ -11,13 +11,7 @@ from typing import Any
 import pytest
 from koord_kube.protocol.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES, NODES, PODS
 from koord_manager.noderesource.controller import NodeResourceController
-from koord_model.keys import (
-    ANNOTATION_BATCH_WHY,
-    BATCH_CPU,
-    BATCH_MEMORY,
-    GPU_CORE,
-    MID_CPU,
-)
+from koord_model.keys import ANNOTATION_BATCH_WHY, BATCH_CPU, BATCH_MEMORY, GPU_CORE, MID_CPU
 from koord_model.quantity import whole
 
 from tests.manager.conftest import PACE
@@ -33,9 +27,8 @@ def node(name="n1", **allocatable):
 
 def status(cpu="1", age=0.0):
     usage = {"resources": {"cpu": cpu, "memory": "1000"}}
-    at = datetime.fromtimestamp(time.time() - age, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
-        "updateTime": at,
+        "updateTime": stamp(age),
         "nodeMetric": {"nodeUsage": usage, "systemUsage": {}},
         "podsMetric": [{"namespace": "ns", "name": "web", "podUsage": usage}],
         "prodReclaimableMetric": {"resource": {"resources": {"cpu": "2", "memory": "2000"}}},
@@ -60,21 +53,19 @@ def topology(**more):
     return {"metadata": {"name": "n1"}, "topologyPolicies": ["None"], "zones": zones} | more
 
 
+def stamp(ago: float) -> str:
+    return datetime.fromtimestamp(time.time() - ago, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 class Side:
     """The controller and what is in the API."""
 
     def __init__(self, bench, **more: Any) -> None:
         self.bench = bench
         nodes = bench.nodes(lambda *change: self.made.node_changed(*change))
-        self.made = NodeResourceController(
-            bench.client,
-            nodes,
-            bench.configs(),
-            gates={},
-            tell=bench.told.append,
-            period=0.02,
-            **more,
-        )
+        configs, on_warning = bench.configs(), bench.told.append
+        more = {"gates": {}, "on_warning": on_warning, "period": 0.02} | more
+        self.made = NodeResourceController(bench.client, nodes, configs, **more)
         bench.run(self.made.run())
 
     def offered(self, name: str = BATCH_CPU, node_name: str = "n1") -> int | None:
@@ -90,91 +81,102 @@ class Side:
         end = self.made.passes + number
         await self.bench.until(lambda: self.made.passes >= end and not len(self.made.loop))
 
+    async def gone(self) -> None:
+        self.bench.api.delete(NODES, "n1")
+        await self.bench.until(lambda: len(self.made.fleet) == 0)
+
+    def receive(self, name: str = "n1", **given: Any) -> None:
+        """A report comes straight from the node."""
+        self.made.received(name, json.dumps(status(**given)).encode(), time.monotonic())
+
+    async def patch_metric(self, **given: Any) -> None:
+        change = {"status": status(**given)}
+        await self.bench.client.patch(NODE_METRICS, "n1", change, subresource="status")
+
+    async def unseen(self) -> None:
+        """There is no metric that counts, and nothing is offered."""
+        await self.bench.until(lambda: "n1" in self.made.fleet and self.made.status("n1") is None)
+        await self.passes()
+        assert self.offered() is None
+
+
+def put_metric(bench, name: str = "n1", more: Any = None, **given: Any) -> None:
+    document = {"metadata": {"name": name}, "status": status(**given) | (more or {})}
+    bench.api.put(NODE_METRICS, document)
+
 
 @pytest.fixture
 def bench(bench):
+    """Co-location is on, and there is one node."""
     bench.api.installed |= {PODS, NODE_TOPOLOGIES, DEVICES}
+    bench.configure(colocation=ON)
+    bench.api.put(NODES, node())
     return bench
 
 
 async def test_a_node_offers_what_is_left_and_follows_the_load(bench):
-    bench.configure(colocation=ON)
-    bench.api.put(NODES, node())
     bench.api.put(PODS, pod(), "ns")
-    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "status": status()})
+    put_metric(bench)
     side = Side(bench)
     await side.offers(5000)
     kept = bench.api.get(NODES, "n1")
     assert kept["status"]["capacity"][BATCH_MEMORY] == "5500"
     assert kept["status"]["allocatable"][MID_CPU] == "2k"
     assert kept["metadata"]["annotations"][ANNOTATION_BATCH_WHY].startswith("cpu 5 cores of 10")
-    await bench.client.patch(NODE_METRICS, "n1", {"status": status("4")}, subresource="status")
+    await side.passes()
+    writes = bench.api.count("patch", "nodes")
+
+    # What hardly moved is not written; amounts and their reason are one write.
+    await side.patch_metric(cpu="1100m")
+    await bench.until(lambda: side.made.fleet.decisions("n1")[0].given[-2].value == 4.9)
+    await side.passes()
+    assert (bench.api.count("patch", "nodes"), side.offered()) == (writes, 5000)
+    await side.patch_metric(cpu="4")
     await side.offers(2000)
+    await side.passes()
+    annotations = bench.api.get(NODES, "n1")["metadata"]["annotations"]
+    assert annotations[ANNOTATION_BATCH_WHY].startswith("cpu 2 cores of 10")
+    assert bench.api.count("patch", "nodes") == writes + 1
+
     bench.api.delete(PODS, "web", "ns")
     bench.configure(colocation="{}")
     await side.offers(None)
     assert ANNOTATION_BATCH_WHY not in bench.api.get(NODES, "n1")["metadata"]["annotations"]
 
 
-async def test_zones_of_the_topology(bench):
-    bench.configure(colocation=ON)
-    bench.api.put(NODES, node())
+async def test_zones_are_written_once_and_keep_what_else_they_say(bench):
     bench.api.put(NODE_TOPOLOGIES, topology(attributes=[{"name": "a", "value": "b"}]))
-    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "status": status()})
+    put_metric(bench)
     side = Side(bench)
     await side.offers(5000)
 
-    def told():
+    def available():
         zones = bench.api.get(NODE_TOPOLOGIES, "n1")["zones"]
         return [{one["name"]: one["available"] for one in zone["resources"]} for zone in zones]
 
-    await bench.until(lambda: BATCH_CPU in told()[1])
-    assert told() == [{"cpu": "5", BATCH_CPU: "2500", BATCH_MEMORY: "0"}] * 2
+    await bench.until(lambda: BATCH_CPU in available()[1])
+    assert available() == [{"cpu": "5", BATCH_CPU: "2500", BATCH_MEMORY: "0"}] * 2
     assert bench.api.get(NODE_TOPOLOGIES, "n1")["attributes"] == [{"name": "a", "value": "b"}]
-    await side.passes()
-    writes = bench.api.count("patch", "noderesourcetopologies")
-    await side.passes()
-    assert bench.api.count("patch", "noderesourcetopologies") == writes == 1
-
-
-async def test_what_did_not_move_is_not_written_again(bench):
-    bench.configure(colocation=ON)
-    bench.api.put(NODES, node())
-    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "status": status()})
-    side = Side(bench)
-    await side.offers(5000)
-    await side.passes()
-    writes = bench.api.count("patch", "nodes")
-    await bench.client.patch(NODE_METRICS, "n1", {"status": status("1100m")}, subresource="status")
-    await bench.until(lambda: side.made.fleet.decisions("n1")[0].given[-2].value == 4.9)
-    await side.passes()
-    assert bench.api.count("patch", "nodes") == writes
-    assert side.offered() == 5000
+    await side.passes(6)
+    assert bench.api.count("patch", "noderesourcetopologies") == 1
 
 
 async def test_a_report_straight_from_the_node_counts_before_the_object(bench):
-    bench.configure(colocation=ON)
     bench.api.put(NODES, node(**{BATCH_CPU: "777", BATCH_MEMORY: "5500"}))
-    old = {"metadata": {"name": "n1"}, "status": status(age=3600)}
-    bench.api.put(NODE_METRICS, old)
+    put_metric(bench, age=3600)
     side = Side(bench, settle=60.0)
     await side.passes()
     assert side.offered() == 777
-    side.made.received("n1", json.dumps(status("2")).encode(), time.monotonic())
+    side.receive(cpu="2")
     await side.offers(4000)
-    await bench.client.patch(
-        NODE_METRICS, "n1", {"status": status("3", age=3000)}, subresource="status"
-    )
+    await side.patch_metric(cpu="3", age=3000)
     await side.passes()
     assert side.offered() == 4000
-    await bench.client.patch(
-        NODE_METRICS, "n1", {"status": status("3", age=-60)}, subresource="status"
-    )
+    await side.patch_metric(cpu="3", age=-60)
     await side.offers(3000)
 
 
 async def test_a_silent_node_is_reset_after_the_nodes_had_time_to_report(bench):
-    bench.configure(colocation=ON)
     bench.api.put(NODES, node(**{BATCH_CPU: "777", BATCH_MEMORY: "5500"}))
     side = Side(bench, settle=0.3)
     await side.offers(None)
@@ -190,9 +192,8 @@ async def test_a_silent_node_is_reset_after_the_nodes_had_time_to_report(bench):
 
 
 async def test_devices_are_written_without_waiting_for_a_pass(bench):
-    bench.api.put(NODES, node())
-    side = Side(bench)
-    await side.passes()
+    side = Side(bench, period=3600.0)
+    await side.passes(1)
     devices = [{"type": "gpu", "health": True, "resources": {GPU_CORE: "100"}}]
     bench.api.put(DEVICES, {"metadata": {"name": "n1"}, "spec": {"devices": devices}})
     await side.offers(100, GPU_CORE)
@@ -209,121 +210,90 @@ async def test_a_bad_configuration_leaves_nodes_as_they_are(bench):
     await side.offers(None)
 
 
-async def test_what_a_node_says_wrongly_is_told_once(bench):
-    bench.configure(colocation=ON)
-    given = node()
-    given["metadata"]["annotations"] = {"node.koordinator.sh/reservation": "{"}
-    bench.api.put(NODES, given)
+async def test_a_bad_annotation_is_logged_once(bench):
+    bad = node()
+    bad["metadata"]["annotations"] = {"node.koordinator.sh/reservation": "{"}
+    bench.api.put(NODES, bad)
     side = Side(bench)
     await side.passes()
-    lines = [line for line in bench.told if "reservation" in line]
-    assert len(lines) == 1
-    assert lines[0].startswith("n1: Node metadata.annotations.node.koordinator.sh/reservation is")
-
-
-async def test_a_node_that_goes_is_forgotten(bench):
-    bench.configure(colocation=ON)
-    bench.api.put(NODES, node())
-    side = Side(bench)
-    await side.passes()
-    bench.api.delete(NODES, "n1")
-    await bench.until(lambda: len(side.made.fleet) == 0)
-    await side.passes()
-    assert side.made.trouble == ""
+    [line] = [line for line in bench.told if "reservation" in line]
+    assert line.startswith("n1: Node metadata.annotations.node.koordinator.sh/reservation is")
 
 
 async def test_a_node_that_comes_again_finds_its_other_objects(bench):
-    bench.configure(colocation=ON)
-    bench.api.put(NODES, node())
     bench.api.put(NODE_TOPOLOGIES, topology())
-    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "status": status()})
+    put_metric(bench)
     side = Side(bench)
     await side.offers(5000)
-    bench.api.delete(NODES, "n1")
-    await bench.until(lambda: len(side.made.fleet) == 0)
+    await side.gone()
+    await side.passes()
+    assert side.made.trouble == ""
     bench.api.put(NODES, node())
     await side.offers(5000)
     assert len(side.made.fleet.desired_zones("n1")) == 2
 
 
-def remade(bench, **more: Any) -> None:
+def recreate_unseen(bench) -> None:
     """A Node is deleted and made again while nobody watches: the next list has another one."""
     bench.api.expire_watches()
     bench.api.delete(NODES, "n1")
-    bench.api.put(NODES, node(**more))
+    bench.api.put(NODES, node())
 
 
 async def test_a_node_that_is_made_again_unseen_keeps_nothing_of_the_old_one(bench):
-    bench.configure(colocation=ON)
-    bench.api.put(NODES, node())
     side = Side(bench)
     await side.passes()
-    side.made.received("n1", json.dumps(status("2")).encode(), time.monotonic())
+    side.receive(cpu="2")
     await side.offers(4000)
-    uid = bench.api.get(NODES, "n1")["metadata"]["uid"]
-    remade(bench)
-    assert bench.api.get(NODES, "n1")["metadata"]["uid"] != uid
-    await bench.until(lambda: side.made.status("n1") is None)
-    await side.passes()
-    assert side.offered() is None
+    recreate_unseen(bench)
+    await side.unseen()
     outcomes = {one["outcome"] for one in side.made.why("n1")["decisions"]}
     assert "no batch-cpu: there is no NodeMetric of this node" in outcomes
-    side.made.received("n1", json.dumps(status("3")).encode(), time.monotonic())
+    side.receive(cpu="3")
     await side.offers(3000)
 
 
 @pytest.mark.parametrize("age", [30.0, 90.0])
 @pytest.mark.parametrize("unseen", [True, False])
 async def test_an_object_of_before_its_node_does_not_count(bench, age, unseen):
-    bench.configure(colocation=ON)
-    bench.api.put(NODES, node())
-    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "status": status(age=age)})
+    put_metric(bench, age=age)
     side = Side(bench)
     await side.offers(5000)
-    bench.api.time = datetime.fromtimestamp(time.time() - 60, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    bench.api.time = stamp(60)
     if unseen:
-        remade(bench)
+        recreate_unseen(bench)
     else:
-        bench.api.delete(NODES, "n1")
-        await bench.until(lambda: len(side.made.fleet) == 0)
+        await side.gone()
         bench.api.put(NODES, node())
     if age < 60:
         await side.offers(5000)
         return
-    await bench.until(lambda: "n1" in side.made.fleet and side.made.status("n1") is None)
-    await side.passes()
-    assert side.offered() is None
-    # The first words of the new one's koordlet.
-    await bench.client.patch(NODE_METRICS, "n1", {"status": status("3")}, subresource="status")
+    await side.unseen()
+    await side.patch_metric(cpu="3")  # the first words of the new one's koordlet
     await side.offers(3000)
 
 
 async def test_an_object_that_is_known_before_its_node_counts_by_the_same_rule(bench):
-    bench.configure(colocation=ON)
-    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "status": status(age=90)})
+    bench.api.delete(NODES, "n1")
+    put_metric(bench, age=90)
     side = Side(bench)
     await side.passes()
-    bench.api.time = datetime.fromtimestamp(time.time() - 60, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    bench.api.time = stamp(60)
     bench.api.put(NODES, node())
-    await bench.until(lambda: "n1" in side.made.fleet)
-    await side.passes()
-    assert (side.made.status("n1"), side.offered()) == (None, None)
+    await side.unseen()
 
 
 async def test_kinds_that_are_not_installed_are_done_without(bench):
     bench.api.installed -= {NODE_TOPOLOGIES, DEVICES}
-    bench.configure(colocation=ON)
-    bench.api.put(NODES, node())
-    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "status": status()})
+    put_metric(bench)
     side = Side(bench)
     await side.offers(5000)
     assert side.made.trouble == ""
 
 
 async def test_calculations_left_out_leave_what_they_find(bench):
-    bench.configure(colocation=ON)
     bench.api.put(NODES, node(**{MID_CPU: "777", GPU_CORE: "5"}))
-    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "status": status()})
+    put_metric(bench)
     side = Side(bench, calculations=("BatchResource",))
     await side.offers(5000)
     assert (side.offered(MID_CPU), side.offered(GPU_CORE)) == (777, 5)
@@ -332,9 +302,7 @@ async def test_calculations_left_out_leave_what_they_find(bench):
 
 
 async def test_a_refused_write_is_tried_again(bench):
-    bench.configure(colocation=ON)
-    bench.api.put(NODES, node())
-    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "status": status()})
+    put_metric(bench)
     bench.api.fail(status=503, verb="patch", plural="nodes")
     side = Side(bench)
     await side.offers(5000)
@@ -343,18 +311,15 @@ async def test_a_refused_write_is_tried_again(bench):
 
 @pytest.mark.parametrize("at", ["0001-01-01T00:00:00", "9999-12-31T23:59:59", "soon"])
 async def test_no_time_in_a_metric_ends_the_controller(bench, at):
-    bench.configure(colocation=ON)
+    bench.api.put(NODES, node("n2"))
     for name in ("n1", "n2"):
-        bench.api.put(NODES, node(name))
-        bench.api.put(NODE_METRICS, {"metadata": {"name": name}, "status": status()})
+        put_metric(bench, name)
     side = Side(bench)
     await side.offers(5000, node_name="n2")
-    side.made.received("n1", json.dumps(status("2")).encode(), time.monotonic())
+    side.receive(cpu="2")
     await side.offers(4000)
-    bench.api.put(
-        NODE_METRICS, {"metadata": {"name": "n1"}, "status": status("3") | {"updateTime": at}}
-    )
-    bench.api.put(NODE_METRICS, {"metadata": {"name": "n2"}, "status": status("3")})
+    put_metric(bench, more={"updateTime": at}, cpu="3")
+    put_metric(bench, "n2", cpu="3")
     await side.offers(3000, node_name="n2")
     assert side.offered() == 4000
     side.made.received("n1", json.dumps({"updateTime": at}).encode(), time.monotonic())
@@ -362,53 +327,31 @@ async def test_no_time_in_a_metric_ends_the_controller(bench, at):
     assert side.made.trouble.startswith("NodeMetric of n1 is no NodeMetric status")
 
 
-class Clock:
-    """What the time is, as the test says."""
-
-    def __init__(self) -> None:
-        self.now = time.time()
-
-    def __call__(self) -> float:
-        return self.now
-
-
 async def test_a_node_whose_clock_is_ahead_does_not_outlive_its_last_report(bench):
-    bench.configure(colocation=ON)
-    bench.api.put(NODES, node())
-    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "status": status(age=-86400)})
-    clock = Clock()
-    side = Side(bench, clock=clock)
+    put_metric(bench, age=-86400)
+    now = [time.time()]
+    side = Side(bench, clock=lambda: now[0])
     await side.offers(5000)
-    clock.now += 14 * 60
+    now[0] += 14 * 60
     await side.passes()
     assert side.offered() == 5000
-    clock.now += 2 * 60
+    now[0] += 2 * 60
     await side.offers(None)
 
 
 async def test_late_reports_of_nodes_that_are_gone_are_not_kept(bench):
-    bench.configure(colocation=ON)
     side = Side(bench)
     await side.passes()
-    for number in range(3):
-        name = f"n{number}"
-        bench.api.put(NODES, node(name))
-        await bench.until(lambda name=name: name in side.made.fleet)
-        side.made.received(name, json.dumps(status()).encode(), time.monotonic())
-        await side.offers(5000, node_name=name)
-        bench.api.delete(NODES, name)
-        await bench.until(lambda: len(side.made.fleet) == 0)
-        side.made.received(name, json.dumps(status()).encode(), time.monotonic())
-        assert side.made.status(name) is None
+    side.receive()
+    await side.offers(5000)
+    await side.gone()
+    side.receive()
+    assert side.made.status("n1") is None
 
 
 async def test_nothing_is_written_before_all_is_known_that_decides(bench):
-    bench.configure(colocation=ON)
-    bench.api.put(NODES, node())
     bench.api.put(PODS, pod(), "ns")
-    bench.api.put(
-        NODE_METRICS, {"metadata": {"name": "n1"}, "status": status() | {"podsMetric": []}}
-    )
+    put_metric(bench, more={"podsMetric": []})
     bench.api.fail(status=503, verb="watch", plural="pods", times=3)
     side = Side(bench, pace=PACE)
     offered = set()
@@ -424,11 +367,10 @@ async def test_nothing_is_written_before_all_is_known_that_decides(bench):
 
 async def test_of_many_nodes_each_part_is_written(bench, monkeypatch):
     monkeypatch.setattr("koord_manager.noderesource.core.fleet.PART", 8)
-    bench.configure(colocation=ON)
     names = [f"n{number}" for number in range(20)]
     for name in names:
         bench.api.put(NODES, node(name))
-        bench.api.put(NODE_METRICS, {"metadata": {"name": name}, "status": status()})
+        put_metric(bench, name)
     side = Side(bench)
     for name in names:
         await side.offers(5000, node_name=name)
@@ -438,26 +380,8 @@ async def test_of_many_nodes_each_part_is_written(bench, monkeypatch):
     assert bench.api.count("patch", "nodes") == writes
 
 
-async def test_amounts_and_why_are_one_write(bench):
-    bench.configure(colocation=ON)
-    bench.api.put(NODES, node())
-    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "status": status()})
-    side = Side(bench)
-    await side.offers(5000)
-    await side.passes()
-    writes = bench.api.count("patch", "nodes")
-    await bench.client.patch(NODE_METRICS, "n1", {"status": status("4")}, subresource="status")
-    await side.offers(2000)
-    await side.passes()
-    said = bench.api.get(NODES, "n1")["metadata"]["annotations"][ANNOTATION_BATCH_WHY]
-    assert said.startswith("cpu 2 cores of 10")
-    assert bench.api.count("patch", "nodes") == writes + 1
-
-
 async def test_an_answer_that_comes_late_does_not_bring_lost_capacity_back(bench, monkeypatch):
-    bench.configure(colocation=ON)
-    bench.api.put(NODES, node())
-    bench.api.put(NODE_METRICS, {"metadata": {"name": "n1"}, "status": status()})
+    put_metric(bench)
     side = Side(bench)
     await side.passes()
     patch = bench.client.patch
@@ -479,6 +403,6 @@ async def test_an_answer_that_comes_late_does_not_bring_lost_capacity_back(bench
         return answer
 
     monkeypatch.setattr(bench.client, "patch", late)
-    side.made.received("n1", json.dumps(status("2")).encode(), time.monotonic())
+    side.receive(cpu="2")
     await side.offers(1000)
     assert shrunk == ["n1"]

@@ -44,18 +44,6 @@ def test_which_classes_go_together(qos: str, name: str) -> None:
     assert bool(found) is ((qos, name) in FORBIDDEN), found
 
 
-def test_how_a_forbidden_pair_is_said() -> None:
-    allowed = "koord-mid or koord-batch or koord-free"
-    assert problems(pod("BE", 9500)) == [
-        (
-            'the priority class is "koord-prod" (spec.priority 9500); '
-            f"expected {allowed} with label {QOS} BE"
-        )
-    ]
-    assert "(spec.priority unset)" in problems(pod("BE"))[0]
-    assert f"(label {CLASS})" in problems(pod("BE", 5500, labels={CLASS: "koord-prod"}))[0]
-
-
 @pytest.mark.parametrize(
     ("qos", "cpu", "fine"),
     [
@@ -75,26 +63,42 @@ def test_whole_cores(qos: str, cpu: str, fine: bool) -> None:
         assert line.endswith(f"expected whole cores, 1 or more, with label {QOS} {qos}")
 
 
-@pytest.mark.parametrize("name", ["kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"])
-def test_batch_resources_need_the_class_be(name: str) -> None:
-    assert problems(pod("BE", 5500, requests={name: "1"})) == []
-    assert problems(pod("LS", requests={name: "1"})) == [
-        f'label {QOS} is "LS"; expected BE with {name}'
-    ]
-    assert problems(pod(requests={name: "1"})) == [
-        f"label {QOS} is missing; expected BE with {name}"
-    ]
-    assert problems(pod(requests={name: "0"})) == []
+BATCH_CPU = "kubernetes.io/batch-cpu"
+RESERVE = "scheduling.koordinator.sh/reserve-pod"
 
 
-def test_reserve_pods_are_the_schedulers() -> None:
-    name = "scheduling.koordinator.sh/reserve-pod"
-    (line,) = problems(pod(annotations={name: ""}))
-    assert line.startswith(f"annotation {name} ")
-
-
-def test_all_problems_come_together() -> None:
-    assert len(problems(pod("LSR", 5500, requests={"kubernetes.io/batch-cpu": "1"}))) == 3
+@pytest.mark.parametrize(
+    ("given", "lines"),
+    [
+        (
+            pod("BE", 9500),
+            ['the priority class is "koord-prod" (spec.priority 9500); expected koord-mid or '],
+        ),
+        (pod("BE"), ['the priority class is "" (spec.priority unset)']),
+        (
+            pod("BE", 5500, labels={CLASS: "koord-prod"}),
+            [f'the priority class is "koord-prod" (label {CLASS})'],
+        ),
+        (pod("BE", 5500, requests={BATCH_CPU: "1", "kubernetes.io/batch-memory": "1"}), []),
+        (
+            pod("LS", requests={BATCH_CPU: "1"}),
+            [f'label {QOS} is "LS"; expected BE with {BATCH_CPU}'],
+        ),
+        (
+            pod(requests={"kubernetes.io/batch-memory": "1"}),
+            [f"label {QOS} is missing; expected BE with kubernetes.io/batch-memory"],
+        ),
+        (pod(requests={BATCH_CPU: "0"}), []),
+        (pod(annotations={RESERVE: ""}), [f"annotation {RESERVE} "]),
+        # All of them together.
+        (pod("LSR", 5500, requests={BATCH_CPU: "1"}), ["the priority", "label", "its containers"]),
+    ],
+)
+def test_how_problems_are_said(given: PodDocument, lines: list[str]) -> None:
+    found = problems(given)
+    assert len(found) == len(lines), found
+    for line in lines:
+        assert any(one.startswith(line) for one in found), found
 
 
 @pytest.mark.parametrize(
@@ -115,10 +119,13 @@ def test_classes_stay_on_a_node(old: PodDocument, new: PodDocument, what: str) -
     assert changed(new, old, ClusterView()) == []
 
 
-def test_an_unchanged_pod_has_changed_nothing() -> None:
-    assert changed(pod("BE", 5500, "n"), pod("BE", 5600, "n"), ClusterView()) == []
-
-
-def test_the_gate_lets_the_sub_priority_change() -> None:
-    view = ClusterView(gates={"ColocationProfileSkipValidatingPriority": True})
-    assert changed(pod(node="n", labels={SUB: "1"}), pod(node="n"), view) == []
+@pytest.mark.parametrize(
+    ("new", "old", "gate"),
+    [
+        (pod("BE", 5500, "n"), pod("BE", 5600, "n"), False),
+        (pod(node="n", labels={SUB: "1"}), pod(node="n"), True),
+    ],
+)
+def test_what_may_change(new: PodDocument, old: PodDocument, gate: bool) -> None:
+    view = ClusterView(gates={"ColocationProfileSkipValidatingPriority": gate})
+    assert changed(new, old, view) == []

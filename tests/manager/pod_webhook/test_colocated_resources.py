@@ -36,25 +36,10 @@ CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (
-            {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": 2, "memory": "2Gi"}},
-            {"requests": {CPU: "500", MEMORY: "1Gi"}, "limits": {CPU: "2000", MEMORY: "2Gi"}},
-        ),
         ({"requests": {"cpu": "0.0001"}}, {"requests": {CPU: "1"}}),
-        (
-            {"limits": {"cpu": "1", "memory": "1G"}},
-            {"limits": {CPU: "1000", MEMORY: "1G"}, "requests": {CPU: "1000", MEMORY: "1G"}},
-        ),
         (
             {"requests": {"memory": "1"}, "limits": {"cpu": "1"}},
             {"requests": {MEMORY: "1", CPU: "1000"}, "limits": {CPU: "1000"}},
-        ),
-        (
-            {"limits": {CPU: "5", "nvidia.com/gpu": "1"}, "requests": {"nvidia.com/gpu": "1"}},
-            {
-                "limits": {CPU: "5", "nvidia.com/gpu": "1"},
-                "requests": {CPU: "5", "nvidia.com/gpu": "1"},
-            },
         ),
         ({"requests": {"cpu": "much"}}, {"requests": {"cpu": "much"}}),
         ({"requests": None, "claims": []}, {"requests": None, "claims": []}),
@@ -63,33 +48,6 @@ CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 )
 def test_a_batch_pods_resources(given: Object, expected: Object) -> None:
     assert resources(batch(given)) == expected
-
-
-def test_a_mid_pods_resources() -> None:
-    found = resources(batch({"requests": {"cpu": "1", "memory": "1"}}, 7500))
-    assert found == {"requests": {"kubernetes.io/mid-cpu": "1000", "kubernetes.io/mid-memory": "1"}}
-
-
-@pytest.mark.parametrize("priority", [9500, 3500, 0])
-def test_other_pods_keep_theirs(priority: int) -> None:
-    pod = batch({"requests": {"cpu": "1"}}, priority)
-    assert mutated(pod) is pod
-
-
-def test_best_effort_by_label_is_batch() -> None:
-    pod = batch({"requests": {"cpu": "1"}}, 0)
-    pod["metadata"]["labels"] = {"koordinator.sh/qosClass": "BE"}
-    assert resources(pod) == {"requests": {CPU: "1000"}}
-
-
-def test_init_containers_too_but_not_the_overhead_which_is_the_runtime_classs() -> None:
-    inits = [{"name": "i", "resources": {"requests": {"cpu": "1"}}}, {"name": "j"}]
-    found = mutated(batch({}, initContainers=inits, overhead={"cpu": "10m"}))["spec"]
-    assert found["initContainers"] == [
-        {"name": "i", "resources": {"requests": {CPU: "1000"}}},
-        {"name": "j"},
-    ]
-    assert found["overhead"] == {"cpu": "10m"}
 
 
 def test_resources_of_the_pod_as_a_whole_stay_with_a_warning() -> None:

@@ -43,13 +43,6 @@ def test_what_a_container_asks_for(given: Object, expected: Object) -> None:
     assert mutated(after, "ns", ClusterView(), []) == after
 
 
-@pytest.mark.parametrize("group", ["requests", "limits"])
-def test_either_group_alone_gives_both(group: str) -> None:
-    after = mutated(pod({GPU: "100"}, group), "ns", ClusterView(), [])
-    wanted = {CORE: "100", RATIO: "100", SHARED: "1"}
-    assert after["spec"]["containers"][0]["resources"] == {"requests": wanted, "limits": wanted}
-
-
 def test_the_gate_turns_it_off() -> None:
     given = pod({GPU: "100"})
     view = ClusterView(gates={"DisableDeviceResourceSpec": True})

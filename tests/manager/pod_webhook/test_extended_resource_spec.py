@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from koord_manager.pod_webhook.extended_resource_spec import mutated
 from koord_manager.webhooks.cluster_view import ClusterView
-from koord_model.extended_resources import parse
 
 Object = dict[str, Any]
 KEY = "node.koordinator.sh/extended-resource-spec"
@@ -33,32 +32,6 @@ ASKS = container("a", requests={CPU: "500", MEMORY: "1Gi", "cpu": "1"}, limits={
 SPEC = {"limits": {CPU: "1000"}, "requests": {CPU: "500", MEMORY: "1Gi"}}
 
 
-def test_batch_resources_by_container_as_koordlet_reads_them() -> None:
-    text = annotated(pod(ASKS, container("b", requests={"cpu": "1"}), other="stays"))
-    assert text.pop("other") == "stays"
-    assert json.loads(text[KEY]) == {"containers": {"a": SPEC}}
-    read = parse(text[KEY])["a"]
-    assert read.cpu_request is not None
-    assert read.cpu_request.value == 500
-    assert read.ignored == ()
-
-
-def test_what_runs_beside_the_others_counts_with_them_and_what_ends_before_does_not() -> None:
-    beside = {**ASKS, "name": "s", "restartPolicy": "Always"}
-    text = annotated(pod(ASKS, inits=[{**ASKS, "name": "i"}, beside]))[KEY]
-    spec = {"containers": {"a": SPEC, "s": SPEC}, "initContainers": {"i": SPEC, "s": SPEC}}
-    assert json.loads(text) == spec
-
-
-@pytest.mark.parametrize("given", [pod(container("a", requests={"cpu": "1"})), pod({"name": "a"})])
-def test_a_pod_without_batch_resources_gets_none(given: Object) -> None:
-    assert mutated(given, "ns", ClusterView(), []) is given
-
-
-def test_nor_may_it_say_so_itself() -> None:
-    assert annotated(pod({"name": "a"}, spec='{"containers":{}}', other="x")) == {"other": "x"}
-
-
 @pytest.mark.parametrize("said", ["{", "[]", json.dumps({"containers": {"a": {}}}), "[" * 100_000])
 def test_what_a_batch_pod_says_itself_is_written_over(said: str) -> None:
     assert json.loads(annotated(pod(ASKS, spec=said))[KEY]) == {"containers": {"a": SPEC}}
@@ -78,3 +51,9 @@ def test_the_gate_turns_it_off() -> None:
     view = ClusterView(gates={"DisableExtendedResourceSpec": True})
     given = pod(ASKS)
     assert mutated(given, "ns", view, []) is given
+
+
+def test_a_pod_without_batch_resources_may_not_say_so_itself() -> None:
+    plain = pod({"name": "a"})
+    assert mutated(plain, "ns", ClusterView(), []) is plain
+    assert annotated(pod({"name": "a"}, spec='{"containers":{}}', other="x")) == {"other": "x"}

@@ -40,25 +40,6 @@ def requested(given: Object) -> Object:
 RENAMED = {"kubernetes.io/batch-cpu": "1000"}
 
 
-def test_later_names_write_over_earlier_ones() -> None:
-    first, second = {"spec": {"labels": {"a": "1", "b": "1"}}}, {"spec": {"labels": {"a": "2"}}}
-    after, warnings = applied(view(z=second, y=first))
-    assert after["metadata"]["labels"] == {"a": "2", "b": "1"}
-    assert warnings == []
-
-
-def test_profiles_match_the_pod_as_it_came() -> None:
-    marks = {"spec": {"labels": {"app": "web"}}}
-    for_web = {"spec": {"selector": {"matchLabels": {"app": "web"}}, "labels": {"b": "1"}}}
-    after, _ = applied(view(a=marks, b=for_web))
-    assert after["metadata"]["labels"] == {"app": "web"}
-
-
-def test_a_batch_pods_resources_are_renamed() -> None:
-    after, _ = applied(view(p={"spec": BATCH}))
-    assert requested(after) == RENAMED
-
-
 @pytest.mark.parametrize(
     ("chance", "renames"), [(0.0, True), (0.299, True), (0.3, False), (0.9, False)]
 )
@@ -69,30 +50,24 @@ def test_a_profile_without_its_chance_does_nothing(chance: float, renames: bool)
     assert ("a" in after["metadata"]["labels"]) is renames
 
 
-def test_one_profile_may_keep_all_resources_as_they_are() -> None:
-    after, _ = applied(view(p={"spec": BATCH}, q={"metadata": SKIPS}))
-    assert requested(after) == {"cpu": "1"}
+KEEPS = {"ColocationProfileSkipMutatingResources": True}
 
 
-def test_but_not_one_that_is_not_applied() -> None:
-    after, _ = applied(
-        view(0.9, p={"spec": BATCH}, q={"metadata": SKIPS, "spec": {"probability": 10}})
-    )
-    assert requested(after) == RENAMED
-
-
-def test_the_gate_keeps_all_resources_as_they_are() -> None:
-    gates = {"ColocationProfileSkipMutatingResources": True}
-    after, _ = applied(view(gates=gates, p={"spec": BATCH}))
-    assert requested(after) == {"cpu": "1"}
-    assert after["spec"]["priority"] == 5500
-
-
-def test_without_a_profile_a_batch_pod_is_as_it_was() -> None:
-    given = pod(**{"koordinator.sh/qosClass": "BE"})
-    assert applied(view(), given)[0] is given
-    other = {"spec": {"selector": {"matchLabels": {"app": "web"}}}}
-    assert applied(view(p=other), given)[0] is given
+@pytest.mark.parametrize(
+    ("cluster", "requests"),
+    [
+        (view(p={"spec": BATCH}), RENAMED),
+        (view(p={"spec": BATCH}, q={"metadata": SKIPS}), {"cpu": "1"}),
+        # But not one that is not applied.
+        (view(0.9, p={"spec": BATCH}, q={"metadata": SKIPS, "spec": {"probability": 10}}), RENAMED),
+        (view(gates=KEEPS, p={"spec": BATCH}), {"cpu": "1"}),
+    ],
+)
+def test_a_profile_or_a_gate_may_keep_resources_as_they_are(
+    cluster: ClusterView, requests: Object
+) -> None:
+    after, _ = applied(cluster)
+    assert (requested(after), after["spec"]["priority"]) == (requests, 5500)
 
 
 def test_what_of_a_profile_cannot_be_used_is_told() -> None:

@@ -69,16 +69,6 @@ def test_an_update_is_refused_for_what_it_makes_wrong_alone() -> None:
     assert refusal.startswith(f'pod "batch/p": label {PREEMPTIBLE} is "false" and was ""')
 
 
-def test_classes_may_change_until_there_is_a_node() -> None:
-    spec = {"priority": 5500, "containers": [{"name": "c"}]}
-    old: Object = {"metadata": {"name": "p"}, "spec": spec}
-    new: Object = {"metadata": {"name": "p", "labels": {QOS: "BE"}}, "spec": spec}
-    assert validate_pod(update(new, old), ClusterView()) == ADMITTED
-    bound = {**new, "spec": {**spec, "nodeName": "n"}}
-    was = {**old, "spec": {**spec, "nodeName": "n"}}
-    assert QOS in validate_pod(update(bound, was), ClusterView()).refusal
-
-
 def test_an_unknown_class_is_a_warning() -> None:
     (line,) = validate_pod(creation(pod(qos="be")), ClusterView()).warnings
     assert line.startswith(f'label {QOS} is "be"; expected one of LSE')

@@ -79,28 +79,13 @@ def view(version: str = "1", **spec: object) -> ClusterView:
     return ClusterView(profiles={"p": document}, namespaces={"ns": {}})
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Running:
     """A controller with its clock, its view and what it told."""
 
     def __init__(self, pods: Pods, view: ClusterView, **options: Any) -> None:
-        self.view = view
-        self.clock = Clock()
-        self.told: list[str] = []
-        self.controller = ColocationProfileController(
-            cast("Api", pods),
-            lambda: self.view,
-            tell=self.told.append,
-            monotonic=self.clock,
-            **options,
-        )
+        self.view, self.now, self.told = view, 0.0, list[str]()
+        more = {"on_warning": self.told.append, "monotonic": lambda: self.now} | options
+        self.controller = ColocationProfileController(cast("Api", pods), lambda: self.view, **more)
 
 
 async def test_waiting_pods_get_what_the_profile_says_once() -> None:
@@ -124,31 +109,26 @@ async def test_only_profiles_labelled_so_unless_all_are(by_default: bool) -> Non
     assert bool(pods.listed) is by_default
 
 
-async def test_whoever_undoes_it_is_not_fought_with() -> None:
+@pytest.mark.parametrize(
+    ("forget", "looks"),
+    [
+        # Until it is time again, or the profile is another one; each is a time, its version, and
+        # how many patches there are then.
+        (600, [(0, "1", 1), (299, "1", 1), (300, "1", 2), (300, "2", 3)]),
+        # Or what was written is forgotten.
+        (60, [(0, "1", 1), (59, "1", 1), (61, "1", 2)]),
+    ],
+)
+async def test_whoever_undoes_it_is_not_fought_with(
+    forget: float, looks: list[tuple[float, str, int]]
+) -> None:
     pods = Pods(pod())
-    running = Running(pods, view(), pace=ProfilePace(again=300, forget=600))
-    await running.controller.look()
-    pods.pods["a"]["metadata"]["labels"] = {}
-    running.clock.now = 299
-    await running.controller.look()
-    assert len(pods.patched) == 1
-    running.clock.now = 300
-    await running.controller.look()
-    assert len(pods.patched) == 2
-    pods.pods["a"]["metadata"]["labels"] = {}
-    running.view = view("2")
-    await running.controller.look()
-    assert len(pods.patched) == 3
-
-
-async def test_what_was_written_is_forgotten() -> None:
-    pods = Pods(pod())
-    running = Running(pods, view(), pace=ProfilePace(again=300, forget=60))
-    await running.controller.look()
-    pods.pods["a"]["metadata"]["labels"] = {}
-    running.clock.now = 61
-    await running.controller.look()
-    assert len(pods.patched) == 2
+    running = Running(pods, view(), pace=ProfilePace(again=300, forget=forget))
+    for now, version, patched in looks:
+        running.now, running.view = now, view(version)
+        await running.controller.look()
+        assert len(pods.patched) == patched, now
+        pods.pods["a"]["metadata"]["labels"] = {}
 
 
 async def test_no_more_pods_at_once_than_there_are_turns() -> None:
@@ -156,7 +136,7 @@ async def test_no_more_pods_at_once_than_there_are_turns() -> None:
     running = Running(pods, view(), pace=ProfilePace(qps=1, burst=2))
     await running.controller.look()
     assert (pods.patched, running.controller.postponed) == (["a", "b"], 3)
-    running.clock.now = 1
+    running.now = 1
     await running.controller.look()
     assert (pods.patched, running.controller.postponed) == (["a", "b", "c"], 2)
 

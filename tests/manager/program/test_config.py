@@ -85,10 +85,7 @@ def test_a_calculation_is_no_controller() -> None:
         ("--lease-duration=5", "a lease of 5 s, a renew deadline of 10 s"),
         ("--metrics-address=:1", "--metrics-address"),
         ("--webhook-address=9876", '--webhook-address is "9876"; expected HOST:PORT or :PORT'),
-        (
-            "--feature-gates=PodMutatingWebhook=maybe",
-            'is "maybe"; expected true or false',
-        ),
+        ("--feature-gates=PodMutatingWebhook=maybe", 'is "maybe"; expected true or false'),
         ("--enable-node-metric-api", "--enable-node-metric-api needs --enable-leader-election"),
     ],
 )

@@ -137,7 +137,7 @@ async def test_what_the_api_server_says_is_not_for_unknown_callers(
     fault = side.api.fail(status=403, plural="leases", times=1 << 30, message=secret)
     serving = asyncio.gather(made.serve())
     await side.until(lambda: any("leases" in one for one in made._troubles()))
-    known = made._known()
+    known = made._page_sources()
     page = await asyncio.to_thread(pages(known, made.registry)["/v1/status"], Query({}))
     troubles = json.loads(page.body)["troubles"]
     assert any(one.startswith(f"leases {NAMESPACE}/{NAME}: ") for one in troubles)
@@ -154,8 +154,8 @@ class TestTroubleIsTold:
     ) -> None:
         made = side.manager()
         for number in range(1000):
-            made._tell(f"node-{number}: annotation is no JSON")
-        made._tell("node-1: something else")
+            made._warn(f"node-{number}: annotation is no JSON")
+        made._warn("node-1: something else")
         assert [more["what"] for _, more in lines] == [
             "node-0: annotation is no JSON",
             "node-1: something else",
@@ -170,9 +170,9 @@ class TestTroubleIsTold:
         made, now = side.manager(), 1000.0
         monkeypatch.setattr(module.time, "monotonic", lambda: now)
         for _ in range(3):
-            made._tell("nodes: 500 no")
+            made._warn("nodes: 500 no")
         now += 301.0
-        made._tell("pods: 500 no")
+        made._warn("pods: 500 no")
         assert [more for _, more in lines] == [
             {"what": "nodes: 500 no", "times": None},
             {"what": "pods: 500 no", "times": 3},
@@ -193,7 +193,7 @@ class TestPages:
         monkeypatch.setattr(made, "_why", why)
         serving = asyncio.gather(made.serve())
         await side.until(lambda: side.holder)
-        shown = pages(made._known(), CollectorRegistry())
+        shown = pages(made._page_sources(), CollectorRegistry())
         page = await asyncio.to_thread(shown["/v1/why"], Query({"node": "n1"}))
         assert json.loads(page.body) == {"node": "n1"}
         assert threads == {threading.current_thread()}

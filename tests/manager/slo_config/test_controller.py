@@ -87,22 +87,3 @@ async def test_unknown_fields_are_told_once_and_the_rest_of_their_key_applies(be
     assert "polcy" in bench.told[1]
     bench.configure(colocation='{"enable": true}')
     await bench.until(lambda: configs.trouble == "")
-
-
-async def test_bad_from_the_beginning_it_is_unknown(bench):
-    bench.configure(colocation="{")
-    configs = bench.configs()
-    await configs.wait_synced()
-    assert configs.config.unknown == {"colocation-config"}
-    assert configs.data == {}
-
-
-async def test_the_api_away_for_a_while_changes_nothing(bench):
-    bench.configure(colocation='{"enable": true}')
-    configs = bench.configs()
-    await configs.wait_synced()
-    await bench.api.stop()
-    bench.configure(colocation='{"enable": true, "degradeTimeMinutes": 3}')
-    assert configs.config.colocation.cluster.enable is True
-    await bench.api.start()
-    await bench.until(lambda: configs.config.colocation.cluster.degrade_minutes == 3)

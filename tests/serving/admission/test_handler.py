@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonpatch
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from koord_manager.webhooks.cluster_view import ClusterView
 from koord_manager.webhooks.table import TABLE
@@ -63,26 +63,24 @@ async def raw(running: Serving, sent: bytes, *, more: bytes = b"") -> bytes:
         writer.close()
 
 
-async def test_a_pod_is_changed_and_counted() -> None:
+async def test_a_pod_is_changed_or_refused_and_counted() -> None:
     async with serving(WEBHOOKS, view=VIEW) as running:
         status, answer = await running.ask("/mutate-pod", review())
-        assert status == 200
-        assert answer["response"]["allowed"]
+        assert (status, answer["response"]["allowed"]) == (200, True)
         assert answer["response"]["uid"] == review()["request"]["uid"]
         assert "patch" in answer["response"]
-        assert running.count("/mutate-pod", "CREATE", "changed") == 1
-        labels = {"webhook": "/mutate-pod"}
-        count = running.registry.get_sample_value("koord_manager_webhook_seconds_count", labels)
-        assert count == 1
-        assert running.registry.get_sample_value("koord_manager_webhook_in_flight") == 0
-
-
-async def test_a_refusal_is_an_answer() -> None:
-    async with serving(WEBHOOKS, view=VIEW) as running:
         status, answer = await running.ask("/mutate-pod", review(name="bad"))
         assert status == 200
         assert answer["response"]["status"] == {"code": 400, "message": "it is bad"}
-        assert running.count("/mutate-pod", "CREATE", "refused") == 1
+        for outcome in ("changed", "refused"):
+            assert running.count("/mutate-pod", "CREATE", outcome) == 1
+        labels = {"webhook": "/mutate-pod"}
+        count = running.registry.get_sample_value("koord_manager_webhook_seconds_count", labels)
+        assert count == 2
+        assert running.registry.get_sample_value("koord_manager_webhook_in_flight") == 0
+        assert (await running.ask("/mutate-pod/", review()))[0] == 404
+        async with running.session.get(running.url("/mutate-pod")) as response:
+            assert response.status == 405
 
 
 async def test_a_webhook_that_fails_costs_one_request_and_tells_no_secret(
@@ -108,6 +106,8 @@ async def test_a_webhook_that_fails_costs_one_request_and_tells_no_secret(
     [
         (b"{", {}, 400, "the review is no JSON"),
         (b"", {}, 400, "the review is no JSON"),
+        # JSON can say what no UTF-8 can: half a letter.
+        (json.dumps(review()).replace("web-1", "\\ud800").encode(), {}, 400, "is no JSON"),
         (json.dumps({**review(), "apiVersion": "v2"}).encode(), {}, 400, 'of "v2"; expected'),
         (b"{}", {"Content-Type": "text/yaml"}, 415, "expected application/json"),
         (b" " * ((8 << 20) + 1), {}, 413, "longer than 8388608 bytes"),
@@ -138,34 +138,6 @@ async def test_a_body_in_broken_pieces_is_an_error_of_the_client(
         assert said.partition(b" ")[2].startswith(b"400 "), said
         assert (await running.ask("/mutate-pod", review()))[0] == 200
     assert [one for one in caplog.records if one.levelno >= logging.ERROR] == []
-
-
-async def test_half_a_letter_is_no_text() -> None:
-    """JSON can say what no UTF-8 can."""
-    async with serving(WEBHOOKS, view=VIEW) as running:
-        body = json.dumps(review()).replace("web-1", "\\ud800").encode()
-        status, said = await running.ask("/mutate-pod", body)
-        assert (status, said) == (400, "the review is no JSON\n")
-
-
-async def test_a_deeply_nested_object_is_answered_somehow() -> None:
-    """Deep enough to be read, too deep for what is done with it."""
-    deep: Any = "end"
-    for _ in range(900):
-        deep = {"a": deep}
-    async with serving(
-        {"/copy": lambda one, _: AdmissionResponse(object=json.loads(json.dumps(one.object)))}
-    ) as running:
-        status, _ = await running.ask("/copy", review(deep))
-        assert status in (200, 400, 500)
-        assert (await running.ask("/copy", review()))[0] == 200
-
-
-async def test_only_posts_to_known_paths() -> None:
-    async with serving(WEBHOOKS) as running:
-        assert (await running.ask("/mutate-pod/", review()))[0] == 404
-        async with running.session.get(running.url("/mutate-pod")) as response:
-            assert response.status == 405
 
 
 async def test_a_body_that_dribbles_is_not_waited_for() -> None:
@@ -295,36 +267,3 @@ def test_no_object_makes_a_webhook_of_ours_fail() -> None:
             assert isinstance(jsonpatch.apply_patch(admission.object, steps), dict)
 
     ask()
-
-
-def test_no_bytes_crash_the_server(caplog: pytest.LogCaptureFixture) -> None:
-    """Garbage as bodies, and as whole requests."""
-
-    async def all_of_it() -> None:
-        async with serving(WEBHOOKS) as running:
-            loop = asyncio.get_running_loop()
-
-            @settings(
-                max_examples=60,
-                suppress_health_check=[HealthCheck.function_scoped_fixture],
-            )
-            @given(st.binary(max_size=300), st.booleans())
-            def send(garbage: bytes, whole: bool) -> None:
-                sent = garbage
-                if not whole:
-                    sent = (
-                        b"POST /mutate-pod HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
-                        b"Content-Type: application/json\r\n"
-                        + f"Content-Length: {len(garbage)}\r\n\r\n".encode()
-                        + garbage
-                    )
-                said = asyncio.run_coroutine_threadsafe(
-                    raw(running, sent, more=b"" if whole else b"wait"), loop
-                ).result()
-                assert whole or said.startswith(b"HTTP/1.1 400 ")
-
-            await asyncio.to_thread(send)
-            assert (await running.ask("/mutate-pod", review()))[0] == 200
-
-    asyncio.run(all_of_it())
-    assert [one for one in caplog.records if one.levelno >= logging.ERROR] == []

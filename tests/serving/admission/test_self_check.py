@@ -29,12 +29,7 @@ async def test_the_self_check_is_what_an_api_server_would_see() -> None:
 
 @pytest.mark.parametrize(
     ("listens", "asked"),
-    [
-        ("0.0.0.0", "127.0.0.1"),
-        ("::", "::1"),
-        ("127.0.0.2", "127.0.0.2"),
-        ("::1", "::1"),
-    ],
+    [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("127.0.0.2", "127.0.0.2"), ("::1", "::1")],
 )
 async def test_it_is_asked_where_it_listens(listens: str | None, asked: str) -> None:
     async with serving(host=listens) as running:

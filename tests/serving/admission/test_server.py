@@ -1,18 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
-import time
-from datetime import UTC, datetime
 
-import aiohttp
 import pytest
-from koord_manager.webhooks.cluster_view import ClusterView
-from koord_serving.admission.core.admission import ADMITTED, AdmissionRequest, AdmissionResponse
 from koord_serving.admission.handler import AdmissionLimits
-from koord_serving.tls.core.certificates import CA_CERT, CERT, KEY, plan
+from koord_serving.tls.core.certificates import CA_CERT
 
-from tests.support.serving import NAME, NAMES, Serving, review, serving, trusting
+from tests.support.serving import NAME, Serving, review, serving, trusting
 
 PATIENT = AdmissionLimits(body=60, answer=60)
 
@@ -69,74 +63,3 @@ async def test_stopping_is_told_first_and_what_is_under_way_is_answered(
             assert said.startswith(b"HTTP/1.1 400 ")
         await running.server.stop()
         writer.close()
-
-
-async def test_no_request_fails_while_certificates_change() -> None:
-    """A thousand requests over old connections and new ones; certificates change at every look."""
-
-    def slowly(_admission: AdmissionRequest, _view: ClusterView) -> AdmissionResponse:
-        time.sleep(0.0005)
-        return ADMITTED
-
-    async with serving({"/admit": slowly}, limits=PATIENT) as running:
-        authority = running.data
-        context = trusting(authority[CA_CERT])
-        pairs = []
-        for _ in range(20):
-            made = plan({**authority, CERT: b""}, datetime.now(UTC), NAMES)
-            assert made.data is not None
-            pairs.append((made.data[CERT], made.data[KEY]))
-        done = asyncio.Event()
-        shown: set[bytes] = set()
-
-        async def change() -> None:
-            while not done.is_set():
-                for certificate, key in pairs:
-                    running.tls.use(certificate, key, datetime.now(UTC))
-                    await look()
-
-        async def over(session: aiohttp.ClientSession, times: int) -> int:
-            good = 0
-            for _ in range(times):
-                async with session.post(running.url("/admit"), json=review()) as response:
-                    answer = await response.json()
-                    good += response.status == 200 and answer["response"]["allowed"]
-            return good
-
-        async def anew() -> int:
-            connector = aiohttp.TCPConnector(ssl=context, force_close=True)
-            async with (
-                aiohttp.ClientSession(connector=connector) as session,
-                session.post(running.url("/admit"), json=review()) as response,
-            ):
-                return (await response.json())["response"]["allowed"] is True
-
-        async def look() -> None:
-            _, writer = await asyncio.open_connection(
-                "127.0.0.1",
-                running.server.port,
-                ssl=context,
-                server_hostname=NAME,
-            )
-            found = writer.get_extra_info("ssl_object")
-            shown.add(found.getpeercert(binary_form=True))
-            writer.close()
-            await writer.wait_closed()
-
-        async with asyncio.TaskGroup() as group:
-            changing = group.create_task(change())
-            kept = [group.create_task(over(running.session, 3)) for _ in range(250)]
-            new = [group.create_task(anew()) for _ in range(250)]
-            answers = [await one for one in (*kept, *new)]
-            done.set()
-            await changing
-        assert sum(answers) == 1000
-        assert len(shown) > 1, "certificates did not change under way"
-
-
-async def test_plain_http_gets_nowhere() -> None:
-    async with serving() as running:
-        async with aiohttp.ClientSession() as session:
-            with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
-                await session.get(f"http://localhost:{running.server.port}/healthz")
-        assert (await health(running))[0] == 200

@@ -13,11 +13,7 @@ from tests.support.waiting import until
 
 JANE = User("jane", groups=("readers",))
 LIST = AccessAttributes("list", "metrics.koordinator.sh", "v1alpha1", "nodemetrics")
-READS = {
-    "verbs": ["list"],
-    "apiGroups": ["metrics.koordinator.sh"],
-    "resources": ["nodemetrics"],
-}
+READS = {"verbs": ["list"], "apiGroups": ["metrics.koordinator.sh"], "resources": ["nodemetrics"]}
 
 
 class Clock:

@@ -13,12 +13,11 @@ from koord_simulation.node_model.curves import Constant, DemandCurve, Noise, Spi
 from koord_simulation.node_model.faults import Fault, FaultKind
 from koord_simulation.node_model.machine import GIB, SimulatedMachine
 from koord_simulation.node_model.workload import Workload
-from koord_simulation.run.record import Run
 from koord_simulation.run.simulation import Simulation, simulate
 from koord_simulation.scenario.scenario import Scenario
 
-from tests.simulation.golden.runs import all_steps, run, said, simulation, unharmed
-from tests.simulation.stories import job, story, web
+from tests.simulation.golden.runs import run, said, simulation, unharmed
+from tests.simulation.stories import story, web
 
 NAME = "cpu_burst"
 QUOTA, BURST, PERIOD = "cpu.cfs_quota_us", "cpu.cfs_burst_us", "cpu.cfs_period_us"
@@ -72,17 +71,6 @@ def test_spikes_pass_a_limit_while_the_node_has_room(version: int) -> None:
     assert said(ran, "may use more CPU than its limit")
 
 
-@pytest.mark.parametrize("policy", BurstPolicy)
-def test_each_policy_does_its_own_part(policy: BurstPolicy) -> None:
-    going = simulation(node(*apis(2), slo=asked(policy)), NAME)
-    all_steps(going, 45)
-    bursts = [int(going.cgroups.now(one, BURST) or 0) for one in quotas(going)]
-    raised = [one > BASE for one in quotas(going).values()]
-    assert all(raised) == (policy in (BurstPolicy.AUTO, BurstPolicy.QUOTA_BURST))
-    assert all(bursts) == (policy in (BurstPolicy.AUTO, BurstPolicy.CPU_BURST))
-    unharmed(going.run)
-
-
 def test_a_node_that_fills_takes_back_a_few_at_a_time_and_the_greediest_first() -> None:
     """Koordinator resets all bursting pods together at the threshold: K#2164.
 
@@ -105,19 +93,6 @@ def test_a_node_that_fills_takes_back_a_few_at_a_time_and_the_greediest_first() 
     # Most of the modest keep what they were given.
     assert sum(one > BASE for name, one in found[200].items() if "modest" in name) >= 4
     assert said(going.run, "raised quotas come down, greediest first")
-
-
-def test_near_the_threshold_quotas_do_not_go_up_and_down() -> None:
-    steady = [api(f"api-{n}", Constant(2.0) + Noise(0.1)) for n in range(6)]
-    going = simulation(node(*steady, slo=asked(share_pool_threshold=75)), NAME)
-    found = second_by_second(going, 300)
-    turns = 0
-    for name in found[0]:
-        curve = np.array([one[name] for one in found[60:]], float)
-        ways = np.sign(np.diff(curve))
-        ways = ways[ways != 0]
-        turns += int(np.count_nonzero(ways[1:] != ways[:-1]))
-    assert turns <= 12, "of six pods in four minutes"
 
 
 def test_a_raised_quota_comes_down_without_a_refused_write() -> None:
@@ -166,85 +141,3 @@ def test_no_container_has_more_than_its_pod_in_any_second(version: int) -> None:
         before = quotas(going)
     assert moved > 10
     unharmed(going.run)
-
-
-def test_a_quota_that_normalization_divides_stays_divided() -> None:
-    """CPUBurst and CPUNormalization write the same quota: K#2306.
-
-    What hooks want is the base of the burst, never what a burst left; and who stops bursting is
-    back at it.
-    """
-    divided = int(BASE / 1.25)
-    gone = Fault(FaultKind.NO_SLO, 200)
-    going = simulation(node(*apis(2, Constant(1.6)), faults=(gone,)), NAME)
-    all_steps(going, 60)
-    assert set(quotas(going).values()) > {BASE} or max(quotas(going).values()) > BASE
-    for group in quotas(going):
-        going.cgroups.put(group, QUOTA, divided)
-        going.cgroups.put(group.rpartition("/")[0], QUOTA, divided)
-    for now in second_by_second(going, 130):
-        assert max(now.values()) <= max(3 * divided, 3 * BASE)
-    assert all(divided < one <= 3 * divided for one in quotas(going).values())
-    all_steps(going, 20)
-    assert set(quotas(going).values()) == {divided}
-    unharmed(going.run)
-
-
-def test_a_restart_takes_up_what_is_raised_and_multiplies_nothing() -> None:
-    again = tuple(Fault(FaultKind.RESTART, at) for at in range(50, 250, 10))
-    going = simulation(node(*apis(2, Constant(5.0)), faults=again), NAME)
-    found = second_by_second(going, 260)
-    assert max(max(one.values()) for one in found) == 3 * BASE
-    assert min(min(one.values()) for one in found[60:]) > BASE
-    unharmed(going.run)
-
-
-@pytest.mark.parametrize("metrics", ["container_cpu_throttled", "node_cpu_usage", "*"])
-def test_without_metrics_no_quota_grows_and_none_is_lost(metrics: str) -> None:
-    """Silence is not idleness: nothing is reset because it is not known (K#1906)."""
-    missing = Fault(FaultKind.MISSING, 60, 120, metrics)
-    pods = *apis(2, Constant(2.5)), api("late", Constant(2.5), start=80.0)
-    going = simulation(node(*pods, faults=(missing,)), NAME)
-    found = second_by_second(going, 150)
-    assert all(one > BASE for one in found[59].values())
-    for now in found[75:119]:
-        assert [now[one] for one in found[59]] == list(found[74].values())
-        assert [one for name, one in now.items() if "late" in name] in ([], [BASE])
-    assert max(one for name, one in found[149].items() if "late" in name) > BASE
-    unharmed(going.run)
-
-
-def test_the_clock_does_not_matter() -> None:
-    jumps = (
-        Fault(FaultKind.CLOCK, 60, 100, seconds=-7200),
-        Fault(FaultKind.CLOCK, 150, seconds=7200),
-    )
-    pods = apis(3)
-    with_jumps = second_by_second(simulation(node(*pods, faults=jumps), NAME), 240)
-    without = second_by_second(simulation(node(*pods), NAME), 240)
-    # Averages begin anew with the clock, which may cost a step for as long as their window.
-    differ = [
-        n for n, (one, other) in enumerate(zip(with_jumps, without, strict=True)) if one != other
-    ]
-    assert len(differ) <= 20
-
-
-def test_a_burst_that_is_allowed_for_a_time_ends() -> None:
-    """``cfsQuotaBurstPeriodSeconds``: who bursts all the time pays with it."""
-    going = simulation(node(*apis(2, Constant(4.0)), slo=asked(quota_period_seconds=30)), NAME)
-    found = second_by_second(going, 300)
-    most = [max(one.values()) for one in found]
-    assert max(most) > 2 * BASE
-    assert most[-1] == BASE
-    unharmed(going.run)
-
-
-def test_pods_that_are_not_for_it_are_left_alone() -> None:
-    pods = (job("job", cpu=3.0), replace(web("free"), limits={}))
-    ran: Run = run(node(*pods), NAME)
-    unharmed(ran)
-    going = simulation(node(*pods), NAME)
-    before = quotas(going)
-    all_steps(going, 60)
-    assert quotas(going) == before
-    assert not said(ran, "may use more CPU")

@@ -6,14 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
-from koord_model.qos import QoSClass
 from koord_simulation.node_model.curves import Constant, Noise, Spikes
-from koord_simulation.node_model.faults import Fault, FaultKind
 from koord_simulation.node_model.machine import GIB, MIB, SimulatedMachine
 from koord_simulation.node_model.workload import Workload
 from koord_simulation.run.record import Run
-from koord_simulation.run.report import direction_changes
 from koord_simulation.scenario.scenario import Scenario
 
 from tests.simulation.golden.runs import run, said, slo, unharmed
@@ -51,17 +47,6 @@ def test_services_that_wait_get_room_below_the_threshold() -> None:
     assert said(both, "best-effort pods get less")
 
 
-def test_services_that_do_not_wait_leave_the_threshold_as_it_is() -> None:
-    alone, both = (run(node(*services(4), JOBS), *names) for names in ((SUPPRESS,), BOTH))
-    assert np.array_equal(alone.be_allowed, both.be_allowed)
-    assert said(both, "no bound for best-effort pods")
-
-
-def test_the_bound_does_not_swing() -> None:
-    ran = run(node(*services(18), JOBS, seconds=1200), *BOTH)
-    assert direction_changes(ran.be_allowed[300:]) <= 12, "in a quarter of an hour"
-
-
 def test_what_was_taken_comes_back_slowly() -> None:
     busy = [replace(one, cpu=Constant(1.0) + Spikes(4.0, 10_000, 200, 100)) for one in services()]
     ran = run(node(*busy, JOBS, seconds=900), *BOTH)
@@ -72,57 +57,11 @@ def test_what_was_taken_comes_back_slowly() -> None:
     assert rises.max() <= 3.2, "a tenth of the node at once is the most"
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault(FaultKind.MISSING, 200, 400, "pod_psi"),
-        Fault(FaultKind.MISSING, 200, 400, "*"),
-        Fault(FaultKind.NO_FACTS, 200, 400),
-    ],
-    ids=["pressure", "all", "facts"],
-)
-def test_without_measurements_there_is_no_bound_and_it_is_said(fault: Fault) -> None:
-    ran = run(node(*services(18), JOBS, faults=(fault,)), *BOTH)
-    unharmed(ran)
-    [first, *_] = [one for one in said(ran, "no bound: ") if one.at > 100]
-    assert 200 <= first.at <= 250
-    assert ran.be_allowed.min() >= 2
-
-
-def test_a_clock_that_jumps_costs_a_window_at_most() -> None:
-    jump = Fault(FaultKind.CLOCK, 300, 340, seconds=-3600)
-    with_jump, without = (
-        run(node(*services(18), JOBS, faults=one), *BOTH) for one in ((jump,), ())
-    )
-    unharmed(with_jump)
-    assert abs(with_jump.be_allowed[500:].mean() - without.be_allowed[500:].mean()) < 2
-
-
-def test_without_a_node_slo_nothing_is_bound() -> None:
-    gone = Fault(FaultKind.NO_SLO, 200, 300)
-    ran = run(node(*services(18), JOBS, faults=(gone,)), *BOTH)
-    assert set(ran.be_allowed[200:300]) == {32.0}
-
-
-def test_without_services_or_jobs_nothing_is_wrong() -> None:
-    for pods in ((JOBS,), tuple(services(18)), ()):
-        unharmed(run(node(*pods, seconds=60), *BOTH, INTERFERENCE))
-
-
-def test_lse_pods_with_cpus_of_their_own_say_nothing_of_the_others() -> None:
-    alone = replace(services()[0], qos=QoSClass.LSE, cpus="0-31", cpu=Constant(31.5))
-    ran = run(node(alone, JOBS, seconds=200), *BOTH)
-    unharmed(ran)
-    assert said(ran, "of no latency-sensitive pod")
-
-
 # ---- who suffers, and from whom
 
 
 NOISY = replace(
-    job("noisy", cpu=20.0, start=1500.0, end=2100.0, containers=8),
-    llc_bytes=6 * MIB,
-    bandwidth=8e9,
+    job("noisy", cpu=20.0, start=1500.0, end=2100.0, containers=8), llc_bytes=6 * MIB, bandwidth=8e9
 )
 QUIET = job("quiet", cpu=1.0)
 
@@ -141,16 +80,3 @@ def test_a_neighbour_that_takes_the_cache_is_named() -> None:
     assert any("default/noisy" in one.outcome for one in suffers)
     assert not any("default/quiet" in one.outcome for one in ran.said)
     assert "usual" in suffers[0].outcome, "with the numbers"
-
-
-def test_nobody_is_blamed_while_nothing_happens() -> None:
-    ran = run(node(*sensitive(), QUIET, seconds=2400), INTERFERENCE)
-    assert said(ran, "container ") == []
-
-
-def test_without_measurements_nobody_is_blamed_and_it_is_said() -> None:
-    missing = Fault(FaultKind.MISSING, 0, metrics="container_*")
-    ran = run(node(*sensitive(), QUIET, NOISY, faults=(missing,), seconds=2000), INTERFERENCE)
-    unharmed(ran)
-    assert [one.at for one in ran.said] == [0]
-    assert "CPICollector" in ran.said[0].outcome

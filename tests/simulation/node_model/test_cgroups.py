@@ -26,32 +26,40 @@ def desired_value(group: str, knob: str, value: Value) -> DesiredValue:
     return DesiredValue(Target(group, knob), value)
 
 
-def test_a_wish_is_done_and_put_back_when_it_goes() -> None:
-    cgroups = made(cpu_cfs_quota_us=50_000)
-    cgroups.set_desired({ONE: (desired_value("a/b", "cpu.cfs_quota_us", 80_000),)})
-    assert cgroups.now("a/b", "cpu.cfs_quota_us") == 80_000
-    assert cgroups.base("a/b", "cpu.cfs_quota_us") == 50_000
+@pytest.mark.parametrize(
+    ("version", "group", "knob", "value", "reads", "base"),
+    [
+        (2, "a/b", "cpu.cfs_quota_us", 80_000, 80_000, 50_000),
+        # As the kernel has it: whole pages.
+        (2, "a", "memory.high", 5000, 4096, None),
+        (2, "vm.min_free_kbytes", "sysctl", "9", "9", "67584"),
+    ],
+)
+def test_a_desired_value_is_written_and_put_back_when_it_goes(
+    version: int, group: str, knob: str, value: Value, reads: Value, base: Value | None
+) -> None:
+    cgroups = made(version, cpu_cfs_quota_us=50_000)
+    before = cgroups.now(group, knob)
+    cgroups.set_desired({ONE: (desired_value(group, knob, value),)})
+    assert cgroups.now(group, knob) == reads
+    if base is not None:
+        assert cgroups.base(group, knob) == base
+    changes = cgroups.changes
+    cgroups.create("x")
+    cgroups.set_desired({ONE: (desired_value(group, knob, value),)})
+    assert cgroups.changes == changes + 1, "nothing is written that means the same"
     cgroups.set_desired({})
-    assert cgroups.now("a/b", "cpu.cfs_quota_us") == 50_000
+    assert cgroups.now(group, knob) == (before if base is None else base)
     assert cgroups.refused == []
 
 
-def test_several_wishes_are_arbitrated_by_the_rule_of_the_knob() -> None:
+def test_several_desired_values_are_arbitrated_by_the_rule_of_the_knob() -> None:
     cgroups = made()
-    cgroups.set_desired(
-        {
-            ONE: (
-                desired_value("a", "memory.high", 64 * MIB),
-                desired_value("a", "cpuset.cpus", "0-3"),
-            ),
-            TWO: (
-                desired_value("a", "memory.high", 32 * MIB),
-                desired_value("a", "cpuset.cpus", "2-5"),
-            ),
-        }
-    )
-    assert cgroups.now("a", "memory.high") == 32 * MIB
-    assert cgroups.now("a", "cpuset.cpus") == "2-3"
+    high, cpus = "memory.high", "cpuset.cpus"
+    one = desired_value("a", high, 64 * MIB), desired_value("a", cpus, "0-3")
+    two = desired_value("a", high, 32 * MIB), desired_value("a", cpus, "2-5")
+    cgroups.set_desired({ONE: one, TWO: two})
+    assert (cgroups.now("a", high), cgroups.now("a", cpus)) == (32 * MIB, "2-3")
     assert cgroups.cpus("a/b/c") == frozenset({2, 3})
 
 
@@ -62,20 +70,6 @@ def test_the_kubelet_writes_the_base_of_what_is_wished() -> None:
     assert cgroups.now("a", "cpu.cfs_quota_us") == 20_000
     cgroups.set_desired({})
     assert cgroups.now("a", "cpu.cfs_quota_us") == 40_000
-
-
-def test_values_read_as_the_kernel_has_them() -> None:
-    cgroups = made()
-    cgroups.set_desired(
-        {ONE: (desired_value("a", "memory.high", 5000), desired_value("a", "cpu.shares", 1000))}
-    )
-    assert cgroups.now("a", "memory.high") == 4096
-    before = cgroups.changes
-    cgroups.create("x")
-    cgroups.set_desired(
-        {ONE: (desired_value("a", "memory.high", 4096), desired_value("a", "cpu.shares", 1000))}
-    )
-    assert cgroups.changes == before + 1, "nothing is written that means the same"
 
 
 @pytest.mark.parametrize(
@@ -91,6 +85,7 @@ def test_values_read_as_the_kernel_has_them() -> None:
         (1, "a/b", "cpuset.cpus", "6-7", "the group above has"),
         (1, "a", "cpuset.cpus", "0-1", "a/b has 0-3"),
         (1, "a", "cpu.cfs_quota_us", 20_000, "a group below has more"),
+        (1, "a/b/c", "cpuset.cpus", "\n", "not a valid text"),
     ],
 )
 def test_the_kernel_refuses(version: int, group: str, knob: str, value: Value, why: str) -> None:
@@ -120,19 +115,14 @@ def test_ratios_of_v1_are_held_against_all_above() -> None:
     assert cgroups.now("a/b/c", "cpu.cfs_quota_us") == 40_000
 
 
-def test_there_are_no_other_knobs_to_begin_with() -> None:
+def test_knobs_that_a_group_lacks_cannot_be_put() -> None:
+    cgroups = made()
+    cgroups.put("a", "memory.wmark_ratio", 5)
+    assert cgroups.now("a", "memory.wmark_ratio") is None
     with pytest.raises(KeyError):
         made(cpu_magic=3)
-
-
-def test_empty_cpusets_are_refused_by_v1_alone() -> None:
-    text = desired_value("a/b/c", "cpuset.cpus", "\n")
-    assert "not a valid text" in _refusal(made(1), text)
-
-
-def _refusal(cgroups: SimulatedCgroups, one: DesiredValue) -> str:
-    cgroups.set_desired({ONE: (one,)})
-    return cgroups.refused[0].why
+    cgroups.set_desired({ONE: (desired_value("vm.new", "sysctl", "1"),)})
+    assert (cgroups.now("vm.new", "sysctl"), cgroups.refused) == ("1", [])
 
 
 def test_an_idle_group_has_no_shares() -> None:
@@ -163,35 +153,6 @@ def test_a_group_that_goes_takes_its_wishes_and_those_below_along() -> None:
     assert cgroups.now("a/b", "memory.low") == MIB
 
 
-def test_sysctls_are_places_too() -> None:
-    cgroups = made()
-    cgroups.set_desired(
-        {
-            ONE: (
-                desired_value("vm.min_free_kbytes", "sysctl", "9"),
-                desired_value("vm.new", "sysctl", "1"),
-            )
-        }
-    )
-    assert cgroups.now("vm.min_free_kbytes", "sysctl") == "9"
-    cgroups.set_desired({})
-    assert cgroups.now("vm.min_free_kbytes", "sysctl") == "67584"
-
-
-def test_limits_of_devices_are_merged_as_the_kernel_does() -> None:
-    cgroups = SimulatedCgroups(SimulatedMachine(cgroup_version=1))
-    cgroups.create("a")
-    knob = "blkio.throttle.read_bps_device"
-    cgroups.set_desired({ONE: (desired_value("a", knob, "8:0 4096"),)})
-    assert cgroups.now("a", knob) == "8:0 4096"
-
-
-def test_knobs_that_a_group_lacks_are_not_put() -> None:
-    cgroups = made()
-    cgroups.put("a", "memory.wmark_ratio", 5)
-    assert cgroups.now("a", "memory.wmark_ratio") is None
-
-
 _sets = st.frozensets(st.integers(0, 7), min_size=1).map(cpuset.render)
 
 
@@ -208,3 +169,9 @@ def test_cpus_are_never_outside_those_above(version: int, rounds: list[dict[str,
         assert frozenset() < cgroups.cpus("a/b/c") <= cgroups.cpus("a/b") <= cgroups.cpus("a")
     cgroups.set_desired({})
     assert cgroups.cpus("a/b/c") == frozenset(range(8))
+
+
+def test_limits_of_devices_are_merged_as_the_kernel_does() -> None:
+    cgroups, knob = made(1), "blkio.throttle.read_bps_device"
+    cgroups.set_desired({ONE: (desired_value("a", knob, "8:0 4096"),)})
+    assert cgroups.now("a", knob) == "8:0 4096"

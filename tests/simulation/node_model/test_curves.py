@@ -56,12 +56,3 @@ def test_what_was_recorded_is_joined_by_straight_lines_and_nothing_beyond() -> N
     assert np.isnan(found[9])
     assert np.isnan(found[25])
     assert np.isnan(found[31])
-
-
-def test_a_bare_curve_has_no_values() -> None:
-    with pytest.raises(NotImplementedError):
-        values(DemandCurve())
-
-
-def test_noise_of_one_moment() -> None:
-    assert len(Noise(1).values(np.array([0.0]), np.random.RandomState(0))) == 1

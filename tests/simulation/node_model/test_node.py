@@ -21,21 +21,11 @@ def after(seconds: int, *pods: Workload, **machine: Any) -> Simulation:
     return found
 
 
-def p99(*pods: Workload, seconds: int = 20) -> float:
-    return float(after(seconds, *pods).run.p99[seconds - 1, 0])
-
-
 def test_a_pod_alone_is_as_fast_as_it_can_be() -> None:
     found = after(5, web(cpu=0.5)).run
     assert found.p99[4, 0] == pytest.approx(12.5, rel=0.03)
     assert found.used[4, 0] == pytest.approx(0.5, rel=0.02)
     assert np.isnan(found.throttled[0, 0]) or found.throttled[4, 0] == 0
-
-
-def test_neighbours_cost_latency_and_cpu() -> None:
-    alone, beside = after(20, web(cpu=2)), after(20, web(cpu=2), job(cpu=6))
-    assert beside.run.p99[19, 0] > 1.2 * alone.run.p99[19, 0]
-    assert beside.run.used[19, 0] > 1.2 * alone.run.used[19, 0]
 
 
 def test_a_limit_that_is_too_small_throttles_and_work_piles_up() -> None:
@@ -62,23 +52,11 @@ def test_pressure_follows_what_waits() -> None:
     assert psi["uid-default-web", "web-c0", "cpu", "avg10", "some"] < 50
 
 
-def test_a_full_quota_stops_all_tasks() -> None:
-    found = after(31, web(cpu=4, limits={"cpu": 1000}))
-    psi = found.measured.series("container_psi")
-    assert psi["uid-default-web", "web-c0", "cpu", "avg10", "full"] > 50
-
-
 def test_what_is_killed_uses_no_cpu() -> None:
     found = after(5, web(cpu=1), job(cpu=2, leak=8 * GIB))
     assert [one.pod for one in found.run.kills] == ["default/job"]
     assert found.run.used[4, 1] == 0
     assert np.isnan(found.run.p99[4, 1])
-
-
-def test_pods_that_come_do_not_disturb_what_others_have_left_over() -> None:
-    late = job("late", cpu=0.1, start=10)
-    found = after(12, web(cpu=2, limits={"cpu": 1000}), late)
-    assert found.run.p99[11, 0] > found.run.p99[9, 0]
 
 
 @settings(max_examples=60)

@@ -49,29 +49,22 @@ def test_koordlet_sees_a_pod_as_the_kubelet_lists_it() -> None:
     assert view.demand.container_requests["c1"] == {"cpu": 500, "memory": GIB // 2}
 
 
-def test_batch_pods_have_the_priority_of_their_class_unless_another_is_given() -> None:
+def test_what_a_pod_is_unless_it_says_otherwise() -> None:
     assert Workload("a", QoSClass.BE).spec_priority == 5000
     assert Workload("a", QoSClass.BE, priority=5500).spec_priority == 5500
     assert Workload("a", QoSClass.BE, requests=BATCH).view(SimulatedMachine(), 0).qos is QoSClass.BE
+    assert Workload("a", QoSClass.LS).latency_sensitive
+    assert not Workload("a", QoSClass.BE).latency_sensitive
+    assert Workload("a", QoSClass.BE, service_ms=3).service == 3
+    assert not Workload("a", QoSClass.LS, service_ms=0).latency_sensitive
+    unlabelled = Workload("a", QoSClass.NONE, requests=HALF).view(SimulatedMachine(), 0)
+    assert (unlabelled.asked_qos, unlabelled.qos) == (QoSClass.NONE, QoSClass.LS)
 
 
 def test_a_container_has_its_part_of_what_the_pod_asks_for() -> None:
     pod = Workload("a", QoSClass.BE, requests=BATCH, limits=BATCH, containers=2)
     assert (pod.cpu_request(), pod.cpu_limit(), pod.memory_limit()) == (1.0, 1.0, 2 * GIB)
     assert Workload("a").cpu_limit() == 0
-
-
-def test_pods_without_a_class_have_no_label() -> None:
-    view = Workload("a", QoSClass.NONE, requests=HALF).view(SimulatedMachine(), 0)
-    assert view.asked_qos is QoSClass.NONE
-    assert view.qos is QoSClass.LS
-
-
-def test_best_effort_pods_serve_nothing_unless_they_say_so() -> None:
-    assert Workload("a", QoSClass.LS).latency_sensitive
-    assert not Workload("a", QoSClass.BE).latency_sensitive
-    assert Workload("a", QoSClass.BE, service_ms=3).service == 3
-    assert not Workload("a", QoSClass.LS, service_ms=0).latency_sensitive
 
 
 TRACE = """time,pod,priority,request_cpu,request_memory,cpu,memory

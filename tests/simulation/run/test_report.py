@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from koord_host.planning.desired_values import DesiredValue, Target
 from koord_simulation.node_model.machine import GIB
+from koord_simulation.run.record import EvictionLine
 from koord_simulation.run.report import direction_changes, lines, report
 from koord_simulation.run.simulation import simulate
 from koordlet.qos_manager.core.strategy import Plan
@@ -37,15 +38,6 @@ def test_a_report_says_what_best_effort_pods_got() -> None:
     assert found.pods[0].cores == pytest.approx(1.1, abs=0.1)
 
 
-def test_turns_are_of_an_hour() -> None:
-    plans = [
-        Plan(desired=(DesiredValue(Target("kubepods/besteffort", "cpuset.cpus"), c),))
-        for c in ("0", "0-1")
-    ]
-    run = simulate(on(story(job(), seconds=600)), [Recorder(*plans * 300).strategy])
-    assert report(run).direction_changes == pytest.approx(3600, rel=0.02)
-
-
 def test_a_node_without_pods_has_a_report_too() -> None:
     found = report(simulate(story(seconds=10, warm_up=60)))
     assert (found.seconds, found.be_kept_percent, found.pods) == (1, 100, ())
@@ -69,7 +61,13 @@ def test_people_and_programs_are_told_the_same() -> None:
     assert "(node)" in text
 
 
-def test_long_lists_are_cut() -> None:
+def test_long_lists_are_cut_and_the_reason_of_an_eviction_is_said_once() -> None:
     run = simulate(story(job(leak=9 * GIB), seconds=600))
     assert len(run.kills) > 20
-    assert any("more" in line for line in lines(report(run)))
+    run.evictions += [EvictionLine(at, "default/job", "one", "rule", "why") for at in (5, 6)]
+    found = list(lines(report(run)))
+    assert any("more" in line for line in found)
+    evictions = [line for line in found if "by one" in line]
+    assert [line.endswith(": why") for line in evictions] == [True, False]
+    with pytest.raises(KeyError):
+        run.column("nobody")

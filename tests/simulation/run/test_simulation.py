@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,6 @@ from koord_simulation.node_model.curves import Noise
 from koord_simulation.node_model.faults import Fault, FaultKind
 from koord_simulation.node_model.machine import GIB, SimulatedMachine
 from koord_simulation.node_model.slowdown import CacheShare
-from koord_simulation.run.record import blank
 from koord_simulation.run.simulation import Simulation, cache_share, simulate
 from koordlet.qos_manager.core.strategy import (
     CacheClass,
@@ -52,12 +53,9 @@ def test_a_shadow_is_asked_and_does_nothing() -> None:
     assert run.be_cpu[-1] == pytest.approx(6)
     assert run.said[0].mode is StrategyMode.SHADOW
     assert len(strategy.views) == 30
-
-
-def test_a_strategy_that_is_not_named_is_not_asked() -> None:
-    strategy = Recorder(held("0-1"))
-    simulate(story(job()), [strategy.strategy])
-    assert strategy.views == []
+    unnamed = Recorder(held("0-1"))
+    simulate(story(job()), [unnamed.strategy])
+    assert unnamed.views == []
 
 
 def test_a_strategy_sees_what_the_node_was() -> None:
@@ -109,11 +107,8 @@ def test_faults_show_in_the_view() -> None:
     strategy = Recorder()
     simulate(on(story(web(), slo=slo, faults=faults)), [strategy.strategy])
     views = strategy.views
-    assert [n for n, one in enumerate(views) if one.at - one.steady != views[0].at - 1000] == [
-        5,
-        6,
-        7,
-    ]
+    off = [n for n, one in enumerate(views) if one.at - one.steady != views[0].at - 1000]
+    assert off == [5, 6, 7]
     assert [n for n, one in enumerate(views) if not one.pods_known] == [10, 11]
     assert [n for n, one in enumerate(views) if not one.slo.threshold.enable] == [15, 16]
     assert [n for n, known in enumerate(strategy.cpus_known) if not known] == [20, 21]
@@ -139,14 +134,8 @@ def test_pods_come_and_go() -> None:
 
 
 def claim(pod: PodView) -> Plan:
-    why = Decision("too full")
-    return Plan(
-        claims=(
-            EvictionClaim(
-                "beMemoryUsage", "memory", GIB, (EvictionVictim(pod, GIB),), why, opt_in=False
-            ),
-        )
-    )
+    victims, why = (EvictionVictim(pod, GIB),), Decision("too full")
+    return Plan(claims=(EvictionClaim("beMemoryUsage", "memory", GIB, victims, why, opt_in=False),))
 
 
 class Evictor(Recorder):
@@ -184,8 +173,6 @@ def test_notice_is_given_first() -> None:
     class Polite(Evictor):
         def plan(self, view: StrategyView, settings: object, memory: object) -> Plan:
             found = super().plan(view, settings, memory)
-            from dataclasses import replace
-
             return Plan(claims=tuple(replace(one, notice_seconds=20) for one in found.claims))
 
     run = simulate(on(story(job(), seconds=60)), [Polite().strategy])
@@ -241,13 +228,6 @@ def test_runs_are_the_same_for_the_same_seed() -> None:
     one, same, other = (simulate(story(*noisy, seed=seed)) for seed in (1, 1, 2))
     assert np.array_equal(one.p99, same.p99, equal_nan=True)
     assert not np.array_equal(one.cpu, other.cpu)
-
-
-def test_a_run_knows_its_pods() -> None:
-    run = blank(story(web(), job()))
-    assert run.column("default/job") == run.column("job") == 1
-    with pytest.raises(KeyError):
-        run.column("nobody")
 
 
 def test_a_kill_is_told_with_its_pod() -> None:

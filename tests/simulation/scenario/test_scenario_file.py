@@ -64,27 +64,11 @@ faults:
     )
 
 
-def test_nothing_said_is_a_scenario_too() -> None:
-    assert read("").scenario.pods == ()
-
-
 @pytest.mark.parametrize("spelt", ["day.csv", "{file: day.csv, speed: 2}"])
 def test_pods_of_a_trace_run_beside_the_others(spelt: str) -> None:
     scenario = read(f"trace: {spelt}\npods: [{{name: own}}]").scenario
     assert [pod.name for pod in scenario.pods] == ["own", "web", "job"]
     assert scenario.pods[1].end == (180 if spelt == "day.csv" else 90)
-
-
-def test_strategies_may_be_a_list() -> None:
-    assert read("strategies: [a, b]").scenario.strategies == {
-        "a": StrategyMode.ON,
-        "b": StrategyMode.ON,
-    }
-
-
-def test_what_a_node_slo_ignores_is_told() -> None:
-    _, ignored = read("slo: {resourceUsedThresholdWithBE: {enable: 5}}")
-    assert len(ignored) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""What NodeMetrics should say, and how they are stored, listed and watched. No IO."""
+"""The desired state of NodeMetrics, and how they are stored, listed and watched. No IO."""

@@ -1,7 +1,6 @@
 """What the API says, as JSON: objects, lists, tables, events, discovery, refusals. No IO.
 
-An object's JSON is put together around the status as the node sent it, which is never
-taken apart.
+An object's JSON is put together around the status as the node sent it, which is never decoded.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ Json = dict[str, Any]
 
 _META = "meta.k8s.io/v1"
 _COLUMNS = [
-    {"name": name, "type": "string", "format": format_, "description": said, "priority": 0}
-    for name, format_, said in (
+    {"name": name, "type": "string", "format": format_, "description": description, "priority": 0}
+    for name, format_, description in (
         ("Name", "name", "Name of the node."),
         ("CPU", "", "What the node uses of its CPUs."),
         ("Memory", "", "What the node uses of its memory."),
@@ -220,7 +219,7 @@ def _row(kept: StoredMetric, *, full: bool, now: float) -> bytes:
 
 
 def _usage(given: bytes) -> tuple[str, str]:
-    """Of CPU and memory; "<unknown>" where the status does not say."""
+    """Of CPU and memory; "<unknown>" where the status does not have it."""
     try:
         found = _DECODER.decode(given)
     except (msgspec.MsgspecError, RecursionError):

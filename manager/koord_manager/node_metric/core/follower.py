@@ -77,8 +77,8 @@ class Follower:
 
     def first(self) -> Iterator[bytes]:
         """All objects, if the watch starts with them; sent once."""
-        told, self._first = self._first, ()
-        yield from map(self._line, told)
+        first, self._first = self._first, ()
+        yield from map(self._line, first)
         if self._options.initial:
             yield documents.bookmark(self._version, self._shape, initial_end=True)
 
@@ -92,7 +92,7 @@ class Follower:
             self.ended = True
             return iter((documents.error_line(refused),))
         self._version = self._store.version
-        return map(self._line, self._wanted(events))
+        return map(self._line, self._select(events))
 
     def bookmark(self) -> bytes:
         """How far it is."""
@@ -105,9 +105,9 @@ class Follower:
             raise _refused(error) from None
         objects = self._store.page().objects
         events = [MetricEvent(EventType.ADDED, one.version, one) for one in objects]
-        self._first = tuple(self._wanted(events))
+        self._first = tuple(self._select(events))
 
-    def _wanted(self, events: list[MetricEvent]) -> list[MetricEvent]:
+    def _select(self, events: list[MetricEvent]) -> list[MetricEvent]:
         names = self._options.names
         return events if names.all else [one for one in events if names.include(one.kept.name)]
 

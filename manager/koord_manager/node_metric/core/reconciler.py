@@ -12,7 +12,7 @@ from koord_manager.slo_config.core.config import COLOCATION, SLOConfig
 def desired(
     config: SLOConfig, node: ClusterNode, there: ExistingObject | None
 ) -> tuple[Object, list[str]]:
-    """The spec, and lines on what of the Node's own words cannot be used.
+    """The spec, and a line for each annotation of the Node that cannot be used.
 
     While nothing good is known of the configuration, what is there stays as it is.
     """

@@ -1,7 +1,7 @@
 """The OpenAPI documents: what `kubectl explain nodemetrics` shows. No IO.
 
-The status is that of the definition of NodeMetrics in etcd. There is no spec: nodes are told by
-the object in etcd what to collect.
+The status is that of the definition of NodeMetrics in etcd. There is no spec:
+the object in etcd says what nodes collect.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def _schemas(root: str, status: Json) -> Json:
     }
 
 
-def _reference(root: str, name: str, said: str) -> Json:
+def _reference(root: str, name: str, description: str) -> Json:
     # Beside a $ref nothing else counts in OpenAPI 3.0.
-    return {"description": said, "allOf": [{"$ref": f"{root}{name}"}]}
+    return {"description": description, "allOf": [{"$ref": f"{root}{name}"}]}
 
 
 def _without_choices(schema: Json) -> Json:

@@ -40,7 +40,7 @@ class TooNewError(Exception):
 
 
 class EventType(StrEnum):
-    """What a watch says of an object."""
+    """The type of a watch event."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -174,7 +174,7 @@ class NodeMetricStore:
         return True
 
     def age(self, now: float, wall: float) -> SilentNodes:
-        """Mark who has become silent, forget who has been for long; times as of ``put``."""
+        """Mark nodes that became silent, and forget those silent for long; times as in ``put``."""
         gone = [one.name for one in self._objects.values() if now - one.heard > self._keep_seconds]
         for name in gone:
             self.forget(name)
@@ -198,12 +198,12 @@ class NodeMetricStore:
         """Objects by name, at most ``limit`` of them (0: all).
 
         The next page is asked for with the name that this one ended ``after`` and the
-        ``version`` of the first one. What came since is left out of it, and is what a watch
-        from that version tells; what changed since is shown as it is now, and told again.
+        ``version`` of the first one. What came since is left out of it, and is what a watch from
+        that version sends; what changed since is shown as it is now, and sent again.
 
         Raises:
-            TooOldError: a watch from that version could not tell any more.
-            TooNewError: that version is none of ours.
+            TooOldError: a watch can no longer start at that version.
+            TooNewError: the store has not reached that version.
         """
         version = version or self.version
         self._check(version)
@@ -218,7 +218,7 @@ class NodeMetricStore:
         """What has happened after a version, in the order of versions.
 
         Raises:
-            TooOldError: nobody knows any more.
+            TooOldError: the events since then are no longer known.
             TooNewError: that version is none of ours.
         """
         self._check(version)

@@ -36,10 +36,10 @@ _NODE = msgspec.json.Decoder(_Node)
 
 @dataclass(frozen=True, slots=True)
 class ClusterNode:
-    """Who a Node is, what it says of itself, and what it offers.
+    """A Node's identity, labels, annotations and amounts.
 
-    ``created`` is as Kubernetes writes times. Two can be compared: what does not count here, a
-    heartbeat for example, is no change.
+    ``created`` is as Kubernetes writes times. Two can be compared: a heartbeat, for example, does
+    not make them differ.
     """
 
     name: str
@@ -63,10 +63,10 @@ class ClusterNode:
 
 
 def read_node(raw: bytes) -> ClusterNode:
-    """What a Node's JSON says.
+    """Decode a Node.
 
     Raises:
-        msgspec.MsgspecError: it is no Node.
+        msgspec.MsgspecError: it is not a Node.
     """
     found = _NODE.decode(raw)
     meta, status = found.metadata, found.status
@@ -81,7 +81,7 @@ def read_node(raw: bytes) -> ClusterNode:
     )
 
 
-def gone(before: ClusterNode | None, now: ClusterNode | None) -> bool:
+def is_gone(before: ClusterNode | None, now: ClusterNode | None) -> bool:
     """Whether the earlier Node was deleted.
 
     It may be another one of its name by now: between two looks it was deleted and made again.

@@ -39,11 +39,11 @@ class ExistingObject:
         return _SPEC.decode(self.spec) or {}
 
 
-def kept(raw: bytes) -> ExistingObject:
-    """What an object's JSON says.
+def decode_object(raw: bytes) -> ExistingObject:
+    """Decode an object.
 
     Raises:
-        msgspec.MsgspecError: it is none.
+        msgspec.MsgspecError: it is not an object.
     """
     found = _EXISTING.decode(raw)
     # A copy: a part of the text would keep all of it in memory.
@@ -110,14 +110,14 @@ def write_for(
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
     """The JSON merge patch (RFC 7386) from one object to another; neither has ``null`` in it."""
     patch: Object = dict.fromkeys(before.keys() - after.keys())
-    for name, wanted in after.items():
+    for name, value in after.items():
         known = before.get(name)
-        if isinstance(known, Mapping) and isinstance(wanted, Mapping):
-            inside = merge_patch(known, wanted)
+        if isinstance(known, Mapping) and isinstance(value, Mapping):
+            inside = merge_patch(known, value)
             if inside:
                 patch[name] = inside
-        elif name not in before or not _same(known, wanted):
-            patch[name] = wanted
+        elif name not in before or not _same(known, value):
+            patch[name] = value
     return patch
 
 

@@ -91,7 +91,7 @@ def calculate(
     states["level"] = level
     settles = states["there"] & (standing != ResourceOutcome.WAITING)
     wait = strategies["update"]
-    changed = (outcomes != states["said"]) & np.array(tiers)[:, None]
+    changed = (outcomes != states["written_outcome"]) & np.array(tiers)[:, None]
     due = _due(
         offered, nodes["offered"], strategies["diff"], now - states["written"] > wait, changed
     )
@@ -144,7 +144,7 @@ def _mid(tables: NodeTables) -> MidTerms:
 def _zones(tables: NodeTables, offered: Numbers) -> Numbers:
     """What each zone offers: by the same formula, and together no more than the node.
 
-    Of a node that offers nothing they are set to 0 where they say something, as in Koordinator.
+    Of a node that offers nothing they are set to 0 if they have an amount, as in Koordinator.
     """
     zones, strategies = tables.zones, tables.strategies
     terms = batch(
@@ -183,13 +183,15 @@ def _moved(target: Numbers, ceiling: Numbers, tables: NodeTables, now: float) ->
 
 def _standing(strategies: Rows, states: Rows, now: float, settled: float) -> NDArray[np.int8]:
     """Of each node whether its metric is of use, as an outcome; LEFT where it is."""
-    told = states["told"]
-    since = np.where(told, states["at"] + strategies["degrade"], np.maximum(states["at"], settled))
+    reported = states["reported"]
+    since = np.where(
+        reported, states["at"] + strategies["degrade"], np.maximum(states["at"], settled)
+    )
     held = now - since <= strategies["hold"]
-    bad = np.where(told, ResourceOutcome.STALE, ResourceOutcome.MISSING)
+    bad = np.where(reported, ResourceOutcome.STALE, ResourceOutcome.MISSING)
     bad = np.where(held & (strategies["hold"] > 0), ResourceOutcome.HELD, bad)
     bad = np.where(now < settled, ResourceOutcome.WAITING, bad)
-    standing = np.where(told & (now <= since), ResourceOutcome.LEFT, bad)
+    standing = np.where(reported & (now <= since), ResourceOutcome.LEFT, bad)
     on = strategies["enable"] & states["there"]
     return np.where(on, standing, ResourceOutcome.OFF).astype(np.int8)
 
@@ -221,7 +223,7 @@ def _due(
     overdue: Flags,
     changed: Flags,
 ) -> Flags:
-    """Whether any amount of a node is to be written."""
+    """Whether any amount of a node must be written."""
     shape = (-1,) + (1,) * (offered.ndim - 1)
     gone = (offered == NONE) != (there == NONE)
     moved = np.abs(offered - there) > threshold.reshape(shape) * np.maximum(there, 0)

@@ -45,10 +45,10 @@ def cpu_normalization(
 
 
 def ratio_in_force(node: Mapping[str, Any], desired: DesiredNode) -> float:
-    """The Node's ratio once the desired one is written; 1 if there is none, or none that counts."""
-    wanted = desired.annotations.get(ANNOTATION_CPU_NORMALIZATION_RATIO)
-    if wanted is not None:
-        return float(wanted)
+    """The Node's ratio once the desired one is written; 1 if it has no valid one."""
+    written = desired.annotations.get(ANNOTATION_CPU_NORMALIZATION_RATIO)
+    if written is not None:
+        return float(written)
     return normalization_ratio(node)[0]
 
 
@@ -59,8 +59,8 @@ def _enabled(node: Mapping[str, Any], strategy: CPUNormalization) -> bool:
         return strategy.enable
     word = str(label).lower()
     if word not in _SWITCH:
-        said = f"label {LABEL_CPU_NORMALIZATION_ENABLED} is {excerpt(str(label))}"
-        raise ValueError(f"{said}; expected true or false")
+        label_text = f"label {LABEL_CPU_NORMALIZATION_ENABLED} is {excerpt(str(label))}"
+        raise ValueError(f"{label_text}; expected true or false")
     return _SWITCH[word]
 
 

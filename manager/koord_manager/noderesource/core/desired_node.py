@@ -1,4 +1,4 @@
-"""What one calculation wants a Node to say. No IO."""
+"""The desired state of a Node, as far as one calculation owns it. No IO."""
 
 from __future__ import annotations
 

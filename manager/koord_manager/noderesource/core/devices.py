@@ -20,7 +20,7 @@ def healthy(device: Mapping[str, Any], kind: str, ignored: list[str]) -> tuple[F
     )
 
 
-def gone(names: Iterable[str], what: str, ignored: Iterable[str]) -> DesiredNode:
+def without_devices(names: Iterable[str], what: str, ignored: Iterable[str]) -> DesiredNode:
     """No device is left: all their resources are taken off the Node."""
     decision = Decision(f"no {what} resources: the node's Device lists no healthy one")
     lines = tuple(Decision(line) for line in ignored)

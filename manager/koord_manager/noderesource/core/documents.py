@@ -1,7 +1,7 @@
 """What is kept of the objects that the calculation follows: no more than it uses. No IO.
 
-All of it can be compared, so that what does not count here is no change. Each reader raises
-``msgspec.MsgspecError`` for what is no such object.
+All of it can be compared, so that only what counts here is a change. Each reader raises
+``msgspec.MsgspecError`` for any other object.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from koord_model.keys import ANNOTATION_CPU_BASIC_INFO
 Object = dict[str, Any]
 
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
-"""With its zone, as Kubernetes writes times: what is said without could be hours off."""
+"""With its zone, as Kubernetes writes times: without one it could be hours off."""
 
 
 class _Metric(msgspec.Struct):
@@ -49,7 +49,7 @@ def metric_status(raw: bytes) -> bytes:
 
 
 def updated(status: bytes) -> float:
-    """When a NodeMetric's status was made, in seconds since the epoch; 0 where it does not say."""
+    """When a NodeMetric's status was made, in seconds since the epoch; 0 if it has no time."""
     try:
         found = _UPDATED.decode(status)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -60,7 +60,7 @@ def updated(status: bytes) -> float:
 def older_than_its_node(at: float, created: str) -> bool:
     """Whether a status that was ``updated`` at ``at`` is from before its Node was ``created``.
 
-    Then it is what another Node of that name said. ``created`` is as Kubernetes writes times;
+    Then it is of an earlier Node of that name. ``created`` is as Kubernetes writes times;
     where one of the two is not known, the status counts.
     """
     try:
@@ -79,14 +79,14 @@ class TopologyDocument:
 
     def document(self) -> Object:
         """As much of the object as is kept."""
-        said = {ANNOTATION_CPU_BASIC_INFO: self.basic_info} if self.basic_info else {}
+        annotations_ = {ANNOTATION_CPU_BASIC_INFO: self.basic_info} if self.basic_info else {}
         zones = _ZONES.decode(self.zones) or []
-        return {"metadata": {"annotations": said}, "zones": zones}
+        return {"metadata": {"annotations": annotations_}, "zones": zones}
 
 
 def topology(raw: bytes) -> TopologyDocument:
     """What is kept of it."""
     found = _TOPOLOGY.decode(raw)
     _ZONES.decode(found.zones)
-    said = (found.metadata.annotations or {}).get(ANNOTATION_CPU_BASIC_INFO, "")
-    return TopologyDocument(found.metadata.version, said, bytes(found.zones))
+    annotations_ = (found.metadata.annotations or {}).get(ANNOTATION_CPU_BASIC_INFO, "")
+    return TopologyDocument(found.metadata.version, annotations_, bytes(found.zones))

@@ -115,7 +115,7 @@ class Fleet:
     def __contains__(self, name: object) -> bool:
         return name in self._nodes
 
-    # ---- what changes
+    # ---- changes
 
     def node(self, name: str, facts: NodeState, strategy: ColocationStrategy, now: float) -> None:
         """A node is there, or changed, or its strategy did."""
@@ -129,9 +129,9 @@ class Fleet:
                 offered + np.array((facts.third_batch, facts.third_mid)),
             )
             # Nothing is known of what was written before, or when: it counts as written now.
-            state["there"], state["told"], state["at"] = True, False, now
+            state["there"], state["reported"], state["at"] = True, False, now
             state["written"] = state["zones_written"] = state["moved"] = now
-            state["level"], state["outcome"], state["said"] = level, -1, -1
+            state["level"], state["outcome"], state["written_outcome"] = level, -1, -1
             self._stale.add(name)
         if facts.reserved != known.facts.reserved:
             self._stale.add(name)
@@ -169,8 +169,8 @@ class Fleet:
     def metric(self, name: str, status: bytes | None, received: float | None = None) -> None:
         """The node's newest metric: its status' JSON.
 
-        ``received`` is when it came, where it came straight from the node: its own clock says
-        nothing then.
+        ``received`` is when it came, where it came straight from the node: its own clock does not
+        count then.
         """
         if status is None:
             self._status.pop(name, None)
@@ -193,7 +193,7 @@ class Fleet:
         known = self._nodes.get(name)
         if known is not None:
             state = self._tables.states[known.row]
-            state["written"], state["said"] = now, state["outcome"]
+            state["written"], state["written_outcome"] = now, state["outcome"]
 
     def zones_written(self, name: str, now: float) -> None:
         """What is desired of a node's zones has been written."""
@@ -201,7 +201,7 @@ class Fleet:
         if known is not None:
             self._tables.states[known.row]["zones_written"] = now
 
-    # ---- what comes of it
+    # ---- results
 
     def sum_up(self, now: float, most: int) -> bool:
         """Sum up the pods of ``most`` nodes that changed; whether there are more of them.
@@ -242,10 +242,10 @@ class Fleet:
         )
         self._remember(done, rows, now)
         names = self._names[rows]
-        return _chosen(names, done.due), _chosen(names, done.zones_due)
+        return _select(names, done.due), _select(names, done.zones_due)
 
     def desired(self, name: str) -> DesiredNode:
-        """What the node is to say by the last pass; nothing while it waits to be calculated."""
+        """The desired state of the node by the last pass; empty while it waits to be calculated."""
         known = self._nodes.get(name)
         done = self._last(known)
         if known is None or done is None or done.outcomes[known.row % PART, 0, 0] == _WAITING:
@@ -328,9 +328,9 @@ class Fleet:
         self._tables.accounts[known.row] = account_row(summed, metric)
         state = self._tables.states[known.row]
         if at is not None:
-            state["told"], state["at"] = True, at
-        elif state["told"]:
-            state["told"], state["at"] = False, now
+            state["reported"], state["at"] = True, at
+        elif state["reported"]:
+            state["reported"], state["at"] = False, now
         zones = self._zones.get(name, ())
         self._room_for(len(zones))
         rows = self._tables.zones[known.row]
@@ -384,7 +384,7 @@ class Fleet:
         )
 
 
-def _chosen(names: Sequence[str], due: Rows) -> list[str]:
+def _select(names: Sequence[str], due: Rows) -> list[str]:
     return [names[row] for row in np.flatnonzero(due).tolist()]
 
 

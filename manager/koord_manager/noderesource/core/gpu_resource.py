@@ -43,7 +43,7 @@ _FORMULAS = {
 
 
 def gpu(device: Mapping[str, Any] | None, gates: Mapping[str, bool]) -> DesiredNode:
-    """What a Node should say of accelerators; without any healthy one, none of their resources.
+    """The accelerators of a Node; without any healthy one, none of their resources.
 
     A resource that no healthy one has is taken off. Labels are those of the Device; one that
     it does not have is left as the Node has it.
@@ -51,7 +51,7 @@ def gpu(device: Mapping[str, Any] | None, gates: Mapping[str, bool]) -> DesiredN
     ignored: list[str] = []
     found = devices.healthy(device or {}, "gpu", ignored)
     if not found:
-        return devices.gone(_NAMES, "gpu", ignored)
+        return devices.without_devices(_NAMES, "gpu", ignored)
     given = Fields(device, "Device", ignored).of("metadata").of("labels")
     labels = {name: given.text(name) for name in _LABELS if given.has(name)}
     resources: dict[str, int | None] = {name: _sum(found, name) for name in _SUMMED}
@@ -68,12 +68,12 @@ def gpu(device: Mapping[str, Any] | None, gates: Mapping[str, bool]) -> DesiredN
 
 
 def _sum(found: Iterable[Fields], name: str) -> int | None:
-    """Of what the devices say; ``None`` where none says anything."""
-    said = [
+    """The sum over the devices; ``None`` if none has an amount."""
+    sums = [
         one.of("resources").take(name, None, _amount, "a quantity from 0", "left out")
         for one in found
     ]
-    amounts = [one for one in said if one is not None]
+    amounts = [one for one in sums if one is not None]
     return sum(amounts) if amounts else None
 
 

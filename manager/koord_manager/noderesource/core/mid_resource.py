@@ -17,7 +17,7 @@ UNKNOWN = -1
 class MidInputs(NamedTuple):
     """What the formulas take; ``limit``, ``unallocated`` and ``static`` are in percent.
 
-    ``node_used`` and ``reclaimable`` are ``UNKNOWN`` where nobody says. ``by_percentage`` is for
+    ``node_used`` and ``reclaimable`` are ``UNKNOWN`` if not reported. ``by_percentage`` is for
     each node whether its mode is static.
     """
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 class NodePatches:
     """JSON merge patches: for the Node, and for its subresource ``status``.
 
-    ``None`` where nothing is to be written. They hold only what differs.
+    ``None`` if nothing must be written. They hold only what differs.
     """
 
     metadata: Object | None = None
@@ -31,7 +31,7 @@ def patches(
     """What brings the Node to all that is desired.
 
     The status is left as it is while no resource needs it (``needs_sync``); with the default
-    each difference does. A Node without amounts of its own has not been told of by its kubelet
+    each difference does. A Node without amounts of its own has not been reported by its kubelet
     yet: its status is left alone.
 
     Raises:
@@ -59,8 +59,8 @@ def _joined(kind: str, groups: Iterable[Mapping[str, T]]) -> dict[str, T]:
     for group in groups:
         for name, value in group.items():
             if found.setdefault(name, value) != value:
-                said = f"{found[name]!r} and {value!r}"
-                raise ValueError(f"{kind} {name} has the desired values {said}; expected one")
+                both = f"{found[name]!r} and {value!r}"
+                raise ValueError(f"{kind} {name} has the desired values {both}; expected one")
     return found
 
 
@@ -74,8 +74,8 @@ def _metadata(
     return {"metadata": found} if found else None
 
 
-def _differing(had: Mapping[str, object], wanted: Mapping[str, T]) -> dict[str, T]:
-    return {name: value for name, value in wanted.items() if had.get(name) != value}
+def _differing(had: Mapping[str, object], values: Mapping[str, T]) -> dict[str, T]:
+    return {name: value for name, value in values.items() if had.get(name) != value}
 
 
 def _status(

@@ -146,7 +146,7 @@ def metric_summary(status: bytes) -> MetricSummary:
     """The summary of a NodeMetric status' JSON, the same over the direct link and in the object.
 
     Raises:
-        ValueError: it is no such status.
+        ValueError: it is not a NodeMetric status.
     """
     try:
         given = _STATUS.decode(status) or _Status()
@@ -176,10 +176,10 @@ def _of_application(one: _Application) -> PriorityClass:
     Koordinator counts it nowhere: neither as system, nor as an application.
     """
     try:
-        asked = PriorityClass(one.priority)
+        priority_class = PriorityClass(one.priority)
     except ValueError:
-        asked = PriorityClass.NONE
-    return asked or (PriorityClass.BATCH if one.qos == "BE" else PriorityClass.PROD)
+        priority_class = PriorityClass.NONE
+    return priority_class or (PriorityClass.BATCH if one.qos == "BE" else PriorityClass.PROD)
 
 
 def _usage(given: _Map | None) -> MeasuredUsage:
@@ -229,7 +229,7 @@ _ANY: msgspec.json.Decoder[object] = msgspec.json.Decoder()
 
 
 def read_node_state(node: Mapping[str, object]) -> NodeState:
-    """The facts in a decoded Node; ``ignored`` are lines on what of it cannot be used."""
+    """The facts in a decoded Node; ``ignored`` are a line for each value that cannot be used."""
     ignored: list[str] = []
     fields = Fields(node, "Node", ignored)
     annotations, status = fields.of("metadata").of("annotations"), fields.of("status")
@@ -251,7 +251,7 @@ def read_node_state(node: Mapping[str, object]) -> NodeState:
 def _reserved(annotations: Fields, status: Fields, capacity: CpuMemory) -> CpuMemory:
     """The larger of the kubelet's reservation and the annotation's.
 
-    An amplified allocatable says nothing of the kubelet's; the raw one is in an annotation.
+    An amplified allocatable hides the kubelet's; the raw one is in an annotation.
     """
     raw = _annotation(annotations, ANNOTATION_RAW_ALLOCATABLE)
     allocatable = status.of("allocatable")
@@ -327,10 +327,10 @@ def zones(topology: Mapping[str, object]) -> tuple[NumaZone, ...]:
     found = []
     for place, one in enumerate(Fields(topology, "NodeResourceTopology", []).objects("zones")):
         name = one.text("name")
-        told = {each.text("name"): each for each in one.objects("resources")}
-        if CPU in told or MEMORY in told:
-            size = CpuMemory(_in_zone(told, CPU) or 0, _in_zone(told, MEMORY) or 0)
-            offered = MeasuredUsage(_in_zone(told, BATCH_CPU), _in_zone(told, BATCH_MEMORY))
+        listed = {each.text("name"): each for each in one.objects("resources")}
+        if CPU in listed or MEMORY in listed:
+            size = CpuMemory(_in_zone(listed, CPU) or 0, _in_zone(listed, MEMORY) or 0)
+            offered = MeasuredUsage(_in_zone(listed, BATCH_CPU), _in_zone(listed, BATCH_MEMORY))
             found.append(NumaZone(name, _numa_node(name, place), size, offered))
     return tuple(found) if len(found) <= MOST_ZONES else ()
 
@@ -341,11 +341,11 @@ def _numa_node(name: str, place: int) -> int:
     return int(number) if number.isascii() and number.isdigit() and len(number) < 6 else place
 
 
-def _in_zone(told: Mapping[str, Fields], name: str) -> int | None:
-    if name not in told:
+def _in_zone(listed: Mapping[str, Fields], name: str) -> int | None:
+    if name not in listed:
         return None
     accept = milli if name == CPU else whole
-    amount = told[name].take(
+    amount = listed[name].take(
         "allocatable", 0, lambda one: accept(quantity(one)), "a quantity", "taken as 0"
     )
     return bounded(amount)

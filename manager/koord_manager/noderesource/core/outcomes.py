@@ -1,4 +1,4 @@
-"""What an amount was come to, in words and numbers. No IO."""
+"""Why an amount is what it is, in words and numbers. No IO."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def aspect(tier: int, resource: int) -> str:
     return TIERS[tier][resource].rpartition("/")[2]
 
 
-def said(outcome: ResourceOutcome, tier: int, resource: int, strategy: ColocationStrategy) -> str:
+def outcome_text(
+    outcome: ResourceOutcome, tier: int, resource: int, strategy: ColocationStrategy
+) -> str:
     """The outcome in a line that stays the same while nothing else is decided."""
     name, smoothing = aspect(tier, resource), strategy.smoothing
     step = f"{smoothing.step_seconds} s"
@@ -92,13 +94,13 @@ def batch_decision(
     if terms["third"]:
         formula = f"{formula} - third party"
     given = [
-        *_given(terms, resource, "limit", "capacity"),
+        *_terms(terms, resource, "limit", "capacity"),
         Term("reclaim", terms["reclaim"], "%"),
-        *_given(terms, resource, "margin", "system", "reserved", "kept"),
-        *_given(terms, resource, "used", "request", "high"),
+        *_terms(terms, resource, "margin", "system", "reserved", "kept"),
+        *_terms(terms, resource, "used", "request", "high"),
         *((Term("ratio", ratio),) if resource == 0 and ratio > 1 else ()),
-        *(_given(terms, resource, "third") if terms["third"] else ()),
-        *_given(terms, resource, "offered"),
+        *(_terms(terms, resource, "third") if terms["third"] else ()),
+        *_terms(terms, resource, "offered"),
     ]
     return Decision(outcome, formula, tuple(given), aspect=named)
 
@@ -114,14 +116,14 @@ def mid_decision(
     if terms["third"]:
         formula, names = f"{formula} - third party", (*names, "third")
     return Decision(
-        outcome, formula, tuple(_given(terms, resource, *names, "offered")), aspect=named
+        outcome, formula, tuple(_terms(terms, resource, *names, "offered")), aspect=named
     )
 
 
 _TITLES = {"third": "third party", "used": "high-priority use", "request": "high-priority request"}
 
 
-def _given(terms: Mapping[str, int], resource: int, *names: str) -> list[Term]:
+def _terms(terms: Mapping[str, int], resource: int, *names: str) -> list[Term]:
     return [Term(_TITLES.get(name, name), *amount(terms[name], resource)) for name in names]
 
 
@@ -138,7 +140,7 @@ def short(outcomes: Mapping[str, str], formulas: Mapping[str, Mapping[str, int]]
     for place, (name, terms) in enumerate(formulas.items()):
         if terms["offered"] < 0:
             return outcomes[name][:LONGEST]
-        told = {key: shown(*amount(terms[key], place)) for key in terms}
-        arithmetic = f"{told['capacity']} - {told['margin']} margin - {told['kept']} system"
-        parts.append(f"{name} {told['offered']} of {arithmetic} - {told['high']} high-priority")
+        texts = {key: shown(*amount(terms[key], place)) for key in terms}
+        arithmetic = f"{texts['capacity']} - {texts['margin']} margin - {texts['kept']} system"
+        parts.append(f"{name} {texts['offered']} of {arithmetic} - {texts['high']} high-priority")
     return "; ".join(parts)[:LONGEST]

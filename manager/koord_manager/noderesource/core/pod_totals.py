@@ -157,11 +157,11 @@ def _shares(zones: Sequence[NumaZone], nodes: tuple[int, ...]) -> list[_Share]:
 
 
 def _sizes(zones: Sequence[tuple[int, bool]]) -> list[tuple[int, int]]:
-    meant = [size if here else 0 for size, here in zones]
-    if not any(meant):
-        meant = [size for size, _ in zones]
-    whole = sum(meant)
-    return [(size, whole) for size in meant]
+    bearing = [size if here else 0 for size, here in zones]
+    if not any(bearing):
+        bearing = [size for size, _ in zones]
+    whole = sum(bearing)
+    return [(size, whole) for size in bearing]
 
 
 def _part(amount: CpuMemory, share: _Share) -> CpuMemory:
@@ -174,9 +174,9 @@ def _portion(amount: int, size: int, whole: int) -> int:
 
 
 def _system_of(zone: NumaZone, metric: MetricSummary, share: _Share) -> CpuMemory:
-    told = metric.numa.get(zone.numa, MeasuredUsage())
+    usage = metric.numa.get(zone.numa, MeasuredUsage())
     divided = _part(metric.system.known(), share)
     return CpuMemory(
-        divided.cpu if told.cpu is None else told.cpu,
-        divided.memory if told.memory is None else told.memory,
+        divided.cpu if usage.cpu is None else usage.cpu,
+        divided.memory if usage.memory is None else usage.memory,
     )

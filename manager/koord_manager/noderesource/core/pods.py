@@ -70,7 +70,7 @@ def read_pod_summary(text: bytes) -> PodSummary:
     """The facts in a Pod's JSON.
 
     Raises:
-        ValueError: it is no Pod.
+        ValueError: it is not a Pod.
     """
     try:
         pod = _DECODER.decode(text)
@@ -79,9 +79,9 @@ def read_pod_summary(text: bytes) -> PodSummary:
     labels, spec = pod.metadata.labels or {}, pod.spec
     kube = _kube_qos(pod)
     priority = priority_class_or_default(labels, spec.priority, kube)
-    asked = _requests(spec)
-    cpu, memory = _same(asked.get(CPU, 0)), _same(asked.get(MEMORY, 0))
-    mid = asked if priority is PriorityClass.MID else {}
+    requests = _requests(spec)
+    cpu, memory = _same(requests.get(CPU, 0)), _same(requests.get(MEMORY, 0))
+    mid = requests if priority is PriorityClass.MID else {}
     return PodSummary(
         node=sys.intern(spec.node),
         active=pod.status.phase in _ACTIVE,
@@ -97,23 +97,23 @@ def read_pod_summary(text: bytes) -> PodSummary:
 
 def _requests(spec: PodSpec) -> Amounts:
     return whole_pod(
-        (_asked(one.resources) for one in spec.containers or ()),
+        (_requests_of(one.resources) for one in spec.containers or ()),
         [
-            InitContainer(_asked(one.resources), one.is_sidecar)
+            InitContainer(_requests_of(one.resources), one.is_sidecar)
             for one in spec.init_containers or ()
         ],
-        _asked(spec.resources),
+        _requests_of(spec.resources),
         amounts(spec.overhead),
     )
 
 
-def _asked(resources: ResourceRequirements | None) -> Amounts:
+def _requests_of(resources: ResourceRequirements | None) -> Amounts:
     """The API server has put limits in for requests that are missing."""
     return amounts(resources.requests if resources else None)
 
 
 def _kube_qos(pod: _Pod) -> KubeQoS:
-    """Kubernetes' class as the status says it; of one that has none yet as its requests do."""
+    """Kubernetes' class from the status; if it is not set yet, from the requests."""
     if pod.status.qos in set(KubeQoS):
         return KubeQoS(pod.status.qos)
     containers = [*(pod.spec.containers or ()), *(pod.spec.init_containers or ())]

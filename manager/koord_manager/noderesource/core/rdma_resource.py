@@ -14,11 +14,11 @@ OF_ONE = 100
 
 
 def rdma(device: Mapping[str, Any] | None) -> DesiredNode:
-    """What a Node should say of the devices; without any healthy one, nothing."""
+    """The RDMA devices of a Node; none without a healthy one."""
     ignored: list[str] = []
     found = devices.healthy(device or {}, "rdma", ignored)
     if not found:
-        return devices.gone([RDMA], "rdma", ignored)
+        return devices.without_devices([RDMA], "rdma", ignored)
     resources = {RDMA: OF_ONE * len(found)}
     formulas = {RDMA: f"{OF_ONE} for each healthy device"}
     return DesiredNode(

@@ -18,7 +18,7 @@ from koord_manager.noderesource.core.outcomes import (
     aspect,
     batch_decision,
     mid_decision,
-    said,
+    outcome_text,
     short,
 )
 from koord_manager.noderesource.core.smoothing import NONE
@@ -41,7 +41,7 @@ class Reasons:
 
     def decision(self, tier: int, resource: int) -> Decision:
         """Why an amount is what it is, with its arithmetic."""
-        outcome = said(self._outcome(tier, resource), tier, resource, self.strategy)
+        outcome = outcome_text(self._outcome(tier, resource), tier, resource, self.strategy)
         terms, named = self._terms(tier, resource), aspect(tier, resource)
         if tier == 0:
             found = batch_decision(outcome, resource, terms, self.facts.ratio, named)
@@ -52,7 +52,7 @@ class Reasons:
         return replace(found, given=(*found.given, said_by))
 
     def annotations(self) -> dict[str, str | None]:
-        """What the Node says of its batch resources beside their amounts."""
+        """The Node's annotations about its batch resources."""
         off = self._outcome(0, 0) is ResourceOutcome.OFF
         nothing = off or self.done.offered[self.row, 0, 0] == NONE
         return {
@@ -86,7 +86,7 @@ class Reasons:
         for resource, name in enumerate(("cpu", "memory")):
             whole = self._terms(0, resource)
             terms[name] = {one: whole[one] for one in _SHORT}
-            outcomes[name] = said(self._outcome(0, resource), 0, resource, self.strategy)
+            outcomes[name] = outcome_text(self._outcome(0, resource), 0, resource, self.strategy)
         return short(outcomes, terms)
 
     def _origin(self) -> str:

@@ -22,7 +22,7 @@ Times = NDArray[np.float64]
 
 
 class StepBounds(NamedTuple):
-    """Percent of the capacity in one step of so many seconds; 0 is no bound."""
+    """Percent of the capacity in one step of ``seconds``; 0 means unbounded."""
 
     fall: Numbers
     rise: Numbers

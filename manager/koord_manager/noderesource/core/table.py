@@ -81,14 +81,14 @@ ZONE = np.dtype(
 STATE = np.dtype(
     [
         ("there", _FLAG),
-        ("told", _FLAG),
+        ("reported", _FLAG),
         ("at", _REAL),
         ("written", _REAL),
         ("zones_written", _REAL),
         ("level", _WHOLE, (2, 2)),
         ("moved", _REAL, (2, 2)),
         ("outcome", "i1", (2, 2)),
-        ("said", "i1", (2, 2)),
+        ("written_outcome", "i1", (2, 2)),
     ]
 )
 """``at`` is when the metric is from, or since when there is none. Times are of the epoch."""

@@ -1,4 +1,4 @@
-"""What a NodeResourceTopology is to say of the batch resources in its zones. No IO."""
+"""The batch resources in the zones of a NodeResourceTopology. No IO."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Object = dict[str, Any]
 def zones_patch(
     zones: Sequence[Mapping[str, Any]], desired: Iterable[DesiredZone]
 ) -> dict[str, list[Object]] | None:
-    """The JSON merge patch that has the zones say so; ``None`` where they do.
+    """The JSON merge patch for the zones; ``None`` if they have these amounts.
 
     A list can be patched as a whole only: the patch is good for the version that it is made of.
     Resources are in the order of their names, as Koordinator has them.
@@ -30,6 +30,6 @@ def _zone(zone: Mapping[str, Any], desired: DesiredZone | None) -> Object:
         return dict(zone)
     kept = {str(one.get("name")): one for one in zone.get("resources") or ()}
     for name, amount in ((BATCH_CPU, str(desired.cpu)), (BATCH_MEMORY, str(desired.memory))):
-        told = {"capacity": amount, "allocatable": amount, "available": amount}
-        kept[name] = {**kept.get(name, {}), "name": name, **told}
+        amounts = {"capacity": amount, "allocatable": amount, "available": amount}
+        kept[name] = {**kept.get(name, {}), "name": name, **amounts}
     return {**zone, "resources": [kept[name] for name in sorted(kept)]}

@@ -11,7 +11,7 @@ from typing import Any
 from koord_model.decision import Decision, Term
 
 from koord_manager.noderesource.core.fleet import Fleet, OutcomeChange
-from koord_manager.noderesource.core.outcomes import amount, aspect, said
+from koord_manager.noderesource.core.outcomes import amount, aspect, outcome_text
 from koord_manager.slo_config.core.colocation import ColocationStrategy
 
 Document = dict[str, Any]
@@ -54,12 +54,12 @@ def _standing(calculation: str, one: Decision, since: float, at: float) -> Docum
 
 
 def _history(changes: Sequence[OutcomeChange], strategy: ColocationStrategy) -> Iterable[Document]:
-    """The newest first; said in the words of the strategy that holds now."""
+    """The newest first; in the words of the strategy that applies now."""
     until: dict[tuple[int, int], float] = {}
     for one in reversed(changes):
         about = one.tier, one.resource
         decision = Decision(
-            said(one.outcome, *about, strategy),
+            outcome_text(one.outcome, *about, strategy),
             given=(Term("offered", *amount(one.offered, one.resource)),),
             aspect=aspect(*about),
         )

@@ -1,1 +1,1 @@
-"""What each NodeSLO should say. No IO."""
+"""The desired state of each NodeSLO. No IO."""

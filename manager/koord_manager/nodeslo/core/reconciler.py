@@ -1,4 +1,4 @@
-"""What a Node's NodeSLO has to say: the strategies that hold for it. No IO."""
+"""The spec of a Node's NodeSLO: the strategies that apply to it. No IO."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _OURS = "pykoord"
 def desired(
     config: SLOConfig, node: ClusterNode, there: ExistingObject | None
 ) -> tuple[Object, list[str]]:
-    """The spec, and lines on what of the Node's own words cannot be used.
+    """The spec, and a line for each annotation of the Node that cannot be used.
 
-    A section of whose key nothing good is known stays as it is there. So do fields and
-    extensions that are others'.
+    A section whose key never had a good value stays as it is; so do fields and extensions of
+    others.
     """
     ignored: list[str] = []
     spec = there.decoded() if there else {}
     labels = node.labels
-    wanted = {
+    sections = {
         keys.RESOURCE_THRESHOLD: ("resourceUsedThresholdWithBE", config.threshold.of(labels)),
         keys.RESOURCE_QOS: ("resourceQOSStrategy", config.qos.of(labels)),
         keys.CPU_BURST: ("cpuBurstStrategy", config.burst.of(labels)),
@@ -40,7 +40,7 @@ def desired(
         ),
         keys.STRATEGIES: (_EXTENSIONS, _extensions(config, node, spec)),
     }
-    for key, (field, value) in wanted.items():
+    for key, (field, value) in sections.items():
         if there is not None and key in config.unknown:
             continue
         spec.pop(field, None)
@@ -68,7 +68,7 @@ def _system(config: SLOConfig, node: ClusterNode, ignored: list[str]) -> Mapping
 
 
 def _extensions(config: SLOConfig, node: ClusterNode, spec: Object) -> Mapping[str, object]:
-    """Those of others stay; ours too, while the ConfigMap says nothing of them."""
+    """Those of others stay; ours do while the ConfigMap does not have the key."""
     found = spec.get(_EXTENSIONS) or {}
     if config.extension is None:
         return found

@@ -1,7 +1,7 @@
-"""A ClusterColocationProfile as its object says it. No IO.
+"""A ClusterColocationProfile, decoded. No IO.
 
-What decides whom a profile is for has to be right as a whole: with a selector or a
-probability that cannot be read it is for nobody. Any other bad field costs only itself.
+The fields that select pods must all be valid: a profile with a bad selector or
+probability matches nothing. Any other bad field costs only itself.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _EVERYTHING = LabelSelector()
 
 @dataclass(frozen=True, slots=True)
 class ColocationProfile:
-    """What a profile says.
+    """A profile.
 
-    ``usable`` is false where it is not known whom it is for; it then matches nothing.
+    ``usable`` is false if it is not known which pods it is for; it then matches nothing.
     ``selects`` is whether it has a selector at all. ``percent`` is how many of those it is
     for get it. ``ignored`` has a line for each thing that could not be used.
     """

@@ -24,7 +24,7 @@ class MatchingProfiles:
 
 
 class _Version:
-    """A document that equals none but itself: nobody changes one, there is a newer one then."""
+    """A document compared by identity: documents are replaced, never changed."""
 
     __slots__ = ("document", "name")
 

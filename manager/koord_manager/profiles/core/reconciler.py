@@ -19,9 +19,9 @@ from koord_manager.profiles.core.placing import Object, inside, placed
 
 @dataclass(frozen=True, slots=True)
 class PodChange:
-    """What is to be sent for a pod: a JSON merge patch, ``None`` where nothing is.
+    """The write for a pod: a JSON merge patch, or ``None``.
 
-    ``profiles`` are those it has from. ``lines`` say what of them cannot be had.
+    ``profiles`` are its sources. ``lines`` say which of their fields cannot be applied.
     """
 
     patch: Object | None
@@ -95,8 +95,8 @@ def _merge_patch(pod: Object, after: Object) -> Object | None:
         if changed:
             patch = placed(patch, changed, "metadata", group)
     has = inside(pod, "spec").get("tolerations") or []
-    wanted = inside(after, "spec").get("tolerations")
-    added = [one for one in wanted if one not in has] if isinstance(wanted, list) else []
+    desired = inside(after, "spec").get("tolerations")
+    added = [one for one in desired if one not in has] if isinstance(desired, list) else []
     if added:
         patch = placed(patch, [*has, *added], "spec", "tolerations")
     if not patch:

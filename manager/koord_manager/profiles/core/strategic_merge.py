@@ -132,8 +132,8 @@ def _merged_list(before: Any, name: str, patch: Object, of: MergeList, where: st
     elements = [pair for pair in had if pair[0] not in gone]
     for one in new:
         _merge_element(elements, (_identity(one, of.key, at), one), of.type, at)
-    wanted = [_identity(one, of.key, at) for one in order or new]
-    return _ordered(elements, [key for key, _ in had], wanted)
+    new_order = [_identity(one, of.key, at) for one in order or new]
+    return _ordered(elements, [key for key, _ in had], new_order)
 
 
 def _merge_element(elements: list[Element], given: Element, of: MergeType, where: str) -> None:
@@ -145,15 +145,15 @@ def _merge_element(elements: list[Element], given: Element, of: MergeType, where
 
 
 def _ordered(
-    elements: Sequence[Element], had: Sequence[Identity], wanted: Sequence[Identity]
+    elements: Sequence[Element], had: Sequence[Identity], new_order: Sequence[Identity]
 ) -> list[Any]:
-    """The elements: those ``wanted`` in that order, and the others in theirs.
+    """The elements: those of ``new_order`` in that order, and the others in theirs.
 
-    ``had`` is the order before. One that is not wanted comes in front of the first wanted one
-    that it was in front of. So new elements come first, as those of ``kubectl patch`` do.
+    ``had`` is the order before. An element that is not in ``new_order`` comes before the first one
+    of it that it preceded. So new elements come first, as those of ``kubectl patch`` do.
     """
     place = {key: index for index, key in reversed(list(enumerate(had)))}
-    rank = {key: index for index, key in reversed(list(enumerate(wanted)))}
+    rank = {key: index for index, key in reversed(list(enumerate(new_order)))}
     first = sorted((pair for pair in elements if pair[0] in rank), key=lambda pair: rank[pair[0]])
     others = deque(pair for pair in elements if pair[0] not in rank)
     result = []

@@ -40,8 +40,8 @@ class _Reservation(msgspec.Struct):
 
 def mutate_reservation(admission: AdmissionRequest, view: ClusterView) -> AdmissionResponse:
     """The reservation as it should be; refused where a profile for it cannot be applied."""
-    asked = (admission.group, admission.resource, admission.subresource, admission.operation)
-    if asked != ("scheduling.koordinator.sh", "reservations", "", AdmissionOperation.CREATE):
+    kind = (admission.group, admission.resource, admission.subresource, admission.operation)
+    if kind != ("scheduling.koordinator.sh", "reservations", "", AdmissionOperation.CREATE):
         return ADMITTED
     try:
         metadata = msgspec.convert(admission.object, _Reservation).metadata

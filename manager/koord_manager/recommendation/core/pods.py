@@ -1,4 +1,4 @@
-"""What of a pod counts for recommendations: whose it is, and what it ran out of. No IO."""
+"""What counts of a pod for recommendations: its owner, and its out-of-memory kills. No IO."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RecommendationPod:
     """A pod; ``node`` is "" until it has one.
 
     ``workloads`` are (kind, name) of what made it: its controller, and the Deployment or CronJob
-    above that, which are told by the names that Kubernetes' controllers give. ``requests`` are
+    above that, which follow from the names that Kubernetes' controllers give. ``requests`` are
     those of its containers, by name; of init containers those that stay beside the others.
     ``started`` is whether the other init containers have ended.
     """
@@ -93,7 +93,7 @@ def decode(content: bytes) -> RecommendationPod:
     """A pod's JSON.
 
     Raises:
-        ValueError: it is no pod.
+        ValueError: it is not a pod.
     """
     try:
         pod = _DECODER.decode(content)
@@ -138,6 +138,6 @@ def _kills(
             if ended is None or ended.reason != _OOM_KILLED or ended.finished is None:
                 continue
             limit = amounts(containers.get(one.name, ResourceRequirements()).limits).get(MEMORY, 0)
-            # Without a limit of its own it was the node that had no memory.
+            # Without its own limit, it was the node that ran out of memory.
             if limit:
                 yield OutOfMemoryKill(one.name, limit, ended.finished.timestamp())

@@ -79,7 +79,7 @@ class Recommender:
 
         A workload has no more than 48 containers: further ones do not count.
         """
-        taken = [one for one in samples if self._known(one[0], one[1]) is not None]
+        taken = [one for one in samples if self._find(one[0], one[1]) is not None]
         self._models.add([(_uid(name, inner), used) for name, inner, used in taken], at)
         for name, inner, _ in taken:
             known = self._learning[name][inner]
@@ -149,12 +149,12 @@ class Recommender:
         model: Checkpoint,
         at: float,
     ) -> None:
-        """Take over what ``checkpoints`` gave; whoever wrote it, no time is later than ``at``.
+        """Restore what ``checkpoints`` returned; no time is later than ``at``, whoever wrote it.
 
         Raises:
             ValueError: it was learnt in the future.
         """
-        if self._known(workload, container) is None:
+        if self._find(workload, container) is None:
             return
         uid = _uid(workload, container)
         self._models.restore(Checkpoint(uid, model.cpu, model.memory, model.updated), at)
@@ -180,10 +180,10 @@ class Recommender:
 
     def _above(self, used: ResourceAmount, floor: float) -> ResourceAmount:
         """With the margin, in steps that people write: whole millicores and MiB."""
-        wanted = used.times(1 + self.policy.margin)
-        wanted = each(max, ResourceAmount(wanted.cpu, max(wanted.memory, floor)), _LEAST)
+        needed = used.times(1 + self.policy.margin)
+        needed = each(max, ResourceAmount(needed.cpu, max(needed.memory, floor)), _LEAST)
         return ResourceAmount(
-            math.ceil(round(wanted.cpu * 1000, 6)) / 1000, math.ceil(wanted.memory / _MIB) * _MIB
+            math.ceil(round(needed.cpu * 1000, 6)) / 1000, math.ceil(needed.memory / _MIB) * _MIB
         )
 
     def _decisions(
@@ -218,7 +218,7 @@ class Recommender:
             ),
         )
 
-    def _known(self, workload: str, container: str) -> ContainerLearning | None:
+    def _find(self, workload: str, container: str) -> ContainerLearning | None:
         """Its data, empty at first; ``None`` if there is no room."""
         known = self._learning.setdefault(workload, {})
         if container not in known and len(known) >= _MOST_CONTAINERS:

@@ -1,4 +1,4 @@
-"""What a Recommendation should say, and what is kept in it over a restart. No IO.
+"""The desired status of a Recommendation, and what it keeps over a restart. No IO.
 
 The recommended requests are ``cpu`` and ``memory`` of ``status.podStatus.containerStatuses``, where
 Koordinator's type has them; limits are beside them under the names that ResourceQuota gives them.
@@ -31,7 +31,7 @@ _REFRESH_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class RecommendationResult:
-    """What was found out about a target.
+    """What is known about a target.
 
     ``trouble`` is why there is no result, "" if there is one. ``history`` is in seconds.
     """
@@ -44,7 +44,7 @@ class RecommendationResult:
 
 
 def status(finding: RecommendationResult, before: Mapping[str, Any], at: float) -> Json:
-    """The object's status; a condition's time stays while it says the same. ``at`` of the epoch."""
+    """The object's status; a condition's time stays while it does not change."""
     now = _time(at)
     condition = _condition(finding)
     old: Mapping[str, Any] = next(
@@ -84,8 +84,8 @@ def differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 def _essence(status: Mapping[str, Any]) -> object:
     """What is recommended, and whether; the numbers in the message move with each look."""
     conditions = status.get("conditions") or ()
-    said = [(one.get("type"), one.get("status"), one.get("reason")) for one in conditions]
-    return said, status.get("podStatus")
+    summary = [(one.get("type"), one.get("status"), one.get("reason")) for one in conditions]
+    return summary, status.get("podStatus")
 
 
 def _age(before: Mapping[str, Any], now: Mapping[str, Any]) -> float:
@@ -96,7 +96,7 @@ def _age(before: Mapping[str, Any], now: Mapping[str, Any]) -> float:
         return _REFRESH_SECONDS
 
 
-def kept(learnt: Mapping[str, tuple[ContainerLearning, Checkpoint]]) -> str:
+def encode_checkpoints(learnt: Mapping[str, tuple[ContainerLearning, Checkpoint]]) -> str:
     """The annotation in which what was learnt is kept."""
     return msgspec.json.encode(
         {
@@ -157,8 +157,8 @@ def _condition(finding: RecommendationResult) -> Json:
         ]
         return _says("True", "Recommended", f"of {finding.pods} pods; {'; '.join(lines)}")
     if not finding.history:
-        said = f"no usage of its {finding.pods} pods' containers has been reported"
-        return _says("False", "NoUsage", said)
+        summary = f"no usage of its {finding.pods} pods' containers has been reported"
+        return _says("False", "NoUsage", summary)
     hours, needed = finding.history / 3600, finding.needed / 3600
     return _says("False", "TooLittleHistory", f"usage of {hours:.1f} h is known of {needed:g} h")
 

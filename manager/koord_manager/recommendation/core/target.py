@@ -29,7 +29,7 @@ class RecommendationTarget:
 
 
 class TargetCandidates:
-    """Pods of one namespace; those of a workload are found without a look at the others."""
+    """Pods of one namespace; those of a workload are found without scanning the others."""
 
     def __init__(self, pods: Collection[RecommendationPod]) -> None:
         self._pods = pods
@@ -38,7 +38,7 @@ class TargetCandidates:
             for workload in pod.workloads:
                 self._of.setdefault(workload, []).append(pod)
 
-    def meant(self, target: RecommendationTarget) -> list[RecommendationPod]:
+    def matching(self, target: RecommendationTarget) -> list[RecommendationPod]:
         """Those that a target of this namespace means."""
         if target.selector is None:
             return self._of.get((target.kind, target.name), [])
@@ -49,7 +49,7 @@ def parse(document: Mapping[str, object], namespace: str) -> RecommendationTarge
     """The target in a Recommendation.
 
     Raises:
-        ValueError: there is none, or it cannot be read; one line says what of it.
+        ValueError: it is missing or invalid; one line says why.
     """
     target = _object(_object(document.get("spec"), "spec").get("target"), "spec.target")
     kind = target.get("type")

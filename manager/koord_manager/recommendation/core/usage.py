@@ -54,7 +54,7 @@ def pods_usage(status: bytes) -> Iterator[PodContainerUsage]:
     """Of each pod in a NodeMetric's status, given as JSON, that was measured.
 
     Raises:
-        ValueError: it is no such status.
+        ValueError: it is not a NodeMetric status.
     """
     try:
         found = _DECODER.decode(status)

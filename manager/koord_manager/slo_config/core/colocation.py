@@ -12,7 +12,7 @@ from koord_model.metric_policy import MemoryPolicy as MemoryPolicy
 
 
 class CalculatePolicy(StrEnum):
-    """What of high-priority pods is kept back from batch pods."""
+    """What high-priority pods withhold from batch pods."""
 
     USAGE = "usage"
     REQUEST = "request"
@@ -32,7 +32,7 @@ class Smoothing:
 
     In ``extensions.pykoord.smoothing`` of the strategy. ``fall_percent`` and ``rise_percent`` are
     the most, in percent of the node's capacity, by which an amount may fall or rise in one
-    ``step_seconds``; 0 is no bound, which is Koordinator's way. ``hold_seconds`` is how long a
+    ``step_seconds``; 0 means unbounded, as in Koordinator. ``hold_seconds`` is how long a
     degraded node keeps its last amounts before it falls to zero.
     """
 
@@ -74,12 +74,12 @@ class ColocationStrategy:
     smoothing: Smoothing = Smoothing()
     """Our own: how far amounts may move in one step."""
     source: str = field(default="defaults", compare=False)
-    """Who said so, for people: the part of the ConfigMap, and the Node itself."""
+    """Where it comes from: the part of the ConfigMap, and the Node itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRatios:
-    """How much faster than the reference CPU a model is, by what is on; ``None`` is unsaid."""
+    """How much faster than the reference CPU a model is, by what is on; ``None`` if not set."""
 
     base: float | None = None
     hyper_threads: float | None = None
@@ -106,9 +106,9 @@ class ResourceAmplification:
 
 @dataclass(frozen=True, slots=True)
 class NodeStrategies:
-    """What the configuration says for one node, by all rules of precedence.
+    """The configuration for one node, by all rules of precedence.
 
-    ``ignored`` are lines on what the node's own annotation and labels say and cannot be used.
+    ``ignored`` has a line for each annotation or label of the node that cannot be used.
     """
 
     colocation: ColocationStrategy

@@ -1,4 +1,4 @@
-"""``colocation-config``, and what a Node's own annotation and labels say instead. No IO."""
+"""``colocation-config``, and a Node's own annotation and labels. No IO."""
 
 from __future__ import annotations
 
@@ -172,14 +172,14 @@ def _on_node(
 def on_node(
     usual: ColocationStrategy, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> tuple[ColocationStrategy, tuple[str, ...]]:
-    """What a Node itself asks for, laid over what the ConfigMap says; lines on what is ignored."""
+    """A Node's own settings merged over the ConfigMap's; a line for each that is ignored."""
     ratios = tuple((key, labels[key]) for key in _RATIOS if key in labels)
     annotation = annotations.get(ANNOTATION_COLOCATION_STRATEGY, "")
     if not (annotation or ratios):
         return usual, ()
     found, ignored = _on_node(usual, annotation, ratios)
-    said = (ANNOTATION_COLOCATION_STRATEGY, *(key for key, _ in ratios))[not annotation :]
-    return replace(found, source=", ".join((usual.source, *said))), ignored
+    sources = (ANNOTATION_COLOCATION_STRATEGY, *(key for key, _ in ratios))[not annotation :]
+    return replace(found, source=", ".join((usual.source, *sources))), ignored
 
 
 def _percent_of_ratio(given: object) -> int:

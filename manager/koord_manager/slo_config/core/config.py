@@ -125,8 +125,8 @@ KEYS = frozenset(_KEYS)
 class SLOConfig:
     """What is in force, key by key; sections of NodeSLOs are documents.
 
-    ``extension`` is ``None`` while the ConfigMap does not have its key: then nodes keep what
-    somebody else gave them. ``unknown`` are keys of which nothing good has been seen yet:
+    ``extension`` is ``None`` while the ConfigMap does not have its key: then nodes keep what others
+    have set. ``unknown`` are keys of which nothing good has been seen yet:
     what they decide stays on nodes as it is found there.
     """
 
@@ -144,10 +144,10 @@ class SLOConfig:
     def strategies_for(
         self, labels: Mapping[str, str], annotations: Mapping[str, str]
     ) -> NodeStrategies:
-        """What holds for a Node that says this of itself.
+        """The strategies for a Node with these labels and annotations.
 
-        Co-location that is off for the cluster is off on all nodes, whatever is said for some
-        of them, as in Koordinator.
+        Co-location that is off for the cluster is off on all nodes, whatever its layers say, as in
+        Koordinator.
         """
         colocation, ignored = on_node(self.colocation.of(labels), labels, annotations)
         on = colocation.enable and self.colocation.cluster.enable
@@ -202,8 +202,8 @@ def unknown_in(data: Mapping[str, str]) -> Iterator[ConfigProblem]:
     """
     for key in islice(sorted(data.keys() - KEYS), MOST_UNKNOWN):
         near = get_close_matches(key[:_LONGEST_KEY], KEYS, 1)
-        meant = f"did you mean {near[0]}?" if near else f"expected {', '.join(sorted(KEYS))}"
-        yield ConfigProblem(key, f"{excerpt(key)} is no key of this ConfigMap; {meant}")
+        hint = f"did you mean {near[0]}?" if near else f"expected {', '.join(sorted(KEYS))}"
+        yield ConfigProblem(key, f"{excerpt(key)} is no key of this ConfigMap; {hint}")
     for key in sorted(data.keys() & KEYS):
         try:
             document = decode(_ANY, data[key]) if data[key].strip() else None
@@ -224,7 +224,7 @@ def _plain(line: str) -> str:
 
 
 DEFAULTS = SLOConfig(**{one.attribute: _usual(key) for key, one in _KEYS.items()})
-"""What holds where the ConfigMap says nothing."""
+"""The configuration without a ConfigMap."""
 
 UNREAD = replace(DEFAULTS, unknown=KEYS)
 """What a manager begins with, before it has seen the ConfigMap."""

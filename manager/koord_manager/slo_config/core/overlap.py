@@ -24,8 +24,8 @@ def overlap(key: str, layers: ConfigLayers[Any], nodes: Mapping[str, Labels]) ->
         return ""
     for layer in layers.nodes:
         for labels in _samples(layer.selector):
-            said = ", ".join(f"{name}={value}" for name, value in labels.items())
-            line = _both(key, layers, labels, f"nodes labelled {excerpt(said)}")
+            text = ", ".join(f"{name}={value}" for name, value in labels.items())
+            line = _both(key, layers, labels, f"nodes labelled {excerpt(text)}")
             if line:
                 return line
     kinds = _kinds(layers, nodes)

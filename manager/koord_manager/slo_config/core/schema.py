@@ -1,4 +1,4 @@
-"""A JSON document held against a structural schema: names that it has not, values that it bars.
+"""A JSON document held against a structural schema: unknown names and invalid values.
 
 Schemas are in the words of ``koord_kube.definitions.schema``; ``{}`` allows anything. No IO.
 """
@@ -20,9 +20,9 @@ _FEW = 4
 
 
 class UnknownField(NamedTuple):
-    """A field that the schema has not, and the name that was meant, if one is ``nearest``.
+    """A field that the schema does not have, and the nearest name, if there is one.
 
-    ``names`` are all that could be meant, where they are few.
+    ``names`` are all names, if they are few.
     """
 
     path: str
@@ -75,7 +75,7 @@ def violations(given: object, schema: Schema, path: str = "") -> Iterator[str]:
 
 
 def _part(schema: Schema, name: str) -> Schema | None:
-    """The type of a field; ``None`` if there is no such field."""
+    """The type of a field; ``None`` if the field is unknown."""
     properties = schema.get("properties", {})
     if name in properties:
         found: Schema = properties[name]

@@ -40,7 +40,7 @@ BURST: Document = {
     "sharePoolThresholdPercent": _BURST.share_pool_threshold,
 }
 SYSTEM: Document = {"totalNetworkBandwidth": "0"}
-"""What NodeSLOs show where the configuration says nothing: as Koordinator's manager writes it."""
+"""What NodeSLOs have without a configuration, as Koordinator's manager writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class NodeSLOSection:
         prefix = f"NodeSLO {'.'.join(self.path)}"
         # What follows is " is …" of the value itself, or ".field", or "[0].field" of a list.
         rests = [line.removeprefix(prefix) for line in ignored]
-        said = {line.partition("; ")[0] for line in rests}
+        reported = {line.partition("; ")[0] for line in rests}
         refused = violations(value, self.schema)
-        rests += [line for line in refused if line.partition("; ")[0] not in said]
+        rests += [line for line in refused if line.partition("; ")[0] not in reported]
         lines = [f"{where}{' ' + rest[1:] if rest[0] == '.' else rest}" for rest in rests]
         return lines + [f"{where} {line}" for line in over_promised(spec)]
 
@@ -102,9 +102,9 @@ def overlay_applications(
 
 
 def laid_over(below: Document, above: Document) -> Document:
-    """Objects are merged field by field, all else is replaced; ``null`` and "" say nothing.
+    """Objects are merged field by field, all else is replaced; ``null`` and "" are ignored.
 
-    So there is no ``null`` in what comes of it, which an API server would refuse.
+    So the result has no ``null``, which an API server would refuse.
     """
     merged = dict(below)
     for name, given in above.items():

@@ -74,7 +74,7 @@ def _problems(
 
 
 def _over_promised(qos: ConfigLayers[Any], system: ConfigLayers[Any]) -> Iterator[str]:
-    """Bits a second promised, against those of the nodes that are chosen in the same words."""
+    """Bits a second promised, against those of the nodes that the same selector matches."""
     totals = {layer.selector: _total(layer.value) for layer in system.nodes}
     usual = _total(system.cluster)
     for where, strategy, total in (

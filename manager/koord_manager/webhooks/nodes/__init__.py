@@ -1,1 +1,1 @@
-"""What is said to Nodes and their statuses before they are kept. No IO."""
+"""Webhooks for Nodes and their statuses. No IO."""

@@ -12,7 +12,7 @@ Object = dict[str, Any]
 
 
 class AdmissionOperation(StrEnum):
-    """What is to be done with the object."""
+    """The operation on the object."""
 
     CREATE = "CREATE"
     UPDATE = "UPDATE"
@@ -22,7 +22,7 @@ class AdmissionOperation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRequest:
-    """The question; ``object`` is empty on DELETE, ``old`` on CREATE. Nobody changes them.
+    """The question; ``object`` is empty on DELETE, ``old`` on CREATE. They must not be changed.
 
     ``resource`` is the plural ("pods"), ``subresource`` "" or a word ("status").
     """

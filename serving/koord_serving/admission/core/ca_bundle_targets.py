@@ -20,16 +20,16 @@ from koord_kube.protocol.resources import API_SERVICES, CONFIG_MAPS, Resource
 
 @dataclass(frozen=True, slots=True)
 class CABundleTarget:
-    """An object that says whom to trust, and what it should be.
+    """An object with our CA bundle, and its desired state.
 
-    ``wanted`` gets it as it is (``None``: it is not there) and the bundle in PEM (empty: not
+    ``desired`` gets it as it is (``None``: it is not there) and the bundle in PEM (empty: not
     ours to say); it gives it as it should be, or ``None`` where nothing is to be done. ``others``
     names what there is in it that somebody else has to serve.
     """
 
     resource: Resource
     name: str
-    wanted: Callable[[Object | None, bytes], Object | None]
+    desired: Callable[[Object | None, bytes], Object | None]
     namespace: str = ""
     others: Callable[[Object], Sequence[str]] = lambda _: ()
 
@@ -56,7 +56,7 @@ def api_service_target(name: str) -> CABundleTarget:
 
 
 def config_map_target(name: str, namespace: str, key: str) -> CABundleTarget:
-    """A ConfigMap that tells other clients whom to trust, under one of its keys."""
+    """A ConfigMap with the CA bundle for other clients, under one of its keys."""
     meta = {"name": name, "namespace": namespace}
     ours = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
     return CABundleTarget(
@@ -85,7 +85,7 @@ def _configuration(
 
 
 def _webhook(ours: Object, before: Object, pem: bytes) -> Object:
-    """One webhook; what neither side says stays as the API server has filled it in."""
+    """One webhook; fields that neither side sets stay as the API server has filled them in."""
     made = {**before, **copy.deepcopy(ours)}
     for name in ("namespaceSelector", "objectSelector"):
         if name in ours or name in before:

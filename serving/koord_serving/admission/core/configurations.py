@@ -1,4 +1,4 @@
-"""How the API server is told of webhooks: rows of a table, as webhook configurations. No IO.
+"""Webhook configurations, made from a table of webhooks. No IO.
 
 Every field but ``caBundle`` has a value, the API server's default too: what is read back equals
 what was made.
@@ -29,7 +29,8 @@ _SYSTEM = "kube-system"
 class WebhookDefinition(Generic[V]):
     """One webhook; ``gate`` switches it on.
 
-    ``fails`` is whether what it guards is refused while nobody answers. ``labelled`` is the
+    ``fails`` is whether what it guards is refused while no webhook server answers. ``labelled`` is
+    the
     label, and its value, that objects must have for it to be asked. ``in_control_plane`` is
     whether it is asked about namespaces labelled ``control-plane`` as well, ``in_own`` about
     the manager's. Namespaces mean nothing for objects without one (``namespaced``).

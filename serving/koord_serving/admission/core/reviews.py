@@ -1,6 +1,6 @@
 """AdmissionReview (admission.k8s.io/v1) as bytes: the question read, the answer written. No IO.
 
-What an object says appears in no message made here: it may be somebody's secret.
+No message made here quotes an object: it may be a secret.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WARNINGS = 16
 
 
 class AdmissionReviewError(Exception):
-    """It is no question we can answer; one line, and the HTTP status that says so."""
+    """The review cannot be answered; one line, and its HTTP status."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -132,7 +132,7 @@ def _admission(request: _Request) -> AdmissionRequest:
 
 
 def _name(given: Object) -> str:
-    """What an object that is to be created will be called; the beginning of it, at times."""
+    """The name of an object to be created, or the start of it (``generateName``)."""
     meta = given.get("metadata")
     if not isinstance(meta, dict):
         return ""

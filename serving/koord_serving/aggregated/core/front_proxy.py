@@ -1,4 +1,4 @@
-"""On whose behalf the API server's front proxy asks, as it says in headers. No IO."""
+"""The user for whom the API server's front proxy asks, from its headers. No IO."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from koord_serving.delegated_auth.core.users import (
 
 @dataclass(frozen=True)
 class FrontProxy:
-    """Who may say in headers on whose behalf it asks, and in which.
+    """The proxy that may name a user in headers, and the headers.
 
     ``ca`` is the PEM of who signs its certificate; ``names`` are the common names it may
     have, none: any.
@@ -40,7 +40,7 @@ class FrontProxy:
         return not self.names or bool(self.names & _common_names(certificate))
 
     def user(self, headers: Iterable[tuple[str, str]]) -> User | None:
-        """On whose behalf; ``None`` where the headers name nobody."""
+        """The user; ``None`` if the headers name none."""
         found: dict[str, list[str]] = {}
         for name, value in headers:
             found.setdefault(name.lower(), []).append(value)

@@ -29,7 +29,7 @@ _LONGEST = 4096
 
 
 class StatusError(Exception):
-    """A request that is not answered as wished, with the words of Kubernetes' Status for it."""
+    """A request that fails, with the fields of Kubernetes' Status."""
 
     def __init__(
         self, status: int, reason: str, message: str, *, retry_after: int = 0, cause: str = ""
@@ -50,7 +50,7 @@ class ObjectForm(Enum):
 
 
 class ResourceVersionMatch(StrEnum):
-    """How the version of a list is meant."""
+    """How to match the version of a list."""
 
     UNSET = ""
     NOT_OLDER_THAN = "NotOlderThan"
@@ -59,7 +59,7 @@ class ResourceVersionMatch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NameSelector:
-    """Which objects are meant; ``excluded`` names and, where ``none`` is set, all are not."""
+    """Which objects are selected; ``excluded`` names and, where ``none`` is set, all are not."""
 
     only: frozenset[str] | None = None
     excluded: frozenset[str] = frozenset()
@@ -67,11 +67,11 @@ class NameSelector:
 
     @property
     def all(self) -> bool:
-        """Whether every object is meant."""
+        """Whether every object is selected."""
         return self.only is None and not self.excluded and not self.none
 
     def include(self, name: str) -> bool:
-        """Whether this object is meant."""
+        """Whether this object is selected."""
         if self.none or name in self.excluded:
             return False
         return self.only is None or name in self.only
@@ -81,7 +81,7 @@ class NameSelector:
 class ListOptions:
     """Of a list or a watch; ``after`` is a name and comes, with ``version``, of ``continue``.
 
-    ``version`` is -1 where none is asked for; ``timeout`` is in seconds, 0 for our own.
+    ``version`` is -1 if not set; ``timeout`` is in seconds, 0 for our default.
     """
 
     names: NameSelector = NameSelector()
@@ -139,14 +139,14 @@ def form(accept: str) -> ObjectForm:
         given = dict(part.split("=", 1) for part in more if "=" in part)
         if kind not in ("application/json", "application/*", "*/*"):
             continue
-        wanted = given.get("as", "")
-        if not wanted:
+        requested = given.get("as", "")
+        if not requested:
             return ObjectForm.OBJECT
         if given.get("g") != "meta.k8s.io" or given.get("v") != "v1":
             continue
-        if wanted == "Table":
+        if requested == "Table":
             return ObjectForm.TABLE
-        if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+        if requested in ("PartialObjectMetadata", "PartialObjectMetadataList"):
             return ObjectForm.METADATA
     raise StatusError(
         406,

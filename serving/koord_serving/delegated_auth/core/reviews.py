@@ -27,7 +27,7 @@ class AccessAttributes(NamedTuple):
 
 
 class AccessAnswer(NamedTuple):
-    """Whether a user may do it, and what the API server's authorizer said about that."""
+    """Whether a user may do it, and the reason of the API server's authorizer."""
 
     allowed: bool
     reason: str = ""
@@ -55,8 +55,8 @@ def token_review(token: str, audience: str = "") -> Object:
 def reviewed_user(review: Object, audience: str = "") -> User | None:
     """The user in the API server's answer; ``None`` if the token is not valid.
 
-    With an ``audience`` that was asked for the answer has to name it: a server that does not
-    know audiences says of each valid token that it is authenticated.
+    With an ``audience`` the answer must name it: a server that does not know audiences
+    authenticates each valid token.
     """
     status = _mapping(review.get("status"))
     user = _mapping(status.get("user"))
@@ -99,7 +99,7 @@ def access_answer(review: Object) -> AccessAnswer:
 
 
 def forbidden(user: User, attributes: AccessAttributes, reason: str = "") -> str:
-    """The message for a user that may not do it, as the API server words it."""
+    """The message for a user that may not do it, in the API server's words."""
     what = attributes.path or f"{attributes.resource}.{attributes.group}"
     message = f'User "{user.name}" cannot {attributes.verb} {what}'
     return f"{message}: {reason}" if reason else message

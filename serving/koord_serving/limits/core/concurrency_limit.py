@@ -16,7 +16,7 @@ class ConcurrencyLimit:
         self.taken = 0
 
     def enter(self, caller: Hashable) -> bool:
-        """Take a place, to be left again; ``False`` where there is none."""
+        """Take a place, to be left again; ``False`` if there is none."""
         if self.taken >= self._total or self._callers[caller] >= self._each:
             if not self._callers[caller]:
                 del self._callers[caller]

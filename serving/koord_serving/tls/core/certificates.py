@@ -68,7 +68,7 @@ class CertificatePlan:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A certificate with its key; ``key`` is ``None`` where there is none of it."""
+    """A certificate with its key; ``key`` is ``None`` if it is missing."""
 
     certificate: x509.Certificate
     key: _PrivateKey | None
@@ -137,7 +137,7 @@ def _authority(made: dict[str, bytes], now: datetime, reasons: list[str]) -> _Pa
     if not _signs(following, now):
         following = None
     if found is None or _untimely(found.certificate, now):
-        # Nobody trusts it any more, so there is nothing to overlap with.
+        # No client trusts it any more, so there is nothing to overlap with.
         why = _untimely(found.certificate, now) if found else "there is none"
         reasons.append(f"the authority is made anew at once: {why}")
         return _promote_next_ca(made, following or _new_authority(now))
@@ -206,7 +206,7 @@ def _new_authority(now: datetime) -> _Pair:
         encipher_only=False,
         decipher_only=False,
     )
-    # By the identifier clients tell two authorities of the same name apart.
+    # The identifier distinguishes two authorities of the same name.
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     builder = (
         _builder(name, name, key, now, now + CA_LIFE)
@@ -314,7 +314,7 @@ def _certificate(pem: bytes) -> x509.Certificate | None:
             # Certificates of others may be odd, and are good for all that.
             warnings.simplefilter("ignore", CryptographyDeprecationWarning)
             found = x509.load_pem_x509_certificate(pem)
-            _ = found.extensions, found.public_key()  # both are parsed only when asked for
+            _ = found.extensions, found.public_key()  # both are parsed only on use
     except _UNREADABLE:
         return None
     return found

@@ -27,37 +27,40 @@ def told(lines: Any) -> list[tuple[str, str]]:
     return [(one["type"], one["object"].get("metadata", {}).get("name", "")) for one in events]
 
 
-def test_without_a_version_all_there_is_comes_first() -> None:
-    kept = store()
-    for query in ({}, {"resourceVersion": "0"}, {"resourceVersion": ""}):
-        follows = follower(kept, **query)
-        assert told(follows.first()) == [("ADDED", "n1"), ("ADDED", "n2")]
-        assert told(follows.next()) == []
+BOTH = [("ADDED", "n1"), ("ADDED", "n2")]
+SINCE = [("MODIFIED", "n1"), ("DELETED", "n2")]
+NOT_OLDER = {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"}
 
 
-def test_from_a_version_only_what_happened_since() -> None:
+@pytest.mark.parametrize(
+    ("query", "first", "then"),
+    [
+        # Without a version all that there is comes first.
+        ({}, BOTH, SINCE),
+        ({"resourceVersion": "0"}, BOTH, SINCE),
+        ({"resourceVersion": ""}, BOTH, SINCE),
+        ({"resourceVersion": "newest"}, [], SINCE),
+        ({"fieldSelector": "metadata.name=n2"}, BOTH[1:], SINCE[1:]),
+        ({"sendInitialEvents": "false"} | NOT_OLDER, [], SINCE),
+    ],
+)
+def test_what_is_sent_first_and_then(query: dict[str, str], first: Any, then: Any) -> None:
     kept = store()
-    follows = follower(kept, resourceVersion=str(kept.version))
-    assert told(follows.first()) == []
+    if query.get("resourceVersion") == "newest":
+        query = {"resourceVersion": str(kept.version)}
+    follows = follower(kept, **query)
+    assert told(follows.first()) == first
+    assert told(follows.next()) == []
     kept.put("n1", b"{}", 1, 1)
     kept.forget("n2")
-    assert told(follows.next()) == [("MODIFIED", "n1"), ("DELETED", "n2")]
-    assert told(follows.next()) == []
-
-
-def test_of_one_object_only_its_own() -> None:
-    kept = store()
-    follows = follower(kept, fieldSelector="metadata.name=n2")
-    assert told(follows.first()) == [("ADDED", "n2")]
-    kept.put("n1", b"{}", 1, 1)
+    assert told(follows.next()) == then
     assert told(follows.next()) == []
     assert str(kept.version) in follows.bookmark().decode()
 
 
 def test_initial_events_end_with_a_bookmark() -> None:
     kept = store()
-    query = {"sendInitialEvents": "true", "allowWatchBookmarks": "1"}
-    query |= {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"}
+    query = {"sendInitialEvents": "true", "allowWatchBookmarks": "1"} | NOT_OLDER
     lines = list(follower(kept, **query).first())
     assert told(lines) == [("ADDED", "n1"), ("ADDED", "n2"), ("BOOKMARK", "")]
     last = json.loads(lines[-1])["object"]["metadata"]
@@ -65,31 +68,29 @@ def test_initial_events_end_with_a_bookmark() -> None:
     assert last["resourceVersion"] == str(kept.version)
 
 
-def test_without_initial_events_it_begins_now() -> None:
-    kept = store()
-    query = {"sendInitialEvents": "false", "resourceVersion": "0"}
-    follows = follower(kept, resourceVersionMatch="NotOlderThan", **query)
-    assert told(follows.first()) == []
-    kept.put("n1", b"{}", 1, 1)
-    assert told(follows.next()) == [("MODIFIED", "n1")]
+FUTURE = str((7 << 20) + 3)
 
 
-def test_versions_that_cannot_be_followed_are_refused_at_once() -> None:
-    kept = store()
-    with pytest.raises(StatusError) as old:
-        follower(kept, resourceVersion="5")
-    assert (old.value.status, old.value.reason) == (410, "Expired")
-    with pytest.raises(StatusError) as new:
-        follower(kept, resourceVersion=str(kept.version + 1))
-    assert (new.value.status, new.value.cause) == (504, "ResourceVersionTooLarge")
-    query = {"sendInitialEvents": "true", "allowWatchBookmarks": "1"}
-    with pytest.raises(StatusError):
-        follower(
-            kept,
-            resourceVersion=str(kept.version + 1),
-            resourceVersionMatch="NotOlderThan",
-            **query,
-        )
+@pytest.mark.parametrize(
+    ("query", "status", "reason"),
+    [
+        ({"resourceVersion": "5"}, 410, "Expired"),
+        ({"resourceVersion": FUTURE}, 504, "ResourceVersionTooLarge"),
+        (
+            {"sendInitialEvents": "true", "allowWatchBookmarks": "1"}
+            | NOT_OLDER
+            | {"resourceVersion": FUTURE},
+            504,
+            "ResourceVersionTooLarge",
+        ),
+    ],
+)
+def test_versions_that_cannot_be_followed_are_refused_at_once(
+    query: dict[str, str], status: int, reason: str
+) -> None:
+    with pytest.raises(StatusError) as caught:
+        follower(store(), **query)
+    assert (caught.value.status, caught.value.cause or caught.value.reason) == (status, reason)
 
 
 def test_who_falls_too_far_behind_is_told_so_last() -> None:

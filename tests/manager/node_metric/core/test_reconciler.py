@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from koord_manager.node_metric.core.reconciler import desired
 from koord_manager.node_objects.core.nodes import ClusterNode
 from koord_manager.node_objects.core.reconciler import ExistingObject
@@ -37,24 +38,16 @@ def test_without_a_configuration_it_is_what_koordinator_writes():
     }
 
 
-def test_koordlet_reads_what_is_written():
+@pytest.mark.parametrize("memory", list(MemoryPolicy))
+def test_koordlet_reads_what_is_written(memory: MemoryPolicy):
     given = config(
         metricAggregateDurationSeconds=120,
         metricReportIntervalSeconds=30,
         metricAggregatePolicy={"durations": ["90s", "1h"]},
-        metricMemoryCollectPolicy="usageWithPageCache",
+        metricMemoryCollectPolicy=memory.value,
     )
     spec, _ = desired(given, NODE, None)
-    assert policy({"spec": spec}) == (
-        MetricCollectPolicy(120, 30, (90.0, 3600.0), MemoryPolicy.WITH_PAGE_CACHE),
-        (),
-    )
-
-
-def test_koordlets_policies_are_those_of_the_configuration():
-    for word in MemoryPolicy:
-        spec, _ = desired(config(metricMemoryCollectPolicy=word.value), NODE, None)
-        assert policy({"spec": spec})[0].memory is word
+    assert policy({"spec": spec}) == (MetricCollectPolicy(120, 30, (90.0, 3600.0), memory), ())
 
 
 def test_a_nodes_annotation_counts_more_and_a_bad_one_is_told():
@@ -68,17 +61,11 @@ def test_a_nodes_annotation_counts_more_and_a_bad_one_is_told():
     assert line.startswith(f"node n1: annotation {key}: metricReportIntervalSeconds is 0; ")
 
 
-def test_while_nothing_good_is_known_what_is_there_stays():
+def test_other_fields_stay_and_all_of_it_while_nothing_good_is_known():
     bad, _ = advance(UNREAD, {"colocation-config": "{"})
-    spec = {"metricCollectPolicy": {"reportIntervalSeconds": 7}}
+    spec = {"other": 1, "metricCollectPolicy": {"reportIntervalSeconds": 7}}
     there = ExistingObject("u", (), json.dumps(spec).encode())
     assert desired(bad, NODE, there)[0] == spec
-    assert desired(bad, NODE, None) == desired(DEFAULTS, NODE, None)
-
-
-def test_other_fields_of_the_spec_stay():
-    there = ExistingObject(
-        "u", (), b'{"other": 1, "metricCollectPolicy": {"reportIntervalSeconds": 7}}'
-    )
-    spec, _ = desired(DEFAULTS, NODE, there)
-    assert spec == {"other": 1} | desired(DEFAULTS, NODE, None)[0]
+    usual = desired(DEFAULTS, NODE, None)
+    assert desired(bad, NODE, None) == usual
+    assert desired(DEFAULTS, NODE, there)[0] == {"other": 1} | usual[0]

@@ -5,14 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    consumes,
-    initialize,
-    invariant,
-    rule,
-)
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 from koord_manager.node_metric.core.store import (
     TERM_BITS,
     EventType,
@@ -39,16 +32,6 @@ def told(kept: NodeMetricStore, version: int) -> list[tuple[str, str]]:
     return [(one.type.value, one.kept.name) for one in kept.since(version)]
 
 
-def test_each_change_has_the_next_version() -> None:
-    kept = store(term=7)
-    first = kept.version
-    assert first == 7 << TERM_BITS
-    put(kept, "n1")
-    put(kept, "n1")
-    kept.forget("n1")
-    assert kept.version == first + 3
-
-
 def test_what_came_what_changed_and_what_went_is_told_in_order() -> None:
     kept = store()
     put(kept, "n1")
@@ -62,17 +45,6 @@ def test_what_came_what_changed_and_what_went_is_told_in_order() -> None:
     assert kept.since(kept.version) == []
     versions = [one.version for one in kept.since(version)]
     assert versions == sorted(versions)
-
-
-def test_who_comes_again_went_first() -> None:
-    kept = store()
-    put(kept, "n1")
-    version = kept.version
-    kept.forget("n1")
-    put(kept, "n1")
-    kept.forget("n1")
-    put(kept, "n1")
-    assert told(kept, version) == [("DELETED", "n1"), ("ADDED", "n1")]
 
 
 def test_versions_of_other_terms_and_of_the_future_are_refused() -> None:
@@ -140,13 +112,6 @@ def test_who_an_object_is_stays_the_same_with_every_leader() -> None:
     assert one.get("n1").uid != first.uid  # type: ignore[union-attr]
 
 
-def test_a_node_of_which_nothing_is_known_is_as_old_as_its_first_report() -> None:
-    kept = store()
-    put(kept, "n1", now=0)
-    put(kept, "n1", now=60)
-    assert kept.get("n1").created == "1970-01-12T13:46:40Z"  # type: ignore[union-attr]
-
-
 def test_nothing_is_kept_while_closed() -> None:
     kept = NodeMetricStore()
     put(kept, "n1")
@@ -155,19 +120,6 @@ def test_nothing_is_kept_while_closed() -> None:
     put(kept, "n1")
     kept.end()
     assert (len(kept), kept.term) == (0, 0)
-
-
-def test_pages_are_by_name() -> None:
-    kept = store()
-    for name in ("n3", "n1", "n2"):
-        put(kept, name)
-    page = kept.page(limit=2)
-    assert [one.name for one in page.objects] == ["n1", "n2"]
-    assert (page.after, page.remaining) == ("n2", 1)
-    put(kept, "n4")
-    rest = kept.page(limit=2, after=page.after, version=page.version)
-    assert [one.name for one in rest.objects] == ["n3"]
-    assert (rest.after, rest.version) == ("", page.version)
 
 
 @given(st.integers(1, 1 << 40), st.lists(st.integers(0, (1 << TERM_BITS) - 1), min_size=1))

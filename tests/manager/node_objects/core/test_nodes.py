@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from koord_manager.node_objects.core.nodes import ClusterNode, gone, largest_memory, read_node
+from koord_manager.node_objects.core.nodes import ClusterNode, is_gone, largest_memory, read_node
 
 
 def raw(given: Any) -> bytes:
@@ -58,7 +58,7 @@ def test_what_is_no_node_is_refused(text: bytes) -> None:
 def test_one_that_was_made_again_is_gone(
     before: ClusterNode | None, now: ClusterNode | None, expected: bool
 ) -> None:
-    assert gone(before, now) is expected
+    assert is_gone(before, now) is expected
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from koord_manager.node_objects.core.reconciler import (
     DeleteObject,
     ExistingObject,
     PatchObject,
-    kept,
+    decode_object,
     merge_patch,
     write_for,
 )
@@ -39,47 +39,51 @@ def there(spec: dict[str, Any], *owners: dict[str, Any]) -> ExistingObject:
     return ExistingObject("uid-1", owners or (OWNER,), json.dumps(spec).encode())
 
 
-def test_a_node_without_its_object_gets_one_that_goes_with_it():
-    write = write_for(NODE_SLOS, NODE, None, {"a": 1})
-    assert write == CreateObject(
-        {
-            "apiVersion": "slo.koordinator.sh/v1alpha1",
-            "kind": "NodeSLO",
-            "metadata": {"name": "n1", "ownerReferences": [OWNER]},
-            "spec": {"a": 1},
-        }
-    )
+CREATED = {
+    "apiVersion": "slo.koordinator.sh/v1alpha1",
+    "kind": "NodeSLO",
+    "metadata": {"name": "n1", "ownerReferences": [OWNER]},
+    "spec": {"a": 1},
+}
+ANOTHER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "uid-x"}
 
 
-def test_an_object_without_its_node_is_deleted_if_it_is_still_that_one():
-    assert write_for(NODE_SLOS, None, there({"a": 1}), {}) == DeleteObject("uid-1")
+def patched(**change: Any) -> PatchObject:
+    metadata = {"uid": "uid-1", **change.pop("metadata", {})}
+    return PatchObject({"metadata": metadata, **change})
 
 
-def test_where_neither_is_there_and_where_all_is_well_nothing_is_written():
-    assert write_for(NODE_SLOS, None, None, {}) is None
-    assert write_for(NODE_SLOS, NODE, there({"a": {"b": 1}}), {"a": {"b": 1}}) is None
-
-
-def test_only_what_differs_is_written():
-    write = write_for(NODE_SLOS, NODE, there({"a": {"b": 1, "c": 2}, "d": 3}), {"a": {"b": 4}})
-    assert write == PatchObject(
-        {"metadata": {"uid": "uid-1"}, "spec": {"a": {"b": 4, "c": None}, "d": None}}
-    )
-
-
-def test_the_object_of_a_node_that_was_made_anew_gets_that_as_its_owner():
-    another = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "uid-x"}
-    old = OWNER | {"uid": "uid-before"}
-    assert write_for(NODE_SLOS, NODE, there({}, old, another), {}) == PatchObject(
-        {"metadata": {"uid": "uid-1", "ownerReferences": [another, OWNER]}}
-    )
-
-
-def test_an_object_that_nobody_owns_gets_its_owner():
-    found = kept(b'{"metadata": {"uid": "uid-1"}}')
-    assert write_for(NODE_SLOS, NODE, found, {}) == PatchObject(
-        {"metadata": {"uid": "uid-1", "ownerReferences": [OWNER]}}
-    )
+@pytest.mark.parametrize(
+    ("node", "found", "spec", "write"),
+    [
+        (NODE, None, {"a": 1}, CreateObject(CREATED)),
+        # If it is still that one.
+        (None, there({"a": 1}), {}, DeleteObject("uid-1")),
+        (None, None, {}, None),
+        (NODE, there({"a": {"b": 1}}), {"a": {"b": 1}}, None),
+        (
+            NODE,
+            there({"a": {"b": 1, "c": 2}, "d": 3}),
+            {"a": {"b": 4}},
+            patched(spec={"a": {"b": 4, "c": None}, "d": None}),
+        ),
+        # The Node was made anew; others' owners stay.
+        (
+            NODE,
+            there({}, OWNER | {"uid": "uid-before"}, ANOTHER),
+            {},
+            patched(metadata={"ownerReferences": [ANOTHER, OWNER]}),
+        ),
+        (
+            NODE,
+            decode_object(b'{"metadata": {"uid": "uid-1"}}'),
+            {},
+            patched(metadata={"ownerReferences": [OWNER]}),
+        ),
+    ],
+)
+def test_what_is_written(node: Any, found: Any, spec: dict[str, Any], write: Any):
+    assert write_for(NODE_SLOS, node, found, spec) == write
 
 
 @given(OBJECTS, OBJECTS)
@@ -95,12 +99,12 @@ def test_true_is_not_one():
 
 def test_of_objects_is_kept_what_counts():
     raw = {"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"a": 1}, "status": {"b": 2}}
-    found = kept(json.dumps(raw).encode())
+    found = decode_object(json.dumps(raw).encode())
     assert (found.uid, found.owners, found.decoded()) == ("u", (), {"a": 1})
-    assert kept(b'{"spec": null}').decoded() == {}
+    assert decode_object(b'{"spec": null}').decoded() == {}
 
 
 @pytest.mark.parametrize("raw", [b"[]", b'{"metadata": 7}', b"{"])
 def test_what_is_no_object_is_refused(raw: bytes):
     with pytest.raises(msgspec.MsgspecError):
-        kept(raw)
+        decode_object(raw)

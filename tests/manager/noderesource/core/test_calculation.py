@@ -4,14 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from koord_manager.noderesource.core.calculation import CalculationPass, NodeTables, calculate
-from koord_manager.noderesource.core.table import (
-    ACCOUNT,
-    NODE,
-    STATE,
-    STRATEGY,
-    ZONE,
-    Rows,
-)
+from koord_manager.noderesource.core.table import ACCOUNT, NODE, STATE, STRATEGY, ZONE, Rows
 
 NOW, SETTLED = 2000.0, 900.0
 _HIGHEST = {"degrade": 900, "hold": 300, "step": 60, "update": 300, "policy": 2, "ratio": 3}

@@ -2,10 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from koord_manager.noderesource.core.cpu_normalization import (
-    cpu_normalization,
-    ratio_in_force,
-)
+from koord_manager.noderesource.core.cpu_normalization import cpu_normalization, ratio_in_force
 from koord_manager.noderesource.core.desired_node import DesiredNode
 from koord_manager.slo_config.core.colocation import CPUNormalization, ModelRatios
 from koord_model.keys import (
@@ -36,64 +33,48 @@ def ratio(desired: DesiredNode) -> str | None:
     return desired.annotations.get(ANNOTATION_CPU_NORMALIZATION_RATIO)
 
 
-@pytest.mark.parametrize(
-    ("on", "expected"),
-    [
-        ({}, "1.00"),
-        ({"hyperThreadEnabled": True}, "1.20"),
-        ({"turboEnabled": True}, "1.30"),
-        ({"hyperThreadEnabled": True, "turboEnabled": True}, "1.57"),
-    ],
-)
-def test_the_ratio_is_that_of_the_model_with_what_is_on(on: Any, expected: str) -> None:
-    desired = cpu_normalization(NODE, topology(cpuModel=MODEL, **on), STRATEGY)
-    assert ratio(desired) == expected
-    assert str(desired.decisions[0]).startswith(
-        f"CPU normalization ratio {expected} (ratio of model"
-    )
-    assert MODEL in str(desired.decisions[0])
-
-
-@pytest.mark.parametrize(
-    ("node", "enable", "expected"),
-    [
-        (NODE, True, "1.20"),
-        (NODE, False, "1.00"),
-        (labelled("true"), False, "1.20"),
-        (labelled("True"), True, "1.20"),
-        (labelled("false"), True, "1.00"),
-        (labelled("0"), True, "1.00"),
-    ],
-)
-def test_the_label_counts_before_the_strategy(node: Any, enable: bool, expected: str) -> None:
-    strategy = CPUNormalization(enable=enable, models=STRATEGY.models)
-    info = topology(cpuModel=MODEL, hyperThreadEnabled=True)
-    assert ratio(cpu_normalization(node, info, strategy)) == expected
-
-
-def test_switched_off_the_topology_does_not_matter() -> None:
-    assert ratio(cpu_normalization(NODE, None, CPUNormalization())) == "1.00"
-
-
-def test_a_model_without_a_ratio_has_the_default_one() -> None:
-    partly = ((MODEL, ModelRatios(base=2.0)),)
-    strategy = CPUNormalization(enable=True, default_ratio=1.1, models=partly)
-    other = cpu_normalization(NODE, topology(cpuModel="Other"), strategy)
-    assert ratio(other) == "1.10"
-    assert other.decisions[0].formula == "default ratio"
-    assert ratio(cpu_normalization(NODE, topology(cpuModel=MODEL), strategy)) == "2.00"
-    turbo = topology(cpuModel=MODEL, turboEnabled=True)
-    assert ratio(cpu_normalization(NODE, turbo, strategy)) == "1.10"
-
-
 def with_ratio(number: float) -> CPUNormalization:
     return CPUNormalization(enable=True, default_ratio=number)
 
 
-@pytest.mark.parametrize(("least_or_most", "text"), [(1.0, "1.00"), (5.0, "5.00")])
-def test_the_bounds_are_valid(least_or_most: float, text: str) -> None:
-    desired = cpu_normalization(NODE, topology(cpuModel="x"), with_ratio(least_or_most))
-    assert ratio(desired) == text
+PARTLY = CPUNormalization(enable=True, default_ratio=1.1, models=((MODEL, ModelRatios(base=2.0)),))
+SWITCHED_OFF = CPUNormalization(models=STRATEGY.models)
+HT, TURBO = {"hyperThreadEnabled": True}, {"turboEnabled": True}
+
+
+@pytest.mark.parametrize(
+    ("node", "info", "strategy", "expected"),
+    [
+        (NODE, topology(cpuModel=MODEL), STRATEGY, "1.00"),
+        (NODE, topology(cpuModel=MODEL, **HT), STRATEGY, "1.20"),
+        (NODE, topology(cpuModel=MODEL, **TURBO), STRATEGY, "1.30"),
+        (NODE, topology(cpuModel=MODEL, **HT, **TURBO), STRATEGY, "1.57"),
+        # The label counts before the strategy.
+        (labelled("true"), topology(cpuModel=MODEL, **HT), SWITCHED_OFF, "1.20"),
+        (labelled("True"), topology(cpuModel=MODEL, **HT), STRATEGY, "1.20"),
+        (labelled("false"), topology(cpuModel=MODEL, **HT), STRATEGY, "1.00"),
+        (labelled("0"), topology(cpuModel=MODEL, **HT), STRATEGY, "1.00"),
+        (NODE, topology(cpuModel=MODEL, **HT), SWITCHED_OFF, "1.00"),
+        # Switched off, the topology does not matter.
+        (NODE, None, CPUNormalization(), "1.00"),
+        # What has no ratio has the default one, which may be at its bounds.
+        (NODE, topology(cpuModel="Other"), PARTLY, "1.10"),
+        (NODE, topology(cpuModel=MODEL), PARTLY, "2.00"),
+        (NODE, topology(cpuModel=MODEL, **TURBO), PARTLY, "1.10"),
+        (NODE, topology(cpuModel="x"), with_ratio(1.0), "1.00"),
+        (NODE, topology(cpuModel="x"), with_ratio(5.0), "5.00"),
+    ],
+)
+def test_the_ratio(node: Any, info: Any, strategy: CPUNormalization, expected: str) -> None:
+    assert ratio(cpu_normalization(node, info, strategy)) == expected
+
+
+def test_the_decision_says_where_the_ratio_comes_from() -> None:
+    [decision] = cpu_normalization(NODE, topology(cpuModel=MODEL, **HT), STRATEGY).decisions
+    assert str(decision).startswith("CPU normalization ratio 1.20 (ratio of model")
+    assert MODEL in str(decision)
+    [other] = cpu_normalization(NODE, topology(cpuModel="Other"), PARTLY).decisions
+    assert other.formula == "default ratio"
 
 
 @pytest.mark.parametrize(

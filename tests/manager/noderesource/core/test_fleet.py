@@ -30,7 +30,6 @@ from koord_model.keys import (
     ANNOTATION_BATCH_WHY,
     ANNOTATION_CPU_NORMALIZATION_RATIO,
     ANNOTATION_NODE_RESERVATION,
-    ANNOTATION_ORIGIN_ALLOCATABLE,
     ANNOTATION_RAW_ALLOCATABLE,
     ANNOTATION_THIRD_PARTY,
     BATCH_CPU,
@@ -91,14 +90,9 @@ def test_a_node_offers_what_is_left() -> None:
         MID_CPU: 2000,
         MID_MEMORY: 2000,
     }
-    assert desired.labels == {}
-    assert desired.decisions == one.decisions("n")
-    assert [each.aspect for each in desired.decisions] == [
-        "batch-cpu",
-        "batch-memory",
-        "mid-cpu",
-        "mid-memory",
-    ]
+    assert (desired.labels, desired.decisions) == ({}, one.decisions("n"))
+    aspects = [each.aspect for each in desired.decisions]
+    assert aspects == ["batch-cpu", "batch-memory", "mid-cpu", "mid-memory"]
 
 
 def test_a_decision_carries_its_terms_in_order() -> None:
@@ -127,6 +121,31 @@ def test_a_decision_carries_its_terms_in_order() -> None:
     assert mid.formula == "min(limit, min(reclaimable, unused) + share)"
 
 
+REQUEST, MORE = CalculatePolicy.REQUEST, CalculatePolicy.MAX_USAGE_REQUEST
+STATIC = {"mid_mode": MidReclaimMode.STATIC, "mid_static_cpu_percent": 30}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "facts", "place", "amount", "outcome", "formula"),
+    [
+        # CPU is never calculated by requests.
+        ({"cpu_policy": REQUEST}, {}, 0, 4500, "high-priority pods use", "- high)"),
+        ({"memory_policy": REQUEST}, {}, 1, 3000, "ask for", "- high)"),
+        ({"cpu_policy": MORE}, {}, 0, 2500, "whichever is more", "- high)"),
+        (STATIC, {}, 2, 3000, "mid-cpu is the configured share", "min(limit, static)"),
+        ({}, {"third_mid": CpuMemory(300, 0)}, 2, 1700, "hardly use", "- third party"),
+    ],
+)
+def test_a_decision_follows_the_strategy(
+    strategy: Any, facts: Any, place: int, amount: int, outcome: str, formula: str
+) -> None:
+    one = fleet(replace(ON, **strategy), replace(NODE, **facts))
+    assert [*resources(one).values()][place] == amount
+    decision = one.decisions("n")[place]
+    assert decision.outcome.endswith(outcome)
+    assert decision.formula.endswith(formula)
+
+
 def test_the_text_on_the_node_is_short_and_says_why() -> None:
     one = fleet()
     one.calculate(NOW)
@@ -139,30 +158,6 @@ def test_the_text_on_the_node_is_short_and_says_why() -> None:
     text = one.desired("n").annotations[ANNOTATION_BATCH_WHY]
     assert text == "no batch-cpu: NodeMetric is older than 15 min"
     assert len(text) <= LONGEST
-
-
-def test_what_was_there_before_other_schedulers_is_told_to_them() -> None:
-    facts = replace(NODE, third_batch=CpuMemory(500, 9000), third_mid=CpuMemory(300, 0))
-    one = fleet(facts=facts)
-    assert resources(one) == {BATCH_CPU: 4000, BATCH_MEMORY: 0, MID_CPU: 1700, MID_MEMORY: 2000}
-    origin = one.desired("n").annotations[ANNOTATION_ORIGIN_ALLOCATABLE]
-    assert json.loads(origin or "") == {"resources": {BATCH_CPU: "4500", BATCH_MEMORY: "5000"}}
-
-
-@pytest.mark.parametrize(
-    ("strategy", "expected"),
-    [
-        ({"cpu_policy": CalculatePolicy.MAX_USAGE_REQUEST}, {BATCH_CPU: 2500}),
-        ({"cpu_policy": CalculatePolicy.REQUEST}, {BATCH_CPU: 4500}),
-        ({"memory_policy": CalculatePolicy.REQUEST}, {BATCH_MEMORY: 3000}),
-        ({"batch_cpu_percent": 20}, {BATCH_CPU: 2000, BATCH_MEMORY: 5000}),
-        ({"mid_mode": MidReclaimMode.STATIC, "mid_static_cpu_percent": 30}, {MID_CPU: 3000}),
-        ({"mid_unallocated_percent": 10}, {MID_CPU: 2650}),
-    ],
-)
-def test_strategies(strategy: dict[str, Any], expected: dict[str, int]) -> None:
-    found = resources(fleet(replace(ON, **strategy)))
-    assert {name: found[name] for name in expected} == expected
 
 
 def test_switched_off_takes_all_away() -> None:
@@ -199,6 +194,7 @@ def test_a_node_that_is_not_heard_of_offers_nothing(
 
 def test_a_metric_that_cannot_be_read_is_told() -> None:
     one = fleet()
+    assert (one.status("n"), one.status("other")) == (status(), None)
     one.metric("n", b"{")
     one.calculate(NOW)
     assert "NodeMetric of n is no NodeMetric status" in one.refused["n"]
@@ -224,51 +220,54 @@ def test_nodes_are_given_time_to_report_to_a_new_leader() -> None:
     assert one.desired("n").resources == NOTHING
 
 
-def test_an_old_object_beside_the_direct_link_waits_too() -> None:
-    one = fleet(settled=NOW + 2000)
-    one.calculate(NOW + 1999)
-    assert one.desired("n") == DesiredNode()
+SAME: Any = object()
+HOLD, RISE = Smoothing(hold_seconds=120), Smoothing(rise_percent=5)
 
 
-def test_held_for_a_while_on_degrade() -> None:
-    one = fleet(replace(ON, smoothing=Smoothing(hold_seconds=120)))
-    one.calculate(NOW)
-    assert resources(one, NOW + 1020)[BATCH_CPU] == 4500
-    assert outcomes(one)[0].startswith("batch-cpu is held for 120 s at most")
-    assert resources(one, NOW + 1021) == NOTHING
+@pytest.mark.parametrize(
+    ("smoothing", "facts", "steps"),
+    [
+        (HOLD, {}, [(0, SAME, 4500), (1020, SAME, 4500), (1021, SAME, None)]),
+        # From when the metric went.
+        (HOLD, {}, [(0, SAME, 4500), (500, None, 4500), (620, SAME, 4500), (621, SAME, None)]),
+        (
+            RISE,
+            {"batch": MeasuredUsage(1000, 1000)},
+            [
+                *(
+                    (30 * step, SAME, amount)
+                    for step, amount in enumerate((1000, 1000, 1500, 1500))
+                ),
+                # A fall is not bounded.
+                *((120, SAME, 2000), (121, status(cpu=5000), 500)),
+            ],
+        ),
+        # A level counts what other schedulers have of it.
+        (
+            RISE,
+            {"batch": MeasuredUsage(1000, 1000), "third_batch": CpuMemory(200, 200)},
+            [(0, SAME, 1000)],
+        ),
+    ],
+    ids=["hold", "metric gone", "rise", "third party"],
+)
+def test_what_is_offered_moves_by_bounded_steps(
+    smoothing: Smoothing, facts: Any, steps: list[tuple[float, Any, int | None]]
+) -> None:
+    one = fleet(replace(ON, smoothing=smoothing), replace(NODE, **facts))
+    for seconds, metric, expected in steps:
+        if metric is not SAME:
+            one.metric("n", metric)
+        assert resources(one, NOW + seconds)[BATCH_CPU] == expected, seconds
 
 
 def test_what_is_held_is_still_no_more_than_there_is() -> None:
-    strategy = replace(ON, smoothing=Smoothing(hold_seconds=120))
+    strategy = replace(ON, smoothing=HOLD)
     one = fleet(strategy)
     one.calculate(NOW)
     one.node("n", replace(NODE, capacity=CpuMemory(1000, 1000)), strategy, NOW)
     assert resources(one, NOW + 1000)[BATCH_CPU] == 100
-
-
-def test_held_from_when_the_metric_went() -> None:
-    one = fleet(replace(ON, smoothing=Smoothing(hold_seconds=120)))
-    one.calculate(NOW)
-    one.metric("n", None)
-    assert resources(one, NOW + 500)[BATCH_CPU] == 4500
-    assert resources(one, NOW + 620)[BATCH_CPU] == 4500
-    assert resources(one, NOW + 621)[BATCH_CPU] is None
-
-
-def test_a_bounded_rise_and_an_unbounded_fall() -> None:
-    strategy = replace(ON, smoothing=Smoothing(rise_percent=5))
-    one = fleet(strategy, replace(NODE, batch=MeasuredUsage(1000, 1000)))
-    found = [resources(one, NOW + 30.0 * step)[BATCH_CPU] for step in range(5)]
-    assert found == [1000, 1000, 1500, 1500, 2000]
-    assert outcomes(one)[0] == "batch-cpu rises by 5 % of capacity in 60 s"
-    one.metric("n", status(cpu=5000))
-    assert resources(one, NOW + 121)[BATCH_CPU] == 500
-
-
-def test_a_level_counts_what_other_schedulers_have_of_it() -> None:
-    facts = replace(NODE, batch=MeasuredUsage(1000, 1000), third_batch=CpuMemory(200, 200))
-    one = fleet(replace(ON, smoothing=Smoothing(rise_percent=5)), facts)
-    assert resources(one)[BATCH_CPU] == 1000
+    assert outcomes(one)[0].startswith("batch-cpu is held for 120 s at most")
 
 
 @pytest.mark.parametrize(
@@ -325,12 +324,6 @@ def test_what_is_not_reckoned_stays_as_it_is(tiers: tuple[bool, bool], names: se
     assert one.calculate(NOW + 301)[0] == ["n"]
 
 
-def test_the_newest_status_can_be_had() -> None:
-    one = fleet()
-    assert one.status("n") == status()
-    assert one.status("other") is None
-
-
 def test_zones_by_the_same_formula() -> None:
     one = fleet()
     one.topology("n", ZONES)
@@ -369,17 +362,6 @@ def test_a_pod_that_moves_or_goes_is_summed_up_anew() -> None:
     assert one.desired("m").resources[BATCH_CPU] == 5500
 
 
-def test_sums_can_be_made_in_parts() -> None:
-    one = Fleet()
-    for number in range(5):
-        one.node(str(number), NODE, ON, NOW)
-        one.metric(str(number), status())
-    assert one.sum_up(NOW, 3)
-    assert not one.sum_up(NOW, 3)
-    due, _ = one.calculate(NOW)
-    assert sorted(due) == list("01234")
-
-
 def test_nodes_come_and_go() -> None:
     one = Fleet()
     assert one.calculate(NOW) == ([], [])
@@ -403,24 +385,6 @@ def test_nodes_come_and_go() -> None:
     one.drop("never there")
     one.written("never there", NOW)
     one.zones_written("never there", NOW)
-
-
-def test_more_zones_than_any_node_had() -> None:
-    one = fleet()
-    one.topology(
-        "n", [NumaZone(f"node-{number}", number, CpuMemory(2500, 2500)) for number in range(4)]
-    )
-    one.calculate(NOW)
-    assert [zone.cpu for zone in one.desired_zones("n")] == [1125] * 4
-
-
-def test_a_node_that_was_not_reckoned_yet_wishes_nothing() -> None:
-    one = fleet()
-    one.calculate(NOW)
-    for number in range(100):
-        one.node(f"new-{number}", NODE, ON, NOW)
-    assert one.desired("new-99") == DesiredNode()
-    assert one.desired_zones("new-99") == one.decisions("new-99") == ()
 
 
 def test_history_has_each_outcome_once_and_is_bounded() -> None:
@@ -506,15 +470,10 @@ def test_a_zone_told_of_after_the_pass_waits_for_the_next() -> None:
     assert len(one.desired_zones("n")) <= 2
     one.calculate(NOW)
     assert [zone.name for zone in one.desired_zones("n")] == [zone.name for zone in many]
-
-
-def test_held_in_part_the_annotation_names_what_there_is() -> None:
-    strategy = replace(ON, smoothing=Smoothing(hold_seconds=120))
-    one = Fleet()
-    one.node("n", replace(NODE, batch=MeasuredUsage(700, None)), strategy, NOW)
-    one.calculate(NOW)
-    origin = one.desired("n").annotations[ANNOTATION_ORIGIN_ALLOCATABLE]
-    assert json.loads(origin or "") == {"resources": {BATCH_CPU: "700"}}
+    for number in range(100):
+        one.node(f"new-{number}", NODE, ON, NOW)
+    assert one.desired("new-99") == DesiredNode()
+    assert one.desired_zones("new-99") == one.decisions("new-99") == ()
 
 
 SAID = st.sampled_from(

@@ -8,12 +8,7 @@ from koord_model import keys
 
 CARD = {keys.GPU_CORE: "100", keys.GPU_MEMORY: "80Gi", keys.GPU_MEMORY_RATIO: 100}
 NPU = {keys.NPU_CORE: 20, keys.NPU_CPU: "7", keys.NPU_DVPP: "100", keys.GPU_MEMORY: "32Gi"}
-ALL = {
-    keys.GPU,
-    keys.GPU_SHARED,
-    *CARD,
-    *NPU,
-}
+ALL = {keys.GPU, keys.GPU_SHARED, *CARD, *NPU}
 ON = {GATE_SHARED: True}
 OFF = {GATE_SHARED: False}
 
@@ -33,37 +28,34 @@ def present(desired: Any) -> dict[str, int]:
     return {name: value for name, value in desired.resources.items() if value is not None}
 
 
-def test_sums_over_the_healthy_ones() -> None:
-    desired = gpu(device(card(), card(), card(health=False)), OFF)
-    assert present(desired) == {
-        keys.GPU: 200,
-        keys.GPU_CORE: 200,
-        keys.GPU_MEMORY: 160 << 30,
-        keys.GPU_MEMORY_RATIO: 200,
-    }
-    said = f"{keys.GPU_CORE} 200 (sum over healthy devices with healthy 2)"
+NPUS = {
+    keys.NPU_CORE: 40, keys.NPU_CPU: 14, keys.NPU_DVPP: 200, keys.GPU_MEMORY: 64 << 30,
+}  # fmt: skip
+CARDS = {keys.GPU_CORE: 200, keys.GPU_MEMORY: 160 << 30, keys.GPU_MEMORY_RATIO: 200}
+
+
+@pytest.mark.parametrize(
+    ("given", "gates", "expected"),
+    [
+        (device(card(), card(), card(health=False)), OFF, CARDS | {keys.GPU: 200}),
+        (
+            device(card(), card(), card(health=False)),
+            ON,
+            CARDS | {keys.GPU: 200, keys.GPU_SHARED: 200},
+        ),
+        # Only NVIDIA's cards and those of an unnamed vendor are whole ones.
+        (device(card(), card(), vendor="nvidia"), OFF, CARDS | {keys.GPU: 200}),
+        (device(card(), card(), vendor="metax"), OFF, CARDS),
+        (device(card(NPU), card(NPU), vendor="huawei"), OFF, NPUS),
+        (device(card(NPU), card(NPU)), OFF, NPUS),
+    ],
+)
+def test_sums_over_the_healthy_ones(given: Any, gates: Any, expected: dict[str, int]) -> None:
+    desired = gpu(given, gates)
+    assert present(desired) == expected
+    [name, amount] = next(iter(expected.items()))
+    said = f"{name} {amount} (sum over healthy devices with healthy 2)"
     assert said in [str(one) for one in desired.decisions]
-
-
-def test_only_nvidias_and_unnamed_vendors_cards_are_whole_ones() -> None:
-    assert present(gpu(device(card(), vendor="nvidia"), OFF))[keys.GPU] == 100
-    assert keys.GPU not in present(gpu(device(card(), vendor="metax"), OFF))
-    assert keys.GPU not in present(gpu(device(card(NPU)), OFF))
-
-
-def test_npus() -> None:
-    assert present(gpu(device(card(NPU), card(NPU), vendor="huawei"), OFF)) == {
-        keys.NPU_CORE: 40,
-        keys.NPU_CPU: 14,
-        keys.NPU_DVPP: 200,
-        keys.GPU_MEMORY: 64 << 30,
-    }
-
-
-def test_shared_cards_are_told_with_the_gate() -> None:
-    given = device(card(), card(), card(health=False))
-    assert present(gpu(given, ON))[keys.GPU_SHARED] == 200
-    assert keys.GPU_SHARED not in present(gpu(given, OFF))
 
 
 def test_labels_are_those_of_the_device() -> None:

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_manager.noderesource.core.batch_resource import Numbers
@@ -43,34 +40,3 @@ def test_never_negative_nor_more_than_there_is(given: MidInputs) -> None:
 def test_never_more_when_prod_needs_more(given: MidInputs, more: int, what: str) -> None:
     busier = given._replace(**{what: getattr(given, what) + more})
     assert (mid(busier).amount <= mid(given).amount).all()
-
-
-@pytest.mark.parametrize(
-    ("given", "amount"),
-    [
-        ({}, 3000),
-        ({"node_used": 8000}, 2000),
-        ({"node_used": UNKNOWN}, 0),
-        ({"reclaimable": UNKNOWN}, 0),
-        ({"unallocated": 50}, 5250),
-        ({"unallocated": 50, "system": 2000}, 5000),
-        ({"limit": 20}, 2000),
-        ({"static": 40, "by_percentage": True}, 4000),
-        ({"static": 40, "limit": 30, "by_percentage": True, "reclaimable": UNKNOWN}, 3000),
-    ],
-)
-def test_by_hand(given: dict[str, Any], amount: int) -> None:
-    columns = {
-        "capacity": 10_000,
-        "reserved": 1500,
-        "system": 100,
-        "prod_request": 4000,
-        "node_used": 5000,
-        "reclaimable": 3000,
-        "limit": 100,
-        "unallocated": 0,
-        "static": 0,
-        "by_percentage": False,
-    } | given
-    arrays = {name: np.array([[one, one]]) for name, one in columns.items()}
-    assert mid(MidInputs(**arrays)).amount.tolist() == [[amount, amount]]

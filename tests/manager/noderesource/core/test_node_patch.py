@@ -29,82 +29,86 @@ def merged(document: Any, patch: Any) -> Any:
     return result
 
 
-def test_amounts_go_into_capacity_and_allocatable_as_text() -> None:
-    desired = DesiredNode(resources={BATCH_CPU: 5000, BATCH_MEMORY: 1 << 30})
-    both = {BATCH_CPU: "5000", BATCH_MEMORY: "1073741824"}
-    assert patches(NODE, [desired]) == NodePatches(
-        status={"status": {"capacity": both, "allocatable": both}}
-    )
+BOTH_MORE = {GPU_MEMORY: "100"}
+WITH_GPU = merged(NODE, {"status": {"capacity": BOTH_MORE, "allocatable": BOTH_MORE}})
+UNMADE: dict[str, Any] = {"status": {"capacity": {"cpu": "8"}}}
 
 
-def test_labels_and_annotations_go_into_the_metadata() -> None:
-    desired = DesiredNode(
-        labels={"pool": "b", "gone": None}, annotations={"note": None, "new": "1"}
-    )
-    assert patches(NODE, [desired]) == NodePatches(
-        metadata={"metadata": {"labels": {"pool": "b"}, "annotations": {"note": None, "new": "1"}}}
-    )
+def both(**amounts: Any) -> dict[str, Any]:
+    """In capacity and allocatable; names by their last part."""
+    names = {"cpu": BATCH_CPU, "memory": BATCH_MEMORY, "gpu": GPU_MEMORY}
+    found = {names[name]: amount for name, amount in amounts.items()}
+    return {"status": {"capacity": found, "allocatable": found}}
 
 
 @pytest.mark.parametrize(
-    "desired",
+    ("node", "desired", "status", "metadata"),
     [
-        DesiredNode(),
-        DesiredNode(resources={BATCH_CPU: 4000, BATCH_MEMORY: None}),
-        DesiredNode(labels={"pool": "a", "gone": None}, annotations={"note": "old"}),
+        (
+            NODE,
+            DesiredNode(resources={BATCH_CPU: 5000, BATCH_MEMORY: 1 << 30}),
+            both(cpu="5000", memory="1073741824"),
+            None,
+        ),
+        (NODE, DesiredNode(resources={BATCH_CPU: None}), both(cpu=None), None),
+        (NODE, DesiredNode(resources={BATCH_CPU: 4001}), both(cpu="4001"), None),
+        (
+            NODE,
+            DesiredNode(labels={"pool": "b", "gone": None}, annotations={"note": None, "new": "1"}),
+            None,
+            {"labels": {"pool": "b"}, "annotations": {"note": None, "new": "1"}},
+        ),
+        # What the node says already is not written.
+        (NODE, DesiredNode(), None, None),
+        (NODE, DesiredNode(resources={BATCH_CPU: 4000, BATCH_MEMORY: None}), None, None),
+        (
+            NODE,
+            DesiredNode(labels={"pool": "a", "gone": None}, annotations={"note": "old"}),
+            None,
+            None,
+        ),
+        # Only the half that differs.
+        (
+            {"status": {**NODE["status"], "allocatable": {"cpu": "7900m"}}},
+            DesiredNode(resources={BATCH_CPU: 4000}),
+            {"status": {"allocatable": {BATCH_CPU: "4000"}}},
+            None,
+        ),
+        # One amount over the threshold takes the others with it; it is not about labels.
+        (WITH_GPU, DesiredNode(resources={BATCH_CPU: 4400, GPU_MEMORY: 101}), None, None),
+        (
+            WITH_GPU,
+            DesiredNode(resources={BATCH_CPU: 4401, GPU_MEMORY: 101}, labels={"pool": "b"}),
+            both(cpu="4401", gpu="101"),
+            {"labels": {"pool": "b"}},
+        ),
+        # A status that the kubelet has not written is left alone.
+        (UNMADE, DesiredNode(resources={BATCH_CPU: 1}), None, None),
+        ({"status": {}}, DesiredNode(resources={BATCH_CPU: 1}), None, None),
+        ({"status": None}, DesiredNode(resources={BATCH_CPU: 1}), None, None),
     ],
 )
-def test_what_the_node_says_already_is_not_written(desired: DesiredNode) -> None:
-    assert patches(NODE, [desired]) == NodePatches()
+def test_what_is_written(node: Any, desired: DesiredNode, status: Any, metadata: Any) -> None:
+    expected = NodePatches(status=status, metadata=metadata and {"metadata": metadata})
+    threshold = (0.1,) if node is WITH_GPU else ()
+    assert patches(node, [desired], *threshold) == expected
 
 
-def test_only_the_half_that_differs_is_written() -> None:
-    node = {"status": {**NODE["status"], "allocatable": {"cpu": "7900m"}}}
-    assert patches(node, [DesiredNode(resources={BATCH_CPU: 4000})]) == NodePatches(
-        status={"status": {"allocatable": {BATCH_CPU: "4000"}}}
-    )
-
-
-def test_what_is_removed_is_null() -> None:
-    desired = DesiredNode(resources={BATCH_CPU: None})
-    gone = {BATCH_CPU: None}
-    assert patches(NODE, [desired]).status == {"status": {"capacity": gone, "allocatable": gone}}
-
-
-def test_one_amount_over_the_threshold_takes_the_others_with_it() -> None:
-    told = {GPU_MEMORY: "100"}
-    node = merged(NODE, {"status": {"capacity": told, "allocatable": told}})
-    little = DesiredNode(resources={BATCH_CPU: 4400, GPU_MEMORY: 101})
-    assert patches(node, [little], 0.1) == NodePatches()
-    more = DesiredNode(resources={BATCH_CPU: 4401, GPU_MEMORY: 101})
-    both = {BATCH_CPU: "4401", GPU_MEMORY: "101"}
-    assert patches(node, [more], 0.1).status == {"status": {"capacity": both, "allocatable": both}}
-
-
-def test_the_threshold_is_not_about_labels() -> None:
-    assert patches(NODE, [DesiredNode(labels={"pool": "b"})], 0.1).metadata is not None
-
-
-@pytest.mark.parametrize("status", [{}, {"capacity": {"cpu": "8"}}, None])
-def test_a_status_that_the_kubelet_has_not_written_is_left_alone(status: Any) -> None:
-    desired = DesiredNode(resources={BATCH_CPU: 1000}, labels={"pool": "b"})
-    found = patches({"status": status}, [desired])
-    assert found == NodePatches(metadata={"metadata": {"labels": {"pool": "b"}}})
-
-
-def test_two_wishes_for_one_name_are_an_error_that_names_both_values() -> None:
-    one, same = DesiredNode(resources={BATCH_CPU: 1}), DesiredNode(resources={BATCH_CPU: 1})
-    assert patches(NODE, [one, same]).status is not None
-    other = DesiredNode(resources={BATCH_CPU: None})
-    with pytest.raises(
-        ValueError, match=f"resource {BATCH_CPU} has the desired values 1 and None; "
-    ):
-        patches(NODE, [one, other])
-    desired = [DesiredNode(labels={"a": "x"}), DesiredNode(labels={"a": "y"})]
-    with pytest.raises(
-        ValueError, match="label a has the desired values 'x' and 'y'; expected one"
-    ):
-        patches(NODE, desired)
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        (
+            {"resources": {BATCH_CPU: 1}},
+            {"resources": {BATCH_CPU: None}},
+            f"{BATCH_CPU} .* 1 and None",
+        ),
+        ({"labels": {"a": "x"}}, {"labels": {"a": "y"}}, "label a .* 'x' and 'y'; expected one"),
+    ],
+)
+def test_two_desired_values_for_one_name_are_an_error(one: Any, other: Any, words: str) -> None:
+    assert patches(NODE, [DesiredNode(**one)] * 2) == patches(NODE, [DesiredNode(**one)])
+    with pytest.raises(ValueError, match=words):
+        patches(NODE, [DesiredNode(**one), DesiredNode(**other)])
 
 
 @pytest.mark.parametrize(

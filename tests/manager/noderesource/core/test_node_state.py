@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,6 @@ from koord_manager.noderesource.core.node_state import (
     MOST,
     MOST_ZONES,
     CpuMemory,
-    HostApplicationUsage,
     MeasuredUsage,
     MetricSummary,
     NodeState,
@@ -23,12 +23,10 @@ from koord_model.keys import (
     ANNOTATION_CPU_NORMALIZATION_RATIO,
     ANNOTATION_NODE_RESERVATION,
     ANNOTATION_RAW_ALLOCATABLE,
-    ANNOTATION_THIRD_PARTY,
     BATCH_CPU,
     BATCH_MEMORY,
     MID_CPU,
 )
-from koord_model.priority import PriorityClass
 
 GIB = 1 << 30
 
@@ -76,40 +74,27 @@ def test_a_metric_that_says_nothing(text: bytes) -> None:
     assert metric_summary(text) == MetricSummary()
 
 
-@pytest.mark.parametrize(
-    ("priority", "qos", "counts_as"),
-    [
-        ("koord-prod", "", PriorityClass.PROD),
-        ("koord-mid", "BE", PriorityClass.MID),
-        ("koord-batch", "LS", PriorityClass.BATCH),
-        ("", "LS", PriorityClass.PROD),
-        ("", "BE", PriorityClass.BATCH),
-        ("", "", PriorityClass.PROD),
-        ("strange", "", PriorityClass.PROD),
-    ],
-)
-def test_host_applications_have_a_class(priority: str, qos: str, counts_as: PriorityClass) -> None:
-    given = {"name": "a", "usage": used("1", "1"), "priority": priority, "qos": qos}
-    found = summary(hostApplicationMetric=[given])
-    assert found.applications == (HostApplicationUsage(CpuMemory(1000, 1), counts_as),)
-
-
-def test_what_is_no_quantity_was_not_measured() -> None:
+def test_what_is_no_quantity_was_not_measured_and_half_of_a_usage_is_known_by_half() -> None:
     pods = [{"namespace": "n", "name": "p", "podUsage": used("much", "9" * 40)}]
-    [one] = summary(podsMetric=pods).pods.values()
-    assert one.usage == MeasuredUsage(None, MOST)
-
-
-def test_half_of_a_usage_is_known_by_half() -> None:
-    found = summary(nodeMetric={"nodeUsage": {"resources": {"cpu": "1"}}, "systemUsage": {}})
+    usage = {"nodeUsage": {"resources": {"cpu": "1"}}, "systemUsage": {}}
+    found = summary(podsMetric=pods, nodeMetric=usage)
+    assert found.pods["n/p"].usage == MeasuredUsage(None, MOST)
     assert (found.node, found.system) == (MeasuredUsage(1000, None), MeasuredUsage())
     assert found.node.known() == CpuMemory(1000, 0)
 
 
-@pytest.mark.parametrize("text", [b"", b"7", b'{"updateTime":"yesterday"}', b"\xff"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b"7", b'{"updateTime":"yesterday"}', b"\xff",
+        # Without a time zone.
+        b'{"updateTime":"0001-01-01T00:00:00"}', b'{"updateTime":"2026-11-20T10:00:00"}',
+    ],
+)  # fmt: skip
 def test_what_is_no_status_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match="is no NodeMetric status"):
         metric_summary(text)
+    assert updated(text) == 0.0
 
 
 def node(annotations: dict[str, str] | None = None, **allocatable: str) -> NodeState:
@@ -118,27 +103,34 @@ def node(annotations: dict[str, str] | None = None, **allocatable: str) -> NodeS
     return read_node_state({"metadata": {"annotations": annotations or {}}, "status": status})
 
 
-def test_a_plain_node() -> None:
-    assert node() == NodeState(capacity=CpuMemory(16_000, 64 * GIB))
-    assert node(cpu="15", memory="62Gi").reserved == CpuMemory(1000, 2 * GIB)
-    assert read_node_state({}) == NodeState()
-
-
 @pytest.mark.parametrize(
-    ("reservation", "reserved"),
+    ("annotations", "allocatable", "expected"),
     [
-        ({"resources": {"cpu": "3"}}, CpuMemory(3000, GIB)),
-        ({"resources": {"cpu": "500m", "memory": "4Gi"}}, CpuMemory(1000, 4 * GIB)),
-        ({"reservedCPUs": "0-3,8"}, CpuMemory(5000, GIB)),
-        ({"resources": {"cpu": "9"}, "reservedCPUs": "0-1"}, CpuMemory(2000, GIB)),
-        ({"applyPolicy": "ReservedCPUsOnly"}, CpuMemory(1000, GIB)),
+        ({}, {}, {}),
+        ({}, {"cpu": "15", "memory": "62Gi"}, {"reserved": CpuMemory(1000, 2 * GIB)}),
+        # An amplified allocatable does not hide the kubelet's reservation.
+        (
+            {ANNOTATION_RAW_ALLOCATABLE: '{"cpu": "15"}'},
+            {"cpu": "22500m"},
+            {"reserved": CpuMemory(1000, 0)},
+        ),
+        ({}, {"cpu": "22500m"}, {}),
+        # Only faster CPUs count.
+        ({ANNOTATION_CPU_NORMALIZATION_RATIO: "1.25"}, {}, {"ratio": 1.25}),
+        ({ANNOTATION_CPU_NORMALIZATION_RATIO: "0.5"}, {}, {}),
+        ({ANNOTATION_CPU_NORMALIZATION_RATIO: "fast"}, {}, {}),
+        # What is offered now.
+        (
+            {},
+            {BATCH_CPU: "1k", BATCH_MEMORY: "1Gi", MID_CPU: "0"},
+            {"batch": MeasuredUsage(1000, GIB), "mid": MeasuredUsage(0, None)},
+        ),
     ],
 )
-def test_the_larger_reservation_counts(reservation: object, reserved: CpuMemory) -> None:
-    annotations = {ANNOTATION_NODE_RESERVATION: json.dumps(reservation)}
-    found = node(annotations, cpu="15", memory="63Gi")
-    assert found.reserved == reserved
-    assert found.ignored == ()
+def test_what_a_node_is(annotations: Any, allocatable: Any, expected: dict[str, Any]) -> None:
+    plain = NodeState(capacity=CpuMemory(16_000, 64 * GIB))
+    assert node(annotations, **allocatable) == replace(plain, **expected)
+    assert read_node_state({}) == NodeState()
 
 
 def test_a_bad_reservation_costs_only_itself() -> None:
@@ -147,39 +139,6 @@ def test_a_bad_reservation_costs_only_itself() -> None:
     [line] = found.ignored
     assert "reservation" in line
     assert '"many"' in line
-
-
-def test_an_amplified_allocatable_does_not_hide_the_kubelets_reservation() -> None:
-    raw = {ANNOTATION_RAW_ALLOCATABLE: '{"cpu": "15"}'}
-    assert node(raw, cpu="22500m").reserved == CpuMemory(1000, 0)
-    assert node({}, cpu="22500m").reserved == CpuMemory(0, 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "ratio"), [("1.25", 1.25), ("1.00", 1.0), ("0.5", 1.0), ("fast", 1.0)]
-)
-def test_only_faster_cpus_count(text: str, ratio: float) -> None:
-    assert node({ANNOTATION_CPU_NORMALIZATION_RATIO: text}).ratio == ratio
-
-
-def test_what_other_schedulers_gave_away() -> None:
-    allocations = [
-        {"name": "yarn", "priority": "koord-batch", "resources": {BATCH_CPU: "1500"}},
-        {
-            "name": "x",
-            "priority": "koord-batch",
-            "resources": {BATCH_CPU: 500, BATCH_MEMORY: "1Gi"},
-        },
-        {"name": "y", "priority": "koord-mid", "resources": {MID_CPU: "100", BATCH_CPU: "7"}},
-    ]
-    found = node({ANNOTATION_THIRD_PARTY: json.dumps({"allocations": allocations})})
-    assert (found.third_batch, found.third_mid) == (CpuMemory(2000, GIB), CpuMemory(100, 0))
-    assert node({ANNOTATION_THIRD_PARTY: "bad"}).third_batch == CpuMemory()
-
-
-def test_what_is_offered_now() -> None:
-    found = node({}, **{BATCH_CPU: "1k", BATCH_MEMORY: "1Gi", MID_CPU: "0"})
-    assert (found.batch, found.mid) == (MeasuredUsage(1000, GIB), MeasuredUsage(0, None))
 
 
 def test_zones_of_a_topology() -> None:
@@ -206,11 +165,3 @@ def test_one_node_cannot_ask_for_the_room_of_thousands_of_zones() -> None:
 
     assert read(MOST_ZONES) == MOST_ZONES
     assert read(MOST_ZONES + 1) == 0
-
-
-@pytest.mark.parametrize("at", ["0001-01-01T00:00:00", "2026-11-20T10:00:00"])
-def test_a_time_without_its_zone_says_nothing(at: str) -> None:
-    given = json.dumps({"updateTime": at}).encode()
-    with pytest.raises(ValueError, match="is no NodeMetric status"):
-        metric_summary(given)
-    assert updated(given) == 0.0

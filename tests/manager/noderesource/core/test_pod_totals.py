@@ -7,17 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_manager.noderesource.core.node_state import (
     CpuMemory,
-    HostApplicationUsage,
     MeasuredUsage,
     MetricSummary,
     NumaZone,
     PodUsageSummary,
 )
-from koord_manager.noderesource.core.pod_totals import (
-    PodSums,
-    account,
-    zone_totals,
-)
+from koord_manager.noderesource.core.pod_totals import PodSums, account, zone_totals
 from koord_manager.noderesource.core.pods import PodSummary
 from koord_model.priority import PriorityClass
 
@@ -99,31 +94,6 @@ def test_pods_that_are_gone_count_as_measured() -> None:
     assert found == PodSums(CpuMemory(36, 352), CpuMemory(), CpuMemory(36, 352))
 
 
-def test_a_batch_pod_that_is_there_is_not_gone() -> None:
-    told = metric(p=PodUsageSummary(MeasuredUsage(30, 300), "koord-prod"))
-    assert account(told, {"p": pod(priority=BATCH)}).high == PodSums()
-
-
-def test_prod_requests_are_without_mid_pods() -> None:
-    pods = {
-        "a": pod(),
-        "b": pod(priority=MID),
-        "c": pod(priority=PriorityClass.NONE),
-        "d": pod(active=False),
-    }
-    assert account(MetricSummary(), pods).prod_request == CpuMemory(200, 2000)
-
-
-def test_the_system_is_all_that_comes_before() -> None:
-    applications = [
-        HostApplicationUsage(CpuMemory(10, 1), PROD),
-        HostApplicationUsage(CpuMemory(200, 2), MID),
-        HostApplicationUsage(CpuMemory(4000, 4), BATCH),
-    ]
-    found = account(MetricSummary(system=MeasuredUsage(1, None), applications=applications), {})
-    assert (found.system, found.mid_system) == (CpuMemory(211, 3), CpuMemory(11, 1))
-
-
 def test_zones_bear_pods_where_they_are_bound_and_the_rest_by_size() -> None:
     pods = {"free": pod(400, 400), "bound": pod(50, 50, numa=(1,)), "else": pod(8, 8, numa=(7,))}
     told = MetricSummary(system=MeasuredUsage(40, 40))
@@ -131,15 +101,6 @@ def test_zones_bear_pods_where_they_are_bound_and_the_rest_by_size() -> None:
     assert [one.high.used for one in zones] == [CpuMemory(306, 204), CpuMemory(152, 254)]
     assert [one.system for one in zones] == [CpuMemory(30, 20), CpuMemory(10, 20)]
     assert [one.reserved for one in zones] == [CpuMemory(60, 40), CpuMemory(20, 40)]
-
-
-def test_the_system_of_a_zone_is_what_was_measured_there() -> None:
-    applications = [HostApplicationUsage(CpuMemory(400, 400), PROD)]
-    told = MetricSummary(
-        system=MeasuredUsage(40, 40), numa={1: MeasuredUsage(39, None)}, applications=applications
-    )
-    zones = zone_totals(told, account(told, {}), CpuMemory(), TWO)
-    assert [one.system for one in zones] == [CpuMemory(330, 220), CpuMemory(139, 220)]
 
 
 def test_a_zone_without_memory_bears_none() -> None:

@@ -25,8 +25,3 @@ def test_a_hundred_for_each_healthy_one(given: Any, amount: int | None) -> None:
     desired = rdma(given)
     assert desired.resources == {RDMA: amount}
     assert desired.decisions
-
-
-def test_the_decision_has_its_arithmetic() -> None:
-    [decision] = rdma(device(True, True)).decisions
-    assert str(decision) == "koordinator.sh/rdma 200 (100 for each healthy device with healthy 2)"

@@ -40,17 +40,6 @@ def test_switched_off_only_the_normalization_is_left() -> None:
     assert amplification(off, 1.5).annotations == {ANNOTATION_AMPLIFICATION_RATIO: '{"cpu":1.50}'}
 
 
-def test_decisions_say_why() -> None:
-    strategy = ResourceAmplification(enable=True, ratios=(("cpu", 1.5), ("memory", 0.5)))
-    cpu, memory = map(str, amplification(strategy, 1.2).decisions)
-    numbers = "configured × CPU normalization with configured 1.5, CPU normalization 1.2"
-    assert cpu == f"cpu is amplified by 1.80 ({numbers})"
-    numbers = "configured with configured 0.5"
-    assert memory == f"memory is not amplified: its ratio 0.5 is below 1 ({numbers})"
-    [none] = amplification(ResourceAmplification(), 1.0).decisions
-    assert str(none) == "no resource is amplified"
-
-
 @given(
     st.dictionaries(st.text(max_size=5), st.floats(0, 100), max_size=4),
     st.floats(1, 5),

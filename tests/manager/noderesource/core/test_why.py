@@ -28,7 +28,7 @@ def read(document: object) -> WhyDocument:
     return msgspec.json.decode(json.dumps(document), type=WhyDocument)
 
 
-def test_what_stands_and_since_when() -> None:
+def test_what_stands_and_since_when_and_what_was_before() -> None:
     others = {"CPUNormalization": (Decision("CPU normalization is off: ratio 1"),)}
     why = read(why_document(fleet(), "n", NOW + 30, others))
     assert (why.node, why.decides) == ("n", True)
@@ -41,29 +41,15 @@ def test_what_stands_and_since_when() -> None:
     ]
     cpu = why.decisions[0]
     assert (cpu.since, cpu.said_at) == (NOW + 10, NOW + 30)
-    assert [one.shown for one in cpu.given] == [
-        "10 cores",
-        "10 cores",
-        "60 %",
-        "4 cores",
-        "0 cores",
-        "1 cores",
-        "1 cores",
-        "0 cores",
-        "0 cores",
-        "0 cores",
-        "5 cores",
-        "defaults",
-    ]
-
-
-def test_what_was_before_it() -> None:
-    why = read(why_document(fleet(), "n", NOW + 30, {}))
-    cpu = [one for one in why.history if one.aspect == "batch-cpu"]
-    assert [(one.at, one.until) for one in cpu] == [(NOW + 10, None), (NOW, NOW + 10)]
-    assert cpu[1].outcome == "no batch-cpu: there is no NodeMetric of this node"
-    assert cpu[1].given[0].shown == "unknown"
-    assert cpu[0].given[0].shown == "5 cores"
+    shown = [one.shown for one in cpu.given]
+    assert (shown[:4], shown[-2:]) == (
+        ["10 cores", "10 cores", "60 %", "4 cores"],
+        ["5 cores", "defaults"],
+    )
+    history = [one for one in why.history if one.aspect == "batch-cpu"]
+    assert [(one.at, one.until) for one in history] == [(NOW + 10, None), (NOW, NOW + 10)]
+    assert history[1].outcome == "no batch-cpu: there is no NodeMetric of this node"
+    assert [one.given[0].shown for one in history] == ["5 cores", "unknown"]
 
 
 def test_a_node_that_is_not_known() -> None:

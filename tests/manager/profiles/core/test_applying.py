@@ -24,95 +24,31 @@ def with_profile(pod: Object, **spec: object) -> Object:
     return after
 
 
-def labels(given: dict[str, str], **spec: object) -> dict[str, str]:
-    found: dict[str, str] = with_profile({"metadata": {"labels": given}}, **spec)["metadata"][
-        "labels"
-    ]
-    return found
-
-
-def test_labels_and_annotations_are_written_over() -> None:
-    pod = {"metadata": {"labels": {"a": "1", "b": "2"}}}
-    after = with_profile(pod, labels={"a": "x"}, annotations={"c": "y"})
-    assert after["metadata"] == {"labels": {"a": "x", "b": "2"}, "annotations": {"c": "y"}}
-
-
-def test_a_profile_that_says_nothing_changes_nothing() -> None:
-    pod: Object = {"metadata": {"labels": None}, "spec": {}}
-    assert with_profile(pod) is pod
-
-
-def test_a_mapped_key_that_is_absent_writes_nothing() -> None:
-    spec = {"labelKeysMapping": {"a": "b", "absent": "c"}, "annotationKeysMapping": {"no": "d"}}
-    assert with_profile({"metadata": {"labels": {"a": "1"}}}, **spec) == {
-        "metadata": {"labels": {"a": "1", "b": "1"}}
-    }
-
-
-def test_a_mapping_sees_what_the_profile_wrote_before() -> None:
-    assert labels({}, labels={"a": "new"}, labelKeysMapping={"a": "b"}) == {"a": "new", "b": "new"}
-
-
-def test_mappings_have_the_values_from_before_them_whatever_their_order() -> None:
-    spec = {"labelKeysMapping": {"a": "b", "b": "c"}}
-    profile = read("p", {"spec": spec})
-    after = applied(profile, {"metadata": {"labels": {"a": "1", "b": "2"}}}, POD, CLASSES)
-    assert after["metadata"]["labels"] == {"a": "1", "b": "1", "c": "2"}
-
-
-def test_a_suffix_is_put_once_and_only_to_what_is_there() -> None:
-    assert labels({"a": "x"}, labelSuffixes={"a": "-s", "b": "-s"}) == {"a": "x-s"}
-
-
-def test_classes_become_labels_and_a_priority() -> None:
-    after = with_profile(
-        {"spec": {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"}},
-        qosClass="BE",
-        priorityClassName="koord-batch",
-        koordinatorPriority=7,
-        schedulerName="koord-scheduler",
-    )
-    assert after == {
-        "metadata": {
-            "labels": {"koordinator.sh/qosClass": "BE", "koordinator.sh/priority": "7"},
-        },
-        "spec": {
-            "schedulerName": "koord-scheduler",
-            "priorityClassName": "koord-batch",
-            "priority": 5500,
-            "preemptionPolicy": "Never",
-        },
-    }
-
-
-def test_a_class_without_preemption_policy_takes_the_pods_away() -> None:
-    after = with_profile({"spec": {"preemptionPolicy": "Never"}}, priorityClassName="koord-mid")
-    assert after["spec"] == {"priorityClassName": "koord-mid", "priority": 7500}
+SAID = 'ClusterColocationProfile "p" spec.'
+MEND = "; create that PriorityClass, or mend the profile"
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("gone", "is not in the cluster"), ("odd", "has no value")]
+    ("spec", "words"),
+    [
+        (
+            {"priorityClassName": "gone"},
+            f'{SAID}priorityClassName is "gone", which is not in the cluster{MEND}',
+        ),
+        (
+            {"priorityClassName": "odd"},
+            f'{SAID}priorityClassName is "odd", which has no value{MEND}',
+        ),
+        (
+            {"patch": {"spec": {"containers": [{"image": "x"}]}}},
+            f"{SAID}patch.spec.containers has an object; expected each",
+        ),
+    ],
 )
-def test_a_priority_class_that_is_not_there_is_said(name: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why) as raised:
-        with_profile({"spec": {"containers": []}}, priorityClassName=name)
-    assert str(raised.value) == (
-        f'ClusterColocationProfile "p" spec.priorityClassName is "{name}", which {why}; '
-        "create that PriorityClass, or mend the profile"
-    )
-
-
-def test_the_patch_comes_last() -> None:
-    spec = {"labels": {"a": "1"}, "qosClass": "BE", "patch": {"metadata": {"labels": {"a": "2"}}}}
-    assert labels({}, **spec) == {"a": "2", "koordinator.sh/qosClass": "BE"}
-
-
-def test_a_patch_that_does_not_fit_is_said() -> None:
+def test_what_does_not_fit_is_said(spec: Object, words: str) -> None:
     with pytest.raises(ValueError, match="mend the profile") as raised:
-        with_profile({}, patch={"spec": {"containers": [{"image": "x"}]}})
-    assert str(raised.value).startswith(
-        'ClusterColocationProfile "p" spec.patch.spec.containers has an object; expected each'
-    )
+        with_profile({"spec": {"containers": []}}, **spec)
+    assert str(raised.value).startswith(words)
 
 
 def test_a_patch_that_is_too_deep_is_said() -> None:

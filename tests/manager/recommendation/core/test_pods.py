@@ -40,35 +40,41 @@ def test_whose_it_is(meta: dict[str, Any], workloads: tuple[tuple[str, str], ...
     assert decode(json.dumps(pod(**meta)).encode()).workloads == workloads
 
 
-def test_kills_for_a_limit_of_its_own() -> None:
+LIMITED = {"resources": {"limits": {"memory": "1Gi"}}}
+
+
+def test_kills_are_those_of_running_containers_with_a_limit_of_their_own() -> None:
+    def statuses(**reasons: str) -> list[dict[str, Any]]:
+        return [
+            {"name": name, "lastState": {"terminated": ended(reason)}}
+            for name, reason in reasons.items()
+        ]
+
     document = pod() | {
         "spec": {
             "nodeName": "n1",
             "containers": [
-                {"name": "web", "resources": {"limits": {"memory": "1Gi"}}},
+                {"name": "web", **LIMITED},
+                {"name": "done", **LIMITED},
                 {"name": "free"},
+            ],
+            "initContainers": [
+                {"name": "mesh", "restartPolicy": "Always", **LIMITED},
+                {"name": "migrate", **LIMITED},
             ],
         },
         "status": {
-            "containerStatuses": [
-                {"name": "web", "lastState": {"terminated": killed("2026-11-01T10:00:00Z")}},
-                {"name": "free", "lastState": {"terminated": killed("2026-11-01T10:00:00Z")}},
-            ]
+            "containerStatuses": statuses(web="OOMKilled", done="Completed", free="OOMKilled"),
+            "initContainerStatuses": statuses(mesh="OOMKilled", migrate="OOMKilled"),
         },
     }
     found = decode(json.dumps(document).encode())
-    assert found.kills == (OutOfMemoryKill("web", 1 << 30, 1793527200.0),)
+    assert sorted(found.kills, key=lambda one: one.container) == [
+        OutOfMemoryKill(name, 1 << 30, 1793527200.0) for name in ("mesh", "web")
+    ]
+    limit = {"memory": 1 << 30}
     assert found.node == "n1"
-    assert found.requests == {"web": {"memory": 1 << 30}, "free": {}}
-
-
-def test_an_end_of_another_kind_is_no_kill() -> None:
-    ended = {"reason": "Completed", "finishedAt": "2026-11-01T10:00:00Z"}
-    document = pod() | {
-        "spec": {"containers": [{"name": "web", "resources": {"limits": {"memory": "1Gi"}}}]},
-        "status": {"containerStatuses": [{"name": "web", "lastState": {"terminated": ended}}]},
-    }
-    assert decode(json.dumps(document).encode()).kills == ()
+    assert found.requests == {"web": limit, "done": limit, "free": {}, "mesh": limit}
 
 
 def test_what_is_no_pod() -> None:
@@ -76,31 +82,8 @@ def test_what_is_no_pod() -> None:
         decode(b'{"metadata": 7}')
 
 
-def killed(at: str) -> dict[str, Any]:
-    return {"reason": "OOMKilled", "exitCode": 137, "finishedAt": at}
-
-
-def test_what_stays_beside_the_others_is_a_container_too() -> None:
-    limited = {"resources": {"limits": {"memory": "1Gi"}}}
-    document = pod() | {
-        "spec": {
-            "initContainers": [
-                {"name": "mesh", "restartPolicy": "Always", **limited},
-                {"name": "migrate", **limited},
-            ],
-            "containers": [{"name": "web"}],
-        },
-        "status": {
-            "phase": "Running",
-            "initContainerStatuses": [
-                {"name": name, "lastState": {"terminated": killed("2026-11-01T10:00:00Z")}}
-                for name in ("mesh", "migrate")
-            ],
-        },
-    }
-    found = decode(json.dumps(document).encode())
-    assert found.requests == {"web": {}, "mesh": {"memory": 1 << 30}}
-    assert [one.container for one in found.kills] == ["mesh"]
+def ended(reason: str) -> dict[str, Any]:
+    return {"reason": reason, "finishedAt": "2026-11-01T10:00:00Z"}
 
 
 @pytest.mark.parametrize(("phase", "started"), [("Pending", False), ("Running", True)])

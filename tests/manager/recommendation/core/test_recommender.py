@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_manager.recommendation.core.recommender import RecommendationPolicy, Recommender
-from koord_manager.recommendation.core.reconciler import kept
+from koord_manager.recommendation.core.reconciler import encode_checkpoints
 from koord_prediction.amount import ResourceAmount
 from koord_prediction.checkpoint import LearntHistogram
 
@@ -63,17 +63,32 @@ def test_what_was_long_ago_weighs_little() -> None:
     assert advice.limit.cpu > 8, "the peak is one of the whole history"
 
 
-def test_after_a_kill_it_gets_more_for_a_week() -> None:
+@pytest.mark.parametrize(
+    ("kills", "at", "request_mib"),
+    [
+        # By a fifth, for a week; the same kill told of twice, and a smaller one before it.
+        ([(1000, 0), (1000, 0), (10, -1)], DAY, 1200),
+        ([(1000, 0)], 7 * DAY + 1, 125),
+        # A smaller kill takes nothing away within a week.
+        ([(1000, 0), (100, DAY)], 2 * DAY, 1200),
+        # However much the container has by now.
+        ([(1000, 0), (1200, 0), (1440, 0)], DAY, 1200),
+        # An old kill is forgotten at the next one, though another pod tells of it still.
+        ([(4096, 0), (100, 30 * DAY), (4096, 0)], 30 * DAY, 196),
+        # A small limit is raised by 100 MB.
+        ([(64, 0)], DAY, 160),
+    ],
+)
+def test_after_a_kill_it_gets_more(
+    kills: list[tuple[int, float]], at: float, request_mib: float
+) -> None:
     made = learnt(*[ResourceAmount(0.1, 100 * MIB)] * 100)
-    made.killed("web", "main", 1000 * MIB, NOW)
-    made.killed("web", "main", 1000 * MIB, NOW)
-    made.killed("web", "main", 10 * MIB, NOW - 1)
-    (advice,) = made.advise("web", NOW + DAY, ["main"])
-    assert advice.request.memory == 1200 * MIB
-    assert advice.limit.memory == 1200 * MIB
-    assert "ran out of memory" in str(advice.decisions[1])
-    (later,) = made.advise("web", NOW + 7 * DAY + 1, ["main"])
-    assert later.request.memory < 130 * MIB
+    for limit, when in kills:
+        made.killed("web", "main", limit * MIB, NOW + when)
+    (advice,) = made.advise("web", NOW + at, ["main"])
+    assert advice.request.memory == pytest.approx(request_mib * MIB, rel=0.001)
+    assert advice.limit.memory >= advice.request.memory
+    assert ("ran out of memory" in str(advice.decisions[1])) is (request_mib != 125)
 
 
 @pytest.mark.parametrize(
@@ -101,13 +116,6 @@ def test_a_kill_asks_for_no_more_than_the_largest_node_has(
     # A larger node has come: it is not forgotten how much was to be asked for.
     (later,) = made.advise("web", NOW + DAY, ["main"], 1e6 * MIB)
     assert later.request.memory == limit * 1.2 * MIB
-
-
-def test_a_small_limit_is_raised_by_100_mb() -> None:
-    made = learnt(*[ResourceAmount(0.1, 10 * MIB)] * 100)
-    made.killed("web", "main", 64 * MIB, NOW)
-    (advice,) = made.advise("web", NOW + DAY, ["main"])
-    assert 64 * MIB + 100e6 <= advice.request.memory < 64 * MIB + 100e6 + MIB
 
 
 def test_several_pods_at_once_are_several_samples() -> None:
@@ -155,43 +163,6 @@ def test_limits_are_never_below_requests(used: list[ResourceAmount], margin: flo
     assert advice.limit.cpu >= min(greatest, 1000)
 
 
-@pytest.mark.parametrize("percentile", [0.5, 0.99])
-def test_a_higher_percentile_is_no_less(percentile: float) -> None:
-    used = [ResourceAmount(n / 10, n * MIB) for n in range(100)]
-    low = learnt(*used, policy=RecommendationPolicy(cpu_percentile=0.3, least_history=0))
-    high = learnt(*used, policy=RecommendationPolicy(cpu_percentile=percentile, least_history=0))
-    at = NOW + 6000
-    assert (
-        high.advise("web", at, ["main"])[0].request.cpu
-        >= low.advise("web", at, ["main"])[0].request.cpu
-    )
-
-
-def test_an_old_kill_is_forgotten_at_the_next_one() -> None:
-    made = learnt(*[ResourceAmount(0.1, 10 * MIB)] * 100)
-    made.killed("web", "main", 4096 * MIB, NOW)
-    made.killed("web", "main", 100 * MIB, NOW + 30 * DAY)
-    made.killed("web", "main", 4096 * MIB, NOW)  # another pod tells of it still
-    (advice,) = made.advise("web", NOW + 30 * DAY, ["main"])
-    assert advice.request.memory < 250 * MIB
-
-
-def test_one_kill_counts_once_however_much_the_container_has_by_now() -> None:
-    made = learnt(*[ResourceAmount(0.1, 10 * MIB)] * 100)
-    for limit in (1000 * MIB, 1200 * MIB, 1440 * MIB):
-        made.killed("web", "main", limit, NOW)
-    (advice,) = made.advise("web", NOW + DAY, ["main"])
-    assert advice.request.memory == 1200 * MIB
-
-
-def test_a_smaller_kill_takes_nothing_away_within_a_week() -> None:
-    made = learnt(*[ResourceAmount(0.1, 10 * MIB)] * 100)
-    made.killed("web", "main", 1000 * MIB, NOW)
-    made.killed("web", "main", 100 * MIB, NOW + DAY)
-    (advice,) = made.advise("web", NOW + 2 * DAY, ["main"])
-    assert advice.request.memory == 1200 * MIB
-
-
 def test_containers_of_changing_names_do_not_add_up() -> None:
     made = Recommender(HOURLY)
     for index in range(100):
@@ -216,7 +187,7 @@ def test_what_is_kept_of_all_containers_fits_into_an_annotation() -> None:
     for minute in range(40):
         samples = [("n" * 253, name, one) for name in names for one in used[minute % 7 :: 7]]
         made.learn(samples, NOW + 977 * minute)
-    assert len(kept(made.checkpoints("n" * 253))) < 220 << 10
+    assert len(encode_checkpoints(made.checkpoints("n" * 253))) < 220 << 10
 
 
 def test_what_was_kept_may_be_anybodys() -> None:

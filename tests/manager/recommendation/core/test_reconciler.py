@@ -12,7 +12,7 @@ from koord_manager.recommendation.core.recommender import (
 from koord_manager.recommendation.core.reconciler import (
     CONDITION,
     RecommendationResult,
-    kept,
+    encode_checkpoints,
     read,
     status,
     status_before,
@@ -99,7 +99,7 @@ def test_what_was_learnt_is_kept_in_an_annotation() -> None:
             [("w", "web", ResourceAmount(1, MIB)), ("w", "side", ResourceAmount(2, MIB))],
             NOW + 60 * minute,
         )
-    text = kept(made.checkpoints("w"))
+    text = encode_checkpoints(made.checkpoints("w"))
     assert len(text) < 2000
     document = {"metadata": {"annotations": {ANNOTATION_RECOMMENDATION_CHECKPOINT: text}}}
     again = Recommender(RecommendationPolicy(least_history=0))
@@ -122,7 +122,7 @@ def test_an_annotation_that_cannot_be_read(text: str) -> None:
 def test_what_nobody_can_have_learnt_is_not_believed(name: str, value: float) -> None:
     made = Recommender(RecommendationPolicy(least_history=0))
     made.learn([("w", "web", ResourceAmount(1, MIB))], NOW)
-    document = json.loads(kept(made.checkpoints("w")))
+    document = json.loads(encode_checkpoints(made.checkpoints("w")))
     document["web"][name] = value
     annotations = {ANNOTATION_RECOMMENDATION_CHECKPOINT: json.dumps(document)}
     again = Recommender(RecommendationPolicy(least_history=0))
@@ -135,13 +135,13 @@ def test_what_nobody_can_have_learnt_is_not_believed(name: str, value: float) ->
 
 
 @pytest.mark.parametrize(
-    "odd", [7, "x", [], True, {"conditions": 7}, {"conditions": [7]}, {"conditions": [None]}]
+    ("given", "expected"),
+    [
+        *((odd, {}) for odd in (7, "x", [], True, None)),
+        *(({"conditions": odd}, {}) for odd in (7, [7], [None])),
+        *((good, good) for good in ({}, {"podStatus": {}}, {"conditions": [{"type": "x"}]})),
+    ],
 )
-def test_a_status_of_another_shape_is_none_and_written_anew(odd: Any) -> None:
-    assert status_before({"status": odd}) == {}
-
-
-@pytest.mark.parametrize("given", [{}, {"podStatus": {}}, {"conditions": [{"type": "x"}]}])
-def test_a_status_of_our_shape_is_taken_as_it_is(given: dict[str, Any]) -> None:
-    assert status_before({"status": given}) == given
-    assert status_before({"status": None}) == status_before({}) == {}
+def test_a_status_of_another_shape_is_written_anew(given: Any, expected: Any) -> None:
+    assert status_before({"status": given}) == expected
+    assert status_before({}) == {}

@@ -28,7 +28,7 @@ def document(**target: Any) -> dict[str, Any]:
 )
 def test_which_pods_are_meant(target: dict[str, Any], matches: bool) -> None:
     other = RecommendationPod("shop", "db-1")
-    found = TargetCandidates([other, POD]).meant(parse(document(**target), "shop"))
+    found = TargetCandidates([other, POD]).matching(parse(document(**target), "shop"))
     assert found == ([POD] if matches else [])
 
 

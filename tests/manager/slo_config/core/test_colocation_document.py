@@ -20,15 +20,12 @@ ANNOTATION = "node.koordinator.sh/colocation-strategy"
 CPU = "node.koordinator.sh/cpu-reclaim-ratio"
 USUAL = ColocationStrategy(cpu_reclaim_percent=40)
 
+SMOOTHING = {"fallPercent": 1, "risePercent": 2, "stepSeconds": 3, "holdSeconds": 4}
 ALL: dict[str, tuple[Any, str, Any]] = {
     "enable": (True, "enable", True),
     "metricAggregateDurationSeconds": (100, "metric_aggregate_seconds", 100),
     "metricReportIntervalSeconds": (30, "metric_report_seconds", 30),
-    "metricAggregatePolicy": (
-        {"durations": ["1m"]},
-        "metric_aggregate_durations",
-        ("1m",),
-    ),
+    "metricAggregatePolicy": ({"durations": ["1m"]}, "metric_aggregate_durations", ("1m",)),
     "metricMemoryCollectPolicy": (
         "usageWithPageCache",
         "metric_memory_policy",
@@ -49,20 +46,7 @@ ALL: dict[str, tuple[Any, str, Any]] = {
     "midStaticMemoryReservedPercent": (9, "mid_static_memory_percent", 9),
     "batchCPUThresholdPercent": (10, "batch_cpu_percent", 10),
     "batchMemoryThresholdPercent": (11, "batch_memory_percent", 11),
-    "extensions": (
-        {
-            "pykoord": {
-                "smoothing": {
-                    "fallPercent": 1,
-                    "risePercent": 2,
-                    "stepSeconds": 3,
-                    "holdSeconds": 4,
-                }
-            }
-        },
-        "smoothing",
-        Smoothing(1, 2, 3, 4),
-    ),
+    "extensions": ({"pykoord": {"smoothing": SMOOTHING}}, "smoothing", Smoothing(1, 2, 3, 4)),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_manager.slo_config.core import config
-from koord_manager.slo_config.core.colocation import ColocationStrategy, Smoothing
+from koord_manager.slo_config.core.colocation import ColocationStrategy
 from koord_manager.slo_config.core.config import (
     DEFAULTS,
     KEYS,
@@ -78,10 +78,7 @@ def test_a_key_that_says_nothing_has_its_defaults(key: str, text: str):
 @pytest.mark.parametrize("key", sorted(KEYS))
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ("{", 'is no JSON: "{": Input data was truncated'),
-        ("[]", 'is "[]"; expected an object'),
-    ],
+    [("{", 'is no JSON: "{": Input data was truncated'), ("[]", 'is "[]"; expected an object')],
 )
 def test_what_is_no_object_names_its_key(key: str, text: str, said: str):
     assert bad(text, key) == [f"{key} {said}"]
@@ -90,122 +87,79 @@ def test_what_is_no_object_names_its_key(key: str, text: str, said: str):
 @pytest.mark.parametrize(
     ("key", "value", "line"),
     [
-        (
-            "colocation",
-            {"cpuReclaimThresholdPercent": 700},
-            "colocation-config cpuReclaimThresholdPercent is 700; expected 0 to 100",
-        ),
+        ("colocation", {"cpuReclaimThresholdPercent": 700}, "cpuReclaimThresholdPercent is 700"),
         (
             "colocation",
             {"nodeConfigs": [gpu(memoryCalculatePolicy="uses")]},
-            (
-                'colocation-config nodeConfigs[0] "gpu" memoryCalculatePolicy is "uses"; '
-                "expected usage or request or maxUsageRequest"
-            ),
+            'nodeConfigs[0] "gpu" memoryCalculatePolicy is "uses"',
         ),
         (
             "colocation",
             {"nodeConfigs": [{"name": "gpu"}]},
-            'colocation-config nodeConfigs[0] "gpu" nodeSelector is missing; expected an object',
+            'nodeConfigs[0] "gpu" nodeSelector is missing',
         ),
         (
             "colocation",
             {"nodeConfigs": [{"nodeSelector": {}}]},
-            (
-                "colocation-config nodeConfigs[0] nodeSelector is empty; "
-                "expected matchLabels or matchExpressions"
-            ),
+            "nodeConfigs[0] nodeSelector is empty",
         ),
-        (
-            "colocation",
-            {"nodeConfigs": [gpu(), gpu()]},
-            'colocation-config nodeConfigs[1].name is "gpu"; expected a name that no other has',
-        ),
+        ("colocation", {"nodeConfigs": [gpu(), gpu()]}, 'nodeConfigs[1].name is "gpu"'),
         (
             "resource-threshold",
             {"nodeStrategies": [gpu(cpuSuppressPolicy="cpu")]},
-            (
-                'resource-threshold-config nodeStrategies[0] "gpu" cpuSuppressPolicy is "cpu"; '
-                "expected cpuset or cfsQuota"
-            ),
+            'nodeStrategies[0] "gpu" cpuSuppressPolicy is "cpu"',
         ),
         (
             "resource-threshold",
             {"clusterStrategy": {"memoryEvictLowerPercent": 80}},
-            (
-                "resource-threshold-config clusterStrategy memoryEvictLowerPercent is 80; "
-                "expected memoryEvictLowerPercent below memoryEvictThresholdPercent"
-            ),
+            "clusterStrategy memoryEvictLowerPercent is 80",
         ),
-        (
-            "resource-threshold",
-            {"clusterStrategy": 7},
-            "resource-threshold-config clusterStrategy is 7; expected an object",
-        ),
+        ("resource-threshold", {"clusterStrategy": 7}, "clusterStrategy is 7"),
         (
             "resource-qos",
             {"clusterStrategy": {"beClass": {"cpuQOS": {"groupIdentity": 3}}}},
-            (
-                "resource-qos-config clusterStrategy beClass.cpuQOS.groupIdentity is 3; "
-                "expected -1 to 2"
-            ),
+            "clusterStrategy beClass.cpuQOS.groupIdentity is 3",
         ),
         (
             "cpu-burst",
             {"clusterStrategy": {"cpuBurstPercent": 0}},
-            "cpu-burst-config clusterStrategy cpuBurstPercent is 0; expected 1 to 10000",
+            "clusterStrategy cpuBurstPercent is 0",
         ),
         (
             "system",
             {"clusterStrategy": {"totalNetworkBandwidth": "fast"}},
-            (
-                'system-config clusterStrategy totalNetworkBandwidth is "fast"; '
-                'expected bits a second like "10G"'
-            ),
+            'clusterStrategy totalNetworkBandwidth is "fast"',
         ),
-        (
-            "host-application",
-            {"applications": [{"name": "a/b"}]},
-            (
-                'host-application-config applications[0].name is "a/b"; '
-                "expected a name without slashes"
-            ),
-        ),
+        ("host-application", {"applications": [{"name": "a/b"}]}, 'applications[0].name is "a/b"'),
         (
             "host-application",
             {"nodeConfigs": [gpu(applications=[{}])]},
-            (
-                'host-application-config nodeConfigs[0] "gpu" applications[0].name is missing; '
-                "expected a name without slashes"
-            ),
+            'nodeConfigs[0] "gpu" applications[0].name is missing',
         ),
-        (
-            "host-application",
-            {"applications": 7},
-            "host-application-config applications is 7; expected a list",
-        ),
+        ("host-application", {"applications": 7}, "applications is 7"),
         (
             "cpu-normalization",
             {"ratioModel": {"Xeon (R)": {"baseRatio": 9}}},
-            "cpu-normalization-config ratioModel.Xeon (R).baseRatio is 9; expected 1 to 5",
+            "ratioModel.Xeon (R).baseRatio is 9",
         ),
         (
             "resource-amplification",
             {"resourceAmplificationRatio": {"cpu": 0.5}},
-            (
-                "resource-amplification-config resourceAmplificationRatio.cpu is 0.5; "
-                "expected 1 to 100"
-            ),
+            "resourceAmplificationRatio.cpu is 0.5",
         ),
         (
             "pykoord",
             {"clusterStrategy": {"strategies": {"cpu_suppress": 3}}},
-            "pykoord-config clusterStrategy strategies.cpu_suppress is 3; expected an object",
+            "clusterStrategy strategies.cpu_suppress is 3",
         ),
     ],
 )
 def test_a_bad_field_is_named_and_keeps_its_key_from_applying(key: str, value: Any, line: str):
-    assert bad(json.dumps(value), f"{key}-config") == [line]
+    [found] = bad(json.dumps(value), f"{key}-config")
+    head, _, expected = found.partition("; expected ")
+    assert head == f"{key}-config {line}"
+    assert expected
+    assert " (" not in expected, "nothing is done instead: the key is kept"
 
 
 @pytest.mark.parametrize("depth", [300, 500, 700, 5000])
@@ -238,85 +192,14 @@ def test_a_key_of_which_nothing_good_was_ever_seen_is_unknown():
     assert found.unknown == frozenset()
 
 
-def test_the_first_layer_that_matches_is_laid_over_the_clusters():
-    found = good(
-        resource_qos={
-            "clusterStrategy": {"beClass": {"cpuQOS": {"enable": True, "groupIdentity": -1}}},
-            "nodeStrategies": [
-                gpu(beClass={"cpuQOS": {"groupIdentity": 0}}),
-                {"nodeSelector": {"matchLabels": {"pool": "gpu"}}, "beClass": {}},
-            ],
-        }
-    )
-    here = found.qos.of({"pool": "gpu"})
-    assert here == {"beClass": {"cpuQOS": {"enable": True, "groupIdentity": 0}}}
-    assert found.qos.of({}) == found.qos.cluster
-
-
-def test_host_applications_of_a_layer_are_all_that_it_has():
-    found = good(host_application={"applications": [{"name": "nginx"}], "nodeConfigs": [gpu()]})
-    assert found.host_applications.of({}) == {"applications": [{"name": "nginx"}]}
-    assert found.host_applications.of({"pool": "gpu"}) == {"applications": []}
-
-
-def test_all_layers_of_colocation_are_laid_over_each_other():
-    found = good(
-        colocation={
-            "enable": True,
-            "degradeTimeMinutes": 5,
-            "cpuReclaimThresholdPercent": 50,
-            "extensions": {"pykoord": {"smoothing": {"fallPercent": 10, "holdSeconds": 60}}},
-            "nodeConfigs": [
-                gpu(
-                    memoryReclaimThresholdPercent=40,
-                    extensions={"pykoord": {"smoothing": {"fallPercent": 5}}},
-                )
-            ],
-        }
-    )
-    annotation = '{"cpuReclaimThresholdPercent": 30, "batchCPUThresholdPercent": 80}'
-    strategies = found.strategies_for(
-        {"pool": "gpu", "node.koordinator.sh/memory-reclaim-ratio": "0.29"},
-        {"node.koordinator.sh/colocation-strategy": annotation},
-    )
-    assert strategies.ignored == ()
-    assert strategies.colocation == ColocationStrategy(
-        enable=True,
-        degrade_minutes=5,
-        cpu_reclaim_percent=30,
-        memory_reclaim_percent=29,
-        batch_cpu_percent=80,
-        smoothing=Smoothing(fall_percent=5, hold_seconds=60),
-    )
-
-
+FIELDS = """enable clusterStrategy nodeStrategies nodeConfigs nodeSelector matchLabels applications
+name beClass networkQOS ingressRequest ratioModel extensions strategies
+cpuSuppressThresholdPercent"""
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 300) | st.text(max_size=4),
     lambda inner: (
         st.lists(inner, max_size=2)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "enable",
-                    "clusterStrategy",
-                    "nodeStrategies",
-                    "nodeConfigs",
-                    "nodeSelector",
-                    "matchLabels",
-                    "applications",
-                    "name",
-                    "beClass",
-                    "networkQOS",
-                    "ingressRequest",
-                    "ratioModel",
-                    "extensions",
-                    "strategies",
-                    "cpuSuppressThresholdPercent",
-                ]
-            ),
-            inner,
-            max_size=4,
-        )
+        | st.dictionaries(st.sampled_from(FIELDS.split()), inner, max_size=4)
     ),
     max_leaves=12,
 )

@@ -27,23 +27,6 @@ def on(**labels: str) -> dict[str, Any]:
     return {"nodeSelector": {"matchLabels": labels}}
 
 
-def test_the_first_that_matches_holds():
-    found, problems = layers(
-        {"n": 2, "nodeConfigs": [{"n": 3, **on(a="b")}, {"n": 4, **on(a="b")}, on(c="d")]}
-    )
-    assert problems == []
-    assert [found.of(one) for one in ({}, {"a": "b"}, {"c": "d"}, {"a": "x"})] == [2, 3, 2, 2]
-
-
-def test_the_clusters_part_may_be_in_a_field_of_its_own():
-    found, problems = layers(
-        {"clusterStrategy": {"n": 2}, "nodeStrategies": [on(a="b")], "n": 9},
-        cluster_in="clusterStrategy",
-        nodes_in="nodeStrategies",
-    )
-    assert (found.cluster, found.of({"a": "b"}), problems) == (2, 2, [])
-
-
 def test_what_is_wrong_for_the_cluster_is_not_said_again_for_each_node():
     _, problems = layers({"n": "x", "nodeConfigs": [on(a="b"), on(c="d")]})
     assert problems == ["key n is bad"]
@@ -55,12 +38,3 @@ def test_layers_are_named_in_lines():
         'key nodeConfigs[0] "gpu\\n" n is bad',
         "key nodeConfigs[1] is 7; expected an object (left out)",
     ]
-
-
-def test_operators_of_selectors_are_understood():
-    expressions = [{"key": "gpu", "operator": "Exists"}]
-    found, problems = layers(
-        {"nodeConfigs": [{"n": 5, "nodeSelector": {"matchExpressions": expressions}}]}
-    )
-    assert problems == []
-    assert (found.of({"gpu": ""}), found.of({})) == (5, 1)

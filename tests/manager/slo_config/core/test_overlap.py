@@ -23,8 +23,10 @@ def labelled(**labels: str) -> dict[str, Any]:
     return {"matchLabels": labels}
 
 
-def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
-    return {"key": key, "operator": operator, "values": list(values)}
+def matching(*expressions: tuple[str, ...]) -> dict[str, Any]:
+    """Each is a key, an operator and values."""
+    found = [{"key": k, "operator": op, "values": values} for k, op, *values in expressions]
+    return {"matchExpressions": found}
 
 
 @pytest.mark.parametrize(
@@ -34,26 +36,12 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
         ([labelled(a="1"), labelled(a="2")], ""),
         ([labelled(a="1"), labelled(b="1")], ""),
         ([labelled(a="1")], ""),
-        (
-            [labelled(a="2"), {"matchExpressions": [expression("a", "In", "1", "2")]}],
-            'nodes labelled "a=2"',
-        ),
-        (
-            [labelled(a="2"), {"matchExpressions": [expression("a", "Exists")]}],
-            'nodes labelled "a=2"',
-        ),
-        ([labelled(a="2"), {"matchExpressions": [expression("a", "NotIn", "2")]}], ""),
+        ([labelled(a="2"), matching(("a", "In", "1", "2"))], 'nodes labelled "a=2"'),
+        ([labelled(a="2"), matching(("a", "Exists"))], 'nodes labelled "a=2"'),
+        ([labelled(a="2"), matching(("a", "NotIn", "2"))], ""),
         (
             # Koordinator tries (x, p) and (y, q) only.
-            [
-                labelled(a="x", b="q"),
-                {
-                    "matchExpressions": [
-                        expression("a", "In", "x", "y"),
-                        expression("b", "In", "p", "q"),
-                    ]
-                },
-            ],
+            [labelled(a="x", b="q"), matching(("a", "In", "x", "y"), ("b", "In", "p", "q"))],
             'nodes labelled "a=x, b=q"',
         ),
     ],
@@ -75,7 +63,7 @@ def test_selectors_overlap_where_a_node_there_is_matches_two():
 
 def test_very_many_values_are_not_all_tried():
     many = [f"v{number}" for number in range(300)]
-    wide = {"matchExpressions": [expression(key, "In", *many) for key in "abcdef"]}
+    wide = matching(*((key, "In", *many) for key in "abcdef"))
     assert overlap("key", layers(wide, labelled(z="1")), {}) == ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,42 +16,29 @@ from koord_manager.slo_config.core.ratios_document import (
     overlay_normalization,
 )
 
+ALL = {
+    "baseRatio": 1,
+    "hyperThreadEnabledRatio": 2,
+    "turboEnabledRatio": 3,
+    "hyperThreadTurboEnabledRatio": 4,
+}
 
-def test_models_are_laid_over_each_other_one_by_one():
-    usual = CPUNormalization(
-        enable=True,
-        default_ratio=1.1,
-        models=(("a", ModelRatios(base=1.2)), ("b", ModelRatios(base=1.3))),
+
+def test_models_and_resources_are_laid_over_each_other_one_by_one():
+    models = (("a", ModelRatios(base=1.2)), ("b", ModelRatios(base=1.3)))
+    usual = CPUNormalization(enable=True, default_ratio=1.1, models=models)
+    given, problems = {"ratioModel": {"b": {"turboEnabledRatio": 1.5}, "c": ALL}}, list[str]()
+    found = overlay_normalization(usual, given, "here", problems)
+    new = (
+        ("b", ModelRatios(turbo=1.5)),
+        ("c", ModelRatios(base=1, hyper_threads=2, turbo=3, both=4)),
     )
-    given = {
-        "ratioModel": {
-            "b": {"turboEnabledRatio": 1.5},
-            "c": {
-                "baseRatio": 1,
-                "hyperThreadEnabledRatio": 2,
-                "turboEnabledRatio": 3,
-                "hyperThreadTurboEnabledRatio": 4,
-            },
-        }
-    }
-    problems: list[str] = []
-    assert overlay_normalization(usual, given, "here", problems) == CPUNormalization(
-        enable=True,
-        default_ratio=1.1,
-        models=(
-            ("a", ModelRatios(base=1.2)),
-            ("b", ModelRatios(turbo=1.5)),
-            ("c", ModelRatios(base=1, hyper_threads=2, turbo=3, both=4)),
-        ),
-    )
-    assert problems == []
-
-
-def test_resources_are_laid_over_each_other_one_by_one():
-    usual = ResourceAmplification(ratios=(("cpu", 1.5), ("memory", 2.0)))
+    assert (found, problems) == (replace(usual, models=(models[0], *new)), [])
+    amplification = ResourceAmplification(ratios=(("cpu", 1.5), ("memory", 2.0)))
     given = {"enable": True, "resourceAmplificationRatio": {"cpu": 2, "memory": None}}
-    found = overlay_amplification(usual, given, "here", [])
-    assert found == ResourceAmplification(enable=True, ratios=(("cpu", 2.0), ("memory", 2.0)))
+    assert overlay_amplification(amplification, given, "here", []) == ResourceAmplification(
+        enable=True, ratios=(("cpu", 2.0), ("memory", 2.0))
+    )
 
 
 @pytest.mark.parametrize("ratio", [0.99, 5.01, "1.5", True, -1])

@@ -29,19 +29,10 @@ def asked(
     data: Any = None, old: Any = None, view: ClusterView = VIEW, **more: Any
 ) -> AdmissionResponse:
     operation = AdmissionOperation.CREATE if old is None else AdmissionOperation.UPDATE
-    admission = AdmissionRequest(
-        **{
-            "uid": "1",
-            "operation": operation,
-            "resource": "configmaps",
-            "namespace": "koordinator-system",
-            "name": "slo-controller-config",
-            "object": config_map(data),
-            "old": {} if old is None else config_map(old),
-        }
-        | more
-    )
-    return validate_config_map(admission, view)
+    where = {"namespace": "koordinator-system", "name": "slo-controller-config"}
+    objects = {"object": config_map(data), "old": {} if old is None else config_map(old)}
+    usual = {"uid": "1", "operation": operation, "resource": "configmaps"} | where | objects
+    return validate_config_map(AdmissionRequest(**usual | more), view)
 
 
 def keys(**values: Any) -> dict[str, str]:
@@ -52,23 +43,45 @@ def on(**labels: str) -> dict[str, Any]:
     return {"nodeSelector": {"matchLabels": labels}}
 
 
-def test_what_is_good_is_admitted():
-    assert asked(GOOD) == ADMITTED
-    assert asked({}) == ADMITTED
-    assert asked(None) == ADMITTED
+BAD = {"cpu-burst-config": "{"}
 
 
-def test_what_is_bad_is_refused_with_key_field_value_and_what_was_expected():
-    verdict = asked(keys(colocation={"nodeConfigs": [{**on(a="b"), "degradeTimeMinutes": 0}]}))
-    assert (verdict.code, verdict.refusal) == (
-        422,
-        "colocation-config nodeConfigs[0] degradeTimeMinutes is 0; expected 1 to 10080",
-    )
-
-
-def test_of_many_the_first_is_shown():
-    verdict = asked(keys(colocation={"enable": 1}, cpu_burst=[], system="x"))
-    assert verdict.refusal == "colocation-config enable is 1; expected true or false (and 2 more)"
+@pytest.mark.parametrize(
+    ("data", "old", "refusal"),
+    [
+        (GOOD, None, ""),
+        ({}, None, ""),
+        (None, None, ""),
+        (
+            keys(colocation={"nodeConfigs": [{**on(a="b"), "degradeTimeMinutes": 0}]}),
+            None,
+            "colocation-config nodeConfigs[0] degradeTimeMinutes is 0; expected 1 to 10080",
+        ),
+        # Of many the first is shown.
+        (
+            keys(colocation={"enable": 1}, cpu_burst=[], system="x"),
+            None,
+            "colocation-config enable is 1; expected true or false (and 2 more)",
+        ),
+        # A key that is bad already does not keep others from changing.
+        (BAD | GOOD, BAD, ""),
+        (BAD | {"colocation-config": "{"}, BAD, "colocation-config is no JSON"),
+        ({"cpu-burst-config": "[]"}, BAD, 'cpu-burst-config is "[]"'),
+        # Selectors that overlap.
+        (
+            keys(colocation={"nodeConfigs": [on(a="1"), on(a="1", b="2")]}),
+            None,
+            "colocation-config nodeConfigs[0] and nodeConfigs[1] both match nodes labelled",
+        ),
+        (keys(colocation={"nodeConfigs": [on(a="1"), on(b="1")]}), None, ""),
+    ],
+)
+def test_what_is_refused_and_why(data: Any, old: Any, refusal: str):
+    verdict = asked(data, old)
+    if refusal:
+        assert (verdict.code, verdict.refusal[: len(refusal)]) == (422, refusal)
+    else:
+        assert verdict == ADMITTED
 
 
 def test_another_config_map_is_none_of_its_business():
@@ -84,13 +97,6 @@ def test_another_config_map_is_none_of_its_business():
 
 def test_one_without_a_name_in_the_question_has_it_in_the_object():
     assert asked({"colocation-config": "{"}, name="").refusal
-
-
-def test_a_key_that_is_bad_already_does_not_keep_others_from_changing():
-    bad = {"cpu-burst-config": "{"}
-    assert asked(bad | GOOD, old=bad) == ADMITTED
-    assert asked(bad | {"colocation-config": "{"}, old=bad).refusal.startswith("colocation-config")
-    assert asked({"cpu-burst-config": "[]"}, old=bad).refusal.startswith("cpu-burst-config")
 
 
 def test_deleting_it_is_allowed_and_said_what_it_means():
@@ -111,21 +117,21 @@ def test_a_key_that_nobody_reads_is_warned_of():
         ("colocation", {"enabel": True}, "enabel", "enable"),
         (
             "colocation",
-            {"nodeConfigs": [{**on(a="b"), "cpuReclaimTresholdPercent": 60}]},
-            "nodeConfigs[0].cpuReclaimTresholdPercent",
-            "cpuReclaimThresholdPercent",
+            {"nodeConfigs": [{**on(a="b"), "enabl": 1}]},
+            "nodeConfigs[0].enabl",
+            "enable",
         ),
         ("resource_threshold", {"clusterStratgy": {}}, "clusterStratgy", "clusterStrategy"),
         (
             "cpu_normalization",
-            {"ratioModel": {"Xeon": {"baseRation": 2}}},
-            "ratioModel.Xeon.baseRation",
+            {"ratioModel": {"X": {"baseR": 2}}},
+            "ratioModel.X.baseR",
             "baseRatio",
         ),
         (
             "host_application",
-            {"nodeConfigs": [{**on(a="b"), "applications": [{"name": "a", "qso": "LS"}]}]},
-            "nodeConfigs[0].applications[0].qso",
+            {"applications": [{"name": "a", "qso": ""}]},
+            "applications[0].qso",
             "qos",
         ),
         ("pykoord", {"clusterStrategy": {"strategy": {}}}, "clusterStrategy.strategy", ""),
@@ -161,16 +167,10 @@ def test_thousands_of_unknown_fields_are_a_few_warnings():
     assert 2 < len(verdict.warnings) < 17
 
 
-def test_selectors_that_overlap_are_refused():
-    data = keys(colocation={"nodeConfigs": [on(a="1"), on(a="1", b="2")]})
-    assert "both match nodes labelled" in asked(data).refusal
+def test_selectors_that_overlap_on_a_node_there_is_are_refused():
     data = keys(colocation={"nodeConfigs": [on(a="1"), on(b="1")]})
-    assert asked(data) == ADMITTED
     view = ClusterView(node_labels={"n1": {"a": "1"}, "n2": {"a": "1", "b": "1"}})
-    assert asked(data, None, view).refusal == (
-        "colocation-config nodeConfigs[0] and nodeConfigs[1] both match node n2; "
-        "expected selectors that exclude each other"
-    )
+    assert "both match node n2; " in asked(data, None, view).refusal
     assert asked(data | keys(system={}), data, view) == ADMITTED
 
 
@@ -184,10 +184,7 @@ def qos(request: str) -> dict[str, Any]:
         (
             {"clusterStrategy": qos("11G")},
             {"clusterStrategy": {"totalNetworkBandwidth": "10G"}},
-            (
-                "resource-qos-config clusterStrategy ingressRequest of all classes is 11000000000 "
-                "bits a second; the node has 10000000000"
-            ),
+            "resource-qos-config clusterStrategy ingressRequest of all classes is 11000000000",
         ),
         ({"clusterStrategy": qos("11G")}, {}, ""),
         (
@@ -201,20 +198,16 @@ def qos(request: str) -> dict[str, Any]:
         (
             {"nodeStrategies": [{**on(a="b"), **qos("11G")}]},
             {"clusterStrategy": {"totalNetworkBandwidth": "10G"}},
-            (
-                "resource-qos-config nodeStrategies[0] ingressRequest of all classes is "
-                "11000000000 bits a second; the node has 10000000000"
-            ),
+            "resource-qos-config nodeStrategies[0] ingressRequest of all classes is 11000000000",
         ),
     ],
 )
 def test_classes_are_not_promised_more_than_the_node_has(of_qos, of_system, refusal: str):
     data = keys(resource_qos=of_qos, system=of_system)
-    assert asked(data).refusal == refusal
     only_qos = keys(resource_qos=of_qos)
     # Whichever of the two keys changes.
-    assert asked(data, old=only_qos).refusal == refusal
-    assert asked(data, old=keys(system=of_system)).refusal == refusal
+    for old in (None, only_qos, keys(system=of_system)):
+        assert asked(data, old).refusal.partition(" bits")[0] == refusal
     assert asked(only_qos) == ADMITTED
 
 

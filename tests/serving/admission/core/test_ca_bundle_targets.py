@@ -54,7 +54,7 @@ TARGET = configuration_target(MUTATING_WEBHOOKS, document(), {"mpod.koordinator.
 
 def found(**more: Any) -> dict[str, Any]:
     """As it is kept after the first write, but for what others have changed since."""
-    kept = copy.deepcopy(TARGET.wanted(None, PEM))
+    kept = copy.deepcopy(TARGET.desired(None, PEM))
     assert kept is not None
     kept["metadata"]["resourceVersion"] = "7"
     kept["webhooks"][0].update(copy.deepcopy(more))
@@ -63,10 +63,10 @@ def found(**more: Any) -> dict[str, Any]:
 
 def merged(given_: dict[str, Any] | None, pem: bytes = PEM) -> dict[str, Any]:
     before = copy.deepcopy(given_)
-    made = TARGET.wanted(given_, pem)
+    made = TARGET.desired(given_, pem)
     assert made is not None
     assert given_ == before, "nobody changes what was read"
-    assert TARGET.wanted(made, pem) == made, "it comes to rest"
+    assert TARGET.desired(made, pem) == made, "it comes to rest"
     return made
 
 
@@ -118,17 +118,18 @@ def test_labels_and_annotations_of_others_stay_and_ours_come_back() -> None:
     assert meta["resourceVersion"] == "7"
 
 
-@pytest.mark.parametrize("before", [None, []])
-def test_an_installed_one_without_webhooks_is_filled(before: Any) -> None:
+@pytest.mark.parametrize(
+    "webhooks",
+    [
+        None,
+        [],
+        # Ours that is switched off goes: nobody would answer, and Koordinator's policy may be Fail.
+        [*found()["webhooks"], webhook(name=OFF)],
+    ],
+)
+def test_webhooks_are_those_that_are_served(webhooks: Any) -> None:
     kept = found()
-    kept["webhooks"] = before
-    assert merged(kept) == found()
-
-
-def test_ours_that_is_switched_off_goes() -> None:
-    """Its path would be answered by nobody, and Koordinator's policy for it may be to refuse."""
-    kept = found()
-    kept["webhooks"].append(webhook(name=OFF))
+    kept["webhooks"] = webhooks
     assert merged(kept) == found()
 
 
@@ -151,18 +152,18 @@ def test_a_bundle_that_is_not_ours_to_say_stays_as_it_is() -> None:
 def test_an_api_service_gets_its_bundle_alone() -> None:
     target = api_service_target("v1alpha1.metrics.koordinator.sh")
     kept = {"spec": {"insecureSkipTLSVerify": True, "group": "g"}, "metadata": {"labels": {}}}
-    assert target.wanted(kept, PEM) == {
+    assert target.desired(kept, PEM) == {
         "spec": {"caBundle": BUNDLE, "group": "g"},
         "metadata": {"labels": {}},
     }
-    assert target.wanted(None, PEM) is None
-    assert target.wanted(kept, b"") is None
+    assert target.desired(None, PEM) is None
+    assert target.desired(kept, b"") is None
     assert "insecureSkipTLSVerify" in kept["spec"]
 
 
 def test_a_config_map_tells_other_clients_beside_what_is_there() -> None:
     target = config_map_target("koordinator-manager-ca", "koordinator-system", "ca.crt")
-    made = target.wanted(None, PEM)
+    made = target.desired(None, PEM)
     assert made == {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -170,8 +171,8 @@ def test_a_config_map_tells_other_clients_beside_what_is_there() -> None:
         "data": {"ca.crt": PEM.decode()},
     }
     kept = {**made, "data": {"ca.crt": "old", "note": "theirs"}}
-    assert target.wanted(kept, PEM) == {**made, "data": {"ca.crt": PEM.decode(), "note": "theirs"}}
-    assert target.wanted(kept, b"") is None
+    assert target.desired(kept, PEM) == {**made, "data": {"ca.crt": PEM.decode(), "note": "theirs"}}
+    assert target.desired(kept, b"") is None
     assert kept["data"]["ca.crt"] == "old"
 
 

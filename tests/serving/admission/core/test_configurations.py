@@ -98,42 +98,40 @@ def test_a_row_has_all_its_fields() -> None:
     assert (other["failurePolicy"], other["timeoutSeconds"]) == ("Ignore", 2)
 
 
-def test_a_url_in_place_of_a_service() -> None:
-    webhook = only(MUTATING, replace(WHERE, url="https://10.0.0.1:9876"))
-    assert webhook["clientConfig"] == {"url": "https://10.0.0.1:9876/m"}
+OWN, SYSTEM = "koordinator-system", "kube-system"
+LABELLED = {"key": "kind", "operator": "In", "values": ["x"]}
 
 
 @pytest.mark.parametrize(
-    ("changes", "namespaces", "control_plane"),
+    ("changes", "own", "namespaces", "control_plane"),
     [
-        ({}, ["koordinator-system", "kube-system"], True),
-        ({"in_control_plane": False}, ["koordinator-system", "kube-system"], False),
-        ({"in_own": True}, ["kube-system"], True),
+        ({}, OWN, [OWN, SYSTEM], True),
+        ({"in_control_plane": False}, OWN, [OWN, SYSTEM], False),
+        ({"in_own": True}, OWN, [SYSTEM], True),
+        ({}, SYSTEM, [SYSTEM], True),
     ],
 )
 def test_namespaces_that_are_not_asked_about(
-    changes: Any, namespaces: list[str], control_plane: bool
+    changes: Any, own: str, namespaces: list[str], control_plane: bool
 ) -> None:
-    out, *more = only(replace(MUTATING, **changes))["namespaceSelector"]["matchExpressions"]
+    webhook = only(replace(MUTATING, **changes), replace(WHERE, namespace=own))
+    out, *more = webhook["namespaceSelector"]["matchExpressions"]
     assert out["values"] == namespaces
     skipped = {"key": "control-plane", "operator": "DoesNotExist"}
     assert more == ([] if control_plane else [skipped])
 
 
-def test_a_manager_in_kube_system() -> None:
-    selector = only(MUTATING, replace(WHERE, namespace="kube-system"))["namespaceSelector"]
-    assert selector["matchExpressions"][0]["values"] == ["kube-system"]
-
-
-def test_objects_without_a_namespace_have_no_selector_of_one() -> None:
-    assert only(replace(MUTATING, namespaced=False))["namespaceSelector"] == {}
-
-
-def test_only_objects_with_a_label() -> None:
-    webhook = only(replace(MUTATING, labelled=("kind", "x")))
-    assert webhook["objectSelector"] == {
-        "matchExpressions": [{"key": "kind", "operator": "In", "values": ["x"]}]
-    }
+@pytest.mark.parametrize(
+    ("changes", "where", "field", "expected"),
+    [
+        ({}, {"url": "https://a:1"}, "clientConfig", {"url": "https://a:1/m"}),
+        # Objects without a namespace have no selector of one.
+        ({"namespaced": False}, {}, "namespaceSelector", {}),
+        ({"labelled": ("kind", "x")}, {}, "objectSelector", {"matchExpressions": [LABELLED]}),
+    ],
+)
+def test_what_else_a_row_may_say(changes: Any, where: Any, field: str, expected: Any) -> None:
+    assert only(replace(MUTATING, **changes), replace(WHERE, **where))[field] == expected
 
 
 def test_gates_switch_rows_and_one_switches_all() -> None:
