@@ -27,7 +27,7 @@ async def no_sleep(seconds: float) -> None:
 
 
 class Node:
-    """The embedded runtime with pods, and a way to stop them."""
+    """The embedded runtime with pods, and a backend that stops them."""
 
     def __init__(self, directory: Path) -> None:
         self.runtime = DemoRuntime(directory / "cgroup")
@@ -67,15 +67,18 @@ class Node:
     async def stopping(
         self, sleep: Callable[[float], Awaitable[object]] = no_sleep
     ) -> AsyncIterator[ContainerStopBackend]:
-        way = ContainerStopBackend(f"unix://{self.path}", sleep=sleep)
+        backend = ContainerStopBackend(f"unix://{self.path}", sleep=sleep)
         async with serve(self.runtime, self.path):
-            yield way
-            await way.close()
+            yield backend
+            await backend.close()
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
+
+
+GONE, EVICTED = (EvictionOutcome(one) for one in (EvictionResult.GONE, EvictionResult.EVICTED))
 
 
 async def test_all_containers_of_the_pod_are_stopped_and_no_other(node: Node) -> None:
@@ -84,51 +87,35 @@ async def test_all_containers_of_the_pod_are_stopped_and_no_other(node: Node) ->
     # Koordinator's would stop here: the first does not run.
     first = node.runtime.pods.list_containers(pb.ListContainersRequest()).containers[0]
     node.runtime.pods.stop_container(pb.StopContainerRequest(container_id=first.id))
-    async with node.stopping() as way:
-        assert await way.evict(record, 30, forced=False) == EvictionOutcome(EvictionResult.EVICTED)
-    assert node.running() == ["stays"]
+    async with node.stopping() as backend:
+        assert await backend.evict(record, 30, forced=False) == EVICTED
+        assert node.running() == ["stays"]
+        assert await backend.evict(record, 30, forced=False) == GONE
 
 
 @pytest.mark.parametrize(("forced", "seconds"), [(False, 25), (True, 0)])
-async def test_the_grace_period_is_the_pod_s_unless_it_may_not_wait(
+async def test_the_grace_period_is_the_pod_s_unless_it_is_forced(
     node: Node, forced: bool, seconds: int
 ) -> None:
     record, _ = node.run("job", "main")
-    async with node.stopping() as way:
-        await way.evict(record, 25.0, forced=forced)
+    async with node.stopping() as backend:
+        await backend.evict(record, 25.0, forced=forced)
     assert [one.timeout for one in node.stops()] == [seconds]
 
 
-async def test_a_pod_without_running_containers_is_gone(node: Node) -> None:
-    record, _ = node.run("job")
-    async with node.stopping() as way:
-        assert await way.evict(record, 30, forced=False) == EvictionOutcome(EvictionResult.GONE)
-
-
 async def test_what_a_kubelet_starts_again_is_no_success(node: Node) -> None:
+    record, sandbox = node.run("job", "main")
     plan = batch_pod_config("job")
-    made = node.runtime.pods.run_pod_sandbox(pb.RunPodSandboxRequest(config=plan.sandbox))
-    node.start(made.pod_sandbox_id, plan, "main")
-    record = pod_view("job", uid=plan.sandbox.metadata.uid).record
+    plan.sandbox.metadata.uid = record.pod.uid
 
     async def kubelet(seconds: float) -> None:
-        node.start(made.pod_sandbox_id, plan, "main", attempt=1)
+        node.start(sandbox, plan, "main", attempt=1)
 
-    async with node.stopping(kubelet) as way:
-        outcome = await way.evict(record, 30, forced=False)
+    async with node.stopping(kubelet) as backend:
+        outcome = await backend.evict(record, 30, forced=False)
     assert outcome == EvictionOutcome(
         EvictionResult.FAILED, "containers started again by the kubelet: main", 60.0, disrupted=True
     )
-
-
-async def test_no_runtime(tmp_path: Path) -> None:
-    way = ContainerStopBackend(f"unix://{tmp_path}/none.sock", sleep=no_sleep)
-    outcome = await way.evict(pod_view().record, 30, forced=False)
-    await way.close()
-    assert outcome.end is EvictionResult.FAILED
-    assert outcome.reason.startswith("ListContainers: UNAVAILABLE: ")
-    assert not outcome.disrupted
-    await way.close()
 
 
 @contextlib.asynccontextmanager
@@ -149,11 +136,11 @@ async def answering(path: Path, answer: Answer) -> AsyncIterator[ContainerStopBa
     server.add_generic_rpc_handlers((Methods(),))
     server.add_insecure_port(f"unix:{path}")
     await server.start()
-    way = ContainerStopBackend(f"unix://{path}", sleep=no_sleep)
+    backend = ContainerStopBackend(f"unix://{path}", sleep=no_sleep)
     try:
-        yield way
+        yield backend
     finally:
-        await way.close()
+        await backend.close()
         await server.stop(0)
 
 
@@ -164,93 +151,67 @@ def containers(*names: str) -> bytes:
     return cri.ListContainersResponse(containers=found).SerializeToString()
 
 
-class TestWorseRuntimes:
-    async def test_only_this_pod_s_containers_are_asked_for(self, tmp_path: Path) -> None:
-        asked: list[bytes] = []
+def listed(*names: str) -> Answer:
+    """These run, and go on running."""
+    return lambda method, _: containers(*names) if method.endswith("ListContainers") else b""
 
-        def answer(method: str, request: bytes) -> Any:
-            asked.append(request)
-            return b""
 
-        async with answering(tmp_path / "r", answer) as way:
-            await way.evict(pod_view(uid="u-1").record, 30, forced=False)
-        wanted = cri.ListContainersRequest.FromString(asked[0]).filter.label_selector
-        assert wanted == {"io.kubernetes.pod.uid": "u-1"}
+async def evict_at(path: Path, answer: Answer) -> EvictionOutcome:
+    async with answering(path / "r", answer) as backend:
+        return await backend.evict(pod_view(uid="u-1").record, 30, forced=False)
 
-    @pytest.mark.parametrize(
-        ("code", "end"),
-        [
-            (grpc.StatusCode.UNKNOWN, EvictionResult.FAILED),
-            (grpc.StatusCode.DEADLINE_EXCEEDED, EvictionResult.UNKNOWN),
-        ],
-    )
-    async def test_one_that_cannot_be_stopped_keeps_no_other(
-        self, tmp_path: Path, code: grpc.StatusCode, end: EvictionResult
-    ) -> None:
-        stopped: list[str] = []
 
-        def answer(method: str, request: bytes) -> Any:
-            if method.endswith("ListContainers"):
-                return containers("stuck", "fine")
-            stopped.append(cri.StopContainerRequest.FromString(request).container_id)
-            return (code, "is  stuck") if stopped[-1] == "stuck" else b""
-
-        async with answering(tmp_path / "r", answer) as way:
-            outcome = await way.evict(pod_view().record, 30, forced=False)
-        assert sorted(stopped) == ["fine", "stuck"]
-        assert outcome == EvictionOutcome(
-            end, f"StopContainer: {code.name}: is stuck", disrupted=True
-        )
-
-    async def test_containers_that_run_on_are_no_success(self, tmp_path: Path) -> None:
-        def answer(method: str, request: bytes) -> Any:
-            return containers("b", "a") if method.endswith("ListContainers") else b""
-
-        async with answering(tmp_path / "r", answer) as way:
-            outcome = await way.evict(pod_view().record, 30, forced=False)
-        assert (outcome.end, outcome.reason) == (
+@pytest.mark.parametrize(
+    ("answer", "end", "reason"),
+    [
+        (listed("b", "a"), EvictionResult.FAILED, "containers not stopped: a, b"),
+        (
+            lambda *_: (grpc.StatusCode.UNAVAILABLE, "down"),
             EvictionResult.FAILED,
-            "containers not stopped: a, b",
-        )
+            "ListContainers: UNAVAILABLE: down",
+        ),
+        (lambda *_: b"\xff", EvictionResult.FAILED, "ListContainers: cannot decode the response"),
+    ],
+    ids=["containers run on", "no runtime", "nonsense"],
+)
+async def test_a_runtime_that_fails(
+    tmp_path: Path, answer: Answer, end: EvictionResult, reason: str
+) -> None:
+    outcome = await evict_at(tmp_path, answer)
+    assert (outcome.end, outcome.reason) == (end, reason)
+    assert outcome.disrupted == ("containers" in reason)
 
-    async def test_a_container_that_is_gone_is_stopped(self, tmp_path: Path) -> None:
-        lists = iter([containers("a"), b""])
 
-        def answer(method: str, request: bytes) -> Any:
-            if method.endswith("ListContainers"):
-                return next(lists)
-            return grpc.StatusCode.NOT_FOUND, "gone"
+@pytest.mark.parametrize(
+    ("code", "end"),
+    [
+        (grpc.StatusCode.UNKNOWN, EvictionResult.FAILED),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, EvictionResult.UNKNOWN),
+    ],
+)
+async def test_a_container_that_cannot_be_stopped_keeps_no_other(
+    tmp_path: Path, code: grpc.StatusCode, end: EvictionResult
+) -> None:
+    stopped: list[str] = []
 
-        async with answering(tmp_path / "r", answer) as way:
-            assert (
-                await way.evict(pod_view().record, 30, forced=False)
-            ).end is EvictionResult.EVICTED
+    def answer(method: str, request: bytes) -> Any:
+        if method.endswith("ListContainers"):
+            label = cri.ListContainersRequest.FromString(request).filter.label_selector
+            assert label == {"io.kubernetes.pod.uid": "u-1"}
+            return containers("stuck", "fine")
+        stopped.append(cri.StopContainerRequest.FromString(request).container_id)
+        return (code, "is  stuck") if stopped[-1] == "stuck" else b""
 
-    async def test_one_that_speaks_the_old_version(self, tmp_path: Path) -> None:
-        asked: list[str] = []
+    outcome = await evict_at(tmp_path, answer)
+    assert sorted(stopped) == ["fine", "stuck"]
+    assert outcome == EvictionOutcome(end, f"StopContainer: {code.name}: is stuck", disrupted=True)
 
-        def answer(method: str, request: bytes) -> Any:
-            asked.append(method)
-            if "v1alpha2" not in method:
-                return grpc.StatusCode.UNIMPLEMENTED, "unknown service"
-            return b""
 
-        async with answering(tmp_path / "r", answer) as way:
-            for _ in range(2):
-                assert (
-                    await way.evict(pod_view().record, 30, forced=False)
-                ).end is EvictionResult.GONE
-        assert [one.split(".")[1] for one in asked] == ["v1", "v1alpha2", "v1alpha2"]
+async def test_a_container_that_is_gone_is_stopped(tmp_path: Path) -> None:
+    lists = iter([containers("a"), b""])
 
-    async def test_one_that_speaks_neither(self, tmp_path: Path) -> None:
-        refused = grpc.StatusCode.UNIMPLEMENTED, "unknown service"
-        async with answering(tmp_path / "r", lambda *_: refused) as way:
-            outcome = await way.evict(pod_view().record, 30, forced=False)
-        assert outcome.reason.startswith("ListContainers: the runtime supports none of runtime.v1.")
+    def answer(method: str, request: bytes) -> Any:
+        gone = grpc.StatusCode.NOT_FOUND, "gone"
+        return next(lists) if method.endswith("ListContainers") else gone
 
-    async def test_one_that_talks_nonsense(self, tmp_path: Path) -> None:
-        async with answering(tmp_path / "r", lambda *_: b"\xff") as way:
-            outcome = await way.evict(pod_view().record, 30, forced=False)
-        assert outcome == EvictionOutcome(
-            EvictionResult.FAILED, "ListContainers: cannot decode the response"
-        )
+    assert await evict_at(tmp_path, answer) == EVICTED
