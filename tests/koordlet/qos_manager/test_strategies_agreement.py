@@ -35,14 +35,7 @@ from tests.support.deciding_node import (
     some_pods,
 )
 
-CLASSES = (
-    QoSClass.LSE,
-    QoSClass.LSR,
-    QoSClass.LS,
-    QoSClass.BE,
-    QoSClass.SYSTEM,
-    QoSClass.NONE,
-)
+CLASSES = tuple(QoSClass)
 PLUGINS = load(sorted(available_plugins()))
 MISSING = (
     "facts",
@@ -54,8 +47,6 @@ MISSING = (
     "pod_psi",
     "node_be",
 )
-POLICIES = ("cpuset", "cfsQuota")
-IDENTITIES = ("groupIdentity", "coreSched")
 WHOLE = frozenset(range(16))
 
 
@@ -63,19 +54,33 @@ WHOLE = frozenset(range(16))
 class Case:
     """A node, and what happens on it: rounds, each with its load and what is not measured."""
 
-    version: int
-    driver: Driver
-    vendor: bool
-    iocost: bool
-    static: bool
-    policy: str
-    identity: str
-    hooks: bool
-    pods: tuple[QoSClass, ...]
-    rounds: tuple[tuple[float, frozenset[str]], ...]
-    seed: int
-    restart_at: int
-    coming: tuple[QoSClass, ...] = ()
+    version: int = 2
+    driver: Driver = Driver.SYSTEMD
+    vendor: bool = False
+    iocost: bool = True
+    static: bool = False
+    policy: str = "cpuset"
+    identity: str = "groupIdentity"
+    hooks: bool = True
+    pods: tuple[QoSClass, ...] = (*CLASSES, QoSClass.BE, QoSClass.LS)
+    rounds: tuple[tuple[float, frozenset[str]], ...] = (
+        (0.5, frozenset()),
+        (0.99, frozenset()),
+        (0.05, frozenset({"pod_cpu_usage"})),
+    )
+    seed: int = 3
+    restart_at: int = 2
+    coming: tuple[QoSClass, ...] = (QoSClass.LSE, QoSClass.BE, QoSClass.LSE, QoSClass.LSR)
+
+    @property
+    def runner(self) -> HookRunner:
+        return PLUGINS if self.hooks else HookRunner([])
+
+    def node(self, directory: Path) -> DecidingNode:
+        options = {"vendor": self.vendor, "iocost": self.iocost, "static": self.static}
+        node = DecidingNode(directory, self.version, self.driver, **options)
+        node.start(*some_pods(node.layout, *self.pods))
+        return node
 
 
 def _have_room(classes: list[QoSClass]) -> bool:
@@ -86,6 +91,7 @@ def _have_room(classes: list[QoSClass]) -> bool:
 def cases(hooks: st.SearchStrategy[bool]) -> st.SearchStrategy[Case]:
     missing = st.frozensets(st.sampled_from(MISSING), max_size=2)
     loads = st.sampled_from([0.05, 0.5, 0.7, 0.99])
+    classes = st.sampled_from(CLASSES)
     return st.builds(
         Case,
         version=st.sampled_from([1, 2]),
@@ -93,34 +99,21 @@ def cases(hooks: st.SearchStrategy[bool]) -> st.SearchStrategy[Case]:
         vendor=st.booleans(),
         iocost=st.booleans(),
         static=st.booleans(),
-        policy=st.sampled_from(POLICIES),
-        identity=st.sampled_from(IDENTITIES),
+        policy=st.sampled_from(["cpuset", "cfsQuota"]),
+        identity=st.sampled_from(["groupIdentity", "coreSched"]),
         hooks=hooks,
-        pods=st.lists(st.sampled_from(CLASSES), max_size=8).filter(_have_room).map(tuple),
+        pods=st.lists(classes, max_size=8).filter(_have_room).map(tuple),
         rounds=st.lists(st.tuples(loads, missing), min_size=2, max_size=8).map(tuple),
         seed=st.integers(0, 1 << 16),
         restart_at=st.integers(0, 8),
-        coming=st.lists(st.sampled_from(CLASSES), max_size=4).map(tuple),
+        coming=st.lists(classes, max_size=4).map(tuple),
     )
 
 
 @contextmanager
 def node_of(case: Case) -> Iterator[DecidingNode]:
     with tempfile.TemporaryDirectory(prefix="koord-test-", dir="/dev/shm") as directory:
-        node = DecidingNode(
-            Path(directory),
-            case.version,
-            case.driver,
-            vendor=case.vendor,
-            iocost=case.iocost,
-            static=case.static,
-        )
-        node.start(*some_pods(node.layout, *case.pods))
-        yield node
-
-
-def runner_of(case: Case) -> HookRunner:
-    return PLUGINS if case.hooks else HookRunner([])
+        yield case.node(Path(directory))
 
 
 def asked_twice() -> list[Strategy]:
@@ -199,21 +192,7 @@ def writes(node: DecidingNode) -> list[tuple[str, str]]:
 
 
 QUIET = settings(max_examples=25)
-FULL = Case(
-    2,
-    Driver.SYSTEMD,
-    vendor=False,
-    iocost=True,
-    static=False,
-    policy="cpuset",
-    identity="groupIdentity",
-    hooks=True,
-    pods=(*CLASSES, QoSClass.BE, QoSClass.LS),
-    rounds=((0.5, frozenset()), (0.99, frozenset()), (0.05, frozenset({"pod_cpu_usage"}))),
-    seed=3,
-    restart_at=2,
-    coming=(QoSClass.LSE, QoSClass.BE, QoSClass.LSE, QoSClass.LSR),
-)
+FULL = Case()
 
 
 @QUIET
@@ -223,7 +202,7 @@ FULL = Case(
 def test_they_agree_with_each_other_and_with_the_kernel(case: Case) -> None:
     with node_of(case) as node:
         node.slo = everything_on(case.policy, case.identity)
-        with node.run(runner_of(case), strategies=STRATEGIES) as run:
+        with node.run(case.runner, strategies=STRATEGIES) as run:
             rounds(node, run, case, *range(len(case.rounds)))
             for number, qos in enumerate(case.coming):
                 if node.pods:
@@ -242,7 +221,7 @@ def test_the_same_measurements_come_to_rest(case: Case) -> None:
         without = {"pressure_suppress": {"mode": "off"}}
         node.slo = everything_on(case.policy, case.identity, **without)
         node.measured = measured(node.pods, case.rounds[0][0], case.seed, case.rounds[0][1])
-        with node.run(runner_of(case), strategies=STRATEGIES) as run:
+        with node.run(case.runner, strategies=STRATEGIES) as run:
             run.comes_to_rest()
             before = writes(node)
             run.rounds_of(*[30.0] * 5)
@@ -298,18 +277,13 @@ def off(run: Run) -> dict[str, Any]:
 # ---- killed at any moment
 
 KILLED = Case(
-    1,
-    Driver.CGROUPFS,
+    version=1,
+    driver=Driver.CGROUPFS,
     vendor=True,
-    iocost=True,
-    static=False,
-    policy="cpuset",
-    identity="groupIdentity",
     hooks=False,
     pods=(QoSClass.LSE, QoSClass.LS, QoSClass.BE),
     rounds=((0.6, frozenset()),),
     seed=7,
-    restart_at=0,
 )
 PLAIN = replace(KILLED, version=2, driver=Driver.SYSTEMD, vendor=False, policy="cfsQuota")
 """Between them all kinds of files are written, with as few groups as do."""
@@ -329,15 +303,7 @@ def lives(case: Case, directory: Path) -> Killed:
 
     Pods come and go in it, the load moves, and in the end strategies are switched off and on.
     """
-    node = DecidingNode(
-        directory / "node",
-        case.version,
-        case.driver,
-        vendor=case.vendor,
-        iocost=case.iocost,
-        static=case.static,
-    )
-    node.start(*some_pods(node.layout, *case.pods))
+    node = case.node(directory / "node")
     node.slo = everything_on(case.policy, case.identity, pressure_suppress={"mode": "off"})
     node.measured = measured(node.pods, case.rounds[0][0], case.seed)
     moments: dict[tuple[int, int], DecidingNode] = {}
@@ -376,15 +342,11 @@ def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return found
 
 
-def after(moment: DecidingNode, directory: Path, number: int) -> DecidingNode:
-    return moment.copied(directory / str(number))
-
-
 def test_killed_and_started_again_all_is_as_without_the_kill(
     killed: Killed, tmp_path: Path
 ) -> None:
     for number, moment in enumerate(killed.moments[::3]):
-        node = after(moment, tmp_path, number)
+        node = moment.copied(tmp_path / str(number))
         with node.run() as run:
             rounds_until_rest(run)
         assert node.values() == killed.wanted, number
@@ -392,7 +354,7 @@ def test_killed_and_started_again_all_is_as_without_the_kill(
 
 def test_killed_and_switched_off_all_is_as_it_was_found(killed: Killed, tmp_path: Path) -> None:
     for number, moment in enumerate(killed.moments[1::2]):
-        node = after(moment, tmp_path, number)
+        node = moment.copied(tmp_path / str(number))
         node.slo = None
         with node.run() as run:
             rounds_until_rest(run)
@@ -401,12 +363,9 @@ def test_killed_and_switched_off_all_is_as_it_was_found(killed: Killed, tmp_path
 
 
 def test_killed_and_restored_all_is_as_it_was_found(killed: Killed, tmp_path: Path) -> None:
+    left = RestoreOutcome.SKIPPED, RestoreOutcome.REFUSED
     for number, moment in enumerate(killed.moments[::2]):
-        node = after(moment, tmp_path, number)
-        report = node.restored()
-        left = [
-            one for one in report if one.outcome in (RestoreOutcome.SKIPPED, RestoreOutcome.REFUSED)
-        ]
+        node = moment.copied(tmp_path / str(number))
         # Where the kernel takes no empty set again, they have all CPUs instead already.
-        assert {one.old for one in left} <= {"0-15"}, number
+        assert {one.old for one in node.restored() if one.outcome in left} <= {"0-15"}, number
         assert node.values() == killed.found, number
