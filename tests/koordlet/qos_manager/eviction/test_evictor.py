@@ -11,9 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 from koord_kube.client import Client
 from koord_kube.protocol.api import Object
 from koord_kube.protocol.resources import EVENTS, PODS
@@ -390,32 +387,6 @@ class TestOutcomes:
             assert bench.evictor.evicting() == frozenset()
 
 
-@hypothesis_settings(max_examples=30)
-@given(
-    st.lists(
-        st.tuples(st.floats(0.5, 20), st.integers(0, 4), st.integers(1, 4)), min_size=1, max_size=20
-    ),
-    st.integers(0, 3),
-)
-def test_no_minute_sees_more_than_the_budget(
-    rounds: list[tuple[float, int, int]], per_minute: int
-) -> None:
-    times: list[float] = []
-
-    async def run() -> None:
-        backend = FakeBackend()
-        async with bench_of(backend, limits=EvictionLimits(per_minute, 0, 0)) as bench:
-            for number, (pause, forced, need) in enumerate(rounds):
-                pods = [pod_view(f"p{number}-{each}") for each in range(5)]
-                before = len(backend.calls)
-                await bench.round(pods, claim(need, *pods, forced=not forced), after=pause)
-                times.extend([bench.at] * (len(backend.calls) - before))
-
-    asyncio.run(run())
-    for end in times:
-        assert sum(end - 60 < one <= end for one in times) <= per_minute
-
-
 async def test_metrics_have_koordinator_s_names_and_ours() -> None:
     refused = EvictionOutcome(EvictionResult.REFUSED, "no")
     async with bench_of(FakeBackend(EvictionOutcome(EvictionResult.EVICTED), refused)) as bench:
@@ -469,5 +440,4 @@ async def test_limits_are_the_settings() -> None:
     given = KoordletSettings(
         evictions_per_minute=3, cpu_evict_cool_time_seconds=7, memory_evict_cool_time_seconds=9
     )
-    limits = open_evictor(given, None, {})._account.limits
-    assert limits == EvictionLimits(3, 7, 9)
+    assert open_evictor(given, None, {})._account.limits == EvictionLimits(3, 7, 9)

@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from koord_model.keys import BATCH_CPU
 from koord_model.qos import QoSClass
 from koord_model.used_threshold import CPUEvictPolicy
@@ -139,19 +137,3 @@ def test_without_pods_nothing_is_claimed(others: dict[str, Any]) -> None:
 
 def test_equal_bounds_are_taken() -> None:
     assert need(node(SHORT), replace(SETTINGS, upper_percent=30)) == 5000
-
-
-numbers = st.tuples(*[st.floats(0, 1e6)] * 3)
-
-
-@given(numbers, numbers)
-def test_the_need_is_never_negative_and_victims_are_best_effort(
-    over_window: Numbers, now: Numbers
-) -> None:
-    seen = node(over_window, now)
-    plan = be_cpu_evict.plan(seen, SETTINGS, None)
-    assert plan == be_cpu_evict.plan(seen, SETTINGS, plan.memory)
-    assert len(plan.decisions) == 1
-    for claim in plan.claims:
-        assert 0 < claim.need <= max(over_window[1], now[1])
-        assert {victim.pod.asked_qos for victim in claim.victims} == {QoSClass.BE}

@@ -6,8 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from koord_model.keys import LABEL_EVICTION_ENABLED
 from koord_model.node_slo import NodeSLO
 from koord_model.qos import KubeQoS, QoSClass
@@ -245,32 +243,3 @@ def test_best_effort_pods_go_first_and_no_more_than_is_needed(
     claims = [("threshold_evict", StrategyMode.ON, claim) for claim in plan.claims]
     choice = select_evictions(claims, EvictionAllowance(left=10, per_minute=10), refusal)
     assert [one.pod.uid for one in choice.evictions] == expected
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.integers(0, 100) | st.none(),
-            st.integers(0, 100),
-            st.sets(st.sampled_from([pod.uid for pod in PODS])),
-        ),
-        max_size=8,
-    ),
-    st.booleans(),
-)
-def test_claims_are_never_negative_and_plans_follow_from_what_they_are_given(
-    seconds: list[tuple[int | None, int, set[str]]], known: bool
-) -> None:
-    memory = None
-    for number, (available, psi, going) in enumerate(seconds):
-        evicting = frozenset(going)
-        seen = node(available, 20 * number, psi=psi, pods_known=known, evicting=evicting)
-        plan = planned(seen, SOFT, HARD, PRESSURE, memory=memory)
-        assert plan == planned(seen, SOFT, HARD, PRESSURE, memory=memory)
-        assert known or not plan.claims
-        for claim in plan.claims:
-            assert claim.need > 0
-            assert available is not None or claim.resource != "memory"
-            assert set(uids(claim)) <= {"free", "large", "small", "refuses", "mid"}
-            assert claim.opt_in or all(one.pod.qos is QoSClass.BE for one in claim.victims)
-        memory = plan.memory

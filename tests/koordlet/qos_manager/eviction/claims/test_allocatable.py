@@ -147,32 +147,3 @@ def test_the_decision_says_why_nothing_is_claimed(
         numbers = {one.name: one.value for one in plan.decisions[0].given}
         assert plan.decisions[0].aspect == BATCH_CPU
         assert numbers == {"promised": 1000, "allocatable": 100_000, "lower": 70, "threshold": 80}
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from([None, 3500, 5500, 5999, 6000, 7500, 9500]),
-            st.integers(0, 10**6),
-            st.integers(0, 10**6),
-        ),
-        max_size=8,
-    ),
-    st.integers(0, 10**6),
-)
-def test_a_claim_names_only_pods_that_may_go_and_that_free_it(
-    given_pods: list[tuple[int | None, int, int]], has: int
-) -> None:
-    pods = [
-        pod_view(f"p{n}", priority=priority, requests={BATCH_CPU: one, MID_CPU: other})
-        for n, (priority, one, other) in enumerate(given_pods)
-    ]
-    seen = view(pods=pods, allocatable={BATCH_CPU: has, MID_CPU: has})
-    plan = planned(seen)
-    assert plan == planned(seen)
-    priorities = {BATCH_CPU: range(5000, 6000), MID_CPU: range(7000, 8000)}
-    for claim in plan.claims:
-        assert 0 < claim.need <= sum(victim.releases for victim in claim.victims)
-        for pod, releases in claim.victims:
-            assert releases == pod.requests[claim.resource]
-            assert pod.priority in priorities[claim.resource]

@@ -12,7 +12,6 @@ from koordlet.qos_manager.eviction.policy.account import (
     EvictionAccount,
     EvictionLimits,
     OverduePod,
-    family,
     grace_seconds,
 )
 
@@ -82,20 +81,10 @@ class TestCoolTime:
         assert one.cooling("memory", START + 1) == 3
         assert one.cooling("cpu", START + 20) == 0
         one.add(resource="kubernetes.io/batch-cpu")
-        cooling = [one.cooling(kind, LATER + 1) for kind in ("cpu", "memory", "io")]
-        assert cooling == [19, 0, 0]
-
-    @pytest.mark.parametrize(
-        ("resource", "kind"),
-        [
-            ("cpu", "cpu"),
-            ("kubernetes.io/mid-cpu", "cpu"),
-            ("kubernetes.io/batch-memory", "memory"),
-            ("disk", "disk"),
-        ],
-    )
-    def test_families(self, resource: str, kind: str) -> None:
-        assert family(resource) == kind
+        kinds = ("cpu", "kubernetes.io/mid-cpu", "memory", "io")
+        assert [one.cooling(kind, LATER + 1) for kind in kinds] == [19, 19, 0, 0]
+        one.add(resource="kubernetes.io/batch-memory")
+        assert one.cooling("memory", LATER + 1) == 3
 
 
 class TestGoing:

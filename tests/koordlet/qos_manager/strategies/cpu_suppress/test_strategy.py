@@ -169,21 +169,6 @@ def test_less_comes_at_once_and_more_step_by_step(
     assert counts(Node(info).rounds(*loads, settings=settings)) == expected
 
 
-def test_a_floor_that_rises_holds_at_once() -> None:
-    node = Node()
-    node.round(60)
-    assert counts([node.round(60, replace(ON, min_percent=50))]) == [32]
-
-
-@pytest.mark.parametrize(("bound", "count"), [(7.5, 8), (60.0, 32), (0.0, 4)])
-def test_pressure_may_bound_it(bound: float, count: int) -> None:
-    node = Node()
-    node.signals = {"pressure_suppress": (StrategySignal("be_cpu_cores", bound),)}
-    plan = node.round(10, replace(ON, min_percent=5))
-    assert counts([plan]) == [count]
-    assert f"bound by pressure {bound:g} cores" in str(plan.decisions[0])
-
-
 def test_the_decision_shows_its_arithmetic() -> None:
     shown = str(Node().round(20.0).decisions[0])
     terms = ("capacity 64 cores", "threshold 65 %", "non-BE pods 20 cores", "dead band 1.28 cores")
@@ -243,12 +228,6 @@ def test_cpus_that_no_pod_may_use_are_not_chosen(layout: Layout) -> None:
     node.values[layout.kube_qos_group(KubeQoS.GUARANTEED), CPUSET] = "2-31,34-63"
     plan = node.round(20)
     assert (len(cpus_of(plan)), cpus_of(plan) & {0, 1, 32, 33}) == (22, set())
-
-
-def test_best_effort_pods_have_what_lse_pods_leave() -> None:
-    plan = Node(pods=(WEB, JOB, lse("0-61"))).round(1)
-    assert cpus_of(plan) == {62, 63}
-    assert outcome(plan).endswith("LSE pods and reservations leave no more")
 
 
 def test_where_lse_pods_have_all_a_quota_holds_until_there_are_cpus() -> None:

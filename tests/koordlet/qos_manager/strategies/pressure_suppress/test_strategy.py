@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from koord_model.node import SharedPool, Topology
 from koord_model.qos import QoSClass
 from koordlet.qos_manager.core.strategy import Plan, StrategySignal, StrategyView
@@ -134,24 +132,6 @@ def test_pods_that_suffer_in_caches_count_as_waiting(
     plan = pressure_suppress.plan(seen(waits, signals=OUTLIERS), settings, None)
     found = {one.name: one.value for one in plan.signals}
     assert found.get("ls_waiting_percent") == percent
-
-
-@given(
-    st.lists(st.one_of(st.none(), st.floats(0, 100)), min_size=1, max_size=30),
-    st.integers(1, 64),
-    st.one_of(st.none(), st.floats(0, 64)),
-)
-def test_the_bound_is_always_one_that_can_be_kept(
-    waits: list[float | None], cpus: int, limit: float | None
-) -> None:
-    memory = None
-    for index, one in enumerate(waits):
-        at = seen(one, STEADY + 10 * index, cpus, limit)
-        plan = pressure_suppress.plan(at, ON, memory)
-        assert plan == pressure_suppress.plan(at, ON, memory)
-        memory, found = plan.memory, bound(plan)
-        assert (found is None) == (one is None)
-        assert found is None or min(2, cpus) <= found <= cpus
 
 
 @pytest.mark.parametrize("knee", [8.0, 15.0, 30.0])
