@@ -22,6 +22,7 @@ from koord_model.qos import QoSClass
 from koordlet.agent.config import KoordletSettings
 from koordlet.qos_manager.core.strategy import Plan, Strategy, StrategyView
 from koordlet.qos_manager.strategy_table import select_enabled
+from koordlet.qos_manager.suppression.be_cpus import own_cpus
 
 from tests.support.deciding_node import (
     ALL_GATES,
@@ -116,22 +117,18 @@ def node_of(case: Case) -> Iterator[DecidingNode]:
         yield case.node(Path(directory))
 
 
-def asked_twice() -> list[Strategy]:
-    """All strategies, each asked twice in a round: the second plan is to be the first."""
+def planning_twice(strategy: Strategy) -> Strategy:
+    """Its second plan of a round is to be the first."""
 
-    def twice(strategy: Strategy) -> Strategy:
-        def plan(view: StrategyView, settings: Any, memory: Any) -> Plan:
-            found = strategy.plan(view, settings, memory)
-            again = strategy.plan(view, settings, memory)
-            assert replace(again, memory=None) == replace(found, memory=None), strategy.name
-            return found
+    def plan(view: StrategyView, settings: Any, memory: Any) -> Plan:
+        found, again = (strategy.plan(view, settings, memory) for _ in range(2))
+        assert replace(again, memory=None) == replace(found, memory=None), strategy.name
+        return found
 
-        return replace(strategy, plan=plan)
-
-    return [twice(one) for one in select_enabled(KoordletSettings(), ALL_GATES)[0]]
+    return replace(strategy, plan=plan)
 
 
-STRATEGIES = asked_twice()
+STRATEGIES = [planning_twice(one) for one in select_enabled(KoordletSettings(), ALL_GATES)[0]]
 
 
 def rounds(node: DecidingNode, run: Run, case: Case, *numbers: int) -> None:
@@ -165,26 +162,22 @@ def foreseen(path: str, text: str, code: int) -> bool:
 
 def chosen_within_the_machine(node: DecidingNode, run: Run) -> None:
     if not node.measured.latest.facts:
-        # Which CPUs there are is not known: those that were wished stay.
+        # Which CPUs there are is not known: those that were desired stay.
         return
     desired = run.wanted[-1].desired.get("cpu_suppress", ()) if run.wanted else ()
     lse = cpus_of(node, QoSClass.LSE)
     for one in desired:
         if one.target.knob == "cpuset.cpus":
-            wished = cpuset.parse(str(one.value))
-            assert wished, one
-            assert wished <= WHOLE, one
-            assert not wished & lse, one
+            desired = cpuset.parse(str(one.value))
+            assert desired, one
+            assert desired <= WHOLE, one
+            assert not desired & lse, one
             assert not node.cpus(one.target.place) & lse, one
 
 
 def cpus_of(node: DecidingNode, qos: QoSClass) -> frozenset[int]:
-    found: frozenset[int] = frozenset()
-    for pod in node.pods:
-        if pod.qos is qos:
-            text = pod.record.pod.annotations["scheduling.koordinator.sh/resource-status"]
-            found |= cpuset.parse(text.split('"')[3])
-    return found
+    pods = [pod.record.pod for pod in node.pods if pod.qos is qos]
+    return frozenset[int]().union(*map(own_cpus, pods))
 
 
 def writes(node: DecidingNode) -> list[tuple[str, str]]:

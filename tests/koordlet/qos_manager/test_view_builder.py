@@ -11,7 +11,7 @@ from koord_model.pod import Container, Pod
 from koordlet.metrics_advisor.collector_runner import LatestStore
 from koordlet.metrics_advisor.contract.collector import Samples
 from koordlet.metrics_advisor.contract.samples import Sample, Series
-from koordlet.qos_manager.core.strategy import StrategySignal, WindowStats
+from koordlet.qos_manager.core.strategy import WindowStats
 from koordlet.qos_manager.view_builder import (
     CacheHistory,
     RoundCgroupReader,
@@ -91,14 +91,6 @@ def test_what_the_node_reserves(
     reserved = ReservedCPUs(frozenset(aside))
     view = StrategyViewBuilder(seen(node=lambda: node, set_aside=lambda: reserved)).build(0, 0, {})
     assert (view.reserved_cpu, view.allocatable["cpu"]) == expected
-
-
-def test_signals_of_the_last_round() -> None:
-    signals = {"interference": (StrategySignal("psi_outlier", 4.0, "shop/web-1"),)}
-    view = StrategyViewBuilder(seen()).build(0.0, 0.0, signals)
-    assert view.signal("interference", "psi_outlier", "shop/web-1") == 4.0
-    assert view.signal("interference", "psi_outlier") is None
-    assert view.signal("other", "psi_outlier", "shop/web-1") is None
 
 
 def test_once_the_clock_was_put_back_nothing_was_measured_for_a_minute() -> None:

@@ -109,13 +109,6 @@ def test_pods_go_by_priority_and_then_by_the_share_of_their_request_they_use() -
     ]
 
 
-def test_the_numbers_of_now_and_of_the_window_are_shown() -> None:
-    plan = be_cpu_evict.plan(node((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)), SETTINGS, None)
-    numbers = {one.name: one.value for one in plan.decisions[0].given}
-    assert (numbers["usage"], numbers["request"], numbers["limit"]) == (4.0, 5.0, 6.0)
-    assert numbers["usage over the window"] == 1.0
-
-
 @pytest.mark.parametrize(("points", "expected"), [(0, -1), (1, -1), (19, -1), (20, 10_000)])
 def test_a_window_with_too_few_points_says_nothing(points: int, expected: float) -> None:
     assert need(node(SHORT, points=points)) == expected

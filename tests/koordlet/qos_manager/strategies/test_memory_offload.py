@@ -104,15 +104,6 @@ def test_how_much_is_reclaimed(
     assert [one.value for one in made.signals] == list(amounts(made).values())
 
 
-def test_the_decision_has_the_numbers() -> None:
-    made = planned(node(job(), pressure=5.0))
-    assert outcome(made) == "memory that it does not miss is reclaimed"
-    [decision] = made.decisions
-    terms = ["pressure", "target", "share", "use", "floor", "most", "amount"]
-    assert (decision.pod, [one.name for one in decision.given]) == ("ns/job", terms)
-    assert (made.deeds[0].why, made.deeds[0].pod) == (str(decision), "ns/job")
-
-
 @pytest.mark.parametrize(
     ("seen", "reason"),
     [

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from koord_model.keys import ANNOTATION_RESCTRL
 from koord_model.node import Kernel, NodeView
 from koord_model.node_slo import ClassQoS, NodeSLO, ResctrlQoS
@@ -52,8 +51,12 @@ def groups(pod: PodView) -> tuple[str, ...]:
     return (pod.group, f"{pod.group}/sandbox", f"{pod.group}/c1")
 
 
-def test_nothing_is_wanted_where_no_class_is_enabled() -> None:
+def test_nothing_is_wanted_where_no_class_is_enabled_or_there_is_no_resctrl() -> None:
     assert plan(view(pod("a", "BE"))) == Plan()
+    found = plan(view(pod("a", "BE"), there=False), BE=THIRD)
+    assert found.caches == ()
+    outcome = "no class has cache ways of its own: this node has no resctrl"
+    assert [one.outcome for one in found.decisions] == [outcome]
 
 
 def test_each_enabled_class_has_a_group_with_the_tasks_of_its_pods() -> None:
@@ -70,27 +73,11 @@ def test_each_enabled_class_has_a_group_with_the_tasks_of_its_pods() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        pod("own", "BE", **{ANNOTATION_RESCTRL: "{}"}),
-        pod("vm", "BE", handler="kata-qemu"),
-        pod("system", "SYSTEM"),
-    ],
-    ids=["a group of its own", "a virtual machine", "a class without a group"],
-)
-def test_whose_tasks_do_not_belong_there(other: PodView) -> None:
-    mine = pod("a", "BE")
-    [found] = plan(view(mine, other), BE=THIRD).caches
+def test_tasks_of_pods_with_their_own_group_in_vms_and_of_other_classes_are_left_out() -> None:
+    mine, own = pod("a", "BE"), pod("own", "BE", **{ANNOTATION_RESCTRL: "{}"})
+    others = own, pod("vm", "BE", handler="kata-qemu"), pod("system", "SYSTEM")
+    [found] = plan(view(mine, *others), BE=THIRD).caches
     assert found.groups == groups(mine)
-
-
-def test_a_node_without_resctrl_says_so() -> None:
-    found = plan(view(pod("a", "BE"), there=False), BE=THIRD)
-    assert found.caches == ()
-    assert [one.outcome for one in found.decisions] == [
-        "no class has cache ways of its own: this node has no resctrl"
-    ]
 
 
 def test_groups_are_looked_up_once_for_as_long_as_the_pod_is_the_same() -> None:

@@ -15,7 +15,6 @@ from koordlet.qos_manager.core.strategy import (
     Plan,
     PodView,
     Strategy,
-    StrategyMode,
     StrategyView,
 )
 from koordlet.qos_manager.eviction.claims.node_thresholds import (
@@ -23,9 +22,6 @@ from koordlet.qos_manager.eviction.claims.node_thresholds import (
     NodeThreshold,
     PressureAverage,
 )
-from koordlet.qos_manager.eviction.policy.account import EvictionAllowance
-from koordlet.qos_manager.eviction.policy.guard import refusal
-from koordlet.qos_manager.eviction.policy.selection import select_evictions
 from koordlet.qos_manager.strategies import threshold_evict
 from koordlet.qos_manager.strategies.threshold_evict import Settings
 
@@ -231,15 +227,3 @@ def test_of_one_resource_the_forced_claim_counts_or_the_larger(
     plan = planned(node(9, psi=30), *thresholds)
     found = [(claim.resource, claim.forced, round(claim.need / GIB)) for claim in plan.claims]
     assert (found, len(plan.decisions)) == (claims, decisions)
-
-
-@pytest.mark.parametrize(
-    ("available", "expected"), [(9, ["free", "large"]), (0, ["free", "large", "small", "mid"])]
-)
-def test_best_effort_pods_go_first_and_no_more_than_is_needed(
-    available: float, expected: list[str]
-) -> None:
-    plan = planned(node(available), HARD)
-    claims = [("threshold_evict", StrategyMode.ON, claim) for claim in plan.claims]
-    choice = select_evictions(claims, EvictionAllowance(left=10, per_minute=10), refusal)
-    assert [one.pod.uid for one in choice.evictions] == expected

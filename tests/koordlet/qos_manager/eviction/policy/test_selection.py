@@ -91,13 +91,6 @@ class TestOneClaim:
         rounded = select(claim(0.1 + 0.2, {"a": 0.1, "b": 0.2, "c": 1}))
         assert names(rounded) == ["a", "b"], "rounding is no need"
 
-    @pytest.mark.parametrize(
-        ("resource", "said"), [("cpu", "5 cores"), ("memory", "5 B"), ("disks", "5")]
-    )
-    def test_units_without_a_word_are_the_resource_s(self, resource: str, said: str) -> None:
-        choice = select(claim(5, {"a": 5}, resource=resource))
-        assert f"frees {said})" in str(choice.evictions[0].decision)
-
     @pytest.mark.parametrize("need", [0.0, -1.0, float("nan")])
     def test_no_need_no_eviction(self, need: float) -> None:
         assert select(claim(need, {"a": 5})) == EvictionSelection()
@@ -130,12 +123,6 @@ class TestOneClaim:
         choice = select(claim(9, {"a": 2, "b": 2, "c": 5}), left=2)
         assert names(choice) == ["a", "b"]
         assert "100 evictions a minute are the most" in said(choice)[-1]
-
-    def test_what_is_only_shown_says_so(self) -> None:
-        claims = of_s(claim(5, {"a": 5}), mode=StrategyMode.SHADOW)
-        choice = select_evictions(claims, room(), may, only_shown=True)
-        assert said(choice) == ["ns/a: would be evicted: memory is short (MemoryEvict)"]
-        assert choice.decisions[0][:2] == ("s", StrategyMode.SHADOW)
 
 
 OTHER = ("other", "BEMemoryEvict", "memory")

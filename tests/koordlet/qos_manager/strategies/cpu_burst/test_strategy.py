@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_host.knobs.forms import Value
 from koord_host.planning.desired_values import Target
 from koord_host.planning.ordering import ValueChange, order
 from koord_model.cpu_burst import BurstPolicy
-from koord_model.keys import ANNOTATION_CPU_BURST
 from koord_model.node import Kernel, NodeView
 from koord_model.qos import QoSClass
 from koordlet.qos_manager.core.strategy import Plan, PodView, StrategyView
@@ -141,14 +139,6 @@ def test_without_a_policy_nothing_is_desired_or_read() -> None:
     assert node.reads == 0
 
 
-def test_an_annotation_alone_is_enough_and_what_is_ignored_of_one_is_logged() -> None:
-    pod = pod_view(limits={"cpu": 1000}, annotations={ANNOTATION_CPU_BURST: '{"policy":"auto"}'})
-    other = pod_view("other", limits={"cpu": 1000}, annotations={ANNOTATION_CPU_BURST: "{"})
-    found = Node((pod, other), Settings(), base=based((pod, other))).round()
-    assert set(desired(found, BURST)) == {pod.group, pod.containers[0].group}
-    assert ("ns/other", "annotation 0") in [(one.pod, one.aspect) for one in found.decisions]
-
-
 def test_a_burst_of_ten_times_the_limit_is_the_quota_and_the_pod_s_their_sum() -> None:
     pod = pod_view(containers={"a": ({}, {"cpu": 1000}), "b": ({}, {"cpu": 1000})})
     found = Node((pod,), BY_BURST, base=based((pod,))).round()
@@ -220,24 +210,6 @@ def test_periods_other_than_100_ms() -> None:
     assert desired(found, BURST) == {first(node): 50_000, node.pods[0].group: 100_000}
 
 
-@pytest.mark.parametrize(
-    ("used", "grows"), [(7.1, True), (7.2, False), (8.0, False), (None, False)]
-)
-def test_quotas_grow_while_the_shared_cpus_have_room(used: float | None, grows: bool) -> None:
-    node = node_of(1, used=used, throttled={"p000-main": 0.3})
-    assert bool(desired(node.round(), QUOTA)) is grows
-
-
-def test_without_metrics_raised_quotas_stay() -> None:
-    node = node_of(2, throttled={"p000-main": 0.3})
-    raised = desired(node.round(), QUOTA)
-    node.used, node.throttled = None, {}
-    for _ in range(400):
-        found = node.round()
-    assert desired(found, QUOTA) == raised
-    assert found.decisions[0].outcome == "use of the shared CPUs is not known: no quota grows"
-
-
 def test_a_full_pool_takes_back_the_greediest_first_and_all_by_and_by() -> None:
     node = node_of(40, settings=BY_QUOTA)
     node.now = {key: value * 3 for key, value in node.base.items()}  # type: ignore[operator]
@@ -255,18 +227,6 @@ def test_a_full_pool_takes_back_the_greediest_first_and_all_by_and_by() -> None:
         before = found
     assert before == {}
     assert len(node.round().decisions) == 1
-
-
-def test_after_a_restart_it_goes_on_from_what_the_cgroups_have_until_it_is_calm() -> None:
-    node = node_of(1, throttled={"p000-main": 0.3})
-    before = [node.round() for _ in range(3)][-1]
-    node.memory, node.throttled, node.use = None, {}, {"p000-main": 0.1}
-    after = node.round()
-    assert desired(after, QUOTA) == desired(before, QUOTA)
-    assert "quota as it was found" in str(after.decisions[-1])
-    assert desired(node.round(299), QUOTA)
-    assert [desired(node.round(), QUOTA) for _ in range(6)][-1] == {}
-    assert node.now[first(node), QUOTA] == 100_000
 
 
 def test_tokens_run_out_and_come_back() -> None:
@@ -304,14 +264,6 @@ def test_files_are_read_in_turns_and_gone_pods_forgotten() -> None:
     node.pods = node.pods[:1]
     node.round()
     assert len(node.memory.pods) == 1  # type: ignore[attr-defined]
-
-
-def test_a_cgroup_that_comes_late_is_found() -> None:
-    node = node_of(1)
-    base, node.base = node.base, {}
-    assert node.round().desired == ()
-    node.base = base
-    assert desired([node.round() for _ in range(10)][-1], BURST)
 
 
 def test_a_round_of_many_pods_keeps_its_objects_and_decides_only_on_what_differs() -> None:
