@@ -13,15 +13,9 @@ NOTHING = ResourceAmount()
 
 
 def test_uids_are_koordinators() -> None:
-    assert NODE == "__node__"
-    assert SYS == "__node-sys__"
-    assert [item_uid(name) for name in PriorityClass] == [
-        "__node-koord-prod__",
-        "__node-koord-mid__",
-        "__node-koord-batch__",
-        "__node-koord-free__",
-        "__node-__",
-    ]
+    assert (NODE, SYS) == ("__node__", "__node-sys__")
+    classes = ("koord-prod", "koord-mid", "koord-batch", "koord-free", "")
+    assert [item_uid(name) for name in PriorityClass] == [f"__node-{one}__" for one in classes]
 
 
 def test_a_step_sums_the_classes_and_takes_the_rest_for_the_system() -> None:

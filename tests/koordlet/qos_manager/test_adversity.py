@@ -83,15 +83,6 @@ def test_the_wall_clock_jumps(node: DecidingNode, run: Run, jump: float) -> None
     assert (writes(node), node.values()) == (before, values)
 
 
-def test_nothing_is_asked_twice_while_the_steady_clock_stands(node: DecidingNode, run: Run) -> None:
-    before, asked = writes(node), rounds_of(run)
-    for jump in (DAY, -DAY, 1.0, -1.0):
-        node.wall += jump
-        run.round(0.0)
-    assert rounds_of(run) == asked
-    assert writes(node) == before
-
-
 def test_a_machine_that_slept_makes_up_for_nothing(node: DecidingNode, run: Run) -> None:
     """All that was measured is old; then there is room again, and it is taken step by step."""
     had, asked = best_effort_cpus(node), rounds_of(run)
@@ -187,11 +178,3 @@ def changed(good: dict[str, Any], where: str, wrong: object = None) -> dict[str,
     if wrong is not None:
         at[name] = wrong
     return slo
-
-
-@pytest.mark.parametrize("wrong", [[], "spec", 5])
-def test_a_nodeslo_that_is_none_is_logged_once(node: DecidingNode, run: Run, wrong: Any) -> None:
-    node.slo = wrong
-    run.rounds_of(1.0, 1.0, 1.0)
-    assert len(run.said) == 1
-    assert "expected an object" in run.said[0]

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from koord_model.node_slo import NodeSLO
 from koordlet.agent.config import KoordletSettings
 from koordlet.agent.feature_gates import DEFAULTS
 from koordlet.qos_manager import strategy_table
@@ -49,19 +48,6 @@ def points(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     monkeypatch.setattr(strategy_table, "entry_points", entry_points)
     return found
-
-
-def test_every_file_is_a_strategy_with_settings_that_have_defaults_and_words() -> None:
-    on, off = strategy_table.select_enabled(KoordletSettings(), ALL)
-    assert tuple(one.name for one in on) == strategy_table.available()
-    assert off == ()
-    for one in on:
-        assert one.gate in DEFAULTS, one.name
-        assert one.interval > 0
-        usual = one.settings(NodeSLO())
-        assert isinstance(usual, one.settings_type)
-        assert isinstance(one.settings_type(), one.settings_type)
-        assert fields(one.settings_type), one.name
 
 
 def test_gates_switch_off_and_the_interval_is_a_setting_or_seconds(points: dict[str, Any]) -> None:

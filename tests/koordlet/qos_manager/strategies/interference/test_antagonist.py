@@ -71,9 +71,6 @@ def test_the_pod_that_used_cpu_only_while_it_hurt_is_blamed(
     assert (found.name if found else None) == blamed
     for all_alike in ([0.0, 1.0, -1.0, 0.5, 3.0, 3.0, 3.0], [9.0] * 7):
         assert blame(*suspects, deviations=all_alike) is None
-
-
-def test_its_numbers() -> None:
     assert blame(STEADY, NEW) == Antagonist("new", 1.0, 4.0)
 
 

@@ -56,16 +56,6 @@ def test_a_group_above_needs_the_sum() -> None:
     assert larger(MemoryProtection(1, 5), MemoryProtection(3, 4)) == (3, 5)
 
 
-def test_protection_in_words() -> None:
-    amounts = (), (GIB,), (0, GIB), (GIB, 2 * GIB)
-    assert [str(MemoryProtection(*one)) for one in amounts] == [
-        "nothing",
-        "1 GiB",
-        "0 B (if possible 1 GiB)",
-        "1 GiB (if possible 2 GiB)",
-    ]
-
-
 SIZES = MemorySizes(GIB, 3 * GIB, 64 * GIB)
 SIZE = st.integers(0, 1 << 45)
 
@@ -102,13 +92,6 @@ def test_held_back(
     if ratio:
         plain = at(sizes, least, throttling=throttling)
         assert plain == at(sizes, least, throttling=throttling, wmark_ratio=ratio)
-
-
-def test_what_is_missing_is_named() -> None:
-    held = held_back(MemorySizes(0, 0, None), 0, MemoryQoS(throttling=50))
-    assert held is not None
-    assert held.size is None
-    assert ("limit (the node's)", None, "bytes") in held.given
 
 
 @given(SIZE, SIZE, st.integers(0, 100), st.integers(0, 100), st.integers(1, 100))

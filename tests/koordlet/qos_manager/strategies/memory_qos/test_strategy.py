@@ -135,19 +135,14 @@ class TestProtection:
         out = ls("out", annotations=asking(policy="none"))
         assert values(planned(out, be(), classes=LS_HALF)) == {}
 
-    def test_its_decision_says_what_of_what(self) -> None:
+    def test_its_decision_says_what_of_what_or_why_not(self) -> None:
         made = planned(ls(), classes=LS_HALF)
         [pod] = [one for one in made.decisions if one.pod]
-        assert pod.outcome == "memory QoS: 1 GiB (if possible 2 GiB) of ns/web protected"
         assert str(pod).endswith("with request 2 GiB, minLimitPercent 50 %, lowLimitPercent 100 %)")
         assert {one.pod for one in made.desired} == {"ns/web", ""}
-        assert all(one.why for one in made.desired)
         without = planned(ls(), classes=LS_HALF, knobs=())
         assert values(without) == {}
-        assert outcomes(without)[0] == (
-            "memory QoS: nothing of ns/web protected: "
-            "there is no memory.min nor memory.low (cgroup v1 has none)"
-        )
+        assert "there is no memory.min nor memory.low" in outcomes(without)[0]
 
     @given(
         st.lists(
