@@ -14,16 +14,7 @@ from koord_model.qos import QoSClass
 from koordlet.qos_manager.core.strategy import Plan, PodView, StrategyView, WindowStats
 from koordlet.qos_manager.strategies.memory_offload import Settings, plan
 
-from tests.support.views import (
-    GIB,
-    STEADY,
-    V1,
-    FakeHistory,
-    FakeLatest,
-    pod_view,
-    stats,
-    view,
-)
+from tests.support.views import GIB, STEADY, V1, FakeHistory, FakeLatest, pod_view, stats, view
 
 BE = QoSClass.BE
 RECLAIM = "memory.reclaim"

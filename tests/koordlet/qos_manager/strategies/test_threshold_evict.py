@@ -10,13 +10,7 @@ from koord_model.keys import LABEL_EVICTION_ENABLED
 from koord_model.node_slo import NodeSLO
 from koord_model.qos import KubeQoS, QoSClass
 from koordlet.qos_manager.core.settings import parse_settings
-from koordlet.qos_manager.core.strategy import (
-    EvictionClaim,
-    Plan,
-    PodView,
-    Strategy,
-    StrategyView,
-)
+from koordlet.qos_manager.core.strategy import EvictionClaim, Plan, PodView, Strategy, StrategyView
 from koordlet.qos_manager.eviction.claims.node_thresholds import (
     NodeSignal,
     NodeThreshold,
