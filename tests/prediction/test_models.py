@@ -123,6 +123,7 @@ def test_what_was_learnt_in_the_future_is_refused() -> None:
 def test_an_empty_checkpoint_predicts_nothing() -> None:
     models = Models()
     models.train({}, NOW)
+    assert models.percentiles(0.5, 0.5) == {}
     empty = LearntHistogram(0.0, np.zeros(CPU.count)), LearntHistogram(0.0, np.zeros(MEMORY.count))
     models.restore(Checkpoint("a", *empty, NOW), NOW)
     assert models.percentiles(0.95, 0.98) == {}

@@ -161,23 +161,17 @@ def foreseen(path: str, text: str, code: int) -> bool:
 
 
 def chosen_within_the_machine(node: DecidingNode, run: Run) -> None:
-    if not node.measured.latest.facts:
+    if not node.measured.latest.facts or not run.wanted:
         # Which CPUs there are is not known: those that were desired stay.
         return
-    desired = run.wanted[-1].desired.get("cpu_suppress", ()) if run.wanted else ()
-    lse = cpus_of(node, QoSClass.LSE)
-    for one in desired:
+    owners = [pod.record.pod for pod in node.pods if pod.qos is QoSClass.LSE]
+    lse = frozenset[int]().union(*map(own_cpus, owners))
+    for one in run.wanted[-1].desired.get("cpu_suppress", ()):
         if one.target.knob == "cpuset.cpus":
-            desired = cpuset.parse(str(one.value))
-            assert desired, one
-            assert desired <= WHOLE, one
-            assert not desired & lse, one
+            cpus = cpuset.parse(str(one.value))
+            assert cpus, one
+            assert cpus <= WHOLE - lse, one
             assert not node.cpus(one.target.place) & lse, one
-
-
-def cpus_of(node: DecidingNode, qos: QoSClass) -> frozenset[int]:
-    pods = [pod.record.pod for pod in node.pods if pod.qos is qos]
-    return frozenset[int]().union(*map(own_cpus, pods))
 
 
 def writes(node: DecidingNode) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from koord_model.pod import Container, Pod
 from koordlet.metrics_advisor.collector_runner import LatestStore
 from koordlet.metrics_advisor.contract.collector import Samples
 from koordlet.metrics_advisor.contract.samples import Sample, Series
-from koordlet.qos_manager.core.strategy import WindowStats
+from koordlet.qos_manager.core.strategy import StrategySignal, WindowStats
 from koordlet.qos_manager.view_builder import (
     CacheHistory,
     RoundCgroupReader,
@@ -132,13 +132,25 @@ def test_cgroups_as_their_files_and_without_strategies() -> None:
     quota = Target("kubepods/besteffort", "cpu.cfs_quota_us")
     assert cgroups().now(*quota) == cgroups().base(*quota) == 50000
     assert cgroups({quota: 20000}).base(*quota) == 20000
-    assert cgroups().now("kubepods/besteffort", "cpu.cfs_period_us") == 100000
-    assert cgroups().now("kubepods/nobody", "cpu.cfs_quota_us") is None
-    assert cgroups().now("kubepods/besteffort", "net_cls.classid") is None
+    reader = cgroups()
+    assert [reader.now(quota.place, f"cpu.cfs_{one}_us") for one in ("quota", "period")] == [
+        50000,
+        100000,
+    ]
+    assert reader.now("kubepods/nobody", "cpu.cfs_quota_us") is None
+    assert reader.now("kubepods/besteffort", "net_cls.classid") is None
 
 
 def test_all_groups_below_parents_first() -> None:
     above = "kubepods/besteffort"
     expected = (f"{above}/poda", f"{above}/podb", f"{above}/poda/c1")
-    assert cgroups().below(above, "cpuset") == expected
-    assert cgroups().below("kubepods/nobody", "cpuset") == ()
+    reader = cgroups()
+    assert reader.below(above, "cpuset") == reader.below(above, "cpuset") == expected
+    assert reader.below("kubepods/nobody", "cpuset") == ()
+
+
+def test_signals_of_the_last_round() -> None:
+    signals = {"one": (StrategySignal("cores", 4.0, "shop/web-1"), StrategySignal("cores", 5.0))}
+    view = StrategyViewBuilder(seen()).build(0.0, 0.0, signals)
+    assert [view.signal("one", "cores", pod) for pod in ("shop/web-1", "", "x")] == [4.0, 5.0, None]
+    assert view.signal("other", "cores") is view.signal("one", "memory") is None

@@ -221,9 +221,9 @@ async def test_in_a_dry_run_nobody_is_evicted_or_alarmed(caplog: pytest.LogCaptu
 async def test_in_shadow_mode_claims_and_notices_are_only_shown() -> None:
     backend, notice = FakeBackend(), PodNotice(A, "Slow", "is slow")
     async with bench_of(backend) as bench:
-        soft = claim(1, B, notice_seconds=60.0)
+        soft = claim(2, A, B, notice_seconds=60.0)
         said = await bench.round([A, B], claim(1, A), soft, mode=SHADOW, notices=[notice])
-        assert said[0] == WOULD
+        assert (said[0], said[-1]) == ("is evicted for memory soon, if nothing changes", WOULD)
         assert (bench.decided[0][1], bench.events) == (SHADOW, [])
         # It hinders nobody, and knows what really goes.
         said = await bench.mixed([A, B], [(ON, claim(1, A)), (SHADOW, claim(1, A, B))])

@@ -97,7 +97,7 @@ def test_by_use_priority_counts_first() -> None:
     pods = [pod_view(name, priority=5001 if name == "a" else 5000) for name in "abcd"]
     used = {"a": 9.0, "b": 1.0, "c": 3.0, "d": 1.0}
     assert names(ranking.by_use(pods, by(used))) == ["c", "b", "d", "a"]
-    # Another measure than what is released; of whom it is not known goes last.
+    # Another measure than what is released; unknown ones go last.
     assert names(ranking.by_use(pods, one, by({"d": 1.0}))) == ["d", "b", "c", "a"]
 
 
@@ -109,7 +109,7 @@ def test_the_lowest_class_goes_first_in_our_own_order() -> None:
     assert names(ranking.lowest_first(pods, by(used))) == ["free", "busy", "batch", "mid", "prod"]
 
 
-def test_who_frees_nothing_or_nobody_knows_what_is_no_victim() -> None:
+def test_pods_that_free_nothing_or_an_unknown_amount_are_no_victims() -> None:
     pods = [pod_view(name) for name in ("a", "b", "c")]
     for rank in (ranking.by_priority, ranking.by_use, ranking.lowest_first):
         assert names(rank(pods, by({"a": 0.0, "b": 2.0}))) == ["b"]

@@ -102,6 +102,7 @@ class TestGoing:
         one.see(28)
         assert one.expected == {}
         # News of a pod that is gone change nothing.
+        one.see(90)
         one.accepted("a", LATER + 90)
         one.refuse(90)
         assert (one.going, one.left(90)) == (frozenset(), 10)

@@ -20,25 +20,12 @@ def after(use: float | None, seconds: float = 1.0) -> BurstTokens:
     return spend(FULL, "c", 10, 300, use, 100.0 + seconds)
 
 
-@pytest.mark.parametrize(
-    ("use", "seconds", "left"),
-    [
-        (300.0, 1, 800.0),
-        (100.5, 1, 999.5),
-        (100.0, 1, 1000.0),
-        (99.0, 1, 1000.0),
-        (60.0, 1, 1000.0),
-        (59.0, 1, 1041.0),
-        (0.0, 1, 1100.0),
-        (None, 1, 1000.0),
-        (200.0, 0.999, 1000 - 99.9),
-        (300.0, 20, -2000.0),
-    ],
-)
-def test_tokens_are_spent_above_the_limit_and_saved_well_below(
-    use: float | None, seconds: float, left: float
-) -> None:
-    assert after(use, seconds).left == pytest.approx(left)
+def test_tokens_are_spent_above_the_limit_and_saved_well_below() -> None:
+    uses = (300, 100.5, 100, 99, 60, 59, 0, None)
+    expected = [800, 999.5, 1000, 1000, 1000, 1041, 1100, 1000]
+    assert [after(use).left for use in uses] == pytest.approx(expected)
+    assert after(200.0, 0.999).left == pytest.approx(1000 - 99.9)
+    assert after(300.0, 20).left == -2000.0
 
 
 def test_they_begin_anew_after_silence_and_with_another_capacity() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from koord_model.cpu_burst import BurstPolicy, CPUBurst
@@ -41,24 +40,15 @@ def values(pod: BurstPod) -> list[int]:
     return [one.quota for one in pod.quotas]
 
 
-@pytest.mark.parametrize(
-    ("pod", "may"),
-    [
-        ({"qos": QoSClass.LS}, True),
-        ({"qos": QoSClass.SYSTEM}, True),
-        ({"kube": KubeQoS.GUARANTEED}, True),
-        ({"listed": False}, True),
-        ({"qos": QoSClass.LSE}, False),
-        ({"qos": QoSClass.LSR}, False),
-        ({"qos": QoSClass.BE}, False),
-        ({"runtime_handler": "kata-qemu"}, False),
-        ({"phase": "Succeeded"}, False),
-        ({"phase": "Pending"}, True),
-    ],
-    ids=str,
-)
-def test_whose_pods(pod: dict[str, Any], may: bool) -> None:
-    assert may_burst(pod_view(**pod)) is may
+def test_which_pods_may_burst() -> None:
+    classes = {one.value or "none": may_burst(pod_view(qos=one)) for one in QoSClass}
+    exclusive = dict.fromkeys(("LSE", "LSR", "BE"), False)
+    assert classes == dict.fromkeys(("LS", "SYSTEM", "none"), True) | exclusive
+    assert may_burst(pod_view(kube=KubeQoS.GUARANTEED))
+    assert may_burst(pod_view(listed=False))
+    assert may_burst(pod_view(phase="Pending"))
+    assert not may_burst(pod_view(phase="Succeeded"))
+    assert not may_burst(pod_view(runtime_handler="kata-qemu"))
 
 
 def test_quotas_are_what_hooks_want_or_what_was_found() -> None:
@@ -68,6 +58,8 @@ def test_quotas_are_what_hooks_want_or_what_was_found() -> None:
         (50_000, 50_000, 500),
     ]
     assert (found.base, found.period) == (150_000, 100_000)
+    found = look(FakeCgroups(CGROUPS | {(A, PERIOD): 20_000, (POD.group, PERIOD): 50_000}))
+    assert (found.period, [one.period for one in found.quotas]) == (50_000, [20_000, 100_000])
 
 
 @pytest.mark.parametrize(
@@ -90,11 +82,6 @@ def test_after_a_restart_nothing_is_above_the_ceiling_or_below_the_base(
 def test_what_has_no_quota_is_left_out(quota: int | str | None) -> None:
     found = look(FakeCgroups(CGROUPS | {(A, QUOTA): quota}))  # type: ignore[dict-item]
     assert [one.of.group for one in found.quotas] == [B]
-
-
-def test_periods_are_read() -> None:
-    found = look(FakeCgroups(CGROUPS | {(A, PERIOD): 20_000, (POD.group, PERIOD): 50_000}))
-    assert (found.period, [one.period for one in found.quotas]) == (50_000, [20_000, 100_000])
 
 
 def test_the_annotation_counts_more_than_the_node() -> None:
@@ -137,7 +124,7 @@ def test_another_limit_begins_anew_and_gives_its_writer_time() -> None:
     ("base", "limit", "ratio", "expected"),
     [
         (100_000, 1000, 1.0, 100_000),
-        (300_000, 1000, 1.0, 100_000),  # raised by an earlier run that nobody remembers
+        (300_000, 1000, 1.0, 100_000),  # raised by an earlier, forgotten run
         (50_000, 1000, 2.0, 50_000),  # hooks' quota on a faster CPU
         (200_000, 1000, 0.5, 200_000),  # and on a slower one
         (300_000, 0, 1.0, 300_000),  # no limit is known

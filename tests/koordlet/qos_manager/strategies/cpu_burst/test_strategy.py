@@ -141,7 +141,8 @@ def test_without_a_policy_nothing_is_desired_or_read() -> None:
 
 def test_a_burst_of_ten_times_the_limit_is_the_quota_and_the_pod_s_their_sum() -> None:
     pod = pod_view(containers={"a": ({}, {"cpu": 1000}), "b": ({}, {"cpu": 1000})})
-    found = Node((pod,), BY_BURST, base=based((pod,))).round()
+    exclusive = pod_view("lse", qos=QoSClass.LSE, limits={"cpu": 1000})
+    found = Node((pod, exclusive), BY_BURST, base=based((pod, exclusive))).round()
     containers = {one.group: 100_000 for one in pod.containers}
     assert desired(found, BURST) == {pod.group: 200_000, **containers}
     assert desired(found, QUOTA) == {}

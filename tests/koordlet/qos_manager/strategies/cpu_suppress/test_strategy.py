@@ -245,6 +245,7 @@ def test_a_quota_of_the_groups_own_period(layout: Layout) -> None:
     other = Node(layout=layout)
     other.values[other.be, "cpu.cfs_period_us"] = 50_000
     assert desired(other.round(20.3, QUOTA), CFS) == {other.be: 1_065_000}
+    assert outcome(Node(pods=(WEB,)).round(20, QUOTA)).endswith("(there are none now)")
     # The policy may change.
     assert desired(node.round(20.3), CFS) == {}
     assert desired(node.round(20.3, QUOTA)) == {}

@@ -51,24 +51,16 @@ def test_pods_count_by_their_cpu(used: dict[str, float], percent: float) -> None
     assert found[1:] == (2, "ns/web", 20.0, 0)
 
 
-@pytest.mark.parametrize(
-    ("pod", "counts"),
-    [
-        ({"qos": QoSClass.LSE}, True),
-        ({"kube": KubeQoS.BURSTABLE}, True),
-        ({"kube": KubeQoS.GUARANTEED}, True),
-        ({"qos": QoSClass.BE}, False),
-        ({"qos": QoSClass.LSE, "cpuset": "0-3"}, False),
-        ({"qos": QoSClass.SYSTEM}, False),
-        ({"qos": QoSClass.LS, "runtime_handler": "kata-qemu"}, False),
-    ],
-    ids=str,
-)
-def test_pods_that_do_not_share_cpus_with_best_effort_pods_are_left_out(
-    pod: dict[str, Any], counts: bool
-) -> None:
-    found = asked({"p": 8.0}, (pod_view("p", **pod),))
-    assert found == (LSPressure(8.0, 1, "ns/p", 8.0, 0) if counts else None)
+def test_pods_that_do_not_share_cpus_with_best_effort_pods_are_left_out() -> None:
+    def found(**pod: Any) -> LSPressure | None:
+        return asked({"p": 8.0}, (pod_view("p", **pod),))
+
+    counted = LSPressure(8.0, 1, "ns/p", 8.0, 0)
+    assert found(qos=QoSClass.LSE) == counted
+    assert found(kube=KubeQoS.BURSTABLE) == found(kube=KubeQoS.GUARANTEED) == counted
+    assert found(qos=QoSClass.BE) is found(qos=QoSClass.SYSTEM) is None
+    assert found(qos=QoSClass.LSE, cpuset="0-3") is None
+    assert found(qos=QoSClass.LS, runtime_handler="kata-qemu") is None
 
 
 def test_nothing_is_known_without_measurements() -> None:
