@@ -216,19 +216,6 @@ def test_a_burst_is_never_above_the_quota_without_burst(
         assert 0 <= one.saved <= min(base, 10**8)
 
 
-@given(st.lists(st.tuples(quotas, quotas), min_size=2, max_size=30), st.floats(0, 50))
-def test_a_full_pool_never_lowers_all_at_once(pairs: list[tuple[int, int]], used: float) -> None:
-    many = [
-        quota(f"p{n}", base + 1000 + more, base=base, asked=replace(ASKED, quota_percent=10**6))
-        for n, (base, more) in enumerate(pairs)
-    ]
-    pool = SharePool(used, 10.0, 0.5)
-    after, _ = stepped(many, now(pool), ())
-    lowered = sum(one.quota < was.quota for one, was in zip(after, many, strict=True))
-    assert lowered <= -(-len(many) // 4)
-    assert bool(lowered) == (used >= 5.0)
-
-
 @given(st.lists(st.integers(100_000, 300_000), min_size=1, max_size=12))
 def test_an_overload_that_stays_brings_all_of_them_home(values: list[int]) -> None:
     many = [quota(f"p{n}", value) for n, value in enumerate(values)]

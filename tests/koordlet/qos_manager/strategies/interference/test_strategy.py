@@ -32,7 +32,6 @@ class Node:
     """Pressure and cycles per instruction of pods' only containers; the use of pods, in cores."""
 
     pods: tuple[PodView, ...] = (WEB, DB, JOB, OTHER)
-    settings: Settings = QUICK
     psi: dict[str, float] = field(default_factory=lambda: {"web": 2.0, "db": 1.0, "job": 50.0})
     cpi: dict[str, float] = field(default_factory=dict)
     use: dict[str, float] = field(
@@ -40,13 +39,12 @@ class Node:
     )
     throttled: dict[str, float] = field(default_factory=dict)
     steady: float = STEADY
-    off: float = 0.0
     memory: object = None
     known: bool = True
     random: random.Random = field(default_factory=lambda: random.Random(1))
 
     def view(self) -> StrategyView:
-        at = AT + self.steady - STEADY + self.off
+        at = AT + self.steady - STEADY
         series: dict[tuple[str, ...], WindowStats] = {}
         for name, cores in self.use.items():
             series["pod_cpu_usage", name] = stats(cores, until=at)
@@ -63,20 +61,14 @@ class Node:
                 series["container_cpi", name, f"{name}-main", word] = stats(count, until=minute)
         for name, part in self.throttled.items():
             series["container_cpu_throttled", name, f"{name}-main"] = stats(part, until=at)
-        return view(
-            pods=self.pods,
-            at=at,
-            steady=self.steady,
-            history=FakeHistory(series),
-            pods_known=self.known,
-        )
+        history, known = FakeHistory(series), self.known
+        return view(pods=self.pods, steady=self.steady, history=history, pods_known=known)
 
     def round(self, seconds: float = 10.0) -> Plan:
         self.steady += seconds
         seen = self.view()
-        found = plan(seen, self.settings, self.memory)
-        assert plan(seen, self.settings, self.memory) == found
-        again = plan(seen, self.settings, found.memory)
+        found = plan(seen, QUICK, self.memory)
+        again = plan(seen, QUICK, found.memory)
         assert again.notices == ()
         assert (again.decisions, again.signals) == (found.decisions, found.signals)
         self.memory = found.memory
@@ -102,15 +94,11 @@ def watches(node: Node) -> dict[tuple[str, str, str], SeriesWatch]:
     return dict(node.memory.watches)
 
 
-def test_nothing_is_said_of_a_node_that_is_as_usual() -> None:
-    found = Node().rounds(60)
-    assert {(one.decisions, one.notices) for one in found} == {((), ())}
-    assert signals(found[-1]) == {("victims", ""): 0}
-
-
 def test_a_batch_pod_that_starts_to_compute_is_named() -> None:
-    node = warm()
-    node.rounds(1)
+    node = Node()
+    usual = node.rounds(60)
+    assert {(one.decisions, one.notices) for one in usual} == {((), ())}
+    assert signals(usual[-1]) == {("victims", ""): 0}
     use, node.use = node.use, {}
     node.rounds(3)  # a time without any use counts for nobody
     node.psi["web"], node.use = 40.0, {**use, "job": 12.0}
