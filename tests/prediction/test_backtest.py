@@ -85,7 +85,7 @@ def test_pods_that_start_later_are_no_surprise_and_those_that_end_free_theirs() 
     """Old ends with step 4, and new begins with 5: neither is ever missed."""
     found = run(trace(old=[3] * 5 + [NAN] * 5, new=[NAN] * 5 + [3] * 5))
     assert found.scores["cpu"][PredictionMethod.LAST_PEAK].under == 0
-    # Five windows with one pod, 4 against 3; and that at 4 as told below.
+    # Five windows with one pod, 4 against 3; and that at 4, see below.
     assert found.scores["cpu"][PredictionMethod.REQUESTS].mean_over == pytest.approx(
         (5 * 1 + 4) / 6
     )

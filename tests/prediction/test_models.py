@@ -38,7 +38,7 @@ def test_a_step_sums_the_classes_and_takes_the_rest_for_the_system() -> None:
     }
 
 
-def test_what_was_not_measured_counts_for_nobody() -> None:
+def test_what_was_not_measured_does_not_count() -> None:
     one, two = ResourceAmount(1, 1), ResourceAmount(2, 2)
     found = samples([PodUse("a", PROD, one)], None)
     assert not {NODE, SYS} & found.keys()

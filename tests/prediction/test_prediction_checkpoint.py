@@ -101,11 +101,11 @@ def test_what_is_written_is_read(filled: dict[int, float], reference: float) -> 
         (b'{"LastUpdated":"yesterday"}', "no checkpoint: Invalid RFC3339 encoded datetime"),
     ],
 )
-def test_what_is_no_checkpoint_is_said(content: bytes, why: str) -> None:
-    with pytest.raises(ValueError) as told:  # noqa: PT011 — the message is looked at below
+def test_an_invalid_checkpoint_is_refused(content: bytes, why: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 — the message is looked at below
         read(content)
-    assert str(told.value).startswith(why)
-    assert "\n" not in str(told.value)
+    assert str(caught.value).startswith(why)
+    assert "\n" not in str(caught.value)
 
 
 def _filled(learnt: LearntHistogram) -> tuple[list[int], list[float]]:

@@ -84,8 +84,8 @@ BAD = {
 
 
 @pytest.mark.parametrize(("rows", "why", "header"), BAD.values(), ids=BAD)
-def test_what_is_no_trace_is_said(rows: list[str], why: str, header: str) -> None:
-    with pytest.raises(ValueError) as told:  # noqa: PT011 — the message is looked at below
+def test_an_invalid_trace_is_refused(rows: list[str], why: str, header: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 — the message is looked at below
         parse(lines(*rows, header=header))
-    assert str(told.value).startswith(why)
-    assert "\n" not in str(told.value)
+    assert str(caught.value).startswith(why)
+    assert "\n" not in str(caught.value)

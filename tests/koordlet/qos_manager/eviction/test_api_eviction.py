@@ -94,7 +94,7 @@ async def test_another_pod_of_its_name_stays(api: KubeApi, backend: EvictionApiB
     ],
     ids=["forbids it", "is behind", "two", "broken"],
 )
-async def test_a_budget_that_forbids_it_is_not_asked_again_in_haste(
+async def test_after_a_refusal_by_a_budget_there_is_no_immediate_retry(
     api: KubeApi,
     backend: EvictionApiBackend,
     budgets: list[dict[str, int]],
@@ -123,7 +123,7 @@ async def test_a_budget_that_forbids_it_is_not_asked_again_in_haste(
         *(({"status": status}, EvictionResult.REFUSED, []) for status in (400, 403, 422)),
     ],
 )  # fmt: skip
-async def test_a_server_in_trouble_is_asked_again_a_few_times(
+async def test_requests_to_a_server_in_trouble_are_repeated_a_few_times(
     api: KubeApi,
     backend: EvictionApiBackend,
     slept: Slept,

@@ -110,7 +110,7 @@ def test_why_nothing_is_reclaimed(seen: StrategyView, reason: str) -> None:
     assert (made.deeds, outcome(made)) == ((), f"nothing is reclaimed: {reason}")
 
 
-def test_of_whom() -> None:
+def test_from_which_pods_memory_is_reclaimed() -> None:
     others = job("ls", qos=QoSClass.LS), job("vm", runtime_handler="kata"), job("going")
     pods = job("be"), *others
     made = planned(node(*pods, evicting=frozenset({"going"})))

@@ -136,7 +136,7 @@ def test_a_soft_threshold_claims_after_its_grace_period(
     assert not any(claim.forced for one in plans for claim in one.claims)
 
 
-def test_those_who_would_go_first_are_warned_once_when_grace_begins() -> None:
+def test_pods_that_would_go_first_are_warned_once_when_grace_begins() -> None:
     # 3 GiB are needed: of the lowest class is free with 1, then large with 5.
     first, more = rounds(SOFT, node(19), node(10, 1))
     assert [(one.pod.uid, one.reason, one.of_eviction) for one in first.notices] == [

@@ -14,7 +14,7 @@ def test_what_is_not_known_ends_an_episode_only_after_a_while() -> None:
     assert advance(AT_10, None, 10.1 + FORGET_SECONDS) is None
 
 
-def test_it_knows_its_length_who_was_warned_and_when_a_pod_was_last_on_its_way_out() -> None:
+def test_it_knows_its_length_the_warned_pods_and_when_one_was_last_on_its_way_out() -> None:
     assert ThresholdEpisode(10.0, 25.0).lasted(30.0) == 20.0
     going = advance(AT_10, True, 12.0, going=True)
     assert going == ThresholdEpisode(0.0, 12.0, going=12.0)

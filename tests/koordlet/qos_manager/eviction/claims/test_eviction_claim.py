@@ -33,7 +33,7 @@ def test_a_claim_has_its_decision_with_the_need_and_how_many_may_go() -> None:
     assert [one.outcome for one in both.decisions][1] == "off: no reason"
 
 
-def test_while_pods_are_not_known_or_by_an_old_list_nobody_goes() -> None:
+def test_while_pods_are_not_known_or_the_list_is_old_no_pod_goes() -> None:
     assert eviction_claim.waits(view()) is None
     assert eviction_claim.waits(view(pods_known=False)) == said(eviction_claim.NOT_KNOWN_YET)
     assert eviction_claim.waits(view(pods_fresh=False)) == said(eviction_claim.NOT_HEARD_LATELY)

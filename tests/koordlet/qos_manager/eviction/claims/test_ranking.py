@@ -84,7 +84,7 @@ def test_by_priority_the_annotation_counts_first_then_priority_label_and_use() -
 
 
 @pytest.mark.parametrize("text", ["", "x", "1_0", " 9", "9.5", "--9", "9" * 30, "2147483648", "٣"])
-def test_an_eviction_priority_that_cannot_be_read_is_none(text: str) -> None:
+def test_an_invalid_eviction_priority_does_not_count(text: str) -> None:
     pods = [
         pod_view("a", priority=2, annotations={ANNOTATION_EVICTION_PRIORITY: text}),
         pod_view("b", priority=1),

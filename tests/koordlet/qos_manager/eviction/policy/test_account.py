@@ -23,7 +23,7 @@ LATER = START + 100.0
 
 
 class Account(EvictionAccount):
-    """Books pod "a" unless it is told another; times are seconds after ``LATER``."""
+    """Books pod "a" unless another is named; times are seconds after ``LATER``."""
 
     def __init__(self, per_minute: int = 10, *, pretended: bool = False) -> None:
         limits = EvictionLimits(per_minute, cpu_cool=20.0, cool=4.0)
@@ -108,7 +108,7 @@ class TestGoing:
         assert (one.going, one.left(90)) == (frozenset(), 10)
 
     @pytest.mark.parametrize("ours", [True, False])
-    def test_nobody_waits_for_years_of_grace(self, *, ours: bool) -> None:
+    def test_a_grace_period_of_years_is_not_waited_for(self, *, ours: bool) -> None:
         one = Account()
         pod = pod_view("a", grace_seconds=10**9, terminating=not ours)
         if ours:

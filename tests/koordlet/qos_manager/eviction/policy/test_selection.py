@@ -253,7 +253,7 @@ def guard_of(not_these: set[str]) -> Callable[[PodView, EvictionClaim], str]:
 
 class TestAlways:
     @given(some, forbidden, st.integers(0, 6), st.sets(st.sampled_from(sorted(PODS))))
-    def test_never_more_than_the_budget_never_who_may_not_never_twice(
+    def test_never_more_pods_than_the_budget_no_forbidden_one_and_none_twice(
         self, claims: list[Claimed], not_these: set[str], left: int, going: set[str]
     ) -> None:
         where = room(left, going={uid: {} for uid in going})

@@ -242,6 +242,6 @@ def test_while_disks_are_not_known_desired_values_stay() -> None:
     assert planned(node(web), held.memory, be=SSD, ls=SSD).desired == before.desired
 
 
-def test_nothing_is_asked() -> None:
+def test_without_blocks_nothing_is_desired() -> None:
     assert values(planned(node(pod_view("job", qos=QoSClass.BE)))) == {}
     assert planned(node(storage=None)) == NOTHING

@@ -143,7 +143,7 @@ def test_the_cause(use: dict[str, float], throttled: dict[str, float], cause: st
     assert (decision.given[-1].name == "throttled") == ("throttles" in cause)
 
 
-def test_without_an_antagonist_one_is_looked_for_until_somebody_fits() -> None:
+def test_without_an_antagonist_one_is_looked_for_until_a_pod_fits() -> None:
     node = warm()
     node.psi["web"] = 40.0
     found = node.rounds(3)[-1]
