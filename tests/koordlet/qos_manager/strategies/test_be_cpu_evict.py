@@ -30,7 +30,7 @@ def batch(name: str, milli: int, priority: int | None = 5500, **others: Any) -> 
 
 PODS = (
     batch("half", 10_000),
-    batch("full", 2000),
+    batch("fifth", 2000),
     batch("lower", 1000, 5000),
     batch("idle", 3000),
     batch("unmeasured", 4000),
@@ -38,7 +38,7 @@ PODS = (
     pod_view("ls", qos=QoSClass.LS, requests={BATCH_CPU: 9000}),
     batch("unknown", 9000, listed=False),
 )
-CORES = {"half": 5.0, "full": 2.0, "lower": 0.1, "idle": 0.0, "nothing": 1.0, "ls": 9.0}
+CORES = {"half": 5.0, "fifth": 0.4, "lower": 0.1, "idle": 0.0, "nothing": 1.0, "ls": 9.0}
 Numbers = tuple[float, float, float]
 
 
@@ -102,8 +102,8 @@ def test_pods_go_by_priority_and_then_by_the_share_of_their_request_they_use() -
     released = [(victim.pod.uid, victim.releases) for victim in claim.victims]
     assert released == [
         ("lower", 1000),
-        ("full", 2000),
         ("half", 10_000),
+        ("fifth", 2000),
         ("idle", 3000),
         ("unmeasured", 4000),
     ]

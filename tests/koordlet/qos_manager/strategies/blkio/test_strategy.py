@@ -111,11 +111,6 @@ def test_a_block_of_best_effort_pods(block: BlockQoS, expected: dict[str, str], 
         assert arbitrate(KNOBS[one.target.knob], both).value == one.value
 
 
-def test_several_disks_are_lines_of_one_value() -> None:
-    made = planned(node(), be=(replace(POOL, read_bps=7), SSD))
-    assert values(made)[BE, RBPS] == "254:0 1048576\n254:16 7"
-
-
 @pytest.mark.parametrize(
     ("one", "other", "stricter"), [(5, 7, 5), (7, 5, 5), (0, 5, 5), (5, 0, 5), (0, 0, 0)]
 )
