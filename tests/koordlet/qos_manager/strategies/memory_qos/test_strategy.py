@@ -138,6 +138,7 @@ class TestProtection:
     def test_its_decision_says_what_of_what_or_why_not(self) -> None:
         made = planned(ls(), classes=LS_HALF)
         [pod] = [one for one in made.decisions if one.pod]
+        assert pod.outcome == "memory QoS: 1 GiB (if possible 2 GiB) of ns/web protected"
         assert str(pod).endswith("with request 2 GiB, minLimitPercent 50 %, lowLimitPercent 100 %)")
         assert {one.pod for one in made.desired} == {"ns/web", ""}
         without = planned(ls(), classes=LS_HALF, knobs=())
