@@ -31,7 +31,7 @@ _LATER = 1e9
 
 
 class PredictionMethod(StrEnum):
-    """Ways to tell the coming peak."""
+    """Methods of predicting the coming peak."""
 
     PREDICTION = "prediction"
     BY_POD = "by pod"

@@ -1,6 +1,6 @@
 """A model as bytes, in Koordinator's own JSON: either side reads what the other wrote.
 
-Weights are whole numbers, the heaviest bucket's being 10000; what comes to 0 is left
+Weights are whole numbers, the heaviest bucket's being 10000; what rounds to 0 is left
 out. Times are RFC 3339.
 """
 
@@ -113,6 +113,6 @@ def _date(seconds: float) -> datetime:
 
 
 def _seconds(date: datetime) -> float:
-    """A time without zone, which nobody writes, is taken for UTC."""
+    """A time without zone counts as UTC."""
     whole = date if date.tzinfo else date.replace(tzinfo=UTC)
     return (whole - _EPOCH).total_seconds()

@@ -64,7 +64,7 @@ MEMORY = Buckets(5 * 2**20, 2**41)
 
 
 class Histograms:
-    """Rows of weights; rows are given out by whoever keeps them, and cleared before use.
+    """Rows of weights; the caller assigns rows, and clears them before use.
 
     ``halflife`` is in seconds, times are seconds since the epoch.
     """

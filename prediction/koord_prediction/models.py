@@ -1,4 +1,4 @@
-"""The models of one node: who has one, what a training step adds, who is forgotten.
+"""The models of one node: what has one, what a training step adds, what is forgotten.
 
 UIDs are Koordinator's: a pod's UID, ``__node__``, and ``__node-<item>__`` where the item is
 a priority class or "sys", what the node uses beyond its pods.

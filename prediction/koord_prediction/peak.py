@@ -97,7 +97,7 @@ def predict(
     young = frozenset(pod.uid for pod in prod if is_cold(pod, now, rules.cold_start))
     cold = tuple(pod.uid for pod in prod if pod.uid in young or pod.uid not in peaks)
     by_pod = _by_pod(prod, frozenset(cold), peaks, allocatable, rules.factor)
-    # One that is warm and has no model: nobody knows what it uses of what it asks for.
+    # One that is warm and has no model: how much it uses of its request is unknown.
     judged = [pod for pod in prod if pod.uid in young or pod.uid in peaks]
     by_priority = _by_priority(judged, peaks, allocatable, rules.factor)
     both = None if by_priority is None else _careful(by_pod, by_priority)

@@ -1,4 +1,4 @@
-"""A made-up trace of one node; nobody measured it.
+"""A made-up trace of one node, not a measured one.
 
 Its shape follows published findings about clusters that run services beside batch jobs:
 

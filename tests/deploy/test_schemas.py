@@ -10,7 +10,7 @@ import pytest
 import yaml
 from koord_kube.definitions.catalogue import DEFINITIONS
 
-from tests.deploy.manifests import Id, Object, everything, examples, installed
+from tests.deploy.manifests import Id, Object, everything, examples
 from tests.support.kube_api.definitions import Validated, unstructural
 from tools import deploy_files
 

@@ -85,7 +85,7 @@ def test_pods_that_start_later_are_no_surprise_and_those_that_end_free_theirs() 
     """Old ends with step 4, and new begins with 5: neither is ever missed."""
     found = run(trace(old=[3] * 5 + [NAN] * 5, new=[NAN] * 5 + [3] * 5))
     assert found.scores["cpu"][PredictionMethod.LAST_PEAK].under == 0
-    # Five windows with one pod, 4 against 3; and that at 4 as told below.
+    # Five windows with one pod, 4 against 3; and that at 4, see below.
     assert found.scores["cpu"][PredictionMethod.REQUESTS].mean_over == pytest.approx(
         (5 * 1 + 4) / 6
     )
@@ -125,15 +125,19 @@ def test_a_step_not_measured_is_no_zero_for_the_models() -> None:
     assert found.scores["cpu"][PredictionMethod.BY_PRIORITY].under == 0
 
 
-@pytest.mark.parametrize(("horizon", "warm_up"), [(2 * STEP, 8 * STEP), (9 * STEP, 0)])
-def test_a_short_trace_is_refused(horizon: float, warm_up: float) -> None:
-    with pytest.raises(ValueError, match=r"the trace lasts 0\.15 h; expected more than the"):
-        run(trace(web=[1] * 10), horizon=horizon, warm_up=warm_up)
-
-
-def test_a_trace_without_prod_is_refused() -> None:
-    with pytest.raises(ValueError, match="nothing to predict"):
-        run(trace(batch=[1] * 10))
+@pytest.mark.parametrize(
+    ("of", "options", "reason"),
+    [
+        ({"web": [1] * 10}, {"warm_up": 8 * STEP}, r"the trace lasts 0\.15 h; expected more than"),
+        ({"web": [1] * 10}, {"horizon": 9 * STEP, "warm_up": 0}, r"the trace lasts 0\.15 h;"),
+        ({"batch": [1] * 10}, {}, "nothing to predict"),
+    ],
+)
+def test_a_short_trace_or_one_without_prod_is_refused(
+    of: dict[str, list[float]], options: dict[str, float], reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        run(trace(**of), **options)
 
 
 def test_a_horizon_below_a_step_is_a_step() -> None:

@@ -13,15 +13,9 @@ NOTHING = ResourceAmount()
 
 
 def test_uids_are_koordinators() -> None:
-    assert NODE == "__node__"
-    assert SYS == "__node-sys__"
-    assert [item_uid(name) for name in PriorityClass] == [
-        "__node-koord-prod__",
-        "__node-koord-mid__",
-        "__node-koord-batch__",
-        "__node-koord-free__",
-        "__node-__",
-    ]
+    assert (NODE, SYS) == ("__node__", "__node-sys__")
+    classes = ("koord-prod", "koord-mid", "koord-batch", "koord-free", "")
+    assert [item_uid(name) for name in PriorityClass] == [f"__node-{one}__" for one in classes]
 
 
 def test_a_step_sums_the_classes_and_takes_the_rest_for_the_system() -> None:
@@ -44,24 +38,16 @@ def test_a_step_sums_the_classes_and_takes_the_rest_for_the_system() -> None:
     }
 
 
-def test_a_node_that_was_not_measured_teaches_the_system_nothing() -> None:
-    found = samples([PodUse("a", PROD, ResourceAmount(1, 1))], None)
-    assert NODE not in found
-    assert SYS not in found
-    assert found[item_uid(PROD)] == ResourceAmount(1, 1)
-
-
-def test_pods_that_were_not_measured_used_not_nothing() -> None:
-    found = samples([PodUse("a", PROD, None), PodUse("b", BATCH, None)], ResourceAmount(9, 9))
+def test_what_was_not_measured_does_not_count() -> None:
+    one, two = ResourceAmount(1, 1), ResourceAmount(2, 2)
+    found = samples([PodUse("a", PROD, one)], None)
+    assert not {NODE, SYS} & found.keys()
+    assert found[item_uid(PROD)] == one
+    nine = ResourceAmount(9, 9)
+    found = samples([PodUse("a", PROD, None), PodUse("b", BATCH, None)], nine)
     assert found.keys() == {NODE, item_uid(MID), item_uid(FREE), item_uid(NONE)}
-    some = samples(
-        [PodUse("a", PROD, None), PodUse("b", PROD, ResourceAmount(2, 2))], ResourceAmount(9, 9)
-    )
-    assert some[item_uid(PROD)] == ResourceAmount(2, 2)
-    assert some[SYS] == ResourceAmount(7, 7)
-
-
-def test_without_pods_all_is_the_systems() -> None:
+    some = samples([PodUse("a", PROD, None), PodUse("b", PROD, two)], nine)
+    assert (some[item_uid(PROD)], some[SYS]) == (two, ResourceAmount(7, 7))
     assert samples([], ResourceAmount(2, 3))[SYS] == ResourceAmount(2, 3)
 
 
@@ -107,32 +93,21 @@ def test_models_without_samples_are_forgotten_and_their_rows_start_clean() -> No
     assert max(one.cpu for one in models.percentiles(1.0, 1.0).values()) < 2
 
 
-def test_training_with_nothing_is_no_training() -> None:
-    models = Models()
-    models.train({}, NOW)
-    assert models.percentiles(0.5, 0.5) == {}
-    assert models.results() == {}
-
-
 def test_a_model_survives_a_checkpoint() -> None:
-    models, again = Models(), Models()
+    models, again = Models(), Models(expiration=1800)
     for hour in range(30):
         models.train({"a": ResourceAmount(1 + hour % 7, GIB * (1 + hour % 5))}, NOW + 3600 * hour)
     later = NOW + 30 * 3600
     again.restore(models.checkpoint("a"), later)
     assert again.results() == models.results()
+    # It has one expiration to be seen in.
+    assert again.forget(later + 1800) == ()
+    assert again.forget(later + 1801) == ("a",)
+    again.restore(models.checkpoint("a"), later)
     both = {"a": ResourceAmount(20, 20 * GIB)}
     models.train(both, later)
     again.train(both, later)
     assert again.results() == models.results(), "weights still fit those of new samples"
-
-
-def test_a_restored_model_has_one_expiration_to_be_seen_in() -> None:
-    models, again = Models(), Models(expiration=1800)
-    models.train({"a": ResourceAmount(1, GIB)}, NOW)
-    again.restore(models.checkpoint("a"), NOW + 86400)
-    assert again.forget(NOW + 86400 + 1800) == ()
-    assert again.forget(NOW + 86400 + 1801) == ("a",)
 
 
 def test_what_was_learnt_in_the_future_is_refused() -> None:
@@ -147,6 +122,8 @@ def test_what_was_learnt_in_the_future_is_refused() -> None:
 
 def test_an_empty_checkpoint_predicts_nothing() -> None:
     models = Models()
+    models.train({}, NOW)
+    assert models.percentiles(0.5, 0.5) == {}
     empty = LearntHistogram(0.0, np.zeros(CPU.count)), LearntHistogram(0.0, np.zeros(MEMORY.count))
     models.restore(Checkpoint("a", *empty, NOW), NOW)
     assert models.percentiles(0.95, 0.98) == {}

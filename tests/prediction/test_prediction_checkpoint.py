@@ -50,17 +50,16 @@ def test_what_lacks_is_empty(given: bytes) -> None:
     assert found.updated == 0
 
 
-def test_weights_are_rounded() -> None:
+NOTHING = LearntHistogram(0.0, np.zeros(MEMORY.count))
+
+
+def test_weights_are_rounded_and_an_untrained_histogram_is_written_as_by_go() -> None:
     weights = np.zeros(CPU.count)
     weights[[3, 4, 5]] = 3, 2, 0.0001
-    learnt = LearntHistogram(AT, weights)
-    content = encode(Checkpoint("a", learnt, LearntHistogram(0.0, np.zeros(MEMORY.count)), AT))
+    content = encode(Checkpoint("a", LearntHistogram(AT, weights), NOTHING, AT))
     assert json.loads(content)["CPU"]["bucketWeights"] == {"3": 10000, "4": 6667}
-
-
-def test_an_untrained_histogram_is_written_as_go_would() -> None:
     empty = LearntHistogram(-62135596800.0, np.zeros(CPU.count))
-    content = encode(Checkpoint("a", empty, LearntHistogram(0.0, np.zeros(MEMORY.count)), 0.0))
+    content = encode(Checkpoint("a", empty, NOTHING, 0.0))
     assert json.loads(content)["CPU"]["referenceTimestamp"] == "0001-01-01T00:00:00Z"
     assert read(content).cpu.reference == -62135596800.0
 
@@ -73,9 +72,7 @@ def test_what_is_written_is_read(filled: dict[int, float], reference: float) -> 
     weights = np.zeros(CPU.count)
     weights[list(filled)] = list(filled.values())
     cpu = LearntHistogram(reference, weights)
-    found = read(
-        encode(Checkpoint("a", cpu, LearntHistogram(0.0, np.zeros(MEMORY.count)), 5.0))
-    ).cpu
+    found = read(encode(Checkpoint("a", cpu, NOTHING, 5.0))).cpu
     assert found.reference == pytest.approx(reference, abs=1e-6)
     heaviest = weights.max()
     if heaviest < EPSILON:
@@ -104,11 +101,11 @@ def test_what_is_written_is_read(filled: dict[int, float], reference: float) -> 
         (b'{"LastUpdated":"yesterday"}', "no checkpoint: Invalid RFC3339 encoded datetime"),
     ],
 )
-def test_what_is_no_checkpoint_is_said(content: bytes, why: str) -> None:
-    with pytest.raises(ValueError) as told:  # noqa: PT011 — the message is looked at below
+def test_an_invalid_checkpoint_is_refused(content: bytes, why: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 — the message is looked at below
         read(content)
-    assert str(told.value).startswith(why)
-    assert "\n" not in str(told.value)
+    assert str(caught.value).startswith(why)
+    assert "\n" not in str(caught.value)
 
 
 def _filled(learnt: LearntHistogram) -> tuple[list[int], list[float]]:

@@ -71,10 +71,10 @@ class PlanQueue:
         self._tasks = tasks
         self._journal = journal
         self._monotonic = monotonic
-        self._handed: SimpleQueue[tuple[float, NodePlan]] = SimpleQueue()
+        self._plans: SimpleQueue[tuple[float, NodePlan]] = SimpleQueue()
         self._rounds: list[Round] = []
         self._seconds: list[float] = []
-        self._noted: SimpleQueue[Event] = SimpleQueue()
+        self._notes: SimpleQueue[Event] = SimpleQueue()
         self._named: frozenset[str] = frozenset()
         self._classes: frozenset[str] = frozenset()
         self._complete = False
@@ -87,22 +87,22 @@ class PlanQueue:
         """The arbitrated values of a place's knobs, by name, with owners; from any thread."""
         return self._executor.arbitrated_values(place)
 
-    def put(self, wanted: NodePlan) -> None:
+    def put(self, plan: NodePlan) -> None:
         """Queue a plan; from any thread."""
-        self._handed.put((self._monotonic(), wanted))
+        self._plans.put((self._monotonic(), plan))
 
     def note(self, event: Event) -> None:
         """Queue a journal event; from any thread, without waiting for the disk."""
-        self._noted.put(event)
+        self._notes.put(event)
 
     def write_notes(self) -> None:
         """Write queued events to the journal; in the writer's thread."""
-        while not self._noted.empty():
-            self._journal.add(self._noted.get())
+        while not self._notes.empty():
+            self._journal.add(self._notes.get())
 
     def apply_queued(self) -> None:
         """Apply queued plans, if there are any; in the writer's thread."""
-        if self._handed.empty():
+        if self._plans.empty():
             return
         since = self._take()
         self._rounds.append(self._executor.apply_urgent())
@@ -120,26 +120,26 @@ class PlanQueue:
 
     def _take(self) -> list[float]:
         """Take the queued plans; return when each was queued."""
-        wanted, since = None, []
-        while not self._handed.empty():
-            at, wanted = self._handed.get()
+        plan, since = None, []
+        while not self._plans.empty():
+            at, plan = self._plans.get()
             since.append(at)
-            for line in wanted.lines:
+            for line in plan.lines:
                 self._journal.add(line)
-            for name, deeds in wanted.deeds:
+            for name, deeds in plan.deeds:
                 self._executor.run_once(owner(name), deeds)
-        if wanted is not None:
-            self._set_desired(wanted)
-            self._hold(wanted.caches)
+        if plan is not None:
+            self._set_desired(plan)
+            self._hold(plan.caches)
         return since
 
-    def _set_desired(self, wanted: NodePlan) -> None:
-        for name in self._named - wanted.desired.keys():
+    def _set_desired(self, plan: NodePlan) -> None:
+        for name in self._named - plan.desired.keys():
             self._executor.forget(owner(name), _SCOPE)
-        self._named = frozenset(wanted.desired)
-        for name, desired in wanted.desired.items():
+        self._named = frozenset(plan.desired)
+        for name, desired in plan.desired.items():
             self._executor.set_desired(owner(name), _SCOPE, desired)
-        if wanted.complete and not self._complete:
+        if plan.complete and not self._complete:
             self._complete = True
             self._executor.roll_back_undesired()
             self._tasks.forget_left()

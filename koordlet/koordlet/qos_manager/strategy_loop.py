@@ -79,8 +79,8 @@ class StrategyLoop:
         self._build_view = build_view
         self._decisions = decisions
         self._evictor = evictor
-        self._carry = carry
-        self._wanted = NodePlan()
+        self._pass_on = carry
+        self._last_plan = NodePlan()
         self._deduplicator = LogDeduplicator()
         self._started: float | None = None
         self._began: float | None = None
@@ -146,18 +146,18 @@ class StrategyLoop:
         self.signals = found.signals
         of_evictions = self._decide_evictions(view, found)
         news = self._decisions.keep(view.at, [*found.decisions, *of_evictions])
-        if self._carry is None:
+        if self._pass_on is None:
             return
-        wanted = NodePlan(
+        node_plan = NodePlan(
             desired={name: plan.desired for name, plan in found.done() if plan.desired},
             caches=tuple(one for _, plan in found.done() for one in plan.caches),
             deeds=tuple(found.deeds),
             lines=tuple(journal_line.line(entry) for entry in news),
             complete=self._is_complete(view),
         )
-        if wanted.differs(self._wanted):
-            self._wanted = wanted
-            self._carry(wanted)
+        if node_plan.differs(self._last_plan):
+            self._last_plan = node_plan
+            self._pass_on(node_plan)
 
     def _decide_evictions(
         self, view: StrategyView, found: RoundPlans

@@ -42,15 +42,10 @@ _DECISIONS = st.builds(
 )
 
 
-@given(
-    st.builds(
-        DecisionRecord,
-        st.floats(0, 4e9),
-        st.text(),
-        st.sampled_from(list(StrategyMode)),
-        _DECISIONS,
-    )
-)
+_MODES = st.sampled_from(list(StrategyMode))
+
+
+@given(st.builds(DecisionRecord, st.floats(0, 4e9), st.text(), _MODES, _DECISIONS))
 def test_what_the_journal_has_is_the_same(
     tmp_path_factory: pytest.TempPathFactory, entry: DecisionRecord
 ) -> None:
@@ -70,24 +65,13 @@ def test_what_the_journal_has_is_the_same(
     assert dataclasses.replace(back.decision, given=()) == without
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        DecisionEntry("some day", "s", "on", "o"),
-        DecisionEntry("9999-12-31T23:59:59-23:59", "s", "on", "o"),
-        DecisionEntry("1970-01-01T00:00:01.500Z", "s", "sometimes", "o"),
-    ],
-    ids=["no time", "too late", "a mode of another release"],
-)
-def test_what_is_no_decision_of_ours(line: DecisionEntry) -> None:
-    assert journal_line.entry(line) is None
-
-
-def test_which_events_are_decisions_that_are_wanted() -> None:
-    wanted = journal_line.decisions(of_pod("p"))
-    assert wanted(journal_line.line(ENTRY))
+def test_what_is_not_a_decision_of_ours_or_not_wanted() -> None:
+    second = "1970-01-01T00:00:01.500Z"
+    for time in ("some day", "9999-12-31T23:59:59-23:59"):
+        assert journal_line.entry(DecisionEntry(time, "s", "on", "o")) is None
+    assert journal_line.entry(DecisionEntry(second, "s", "a mode of another release", "o")) is None
+    wanted, line = journal_line.decisions(of_pod("p")), journal_line.line(ENTRY)
+    assert wanted(line)
     assert not wanted(DecisionEntry("t", "s", "on", "o", pod="n/q"))
     assert not wanted(ChangeEntry("t", "hooks", "g", "n/p", "cpu.idle", 0, 1, ""))
-    assert journal_line.key(journal_line.line(ENTRY)) == DecisionKey(
-        "cpu_suppress", "a", "n/p", "g"
-    )
+    assert journal_line.key(line) == DecisionKey("cpu_suppress", "a", "n/p", "g")

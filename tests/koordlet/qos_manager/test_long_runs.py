@@ -1,4 +1,4 @@
-"""The deciding side over hours and days, in a fraction of the time: nothing of it grows."""
+"""All strategies over hours and days, in a fraction of the time: nothing grows."""
 
 from __future__ import annotations
 
@@ -32,17 +32,16 @@ def passing(node: DecidingNode, number: int) -> PodView:
 
 def sizes(run: Run) -> dict[str, int]:
     """How many things each part keeps, in whatever it keeps them."""
-    parts = {
-        "rounds": run.rounds,
-        "decisions": run.decisions,
-        "decider": run.decider,
-        "evictor": run.evictor,
-        "views": run.views,
-        "executor": run.executor,
-        "carrier": run.node.plan_queue,
-        "keeper": run.node.reconcile_loop,
-    }
-    return {name: sum(len(one) for one in _kept(part, set())) for name, part in parts.items()}
+    parts: list[Any] = [
+        run.rounds,
+        run.decisions,
+        run.decider,
+        run.evictor,
+        run.views,
+        run.executor,
+    ]
+    parts += [run.node.plan_queue, run.node.reconcile_loop]
+    return {str(type(part)): sum(len(one) for one in _kept(part, set())) for part in parts}
 
 
 _OURS = ("koord_host", "koordlet", "koord_hooks", "koord_model")
@@ -94,7 +93,7 @@ def test_pods_that_come_and_go_leave_nothing(
                 assert list(all_of(run.done, outcome)) == []
             if number == ROUNDS * 2 // 3:
                 begun = sizes(run)
-        # Until what is looked at seldom has been, and originals were pruned.
+        # Until what is looked at seldom has been, and baselines were pruned.
         run.rounds_of(*[61.0] * 11)
         ended = sizes(run)
         assert {name: size for name, size in ended.items() if size > begun[name] * 1.2 + 50} == {}
@@ -106,7 +105,7 @@ def test_pods_that_come_and_go_leave_nothing(
             assert "podp0" not in place or place.startswith(there), original
         assert len(run.decisions.find(lambda _: True).history) <= REMEMBERED
         if hooks:
-            # What they wished stays.
+            # Their desired values stay.
             return
         node.slo = None
         run.rounds_of(1.0, 1.0, 61.0)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import pytest
 from koord_host.knobs.layout import Driver, Layout
 from koord_host.planning.desired_values import DesiredValue, Owner, Priority, Target
 from koord_host.resctrl import ResctrlGroups
@@ -27,7 +30,7 @@ LAYOUT = Layout(2, Driver.CGROUPFS)
 
 
 class Bench:
-    """A carrier on a node in memory."""
+    """A plan queue on a node in memory."""
 
     def __init__(self, directory: str = "") -> None:
         self.node = FakeNode(2)
@@ -35,7 +38,7 @@ class Bench:
         self.begin(directory)
 
     def begin(self, directory: str = "") -> None:
-        """Koordlet starts, with what is kept in a directory."""
+        """Koordlet starts, with a directory for its journal and baselines."""
         path = f"{directory}/journal" if directory else ""
         self.journal = Journal(path, print)
         self.originals = BaselineStore(f"{directory}/originals" if directory else "", print)
@@ -55,112 +58,89 @@ class Bench:
         """Two seconds later, where something was handed over."""
         return 0.0 if not self.executor._states else 2.0
 
-    def round(self, *handed: NodePlan) -> None:
-        for wanted in handed:
-            self.plan_queue.put(wanted)
+    def round(self, *plans: NodePlan) -> None:
+        for one in plans:
+            self.plan_queue.put(one)
         self.plan_queue.apply_queued()
         self.tasks.reconcile(self.executor, complete=True)
         self.executor.apply()
         self.applied = self.plan_queue.take_applied()
 
-    def read(self, file: str, group: str = BE) -> str:
-        return self.node.read(f"/sys/fs/cgroup/{group}/{file}").strip()
+    @property
+    def quota(self) -> str:
+        return self.node.read(f"/sys/fs/cgroup/{BE}/cpu.max").strip()
 
     def kill(self) -> None:
-        """Nothing is put back, and the files are let go of."""
+        """Nothing is rolled back, and the files are closed."""
         self.journal.close()
         self.originals.close()
 
 
-def quota(value: int) -> DesiredValue:
-    return DesiredValue(QUOTA, value, "suppressed")
+def plan(*values: int, **more: Any) -> NodePlan:
+    desired = tuple(DesiredValue(QUOTA, value, "suppressed") for value in values)
+    return NodePlan({"cpu_suppress": desired}, **more)
 
 
-def wanted(*desired: DesiredValue) -> NodePlan:
-    return NodePlan({"cpu_suppress": desired})
+DEED = DesiredValue(Target(BE, "memory.reclaim"), 1 << 20, "pressure is low")
 
 
-def test_wishes_are_written_and_put_back_when_the_strategy_wants_nothing_more() -> None:
+def test_values_are_written_and_rolled_back_to_those_of_hooks() -> None:
     bench = Bench()
-    bench.round(wanted(quota(50_000)))
-    assert bench.read("cpu.max") == "50000 100000"
+    bench.round(plan(50_000))
     bench.round()
-    assert bench.read("cpu.max") == "50000 100000"
+    assert bench.quota == "50000 100000"
     bench.round(NodePlan())
-    assert bench.read("cpu.max") == "max 100000"
-
-
-def test_what_hooks_want_decides_again() -> None:
-    bench = Bench()
-    bench.executor.set_desired(Owner("hooks", Priority.HOOKS), "node", (quota(80_000),))
-    bench.round(wanted(quota(50_000)))
+    assert bench.quota == "max 100000"
+    hooks = (DesiredValue(QUOTA, 80_000, "hooks"),)
+    bench.executor.set_desired(Owner("hooks", Priority.HOOKS), "node", hooks)
+    bench.round(plan(50_000))
     assert bench.plan_queue.base(QUOTA) == 80_000
     bench.round(NodePlan())
-    assert bench.read("cpu.max") == "80000 100000"
+    assert bench.quota == "80000 100000"
 
 
-def test_of_several_rounds_the_last_counts_and_no_deed_is_lost() -> None:
+def test_of_several_rounds_the_last_counts_and_each_is_reported_once() -> None:
     bench = Bench()
-    deed = DesiredValue(Target(BE, "memory.reclaim"), 1 << 20, "pressure is low")
-    first = replace(wanted(quota(50_000)), deeds=(("memory_offload", (deed,)),))
-    before = bench.read("memory.current")
-    bench.round(first, wanted(quota(40_000)))
-    assert bench.read("cpu.max") == "40000 100000"
-    assert bench.plan_queue.base(QUOTA) == -1
-    assert before == "0"
-
-
-def test_what_was_done_and_how_long_it_took_is_told_once() -> None:
-    bench = Bench()
-    bench.round(wanted(quota(50_000)), wanted(quota(40_000)))
+    bench.round(plan(50_000, deeds=(("memory_offload", (DEED,)),)), plan(40_000))
+    assert (bench.quota, bench.plan_queue.base(QUOTA)) == ("40000 100000", -1)
     [done] = bench.applied.rounds
-    assert [(one.target, one.new) for one in done.results] == [(QUOTA, 40_000)]
+    assert (QUOTA, 40_000) in [(one.target, one.new) for one in done.results]
     assert bench.applied.seconds == (2.0, 2.0)
     bench.round()
     assert bench.applied == AppliedPlans()
 
 
-def test_decisions_are_in_the_journal(tmp_path: object) -> None:
+def test_decisions_and_notes_are_in_the_journal_in_order(tmp_path: Path) -> None:
     bench = Bench(str(tmp_path))
     line = DecisionEntry("2026-01-31T12:00:00.000Z", "cpu_suppress", "on", "5 CPUs")
-    bench.round(NodePlan(lines=(line,)))
-    assert list(read_events(f"{tmp_path}/journal")) == [line]
-
-
-def test_notes_are_in_the_journal_in_order_with_a_round_or_without(tmp_path: object) -> None:
-    bench = Bench(str(tmp_path))
     notes = [HookAnswerEntry("t", "PreCreateContainer", "NRI", f"a/{n}", "main") for n in range(3)]
     bench.plan_queue.note(notes[0])
     bench.plan_queue.note(notes[1])
-    bench.round(NodePlan())
-    assert list(read_events(f"{tmp_path}/journal")) == notes[:2]
+    bench.round(NodePlan(lines=(line,)))
+    assert list(read_events(f"{tmp_path}/journal")) == [line, *notes[:2]]
     bench.plan_queue.note(notes[2])
     bench.plan_queue.write_notes()
     bench.kill()
-    assert list(read_events(f"{tmp_path}/journal")) == notes
+    assert list(read_events(f"{tmp_path}/journal")) == [line, *notes]
 
 
-def test_what_an_earlier_run_left_is_put_back_once_all_is_known(tmp_path: object) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "expected"), [(NodePlan(), "max"), (plan(50_000), "50000")], ids=["nothing", "again"]
+)
+def test_what_an_earlier_run_left_is_rolled_back_once_all_is_known(
+    tmp_path: Path, wanted: NodePlan, expected: str
+) -> None:
     bench = Bench(str(tmp_path))
-    bench.round(wanted(quota(50_000)))
+    bench.round(plan(50_000))
     bench.kill()
     bench.begin(str(tmp_path))
-    bench.round(NodePlan())
-    assert bench.read("cpu.max") == "50000 100000"
-    bench.round(NodePlan(complete=True))
-    assert bench.read("cpu.max") == "max 100000"
+    bench.round(wanted)
+    assert bench.quota == "50000 100000"
+    bench.round(replace(wanted, complete=True))
+    assert bench.quota == f"{expected} 100000"
 
 
-def test_what_is_wanted_again_after_a_restart_stays(tmp_path: object) -> None:
-    bench = Bench(str(tmp_path))
-    bench.round(wanted(quota(50_000)))
-    bench.kill()
-    bench.begin(str(tmp_path))
-    bench.round(replace(wanted(quota(50_000)), complete=True))
-    assert bench.read("cpu.max") == "50000 100000"
-
-
-def test_classes_have_their_tasks_in_their_groups_until_nobody_wants_it() -> None:
+def test_classes_have_their_tasks_in_their_groups_until_they_are_not_wanted() -> None:
     bench = Bench()
     pid = bench.node.start_process(f"{BE}/pod1")
     of_class = CacheClass(ResctrlLimits("BE", CacheWays(0, 30)), (f"{BE}/pod1",))
@@ -170,16 +150,15 @@ def test_classes_have_their_tasks_in_their_groups_until_nobody_wants_it() -> Non
     assert not bench.node.exists("/sys/fs/resctrl/BE")
 
 
-class TestWhetherThereIsAnythingToDo:
-    def test_the_same_again_is_nothing(self) -> None:
-        one = wanted(quota(5000))
-        assert one.differs(NodePlan())
-        assert not one.differs(one)
-        assert not NodePlan(one.desired).differs(one)
-
-    def test_deeds_and_lines_are_done_each_time(self) -> None:
-        one = replace(wanted(quota(5000)), deeds=(("a", (quota(1),)),))
-        assert one.differs(one)
-
-    def test_a_strategy_that_went_is_something(self) -> None:
-        assert NodePlan().differs(wanted(quota(5000)))
+def test_whether_there_is_anything_to_do() -> None:
+    one, of_class = plan(5000), CacheClass(ResctrlLimits("BE", CacheWays(0, 30)), ())
+    assert not one.differs(one)
+    assert not NodePlan(one.desired).differs(one)
+    for other in (
+        NodePlan(),
+        replace(one, deeds=(("a", (DEED,)),)),
+        replace(one, lines=(DecisionEntry("t", "s", "on", "o"),)),
+        replace(one, caches=(of_class,)),
+        replace(one, complete=True),
+    ):
+        assert other.differs(one)

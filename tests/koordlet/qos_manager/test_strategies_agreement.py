@@ -22,6 +22,7 @@ from koord_model.qos import QoSClass
 from koordlet.agent.config import KoordletSettings
 from koordlet.qos_manager.core.strategy import Plan, Strategy, StrategyView
 from koordlet.qos_manager.strategy_table import select_enabled
+from koordlet.qos_manager.suppression.be_cpus import own_cpus
 
 from tests.support.deciding_node import (
     ALL_GATES,
@@ -35,14 +36,7 @@ from tests.support.deciding_node import (
     some_pods,
 )
 
-CLASSES = (
-    QoSClass.LSE,
-    QoSClass.LSR,
-    QoSClass.LS,
-    QoSClass.BE,
-    QoSClass.SYSTEM,
-    QoSClass.NONE,
-)
+CLASSES = tuple(QoSClass)
 PLUGINS = load(sorted(available_plugins()))
 MISSING = (
     "facts",
@@ -54,8 +48,6 @@ MISSING = (
     "pod_psi",
     "node_be",
 )
-POLICIES = ("cpuset", "cfsQuota")
-IDENTITIES = ("groupIdentity", "coreSched")
 WHOLE = frozenset(range(16))
 
 
@@ -63,19 +55,33 @@ WHOLE = frozenset(range(16))
 class Case:
     """A node, and what happens on it: rounds, each with its load and what is not measured."""
 
-    version: int
-    driver: Driver
-    vendor: bool
-    iocost: bool
-    static: bool
-    policy: str
-    identity: str
-    hooks: bool
-    pods: tuple[QoSClass, ...]
-    rounds: tuple[tuple[float, frozenset[str]], ...]
-    seed: int
-    restart_at: int
-    coming: tuple[QoSClass, ...] = ()
+    version: int = 2
+    driver: Driver = Driver.SYSTEMD
+    vendor: bool = False
+    iocost: bool = True
+    static: bool = False
+    policy: str = "cpuset"
+    identity: str = "groupIdentity"
+    hooks: bool = True
+    pods: tuple[QoSClass, ...] = (*CLASSES, QoSClass.BE, QoSClass.LS)
+    rounds: tuple[tuple[float, frozenset[str]], ...] = (
+        (0.5, frozenset()),
+        (0.99, frozenset()),
+        (0.05, frozenset({"pod_cpu_usage"})),
+    )
+    seed: int = 3
+    restart_at: int = 2
+    coming: tuple[QoSClass, ...] = (QoSClass.LSE, QoSClass.BE, QoSClass.LSE, QoSClass.LSR)
+
+    @property
+    def runner(self) -> HookRunner:
+        return PLUGINS if self.hooks else HookRunner([])
+
+    def node(self, directory: Path) -> DecidingNode:
+        options = {"vendor": self.vendor, "iocost": self.iocost, "static": self.static}
+        node = DecidingNode(directory, self.version, self.driver, **options)
+        node.start(*some_pods(node.layout, *self.pods))
+        return node
 
 
 def _have_room(classes: list[QoSClass]) -> bool:
@@ -86,6 +92,7 @@ def _have_room(classes: list[QoSClass]) -> bool:
 def cases(hooks: st.SearchStrategy[bool]) -> st.SearchStrategy[Case]:
     missing = st.frozensets(st.sampled_from(MISSING), max_size=2)
     loads = st.sampled_from([0.05, 0.5, 0.7, 0.99])
+    classes = st.sampled_from(CLASSES)
     return st.builds(
         Case,
         version=st.sampled_from([1, 2]),
@@ -93,52 +100,35 @@ def cases(hooks: st.SearchStrategy[bool]) -> st.SearchStrategy[Case]:
         vendor=st.booleans(),
         iocost=st.booleans(),
         static=st.booleans(),
-        policy=st.sampled_from(POLICIES),
-        identity=st.sampled_from(IDENTITIES),
+        policy=st.sampled_from(["cpuset", "cfsQuota"]),
+        identity=st.sampled_from(["groupIdentity", "coreSched"]),
         hooks=hooks,
-        pods=st.lists(st.sampled_from(CLASSES), max_size=8).filter(_have_room).map(tuple),
+        pods=st.lists(classes, max_size=8).filter(_have_room).map(tuple),
         rounds=st.lists(st.tuples(loads, missing), min_size=2, max_size=8).map(tuple),
         seed=st.integers(0, 1 << 16),
         restart_at=st.integers(0, 8),
-        coming=st.lists(st.sampled_from(CLASSES), max_size=4).map(tuple),
+        coming=st.lists(classes, max_size=4).map(tuple),
     )
 
 
 @contextmanager
 def node_of(case: Case) -> Iterator[DecidingNode]:
     with tempfile.TemporaryDirectory(prefix="koord-test-", dir="/dev/shm") as directory:
-        node = DecidingNode(
-            Path(directory),
-            case.version,
-            case.driver,
-            vendor=case.vendor,
-            iocost=case.iocost,
-            static=case.static,
-        )
-        node.start(*some_pods(node.layout, *case.pods))
-        yield node
+        yield case.node(Path(directory))
 
 
-def runner_of(case: Case) -> HookRunner:
-    return PLUGINS if case.hooks else HookRunner([])
+def planning_twice(strategy: Strategy) -> Strategy:
+    """Its second plan of a round is to be the first."""
+
+    def plan(view: StrategyView, settings: Any, memory: Any) -> Plan:
+        found, again = (strategy.plan(view, settings, memory) for _ in range(2))
+        assert replace(again, memory=None) == replace(found, memory=None), strategy.name
+        return found
+
+    return replace(strategy, plan=plan)
 
 
-def asked_twice() -> list[Strategy]:
-    """All strategies, each asked twice in a round: the second plan is to be the first."""
-
-    def twice(strategy: Strategy) -> Strategy:
-        def plan(view: StrategyView, settings: Any, memory: Any) -> Plan:
-            found = strategy.plan(view, settings, memory)
-            again = strategy.plan(view, settings, memory)
-            assert replace(again, memory=None) == replace(found, memory=None), strategy.name
-            return found
-
-        return replace(strategy, plan=plan)
-
-    return [twice(one) for one in select_enabled(KoordletSettings(), ALL_GATES)[0]]
-
-
-STRATEGIES = asked_twice()
+STRATEGIES = [planning_twice(one) for one in select_enabled(KoordletSettings(), ALL_GATES)[0]]
 
 
 def rounds(node: DecidingNode, run: Run, case: Case, *numbers: int) -> None:
@@ -171,27 +161,17 @@ def foreseen(path: str, text: str, code: int) -> bool:
 
 
 def chosen_within_the_machine(node: DecidingNode, run: Run) -> None:
-    if not node.measured.latest.facts:
-        # Which CPUs there are is not known: those that were wished stay.
+    if not node.measured.latest.facts or not run.wanted:
+        # Which CPUs there are is not known: those that were desired stay.
         return
-    desired = run.wanted[-1].desired.get("cpu_suppress", ()) if run.wanted else ()
-    lse = cpus_of(node, QoSClass.LSE)
-    for one in desired:
+    owners = [pod.record.pod for pod in node.pods if pod.qos is QoSClass.LSE]
+    lse = frozenset[int]().union(*map(own_cpus, owners))
+    for one in run.wanted[-1].desired.get("cpu_suppress", ()):
         if one.target.knob == "cpuset.cpus":
-            wished = cpuset.parse(str(one.value))
-            assert wished, one
-            assert wished <= WHOLE, one
-            assert not wished & lse, one
+            cpus = cpuset.parse(str(one.value))
+            assert cpus, one
+            assert cpus <= WHOLE - lse, one
             assert not node.cpus(one.target.place) & lse, one
-
-
-def cpus_of(node: DecidingNode, qos: QoSClass) -> frozenset[int]:
-    found: frozenset[int] = frozenset()
-    for pod in node.pods:
-        if pod.qos is qos:
-            text = pod.record.pod.annotations["scheduling.koordinator.sh/resource-status"]
-            found |= cpuset.parse(text.split('"')[3])
-    return found
 
 
 def writes(node: DecidingNode) -> list[tuple[str, str]]:
@@ -199,21 +179,7 @@ def writes(node: DecidingNode) -> list[tuple[str, str]]:
 
 
 QUIET = settings(max_examples=25)
-FULL = Case(
-    2,
-    Driver.SYSTEMD,
-    vendor=False,
-    iocost=True,
-    static=False,
-    policy="cpuset",
-    identity="groupIdentity",
-    hooks=True,
-    pods=(*CLASSES, QoSClass.BE, QoSClass.LS),
-    rounds=((0.5, frozenset()), (0.99, frozenset()), (0.05, frozenset({"pod_cpu_usage"}))),
-    seed=3,
-    restart_at=2,
-    coming=(QoSClass.LSE, QoSClass.BE, QoSClass.LSE, QoSClass.LSR),
-)
+FULL = Case()
 
 
 @QUIET
@@ -223,7 +189,7 @@ FULL = Case(
 def test_they_agree_with_each_other_and_with_the_kernel(case: Case) -> None:
     with node_of(case) as node:
         node.slo = everything_on(case.policy, case.identity)
-        with node.run(runner_of(case), strategies=STRATEGIES) as run:
+        with node.run(case.runner, strategies=STRATEGIES) as run:
             rounds(node, run, case, *range(len(case.rounds)))
             for number, qos in enumerate(case.coming):
                 if node.pods:
@@ -242,7 +208,7 @@ def test_the_same_measurements_come_to_rest(case: Case) -> None:
         without = {"pressure_suppress": {"mode": "off"}}
         node.slo = everything_on(case.policy, case.identity, **without)
         node.measured = measured(node.pods, case.rounds[0][0], case.seed, case.rounds[0][1])
-        with node.run(runner_of(case), strategies=STRATEGIES) as run:
+        with node.run(case.runner, strategies=STRATEGIES) as run:
             run.comes_to_rest()
             before = writes(node)
             run.rounds_of(*[30.0] * 5)
@@ -298,18 +264,13 @@ def off(run: Run) -> dict[str, Any]:
 # ---- killed at any moment
 
 KILLED = Case(
-    1,
-    Driver.CGROUPFS,
+    version=1,
+    driver=Driver.CGROUPFS,
     vendor=True,
-    iocost=True,
-    static=False,
-    policy="cpuset",
-    identity="groupIdentity",
     hooks=False,
     pods=(QoSClass.LSE, QoSClass.LS, QoSClass.BE),
     rounds=((0.6, frozenset()),),
     seed=7,
-    restart_at=0,
 )
 PLAIN = replace(KILLED, version=2, driver=Driver.SYSTEMD, vendor=False, policy="cfsQuota")
 """Between them all kinds of files are written, with as few groups as do."""
@@ -329,15 +290,7 @@ def lives(case: Case, directory: Path) -> Killed:
 
     Pods come and go in it, the load moves, and in the end strategies are switched off and on.
     """
-    node = DecidingNode(
-        directory / "node",
-        case.version,
-        case.driver,
-        vendor=case.vendor,
-        iocost=case.iocost,
-        static=case.static,
-    )
-    node.start(*some_pods(node.layout, *case.pods))
+    node = case.node(directory / "node")
     node.slo = everything_on(case.policy, case.identity, pressure_suppress={"mode": "off"})
     node.measured = measured(node.pods, case.rounds[0][0], case.seed)
     moments: dict[tuple[int, int], DecidingNode] = {}
@@ -376,15 +329,11 @@ def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return found
 
 
-def after(moment: DecidingNode, directory: Path, number: int) -> DecidingNode:
-    return moment.copied(directory / str(number))
-
-
 def test_killed_and_started_again_all_is_as_without_the_kill(
     killed: Killed, tmp_path: Path
 ) -> None:
     for number, moment in enumerate(killed.moments[::3]):
-        node = after(moment, tmp_path, number)
+        node = moment.copied(tmp_path / str(number))
         with node.run() as run:
             rounds_until_rest(run)
         assert node.values() == killed.wanted, number
@@ -392,7 +341,7 @@ def test_killed_and_started_again_all_is_as_without_the_kill(
 
 def test_killed_and_switched_off_all_is_as_it_was_found(killed: Killed, tmp_path: Path) -> None:
     for number, moment in enumerate(killed.moments[1::2]):
-        node = after(moment, tmp_path, number)
+        node = moment.copied(tmp_path / str(number))
         node.slo = None
         with node.run() as run:
             rounds_until_rest(run)
@@ -401,12 +350,9 @@ def test_killed_and_switched_off_all_is_as_it_was_found(killed: Killed, tmp_path
 
 
 def test_killed_and_restored_all_is_as_it_was_found(killed: Killed, tmp_path: Path) -> None:
+    left = RestoreOutcome.SKIPPED, RestoreOutcome.REFUSED
     for number, moment in enumerate(killed.moments[::2]):
-        node = after(moment, tmp_path, number)
-        report = node.restored()
-        left = [
-            one for one in report if one.outcome in (RestoreOutcome.SKIPPED, RestoreOutcome.REFUSED)
-        ]
+        node = moment.copied(tmp_path / str(number))
         # Where the kernel takes no empty set again, they have all CPUs instead already.
-        assert {one.old for one in left} <= {"0-15"}, number
+        assert {one.old for one in node.restored() if one.outcome in left} <= {"0-15"}, number
         assert node.values() == killed.found, number

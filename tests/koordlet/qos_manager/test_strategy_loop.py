@@ -8,10 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from koord_host.knobs.layout import Driver, Layout
 from koord_host.planning.desired_values import DesiredValue, Target
-from koord_model.node import NodeView
-from koord_model.node_slo import NodeSLO
 from koordlet.qos_manager import strategy_loop as module
 from koordlet.qos_manager.core.decision_log import DecisionLog
 from koordlet.qos_manager.core.strategy import (
@@ -30,8 +27,10 @@ from koordlet.qos_manager.strategy_loop import StrategyLoop
 from koordlet.qos_manager.strategy_table import DisabledStrategy
 
 from tests.support.processes import PATIENCE
+from tests.support.views import view
+from tests.support.waiting import until
 
-LAYOUT = Layout(2, Driver.CGROUPFS)
+Words = Callable[..., list[tuple[str, dict[str, str]]]]
 FIVE = DesiredValue(Target("g", "cpu.shares"), 5)
 SIX = DesiredValue(Target("g", "cpu.shares"), 6)
 
@@ -41,19 +40,21 @@ class Settings:
     percent: int = 65
 
 
-def strategy(name: str, plan: Callable[[StrategyView, Any, Any], Plan]) -> Strategy:
-    return Strategy(name, "Gate", 1.0, Settings, lambda _: Settings(), plan)
+def strategy(
+    name: str, plan: Callable[[StrategyView, Any, Any], Plan], interval: float = 1.0
+) -> Strategy:
+    return Strategy(name, "Gate", interval, Settings, lambda _: Settings(), plan)
 
 
 @dataclass
 class Evictor:
-    """Notes what it was given; decides that nobody goes."""
+    """Records the claims; decides that nobody goes."""
 
     claims: list[tuple[str, StrategyMode, EvictionClaim]] = field(default_factory=list)
 
     def consider(
         self,
-        view: StrategyView,
+        _: StrategyView,
         claims: Sequence[tuple[str, StrategyMode, EvictionClaim]],
         notices: Sequence[tuple[str, StrategyMode, PodNotice]],
     ) -> Sequence[tuple[str, StrategyMode, Decision]]:
@@ -62,32 +63,36 @@ class Evictor:
 
 
 class Bench:
-    """A decider of given strategies, and what came of it."""
+    """A loop of given strategies, and its results."""
 
     def __init__(self, *strategies: Strategy, writes: bool = True) -> None:
-        self.slo = NodeSLO()
         self.pods_known = True
         self.later = 0.0
         self.evictor = Evictor()
         self.decisions = DecisionLog()
-        self.wanted: list[NodePlan] = []
-        self.rounds = StrategyRunner(strategies, lambda: 0.0)
-        self.decider = StrategyLoop(
-            self.rounds,
+        self.plans: list[NodePlan] = []
+        self.loop = StrategyLoop(
+            StrategyRunner(strategies, lambda: 0.0),
             [DisabledStrategy("idle", "Idle", "disabled; enable with --feature-gates=Idle=true")],
-            self.look,
+            self.build,
             self.decisions,
             self.evictor,
-            self.wanted.append if writes else None,
+            self.plans.append if writes else None,
         )
 
-    def look(
+    def build(
         self, at: float, steady: float, signals: Mapping[str, tuple[StrategySignal, ...]]
     ) -> StrategyView:
-        node = NodeView(slo=self.slo)
-        return StrategyView(
-            at, steady + self.later, LAYOUT, node=node, pods_known=self.pods_known, signals=signals
-        )
+        now = steady + self.later
+        return view(at=at, steady=now, pods_known=self.pods_known, signals=signals)
+
+    async def decide(self, times: int = 1) -> None:
+        for _ in range(times):
+            await self.loop.decide()
+
+    @property
+    def current(self) -> list[str]:
+        return [one.decision.outcome for one in self.decisions.find(lambda _: True).standing]
 
 
 @pytest.fixture
@@ -96,96 +101,75 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.0)
 
 
-async def test_what_is_wanted_is_handed_on_once() -> None:
+def logged(words: Words, event: str) -> list[dict[str, str]]:
+    return [fields for _, fields in words(event)]
+
+
+async def test_a_plan_is_passed_on_once_with_its_journal_lines() -> None:
     plan = Plan(desired=(FIVE,), decisions=(Decision("five"),))
     bench = Bench(strategy("one", lambda *_: plan))
-    await bench.decider.decide()
-    await bench.decider.decide()
-    [wanted] = bench.wanted
-    assert (dict(wanted.desired), wanted.complete) == ({"one": (FIVE,)}, False)
-    [line] = wanted.lines
+    await bench.decide(2)
+    [node_plan] = bench.plans
+    assert (dict(node_plan.desired), node_plan.complete) == ({"one": (FIVE,)}, False)
+    [line] = node_plan.lines
     assert line.outcome == "five"  # type: ignore[union-attr]
-
-
-async def test_other_wishes_are_handed_on_at_once() -> None:
     values = iter((FIVE, SIX))
-    one = Strategy(
-        "one", "One", 0.0, Settings, lambda _: Settings(), lambda *_: Plan(desired=(next(values),))
-    )
-    bench = Bench(one)
-    await bench.decider.decide()
-    await bench.decider.decide()
-    assert [wanted.desired["one"] for wanted in bench.wanted] == [(FIVE,), (SIX,)]
+    bench = Bench(strategy("one", lambda *_: Plan(desired=(next(values),)), interval=0.0))
+    await bench.decide(2)
+    assert [one.desired["one"] for one in bench.plans] == [(FIVE,), (SIX,)]
 
 
-async def test_it_is_complete_once_pods_were_known_for_a_while() -> None:
+async def test_where_nothing_is_written_nothing_is_passed_on() -> None:
+    bench = Bench(strategy("one", lambda *_: Plan((FIVE,), (Decision("five"),))), writes=False)
+    await bench.decide()
+    assert (bench.plans, bench.current) == ([], ["five"])
+
+
+@pytest.mark.parametrize(
+    ("rounds", "complete"),
+    [
+        # Whether pods are known, and how many seconds later; without a list after 300 s.
+        ([(False, 0), (False, 60), (True, 61), (True, 70), (True, 71)], [False, True]),
+        ([(False, 0), (False, 299), (False, 301), (False, 309)], [False]),
+        ([(False, 0), (False, 299), (False, 301), (False, 312)], [False, True]),
+    ],
+)
+async def test_it_is_complete_once_pods_were_known_for_a_while(
+    rounds: list[tuple[bool, float]], complete: list[bool]
+) -> None:
     bench = Bench(strategy("one", lambda *_: Plan(desired=(FIVE,))))
-    for pods_known, later in (
-        (False, 0.0),
-        (False, 60.0),
-        (True, 61.0),
-        (True, 70.0),
-        (True, 71.0),
-    ):
-        bench.pods_known, bench.later = pods_known, later
-        await bench.decider.decide()
-    assert [(wanted.complete, wanted.desired) for wanted in bench.wanted] == [
-        (False, {"one": (FIVE,)}),
-        (True, {"one": (FIVE,)}),
-    ]
+    for bench.pods_known, bench.later in rounds:
+        await bench.decide()
+    assert [one.complete for one in bench.plans] == complete
+    assert all(dict(one.desired) == {"one": (FIVE,)} for one in bench.plans)
 
 
-async def test_where_no_list_of_pods_ever_comes_it_is_complete_all_the_same() -> None:
-    bench = Bench(strategy("one", lambda *_: Plan(desired=(FIVE,))))
-    bench.pods_known = False
-    for bench.later in (0.0, 299.0, 301.0, 309.0, 312.0):
-        await bench.decider.decide()
-    assert [wanted.complete for wanted in bench.wanted] == [False, True]
-
-
-async def test_claims_that_make_no_sense_cost_no_wishes(
-    words: Callable[..., list[tuple[str, dict[str, str]]]], monkeypatch: pytest.MonkeyPatch
+async def test_claims_are_considered_and_invalid_ones_cost_no_desired_values(
+    words: Words, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> Sequence[tuple[str, StrategyMode, Decision]]:
         raise TypeError("no number")
 
-    bench = Bench(strategy("one", lambda *_: Plan(desired=(FIVE,))))
-    monkeypatch.setattr(bench.evictor, "consider", fail)
-    await bench.decider.decide()
-    await bench.decider.decide()
-    assert [dict(wanted.desired) for wanted in bench.wanted] == [{"one": (FIVE,)}]
-    assert len(words("claims of strategies failed")) == 1
-
-
-async def test_claims_are_considered_and_what_came_of_them_is_kept() -> None:
     claim = EvictionClaim("memoryUsage", "memory", 1.0, (), Decision("full"))
-    bench = Bench(strategy("one", lambda *_: Plan(claims=(claim,))))
-    await bench.decider.decide()
+    bench = Bench(strategy("one", lambda *_: Plan(desired=(FIVE,), claims=(claim,))))
+    await bench.decide()
     assert bench.evictor.claims == [("one", StrategyMode.ON, claim)]
-    [standing] = bench.decisions.find(lambda _: True).standing
-    assert standing.decision.outcome == "nobody goes"
-
-
-async def test_where_nothing_is_written_nothing_is_handed_on() -> None:
-    bench = Bench(strategy("one", lambda *_: Plan((FIVE,), (Decision("five"),))), writes=False)
-    await bench.decider.decide()
-    assert bench.wanted == []
-    [standing] = bench.decisions.find(lambda _: True).standing
-    assert standing.decision.outcome == "five"
+    assert bench.current == ["nobody goes"]
+    monkeypatch.setattr(bench.evictor, "consider", fail)
+    await bench.decide(2)
+    assert [dict(one.desired) for one in bench.plans] == [{"one": (FIVE,)}]
+    assert len(logged(words, "claims of strategies failed")) == 1
 
 
 async def test_states_of_all_by_name() -> None:
-    bench = Bench(strategy("one", lambda *_: Plan()))
-    idle, one = bench.decider.states()
+    idle, one = Bench(strategy("one", lambda *_: Plan())).loop.states()
     assert (idle.name, idle.enabled, idle.mode) == ("idle", False, StrategyMode.OFF)
     assert idle.reason == "disabled; enable with --feature-gates=Idle=true"
     assert (one.name, one.enabled) == ("one", True)
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_one_that_hangs_is_left_behind_and_the_others_go_on(
-    words: Callable[..., list[tuple[str, dict[str, str]]]],
-) -> None:
+async def test_a_strategy_that_hangs_is_left_behind_and_the_others_go_on(words: Words) -> None:
     shut_down, gone = threading.Event(), threading.Event()
 
     def hang(*_: Any) -> Plan:
@@ -194,61 +178,49 @@ async def test_one_that_hangs_is_left_behind_and_the_others_go_on(
         return Plan(desired=(SIX,))
 
     bench = Bench(strategy("hangs", hang), strategy("works", lambda *_: Plan(desired=(FIVE,))))
-    await bench.decider.decide()
-    await bench.decider.decide()
-    assert [dict(wanted.desired) for wanted in bench.wanted] == [{"works": (FIVE,)}]
-    state = next(one for one in bench.decider.states() if one.name == "hangs")
+    await bench.decide(2)
+    assert [dict(one.desired) for one in bench.plans] == [{"works": (FIVE,)}]
+    state = next(one for one in bench.loop.states() if one.name == "hangs")
     assert state.reason.endswith("it is not asked until it does")
     shut_down.set()
     await asyncio.to_thread(gone.wait, PATIENCE)
     async with asyncio.timeout(PATIENCE):
-        while len(bench.wanted) < 2:
-            await bench.decider.decide()
-    # What it said too late is nobody's business; what it says when it is asked again is.
-    assert dict(bench.wanted[1].desired) == {"hangs": (SIX,), "works": (FIVE,)}
-    [state] = [one for one in bench.decider.states() if one.name == "hangs"]
+        while len(bench.plans) < 2:
+            await bench.decide()
+    # Its late plan is dropped; the next one is not.
+    assert dict(bench.plans[1].desired) == {"hangs": (SIX,), "works": (FIVE,)}
+    [state] = [one for one in bench.loop.states() if one.name == "hangs"]
     assert (state.reason, state.rounds) == ("", 1)
-    [(_, fields)] = words("strategy")
+    [fields] = logged(words, "strategy")
     assert fields["reason"].startswith("hangs has not come back for")
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_a_view_that_hangs_is_waited_for(
-    words: Callable[..., list[tuple[str, dict[str, str]]]],
-) -> None:
+async def test_a_view_that_hangs_or_fails_costs_a_round(words: Words) -> None:
     bench = Bench(strategy("one", lambda *_: Plan(desired=(FIVE,))))
-    look = bench.look
-
-    def slow(*moment: Any) -> StrategyView:
-        time.sleep(0.2)
-        return look(*moment)
-
-    bench.decider._build_view = slow
-    await bench.decider.decide()
-    assert len(bench.wanted) == 1
-    assert len(words("strategy round hangs")) == 1
-
-
-@pytest.mark.usefixtures("hurried")
-async def test_a_defect_in_the_view_costs_a_round(
-    words: Callable[..., list[tuple[str, dict[str, str]]]],
-) -> None:
-    bench = Bench(strategy("one", lambda *_: Plan(desired=(FIVE,))))
-    look = bench.look
+    build = bench.build
     rounds = iter((RuntimeError("defect"), RuntimeError("defect"), None))
 
     def faulty(*moment: Any) -> StrategyView:
         error = next(rounds)
         if error is not None:
             raise error
-        return look(*moment)
+        time.sleep(0.2)
+        return build(*moment)
 
-    bench.decider._build_view = faulty
-    for _ in range(3):
-        await bench.decider.decide()
-    assert len(bench.wanted) == 1
-    [(_, fields)] = words("strategy round failed")
-    assert fields == {"reason": "RuntimeError: defect"}
+    bench.loop._build_view = faulty
+    await bench.decide(3)
+    assert len(bench.plans) == 1
+    assert logged(words, "strategy round failed") == [{"reason": "RuntimeError: defect"}]
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_a_view_that_hangs_is_logged(words: Words) -> None:
+    bench = Bench(strategy("one", lambda *_: Plan(desired=(FIVE,))))
+    build = bench.build
+    bench.loop._build_view = lambda *moment: (time.sleep(0.2), build(*moment))[1]
+    await bench.decide()
+    assert (len(bench.plans), len(logged(words, "strategy round hangs"))) == (1, 1)
 
 
 async def test_it_decides_until_it_is_cancelled() -> None:
@@ -258,10 +230,9 @@ async def test_it_decides_until_it_is_cancelled() -> None:
         calls.append(view.steady)
         return Plan()
 
-    bench = Bench(Strategy("one", "One", 0.02, Settings, lambda _: Settings(), plan))
+    bench = Bench(strategy("one", plan, interval=0.02))
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-        running = group.create_task(bench.decider.run())
-        while len(calls) <= 3:
-            await asyncio.sleep(0.01)
+        running = group.create_task(bench.loop.run())
+        await until(lambda: len(calls) > 3)
         assert not running.done()
         running.cancel()

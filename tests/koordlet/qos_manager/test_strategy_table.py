@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from koord_model.node_slo import NodeSLO
 from koordlet.agent.config import KoordletSettings
 from koordlet.agent.feature_gates import DEFAULTS
 from koordlet.qos_manager import strategy_table
@@ -51,33 +50,15 @@ def points(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return found
 
 
-def test_every_file_is_a_strategy_with_settings_that_have_defaults_and_words() -> None:
-    on, off = strategy_table.select_enabled(KoordletSettings(), ALL)
-    assert tuple(one.name for one in on) == strategy_table.available()
-    assert off == ()
-    for one in on:
-        assert one.gate in DEFAULTS, one.name
-        assert one.interval > 0
-        usual = one.settings(NodeSLO())
-        assert isinstance(usual, one.settings_type)
-        assert isinstance(one.settings_type(), one.settings_type)
-        assert fields(one.settings_type), one.name
-
-
-def test_gates_switch_off() -> None:
-    on, off = strategy_table.select_enabled(KoordletSettings(), {**ALL, "RdtResctrl": False})
-    assert "resctrl" not in [one.name for one in on]
-    [found] = off
-    assert found == strategy_table.DisabledStrategy(
-        "resctrl", "RdtResctrl", "disabled; enable with --feature-gates=RdtResctrl=true"
-    )
-
-
-def test_the_interval_is_a_setting_or_seconds(points: dict[str, Any]) -> None:
+def test_gates_switch_off_and_the_interval_is_a_setting_or_seconds(points: dict[str, Any]) -> None:
     points["theirs"] = THEIRS
-    on, _ = strategy_table.select_enabled(KoordletSettings(reconcile_interval_seconds=3.0), ALL)
+    settings = KoordletSettings(reconcile_interval_seconds=3.0)
+    on, off = strategy_table.select_enabled(settings, {**ALL, "RdtResctrl": False})
     intervals = {one.name: one.interval for one in on}
-    assert (intervals["resctrl"], intervals["theirs"]) == (3.0, 5.0)
+    assert (intervals["blkio"], intervals["theirs"]) == (3.0, 5.0)
+    reason = "disabled; enable with --feature-gates=RdtResctrl=true"
+    assert off == (strategy_table.DisabledStrategy("resctrl", "RdtResctrl", reason),)
+    assert "resctrl" not in intervals
 
 
 @pytest.mark.parametrize(
@@ -89,11 +70,7 @@ def test_the_interval_is_a_setting_or_seconds(points: dict[str, Any]) -> None:
     ],
 )
 def test_others_that_cannot_be_used_are_left_out_with_a_line(
-    points: dict[str, Any],
-    words: Callable[..., Words],
-    name: str,
-    found: object,
-    reason: str,
+    points: dict[str, Any], words: Callable[..., Words], name: str, found: object, reason: str
 ) -> None:
     points[name] = found
     on, _ = strategy_table.select_enabled(KoordletSettings(), ALL)

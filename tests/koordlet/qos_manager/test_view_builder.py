@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import pytest
 from koord_host.knobs.forms import Value
 from koord_host.knobs.layout import Driver, Layout
 from koord_host.planning.desired_values import Target
@@ -78,30 +79,18 @@ def test_what_is_sampled_later_and_time_leave_it_alone() -> None:
     assert (view.latest.value("node_cpu_usage"), view.memory_bytes) == (3.0, 1 << 30)
 
 
-def test_what_the_node_keeps_back_is_the_kubelet_s_or_the_annotation_s() -> None:
-    node = {"status": {"capacity": {"cpu": "64"}, "allocatable": {"cpu": "62500m"}}}
-    view = StrategyViewBuilder(seen(node=lambda: node)).build(0.0, 0.0, {})
-    assert (view.reserved_cpu, view.allocatable) == (1.5, {"cpu": 62500})
-    aside = ReservedCPUs(frozenset({0, 1, 2}))
-    assert (
-        StrategyViewBuilder(seen(node=lambda: node, set_aside=lambda: aside))
-        .build(0.0, 0.0, {})
-        .reserved_cpu
-        == 3.0
-    )
-
-
-def test_an_amplified_node_keeps_nothing_back() -> None:
-    node = {"status": {"capacity": {"cpu": "64"}, "allocatable": {"cpu": "90"}}}
-    assert StrategyViewBuilder(seen(node=lambda: node)).build(0.0, 0.0, {}).reserved_cpu == 0.0
-
-
-def test_signals_of_the_last_round() -> None:
-    signals = {"interference": (StrategySignal("psi_outlier", 4.0, "shop/web-1"),)}
-    view = StrategyViewBuilder(seen()).build(0.0, 0.0, signals)
-    assert view.signal("interference", "psi_outlier", "shop/web-1") == 4.0
-    assert view.signal("interference", "psi_outlier") is None
-    assert view.signal("other", "psi_outlier", "shop/web-1") is None
+@pytest.mark.parametrize(
+    ("allocatable", "aside", "expected"),
+    [("62500m", (), (1.5, 62500)), ("62500m", (0, 1, 2), (3.0, 62500)), ("90", (), (0.0, 90_000))],
+    ids=["by the kubelet", "by the annotation", "amplified"],
+)
+def test_what_the_node_reserves(
+    allocatable: str, aside: tuple[int, ...], expected: tuple[float, int]
+) -> None:
+    node = {"status": {"capacity": {"cpu": "64"}, "allocatable": {"cpu": allocatable}}}
+    reserved = ReservedCPUs(frozenset(aside))
+    view = StrategyViewBuilder(seen(node=lambda: node, set_aside=lambda: reserved)).build(0, 0, {})
+    assert (view.reserved_cpu, view.allocatable["cpu"]) == expected
 
 
 def test_once_the_clock_was_put_back_nothing_was_measured_for_a_minute() -> None:
@@ -131,32 +120,37 @@ def test_windows_end_at_the_view_s_moment() -> None:
     assert history.windows("pod_cpu_usage", 2.0) is history.windows("pod_cpu_usage", 2.0)
 
 
-class TestCgroups:
-    def node(self) -> FakeNode:
-        node = FakeNode(2)
-        for group in ("kubepods/besteffort/poda/c1", "kubepods/besteffort/podb"):
-            node.cgroups.make_group(group)
-        node.write("/sys/fs/cgroup/kubepods/besteffort/cpu.max", "50000 100000")
-        return node
+def cgroups(base: dict[Target, Value] | None = None) -> RoundCgroupReader:
+    node = FakeNode(2)
+    for group in ("kubepods/besteffort/poda/c1", "kubepods/besteffort/podb"):
+        node.cgroups.make_group(group)
+    node.write("/sys/fs/cgroup/kubepods/besteffort/cpu.max", "50000 100000")
+    return RoundCgroupReader(node, LAYOUT, (base or {}).get)
 
-    def cgroups(self, base: dict[Target, Value] | None = None) -> RoundCgroupReader:
-        known = base or {}
-        return RoundCgroupReader(self.node(), LAYOUT, known.get)
 
-    def test_what_files_say(self) -> None:
-        cgroups = self.cgroups()
-        assert cgroups.now("kubepods/besteffort", "cpu.cfs_quota_us") == 50000
-        assert cgroups.now("kubepods/besteffort", "cpu.cfs_period_us") == 100000
-        assert cgroups.now("kubepods/nobody", "cpu.cfs_quota_us") is None
-        assert cgroups.now("kubepods/besteffort", "net_cls.classid") is None
+def test_cgroups_as_their_files_and_without_strategies() -> None:
+    quota = Target("kubepods/besteffort", "cpu.cfs_quota_us")
+    assert cgroups().now(*quota) == cgroups().base(*quota) == 50000
+    assert cgroups({quota: 20000}).base(*quota) == 20000
+    reader = cgroups()
+    assert [reader.now(quota.place, f"cpu.cfs_{one}_us") for one in ("quota", "period")] == [
+        50000,
+        100000,
+    ]
+    assert reader.now("kubepods/nobody", "cpu.cfs_quota_us") is None
+    assert reader.now("kubepods/besteffort", "net_cls.classid") is None
 
-    def test_without_strategies_it_has_what_hooks_want_or_what_was_found(self) -> None:
-        quota = Target("kubepods/besteffort", "cpu.cfs_quota_us")
-        assert self.cgroups({quota: 20000}).base(*quota) == 20000
-        assert self.cgroups().base(*quota) == 50000
 
-    def test_all_groups_below_parents_first(self) -> None:
-        found = self.cgroups().below("kubepods/besteffort", "cpuset")
-        above = "kubepods/besteffort"
-        assert found == (f"{above}/poda", f"{above}/podb", f"{above}/poda/c1")
-        assert self.cgroups().below("kubepods/nobody", "cpuset") == ()
+def test_all_groups_below_parents_first() -> None:
+    above = "kubepods/besteffort"
+    expected = (f"{above}/poda", f"{above}/podb", f"{above}/poda/c1")
+    reader = cgroups()
+    assert reader.below(above, "cpuset") == reader.below(above, "cpuset") == expected
+    assert reader.below("kubepods/nobody", "cpuset") == ()
+
+
+def test_signals_of_the_last_round() -> None:
+    signals = {"one": (StrategySignal("cores", 4.0, "shop/web-1"), StrategySignal("cores", 5.0))}
+    view = StrategyViewBuilder(seen()).build(0.0, 0.0, signals)
+    assert [view.signal("one", "cores", pod) for pod in ("shop/web-1", "", "x")] == [4.0, 5.0, None]
+    assert view.signal("other", "cores") is view.signal("one", "memory") is None

@@ -1,1 +1,1 @@
-"""Evicts pods: who may be evicted, who goes first, by which backend, which Events are written."""
+"""Evicts pods: which may be evicted, in which order, by which backend, with which Events."""

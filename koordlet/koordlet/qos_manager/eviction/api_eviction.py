@@ -6,7 +6,7 @@ What it answers (Kubernetes' ``pkg/registry/core/pod/storage/eviction.go``):
 - 429 with the cause DisruptionBudget: a budget forbids it now. Another pod is to go instead.
 - 201 with a body that says 500: more than one budget selects the pod.
 - 404: it is gone; 409: another pod of its name is there.
-- 429 without that cause, 5xx, or no answer: the server has trouble, so it is asked again.
+- 429 without that cause, 5xx, or no answer: the server has trouble, so the request is repeated.
 """
 
 from __future__ import annotations
@@ -95,5 +95,5 @@ def outcome_of(error: ApiError) -> EvictionOutcome:
         return EvictionOutcome(EvictionResult.REFUSED, text, _NO_RIGHT_SECONDS)
     if _SEVERAL_BUDGETS not in text and (error.status == 429 or error.status >= 500):
         return EvictionOutcome(EvictionResult.FAILED, text, error.retry_after)
-    # A webhook that refuses, a request that is wrong, budgets to be mended: no use in haste.
+    # A webhook that refuses, an invalid request, conflicting budgets: retry later.
     return EvictionOutcome(EvictionResult.REFUSED, text, _NO_RIGHT_SECONDS)

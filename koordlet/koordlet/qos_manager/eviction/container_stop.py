@@ -1,6 +1,6 @@
 """Stops a pod's containers at the runtime, if no API can end the pod or the settings say so.
 
-That is no eviction: the pod stays, and a kubelet starts the containers of one with
+This is not an eviction: the pod stays, and a kubelet starts the containers of one with
 ``restartPolicy: Always`` again. So all of its containers are stopped, not only those before the
 first that does not run, and what counts is what runs a little later.
 """

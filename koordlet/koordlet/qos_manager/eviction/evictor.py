@@ -56,7 +56,7 @@ from koordlet.runtime_hooks.hook_log import describe_error
 _log = get_log("koordlet.evictor")
 
 _MOST_RECENT = 64
-_GOES = (EvictionResult.EVICTED, EvictionResult.GONE)
+_SUCCEEDED = (EvictionResult.EVICTED, EvictionResult.GONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,8 @@ class EvictionAttempt:
 class Evictor:
     """Evicts until cancelled.
 
-    ``why_not`` says why nobody is to be evicted, or how it could be: then ``way`` is not used,
-    what would be done is decided and told, and nothing is done. ``own`` is what koordlet's own
-    pod is called.
+    ``why_not`` says why no pod is evicted: then ``way`` is not used, and what would be done is
+    decided and logged, but not done. ``own`` are the names of koordlet's own pod.
     """
 
     def __init__(
@@ -95,12 +94,12 @@ class Evictor:
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._way = None if why_not else way
+        self._backend = None if why_not else way
         self.why_not = why_not
         self._own = own
         self._now = now
         self._monotonic = monotonic
-        self._account = EvictionAccount(limits, monotonic(), pretended=self._way is None)
+        self._account = EvictionAccount(limits, monotonic(), pretended=self._backend is None)
         self._shadow = EvictionAccount(limits, monotonic(), pretended=True)
         self._announcer = announcer
         self._waiting: asyncio.Queue[tuple[Eviction, EvictionAttempt]] = asyncio.Queue()
@@ -112,7 +111,7 @@ class Evictor:
     @property
     def way(self) -> str:
         """The name of the eviction backend; "" without one."""
-        return self._way.name if self._way is not None else ""
+        return self._backend.name if self._backend is not None else ""
 
     def evicting(self) -> frozenset[str]:
         """The UIDs of pods that are on their way out."""
@@ -151,7 +150,7 @@ class Evictor:
         self._say(
             events.of_notice(name, one)
             for name, mode, one in notices
-            if mode is StrategyMode.ON and (self._way is not None or not one.of_eviction)
+            if mode is StrategyMode.ON and (self._backend is not None or not one.of_eviction)
         )
         self._evicting = self._account.going
         news, self._news = self._news, []
@@ -159,7 +158,7 @@ class Evictor:
 
     async def run(self) -> None:
         """Carry out what was chosen, and write Events, until cancelled."""
-        way = self._way
+        way = self._backend
         if way is None:
             await self._announcer.run()
             return
@@ -185,7 +184,7 @@ class Evictor:
             return EvictionSelection()
         room = account.room(view.steady)
         room = replace(room, going={**self._account.expected, **room.going, **(gone or {})})
-        shown = account is self._shadow or self._way is None
+        shown = account is self._shadow or self._backend is None
         choice = select_evictions(claims, room, self._refusal, only_shown=shown)
         for one in choice.evictions:
             account.book(
@@ -194,7 +193,7 @@ class Evictor:
                 one.frees,
                 _grace(one),
                 view.steady,
-                stays=self._way is not None and self._way.pod_stays,
+                stays=self._backend is not None and self._backend.pod_stays,
             )
         return choice
 
@@ -203,7 +202,7 @@ class Evictor:
 
     def _begin(self, eviction: Eviction) -> None:
         """Carry out an eviction, or only report it."""
-        if self._way is None:
+        if self._backend is None:
             self._log_eviction("would evict", eviction, reason=self.why_not)
             return
         attempt = EvictionAttempt(
@@ -236,7 +235,7 @@ class Evictor:
         """Book, count and report the result of an eviction."""
         uid, now, pod = eviction.pod.uid, self._monotonic(), eviction.pod.record.pod
         self.counts.ended(outcome.end, eviction.claim.rule, pod.namespace, pod.name)
-        if outcome.end in _GOES:
+        if outcome.end in _SUCCEEDED:
             self._account.accepted(uid, now)
         else:
             self._account.refused(
@@ -281,7 +280,7 @@ class Evictor:
         self, choice: EvictionSelection, account: EvictionAccount, now: float
     ) -> None:
         for warned in choice.warned:
-            if account.warn(warned.pod.uid, now) and self._way is not None:
+            if account.warn(warned.pod.uid, now) and self._backend is not None:
                 fields = {"pod": warned.pod.name, "strategy": warned.strategy}
                 _log.info("to be evicted soon", **fields, seconds=warned.seconds)
                 self._say([events.of_warned(warned)])
@@ -307,7 +306,7 @@ def open_evictor(
 ) -> Evictor:
     """Be ready to evict, as the settings say."""
     api: Api | None = cluster.client if cluster is not None else None
-    way, why_not = _way(settings, api)
+    way, why_not = _backend(settings, api)
     if settings.evict_dry_run:
         why_not = "--evict-dry-run"
     limits = EvictionLimits(
@@ -321,7 +320,7 @@ def open_evictor(
     return Evictor(way, limits, announcer, why_not=why_not, own=own_names(environ))
 
 
-def _way(settings: KoordletSettings, api: Api | None) -> tuple[EvictionBackend | None, str]:
+def _backend(settings: KoordletSettings, api: Api | None) -> tuple[EvictionBackend | None, str]:
     """The backend in the settings; by default the API, if there is one."""
     if settings.only_evict_by_api:
         why_not = "" if api else "--only-evict-by-api, and there is no Kubernetes API"

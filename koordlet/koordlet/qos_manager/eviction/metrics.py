@@ -1,4 +1,4 @@
-"""What Prometheus hears of evictions. The first two are Koordinator's, name and labels.
+"""Metrics of evictions. The first two have Koordinator's names and labels.
 
 Its reason is always "evicted"; here it is the rule that claimed.
 """
@@ -27,7 +27,7 @@ class EvictionCounts:
         self.events: Counter[str] = Counter() if events is None else events
 
     def ended(self, end: EvictionResult, rule: str, namespace: str, name: str) -> None:
-        """An eviction has come to something."""
+        """Count the result of an eviction."""
         self.outcomes[end.value] += 1
         if end is not EvictionResult.EVICTED:
             return

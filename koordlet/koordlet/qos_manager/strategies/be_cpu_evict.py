@@ -88,7 +88,7 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     found = satisfaction.smaller(
         satisfaction.need(over_window, bounds), satisfaction.need(now, bounds)
     )
-    given = _given(over_window, now, bounds)
+    given = _terms(over_window, now, bounds)
     if found.need <= 0:
         return eviction_claim.nothing(found.what, FORMULA, given)
     shortage = NodeShortage(GATE, BATCH_CPU, "millicores", found.what, found.need, FORMULA, given)
@@ -138,7 +138,7 @@ def _share_used(view: StrategyView) -> Callable[[PodView], float | None]:
     return share
 
 
-def _given(
+def _terms(
     over_window: BestEffortCPU, now: BestEffortCPU, bounds: SatisfactionBounds
 ) -> tuple[Term, ...]:
     return (

@@ -1,7 +1,7 @@
 """Evicts best-effort pods while the node's memory is used too much.
 
 Koordinator's ``BEMemoryEvict``; the arithmetic is ``claims.usage``'s. Use is the newest value,
-without page cache. Pods go by ``spec.priority``, then who uses most.
+without page cache. Pods go by ``spec.priority``, then the pod that uses most.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ measurement if that is more. What was reclaimed too soon is read again, which ra
 pressure, which stops this. Page cache goes first; memory of processes only where there is swap.
 
 Our own; needs cgroup v2, Linux 5.19 and the gate PSICollector. Where the pressure or the use of
-a pod is not known, nothing is asked of it. Pods in virtual machines are left alone, and those
-on their way out.
+a pod is unknown, nothing is reclaimed from it. Pods in virtual machines are left alone, and
+those on their way out.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Memory(NamedTuple):
 
 
 class _PodOffload(NamedTuple):
-    """What came of one pod; ``amount`` is in bytes, 0 for nothing."""
+    """The result for one pod; ``amount`` is in bytes, 0 for nothing."""
 
     pod: PodView
     amount: int
@@ -101,7 +101,7 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     done = [one for one in found if one.amount]
     decisions = tuple(one.decision for one in found)
     return Plan(
-        deeds=tuple(_deed(one) for one in done),
+        deeds=tuple(_reclaim(one) for one in done),
         decisions=decisions,
         signals=tuple(
             StrategySignal("offload_bytes", float(one.amount), one.pod.name) for one in done
@@ -158,7 +158,7 @@ def _of_pod(
     return _PodOffload(pod, amount, Decision(outcome, _FORMULA, given, pod=pod.name))
 
 
-def _deed(one: _PodOffload) -> DesiredValue:
+def _reclaim(one: _PodOffload) -> DesiredValue:
     return desired_value(one.pod.group, _KNOB, one.amount, one.decision)
 
 

@@ -2,8 +2,7 @@
 
 Ranges are Koordinator's; what would be outside is left alone, since a wrong value here costs
 the machine. Some settings are of vendors' kernels (Anolis, Alibaba Cloud Linux): those whose
-file is not there are left alone too. A setting that is asked for no more is put back as it was
-found.
+file is not there are left alone too. A setting that is no longer asked for is restored.
 """
 
 from __future__ import annotations

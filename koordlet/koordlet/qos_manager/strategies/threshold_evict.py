@@ -2,12 +2,12 @@
 
 As the kubelet and Katalyst's eviction manager have them. A hard threshold claims at once and
 may not wait. A soft one must be passed for its whole grace period; the pods that would go
-first are told when that begins, once each for as long as it is passed. While pods are on
+first are warned when that begins, once each for as long as it is passed. While pods are on
 their way out, and until an average no longer shows what they did, thresholds that go by averages
 claim nothing more.
 
 Best-effort pods go first; others only if they agreed to be evicted. Among them the lowest
-priority class, then the lowest priority, then who uses most. Set in the NodeSLO::
+priority class, then the lowest priority, then the pod that uses most. Set in the NodeSLO::
 
     extensions:
       pykoord:
@@ -53,7 +53,7 @@ from koordlet.qos_manager.eviction.policy import guard
 GATE = "ThresholdEvict"
 INTERVAL = "reconcile_interval_seconds"
 
-_TELLING = "MayBeEvicted"
+_NOTICE_REASON = "MayBeEvicted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +72,14 @@ def settings(slo: NodeSLO) -> Settings:
 
 
 class _Victims(NamedTuple):
-    """Best-effort pods, who go first, and others, who must have agreed."""
+    """Best-effort pods, which go first, and others, which must have agreed."""
 
     best_effort: tuple[EvictionVictim, ...]
     others: tuple[EvictionVictim, ...]
 
 
 class _ThresholdResult(NamedTuple):
-    """What one threshold comes to."""
+    """The result of one threshold."""
 
     decision: Decision
     episode: ThresholdEpisode | None = None
@@ -155,7 +155,7 @@ def _in_grace(
     first = ranking.first_to_go(allowed, observed.need)
     message = f"may be evicted if the node is past its threshold for {grace}: {threshold}"
     notices = [
-        PodNotice(pod, _TELLING, message, of_eviction=True)
+        PodNotice(pod, _NOTICE_REASON, message, of_eviction=True)
         for pod in first
         if pod.uid not in episode.warned
     ]

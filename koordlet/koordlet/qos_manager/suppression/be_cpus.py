@@ -8,9 +8,9 @@ rounded down (Koordinator's rule).
 In each pool CPUs come in one order: whole cores before parts of cores, in turns from the NUMA
 node and socket that contributed the fewest (ties: the larger, then the lower CPU), lower
 cores first. Of this order, CPUs that were chosen before come first, so that no task moves
-without need: who is one CPU more gets the next of the others, beginning with the other
-thread of a core that is half theirs; who is one CPU less loses the last of their own. So
-fewer CPUs are always a part of more, and the same number is always the same CPUs.
+without need: growth by one CPU adds the next of the others, beginning with the other thread of
+a core that is half used; a loss of one CPU takes the last one chosen. So fewer CPUs are always
+a part of more, and the same number is always the same CPUs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NONE: frozenset[int] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class CPUPools:
-    """The node's CPUs, by who has them: each is in one of these.
+    """The node's CPUs by owner: each is in one of these.
 
     ``lsr`` and ``shared`` are those that best-effort pods may run on too.
     """
@@ -59,7 +59,7 @@ class CPUPools:
 
 
 def pools(view: StrategyView) -> CPUPools:
-    """Who has which CPUs.
+    """The owner of each CPU.
 
     LSE and LSR pods have what their annotation resource-status says. Under the kubelet's
     static policy an LSE pod without one has what its containers' cpusets are, if those are in
@@ -217,7 +217,7 @@ def _places(
         if free:
             place.size += len(free)
             place.first = free[0] if place.first < 0 else min(place.first, free[0])
-            # Begun, whole, or with a thread that is somebody else's.
+            # Partly taken, whole, or with a thread that another owner has.
             tier = 0 if theirs else 1 if len(free) == len(threads) else 2
             place.cores[tier].append(_Core(number, free))
     return list(places.values())

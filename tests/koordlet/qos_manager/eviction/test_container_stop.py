@@ -1,256 +1,141 @@
-"""Stopping a pod's containers, at the embedded runtime and at worse ones."""
+"""Stopping a pod's containers, at a double of the runtime."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
-from koord_demo.runtime import DemoRuntime, serve
 from koord_proto import cri_pb2 as cri
 from koordlet.qos_manager.eviction.container_stop import ContainerStopBackend
 from koordlet.qos_manager.eviction.policy.backend import EvictionOutcome, EvictionResult
-from koordlet.states_informer.state.pod_inventory import PodRecord
 
-from tests.support.cri import PodPlan, batch_pod_config, pb
 from tests.support.views import pod_view
 
-Answer = Callable[[str, bytes], Any]
+FAILED, EVICTED = EvictionResult.FAILED, EvictionOutcome(EvictionResult.EVICTED)
+RUNNING, EXITED = 1, 2
+Answer = bytes | tuple[grpc.StatusCode, str]
 
 
-async def no_sleep(seconds: float) -> None:
-    pass
+class Runtime(grpc.GenericRpcHandler):
+    """Containers of pod "u-1" by id, with their states; ``answers`` are others, by id or method."""
 
+    def __init__(self, **containers: int) -> None:
+        self.containers = containers
+        self.answers: dict[str, Answer] = {}
+        self.stops: list[tuple[str, int]] = []
+        self.started_again: list[str] = []
 
-class Node:
-    """The embedded runtime with pods, and a way to stop them."""
+    def service(self, details: Any) -> Any:
+        method = details.method.rpartition("/")[2]
 
-    def __init__(self, directory: Path) -> None:
-        self.runtime = DemoRuntime(directory / "cgroup")
-        self.path = directory / "r.sock"
+        async def call(request: bytes, context: Any) -> bytes:
+            found = (
+                self.answers[method] if method in self.answers else getattr(self, method)(request)
+            )
+            if isinstance(found, tuple):
+                await context.abort(*found)
+            return bytes(found)
 
-    def run(self, name: str, *containers: str) -> tuple[PodRecord, str]:
-        """A pod with these containers that run; its sandbox."""
-        plan = batch_pod_config(name)
-        made = self.runtime.pods.run_pod_sandbox(pb.RunPodSandboxRequest(config=plan.sandbox))
-        for container in containers:
-            self.start(made.pod_sandbox_id, plan, container)
-        return pod_view(name, uid=plan.sandbox.metadata.uid).record, made.pod_sandbox_id
+        return grpc.unary_unary_rpc_method_handler(call)
 
-    def start(self, sandbox: str, plan: PodPlan, name: str, attempt: int = 0) -> str:
-        config = pb.ContainerConfig.FromString(plan.container.SerializeToString())
-        config.metadata.name, config.metadata.attempt = name, attempt
-        config.labels["io.kubernetes.pod.uid"] = plan.sandbox.metadata.uid
-        request = pb.CreateContainerRequest(
-            pod_sandbox_id=sandbox, config=config, sandbox_config=plan.sandbox
-        )
-        ident = self.runtime.pods.create_container(request).container_id
-        self.runtime.pods.start_container(pb.StartContainerRequest(container_id=ident))
-        return ident
-
-    def running(self) -> list[str]:
-        found = self.runtime.pods.list_containers(pb.ListContainersRequest()).containers
-        return [one.metadata.name for one in found if one.state == pb.CONTAINER_RUNNING]
-
-    def stops(self) -> list[pb.StopContainerRequest]:
-        return [
-            pb.StopContainerRequest.FromString(one.data)
-            for one in self.runtime.requests
-            if one.method == "StopContainer"
+    def ListContainers(self, request: bytes) -> Answer:
+        label = cri.ListContainersRequest.FromString(request).filter.label_selector
+        assert label == {"io.kubernetes.pod.uid": "u-1"}
+        found = [
+            cri.Container(
+                id=one, metadata=cri.ContainerMetadata(name=one.removesuffix("-2")), state=state
+            )
+            for one, state in self.containers.items()
         ]
+        return cri.ListContainersResponse(containers=found).SerializeToString()
+
+    def StopContainer(self, request: bytes) -> Answer:
+        asked = cri.StopContainerRequest.FromString(request)
+        self.stops.append((asked.container_id, asked.timeout))
+        self.containers[asked.container_id] = EXITED
+        self.containers |= dict.fromkeys(self.started_again, RUNNING)
+        return self.answers.get(asked.container_id, b"")
 
     @contextlib.asynccontextmanager
-    async def stopping(
-        self, sleep: Callable[[float], Awaitable[object]] = no_sleep
-    ) -> AsyncIterator[ContainerStopBackend]:
-        way = ContainerStopBackend(f"unix://{self.path}", sleep=sleep)
-        async with serve(self.runtime, self.path):
-            yield way
-            await way.close()
+    async def serving(self, path: Path) -> AsyncIterator[ContainerStopBackend]:
+        async def sleep(seconds: float) -> None:
+            pass
 
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers((self,))
+        server.add_insecure_port(f"unix:{path}/r")
+        await server.start()
+        backend = ContainerStopBackend(f"unix://{path}/r", sleep=sleep)
+        try:
+            yield backend
+        finally:
+            await backend.close()
+            await server.stop(0)
 
-@pytest.fixture
-def node(tmp_path: Path) -> Node:
-    return Node(tmp_path)
-
-
-async def test_all_containers_of_the_pod_are_stopped_and_no_other(node: Node) -> None:
-    record, _ = node.run("job", "first", "second", "third")
-    node.run("other", "stays")
-    # Koordinator's would stop here: the first does not run.
-    first = node.runtime.pods.list_containers(pb.ListContainersRequest()).containers[0]
-    node.runtime.pods.stop_container(pb.StopContainerRequest(container_id=first.id))
-    async with node.stopping() as way:
-        assert await way.evict(record, 30, forced=False) == EvictionOutcome(EvictionResult.EVICTED)
-    assert node.running() == ["stays"]
+    async def evict(self, path: Path, *, forced: bool = False) -> EvictionOutcome:
+        async with self.serving(path) as backend:
+            return await backend.evict(pod_view(uid="u-1").record, 25.0, forced=forced)
 
 
 @pytest.mark.parametrize(("forced", "seconds"), [(False, 25), (True, 0)])
-async def test_the_grace_period_is_the_pod_s_unless_it_may_not_wait(
-    node: Node, forced: bool, seconds: int
+async def test_all_running_containers_are_stopped_in_the_grace_period_unless_it_is_forced(
+    tmp_path: Path, forced: bool, seconds: int
 ) -> None:
-    record, _ = node.run("job", "main")
-    async with node.stopping() as way:
-        await way.evict(record, 25.0, forced=forced)
-    assert [one.timeout for one in node.stops()] == [seconds]
+    # Koordinator's would stop at the first, which does not run.
+    runtime = Runtime(first=EXITED, second=RUNNING, third=RUNNING)
+    assert await runtime.evict(tmp_path, forced=forced) == EVICTED
+    assert sorted(runtime.stops) == [("second", seconds), ("third", seconds)]
+    assert await runtime.evict(tmp_path) == EvictionOutcome(EvictionResult.GONE)
 
 
-async def test_a_pod_without_running_containers_is_gone(node: Node) -> None:
-    record, _ = node.run("job")
-    async with node.stopping() as way:
-        assert await way.evict(record, 30, forced=False) == EvictionOutcome(EvictionResult.GONE)
+async def test_what_a_kubelet_starts_again_is_no_success(tmp_path: Path) -> None:
+    runtime = Runtime(main=RUNNING)
+    runtime.started_again = ["main-2"]
+    reason = "containers started again by the kubelet: main"
+    assert await runtime.evict(tmp_path) == EvictionOutcome(FAILED, reason, 60.0, disrupted=True)
 
 
-async def test_what_a_kubelet_starts_again_is_no_success(node: Node) -> None:
-    plan = batch_pod_config("job")
-    made = node.runtime.pods.run_pod_sandbox(pb.RunPodSandboxRequest(config=plan.sandbox))
-    node.start(made.pod_sandbox_id, plan, "main")
-    record = pod_view("job", uid=plan.sandbox.metadata.uid).record
-
-    async def kubelet(seconds: float) -> None:
-        node.start(made.pod_sandbox_id, plan, "main", attempt=1)
-
-    async with node.stopping(kubelet) as way:
-        outcome = await way.evict(record, 30, forced=False)
-    assert outcome == EvictionOutcome(
-        EvictionResult.FAILED, "containers started again by the kubelet: main", 60.0, disrupted=True
-    )
-
-
-async def test_no_runtime(tmp_path: Path) -> None:
-    way = ContainerStopBackend(f"unix://{tmp_path}/none.sock", sleep=no_sleep)
-    outcome = await way.evict(pod_view().record, 30, forced=False)
-    await way.close()
-    assert outcome.end is EvictionResult.FAILED
-    assert outcome.reason.startswith("ListContainers: UNAVAILABLE: ")
-    assert not outcome.disrupted
-    await way.close()
+@pytest.mark.parametrize(
+    ("method", "answer", "reason"),
+    [
+        ("StopContainer", b"", "containers not stopped: a, b"),
+        (
+            "ListContainers",
+            (grpc.StatusCode.UNAVAILABLE, "down"),
+            "ListContainers: UNAVAILABLE: down",
+        ),
+        ("ListContainers", b"\xff", "ListContainers: cannot decode the response"),
+    ],
+)
+async def test_a_runtime_that_fails(
+    tmp_path: Path, method: str, answer: Answer, reason: str
+) -> None:
+    runtime = Runtime(b=RUNNING, a=RUNNING)
+    runtime.answers[method] = answer
+    outcome = await runtime.evict(tmp_path)
+    assert (outcome.end, outcome.reason) == (FAILED, reason)
+    assert outcome.disrupted == (method == "StopContainer")
 
 
-@contextlib.asynccontextmanager
-async def answering(path: Path, answer: Answer) -> AsyncIterator[ContainerStopBackend]:
-    """A runtime that answers so, by method and request; an Exception is a refusal."""
-
-    class Methods(grpc.GenericRpcHandler):
-        def service(self, details: Any) -> Any:
-            async def call(request: bytes, context: Any) -> bytes:
-                found = answer(details.method, request)
-                if isinstance(found, tuple):
-                    await context.abort(*found)
-                return bytes(found)
-
-            return grpc.unary_unary_rpc_method_handler(call)
-
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((Methods(),))
-    server.add_insecure_port(f"unix:{path}")
-    await server.start()
-    way = ContainerStopBackend(f"unix://{path}", sleep=no_sleep)
-    try:
-        yield way
-    finally:
-        await way.close()
-        await server.stop(0)
-
-
-def containers(*names: str) -> bytes:
-    found = [
-        cri.Container(id=name, metadata=cri.ContainerMetadata(name=name), state=1) for name in names
-    ]
-    return cri.ListContainersResponse(containers=found).SerializeToString()
-
-
-class TestWorseRuntimes:
-    async def test_only_this_pod_s_containers_are_asked_for(self, tmp_path: Path) -> None:
-        asked: list[bytes] = []
-
-        def answer(method: str, request: bytes) -> Any:
-            asked.append(request)
-            return b""
-
-        async with answering(tmp_path / "r", answer) as way:
-            await way.evict(pod_view(uid="u-1").record, 30, forced=False)
-        wanted = cri.ListContainersRequest.FromString(asked[0]).filter.label_selector
-        assert wanted == {"io.kubernetes.pod.uid": "u-1"}
-
-    @pytest.mark.parametrize(
-        ("code", "end"),
-        [
-            (grpc.StatusCode.UNKNOWN, EvictionResult.FAILED),
-            (grpc.StatusCode.DEADLINE_EXCEEDED, EvictionResult.UNKNOWN),
-        ],
-    )
-    async def test_one_that_cannot_be_stopped_keeps_no_other(
-        self, tmp_path: Path, code: grpc.StatusCode, end: EvictionResult
-    ) -> None:
-        stopped: list[str] = []
-
-        def answer(method: str, request: bytes) -> Any:
-            if method.endswith("ListContainers"):
-                return containers("stuck", "fine")
-            stopped.append(cri.StopContainerRequest.FromString(request).container_id)
-            return (code, "is  stuck") if stopped[-1] == "stuck" else b""
-
-        async with answering(tmp_path / "r", answer) as way:
-            outcome = await way.evict(pod_view().record, 30, forced=False)
-        assert sorted(stopped) == ["fine", "stuck"]
-        assert outcome == EvictionOutcome(
-            end, f"StopContainer: {code.name}: is stuck", disrupted=True
-        )
-
-    async def test_containers_that_run_on_are_no_success(self, tmp_path: Path) -> None:
-        def answer(method: str, request: bytes) -> Any:
-            return containers("b", "a") if method.endswith("ListContainers") else b""
-
-        async with answering(tmp_path / "r", answer) as way:
-            outcome = await way.evict(pod_view().record, 30, forced=False)
-        assert (outcome.end, outcome.reason) == (
-            EvictionResult.FAILED,
-            "containers not stopped: a, b",
-        )
-
-    async def test_a_container_that_is_gone_is_stopped(self, tmp_path: Path) -> None:
-        lists = iter([containers("a"), b""])
-
-        def answer(method: str, request: bytes) -> Any:
-            if method.endswith("ListContainers"):
-                return next(lists)
-            return grpc.StatusCode.NOT_FOUND, "gone"
-
-        async with answering(tmp_path / "r", answer) as way:
-            assert (
-                await way.evict(pod_view().record, 30, forced=False)
-            ).end is EvictionResult.EVICTED
-
-    async def test_one_that_speaks_the_old_version(self, tmp_path: Path) -> None:
-        asked: list[str] = []
-
-        def answer(method: str, request: bytes) -> Any:
-            asked.append(method)
-            if "v1alpha2" not in method:
-                return grpc.StatusCode.UNIMPLEMENTED, "unknown service"
-            return b""
-
-        async with answering(tmp_path / "r", answer) as way:
-            for _ in range(2):
-                assert (
-                    await way.evict(pod_view().record, 30, forced=False)
-                ).end is EvictionResult.GONE
-        assert [one.split(".")[1] for one in asked] == ["v1", "v1alpha2", "v1alpha2"]
-
-    async def test_one_that_speaks_neither(self, tmp_path: Path) -> None:
-        refused = grpc.StatusCode.UNIMPLEMENTED, "unknown service"
-        async with answering(tmp_path / "r", lambda *_: refused) as way:
-            outcome = await way.evict(pod_view().record, 30, forced=False)
-        assert outcome.reason.startswith("ListContainers: the runtime supports none of runtime.v1.")
-
-    async def test_one_that_talks_nonsense(self, tmp_path: Path) -> None:
-        async with answering(tmp_path / "r", lambda *_: b"\xff") as way:
-            outcome = await way.evict(pod_view().record, 30, forced=False)
-        assert outcome == EvictionOutcome(
-            EvictionResult.FAILED, "ListContainers: cannot decode the response"
-        )
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        (grpc.StatusCode.UNKNOWN, FAILED),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, EvictionResult.UNKNOWN),
+        (grpc.StatusCode.NOT_FOUND, EvictionResult.EVICTED),
+    ],
+)
+async def test_a_container_that_cannot_be_stopped_keeps_no_other(
+    tmp_path: Path, code: grpc.StatusCode, outcome: EvictionResult
+) -> None:
+    runtime = Runtime(stuck=RUNNING, fine=RUNNING)
+    runtime.answers["stuck"] = (code, "is  stuck")
+    expected = EvictionOutcome(outcome, f"StopContainer: {code.name}: is stuck", disrupted=True)
+    found = await runtime.evict(tmp_path)
+    assert found == (EVICTED if outcome is EvictionResult.EVICTED else expected)
+    assert [one for one, _ in sorted(runtime.stops)] == ["fine", "stuck"]

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 from koord_kube.client import Client
-from koord_kube.protocol.resources import EVENTS
 from koord_model.pod import Pod
 from koordlet.qos_manager.core.strategy import (
     Decision,
@@ -32,8 +31,8 @@ from koordlet.qos_manager.eviction.policy.events import (
 from koordlet.qos_manager.eviction.policy.selection import Eviction, EvictionWarning
 
 from tests.support.kube_api import KubeApi
-from tests.support.processes import PATIENCE
 from tests.support.views import AT, pod_view
+from tests.support.waiting import until
 
 POD = pod_view("web-1", uid="u-1")
 SHORT = Decision("memory is short", "used − limit", (Term("used", 9 << 30, "bytes"),))
@@ -48,25 +47,29 @@ EVICTION = Eviction(
 SAYING = PodEvent(POD.record.pod, SUCCESS, "evicted")
 
 
-def test_an_eviction_is_told_with_its_numbers() -> None:
-    said = of_outcome(EVICTION, EvictionOutcome(EvictionResult.EVICTED), "the Eviction API")
-    assert (said.reason, said.warning) == (SUCCESS, True)
-    assert said.message == (
-        "evicted by the Eviction API for memory_evict: memory is short (MemoryEvict) "
-        "(used − limit with used 9 GiB)"
-    )
-
-
-def test_one_that_failed_is_told_with_its_reason() -> None:
-    said = of_outcome(EVICTION, EvictionOutcome(EvictionResult.REFUSED, "a budget forbids it"), "")
-    assert said.reason == FAILURE
-    assert said.message.startswith("not evicted (a budget forbids it), wanted for memory_evict: ")
-
-
-def test_a_pod_is_told_in_time() -> None:
-    said = of_warned(EvictionWarning(POD, "memory_evict", CLAIM, 60.0))
-    assert said.reason == SOON
-    assert said.message.startswith("is evicted in 60 s if nothing changes, for memory_evict: ")
+@pytest.mark.parametrize(
+    ("saying", "reason", "message"),
+    [
+        (
+            of_outcome(EVICTION, EvictionOutcome(EvictionResult.EVICTED), "API"),
+            SUCCESS,
+            "evicted by API for memory_evict: memory is short (MemoryEvict) (used − limit with ",
+        ),
+        (
+            of_outcome(EVICTION, EvictionOutcome(EvictionResult.REFUSED, "a budget"), ""),
+            FAILURE,
+            "not evicted (a budget), wanted for memory_evict: ",
+        ),
+        (
+            of_warned(EvictionWarning(POD, "memory_evict", CLAIM, 60.0)),
+            SOON,
+            "is evicted in 60 s if nothing changes, for memory_evict: ",
+        ),
+    ],
+)
+def test_the_message_has_the_numbers(saying: PodEvent, reason: str, message: str) -> None:
+    assert (saying.reason, saying.warning) == (reason, True)
+    assert saying.message.startswith(message)
 
 
 @pytest.mark.parametrize(("warning", "type_"), [(True, "Warning"), (False, "Normal")])
@@ -93,66 +96,50 @@ def test_other_pods_and_reasons_are_others() -> None:
     assert SAYING._replace(message="evicted, 9 GiB").key == SAYING.key
 
 
-class TestAnnouncer:
-    async def test_the_api_takes_it(self, api: KubeApi, client: Client) -> None:
-        announcer = PodEventWriter(client, "node-1")
-        await written(announcer, api, 1)
-        [found] = [one for key, one in api.objects.items() if key.resource == EVENTS]
-        assert (found["reason"], found["metadata"]["namespace"]) == (SUCCESS, "ns")
-        assert announcer.counts == {"written": 1}
-
-    async def test_it_is_tried_again(self, api: KubeApi, client: Client) -> None:
-        api.fail(status=503, times=2)
-        announcer = PodEventWriter(client, "node-1", sleep=no_sleep)
-        await written(announcer, api, 3)
-        assert announcer.counts == {"written": 1}
-
-    @pytest.mark.parametrize(("status", "tries"), [(503, 3), (403, 1), (409, 1)])
-    async def test_not_for_ever(
-        self,
-        api: KubeApi,
-        client: Client,
-        status: int,
-        tries: int,
-        caplog: pytest.LogCaptureFixture,
-    ) -> None:
-        api.fail(status=status, times=99)
-        announcer = PodEventWriter(client, "node-1", sleep=no_sleep)
-        announcer.say(SAYING._replace(reason="Other"), AT, 0)
-        await written(announcer, api, 2 * tries)
-        assert announcer.counts == {"failed": 2}
-        assert caplog.text.count("Events are not written") == 1
-
-    async def test_too_many_are_dropped_the_oldest_first(self) -> None:
-        announcer = PodEventWriter(Client.__new__(Client), "node-1")
-        for number in range(300):
-            announcer.say(SAYING._replace(reason=str(number)), AT, 0)
-        assert announcer.counts == {"dropped": 44}
-        assert announcer._waiting[0]["reason"] == "44"
-
-    async def test_without_an_api_nobody_is_told(self) -> None:
-        announcer = PodEventWriter(None, "node-1")
-        announcer.say(SAYING, AT, 0)
-        assert not announcer._waiting
-
-    async def test_repetitions_are_counted(self, client: Client) -> None:
-        announcer = PodEventWriter(client, "node-1")
-        announcer.say(SAYING, AT, 0)
-        announcer.say(SAYING, AT, 1)
-        assert announcer.counts == {"repeated": 1}
-
-
-async def written(announcer: PodEventWriter, api: KubeApi, tries: int) -> None:
-    """Say it, and wait until so many requests were answered."""
-    announcer.say(SAYING, AT, 0)
-    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-        task = group.create_task(announcer.run())
-        await api.wait_for("create", tries, "events")
-        while announcer._waiting or sum(announcer.counts.values()) < 1:
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.02)
+@pytest.mark.parametrize(
+    ("failure", "tries", "counts"),
+    [
+        ({}, 2, {"written": 2}),
+        ({"status": 503, "times": 2}, 4, {"written": 2}),
+        ({"status": 503, "times": 99}, 6, {"failed": 2}),
+        ({"status": 403, "times": 99}, 2, {"failed": 2}),
+        ({"status": 409, "times": 99}, 2, {"failed": 2}),
+    ],
+)
+async def test_it_is_tried_a_few_times(
+    api: KubeApi,
+    client: Client,
+    failure: dict[str, int],
+    tries: int,
+    counts: dict[str, int],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    if failure:
+        api.fail(**failure)
+    writer = PodEventWriter(client, "node-1", sleep=no_sleep)
+    for number, reason in enumerate((SUCCESS, "Other")):
+        writer.say(SAYING._replace(reason=reason), AT + number, 0)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(writer.run())
+        await until(lambda: sum(writer.counts.values()) == 2)
         task.cancel()
+    assert writer.counts == counts
+    assert len(api.asked) == tries
+    assert caplog.text.count("Events are not written") == ("failed" in counts)
+    found = [(one["reason"], key.namespace) for key, one in api.objects.items()]
+    assert sorted(found) == ([("Other", "ns"), (SUCCESS, "ns")] if "written" in counts else [])
 
 
 async def no_sleep(seconds: float) -> None:
     pass
+
+
+def test_without_an_api_nothing_waits_repetitions_are_counted_and_the_oldest_dropped() -> None:
+    none = PodEventWriter(None, "node-1")
+    none.say(SAYING, AT, 0)
+    assert not none._waiting
+    writer = PodEventWriter(Client.__new__(Client), "node-1")
+    for number in (0, *range(300)):
+        writer.say(SAYING._replace(reason=str(number)), AT, 0)
+    assert writer.counts == {"repeated": 1, "dropped": 44}
+    assert writer._waiting[0]["reason"] == "44"

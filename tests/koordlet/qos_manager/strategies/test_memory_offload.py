@@ -1,4 +1,4 @@
-"""What is reclaimed of whom, and when nothing is."""
+"""What is reclaimed of which pods, and when nothing is."""
 
 from __future__ import annotations
 
@@ -10,22 +10,11 @@ from hypothesis import strategies as st
 from koord_host.knobs.table import KNOBS
 from koord_model.keys import BATCH_MEMORY, MEMORY
 from koord_model.node import Kernel, NodeView
-from koord_model.node_slo import NodeSLO
 from koord_model.qos import QoSClass
 from koordlet.qos_manager.core.strategy import Plan, PodView, StrategyView, WindowStats
-from koordlet.qos_manager.strategies import memory_offload
 from koordlet.qos_manager.strategies.memory_offload import Settings, plan
 
-from tests.support.views import (
-    GIB,
-    STEADY,
-    V1,
-    FakeHistory,
-    FakeLatest,
-    pod_view,
-    stats,
-    view,
-)
+from tests.support.views import GIB, STEADY, V1, FakeHistory, FakeLatest, pod_view, stats, view
 
 BE = QoSClass.BE
 RECLAIM = "memory.reclaim"
@@ -44,8 +33,8 @@ def node(
     **others: Any,
 ) -> StrategyView:
     found = stats(pressure) if isinstance(pressure, float) else pressure
-    series = {} if found is None else {("pod_psi", one.uid, *("mem", "avg10", "some")): found
-                                       for one in pods}  # fmt: skip
+    keys = [("pod_psi", one.uid, "mem", "avg10", "some") for one in pods]
+    series = {} if found is None else dict.fromkeys(keys, found)
     values = {} if use is None else {(kind, one.uid): use for one in pods}
     return view(
         pods=pods,
@@ -68,108 +57,79 @@ def outcome(made: Plan) -> str:
     return decision.outcome
 
 
-def test_the_strategy_is_ours() -> None:
-    assert (memory_offload.GATE, memory_offload.INTERVAL) == ("MemoryOffload", 30.0)
-    assert memory_offload.settings(NodeSLO()) == Settings()
+def planned(seen: StrategyView, memory: object = None, **settings: Any) -> Plan:
+    return plan(seen, Settings(**settings), memory)
+
+
+ONE = 4 * GIB // 100
+MIB = 1 << 20
 
 
 @pytest.mark.parametrize(
-    ("pressure", "part"), [(0.0, 1.0), (5.0, 0.5), (9.0, 0.1), (10.0, 0.0), (80.0, 0.0)]
+    ("pressure", "requests", "use", "amount"),
+    [
+        # One percent, and the less the nearer the pressure is to 10 %.
+        (0.0, {BATCH_MEMORY: GIB}, 4.0 * GIB, ONE),
+        (5.0, {BATCH_MEMORY: GIB}, 4.0 * GIB, ONE // 2),
+        (9.0, {BATCH_MEMORY: GIB}, 4.0 * GIB, ONE // 10),
+        (10.0, {BATCH_MEMORY: GIB}, 4.0 * GIB, 0),
+        (80.0, {BATCH_MEMORY: GIB}, 4.0 * GIB, 0),
+        # A pod that just began to wait is left alone at once.
+        (stats(1.0, last=12.0), {BATCH_MEMORY: GIB}, 4.0 * GIB, 0),
+        # It keeps half of its request.
+        (0.0, {BATCH_MEMORY: 8 * GIB}, 4.0 * GIB, 0),
+        (0.0, {MEMORY: 8 * GIB}, 4.0 * GIB, 0),
+        (0.0, {BATCH_MEMORY: 8 * GIB}, 4.0 * GIB + 8 * MIB, 8 * MIB),
+        (0.0, {}, 60.0 * MIB, 0),
+        (0.0, {}, 66.0 * MIB, 0),
+        (0.0, {}, 200.0 * MIB, 2 * MIB),
+        (0.0, {}, 64.0 * GIB, 256 * MIB),
+    ],
 )
-def test_the_less_the_nearer_the_target(pressure: float, part: float) -> None:
-    pod = job()
-    made = plan(node(pod, pressure=pressure), Settings(), None)
-    wanted = part * 4 * GIB / 100
-    assert amounts(made).get(pod.group, 0) == pytest.approx(wanted, abs=2)
+def test_how_much_is_reclaimed(
+    pressure: float | WindowStats, requests: dict[str, int], use: float, amount: int
+) -> None:
+    pod = pod_view("job", qos=BE, requests=requests)
+    made = planned(node(pod, pressure=pressure, use=use))
+    assert amounts(made).get(pod.group, 0) == pytest.approx(amount, abs=2)
     assert [one.value for one in made.signals] == list(amounts(made).values())
 
 
-def test_it_says_why() -> None:
-    pod = job()
-    made = plan(node(pod, pressure=5.0), Settings(), None)
-    assert outcome(made) == "memory that it does not miss is reclaimed"
-    [decision] = made.decisions
-    assert (decision.pod, [one.name for one in decision.given]) == (
-        "ns/job",
-        ["pressure", "target", "share", "use", "floor", "most", "amount"],
-    )
-    assert made.deeds[0].why == str(decision)
-    assert made.deeds[0].pod == "ns/job"
-
-
-def test_a_pod_that_just_began_to_wait_is_left_alone_at_once() -> None:
-    made = plan(node(job(), pressure=stats(1.0, last=12.0)), Settings(), None)
-    assert made.deeds == ()
-    assert outcome(made) == "nothing is reclaimed: it waits for memory already"
-
-
 @pytest.mark.parametrize(
-    ("missing", "words"), [({"pressure": None}, "pressure"), ({"use": None}, "use")]
-)
-def test_what_is_not_known_means_nothing(missing: dict[str, None], words: str) -> None:
-    made = plan(node(job(), **missing), Settings(), None)
-    assert made.deeds == ()
-    assert outcome(made) == f"nothing is reclaimed: its memory {words} is not known"
-
-
-@pytest.mark.parametrize(
-    ("requests", "use", "amount"),
+    ("seen", "reason"),
     [
-        ({BATCH_MEMORY: 8 * GIB}, 4.0 * GIB, 0),
-        ({MEMORY: 8 * GIB}, 4.0 * GIB, 0),
-        ({BATCH_MEMORY: 8 * GIB}, 4.0 * GIB + (8 << 20), 8 << 20),
-        ({}, float(60 << 20), 0),
-        ({}, float(66 << 20), 0),
-        ({}, float(200 << 20), 2 << 20),
-        ({}, 64.0 * GIB, 256 << 20),
+        (node(job(), pressure=12.0), "it waits for memory already"),
+        (node(job(), pressure=None), "its memory pressure is not known"),
+        (node(job(), use=None), "its memory use is not known"),
+        (node(job(), layout=V1), "cgroup v1 has no memory.reclaim"),
+        (node(job(), knobs=frozenset()), "this kernel has no memory.reclaim (Linux 5.19 has)"),
     ],
 )
-def test_what_a_pod_keeps(requests: dict[str, int], use: float, amount: int) -> None:
-    pod = pod_view("job", qos=BE, requests=requests)
-    made = plan(node(pod, use=use), Settings(), None)
-    assert amounts(made) == ({pod.group: amount} if amount else {})
+def test_why_nothing_is_reclaimed(seen: StrategyView, reason: str) -> None:
+    made = planned(seen)
+    assert (made.deeds, outcome(made)) == ((), f"nothing is reclaimed: {reason}")
 
 
-def test_with_page_cache_where_that_is_measured() -> None:
-    pod = job()
-    kind = "pod_memory_usage_with_page_cache"
-    assert amounts(plan(node(pod, kind=kind), Settings(), None)) == {pod.group: 4 * GIB // 100}
-
-
-def test_of_whom() -> None:
-    pods = (
-        job("be"), job("ls", qos=QoSClass.LS), job("vm", runtime_handler="kata"), job("going")
-    )  # fmt: skip
-    made = plan(node(*pods, evicting=frozenset({"going"})), Settings(), None)
+def test_from_which_pods_memory_is_reclaimed() -> None:
+    others = job("ls", qos=QoSClass.LS), job("vm", runtime_handler="kata"), job("going")
+    pods = job("be"), *others
+    made = planned(node(*pods, evicting=frozenset({"going"})))
     assert list(amounts(made)) == [pods[0].group]
-    made = plan(node(*pods), Settings(classes=(QoSClass.LS,)), None)
+    made = planned(node(*pods), classes=(QoSClass.LS,))
     assert list(amounts(made)) == [pods[1].group]
-
-
-@pytest.mark.parametrize(
-    ("others", "words"),
-    [
-        ({"layout": V1}, "cgroup v1 has no memory.reclaim"),
-        ({"knobs": frozenset()}, "this kernel has no memory.reclaim (Linux 5.19 has)"),
-    ],
-)
-def test_where_it_cannot_be_done(others: dict[str, Any], words: str) -> None:
-    made = plan(node(job(), **others), Settings(), None)
-    assert (made.deeds, outcome(made)) == ((), f"nothing is reclaimed: {words}")
+    # With page cache where that is measured.
+    with_cache = node(pods[0], kind="pod_memory_usage_with_page_cache")
+    assert amounts(planned(with_cache)) == {pods[0].group: ONE}
 
 
 @pytest.mark.parametrize(("after", "again"), [(0.0, False), (20.0, False), (29.5, True)])
 def test_it_is_done_once_in_its_time(after: float, again: bool) -> None:
     pod = job()
-    first = plan(node(pod), Settings(), None)
-    later = plan(node(pod, steady=STEADY + after), Settings(), first.memory)
+    first = planned(node(pod))
+    assert planned(node(pod)) == first
+    later = planned(node(pod, steady=STEADY + after), first.memory)
     assert bool(later.deeds) is again
     assert [one.outcome for one in later.decisions] == [one.outcome for one in first.decisions]
-
-
-def test_the_same_view_and_memory_give_the_same_plan() -> None:
-    seen = node(job())
-    assert plan(seen, Settings(), None) == plan(seen, Settings(), None)
 
 
 @given(

@@ -2,19 +2,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-from koord_host.knobs.layout import Driver, Layout
-from koord_model.keys import ANNOTATION_RESCTRL, LABEL_QOS
+from koord_model.keys import ANNOTATION_RESCTRL
 from koord_model.node import Kernel, NodeView
 from koord_model.node_slo import ClassQoS, NodeSLO, ResctrlQoS
-from koord_model.pod import Pod
 from koord_model.qos import QoSClass
 from koord_model.resctrl import CacheWays, ResctrlLimits
 from koordlet.qos_manager.core.strategy import CacheClass, Plan, PodView, StrategyView
 from koordlet.qos_manager.strategies import resctrl
-from koordlet.states_informer.state.pod_inventory import PodRecord
 
-LAYOUT = Layout(2, Driver.CGROUPFS)
+from tests.support.views import pod_view
+from tests.support.views import view as view_of
+
 THIRD = ClassQoS(resctrl=ResctrlQoS(enable=True, cat_end=30))
 WHOLE = ClassQoS(resctrl=ResctrlQoS(enable=True))
 
@@ -36,15 +34,12 @@ class Groups:
 
 
 def pod(name: str, qos: str, handler: str = "", **annotations: str) -> PodView:
-    parent = f"/kubepods/burstable/pod{name}"
-    labels = {LABEL_QOS: qos}
-    given = Pod(name, "ns", name, labels, annotations, parent, handler)
-    return PodView(PodRecord(given), parent.strip("/"))
+    return pod_view(name, qos=QoSClass(qos), annotations=annotations, runtime_handler=handler)
 
 
 def view(*pods: PodView, cgroups: Groups | None = None, there: bool = True) -> StrategyView:
     node = NodeView(kernel=Kernel(resctrl=there))
-    return StrategyView(0.0, 0.0, LAYOUT, pods=pods, node=node, cgroups=cgroups or Groups())
+    return view_of(pods=pods, node=node, cgroups=cgroups or Groups())
 
 
 def plan(of: StrategyView, memory: object = None, **classes: ClassQoS) -> Plan:
@@ -52,21 +47,25 @@ def plan(of: StrategyView, memory: object = None, **classes: ClassQoS) -> Plan:
     return resctrl.plan(of, resctrl.settings(slo), memory)
 
 
-def groups(name: str) -> tuple[str, ...]:
-    above = f"kubepods/burstable/pod{name}"
-    return (above, f"{above}/sandbox", f"{above}/c1")
+def groups(pod: PodView) -> tuple[str, ...]:
+    return (pod.group, f"{pod.group}/sandbox", f"{pod.group}/c1")
 
 
-def test_nothing_is_wanted_where_no_class_is_enabled() -> None:
+def test_nothing_is_wanted_where_no_class_is_enabled_or_there_is_no_resctrl() -> None:
     assert plan(view(pod("a", "BE"))) == Plan()
+    found = plan(view(pod("a", "BE"), there=False), BE=THIRD)
+    assert found.caches == ()
+    outcome = "no class has cache ways of its own: this node has no resctrl"
+    assert [one.outcome for one in found.decisions] == [outcome]
 
 
 def test_each_enabled_class_has_a_group_with_the_tasks_of_its_pods() -> None:
-    pods = [pod("a", "LSE"), pod("b", "LSR"), pod("c", "LS"), pod("d", "BE"), pod("e", "BE")]
-    found = plan(view(*pods), LSR=WHOLE, BE=THIRD)
+    classes = {"a": "LSE", "b": "LSR", "c": "LS", "d": "BE", "e": "BE"}
+    a, b, c, d, e = (pod(*one) for one in classes.items())
+    found = plan(view(a, b, c, d, e), LSR=WHOLE, BE=THIRD)
     assert found.caches == (
-        CacheClass(ResctrlLimits("LSR", CacheWays(0, 100), 100), groups("a") + groups("b")),
-        CacheClass(ResctrlLimits("BE", CacheWays(0, 30), 100), groups("d") + groups("e")),
+        CacheClass(ResctrlLimits("LSR", CacheWays(0, 100), 100), groups(a) + groups(b)),
+        CacheClass(ResctrlLimits("BE", CacheWays(0, 30), 100), groups(d) + groups(e)),
     )
     assert [one.outcome for one in found.decisions] == [
         "pods of class LSR may use llc 0–100 %, mb 100 %",
@@ -74,26 +73,11 @@ def test_each_enabled_class_has_a_group_with_the_tasks_of_its_pods() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        pod("own", "BE", **{ANNOTATION_RESCTRL: "{}"}),
-        pod("vm", "BE", handler="kata-qemu"),
-        pod("system", "SYSTEM"),
-    ],
-    ids=["a group of its own", "a virtual machine", "a class without a group"],
-)
-def test_whose_tasks_do_not_belong_there(other: PodView) -> None:
-    [found] = plan(view(pod("a", "BE"), other), BE=THIRD).caches
-    assert found.groups == groups("a")
-
-
-def test_a_node_without_resctrl_says_so() -> None:
-    found = plan(view(pod("a", "BE"), there=False), BE=THIRD)
-    assert found.caches == ()
-    assert [one.outcome for one in found.decisions] == [
-        "no class has cache ways of its own: this node has no resctrl"
-    ]
+def test_tasks_of_pods_with_their_own_group_in_vms_and_of_other_classes_are_left_out() -> None:
+    mine, own = pod("a", "BE"), pod("own", "BE", **{ANNOTATION_RESCTRL: "{}"})
+    others = own, pod("vm", "BE", handler="kata-qemu"), pod("system", "SYSTEM")
+    [found] = plan(view(mine, *others), BE=THIRD).caches
+    assert found.groups == groups(mine)
 
 
 def test_groups_are_looked_up_once_for_as_long_as_the_pod_is_the_same() -> None:

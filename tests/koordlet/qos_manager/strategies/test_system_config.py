@@ -1,14 +1,9 @@
-from dataclasses import fields
 from typing import Any
 
 import pytest
 from koord_host.knobs.forms import Value
 from koord_host.knobs.table import KNOBS
-from koord_model.node_slo import NodeSLO
-from koord_model.node_slo_document import parse
-from koord_model.system_strategy import SystemStrategy
 from koordlet.qos_manager.core.strategy import Plan, StrategyView
-from koordlet.qos_manager.strategies import system_config
 from koordlet.qos_manager.strategies.system_config import Settings, plan
 
 from tests.support.views import GIB, FakeCgroups, FakeLatest, memory_info, view
@@ -37,26 +32,16 @@ def outcomes(made: Plan) -> list[str]:
     return [one.outcome for one in made.decisions]
 
 
-def test_the_strategy_is_koordinators() -> None:
-    assert (system_config.GATE, system_config.INTERVAL) == (
-        "SystemConfig",
-        "reconcile_interval_seconds",
-    )
+def planned(seen: StrategyView | None = None, memory: object = None, **settings: Any) -> Plan:
+    return plan(seen or node(), Settings(**settings), memory)
 
 
-def test_its_settings_are_those_of_the_node_slo() -> None:
-    asked = SystemStrategy(100, 150, 1, 0, 7, 1, {"NEXT_BUDDY": True})
-    assert {one.name for one in fields(Settings)} == {one.name for one in fields(SystemStrategy)}
-    assert system_config.settings(NodeSLO(system=asked)) == Settings(
-        100, 150, 1, 0, 7, 1, {"NEXT_BUDDY": True}
-    )
-    assert system_config.settings(NodeSLO()) == Settings()
-
-
-def test_without_anything_asked_nothing_is_done() -> None:
-    assert plan(node(), Settings(), None) == Plan()
-    before = plan(node(), Settings(watermark_scale_factor=150), None)
-    assert plan(node(), Settings(), before.memory) == Plan()
+VENDORS = {
+    "memcg_reap_background": REAPER,
+    "sched_group_identity_enabled": IDENTITY,
+    "sched_idle_saver_wmark": SAVER,
+    "page_cache_limit_enabled": CACHE,
+}
 
 
 def test_all_of_it_where_the_kernel_has_it() -> None:
@@ -69,20 +54,19 @@ def test_all_of_it_where_the_kernel_has_it() -> None:
         SAVER: "500000",
         CACHE: "1",
     }
-    assert {one.target.knob for one in made.desired if one.target.place in (REAPER, CACHE)} == {
-        "file"
+    assert {one.target.place for one in made.desired if one.target.knob == "file"} == {
+        REAPER,
+        CACHE,
     }
     assert len(made.decisions) == len({one.aspect for one in made.decisions}) == 6
     assert all(one.why for one in made.desired)
 
 
 def test_vendors_settings_are_left_alone_where_the_kernel_has_none() -> None:
-    made = plan(node(), Settings(None, None, 1, 1, 1, 1), None)
+    made = planned(**dict.fromkeys(VENDORS, 1))
     assert values(made) == {}
-    assert sorted(outcomes(made)) == [
-        f"{place} left alone: this kernel has none"
-        for place in sorted((REAPER, IDENTITY, SAVER, CACHE))
-    ]
+    expected = {f"{place} left alone: this kernel has none" for place in VENDORS.values()}
+    assert set(outcomes(made)) == expected
 
 
 @pytest.mark.parametrize(
@@ -100,75 +84,64 @@ def test_vendors_settings_are_left_alone_where_the_kernel_has_none() -> None:
 def test_free_memory_within_koordinators_range(
     memory: int, factor: int, expected: int | None
 ) -> None:
-    made = plan(node(memory), Settings(factor), None)
+    made = planned(node(memory), min_free_kbytes_factor=factor)
     assert values(made) == ({} if expected is None else {"vm.min_free_kbytes": str(expected)})
     [decision] = made.decisions
-    if expected is None:
-        assert decision.outcome.startswith("vm.min_free_kbytes left alone: ")
-        assert "expected " in decision.outcome
+    left_alone = decision.outcome.startswith("vm.min_free_kbytes left alone: ")
+    assert left_alone == ("expected " in decision.outcome) == (expected is None)
     assert str(decision).endswith(f"minFreeKbytesFactor {factor})")
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "place", "expected"),
+    ("name", "value", "expected"),
     [
-        ("watermark_scale_factor", 9, "vm.watermark_scale_factor", "10 to 400"),
-        ("watermark_scale_factor", 401, "vm.watermark_scale_factor", "10 to 400"),
-        ("memcg_reap_background", 2, REAPER, "0 to 1"),
-        ("sched_group_identity_enabled", -1, IDENTITY, "0 to 1"),
-        ("sched_idle_saver_wmark", -1, SAVER, "0 to 2147483647"),
-        ("sched_idle_saver_wmark", 1 << 31, SAVER, "0 to 2147483647"),
-        ("page_cache_limit_enabled", 7, CACHE, "0 to 1"),
+        ("watermark_scale_factor", 9, "10 to 400"),
+        ("watermark_scale_factor", 10, ""),
+        ("watermark_scale_factor", 400, ""),
+        ("watermark_scale_factor", 401, "10 to 400"),
+        ("memcg_reap_background", 2, "0 to 1"),
+        ("sched_group_identity_enabled", -1, "0 to 1"),
+        ("sched_idle_saver_wmark", -1, "0 to 2147483647"),
+        ("sched_idle_saver_wmark", 1 << 31, "0 to 2147483647"),
+        ("page_cache_limit_enabled", 7, "0 to 1"),
     ],
 )
-def test_what_is_out_of_range_is_left_alone(
-    name: str, value: int, place: str, expected: str
-) -> None:
-    good: dict[str, Any] = {"min_free_kbytes_factor": 100}
-    made = plan(node(cgroups=ANOLIS), Settings(**good, **{name: value}), None)
-    assert list(values(made)) == ["vm.min_free_kbytes"]
-    assert f"{place} left alone: {value} is out of range; expected {expected}" in outcomes(made)
+def test_what_is_out_of_range_is_left_alone(name: str, value: int, expected: str) -> None:
+    made = planned(node(cgroups=ANOLIS), min_free_kbytes_factor=100, **{name: value})
+    place = VENDORS.get(name, "vm.watermark_scale_factor")
+    inside = {} if expected else {place: str(value)}
+    assert values(made) == {"vm.min_free_kbytes": str(64 * 1024**2 // 100), **inside}
+    line = f"{place} left alone: {value} is out of range; expected {expected}"
+    assert (line in outcomes(made)) == bool(expected)
 
 
-@pytest.mark.parametrize("value", [10, 400])
-def test_the_ends_of_a_range_are_in_it(value: int) -> None:
-    made = plan(node(), Settings(watermark_scale_factor=value), None)
-    assert values(made) == {"vm.watermark_scale_factor": str(value)}
+def test_while_the_memory_is_not_known_what_is_desired_stays() -> None:
+    unknown = "the node's memory is not known yet"
+    made = planned(node(None), min_free_kbytes_factor=100)
+    assert values(made) == {}
+    assert outcomes(made) == [f"vm.min_free_kbytes is left alone: {unknown}"]
+    before = planned(min_free_kbytes_factor=100)
+    during = planned(node(None), before.memory, min_free_kbytes_factor=100)
+    assert during.desired == before.desired
+    assert outcomes(during) == [f"vm.min_free_kbytes stays as it was asked for: {unknown}"]
+    after = planned(memory=during.memory, min_free_kbytes_factor=100)
+    assert (after.desired, after.decisions) == (before.desired, before.decisions)
+    assert planned(memory=before.memory) == Plan()
 
 
-class TestWhatIsNotKnown:
-    def test_without_the_nodes_memory_nothing_is_changed(self) -> None:
-        made = plan(node(None), Settings(100), None)
-        assert values(made) == {}
-        assert outcomes(made) == [
-            "vm.min_free_kbytes is left alone: the node's memory is not known yet"
-        ]
-
-    def test_what_was_asked_for_stays(self) -> None:
-        before = plan(node(), Settings(100), None)
-        during = plan(node(None), Settings(100), before.memory)
-        assert during.desired == before.desired
-        assert outcomes(during) == [
-            "vm.min_free_kbytes stays as it was asked for: the node's memory is not known yet"
-        ]
-        after = plan(node(), Settings(100), during.memory)
-        assert (after.desired, after.decisions) == (before.desired, before.decisions)
-
-
-def test_switches_of_the_scheduler_are_said_not_to_be_done() -> None:
-    slo, ignored = parse({"systemStrategy": {"schedFeatures": {"B": True, "A": False}}})
-    made = plan(node(), system_config.settings(slo), None)
-    assert (ignored, made.desired) == ((), ())
+def test_switches_of_the_scheduler_are_not_set() -> None:
+    made = planned(sched_features={"B": True, "A": False})
+    assert made.desired == ()
     assert outcomes(made) == ["schedFeatures (A, B) left alone: pykoord does not set them"]
 
 
 def test_the_same_again_is_the_same_objects() -> None:
-    asked = Settings(100, 150)
-    first = plan(node(), asked, None)
-    second = plan(node(), asked, first.memory)
+    asked = {"min_free_kbytes_factor": 100, "watermark_scale_factor": 150}
+    first = planned(**asked)
+    second = planned(memory=first.memory, **asked)
     assert second == first
     assert [id(one) for one in second.desired] == [id(one) for one in first.desired]
-    assert plan(node(), asked, "another strategy's") == first
-    changed = plan(node(), Settings(100, 160), first.memory)
+    assert planned(memory="another strategy's", **asked) == first
+    changed = planned(memory=first.memory, **{**asked, "watermark_scale_factor": 160})
     assert changed.desired[0] is first.desired[0]
     assert values(changed)["vm.watermark_scale_factor"] == "160"

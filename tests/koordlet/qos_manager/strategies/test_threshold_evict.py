@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from koord_model.keys import LABEL_EVICTION_ENABLED
 from koord_model.node_slo import NodeSLO
 from koord_model.qos import KubeQoS, QoSClass
 from koordlet.qos_manager.core.settings import parse_settings
-from koordlet.qos_manager.core.strategy import (
-    EvictionClaim,
-    Plan,
-    PodView,
-    Strategy,
-    StrategyMode,
-    StrategyView,
-)
+from koordlet.qos_manager.core.strategy import EvictionClaim, Plan, PodView, Strategy, StrategyView
 from koordlet.qos_manager.eviction.claims.node_thresholds import (
     NodeSignal,
     NodeThreshold,
     PressureAverage,
 )
-from koordlet.qos_manager.eviction.policy.account import EvictionAllowance
-from koordlet.qos_manager.eviction.policy.guard import refusal
-from koordlet.qos_manager.eviction.policy.selection import select_evictions
 from koordlet.qos_manager.strategies import threshold_evict
 from koordlet.qos_manager.strategies.threshold_evict import Settings
 
@@ -63,33 +50,19 @@ PRESSURE = NodeThreshold(
 
 
 def node(
-    available: float | None = 50,
-    *,
-    after: float = 0,
-    pods: tuple[PodView, ...] = PODS,
-    psi: float | None = None,
-    **others: Any,
+    available: float | None = 50, after: float = 0, *, psi: float | None = None, **others: Any
 ) -> StrategyView:
     """A node of 100 GiB, ``after`` seconds."""
     values = {} if available is None else {("node_memory_usage",): (100 - available) * GIB}
     used = {uid: amount * GIB for uid, amount in MEMORY.items()}
     latest = FakeLatest(values, memory_info(100 * GIB), cpu_info(10), pod_memory_usage=used)
-    series = {} if psi is None else {("node_psi", "mem", "avg10", "some"): stats(psi)}
-    history = FakeHistory(series)
-    return view(pods=pods, latest=latest, history=history, steady=STEADY + after, **others)
+    history = FakeHistory({} if psi is None else {("node_psi", "mem", "avg10", "some"): stats(psi)})
+    others.setdefault("pods", PODS)
+    return view(latest=latest, history=history, steady=STEADY + after, **others)
 
 
-def settings(*thresholds: NodeThreshold) -> Settings:
-    return Settings(thresholds)
-
-
-def rounds(views: Iterable[StrategyView], given_settings: Settings) -> list[Plan]:
-    plans: list[Plan] = []
-    for seen in views:
-        plans.append(
-            threshold_evict.plan(seen, given_settings, plans[-1].memory if plans else None)
-        )
-    return plans
+def planned(seen: StrategyView, *thresholds: NodeThreshold, memory: object = None) -> Plan:
+    return threshold_evict.plan(seen, Settings(thresholds), memory)
 
 
 def uids(claim: EvictionClaim) -> list[str]:
@@ -101,44 +74,28 @@ def outcome(plan: Plan) -> str:
     return decision.outcome
 
 
-# ---- settings
-
-
-def test_without_thresholds_nothing_is_watched() -> None:
-    assert threshold_evict.settings(NodeSLO()) == Settings()
-    assert outcome(threshold_evict.plan(node(1), Settings(), None)) == "off: no thresholds are set"
-
-
 def test_thresholds_are_read_from_the_node_slo_s_extensions() -> None:
     module: Any = threshold_evict
-    strategy = Strategy(
-        "threshold_evict", module.GATE, 1.0, module.Settings, module.settings, module.plan
-    )
+    strategy = Strategy("threshold_evict", module.GATE, 1.0, Settings, module.settings, module.plan)
     listed = [
         {"signal": "memory.available", "percent": 10, "grace_seconds": 120},
         {"signal": "memory.available", "quantity": 536870912, "hard": True},
-        {"signal": "memory.pressure", "percent": 20, "average": "avg10"},
     ]
-    given_ = {"threshold_evict": {"thresholds": listed, "priority": 5999}}
-    found = parse_settings(strategy, NodeSLO(strategies=given_))
-    assert found.ignored == ()
-    assert found.settings.priority == 5999
+    asked: dict[str, Any] = {"thresholds": listed, "priority": 5999}
+    found = parse_settings(strategy, NodeSLO(strategies={"threshold_evict": asked}))
+    assert (found.ignored, found.settings.priority) == ((), 5999)
     assert [str(one) for one in found.settings.thresholds] == [
         "soft memory.available < 10 %",
         "hard memory.available < 512 MiB",
-        "soft memory.pressure avg10 some > 20 %",
     ]
-    wrong = {"threshold_evict": {"thresholds": [{"signal": "cpu.usage"}], "priority": 9000}}
-    found = parse_settings(strategy, NodeSLO(strategies=wrong))
-    assert found.settings == Settings()
-    assert len(found.ignored) == 2
-
-
-# ---- hard
+    asked = {"thresholds": [{"signal": "cpu.usage"}], "priority": 9000}
+    found = parse_settings(strategy, NodeSLO(strategies={"threshold_evict": asked}))
+    assert (found.settings, len(found.ignored)) == (Settings(), 2)
+    assert outcome(planned(node(1))) == "off: no thresholds are set"
 
 
 def test_a_hard_threshold_claims_at_once_and_may_not_wait() -> None:
-    plan = threshold_evict.plan(node(9), settings(HARD), None)
+    plan = planned(node(9), HARD)
     first, second = plan.claims
     for claim in plan.claims:
         assert (claim.rule, claim.resource) == ("ThresholdEvict", "memory")
@@ -148,114 +105,81 @@ def test_a_hard_threshold_claims_at_once_and_may_not_wait() -> None:
     assert (second.opt_in, uids(second)) == (True, ["free", "large", "small", "refuses", "mid"])
     assert plan.notices == ()
     assert outcome(plan).startswith("hard memory.available < 10 %: it is passed, and pods")
+    below = planned(node(10), HARD)
+    assert below.claims == ()
+    assert outcome(below) == "hard memory.available < 10 %: no eviction, for it is not passed"
 
 
-def test_at_its_threshold_it_is_not_passed() -> None:
-    plan = threshold_evict.plan(node(10), settings(HARD), None)
-    assert plan.claims == ()
-    assert outcome(plan) == "hard memory.available < 10 %: no eviction, for it is not passed"
+def rounds(threshold: NodeThreshold, *views: StrategyView) -> list[Plan]:
+    plans: list[Plan] = []
+    for seen in views:
+        plans.append(planned(seen, threshold, memory=plans[-1].memory if plans else None))
+    return plans
 
 
-# ---- soft
+@pytest.mark.parametrize(
+    ("available", "seconds", "claims", "warned"),
+    [
+        ([19] * 5, [0, 30, 59.9, 60, 61], [0, 0, 0, 2, 2], [2, 0, 0, 0, 0]),
+        # A break begins a new episode, and so does what is not known for long.
+        ([19, 19, 21, 19, 19, 19], [0, 50, 55, 60, 119, 120], [0] * 5 + [2], [2, 0, 0, 2, 0, 0]),
+        ([19, None, 19], [0, 31, 61], [0, 0, 0], [2, 0, 2]),
+        ([19, 19, None, 19], [0, 40, 61, 62], [0, 0, 0, 2], [2, 0, 0, 0]),
+    ],
+)
+def test_a_soft_threshold_claims_after_its_grace_period(
+    available: list[float | None], seconds: list[float], claims: list[int], warned: list[int]
+) -> None:
+    plans = rounds(SOFT, *(node(*one) for one in zip(available, seconds, strict=True)))
+    assert [len(one.claims) for one in plans] == claims
+    assert [len(one.notices) for one in plans] == warned
+    assert not any(claim.forced for one in plans for claim in one.claims)
 
 
-def test_a_soft_threshold_claims_after_its_grace_period() -> None:
-    seen = [node(19, after=second) for second in (0, 30, 59.9, 60, 61)]
-    plans = rounds(seen, settings(SOFT))
-    assert [len(plan.claims) for plan in plans] == [0, 0, 0, 2, 2]
-    assert not plans[3].claims[0].forced
-    assert {outcome(plan) for plan in plans[:3]} == {
-        "soft memory.available < 20 %: it is passed, and pods are to be evicted if it is for 60 s"
-    }
-
-
-def test_those_who_would_go_first_are_told_once_when_grace_begins() -> None:
-    seen = [node(19, after=0), node(19, after=1), node(17, after=2), node(17, after=3)]
-    plans = rounds(seen, settings(SOFT))
-    # 3 GiB are needed, then 5: of the lowest class is free with 1, then large with 5.
-    assert [[one.pod.uid for one in plan.notices] for plan in plans] == [
-        ["free", "large"],
-        [],
-        [],
-        [],
+def test_pods_that_would_go_first_are_warned_once_when_grace_begins() -> None:
+    # 3 GiB are needed: of the lowest class is free with 1, then large with 5.
+    first, more = rounds(SOFT, node(19), node(10, 1))
+    assert [(one.pod.uid, one.reason, one.of_eviction) for one in first.notices] == [
+        ("free", "MayBeEvicted", True),
+        ("large", "MayBeEvicted", True),
     ]
-    (first, _) = plans[0].notices
-    assert first.reason == "MayBeEvicted"
-    assert "soft memory.available < 20 %" in first.message
-    more = rounds([node(19, after=0), node(10, after=1)], settings(SOFT))
-    # Who is not labelled for eviction is not alarmed, nor is production.
-    assert [one.pod.uid for one in more[1].notices] == ["small", "mid"]
+    assert "soft memory.available < 20 %" in first.notices[0].message
+    # Pods that are not labelled for eviction are not warned, nor is production.
+    assert [one.pod.uid for one in more.notices] == ["small", "mid"]
 
 
-def test_a_break_begins_a_new_episode() -> None:
-    seen = [node(19, after=0), node(19, after=50), node(21, after=55), node(19, after=60)]
-    seen += [node(19, after=119), node(19, after=120)]
-    plans = rounds(seen, settings(SOFT))
-    assert [len(plan.claims) for plan in plans] == [0, 0, 0, 0, 0, 2]
-    assert [len(plan.notices) for plan in plans] == [2, 0, 0, 2, 0, 0]
-
-
-def test_what_is_not_known_for_a_moment_claims_nothing_and_breaks_nothing() -> None:
-    seen = [node(19, after=0), node(19, after=40), node(None, after=61), node(19, after=62)]
-    plans = rounds(seen, settings(SOFT))
-    assert [len(plan.claims) for plan in plans] == [0, 0, 0, 2]
-    expected = "soft memory.available < 20 %: no eviction, for it is not known"
-    assert outcome(plans[2]) == expected
-
-
-def test_what_is_not_known_for_long_begins_anew() -> None:
-    seen = [node(19, after=0), node(None, after=31), node(19, after=61)]
-    assert rounds(seen, settings(SOFT))[-1].claims == ()
-
-
-def test_while_pods_are_not_known_nothing_is_claimed_nor_forgotten() -> None:
-    seen = [node(19, after=0), node(19, after=60, pods_known=False), node(19, after=61)]
-    plans = rounds(seen, settings(SOFT))
-    assert [len(plan.claims) for plan in plans] == [0, 0, 2]
-    assert "which pods run" in outcome(plans[1])
+def test_while_something_is_not_known_nothing_is_claimed_nor_forgotten() -> None:
+    unknown = node(19, 59, pods_known=False), node(None, 60)
+    _, *plans = rounds(SOFT, node(19), node(19, 40), *unknown, node(19, 61))
+    assert [len(one.claims) for one in plans] == [0, 0, 0, 2]
+    soft = "soft memory.available < 20 %: "
+    assert [outcome(one) for one in plans] == [
+        soft + "it is passed, and pods are to be evicted if it is for 60 s",
+        "no eviction: it is not known yet which pods run",
+        soft + "no eviction, for it is not known",
+        soft + "it is passed, and pods are to be evicted",
+    ]
 
 
 def test_without_grace_it_claims_at_once_with_its_notice() -> None:
-    soft = replace(SOFT, grace_seconds=0, notice_seconds=30)
-    plan = threshold_evict.plan(node(19), settings(soft), None)
-    assert [claim.notice_seconds for claim in plan.claims] == [30, 30]
-    assert plan.notices == ()
-
-
-# ---- averages
+    found = planned(node(19), replace(SOFT, grace_seconds=0, notice_seconds=30))
+    assert [claim.notice_seconds for claim in found.claims] == [30, 30]
+    assert found.notices == ()
 
 
 def test_pressure_takes_one_pod_and_then_waits_for_the_average_to_show_it() -> None:
-    going = frozenset({"free"})
-    left = tuple(pod for pod in PODS if pod.uid != "free")
-    seen = [
-        node(psi=30),
-        node(psi=30, after=1, evicting=going),
-        node(psi=30, after=2, pods=left),
-        node(psi=30, after=10.9, pods=left),
-        node(psi=30, after=11, pods=left),
-    ]
-    plans = rounds(seen, settings(PRESSURE))
-    assert [len(plan.claims) for plan in plans] == [2, 0, 0, 0, 2]
+    going, left = frozenset({"free"}), tuple(pod for pod in PODS if pod.uid != "free")
+    later = [node(psi=30, after=second, pods=left) for second in (2, 10.9, 11)]
+    plans = rounds(PRESSURE, node(psi=30), node(psi=30, after=1, evicting=going), *later)
+    assert [len(one.claims) for one in plans] == [2, 0, 0, 0, 2]
     first = plans[0].claims[0]
     assert (first.resource, first.need, first.victims[0].releases) == ("memory.pressure", 1, 1)
     assert uids(first) == ["free", "large", "small"]
     assert uids(plans[-1].claims[0]) == ["large", "small"]
     assert "until the average shows" in outcome(plans[1])
-
-
-def test_pods_that_end_though_the_rule_may_not_evict_them_hold_nothing_up() -> None:
-    seen = node(psi=30, evicting=frozenset({"prod", "elsewhere"}))
-    assert threshold_evict.plan(seen, settings(PRESSURE), None).claims
-
-
-def test_a_hard_threshold_does_not_wait_for_averages() -> None:
-    hard = replace(PRESSURE, hard=True)
-    seen = node(psi=30, evicting=frozenset({"free"}))
-    assert threshold_evict.plan(seen, settings(hard), None).claims[0].forced
-
-
-# ---- who goes
+    # A hard threshold does not wait, and pods that the rule may not evict hold nothing up.
+    assert planned(node(psi=30, evicting=going), replace(PRESSURE, hard=True)).claims[0].forced
+    assert planned(node(psi=30, evicting=frozenset({"prod", "elsewhere"})), PRESSURE).claims
 
 
 @pytest.mark.parametrize(
@@ -273,75 +197,27 @@ def test_a_hard_threshold_does_not_wait_for_averages() -> None:
 def test_claims_are_made_only_on_pods_that_there_are(
     pods: tuple[PodView, ...], expected: list[bool]
 ) -> None:
-    plan = threshold_evict.plan(node(5, pods=pods), settings(HARD), None)
+    plan = planned(node(5, pods=pods), HARD)
     assert [claim.opt_in for claim in plan.claims] == expected
     assert ("has no pod to evict" in outcome(plan)) == (not expected)
 
 
-def test_of_one_resource_the_forced_claim_counts_or_the_larger() -> None:
-    large = replace(SOFT, percent=90, grace_seconds=0)
-    small = replace(SOFT, percent=30, grace_seconds=0)
-    seen = node(9)
-    for thresholds in ((HARD, large, small), (small, large, HARD)):
-        plan = threshold_evict.plan(seen, settings(*thresholds), None)
-        assert [(claim.forced, round(claim.need / GIB)) for claim in plan.claims] == [(True, 3)] * 2
-        assert len(plan.decisions) == 3
-    plan = threshold_evict.plan(seen, settings(small, large), None)
-    assert [round(claim.need / GIB) for claim in plan.claims] == [83, 83]
+LARGE, SMALL = (replace(SOFT, percent=percent, grace_seconds=0) for percent in (90, 30))
 
 
-def test_thresholds_of_several_resources_claim_each() -> None:
-    plan = threshold_evict.plan(node(9, psi=30), settings(HARD, PRESSURE), None)
-    assert {claim.resource for claim in plan.claims} == {"memory", "memory.pressure"}
-
-
-def test_the_same_threshold_twice_is_one() -> None:
-    plan = threshold_evict.plan(node(9), settings(HARD, HARD), None)
-    assert len(plan.decisions) == 1
-
-
-def test_whoever_chooses_takes_best_effort_pods_first_and_no_more_than_is_needed() -> None:
-    room = EvictionAllowance(left=10, per_minute=10)
-    for available, expected in ((9, ["free", "large"]), (0, ["free", "large", "small", "mid"])):
-        plan = threshold_evict.plan(node(available), settings(HARD), None)
-        claims = [("threshold_evict", StrategyMode.ON, claim) for claim in plan.claims]
-        choice = select_evictions(claims, room, refusal)
-        assert [one.pod.uid for one in choice.evictions] == expected
-
-
-# ---- always
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.integers(0, 100) | st.none(),
-            st.integers(0, 100),
-            st.sets(st.sampled_from([pod.uid for pod in PODS])),
-        ),
-        max_size=8,
-    ),
-    st.booleans(),
+@pytest.mark.parametrize(
+    ("thresholds", "claims", "decisions"),
+    [
+        ((HARD, LARGE, SMALL), [("memory", True, 3)] * 2, 3),
+        ((SMALL, LARGE, HARD), [("memory", True, 3)] * 2, 3),
+        ((SMALL, LARGE), [("memory", False, 83)] * 2, 2),
+        ((HARD, PRESSURE), [("memory", True, 3)] * 2 + [("memory.pressure", False, 0)] * 2, 2),
+        ((HARD, HARD), [("memory", True, 3)] * 2, 1),
+    ],
 )
-def test_claims_are_never_negative_and_plans_follow_from_what_they_are_given(
-    seconds: list[tuple[int | None, int, set[str]]], known: bool
+def test_of_one_resource_the_forced_claim_counts_or_the_larger(
+    thresholds: tuple[NodeThreshold, ...], claims: list[tuple[str, bool, int]], decisions: int
 ) -> None:
-    thresholds = settings(SOFT, HARD, PRESSURE)
-    memory = None
-    for number, (available, psi, going) in enumerate(seconds):
-        seen = node(
-            available,
-            after=20 * number,
-            psi=psi,
-            pods_known=known,
-            evicting=frozenset(going),
-        )
-        plan = threshold_evict.plan(seen, thresholds, memory)
-        assert plan == threshold_evict.plan(seen, thresholds, memory)
-        assert known or not plan.claims
-        for claim in plan.claims:
-            assert claim.need > 0
-            assert available is not None or claim.resource != "memory"
-            assert set(uids(claim)) <= {"free", "large", "small", "refuses", "mid"}
-            assert claim.opt_in or all(one.pod.qos is QoSClass.BE for one in claim.victims)
-        memory = plan.memory
+    plan = planned(node(9, psi=30), *thresholds)
+    found = [(claim.resource, claim.forced, round(claim.need / GIB)) for claim in plan.claims]
+    assert (found, len(plan.decisions)) == (claims, decisions)

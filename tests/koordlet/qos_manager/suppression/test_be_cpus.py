@@ -26,57 +26,32 @@ NONE: frozenset[int] = frozenset()
 ALL16 = frozenset(range(16))
 
 
-def shared(*cpus: int) -> CPUPools:
-    return CPUPools(frozenset(cpus))
-
-
 @pytest.mark.parametrize(
-    ("cores", "before", "least", "count"),
+    ("cores", "before", "least", "deadband", "count"),
     [
-        (5.2, 64, 0.0, 6),
-        (5.0000000001, 64, 0.0, 5),
-        (0.3, 64, 0.0, 2),
-        (-7.0, 64, 0.0, 2),
-        (40.0, 20, 0.0, 27),
-        (40.0, 0, 0.0, 7),
-        (80.0, 64, 0.0, 64),
-        (5.0, 20, 12.5, 13),
-        (40.0, 4, 12.5, 13),
+        (5.2, 64, 0.0, 0.0, 6),
+        (5.0000000001, 64, 0.0, 0.0, 5),
+        (0.3, 64, 0.0, 0.0, 2),
+        (-7.0, 64, 0.0, 0.0, 2),
+        (40.0, 20, 0.0, 0.0, 27),
+        (40.0, 0, 0.0, 0.0, 7),
+        (80.0, 64, 0.0, 0.0, 64),
+        (5.0, 20, 12.5, 0.0, 13),
+        (40.0, 4, 12.5, 0.0, 13),
+        # A few too many stay.
+        (5.0, 6, 0.0, 0.25, 6),
+        (4.76, 6, 0.0, 0.25, 6),
+        (4.75, 6, 0.0, 0.25, 5),
+        (4.75, 7, 0.0, 0.25, 5),
+        (6.1, 6, 0.0, 0.25, 7),
+        (1.9, 3, 0.0, 0.25, 3),
+        (1.7, 3, 0.0, 0.25, 2),
+        (70.0, 66, 0.0, 0.25, 64),
     ],
 )
-def test_count(cores: float, before: int, least: float, count: int) -> None:
-    assert count_of(cores, before, 64, 10, least) == count
-
-
-def test_a_node_with_one_cpu() -> None:
-    assert count_of(0.2, 1, 1, 10) == 1
-
-
-@pytest.mark.parametrize(
-    ("cores", "before", "count"),
-    [
-        (5.0, 6, 6),
-        (4.76, 6, 6),
-        (4.75, 6, 5),
-        (4.75, 7, 5),
-        (6.1, 6, 7),
-        (1.9, 3, 3),
-        (1.7, 3, 2),
-        (70.0, 66, 64),
-    ],
-    ids=[
-        "a little too many",
-        "nearly too many",
-        "too many",
-        "far too many",
-        "too few",
-        "near the least",
-        "the least",
-        "CPUs that are gone",
-    ],
-)
-def test_a_few_too_many_stay(cores: float, before: int, count: int) -> None:
-    assert count_of(cores, before, 64, 10, deadband=0.25) == count
+def test_count(cores: float, before: int, least: float, deadband: float, count: int) -> None:
+    assert count_of(cores, before, 64, 10, least, deadband) == count
+    assert count_of(0.2, 1, 1, 10) == 1, "a node with one CPU"
 
 
 @given(st.floats(-10, 80), st.floats(0, 20), st.integers(0, 64), st.floats(0, 64), st.floats(0, 4))
@@ -100,14 +75,6 @@ def test_more_cores_are_never_fewer_cpus_and_no_more_than_the_dead_band_too_many
         ((3, 4, 5), (), [4, 3, 5]),
         ((), (), []),
     ],
-    ids=[
-        "all",
-        "a begun core first",
-        "begun cores count",
-        "parts of cores last",
-        "parts alone",
-        "none",
-    ],
 )
 def test_order(pool: list[int], taken: list[int], expected: list[int]) -> None:
     left = frozenset(pool) - frozenset(taken)
@@ -119,26 +86,10 @@ def test_without_hyper_threads_every_core_is_whole() -> None:
     assert in_order(cpus, frozenset(range(8))) == [0, 4, 1, 5, 2, 6, 3, 7]
 
 
-def test_lsr_cpus_are_shared_in_proportion() -> None:
-    pools = CPUPools(shared=frozenset(range(4, 16)), lsr=frozenset(range(4)))
-    for count in range(17):
-        chosen = choose_cpus(count, pools, cpu_info(16).online, NONE)
-        assert (len(chosen), len(chosen & pools.lsr)) == (count, count * 4 // 16)
-
-
-def test_all_cpus_of_lse_pods_leave_none() -> None:
-    pools = CPUPools(lse=ALL16)
-    assert choose_cpus(4, pools, cpu_info(16).online, ALL16) == NONE
-
-
-def test_who_loses_cpus_to_lse_gets_others() -> None:
+def test_pods_that_lose_cpus_to_lse_get_others() -> None:
     pools = CPUPools(shared=ALL16 - {0, 8}, lse=frozenset((0, 8)))
     chosen = choose_cpus(4, pools, cpu_info(16).online, frozenset((0, 8, 4, 12)))
     assert chosen == {4, 12, 1, 9}
-
-
-def own(name: str, qos: QoSClass, cpus: str) -> object:
-    return pod_view(name, qos=qos, cpuset=cpus)
 
 
 def test_pools_come_from_annotations() -> None:
@@ -210,8 +161,11 @@ CPUS = st.builds(
 )
 
 
+Machine = tuple[tuple[Processor, ...], CPUPools]
+
+
 @st.composite
-def machines(draw: st.DrawFn) -> tuple[tuple[Processor, ...], CPUPools]:
+def machines(draw: st.DrawFn) -> Machine:
     """CPUs, each in one of four hands."""
     cpus = draw(CPUS)
     hands = draw(st.lists(st.integers(0, 3), min_size=len(cpus), max_size=len(cpus)))
@@ -226,8 +180,8 @@ SETS = st.frozensets(st.integers(0, 60))
 
 
 @given(machines(), st.integers(0, 64), SETS)
-def test_only_what_may_be_shared_is_chosen_and_as_much_as_there_is(
-    machine: tuple[tuple[Processor, ...], CPUPools], count: int, before: frozenset[int]
+def test_as_much_as_may_be_shared_is_chosen_and_stays_chosen(
+    machine: Machine, count: int, before: frozenset[int]
 ) -> None:
     cpus, owners = machine
     chosen = choose_cpus(count, owners, cpus, before)
@@ -235,14 +189,6 @@ def test_only_what_may_be_shared_is_chosen_and_as_much_as_there_is(
     assert len(chosen) == min(count, len(owners.allowed))
     if owners.allowed:
         assert len(chosen & owners.lsr) == len(chosen) * len(owners.lsr) // len(owners.allowed)
-
-
-@given(machines(), st.integers(0, 64), SETS)
-def test_what_was_chosen_stays_chosen(
-    machine: tuple[tuple[Processor, ...], CPUPools], count: int, before: frozenset[int]
-) -> None:
-    cpus, owners = machine
-    chosen = choose_cpus(count, owners, cpus, before)
     assert choose_cpus(count, owners, cpus, chosen) == chosen
     for pool in (owners.lsr, owners.shared):
         kept, had = chosen & before & pool, before & pool
@@ -251,7 +197,7 @@ def test_what_was_chosen_stays_chosen(
 
 @given(machines(), st.integers(0, 64), st.integers(0, 64), SETS)
 def test_fewer_are_always_a_part_of_more(
-    machine: tuple[tuple[Processor, ...], CPUPools], one: int, other: int, before: frozenset[int]
+    machine: Machine, one: int, other: int, before: frozenset[int]
 ) -> None:
     cpus, owners = machine
     few, many = sorted((one, other))
@@ -259,9 +205,7 @@ def test_fewer_are_always_a_part_of_more(
 
 
 @given(machines(), SETS)
-def test_the_order_has_every_cpu_once(
-    machine: tuple[tuple[Processor, ...], CPUPools], taken: frozenset[int]
-) -> None:
+def test_the_order_has_every_cpu_once(machine: Machine, taken: frozenset[int]) -> None:
     cpus, owners = machine
     pool = owners.shared - taken
     assert sorted(in_order(cpus, pool, taken)) == sorted(pool)

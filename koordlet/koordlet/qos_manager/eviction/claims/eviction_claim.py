@@ -22,7 +22,7 @@ class NodeShortage:
     """What is too scarce on the node.
 
     ``what`` is a few words for people ("memory is above its threshold"), ``need`` how much is
-    to be freed in ``unit``; ``formula`` and ``given`` tell how that was found.
+    to be freed in ``unit``; ``formula`` and ``given`` show how that was computed.
     """
 
     rule: str

@@ -1,11 +1,11 @@
 """Thresholds of our own: signals of the node, how far past a threshold they are. No IO.
 
-As the kubelet's, ``memory.available`` is met below its threshold; all others above. What
+As in the kubelet, ``memory.available`` is met below its threshold; all others above. What
 is to be freed::
 
     memory.available   threshold + capacity × free / 100 − available
     cpu.usage          used − capacity × (threshold − free) / 100
-    *.pressure         one pod: nobody knows how much less of what would help
+    *.pressure         one pod: how much would help is unknown
 
 A pod frees what it uses. Pressure is the kernel's own average (PSI) of the node.
 """

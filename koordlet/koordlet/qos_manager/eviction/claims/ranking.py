@@ -1,9 +1,9 @@
 """Selects and orders eviction victims: Koordinator's orders, and one of our own. No IO.
 
 Koordinator's for a rule that goes by priority: ``koordinator.sh/eviction-priority``, then
-``spec.priority``, then the label ``koordinator.sh/priority``, each the lower the earlier; then who
-frees more. For best-effort pods: ``spec.priority``, then who uses more. Where all is equal,
-names decide, so that two rounds do not choose different pods.
+``spec.priority``, then the label ``koordinator.sh/priority``, the lowest first; then the pod that
+frees more. For best-effort pods: ``spec.priority``, then the pod that uses more. Where all is
+equal, names decide, so that two rounds do not choose different pods.
 
 Pods that would free nothing are not among the victims.
 """
@@ -78,7 +78,7 @@ def by_use(
     """Pods as victims, in the order of rules for best-effort pods.
 
     ``use`` is what counts at the same priority, most first: what they release where it is not
-    given; those of whom it is not known go last.
+    given; pods of which it is not known go last.
     """
     weigh = use or releases
 

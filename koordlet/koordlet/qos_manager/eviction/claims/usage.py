@@ -43,7 +43,7 @@ MEMORY = UsageMeasure("memory", "memory", "bytes", "node_memory_usage", "pod_mem
 
 @dataclass(frozen=True, slots=True)
 class UsageRule:
-    """One rule: who goes for what, and whether only pods that agreed to it.
+    """One rule: which pods go for which resource, and whether only pods that agreed to it.
 
     ``pods`` are those that it may evict, ``order`` puts them in order. ``window_seconds`` is
     what the node's use is averaged over; ``None``: it is the newest.

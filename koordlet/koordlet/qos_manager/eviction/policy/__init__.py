@@ -1,1 +1,1 @@
-"""Who may be evicted, who goes first, and how many a minute. No IO."""
+"""Which pods may be evicted, in which order, and how many a minute. No IO."""

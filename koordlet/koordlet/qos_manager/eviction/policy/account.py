@@ -1,7 +1,7 @@
 """Accounts for recent evictions: rate, resource, and pods that are terminating. No IO.
 
-All times are a steady clock's seconds. An eviction that is refused never was: it neither
-counts in the minute nor begins a cool time. One whose outcome nobody knows counts.
+All times are seconds of a steady clock. A refused eviction does not count: neither in the
+minute nor as the start of a cool time. One whose result is unknown counts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ATTEMPTS = 3
 _WARNING_LASTS = 60.0
 
 Reason = tuple[str, str, str]
-"""Who claims: strategy, rule, resource."""
+"""The claimant: strategy, rule, resource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class EvictionAllowance:
     """What may be done now.
 
     ``left`` of ``per_minute`` evictions are left; ``cooling`` says for how many seconds there
-    are none yet for a resource; ``going`` is who is on the way out, with what each frees by
-    who claimed it; ``barred`` who is not to be tried now, and why; ``warned`` how many
+    are none yet for a resource; ``going`` are the pods on their way out, with what each frees
+    by claimant; ``barred`` those that are not to be tried now, and why; ``warned`` how many
     seconds ago pods were warned.
     """
 
@@ -136,7 +136,7 @@ class EvictionAccount:
         self._stuck: set[str] = set()
 
     def observe(self, view: StrategyView) -> tuple[OverduePod, ...]:
-        """Take in who is there: pods that are gone, that are ending, and that are late."""
+        """Update from the pods that run: those gone, terminating and overdue."""
         now = view.steady
         here = {pod.uid: pod for pod in view.pods}
         if view.pods_known:
@@ -176,7 +176,7 @@ class EvictionAccount:
 
     @property
     def expected(self) -> Mapping[str, Mapping[Reason, float]]:
-        """Who is on the way out, and what each frees by who claimed it; who has just gone too."""
+        """Pods on their way out or just gone, and what each frees by claimant."""
         gone = {uid: one.frees for uid, one in self._gone.items()}
         return {**gone, **{uid: one.frees for uid, one in self._going.items()}}
 
@@ -218,9 +218,9 @@ class EvictionAccount:
     def refused(
         self, uid: str, reason: str, now: float, *, after: float = 0.0, happened: bool = False
     ) -> None:
-        """It is not to be: for ``after`` seconds at least, longer each time.
+        """Bar a pod whose eviction was refused, for ``after`` seconds at least, longer each time.
 
-        ``happened`` is whether it counts all the same, as its outcome is not known.
+        ``happened`` is whether it counts all the same, as its result is unknown.
         """
         self._going.pop(uid, None)
         if not happened:

@@ -10,7 +10,7 @@ From the NodeSLO's ``blkioQOS`` and the annotation ``koordinator.sh/blkioQOS``:
 Limits are ``io.max`` on cgroup v2 and ``blkio.throttle.*`` on v1, where only direct and
 synchronous IO is counted. A weight needs io.cost to be on for its disk: ``io.weight``, and
 on v1 a vendor's ``blkio.cost.weight``. A latency target of a class or pod is ``io.latency``, on
-v2 alone. What the kernel or the machine has not is left alone, and said so; of two blocks on
+v2 alone. What the kernel or the machine lacks is left alone, and logged; of two blocks on
 one disk the stricter counts.
 """
 
@@ -80,7 +80,7 @@ class _BlkioTarget(NamedTuple):
 
 
 class _TargetResult(NamedTuple):
-    """What came of one place."""
+    """The result for one target."""
 
     desired: tuple[DesiredValue, ...]
     decision: Decision
@@ -165,7 +165,7 @@ _NOTHING = BlkIOQoS()
 
 
 def _done(place: _BlkioTarget, found: _DiskResolver, before: _Memory | None) -> _TargetResult:
-    """What comes of a place; the same object as long as it is the same."""
+    """The result for a target; the same object as long as it is the same."""
     asked = found.root(place.blocks) if not place.group else found.group(place)
     parts = [*asked.said, *place.ignored]
     pod = place.pod.name if place.pod is not None else ""

@@ -3,7 +3,7 @@
 Koordinator's, in percent of the limit times seconds:
 
     capacity   period · (quota percent - 100)
-    at first   a part of it below one half; here by the container's id, not by lot, so that
+    at first   a part of it below one half; here by the container's id, not by chance, so that
                many containers do not run dry together, and the same one begins alike
     spending   (use - 100) · seconds, while use is 100 or more
     saving     (100 - use) · seconds, while use is below 60

@@ -83,7 +83,7 @@ def _bandwidth(view: StrategyView, group: str) -> tuple[int, int]:
 def _plausible(base: int, limit: int, period: int, ratio: float) -> int:
     """The base, or what the limit (millicores) can mean at most if that is less, in µs.
 
-    What an earlier run raised, and nobody remembers to have, is no base. ``ratio`` is
+    A quota that an earlier, forgotten run raised is not a base. ``ratio`` is
     cpunormalization's: a slower CPU's quota is larger.
     """
     if not limit:

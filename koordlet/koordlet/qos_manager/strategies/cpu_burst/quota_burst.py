@@ -4,7 +4,7 @@ Koordinator's steps: × 1.2 up for a container that is throttled while the share
 room, × 0.8 down while its tokens are used up (``burst_limiter``) or the shared CPUs are
 overloaded (``share_pool`` says whose come down), from the quota without burst (``base``) up
 to that times a percentage. Ours: each point of throttling raises a quota once, and a
-quota that nobody has needed for long comes down too. Quotas and periods are microseconds,
+quota that was not needed for long comes down too. Quotas and periods are microseconds,
 times CLOCK_MONOTONIC in seconds.
 """
 
@@ -37,7 +37,7 @@ Key = tuple[str, str]
 
 
 class QuotaMove(StrEnum):
-    """What becomes of a quota in one round."""
+    """The change of a quota in one round."""
 
     HOLD = "hold"
     UP = "up"

@@ -1,7 +1,7 @@
 """How full the CPUs are that pods share, and whose raised quotas come down first. No IO.
 
 The pool is what LS pods, pods without a class and the system share: Koordinator's
-``cpuburst`` reckons it as (node use - use of LSE, LSR and BE pods) / (CPUs - requests of
+``cpuburst`` computes it as (node use - use of LSE, LSR and BE pods) / (CPUs - requests of
 LSE and LSR pods), and so does this. Its states are Koordinator's too:
 
     idle        below 0.9 · threshold: quotas may grow
@@ -14,13 +14,13 @@ every pod is throttled at once because one of them was greedy. Here
 
 1. only as much comes down as is too much: the ``excess`` over the middle of the cooling
    band (so that the next point does not fall just on the threshold again);
-2. who uses most above its own limit goes first, one step of 0.8 a round, until the steps
-   release the excess: bursts are levelled from the top, and small ones stay;
+2. the container that uses most above its own limit goes first, one step of 0.8 a round, until
+   the steps release the excess: the largest bursts are cut, and small ones stay;
 3. no more than a quarter of the raised quotas (and at least one) move in one round;
 4. what was released lately counts as released, though the averaged use does not show it
    yet, else too much would come down.
 
-There is no lot and no clock in it: the same numbers give the same steps.
+It uses neither chance nor a clock: the same numbers give the same steps.
 """
 
 from __future__ import annotations

@@ -114,10 +114,10 @@ class _PodPlan(NamedTuple):
 
 
 class _PodState(NamedTuple):
-    """A pod, and what is said of it."""
+    """A pod and its plan."""
 
     pod: BurstPod
-    said: _PodPlan
+    plan: _PodPlan
 
 
 class _Context(NamedTuple):
@@ -153,18 +153,19 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
         signals += _pool_signals(pool)
         after, released = _stepped(bursting, view, pool, settings, before.released)
         pods |= {one.of.uid: one for one in after}
-    kept = {
-        uid: _kept(one, before.pods.get(uid) if same else None, saves) for uid, one in pods.items()
+    states = {
+        uid: _pod_state(one, before.pods.get(uid) if same else None, saves)
+        for uid, one in pods.items()
     }
-    said = [one.said for one in kept.values()]
-    decisions += _of_saving(sum(each.saving for each in said), pods.values(), saves)
-    decisions += [one for each in said for one in each.decisions]
-    signals += [one for each in said for one in each.signals]
+    plans = [one.plan for one in states.values()]
+    decisions += _of_saving(sum(each.saving for each in plans), pods.values(), saves)
+    decisions += [one for each in plans for one in each.decisions]
+    signals += [one for each in plans for one in each.signals]
     return Plan(
-        tuple(one for each in said for one in each.desired),
+        tuple(one for each in plans for one in each.desired),
         tuple(decisions),
         signals=tuple(signals),
-        memory=_Memory(context, kept, released),
+        memory=_Memory(context, states, released),
     )
 
 
@@ -220,17 +221,17 @@ def _pool_signals(pool: SharePool) -> list[StrategySignal]:
     ]
 
 
-# ---- what is said of a pod
+# ---- the plan of a pod
 
 
-def _kept(pod: BurstPod, before: _PodState | None, saves: bool) -> _PodState:
-    """The pod with what is said of it: as before, where what it depends on is."""
+def _pod_state(pod: BurstPod, before: _PodState | None, saves: bool) -> _PodState:
+    """The pod with its plan: the previous one as long as nothing that it depends on has changed."""
     if before is None:
-        return _PodState(pod, _said(pod, saves))
+        return _PodState(pod, _pod_plan(pod, saves))
     if before.pod is pod:
         return before
     same = _essence(pod) == _essence(before.pod)
-    return _PodState(pod, before.said if same else _said(pod, saves))
+    return _PodState(pod, before.plan if same else _pod_plan(pod, saves))
 
 
 def _essence(pod: BurstPod) -> tuple[object, ...]:
@@ -238,7 +239,7 @@ def _essence(pod: BurstPod) -> tuple[object, ...]:
     return pod.asked, pod.notes, pod.base, pod.period, quotas
 
 
-def _said(pod: BurstPod, saves: bool) -> _PodPlan:
+def _pod_plan(pod: BurstPod, saves: bool) -> _PodPlan:
     raised = [one for one in pod.quotas if one.raised]
     desired, decisions, signals = [], list(pod.notes), []
     room = pod.base

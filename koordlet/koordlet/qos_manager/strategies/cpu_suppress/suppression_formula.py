@@ -5,7 +5,7 @@ Koordinator's formula, in cores:
     capacity × threshold − non-BE pods − non-BE host applications − max(system, reserved)
 
 A pod is best-effort by its label (BE) or by its cgroup. The system is what the node uses
-beside pods and host applications; so a pod that nobody knows counts with it, and not with
+beside pods and host applications; so an unknown pod counts with it, and not with
 best-effort pods. What runs in the cgroup of best-effort pods is theirs whether each of them
 was measured or not: a pod that has just started does not hold itself down.
 """

@@ -1,8 +1,8 @@
 """Finds the antagonist of a container that runs worse: the pod whose CPU use fits. No IO.
 
 After the passive correlation of CPI² (Zhang et al., "CPI²: CPU performance isolation for
-shared compute clusters", EuroSys 2013): times at which the victim suffered speak against who
-used CPU then, others for who used it then, the more so the farther they are from the limit.
+shared compute clusters", EuroSys 2013): times at which the victim suffered count against pods
+that used CPU then, others in favour of them, the more so the farther they are from the limit.
 Of the victim's deviations d, a suspect's use u at the same times and the limit k:
 
     then         mean of u where d > k, weighted by 1 - k/d
@@ -48,7 +48,7 @@ class Antagonist(NamedTuple):
 def correlations(deviations: Sequence[float], use: Cores, limit: float) -> Cores:
     """How well the use of each suspect fits a victim's deviations, -1 to 1.
 
-    0 where it used nothing, or the victim suffered always or never: that tells nothing.
+    0 where it used nothing, or the victim suffered always or never.
     """
     off = np.asarray(deviations, np.float64)
     suffers = off > limit

@@ -32,10 +32,10 @@ class OutlierLimits(NamedTuple):
 
 
 class InterferenceEpisode(NamedTuple):
-    """A time of suffering.
+    """A period in which a container runs worse than usual.
 
     ``blamed`` is the likely antagonist, ``None`` where none stands out; ``throttled`` the part of
-    the periods in which the container's own quota held it up, 0 where that is no cause.
+    the periods in which the container's own quota held it up, 0 where that is not the cause.
     """
 
     value: float

@@ -1,6 +1,6 @@
 """Detects containers that run worse than usual because of their neighbours.
 
-Writes nothing: it tells of victims by decisions, an Event on the pod and signals for others.
+Writes nothing: it reports victims as decisions, an Event on the pod and signals for others.
 For each container of a pod that is not best-effort, and for itself (a container that
 restarts is learnt anew: what was usual of the last one may not be of another image):
 
@@ -10,7 +10,7 @@ restarts is learnt anew: what was usual of the last one may not be of another im
 
 What is usual is learnt (``interference.baseline``); some outliers in a row are an episode
 (``interference.suffering``), for which ``interference.antagonist`` looks for the pod whose CPU use
-fits. A container that its own quota throttles also waits: then nobody else is to blame. How
+fits. A container that its own quota throttles also waits: then no other pod is to blame. How
 long tasks wait to be scheduled is measured by no collector: only each task's schedstat says it.
 """
 
@@ -97,13 +97,15 @@ class _Victim(NamedTuple):
 
 
 def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
-    """Who suffers, and from whom."""
+    """The victims, and the likely antagonist of each."""
     before = memory.watches if isinstance(memory, _Memory) else {}
     found = measured(view)
     decisions = [] if found.cpi or found.psi else [Decision(_NOT_MEASURED)]
     now = _Detector(view, settings, found, before)
     victims = [one for pod in view.pods if pod.qos is not QoSClass.BE for one in now.victims(pod)]
-    watches = now.watches if view.pods_known else {**_late(before, view), **now.watches}
+    watches = (
+        now.watches if view.pods_known else {**_recently_measured(before, view), **now.watches}
+    )
     return Plan(
         decisions=(*decisions, *(_decision(one) for one in victims)),
         signals=tuple(_signals(victims)),
@@ -112,8 +114,10 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     )
 
 
-def _late(before: Mapping[Key, SeriesWatch], view: StrategyView) -> Mapping[Key, SeriesWatch]:
-    """Those of which something was heard lately: where no list ever comes, containers go too."""
+def _recently_measured(
+    before: Mapping[Key, SeriesWatch], view: StrategyView
+) -> Mapping[Key, SeriesWatch]:
+    """Those measured lately: containers end on a node without a list of pods too."""
     since = view.steady - _FORGET_SECONDS
     return {key: watch for key, watch in before.items() if watch.steady >= since}
 
@@ -166,7 +170,7 @@ class _Detector:
                     continue
                 episode = watch.episode
                 if episode is not None and watch is not self._before.get(key):
-                    episode = self._explained(pod, key, watch, episode, metric)
+                    episode = self._with_cause(pod, key, watch, episode, metric)
                     watch = watch._replace(episode=episode)
                 self.watches[key] = watch
                 if episode is not None:
@@ -181,7 +185,7 @@ class _Detector:
         watch = before or SeriesWatch(steady=steady)
         return watch.after(*point, steady, self._found.uses, metric.manner, metric.limits)
 
-    def _explained(
+    def _with_cause(
         self,
         pod: PodView,
         key: Key,
@@ -225,7 +229,7 @@ class _Detector:
         return self._suspects[key]
 
 
-# ---- what is said
+# ---- texts
 
 
 def _cause(episode: InterferenceEpisode) -> str:

@@ -1,7 +1,7 @@
 """Which knobs say what memory QoS asks for: names and values, no IO.
 
-The list includes knobs that only some vendors' kernels have; who sets them looks
-whether they are there.
+The list includes knobs that only some vendors' kernels have; the caller checks whether
+they are there.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def alike(asked: MemoryQoS) -> dict[str, int]:
         RATIO: asked.wmark_ratio,
         SCALE: asked.wmark_scale_permill,
         ADJ: asked.wmark_min_adj,
-    } | _given(optional)
+    } | _without_none(optional)
 
 
 def caching(limit: PageCacheLimit) -> dict[str, int]:
     """Of pods: how much page cache they may have."""
-    return _given(
+    return _without_none(
         {
             f"{_CACHE}.enable": limit.enable,
             f"{_CACHE}.size": limit.size,
@@ -50,5 +50,5 @@ def caching(limit: PageCacheLimit) -> dict[str, int]:
     )
 
 
-def _given(values: dict[str, int | None]) -> dict[str, int]:
+def _without_none(values: dict[str, int | None]) -> dict[str, int]:
     return {knob: value for knob, value in values.items() if value is not None}

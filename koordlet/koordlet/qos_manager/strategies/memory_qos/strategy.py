@@ -6,7 +6,7 @@ containers, and where the kernel has them (Anolis, Alibaba Cloud Linux) watermar
 and limits of page cache. Only what a class or a pod has enabled is set.
 
 Watermarks reclaim in the background, before tasks have to. Mainline kernels have none.
-``memory.high`` at the same place is no equal: the tasks reclaim themselves, and are made to
+``memory.high`` at the same place is not equivalent: the tasks reclaim themselves, and are made to
 sleep where nothing is left to reclaim, for as long as they use more; one that fills its heap
 hangs. So it stands in for them only where ``high_for_watermarks`` says so.
 
@@ -130,9 +130,9 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     parts = list(pods.values())
     desired = [value for one in parts for value in one.desired]
     decisions = [decision for one in parts for decision in one.decisions]
-    for wished, decision in _above(view, context, parts):
-        if wished:
-            desired += wished
+    for values, decision in _above(view, context, parts):
+        if values:
+            desired += values
             decisions.append(decision)
     decisions += _missing(context, parts)
     now = _Memory(context, pods, tuple(desired), tuple(decisions), view.pods_known)

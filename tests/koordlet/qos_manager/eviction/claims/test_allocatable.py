@@ -1,31 +1,49 @@
-"""Eviction because too much is promised: the arithmetic."""
+"""Eviction because more is promised to mid and batch pods than the node has."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU
+from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, MID_CPU
 from koord_model.qos import QoSClass
+from koordlet.qos_manager.core.strategy import Plan, PodView, StrategyView
 from koordlet.qos_manager.eviction.claims import allocatable
 from koordlet.qos_manager.eviction.claims.thresholds import ThresholdBand
 
-from tests.support.views import pod_view
+from tests.support.views import pod_view, view
+
+BAND = ThresholdBand(80, 70)
+BOTH = {"cpu": 1, BATCH_CPU: 100_000, MID_CPU: 100_000}
+
+
+def batch(name: str, milli: int, **others: Any) -> PodView:
+    return pod_view(name, qos=QoSClass.BE, requests={BATCH_CPU: milli}, **others)
+
+
+def mid(name: str, milli: int) -> PodView:
+    return pod_view(name, qos=QoSClass.LS, priority=7000, requests={"cpu": milli, MID_CPU: milli})
+
+
+def planned(seen: StrategyView, highest: int = 7999) -> Plan:
+    rule = allocatable.AllocatableRule("Rule", allocatable.CPU, "millicores", highest)
+    return allocatable.plan(seen, rule, BAND)
 
 
 @pytest.mark.parametrize(
     ("requested", "node", "band", "expected"),
     [
         # Koordinator's own examples.
-        (85_000, 100_000, ThresholdBand(80, 70), 15_000),
-        (80_000, 100_000, ThresholdBand(80, 70), 0),
-        (80_001, 100_000, ThresholdBand(80, 70), 10_001),
-        (5, 100, ThresholdBand(80, 70), 0),
+        (85_000, 100_000, BAND, 15_000),
+        (80_000, 100_000, BAND, 0),
+        (80_001, 100_000, BAND, 10_001),
         # Nothing is left for them: all is too much.
-        (85_000, 0, ThresholdBand(80, 70), 85_000),
-        (0, 0, ThresholdBand(80, 70), 0),
+        (85_000, 0, BAND, 85_000),
+        (0, 0, BAND, 0),
         (1200, 1000, ThresholdBand(110, 100), 200),
     ],
 )
@@ -49,35 +67,76 @@ def test_need_is_never_negative_nor_above_what_is_promised_and_grows_with_it(
     assert 0 <= needs[0] <= needs[1] <= more
 
 
-@pytest.mark.parametrize(("priority", "message"), [(None, "is not set"), (8000, "0 to 7999")])
-def test_promises_to_production_are_not_evicted_for(priority: int | None, message: str) -> None:
-    assert allocatable.highest(7999, "a") == 7999
-    with pytest.raises(ValueError, match=f"resourceUsedThresholdWithBE.a .*{message}"):
-        allocatable.highest(priority, "a")
-
-
 def spec(**containers: object) -> dict[str, str]:
-    text = json.dumps({"containers": containers})
-    return {ANNOTATION_EXTENDED_RESOURCE_SPEC: text}
-
-
-def test_a_listed_pod_requests_what_its_specification_says() -> None:
-    asks = {"requests": {BATCH_CPU: "700"}}
-    pod = pod_view(qos=QoSClass.BE, requests={BATCH_CPU: 500}, annotations=spec(main=asks))
-    assert allocatable.batch_cpu(pod) == 500
-    assert allocatable.batch_cpu(pod_view()) == 0
+    return {ANNOTATION_EXTENDED_RESOURCE_SPEC: json.dumps({"containers": containers})}
 
 
 @pytest.mark.parametrize(
-    ("annotations", "expected"),
+    ("pod", "expected"),
     [
-        (spec(a={"requests": {BATCH_CPU: "700"}}, b={"requests": {BATCH_CPU: 1}}, c={}), 701),
-        ({ANNOTATION_EXTENDED_RESOURCE_SPEC: "{"}, None),
-        ({}, None),
+        (
+            {"requests": {BATCH_CPU: 500}, "annotations": spec(a={"requests": {BATCH_CPU: "7"}})},
+            500,
+        ),
+        ({}, 0),
+        ({"listed": False, "annotations": spec(a={"requests": {BATCH_CPU: "7"}}, b={})}, 7),
+        ({"listed": False, "annotations": {ANNOTATION_EXTENDED_RESOURCE_SPEC: "{"}}, None),
+        ({"listed": False}, None),
     ],
+    ids=["listed", "without requests", "by its annotation", "broken annotation", "not known"],
 )
-def test_a_pod_that_no_list_told_of_says_it_itself(
-    annotations: dict[str, str], expected: int | None
+def test_what_a_pod_requests_of_batch_cpu(pod: dict[str, Any], expected: int | None) -> None:
+    assert allocatable.batch_cpu(pod_view(qos=QoSClass.BE, **pod)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pods", "node", "expected"),
+    [
+        ((batch("a", 2000), batch("b", 3000)), BOTH, {}),
+        ((batch("a", 85_000), mid("b", 85_000)), BOTH, {BATCH_CPU: 15_000, MID_CPU: 15_000}),
+        ((batch("a", 85_000), mid("b", 80_000)), BOTH, {BATCH_CPU: 15_000}),
+        ((), BOTH, {}),
+        ((pod_view("prod", qos=QoSClass.LS, requests={"cpu": 10**6}),), BOTH, {}),
+        ((batch("a", 85_000, listed=False),), BOTH, {}),
+        ((batch("a", 85_000),), {BATCH_CPU: 0}, {BATCH_CPU: 85_000}),
+    ],
+    ids=["few", "both", "one", "none", "prod", "not known", "nothing is left"],
+)
+def test_each_resource_is_compared_with_what_the_node_has(
+    pods: tuple[PodView, ...], node: Mapping[str, int], expected: dict[str, float]
 ) -> None:
-    pod = pod_view(qos=QoSClass.BE, listed=False, annotations=annotations)
-    assert allocatable.batch_cpu(pod) == expected
+    plan = planned(view(pods=pods, allocatable=node))
+    assert {one.resource: one.need for one in plan.claims} == pytest.approx(expected)
+
+
+def test_only_pods_up_to_the_priority_count_and_those_that_free_something_go() -> None:
+    pods = batch("small", 40_000), batch("large", 45_000), batch("none", 0), mid("mid", 85_000)
+    (claim,) = planned(view(pods=pods, allocatable=BOTH), 5999).claims
+    assert [one.pod.uid for one in claim.victims] == ["large", "small"]
+    assert claim.decision.outcome == f"{BATCH_CPU} is oversold: pods are to be evicted"
+
+
+@pytest.mark.parametrize(
+    ("node", "others", "outcomes"),
+    [
+        (BOTH, {"pods_known": False}, ["it is not known yet which pods run"]),
+        ({}, {}, ["it is not known what the Node has to allocate"]),
+        (BOTH, {}, [f"{BATCH_CPU} is not oversold", f"no pod requests {MID_CPU}"]),
+        (
+            {"cpu": 64_000},
+            {},
+            [f"the Node does not say how much {BATCH_CPU} it has", f"no pod requests {MID_CPU}"],
+        ),
+    ],
+    ids=["pods", "node", "enough", "no such resource"],
+)
+def test_the_decision_says_why_nothing_is_claimed(
+    node: Mapping[str, int], others: dict[str, Any], outcomes: list[str]
+) -> None:
+    plan = planned(view(pods=(batch("a", 1000),), allocatable=node, **others))
+    assert plan.claims == ()
+    assert [one.outcome for one in plan.decisions] == [f"no eviction: {one}" for one in outcomes]
+    if "not oversold" in outcomes[0]:
+        numbers = {one.name: one.value for one in plan.decisions[0].given}
+        assert plan.decisions[0].aspect == BATCH_CPU
+        assert numbers == {"promised": 1000, "allocatable": 100_000, "lower": 70, "threshold": 80}

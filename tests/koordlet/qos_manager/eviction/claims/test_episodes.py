@@ -6,30 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koordlet.qos_manager.eviction.claims.episodes import FORGET_SECONDS, ThresholdEpisode, advance
 
-
-def test_an_episode_lasts_from_the_first_time_to_the_last() -> None:
-    first = advance(None, True, 10.0)
-    assert first == ThresholdEpisode(10.0, 10.0)
-    later = advance(first, True, 25.0)
-    assert later == ThresholdEpisode(10.0, 25.0)
-    assert later.lasted(30.0) == 20.0
-    assert advance(later, False, 26.0) is None
+AT_10 = ThresholdEpisode(0.0, 10.0)
 
 
-def test_what_is_not_known_begins_nothing_and_ends_it_only_after_a_while() -> None:
-    assert advance(None, None, 10.0) is None
-    episode = ThresholdEpisode(0.0, 10.0)
-    assert advance(episode, None, 10.0 + FORGET_SECONDS) is episode
-    assert advance(episode, None, 10.1 + FORGET_SECONDS) is None
+def test_what_is_not_known_ends_an_episode_only_after_a_while() -> None:
+    assert advance(AT_10, None, 10.0 + FORGET_SECONDS) == AT_10
+    assert advance(AT_10, None, 10.1 + FORGET_SECONDS) is None
 
 
-def test_it_is_remembered_when_a_pod_was_last_on_its_way_out() -> None:
-    episode = advance(ThresholdEpisode(0.0, 1.0), True, 2.0, going=True)
-    assert episode == ThresholdEpisode(0.0, 2.0, going=2.0)
-    assert advance(episode, True, 5.0) == ThresholdEpisode(0.0, 5.0, going=2.0)
-
-
-def test_who_was_told_is_told_once() -> None:
+def test_it_knows_its_length_the_warned_pods_and_when_one_was_last_on_its_way_out() -> None:
+    assert ThresholdEpisode(10.0, 25.0).lasted(30.0) == 20.0
+    going = advance(AT_10, True, 12.0, going=True)
+    assert going == ThresholdEpisode(0.0, 12.0, going=12.0)
+    assert advance(going, True, 15.0) == ThresholdEpisode(0.0, 15.0, going=12.0)
     episode = ThresholdEpisode(0.0, 1.0, warned=frozenset({"a"}))
     assert episode.with_warned(["a"]) is episode
     assert episode.with_warned(["b"]).warned == {"a", "b"}

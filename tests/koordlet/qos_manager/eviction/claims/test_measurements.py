@@ -3,64 +3,44 @@
 from __future__ import annotations
 
 import pytest
+from koordlet.qos_manager.core.strategy import WindowStats
 from koordlet.qos_manager.eviction.claims.measurements import average, covered
 
 from tests.support.views import FakeHistory, FakeLatest, stats, view
 
-CPU = ("node_cpu_usage",)
+USAGE, REQUEST = ("node_be", "cpu", "usage"), ("node_be", "cpu", "request")
 
 
-@pytest.mark.parametrize("seconds", [None, 0.5, 1])
-def test_without_a_window_the_newest_value_counts(seconds: float | None) -> None:
-    history = FakeHistory({CPU: stats(9.0)})
-    seen = view(latest=FakeLatest({CPU: 2.0}), history=history)
-    assert average(seen, *CPU, seconds=seconds) == 2.0
-
-
-def test_a_window_is_averaged() -> None:
-    history = FakeHistory({CPU: stats(9.0, points=10, seconds=9)})
-    assert average(view(latest=FakeLatest({CPU: 2.0}), history=history), *CPU, seconds=10) == 9.0
-
-
-def test_labels_tell_series_apart() -> None:
-    usage, request = ("node_be", "cpu", "usage"), ("node_be", "cpu", "request")
-    history = FakeHistory({usage: stats(1.0), request: stats(2.0)})
-    seen = view(latest=FakeLatest({usage: 5.0, request: 5.0}), history=history)
-    assert average(seen, *request, seconds=10) == 2.0
-
-
-@pytest.mark.parametrize(("points", "expected"), [(9, None), (10, 4.0), (30, 4.0)])
-def test_points_for_less_than_a_third_of_the_window_say_nothing(
-    points: int, expected: float | None
-) -> None:
-    history = FakeHistory({CPU: stats(4.0, points=points, seconds=points - 1)})
-    seen = view(latest=FakeLatest({CPU: 4.0}), history=history)
-    assert average(seen, *CPU, seconds=30) == expected
-
-
-def test_a_window_without_a_new_value_is_out_of_date() -> None:
-    seen = view(latest=FakeLatest(), history=FakeHistory({CPU: stats(9.0, points=30, seconds=29)}))
-    assert average(seen, *CPU, seconds=30) is None
-
-
-def test_a_window_without_points_says_nothing() -> None:
-    assert average(view(latest=FakeLatest({CPU: 1.0})), *CPU, seconds=30) is None
+def window(points: int) -> WindowStats:
+    return stats(9.0, points=points, seconds=points - 1)
 
 
 @pytest.mark.parametrize(
-    ("points", "seconds", "expected"),
+    ("newest", "found", "seconds", "expected"),
     [
-        (0, 0, 0.0),
-        (1, 0, 1.0),
-        (11, 10, 11.0),
-        (3, 10, 15.0),
-        # A gap of minutes is none of which anybody knows something.
-        (2, 300, 20.0),
-        # The clock was set back.
-        (5, -20, 0.0),
+        (2.0, window(10), None, 2.0),
+        (2.0, window(10), 0.5, 2.0),
+        (2.0, window(10), 1, 2.0),
+        (2.0, window(10), 10, 9.0),
+        (2.0, window(9), 30, None),  # less than a third of the window
+        (2.0, window(10), 30, 9.0),
+        (None, window(30), 30, None),  # no new value
+        (2.0, None, 30, None),
     ],
 )
-def test_a_point_stands_for_the_time_between_points(
-    points: int, seconds: float, expected: float
+def test_a_window_is_averaged_where_enough_of_it_is_known(
+    newest: float | None, found: WindowStats | None, seconds: float | None, expected: float | None
 ) -> None:
-    assert covered(stats(1.0, points=points, seconds=seconds), 1.0) == expected
+    history = FakeHistory({REQUEST: stats(5.0)} | ({USAGE: found} if found else {}))
+    values = {REQUEST: 5.0} | ({} if newest is None else {USAGE: newest})
+    seen = view(latest=FakeLatest(values), history=history)
+    assert average(seen, *USAGE, seconds=seconds) == expected
+
+
+def test_a_point_stands_for_the_time_between_points() -> None:
+    # In the last two cases a gap of minutes is unknown, and the clock was set back.
+    windows = (0, 0), (1, 0), (11, 10), (3, 10), (2, 300), (5, -20)
+    found = [
+        covered(stats(1.0, points=points, seconds=seconds), 1.0) for points, seconds in windows
+    ]
+    assert found == [0.0, 1.0, 11.0, 15.0, 20.0, 0.0]

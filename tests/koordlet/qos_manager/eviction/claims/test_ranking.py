@@ -84,7 +84,7 @@ def test_by_priority_the_annotation_counts_first_then_priority_label_and_use() -
 
 
 @pytest.mark.parametrize("text", ["", "x", "1_0", " 9", "9.5", "--9", "9" * 30, "2147483648", "٣"])
-def test_an_eviction_priority_that_cannot_be_read_is_none(text: str) -> None:
+def test_an_invalid_eviction_priority_does_not_count(text: str) -> None:
     pods = [
         pod_view("a", priority=2, annotations={ANNOTATION_EVICTION_PRIORITY: text}),
         pod_view("b", priority=1),
@@ -94,31 +94,22 @@ def test_an_eviction_priority_that_cannot_be_read_is_none(text: str) -> None:
 
 
 def test_by_use_priority_counts_first() -> None:
-    pods = [
-        pod_view("a", qos=QoSClass.BE, priority=5001),
-        pod_view("b", qos=QoSClass.BE, priority=5000),
-        pod_view("c", qos=QoSClass.BE, priority=5000),
-        pod_view("d", qos=QoSClass.BE, priority=5000),
-    ]
+    pods = [pod_view(name, priority=5001 if name == "a" else 5000) for name in "abcd"]
     used = {"a": 9.0, "b": 1.0, "c": 3.0, "d": 1.0}
     assert names(ranking.by_use(pods, by(used))) == ["c", "b", "d", "a"]
-    # Another measure than what is released; of whom it is not known goes last.
+    # Another measure than what is released; unknown ones go last.
     assert names(ranking.by_use(pods, one, by({"d": 1.0}))) == ["d", "b", "c", "a"]
 
 
 def test_the_lowest_class_goes_first_in_our_own_order() -> None:
-    pods = [
-        pod_view("prod", priority=100, qos=QoSClass.LS),
-        pod_view("mid", priority=7000),
-        pod_view("batch", priority=5500),
-        pod_view("busy", priority=5500),
-        pod_view("free", priority=3000),
-    ]
+    priorities = {"mid": 7000, "batch": 5500, "busy": 5500, "free": 3000}
+    pods = [pod_view(name, priority=priority) for name, priority in priorities.items()]
+    pods.append(pod_view("prod", priority=100, qos=QoSClass.LS))
     used = dict.fromkeys(("prod", "mid", "batch", "free"), 1.0) | {"busy": 5.0}
     assert names(ranking.lowest_first(pods, by(used))) == ["free", "busy", "batch", "mid", "prod"]
 
 
-def test_who_frees_nothing_or_nobody_knows_what_is_no_victim() -> None:
+def test_pods_that_free_nothing_or_an_unknown_amount_are_no_victims() -> None:
     pods = [pod_view(name) for name in ("a", "b", "c")]
     for rank in (ranking.by_priority, ranking.by_use, ranking.lowest_first):
         assert names(rank(pods, by({"a": 0.0, "b": 2.0}))) == ["b"]
@@ -126,14 +117,8 @@ def test_who_frees_nothing_or_nobody_knows_what_is_no_victim() -> None:
 
 def test_first_to_go_are_as_many_as_it_takes() -> None:
     victims = [EvictionVictim(pod_view(name), 2.0) for name in ("a", "b", "c")]
-    assert [len(ranking.first_to_go(victims, need)) for need in (0, 1, 2, 3, 5, 9)] == [
-        0,
-        1,
-        1,
-        2,
-        3,
-        3,
-    ]
+    needed = [len(ranking.first_to_go(victims, need)) for need in (0, 1, 2, 3, 5, 9)]
+    assert needed == [0, 1, 1, 2, 3, 3]
 
 
 @given(

@@ -1,14 +1,52 @@
-"""Eviction because the node is used too much: the arithmetic."""
+"""Eviction because the node is used too much."""
 
 from __future__ import annotations
+
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koordlet.qos_manager.eviction.claims import usage
+from koord_model.qos import QoSClass
+from koordlet.qos_manager.core.strategy import Plan, StrategyView, WindowStats
+from koordlet.qos_manager.eviction.claims import ranking, usage
 from koordlet.qos_manager.eviction.claims.thresholds import ThresholdBand
 
-from tests.support.views import FakeLatest, cpu_info, memory_info, pod_view, view
+from tests.support.views import (
+    FakeHistory,
+    FakeLatest,
+    cpu_info,
+    memory_info,
+    pod_view,
+    stats,
+    view,
+)
+
+CPU = ("node_cpu_usage",)
+PODS = (
+    pod_view("prod", qos=QoSClass.LS, priority=9500),
+    pod_view("a", qos=QoSClass.BE),
+    pod_view("unmeasured", qos=QoSClass.BE),
+)
+BAND = ThresholdBand(80, 60)
+
+
+def planned(seen: StrategyView, measure: usage.UsageMeasure = usage.CPU, window: Any = 30) -> Plan:
+    pods = partial(ranking.up_to, highest=7999)
+    rule = usage.UsageRule("Rule", measure, pods, ranking.by_priority, True, window)
+    return usage.plan(seen, rule, BAND)
+
+
+def node(now: float | None, window: WindowStats | None = None, **others: Any) -> StrategyView:
+    """A node of 10 CPUs."""
+    latest = FakeLatest({} if now is None else {CPU: now}, cpu_info(10), pod_cpu_usage={"a": 5.0})
+    history = FakeHistory({CPU: window} if window else {})
+    return view(**{"pods": PODS, "latest": latest, "history": history, **others})
+
+
+def full(used: float, points: int = 30) -> WindowStats:
+    return stats(used, points=points, seconds=points - 1)
 
 
 @pytest.mark.parametrize(
@@ -19,7 +57,6 @@ from tests.support.views import FakeLatest, cpu_info, memory_info, pod_view, vie
         (80.0, 100.0, ThresholdBand(80, 78), 2.0),
         (79.99, 100.0, ThresholdBand(80, 78), 0.0),
         (11.0, 100.0, ThresholdBand(80, 78), 0.0),
-        (7.0, 10.0, ThresholdBand(70, 50), 2.0),
         (70e9, 100e9, ThresholdBand(70, 68), 2e9),
         (100.0, 100.0, ThresholdBand(100, 0), 100.0),
     ],
@@ -36,33 +73,61 @@ bands = st.integers(1, 100).flatmap(
 
 
 @given(st.floats(0, 1e15), st.floats(0, 1e15), st.floats(1e-3, 1e15), bands)
-def test_need_is_never_negative_and_grows_with_use(
+def test_need_grows_with_use_and_brings_the_node_below_its_threshold(
     one: float, other: float, capacity: float, band: ThresholdBand
 ) -> None:
     less, more = sorted((one, other))
     assert 0 <= usage.need(less, capacity, band) <= usage.need(more, capacity, band)
+    left = more - usage.need(more, capacity, band)
+    assert left <= capacity * band.threshold / 100 * (1 + 1e-9)
 
 
-@given(st.floats(0, 1e6), st.floats(1, 1e6), bands)
-def test_what_is_freed_brings_the_node_below_its_threshold(
-    used: float, capacity: float, band: ThresholdBand
+@pytest.mark.parametrize(("measure", "expected"), [(usage.CPU, 7.0), (usage.MEMORY, 1024.0)])
+def test_a_node_without_capacity_has_none_that_is_known(
+    measure: usage.UsageMeasure, expected: float
 ) -> None:
-    left = used - usage.need(used, capacity, band)
-    assert left <= max(capacity * band.threshold / 100, 0) * (1 + 1e-9)
+    found = FakeLatest({}, cpu_info(8, offline=[3]), memory_info(1024))
+    assert usage.capacity(view(latest=found), measure) == expected
+    for latest in (FakeLatest(), FakeLatest({}, cpu_info(0), memory_info(0))):
+        assert usage.capacity(view(latest=latest), measure) is None
 
 
-def test_a_node_without_capacity_has_none_that_is_known() -> None:
-    empty = view()
-    nothing = view(latest=FakeLatest({}, cpu_info(0), memory_info(0)))
-    full = view(latest=FakeLatest({}, cpu_info(8, offline=[3]), memory_info(1024)))
-    for measure, expected in ((usage.CPU, 7.0), (usage.MEMORY, 1024.0)):
-        assert usage.capacity(empty, measure) is None
-        assert usage.capacity(nothing, measure) is None
-        assert usage.capacity(full, measure) == expected
+@pytest.mark.parametrize(
+    ("seen", "need", "outcome"),
+    [
+        (node(9.0, full(9.5)), 3.0, "CPU is at or above its threshold: pods are to be evicted"),
+        (node(9.5, full(9.0)), 3.0, "CPU is at or above its threshold: pods are to be evicted"),
+        # What has gone is still in the average.
+        (node(7.0, full(9.0)), None, "no eviction: CPU is below its threshold"),
+        (node(9.0, full(7.0)), None, "no eviction: CPU is below its threshold"),
+        (node(9.0), None, "no eviction: how much CPU is used is not known"),
+        (node(9.0, full(9.0, 5)), None, "no eviction: how much CPU is used is not known"),
+        (node(None, full(9.0)), None, "no eviction: how much CPU is used is not known"),
+        (node(9.0, latest=FakeLatest()), None, "no eviction: the node's CPU is not known"),
+        (node(9.0, pods_known=False), None, "no eviction: it is not known yet which pods run"),
+        (node(9.0, full(9.0), pods=PODS[:1]), None, "CPU is at or above its threshold, but this"),
+        (node(9.0, full(9.0), pods=PODS[2:]), None, "CPU is at or above its threshold, but this"),
+        (node(9.0, full(9.0), pods=()), None, "CPU is at or above its threshold, but this rule"),
+        # Whoever selects has to know what pods that are on their way out free.
+        (node(9.0, full(9.0), evicting=frozenset("a")), 3.0, "CPU is at or above its threshold"),
+    ],
+)
+def test_use_must_be_above_the_threshold_over_the_window_and_now(
+    seen: StrategyView, need: float | None, outcome: str
+) -> None:
+    plan = planned(seen)
+    assert [(one.need, one.victims[0].pod.uid) for one in plan.claims] == [(need, "a")] * bool(need)
+    assert plan.decisions[0].outcome.startswith(outcome)
 
 
-def test_a_pod_releases_what_it_uses_now() -> None:
-    seen = view(latest=FakeLatest(pod_memory_usage={"a": 5.0}, pod_cpu_usage={"a": 0.5}))
-    assert usage.used_by(seen, usage.MEMORY)(pod_view("a")) == 5.0
-    assert usage.used_by(seen, usage.CPU)(pod_view("a")) == 0.5
-    assert usage.used_by(seen, usage.CPU)(pod_view("b")) is None
+def test_the_decision_has_the_numbers() -> None:
+    numbers = {one.name: one.value for one in planned(node(7.5, full(7.0))).decisions[0].given}
+    assert numbers == {
+        "used": 7.0,
+        "capacity": 10.0,
+        "lower": 60,
+        "use": 70.0,
+        "threshold": 80,
+        "used now": 7.5,
+        "used over the window": 7.0,
+    }

@@ -29,13 +29,10 @@ def in_namespace(namespace: str, **given: Any) -> PodView:
     return pod_view_of(replace(record, pod=replace(record.pod, namespace=namespace)))
 
 
-def test_a_plain_pod_may_go() -> None:
-    assert refusal(pod_view(), claim()) == ""
-
-
 @pytest.mark.parametrize(
     ("given", "why"),
     [
+        ({}, ""),
         ({"listed": False}, "has no specification that is known"),
         ({"terminating": True}, "ends already"),
         ({"annotations": {"kubernetes.io/config.mirror": "abc"}}, "static pod"),

@@ -13,53 +13,33 @@ from koordlet.qos_manager.strategies.cpu_burst.burst_limiter import (
 )
 
 FULL = BurstTokens(1000.0, 2000.0, 100.0)
+NEW = begin("c", 10, 300, 120.5)
 
 
-def after(before: BurstTokens | None, use: float | None, seconds: float = 1.0) -> BurstTokens:
-    return spend(before, "c", 10, 300, use, 100.0 + seconds)
+def after(use: float | None, seconds: float = 1.0) -> BurstTokens:
+    return spend(FULL, "c", 10, 300, use, 100.0 + seconds)
 
 
-@pytest.mark.parametrize(
-    ("use", "left"),
-    [
-        (300.0, 800.0),
-        (100.5, 999.5),
-        (100.0, 1000.0),
-        (99.0, 1000.0),
-        (60.0, 1000.0),
-        (59.0, 1041.0),
-        (0.0, 1100.0),
-        (None, 1000.0),
-    ],
-)
-def test_tokens_are_spent_above_the_limit_and_saved_well_below(
-    use: float | None, left: float
-) -> None:
-    assert after(FULL, use).left == pytest.approx(left)
+def test_tokens_are_spent_above_the_limit_and_saved_well_below() -> None:
+    uses = (300, 100.5, 100, 99, 60, 59, 0, None)
+    expected = [800, 999.5, 1000, 1000, 1000, 1041, 1100, 1000]
+    assert [after(use).left for use in uses] == pytest.approx(expected)
+    assert after(200.0, 0.999).left == pytest.approx(1000 - 99.9)
+    assert after(300.0, 20).left == -2000.0
 
 
-def test_parts_of_seconds_count() -> None:
-    assert after(FULL, 200.0, 0.999).left == pytest.approx(1000 - 99.9)
+def test_they_begin_anew_after_silence_and_with_another_capacity() -> None:
+    assert after(300.0, 20.5) == spend(None, "c", 10, 300, 300.0, 120.5) == NEW
+    assert after(300.0, -1).at == 99.0  # no time has passed backwards
+    assert spend(FULL, "c", 20, 300, 0.0, 101.0).capacity == 4000.0
 
 
-def test_they_last_as_long_as_they_do() -> None:
+def test_nothing_is_allowed_once_they_are_spent_or_without_room_or_time() -> None:
     one = BurstTokens(500.0, 2000.0, 100.0)
     for _ in range(2):
         assert one.allow
         one = spend(one, "c", 10, 300, 350.0, one.at + 1)
     assert not one.allow
-
-
-def test_they_begin_anew_after_silence_and_with_another_capacity() -> None:
-    new = begin("c", 10, 300, 120.5)
-    assert spend(FULL, "c", 10, 300, 300.0, 120.0).left == -2000.0
-    assert spend(FULL, "c", 10, 300, 300.0, 120.5) == new
-    assert spend(None, "c", 10, 300, 300.0, 120.5) == new
-    assert spend(FULL, "c", 10, 300, 300.0, 99.0).at == 99.0  # no time has passed backwards
-    assert spend(FULL, "c", 20, 300, 0.0, 101.0).capacity == 4000.0
-
-
-def test_no_room_or_no_time_allow_nothing() -> None:
     assert not begin("c", 10, 100, 0.0).allow
     assert not spend(begin("c", 0, 300, 0.0), "c", 0, 300, 0.0, 0.0).allow
 
@@ -80,9 +60,7 @@ def test_keys_are_spread() -> None:
     assert 0.4 < found[500] < 0.6
 
 
-@given(
-    st.lists(st.tuples(st.one_of(st.none(), st.floats(0, 1e5)), st.floats(0, 19.9)), max_size=30)
-)
+@given(st.lists(st.tuples(st.none() | st.floats(0, 1e5), st.floats(0, 19.9)), max_size=30))
 def test_they_stay_within_the_capacity(steps: list[tuple[float | None, float]]) -> None:
     one = FULL
     for use, seconds in steps:
@@ -91,6 +69,6 @@ def test_they_stay_within_the_capacity(steps: list[tuple[float | None, float]]) 
 
 
 @given(st.floats(0, 1e4), st.floats(0, 1e4), st.floats(0, 19))
-def test_who_uses_more_never_keeps_more(one: float, other: float, seconds: float) -> None:
+def test_the_more_is_used_the_less_is_left(one: float, other: float, seconds: float) -> None:
     low, high = sorted((one, other))
-    assert after(FULL, high, seconds).left <= after(FULL, low, seconds).left + 1e-6
+    assert after(high, seconds).left <= after(low, seconds).left + 1e-6

@@ -40,24 +40,15 @@ def values(pod: BurstPod) -> list[int]:
     return [one.quota for one in pod.quotas]
 
 
-@pytest.mark.parametrize(
-    ("pod", "may"),
-    [
-        (pod_view(qos=QoSClass.LS), True),
-        (pod_view(qos=QoSClass.SYSTEM), True),
-        (pod_view(kube=KubeQoS.GUARANTEED), True),
-        (pod_view(listed=False), True),
-        (pod_view(qos=QoSClass.LSE), False),
-        (pod_view(qos=QoSClass.LSR), False),
-        (pod_view(qos=QoSClass.BE), False),
-        (pod_view(runtime_handler="kata-qemu"), False),
-        (pod_view(phase="Succeeded"), False),
-        (pod_view(phase="Pending"), True),
-    ],
-    ids=["LS", "SYSTEM", "none", "not listed", "LSE", "LSR", "BE", "VM", "ended", "pending"],
-)
-def test_whose_pods(pod: PodView, may: bool) -> None:
-    assert may_burst(pod) is may
+def test_which_pods_may_burst() -> None:
+    classes = {one.value or "none": may_burst(pod_view(qos=one)) for one in QoSClass}
+    exclusive = dict.fromkeys(("LSE", "LSR", "BE"), False)
+    assert classes == dict.fromkeys(("LS", "SYSTEM", "none"), True) | exclusive
+    assert may_burst(pod_view(kube=KubeQoS.GUARANTEED))
+    assert may_burst(pod_view(listed=False))
+    assert may_burst(pod_view(phase="Pending"))
+    assert not may_burst(pod_view(phase="Succeeded"))
+    assert not may_burst(pod_view(runtime_handler="kata-qemu"))
 
 
 def test_quotas_are_what_hooks_want_or_what_was_found() -> None:
@@ -67,31 +58,30 @@ def test_quotas_are_what_hooks_want_or_what_was_found() -> None:
         (50_000, 50_000, 500),
     ]
     assert (found.base, found.period) == (150_000, 100_000)
+    found = look(FakeCgroups(CGROUPS | {(A, PERIOD): 20_000, (POD.group, PERIOD): 50_000}))
+    assert (found.period, [one.period for one in found.quotas]) == (50_000, [20_000, 100_000])
 
 
-def test_after_a_restart_nothing_is_above_the_ceiling_or_below_the_base() -> None:
+@pytest.mark.parametrize(
+    ("policy", "now", "expected"),
+    [
+        (BurstPolicy.AUTO, {A: 900_000, B: 10_000}, [300_000, 50_000]),
+        (BurstPolicy.AUTO, {A: -1}, [100_000, 50_000]),
+        (BurstPolicy.CPU_BURST, {A: 900_000}, [100_000, 50_000]),
+    ],
+)
+def test_after_a_restart_nothing_is_above_the_ceiling_or_below_the_base(
+    policy: BurstPolicy, now: dict[str, int], expected: list[int]
+) -> None:
     base = {(A, QUOTA): 100_000, (B, QUOTA): 50_000}
-    found = look(FakeCgroups(CGROUPS | {(A, QUOTA): 900_000, (B, QUOTA): 10_000}, base))
-    assert values(found) == [300_000, 50_000]
-    unlimited = look(FakeCgroups(CGROUPS | {(A, QUOTA): -1}, base))
-    assert values(unlimited) == [100_000, 50_000]
-    saving_only = replace(NODE, policy=BurstPolicy.CPU_BURST)
-    found = look(FakeCgroups(CGROUPS | {(A, QUOTA): 900_000}, base), node=saving_only)
-    assert values(found) == [100_000, 50_000]
+    cgroups = FakeCgroups(CGROUPS | {(group, QUOTA): one for group, one in now.items()}, base)
+    assert values(look(cgroups, node=replace(NODE, policy=policy))) == expected
 
 
 @pytest.mark.parametrize("quota", [-1, 0, None, "max"])
 def test_what_has_no_quota_is_left_out(quota: int | str | None) -> None:
-    values_ = {key: value for key, value in CGROUPS.items() if key != (A, QUOTA)}
-    if quota is not None:
-        values_[A, QUOTA] = quota
-    found = look(FakeCgroups(values_))
+    found = look(FakeCgroups(CGROUPS | {(A, QUOTA): quota}))  # type: ignore[dict-item]
     assert [one.of.group for one in found.quotas] == [B]
-
-
-def test_periods_are_read() -> None:
-    found = look(FakeCgroups(CGROUPS | {(A, PERIOD): 20_000, (POD.group, PERIOD): 50_000}))
-    assert (found.period, [one.period for one in found.quotas]) == (50_000, [20_000, 100_000])
 
 
 def test_the_annotation_counts_more_than_the_node() -> None:
@@ -134,7 +124,7 @@ def test_another_limit_begins_anew_and_gives_its_writer_time() -> None:
     ("base", "limit", "ratio", "expected"),
     [
         (100_000, 1000, 1.0, 100_000),
-        (300_000, 1000, 1.0, 100_000),  # raised by an earlier run that nobody remembers
+        (300_000, 1000, 1.0, 100_000),  # raised by an earlier, forgotten run
         (50_000, 1000, 2.0, 50_000),  # hooks' quota on a faster CPU
         (200_000, 1000, 0.5, 200_000),  # and on a slower one
         (300_000, 0, 1.0, 300_000),  # no limit is known

@@ -1,10 +1,10 @@
-"""Holding best-effort pods down: plans, as the node, its pods and their load change."""
+"""Suppressing best-effort pods: plans, as the node, its pods and their load change."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -15,9 +15,8 @@ from koord_host.knobs.table import KNOBS
 from koord_model import cpuset
 from koord_model.node import SharedPool, Topology
 from koord_model.node_info import NodeCPUInfo
-from koord_model.node_slo import NodeSLO
 from koord_model.qos import KubeQoS, QoSClass
-from koord_model.used_threshold import SuppressPolicy, UsedThreshold
+from koord_model.used_threshold import SuppressPolicy
 from koordlet.qos_manager.core.strategy import Plan, PodView, StrategySignal, StrategyView
 from koordlet.qos_manager.strategies.cpu_suppress import strategy
 from koordlet.qos_manager.strategies.cpu_suppress.strategy import Settings
@@ -45,28 +44,24 @@ NO_ASIDE = ReservedCPUs()
 CPUSET, CFS = "cpuset.cpus", "cpu.cfs_quota_us"
 
 
-class Node:
-    """A node under test: one round after the other, each wish carried out at once."""
+def lse(cpus: str) -> PodView:
+    return pod_view("lse", qos=QoSClass.LSE, cpuset=cpus)
 
-    def __init__(
-        self,
-        cpus: NodeCPUInfo | None = None,
-        pods: Iterable[PodView] = (WEB, JOB),
-        layout: Layout = V2,
-        topology: Topology | None = PLAIN,
-        aside: ReservedCPUs = NO_ASIDE,
-    ) -> None:
-        self.info = cpus or cpu_info(64)
-        self.pods = tuple(pods)
-        self.layout = layout
-        self.topology = topology
-        self.aside = aside
-        self.known = True
-        self.values: dict[tuple[str, str], Value] = {}
-        self.unknown: list[str] = []
-        self.memory: object = None
-        self.steady = STEADY
-        self.signals: dict[str, tuple[StrategySignal, ...]] = {}
+
+@dataclass
+class Node:
+    """A node under test: one round after the other, each plan carried out at once."""
+
+    pods: Iterable[PodView] = (WEB, JOB)
+    layout: Layout = V2
+    topology: Topology | None = PLAIN
+    aside: ReservedCPUs = NO_ASIDE
+    info: NodeCPUInfo = field(default_factory=lambda: cpu_info(64))
+    known: bool = True
+    values: dict[tuple[str, str], Value] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)
+    memory: object = None
+    steady: float = STEADY
 
     @property
     def be(self) -> str:
@@ -86,11 +81,10 @@ class Node:
             latest=FakeLatest(values, self.info, pod_cpu_usage=used),
             cgroups=FakeCgroups(self.values, groups=everything),
             set_aside=self.aside,
-            signals=self.signals,
         )
 
-    def round(self, web: float | None, settings: Settings = ON, be: float = 5.0) -> Plan:
-        plan = strategy.plan(self.view(web, be), settings, self.memory)
+    def round(self, web: float | None, settings: Settings = ON) -> Plan:
+        plan = strategy.plan(self.view(web), settings, self.memory)
         self.memory = plan.memory
         self.steady += 1
         for one in plan.desired:
@@ -98,22 +92,26 @@ class Node:
             self.values[one.target] = one.value
         return plan
 
-    def rounds(self, count: int, web: float | None, settings: Settings = ON) -> list[Plan]:
-        return [self.round(web, settings) for _ in range(count)]
+    def rounds(self, *web: float | None, settings: Settings = ON) -> list[Plan]:
+        return [self.round(one, settings) for one in web]
 
 
-def wished(plan: Plan, knob: str = CPUSET) -> dict[str, Value]:
+def desired(plan: Plan, knob: str = CPUSET) -> dict[str, Value]:
     return {one.target.place: one.value for one in plan.desired if one.target.knob == knob}
 
 
 def cpus_of(plan: Plan) -> frozenset[int]:
-    """The CPUs that are wished: the same for all groups."""
-    [text] = set(wished(plan).values())
+    """The desired CPUs: the same for all groups."""
+    [text] = set(desired(plan).values())
     return cpuset.parse(str(text))
 
 
-def counts(plans: Iterable[Plan]) -> list[int]:
-    return [len(cpus_of(one)) for one in plans]
+def counts(plans: Iterable[Plan]) -> list[float]:
+    """CPUs, or the cores of the quota."""
+    return [
+        len(cpus_of(one)) if desired(one) else int(*desired(one, CFS).values()) / 100_000
+        for one in plans
+    ]
 
 
 def outcome(plan: Plan) -> str:
@@ -121,137 +119,64 @@ def outcome(plan: Plan) -> str:
     return decision.outcome
 
 
-# ---- what is asked
+# ---- how much: 64 CPUs × 65 % − what pod web uses
 
 
-def test_the_node_slo_is_followed() -> None:
-    asked = UsedThreshold(True, 70, 10, SuppressPolicy.CFS_QUOTA)
-    assert strategy.settings(NodeSLO(threshold=asked)) == Settings(
-        True, 70, 10, SuppressPolicy.CFS_QUOTA
-    )
-    assert strategy.settings(NodeSLO()) == Settings()
-
-
-def test_switched_off_nothing_is_wished() -> None:
-    node = Node()
-    node.round(10)
-    plan = node.round(10, Settings())
-    assert (plan.desired, plan.memory) == ((), None)
-    assert "not held down" in outcome(plan)
+@pytest.mark.parametrize(
+    ("settings", "cpus", "loads", "expected"),
+    [
+        # More comes after 5 s, then 10 % of 64 CPUs a round.
+        (ON, 64, [10, 30, *[10] * 8], [32, 12, 12, 12, 12, 12, 19, 26, 32, 32]),
+        # A gap does not shorten that wait.
+        (ON, 64, [30, *[None, 10] * 3], [12, 12, 12, 12, 12, 12, 19]),
+        # Beyond 2 % of 64 CPUs, 1.28, all that is too much goes at once; a quarter at least.
+        (ON, 64, [20, 20.7, 21.87, 21.89, *[20.6] * 6], [22, 22, 22, 20, 20, 20, 20, 20, 21, 21]),
+        (ON, 8, [1, 1.4, 1.5], [5, 5, 4]),
+        (replace(ON, deadband_percent=0), 64, [20, 20.7], [22, 21]),
+        (replace(ON, min_percent=25), 64, [60], [16]),
+        # A quota stays for little, falls at once and grows by steps.
+        (QUOTA, 64, [20, 20.5, 30, *[20] * 7], [21.6, 21.6, *[11.6] * 5, 18.0, 21.6, 21.6]),
+        (QUOTA, 64, [64], [0.02]),
+    ],
+    ids=lambda one: str(one.policy) if isinstance(one, Settings) else None,
+)
+def test_less_comes_at_once_and_more_step_by_step(
+    settings: Settings, cpus: int, loads: list[float | None], expected: list[float]
+) -> None:
+    assert counts(Node(info=cpu_info(cpus)).rounds(*loads, settings=settings)) == expected
 
 
 # ---- policy cpuset
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=LAYOUT_IDS)
-def test_the_whole_tree_of_best_effort_pods_is_held(layout: Layout) -> None:
-    pods = (
-        pod_view("web", qos=QoSClass.LS, layout=layout),
-        pod_view("job", qos=QoSClass.BE, layout=layout),
-    )
-    node = Node(pods=pods, layout=layout)
-    sandbox = f"{pods[1].group}/sandbox"
-    stranger = f"{node.be}/podx/c"
-    node.unknown = [sandbox, stranger]
-    # 64 × 65 % − 20.3 = 21.3
+def test_all_groups_of_best_effort_pods_have_the_cpus(layout: Layout) -> None:
+    job = pod_view("job", qos=QoSClass.BE, layout=layout)
+    node = Node(pods=(pod_view("web", qos=QoSClass.LS, layout=layout), job), layout=layout)
+    sandbox, unknown = f"{job.group}/sandbox", f"{node.be}/podx/c"
+    node.unknown = [sandbox, unknown]
     plan = node.round(20.3)
-    assert len(cpus_of(plan)) == 22
-    assert set(wished(plan)) == {
-        node.be,
-        *groups_of(pods[1:]),
-        sandbox,
-        stranger,
-        f"{node.be}/podx",
-    }
-    assert outcome(plan) == (f"best-effort pods run on 22 CPUs: {cpuset.render(cpus_of(plan))}")
+    expected = {node.be, *groups_of((job,)), sandbox, unknown, f"{node.be}/podx"}
+    assert set(desired(plan)) == expected
+    assert outcome(plan) == f"best-effort pods run on 22 CPUs: {cpuset.render(cpus_of(plan))}"
     assert plan.signals == (
         StrategySignal("be_suppress_cpu_cores/cpuset", 22.0),
         StrategySignal("ls_used_cpu_cores", 20.3),
     )
 
 
-def test_the_decision_shows_its_arithmetic() -> None:
-    [decision] = Node().round(20.0).decisions
-    shown = str(decision)
-    for part in ("capacity 64 cores", "threshold 65 %", "non-BE pods 20 cores", "CPUs 22"):
-        assert part in shown
-
-
-def test_less_comes_at_once_and_more_step_by_step() -> None:
-    node = Node()
-    assert counts(node.rounds(3, 10)) == [32, 32, 32]
-    assert counts(node.rounds(1, 30)) == [12]
-    # 5 s of more, then 10 % of 64 CPUs a round.
-    assert counts(node.rounds(10, 10)) == [12, 12, 12, 12, 19, 26, 32, 32, 32, 32]
-
-
-def test_load_that_swings_does_not_move_cpus() -> None:
-    node = Node()
-    node.round(20)
-    plans = [node.round(20 + swing) for swing in (0.9, 0, 0.9, 0.4, 0, 0, 0.9, 0, 0.7, 0.9) * 3]
-    assert set(counts(plans)) == {22}
-    assert {id(one.desired) for one in plans} == {id(plans[0].desired)}
-
-
-def test_what_is_beyond_the_dead_band_goes_at_once_and_all_of_it() -> None:
-    node = Node()
-    # 2 % of 64 CPUs are 1.28: there are 41.6 − 20 = 21.6 cores, then 19.73 and 19.71.
-    assert counts([node.round(web) for web in (20, 21.87, 21.89)]) == [22, 22, 20]
-    assert counts([node.round(20.6) for _ in range(6)]) == [20] * 4 + [21] * 2
-    assert "dead band 1.28 cores" in str(node.round(20.6).decisions[0])
-
-
-def test_a_small_node_has_a_dead_band_of_a_quarter_of_a_cpu() -> None:
-    node = Node(cpu_info(8))
-    # 5.2 − 1 = 4.2 cores, then 3.8 and 3.7.
-    assert counts([node.round(web) for web in (1, 1.4, 1.5)]) == [5, 5, 4]
-
-
-def test_without_a_dead_band_every_cpu_too_much_goes() -> None:
-    node, settings = Node(), replace(ON, deadband_percent=0)
-    assert counts([node.round(web, settings) for web in (20, 20.7)]) == [22, 21]
-
-
-def test_the_least_are_two_cpus_or_what_is_asked() -> None:
-    assert counts([Node().round(60)]) == [2]
-    assert counts([Node().round(60, Settings(enable=True, min_percent=25))]) == [16]
-    assert counts([Node(cpu_info(1, 1, smt=False)).round(1)]) == [1]
-
-
-def test_a_floor_that_rises_holds_at_once() -> None:
-    node = Node()
-    node.round(60)
-    assert counts([node.round(60, replace(ON, min_percent=50))]) == [32]
-
-
-@pytest.mark.parametrize(("bound", "count"), [(7.5, 8), (60.0, 32), (0.0, 4)])
-def test_pressure_may_bound_it(bound: float, count: int) -> None:
-    node = Node()
-    node.signals = {"pressure_suppress": (StrategySignal("be_cpu_cores", bound),)}
-    plan = node.round(10, Settings(enable=True, min_percent=5))
-    assert counts([plan]) == [count]
-    assert f"bound by pressure {bound:g} cores" in str(plan.decisions[0])
-
-
-def test_lse_cpus_are_never_used_and_lsr_cpus_in_proportion() -> None:
-    lse = pod_view("lse", qos=QoSClass.LSE, cpuset="0-7,32-39")
-    lsr = pod_view("lsr", qos=QoSClass.LSR, cpuset="8-15,40-47")
-    node = Node(pods=(WEB, JOB, lse, lsr), aside=ReservedCPUs(frozenset((63,))))
-    chosen = cpus_of(node.round(20))
-    assert len(chosen) == 22
-    assert not chosen & (cpuset.parse("0-7,32-39") | {63})
-    assert len(chosen & cpuset.parse("8-15,40-47")) == 22 * 16 // 47
-
-
-def test_an_lse_pod_that_comes_gets_its_cpus_and_goes_with_them() -> None:
+@pytest.mark.parametrize("web", [30, None], ids=["measured", "not measured"])
+def test_an_lse_pod_that_comes_gets_its_cpus(web: float | None) -> None:
     node = Node()
     before = cpus_of(node.round(30))
     taken = cpuset.parse("0-3,32-35")
-    node.pods = (WEB, JOB, pod_view("lse", qos=QoSClass.LSE, cpuset="0-3,32-35"))
-    after = cpus_of(node.round(30))
+    node.pods = (WEB, JOB, lse("0-3,32-35"))
+    plan = node.round(web)
+    after = cpus_of(plan)
     assert before & taken
     assert after == (after - before) | (before - taken)
     assert len(after) == len(before)
+    assert outcome(plan).endswith(cpuset.render(after))
     node.pods = (WEB, JOB)
     assert cpus_of(node.round(30)) == after
 
@@ -265,28 +190,18 @@ def test_cpus_that_no_pod_may_use_are_not_chosen(layout: Layout) -> None:
     assert (len(cpus_of(plan)), cpus_of(plan) & {0, 1, 32, 33}) == (22, set())
 
 
-def test_as_many_as_lse_pods_leave() -> None:
-    node = Node(pods=(WEB, JOB, pod_view("lse", qos=QoSClass.LSE, cpuset="0-61")))
-    plan = node.round(1)
-    assert cpus_of(plan) == {62, 63}
-    assert outcome(plan).endswith("LSE pods and reservations leave no more")
-
-
 def test_where_lse_pods_have_all_a_quota_holds_until_there_are_cpus() -> None:
-    node = Node(pods=(WEB, JOB, pod_view("lse", qos=QoSClass.LSE, cpuset="0-63")))
+    node = Node(pods=(WEB, JOB, lse("0-63")))
     plan = node.round(1)
-    assert (wished(plan), wished(plan, CFS)) == ({}, {node.be: 2000})
+    assert (desired(plan), desired(plan, CFS)) == ({}, {node.be: 2000})
     assert outcome(plan).startswith("no CPU is left to best-effort pods")
     assert plan.signals[0] == StrategySignal("be_suppress_cpu_cores/cfsQuota", 0.02)
     node.pods = (WEB, JOB)
     plan = node.round(1)
-    assert (len(cpus_of(plan)), wished(plan, CFS)) == (41, {})
-
-
-def test_a_node_without_best_effort_pods_is_held_ready() -> None:
-    plan = Node(pods=(WEB,)).round(20, be=0)
-    assert len(cpus_of(plan)) == 22
-    assert "(there are none now)" in outcome(plan)
+    assert (len(cpus_of(plan)), desired(plan, CFS)) == (41, {})
+    node.pods = (WEB, JOB, lse("0-63"))
+    plan = node.round(None)
+    assert (desired(plan), desired(plan, CFS)) == ({}, {node.be: 2000})
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=LAYOUT_IDS)
@@ -298,11 +213,11 @@ def test_under_the_static_policy_only_containers_are_held(layout: Layout) -> Non
     node.unknown = [nested]
     node.values[job.containers[0].group, CPUSET] = "0-31,36-63"
     plan = node.round(20)
-    assert set(wished(plan)) == {job.containers[0].group, nested}
+    assert set(desired(plan)) == {job.containers[0].group, nested}
     assert len(cpus_of(plan)) == 22
     assert len(cpus_of(plan) & {32, 33, 34, 35}) == 22 * 4 // 64
     # Growth goes by what containers have: the groups above have all CPUs.
-    assert counts(node.rounds(6, 5)) == [22, 22, 22, 22, 29, 36]
+    assert counts(node.rounds(*[5] * 6)) == [22, 22, 22, 22, 29, 36]
 
 
 def test_a_new_group_is_held_as_soon_as_its_pod_is_known_or_after_some_seconds() -> None:
@@ -310,79 +225,47 @@ def test_a_new_group_is_held_as_soon_as_its_pod_is_known_or_after_some_seconds()
     first = node.round(20)
     job = pod_view("new", qos=QoSClass.BE)
     node.pods = (WEB, JOB, job)
-    plan = node.round(20)
-    assert set(wished(plan)) - set(wished(first)) == set(groups_of((job,)))
-    stranger = f"{node.be}/podx"
-    node.unknown = [stranger]
-    found = [stranger in wished(one) for one in node.rounds(6, 20)]
+    assert set(desired(node.round(20))) - set(desired(first)) == set(groups_of((job,)))
+    unknown = f"{node.be}/podx"
+    node.unknown = [unknown]
+    found = [unknown in desired(one) for one in node.rounds(*[20] * 6)]
     assert found == [False] * 4 + [True] * 2
-
-
-def test_the_same_wishes_are_the_same_objects() -> None:
-    node = Node()
-    first = node.round(20)
-    for _ in range(12):
-        assert node.round(19.99).desired is first.desired
 
 
 # ---- policy cfsQuota
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=LAYOUT_IDS)
-def test_quota(layout: Layout) -> None:
+def test_a_quota_of_the_groups_own_period(layout: Layout) -> None:
     node = Node(layout=layout)
     plan = node.round(20.3, QUOTA)
-    assert (wished(plan), wished(plan, CFS)) == ({}, {node.be: 2_130_000})
+    assert (desired(plan), desired(plan, CFS)) == ({}, {node.be: 2_130_000})
     assert outcome(plan) == "best-effort pods may use 21.3 cores"
     assert plan.signals[0] == StrategySignal("be_suppress_cpu_cores/cfsQuota", 21.3)
-
-
-def test_quota_follows_another_period_of_the_group() -> None:
-    node = Node()
-    node.values[node.be, "cpu.cfs_period_us"] = 50_000
-    assert wished(node.round(20.3, QUOTA), CFS) == {node.be: 1_065_000}
-
-
-def test_quota_stays_for_little_falls_at_once_and_grows_by_steps() -> None:
-    node = Node()
-
-    def quotas(count: int, web: float) -> list[float]:
-        return [
-            plan_quota / 100_000
-            for one in node.rounds(count, web, QUOTA)
-            for plan_quota in wished(one, CFS).values()
-            if isinstance(plan_quota, int)
-        ]
-
-    assert quotas(2, 20) == [21.6, 21.6]
-    assert quotas(2, 20.5) == [21.6, 21.6]
-    assert quotas(2, 30) == [11.6, 11.6]
-    assert quotas(7, 20) == [11.6] * 4 + [18.0] + [21.6] * 2
-    assert quotas(1, 64) == [0.02]
-
-
-def test_quota_of_no_best_effort_pods() -> None:
+    other = Node(layout=layout)
+    other.values[other.be, "cpu.cfs_period_us"] = 50_000
+    assert desired(other.round(20.3, QUOTA), CFS) == {other.be: 1_065_000}
     assert outcome(Node(pods=(WEB,)).round(20, QUOTA)).endswith("(there are none now)")
+    # The policy may change.
+    assert desired(node.round(20.3), CFS) == {}
+    assert desired(node.round(20.3, QUOTA)) == {}
+    off = node.round(20.3, Settings())
+    assert (off.desired, off.memory) == ((), None)
+    assert "not held down" in outcome(off)
 
 
-@pytest.mark.parametrize("how", ["LSE", "set aside"])
-def test_with_a_quota_they_still_keep_off_cpus_that_are_not_for_sharing(how: str) -> None:
-    lse = (pod_view("lse", qos=QoSClass.LSE, cpuset="0-3"),) if how == "LSE" else ()
-    aside = NO_ASIDE if lse else ReservedCPUs(frozenset(range(4)))
-    node = Node(pods=(WEB, JOB, *lse), aside=aside)
+@pytest.mark.parametrize(
+    ("pods", "aside"),
+    [((lse("0-3"),), NO_ASIDE), ((), ReservedCPUs(frozenset(range(4))))],
+    ids=["LSE", "set aside"],
+)
+def test_with_a_quota_too_they_keep_off_cpus_that_are_not_for_sharing(
+    pods: tuple[PodView, ...], aside: ReservedCPUs
+) -> None:
+    node = Node(pods=(WEB, JOB, *pods), aside=aside)
     plan = node.round(20, QUOTA)
     assert cpus_of(plan) == frozenset(range(4, 64))
-    assert wished(plan, CFS) == {node.be: 2_160_000}
-
-
-def test_the_policy_may_change() -> None:
-    node = Node()
-    node.round(30)
-    assert (wished(node.round(10, QUOTA)), wished(node.round(10, QUOTA), CFS)) == (
-        {},
-        {node.be: 1_160_000},
-    )
-    assert wished(node.round(10), CFS) == {}
+    assert desired(plan, CFS) == {node.be: 2_160_000}
 
 
 # ---- after a restart, and while something is not known
@@ -392,15 +275,11 @@ def test_after_a_restart_it_goes_on_from_what_the_cgroup_has() -> None:
     node = Node()
     before = cpus_of(node.round(36))
     node.memory = None
-    plan = node.round(10)
-    assert len(before) == 6
-    assert (len(cpus_of(plan)), before <= cpus_of(plan)) == (13, True)
-
-
-def test_after_a_restart_the_quota_goes_on() -> None:
+    after = cpus_of(node.round(10))
+    assert (len(before), len(after), before <= after) == (6, 13, True)
     node = Node()
     node.values[node.be, CFS] = 500_000
-    assert wished(node.round(10, QUOTA), CFS) == {node.be: 1_140_000}
+    assert desired(node.round(10, QUOTA), CFS) == {node.be: 1_140_000}
 
 
 @pytest.mark.parametrize(
@@ -411,7 +290,6 @@ def test_after_a_restart_the_quota_goes_on() -> None:
         ({"topology": None}, "the kubelet's CPU policy"),
         ({}, "node_cpu_usage"),
     ],
-    ids=["CPUs", "pods", "topology", "use"],
 )
 @pytest.mark.parametrize("settings", [ON, QUOTA], ids=["cpuset", "cfsQuota"])
 def test_what_is_not_known_changes_nothing(
@@ -421,54 +299,30 @@ def test_what_is_not_known_changes_nothing(
     before = node.round(20, settings)
     for name, value in change.items():
         setattr(node, name, value)
-    for _ in range(12):
-        plan = node.round(20 if change else None, settings)
+    for plan in node.rounds(*[20 if change else None] * 12, settings=settings):
         assert plan.desired is before.desired
         assert plan.signals == before.signals[:1]
         assert outcome(plan) == f"{missing}: not known; {outcome(before)}"
 
 
-def test_a_gap_does_not_shorten_the_wait_for_more() -> None:
-    node = Node()
-    node.round(30)
-    plans = [node.round(10 if second % 2 else None) for second in range(6)]
-    assert counts(plans) == [12, 12, 12, 12, 12, 19]
-
-
-def test_even_then_an_lse_pod_gets_its_cpus() -> None:
-    node = Node()
-    before = cpus_of(node.round(30))
-    node.pods = (WEB, JOB, pod_view("lse", qos=QoSClass.LSE, cpuset="0-3,32-35"))
-    plan = node.round(None)
-    assert not cpus_of(plan) & cpuset.parse("0-3,32-35")
-    assert len(cpus_of(plan)) == len(before)
-    assert outcome(plan).endswith(cpuset.render(cpus_of(plan)))
-    node.pods = (WEB, JOB, pod_view("all", qos=QoSClass.LSE, cpuset="0-63"))
-    plan = node.round(None)
-    assert (wished(plan), wished(plan, CFS)) == ({}, {node.be: 2000})
-
-
 def test_what_an_earlier_run_left_stays_until_more_is_known() -> None:
     node = Node()
+    container = JOB.containers[0].group
     node.values = {
         (node.be, CPUSET): "0-5",
         (JOB.group, CPUSET): "",
-        (JOB.containers[0].group, CPUSET): "0-5",
+        (container, CPUSET): "0-5",
         (node.be, CFS): -1,
     }
-    plans = node.rounds(3, None)
-    # Nothing but the last run can have changed it: without it there was another value.
-    assert plans[0].desired == ()
-    node.memory = None
-    seen = node.view(None)
-    base = {(node.be, CPUSET): "", (JOB.containers[0].group, CPUSET): "0-63"}
-    cgroups = FakeCgroups(node.values, base, node.values and {JOB.group})
-    plan = strategy.plan(replace(seen, cgroups=cgroups), ON, None)
-    assert wished(plan) == {node.be: "0-5", JOB.containers[0].group: "0-5"}
+    # Only the last run can have changed it: without it there was another value.
+    assert node.rounds(None, None, None)[0].desired == ()
+    base = {(node.be, CPUSET): "", (container, CPUSET): "0-63"}
+    cgroups = FakeCgroups(node.values, base, {JOB.group})
+    plan = strategy.plan(replace(node.view(None), cgroups=cgroups), ON, None)
+    assert desired(plan) == {node.be: "0-5", container: "0-5"}
     assert outcome(plan) == "node_cpu_usage: not known; what was found is left as it is"
     node.memory = plan.memory
-    again = node.round(None)
-    assert again.desired is plan.desired
+    assert node.round(None).desired is plan.desired
     assert len(cpus_of(node.round(10))) == 13
 
 
@@ -486,67 +340,65 @@ def nodes(draw: st.DrawFn) -> Node:
         pods.append(pod_view(name, qos=qos, cpuset=cpuset.render(draw(numbers))))
     policy = draw(st.sampled_from(["none", "static"]))
     topology = Topology((SharedPool(0, cpuset.render(draw(numbers))),), kubelet_policy=policy)
-    return Node(info, pods, topology=topology, aside=ReservedCPUs(draw(numbers)))
+    return Node(pods, topology=topology, aside=ReservedCPUs(draw(numbers)), info=info)
 
 
 LOADS = st.lists(st.one_of(st.none(), st.floats(0, 40)), min_size=1, max_size=25)
 FLOORS = st.sampled_from([0, 10, 50, 100])
+POLICIES = st.sampled_from(SuppressPolicy)
 
 
-@given(nodes(), LOADS, FLOORS, st.sampled_from(SuppressPolicy))
+@given(nodes(), LOADS, FLOORS, POLICIES)
 def test_bounds_hold_whatever_happens(
     node: Node, loads: list[float | None], floor: int, policy: SuppressPolicy
 ) -> None:
     settings = Settings(True, 65, floor, policy)
     online = {one.id for one in node.info.online}
-    first = node.view(1.0)
-    owners = strategy.be_cpus.pools(first)
+    owners = strategy.be_cpus.pools(node.view(1.0))
     before: int | None = None
-    for web in loads:
-        plan = node.round(web, settings)
-        for value in wished(plan).values():
+    for plan in node.rounds(*loads, settings=settings):
+        for value in desired(plan).values():
             cpus = cpuset.parse(str(value))
             assert cpus
             assert cpus <= online - owners.lse - owners.aside
             if policy is SuppressPolicy.CPUSET:
-                wanted = max(min(2, len(online)), math.ceil(len(online) * floor / 100))
-                assert len(cpus) >= min(wanted, len(owners.allowed))
+                least = max(min(2, len(online)), math.ceil(len(online) * floor / 100))
+                assert len(cpus) >= min(least, len(owners.allowed))
                 assert len(cpus & owners.lsr) == len(cpus) * len(owners.lsr) // len(owners.allowed)
                 if before is not None and not floor:
                     assert len(cpus) <= before + math.ceil(len(online) * 0.1)
                 before = len(cpus)
-        for quota in wished(plan, CFS).values():
+        for quota in desired(plan, CFS).values():
             assert int(quota) >= 2000
             if owners.allowed:
                 assert int(quota) <= max(len(online) * 100_000, 2000)
 
 
-@given(nodes(), LOADS, st.floats(0, 40), st.floats(0, 40), st.sampled_from(SuppressPolicy))
+@given(nodes(), LOADS, st.floats(0, 40), st.floats(0, 40), POLICIES)
 def test_more_load_never_gives_more(
     node: Node, past: list[float | None], one: float, other: float, policy: SuppressPolicy
 ) -> None:
     settings = Settings(True, policy=policy)
-    for web in past:
-        node.round(web, settings)
-    low, high = sorted((one, other))
-    lighter = strategy.plan(node.view(low), settings, node.memory)
-    heavier = strategy.plan(node.view(high), settings, node.memory)
+    node.rounds(*past, settings=settings)
+    lighter, heavier = (
+        strategy.plan(node.view(web), settings, node.memory) for web in sorted((one, other))
+    )
     assert heavier.signals[0].value <= lighter.signals[0].value
-    if policy is SuppressPolicy.CPUSET and wished(lighter):
+    if policy is SuppressPolicy.CPUSET and desired(lighter):
         assert cpus_of(heavier) <= cpus_of(lighter)
 
 
-@given(nodes(), LOADS, st.floats(0, 40), st.sampled_from(SuppressPolicy))
+@given(nodes(), LOADS, st.floats(0, 40), POLICIES)
 def test_the_same_is_decided_of_the_same_and_constant_load_settles(
     node: Node, past: list[float | None], web: float, policy: SuppressPolicy
 ) -> None:
     settings = Settings(True, policy=policy)
-    for earlier in past:
-        node.round(earlier, settings)
+    node.rounds(*past, settings=settings)
     seen = node.view(web)
     assert strategy.plan(seen, settings, node.memory) == strategy.plan(seen, settings, node.memory)
-    cores = [node.round(web, settings).signals[0].value for _ in range(20)]
+    cores = [one.signals[0].value for one in node.rounds(*[web] * 20, settings=settings)]
     # It may fall once, and then only grows until it stays.
     assert cores == sorted(cores)
     assert len(set(cores[-3:])) == 1
-    assert node.round(web, settings).desired is node.round(web, settings).desired
+    one, other = node.rounds(web, web, settings=settings)
+    assert one.desired is other.desired

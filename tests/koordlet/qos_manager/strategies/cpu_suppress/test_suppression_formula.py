@@ -43,7 +43,6 @@ def seen(latest: FakeLatest, **others: object) -> StrategyView:
 @pytest.mark.parametrize(
     ("group", "best_effort", "system"),
     [(None, 7.5, 1.5), (3000.0, 7.5, 1.5), (7500.0, 8.5, 0.5), (20_000.0, 21.0, 0.0)],
-    ids=["no group", "less than its pods", "a pod not measured", "more than there is"],
 )
 def test_who_uses_the_cpus(group: float | None, best_effort: float, system: float) -> None:
     values = {NODE: 22.0} if group is None else {NODE: 22.0, GROUP: group}
@@ -57,11 +56,13 @@ def test_who_uses_the_cpus(group: float | None, best_effort: float, system: floa
     assert load == pytest.approx((64.0, 10.0, 3.0, best_effort, system, 1.0))
 
 
-def test_a_pod_that_nobody_knows_counts_with_the_system() -> None:
+def test_a_pod_that_is_not_known_counts_with_the_system_and_a_node_may_have_none() -> None:
     known = FakeLatest({NODE: 30.0}, cpu_info(64), pod_cpu_usage=USED | {"unknown": 13.0})
     load = measure(seen(known))
     assert isinstance(load, NodeCPULoad)
     assert (load.pods, load.system) == (10.0, 13.0)
+    empty = measure(view(latest=FakeLatest({NODE: 1.5}, cpu_info(4))))
+    assert empty == (4.0, 0.0, 0.0, 0.0, 1.5, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -72,15 +73,9 @@ def test_a_pod_that_nobody_knows_counts_with_the_system() -> None:
         (FakeLatest({}, cpu_info(4), pod_cpu_usage=USED), True, "node_cpu_usage"),
         (FakeLatest({NODE: 1.0}, cpu_info(4)), True, "pod_cpu_usage"),
     ],
-    ids=["CPUs", "pods", "node", "use"],
 )
 def test_what_is_not_known_is_named(latest: FakeLatest, pods_known: bool, missing: str) -> None:
     assert measure(seen(latest, pods_known=pods_known)) == missing
-
-
-def test_a_node_without_pods_is_known_well_enough() -> None:
-    load = measure(view(latest=FakeLatest({NODE: 1.5}, cpu_info(4))))
-    assert load == (4.0, 0.0, 0.0, 0.0, 1.5, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +89,6 @@ def test_a_node_without_pods_is_known_well_enough() -> None:
         (SuppressionLimits(65, 0, 30.0), LOAD, 26.6),
         (SuppressionLimits(65, 50, 20.0), LOAD, 32.0),
     ],
-    ids=["formula", "reserved", "below 0", "floor", "bound", "bound above", "floor over bound"],
 )
 def test_amount(limits: SuppressionLimits, load: NodeCPULoad, cores: float) -> None:
     found = amount(load, limits, (), 0.0, 5.0)
@@ -103,14 +97,11 @@ def test_amount(limits: SuppressionLimits, load: NodeCPULoad, cores: float) -> N
     assert ("bound" in found.formula) == (limits.bound is not None)
 
 
-def test_numbers_are_given_in_the_order_of_the_formula() -> None:
+def test_numbers_are_in_the_order_of_the_formula_and_the_floor_of_now_holds() -> None:
     found = amount(LOAD, SuppressionLimits(65, 5, 20.0), (), 0.0, 5.0)
     places = [found.formula.find(one.name) for one in found.given]
     assert -1 not in places
     assert places == sorted(places)
-
-
-def test_the_floor_of_now_holds_though_less_was_remembered() -> None:
     low = amount(LOAD, SuppressionLimits(10), (), 0.0, 5.0)
     assert amount(LOAD, SuppressionLimits(10, 50), low.spell, 1.0, 5.0).cores == 32.0
 
@@ -122,9 +113,7 @@ def test_less_counts_at_once_and_more_after_some_seconds() -> None:
         spell = remember(spell, float(second), float(cores), 3.0)
         found.append(spell[0][1])
     assert found == [10, 4, 4, 4, 8, 8, 12, 12, 12]
-
-
-def test_without_seconds_the_newest_counts() -> None:
+    # Without seconds the newest counts.
     assert remember(((1.0, 3.0),), 1.0, 5.0, 0.0) == ((1.0, 5.0),)
 
 

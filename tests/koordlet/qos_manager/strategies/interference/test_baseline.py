@@ -27,23 +27,17 @@ def noise(count: int, mean: float = 10.0, spread: float = 1.0, seed: int = 1) ->
     return [source.gauss(mean, spread) for _ in range(count)]
 
 
-def test_it_knows_nothing_while_it_warms_up() -> None:
+def test_it_learns_mean_and_spread_once_it_has_warmed_up() -> None:
     warming = learnt(noise(9))
     assert warming.deviations(1000.0, MANNER) is None
     assert len(warming.first) == 9
     known = warming.after(10.0, MANNER)
-    assert known.known
-    assert known.first == ()
-
-
-def test_it_learns_mean_and_spread() -> None:
+    assert (known.known, known.first) == (True, ())
     one = learnt(noise(2000))
     assert one.mean == pytest.approx(10, abs=0.3)
     assert one.spread(MANNER) == pytest.approx(1, abs=0.2)
     assert one.deviations(one.mean + 2 * one.spread(MANNER), MANNER) == pytest.approx(2)
-
-
-def test_outliers_in_the_warm_up_do_not_spoil_it() -> None:
+    # Outliers while it warms up do not spoil it.
     one = learnt([10, 11, 9, 10, 500, 11, 9, 10, 700, 10])
     assert one.mean == 10.0
     assert 1.4 < one.spread(MANNER) < 2.5

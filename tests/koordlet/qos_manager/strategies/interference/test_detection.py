@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from koordlet.qos_manager.strategies.interference.antagonist import Antagonist
 from koordlet.qos_manager.strategies.interference.baseline import BaselineParameters
 from koordlet.qos_manager.strategies.interference.detection import (
@@ -35,19 +36,19 @@ class Series:
         return found
 
 
-def test_so_many_outliers_in_a_row_are_an_episode() -> None:
-    assert Series().see(20, 20, 5, 20, 20, 5) == [False] * 6
-    assert Series().see(20, 20, 20) == [False, False, True]
-
-
-def test_it_ends_with_as_many_calm_points_in_a_row() -> None:
-    series = Series()
-    series.see(20, 20, 20)
-    assert series.see(5, 5, 20, 5, 5, 5, 20) == [True] * 5 + [False, False]
-
-
-def test_below_the_floor_nothing_is_an_outlier() -> None:
-    assert Series().see(9.9, 9.9, 9.9, 9.9) == [False] * 4
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([20, 20, 5, 20, 20, 5], [False] * 6),
+        ([20, 20, 20, 5, 5, 20, 5, 5, 5, 20], [False] * 2 + [True] * 6 + [False] * 2),
+        ([9.9] * 4, [False] * 4),
+    ],
+    ids=["too few in a row", "begins and ends", "below the floor"],
+)
+def test_so_many_outliers_in_a_row_are_an_episode(
+    values: list[float], expected: list[bool]
+) -> None:
+    assert Series().see(*values) == expected
 
 
 def test_its_numbers_are_the_newest_outlier_s_and_its_cause_stays() -> None:
@@ -72,27 +73,20 @@ def test_while_it_warms_up_there_is_none() -> None:
     assert series.see(90, 90, 90, 90) == [False] * 4
 
 
-def test_the_same_point_again_is_nothing_new() -> None:
+def test_the_same_point_again_is_nothing_new_and_a_clock_that_jumps_back_does_no_harm() -> None:
     series = Series()
     series.see(20)
     before = series.watch
-    for _ in range(5):
-        args = (20.0, before.seen_at, before.steady, {"u": 1.0}, MANNER, LIMITS)
-        assert before.after(*args) is before
-
-
-def test_a_wall_clock_that_jumps_back_does_no_harm() -> None:
-    series = Series()
-    series.see(20, 20)
-    series.watch = series.watch.after(20, 5.0, series.steady + 10, {}, MANNER, LIMITS)
-    assert series.watch.episode is not None
+    args = (20.0, before.seen_at, before.steady, {"u": 1.0}, MANNER, LIMITS)
+    assert before.after(*args) is before
+    series.see(20)
+    assert series.watch.after(20, 5.0, series.steady + 10, {}, MANNER, LIMITS).episode is not None
 
 
 def test_points_are_few_and_the_newest() -> None:
     series = Series()
     series.see(*[6.0] * 100)
-    assert len(series.watch.points) == WINDOW
-    assert series.watch.points[-1][1] == {"u": 6.0}
+    assert (len(series.watch.points), series.watch.points[-1][1]) == (WINDOW, {"u": 6.0})
 
 
 def test_after_a_long_silence_only_what_is_usual_is_known() -> None:

@@ -56,120 +56,77 @@ def test_a_group_above_needs_the_sum() -> None:
     assert larger(MemoryProtection(1, 5), MemoryProtection(3, 4)) == (3, 5)
 
 
+SIZES = MemorySizes(GIB, 3 * GIB, 64 * GIB)
+SIZE = st.integers(0, 1 << 45)
+
+
 @pytest.mark.parametrize(
-    ("one", "words"),
+    ("sizes", "least", "asked", "expected"),
     [
-        (MemoryProtection(), "nothing"),
-        (MemoryProtection(GIB), "1 GiB"),
-        (MemoryProtection(0, GIB), "0 B (if possible 1 GiB)"),
-        (MemoryProtection(GIB, 2 * GIB), "1 GiB (if possible 2 GiB)"),
+        # Between request and limit, or the memory of the node, if that is known and larger.
+        (SIZES, 0, (0, 0), None),
+        (SIZES, 0, (50, 0), 2 * GIB),
+        (SIZES, 0, (100, 0), 3 * GIB),
+        (MemorySizes(GIB, 0, 65 * GIB), 0, (50, 0), 33 * GIB),
+        (MemorySizes(0, 0, None), 0, (50, 0), None),
+        (MemorySizes(4 * GIB, 0, 2 * GIB), 0, (50, 0), 4 * GIB),
+        # In pages, never at nothing and never below what is protected.
+        (MemorySizes(0, 100 * PAGE + 1, None), 0, (33, 0), 33 * PAGE),
+        (MemorySizes(0, 10 * PAGE, None), 0, (1, 0), PAGE),
+        (MemorySizes(0, GIB, None), 800 * MIB, (10, 0), 800 * MIB),
+        (MemorySizes(0, GIB, None), GIB, (0, 50), GIB),
+        # At the watermark of a limit, if throttling gives no lower one.
+        (SIZES, 0, (0, 50), GIB * 3 // 2),
+        (SIZES, 0, (100, 50), GIB * 3 // 2),
+        (SIZES, 0, (50, 95), 2 * GIB),
+        (SIZES, 0, (0, 95), 3 * GIB * 95 // 100 // PAGE * PAGE),
+        (MemorySizes(GIB, 0, 64 * GIB), 0, (0, 95), None),
+        (MemorySizes(GIB, 0, None), 0, (50, 95), None),
     ],
 )
-def test_protection_in_words(one: MemoryProtection, words: str) -> None:
-    assert str(one) == words
+def test_held_back(
+    sizes: MemorySizes, least: int, asked: tuple[int, int], expected: int | None
+) -> None:
+    throttling, ratio = asked
+    assert at(sizes, least, instead=True, throttling=throttling, wmark_ratio=ratio) == expected
+    if ratio:
+        plain = at(sizes, least, throttling=throttling)
+        assert plain == at(sizes, least, throttling=throttling, wmark_ratio=ratio)
 
 
-SIZES = MemorySizes(GIB, 3 * GIB, 64 * GIB)
+@given(SIZE, SIZE, st.integers(0, 100), st.integers(0, 100), st.integers(1, 100))
+def test_held_back_above_all_that_is_protected_and_at_most_at_the_limit(
+    request: int, limit: int, least: int, throttling: int, ratio: int
+) -> None:
+    request = min(request, limit)
+    asked = MemoryQoS(min_limit=least, throttling=throttling, wmark_ratio=ratio)
+    kept = protection(request, asked).least
+    held = held_back(MemorySizes(request, limit, None), kept, asked, instead=True)
+    if held is not None and held.size is not None:
+        assert kept <= held.size <= max(limit, PAGE)
 
 
-class TestHeldBack:
-    @pytest.mark.parametrize(
-        ("sizes", "throttling", "expected"),
-        [
-            (SIZES, 0, None),
-            (SIZES, 50, 2 * GIB),
-            (SIZES, 100, 3 * GIB),
-            (MemorySizes(GIB, 0, 65 * GIB), 50, 33 * GIB),  # without a limit the node's memory
-            (MemorySizes(0, 0, None), 50, None),  # which is not known
-            (MemorySizes(4 * GIB, 0, 2 * GIB), 50, 4 * GIB),  # a request larger than that
-            (MemorySizes(0, 100 * PAGE + 1, None), 33, 33 * PAGE),
-            (MemorySizes(0, 10 * PAGE, None), 1, PAGE),  # never at nothing
-        ],
-    )
-    def test_between_request_and_limit(
-        self, sizes: MemorySizes, throttling: int, expected: int | None
-    ) -> None:
-        assert at(sizes, throttling=throttling) == expected
-
-    def test_never_below_what_is_protected(self) -> None:
-        assert at(MemorySizes(0, GIB, None), 800 * MIB, throttling=10) == 800 * MIB
-        assert at(MemorySizes(0, GIB, None), GIB, instead=True, wmark_ratio=50) == GIB
-
-    def test_says_what_is_missing(self) -> None:
-        held = held_back(MemorySizes(0, 0, None), 0, MemoryQoS(throttling=50))
-        assert held is not None
-        assert held.size is None
-        assert ("limit (the node's)", None, "bytes") in held.given
-
-    @pytest.mark.parametrize(
-        ("sizes", "throttling", "ratio", "expected"),
-        [
-            (SIZES, 0, 50, GIB * 3 // 2),
-            (SIZES, 0, 0, None),
-            (SIZES, 100, 50, GIB * 3 // 2),
-            (SIZES, 50, 95, 2 * GIB),  # throttling gives a lower one
-            (MemorySizes(GIB, 0, 64 * GIB), 0, 95, None),  # a watermark is of a limit
-            (MemorySizes(GIB, 0, None), 50, 95, None),
-        ],
-    )
-    def test_at_the_watermark_where_that_is_wanted(
-        self, sizes: MemorySizes, throttling: int, ratio: int, expected: int | None
-    ) -> None:
-        found = at(sizes, instead=True, throttling=throttling, wmark_ratio=ratio)
-        assert found == (None if expected is None else expected // PAGE * PAGE)
-
-    def test_not_at_the_watermark_otherwise(self) -> None:
-        assert at(SIZES, wmark_ratio=95) is None
-
-    @given(
-        st.integers(0, 1 << 45),
-        st.integers(0, 1 << 45),
-        st.integers(0, 100),
-        st.integers(0, 100),
-        st.integers(1, 100),
-    )
-    def test_is_above_all_that_is_protected_and_at_most_the_limit(
-        self, request: int, limit: int, least: int, throttling: int, ratio: int
-    ) -> None:
-        request = min(request, limit)
-        asked = MemoryQoS(min_limit=least, throttling=throttling, wmark_ratio=ratio)
-        kept = protection(request, asked).least
-        held = held_back(MemorySizes(request, limit, None), kept, asked, instead=True)
-        if held is not None and held.size is not None:
-            assert kept <= held.size <= max(limit, PAGE)
+LIMIT_MIB = {"page_cache_limit_size": MIB}
 
 
-class TestPageCache:
-    @pytest.mark.parametrize(
-        ("asked", "limit", "expected"),
-        [
-            (MemoryQoS(), GIB, PageCacheLimit()),
-            (MemoryQoS(page_cache_limit_size=MIB), GIB, PageCacheLimit(1, MIB, 0)),
-            (MemoryQoS(page_cache_limit_size=2 * GIB), GIB, PageCacheLimit(1, GIB, 0)),
-            (MemoryQoS(page_cache_limit_size=2 * GIB), 0, PageCacheLimit(1, 2 * GIB, 0)),
-            (MemoryQoS(page_cache_limit_size=0), GIB, PageCacheLimit(0, 0)),
-            (MemoryQoS(page_cache_limit_percent=50), GIB, PageCacheLimit(1, GIB // 2, 0)),
-            (MemoryQoS(page_cache_limit_percent=50), 0, PageCacheLimit()),
-            (MemoryQoS(page_cache_limit_percent=0), GIB, PageCacheLimit(0, 0)),
-            (
-                MemoryQoS(page_cache_limit_percent=50, page_cache_limit_size=MIB),
-                GIB,
-                PageCacheLimit(1, MIB, 0),
-            ),
-            (
-                MemoryQoS(page_cache_limit_size=MIB, page_cache_reclaim_sync=True),
-                GIB,
-                PageCacheLimit(1, MIB, 1),
-            ),
-            (
-                MemoryQoS(page_cache_limit_size=MIB, page_cache_enable=False),
-                GIB,
-                PageCacheLimit(0, MIB, 0),
-            ),
-            (MemoryQoS(page_cache_enable=True), GIB, PageCacheLimit(1)),
-        ],
-    )
-    def test_is_limited_in_bytes_or_percent_of_the_limit(
-        self, asked: MemoryQoS, limit: int, expected: PageCacheLimit
-    ) -> None:
-        assert page_cache(limit, asked) == expected
+@pytest.mark.parametrize(
+    ("asked", "limit", "expected"),
+    [
+        ({}, GIB, PageCacheLimit()),
+        (LIMIT_MIB, GIB, PageCacheLimit(1, MIB, 0)),
+        ({"page_cache_limit_size": 2 * GIB}, GIB, PageCacheLimit(1, GIB, 0)),
+        ({"page_cache_limit_size": 2 * GIB}, 0, PageCacheLimit(1, 2 * GIB, 0)),
+        ({"page_cache_limit_size": 0}, GIB, PageCacheLimit(0, 0)),
+        ({"page_cache_limit_percent": 50}, GIB, PageCacheLimit(1, GIB // 2, 0)),
+        ({"page_cache_limit_percent": 50}, 0, PageCacheLimit()),
+        ({"page_cache_limit_percent": 0}, GIB, PageCacheLimit(0, 0)),
+        (LIMIT_MIB | {"page_cache_limit_percent": 50}, GIB, PageCacheLimit(1, MIB, 0)),
+        (LIMIT_MIB | {"page_cache_reclaim_sync": True}, GIB, PageCacheLimit(1, MIB, 1)),
+        (LIMIT_MIB | {"page_cache_enable": False}, GIB, PageCacheLimit(0, MIB, 0)),
+        ({"page_cache_enable": True}, GIB, PageCacheLimit(1)),
+    ],
+)
+def test_page_cache_is_limited_in_bytes_or_percent_of_the_limit(
+    asked: dict[str, int], limit: int, expected: PageCacheLimit
+) -> None:
+    assert page_cache(limit, MemoryQoS(**asked)) == expected  # type: ignore[arg-type]

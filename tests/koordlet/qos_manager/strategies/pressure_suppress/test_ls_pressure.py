@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,12 +17,6 @@ from tests.support.views import FakeHistory, FakeLatest, pod_view, stats, view
 
 WEB = pod_view("web", qos=QoSClass.LS)
 API = pod_view("api", qos=QoSClass.LSR, requests={"cpu": 3000})
-OTHERS = (
-    pod_view("job", qos=QoSClass.BE),
-    pod_view("alone", qos=QoSClass.LSE, cpuset="0-3"),
-    pod_view("agent", qos=QoSClass.SYSTEM),
-    pod_view("vm", qos=QoSClass.LS, runtime_handler="kata-qemu"),
-)
 
 
 def asked(
@@ -48,7 +43,6 @@ def asked(
         ({"web": 1.0, "api": 9.0}, math.sqrt((400 + 9 * 100) / 10)),
         ({}, math.sqrt((0.01 * 400 + 3 * 100) / 3.01)),
     ],
-    ids=["evenly", "a request", "use above it", "neither"],
 )
 def test_pods_count_by_their_cpu(used: dict[str, float], percent: float) -> None:
     found = asked({"web": 20.0, "api": 10.0}, used=used)
@@ -57,22 +51,16 @@ def test_pods_count_by_their_cpu(used: dict[str, float], percent: float) -> None
     assert found[1:] == (2, "ns/web", 20.0, 0)
 
 
-@pytest.mark.parametrize("pod", OTHERS, ids=lambda pod: pod.uid)
-def test_who_says_nothing_of_best_effort_pods_is_left_out(pod: PodView) -> None:
-    assert asked({pod.uid: 80.0}, (pod,)) is None
+def test_pods_that_do_not_share_cpus_with_best_effort_pods_are_left_out() -> None:
+    def found(**pod: Any) -> LSPressure | None:
+        return asked({"p": 8.0}, (pod_view("p", **pod),))
 
-
-@pytest.mark.parametrize(
-    ("qos", "kube"),
-    [
-        (QoSClass.LSE, None),
-        (QoSClass.NONE, KubeQoS.BURSTABLE),
-        (QoSClass.NONE, KubeQoS.GUARANTEED),
-    ],
-)
-def test_pods_without_cpus_or_without_a_class_count(qos: QoSClass, kube: KubeQoS | None) -> None:
-    found = asked({"p": 8.0}, (pod_view("p", qos=qos, kube=kube),))
-    assert found == LSPressure(8.0, 1, "ns/p", 8.0, 0)
+    counted = LSPressure(8.0, 1, "ns/p", 8.0, 0)
+    assert found(qos=QoSClass.LSE) == counted
+    assert found(kube=KubeQoS.BURSTABLE) == found(kube=KubeQoS.GUARANTEED) == counted
+    assert found(qos=QoSClass.BE) is found(qos=QoSClass.SYSTEM) is None
+    assert found(qos=QoSClass.LSE, cpuset="0-3") is None
+    assert found(qos=QoSClass.LS, runtime_handler="kata-qemu") is None
 
 
 def test_nothing_is_known_without_measurements() -> None:
@@ -80,13 +68,13 @@ def test_nothing_is_known_without_measurements() -> None:
     assert asked({"gone": 50.0}) is None
 
 
-def test_who_is_throttled_by_its_own_limit_waits_for_that() -> None:
+def test_a_pod_that_its_own_limit_throttles_is_left_out() -> None:
     assert asked({"web": 80.0, "api": 4.0}, throttled={"web": 0.3, "api": 0.1}) == LSPressure(
         4.0, 1, "ns/api", 4.0, 1
     )
 
 
-def test_who_is_said_to_suffer_counts_though_it_does_not_wait() -> None:
+def test_a_victim_of_interference_counts_though_it_does_not_wait() -> None:
     found = asked({"api": 2.0}, at_least={"ns/web": 15.0, "ns/api": 1.0}, used={"web": 3.0})
     assert found is not None
     assert (found.pods, found.worst, found.worst_percent) == (2, "ns/web", 15.0)
