@@ -111,13 +111,20 @@ def test_values_and_units() -> None:
     assert precisions == {"avg10"}
 
 
+@pytest.mark.parametrize(("full", "word"), [(None, "false"), (0.0, "false"), (1.0, "true")])
+def test_whether_full_pressure_of_cpu_is_known(full: float | None, word: str) -> None:
+    node = busy_node(0)
+    if full is not None:
+        series = Series("pod_psi_cpu_full_supported", (WEB["pod_uid"],))
+        node.cache.append(NOW - 1, [Sample(series, full)])
+    rows = [row for row, _ in scrape(node)["koordlet_pod_psi"] if row["pod_uid"] == WEB["pod_uid"]]
+    assert {row["cpu_full_supported"] for row in rows} == {word}
+
+
 def test_the_help_says_the_unit_that_is_served() -> None:
-    registry = CollectorRegistry()
-    registry.register(SampleMetrics(full_node().observed()))
-    words = {family.name: family.documentation for family in registry.collect()}
+    words = {one.name: one.documentation for one in SampleMetrics(full_node().observed()).collect()}
     assert words["koordlet_node_be_cpu_cores"].endswith("(cores).")
-    both = ("node_metric_node", "node_metric_numa_system", "host_application_resource")
-    for name in both:
+    for name in ("node_metric_node", "node_metric_numa_system", "host_application_resource"):
         assert words[f"koordlet_{name}_usage"].endswith("(cores, bytes)."), name
 
 
@@ -133,16 +140,6 @@ def test_labels_of_a_pod_and_a_container() -> None:
     assert f"containerd://{WEB['pod_uid']}-app" in names
 
 
-@pytest.mark.parametrize(("full", "word"), [(None, "false"), (0.0, "false"), (1.0, "true")])
-def test_whether_full_pressure_of_cpu_is_told(full: float | None, word: str) -> None:
-    node = busy_node(0)
-    if full is not None:
-        series = Series("pod_psi_cpu_full_supported", (WEB["pod_uid"],))
-        node.cache.append(NOW - 1, [Sample(series, full)])
-    rows = [row for row, _ in scrape(node)["koordlet_pod_psi"] if row["pod_uid"] == WEB["pod_uid"]]
-    assert {row["cpu_full_supported"] for row in rows} == {word}
-
-
 def test_pods_and_containers_that_are_gone_vanish() -> None:
     node = busy_node(60)
     gone = PODS[0]
@@ -156,25 +153,29 @@ def test_pods_and_containers_that_are_gone_vanish() -> None:
 
 def test_koordlet_itself() -> None:
     found = scrape(busy_node(60))
-    available = {row["collector"]: value for row, value in found["koordlet_collector_available"]}
-    assert available == {"noderesource": 1, "podresource": 1, "coldmemory": 0, "cpi": 0}
-    assert "cpi" not in {row["collector"] for row, _ in found["koordlet_collector_seconds"]}
-    rounds = {row["collector"]: value for row, value in found["koordlet_collector_rounds_total"]}
-    assert rounds["podresource"] == 1800
-    assert found["koordlet_metric_cache_refused_total"][0][1] == 3
-    sent = found["koordlet_report_total"]
-    assert [((row["report"], row["way"]), value) for row, value in sent] == [
-        (("NodeMetric", "direct"), 28),
-        (("NodeMetric", "object"), 2),
-        (("NodeResourceTopology", "object"), 4),
-        (("Device", "object"), 0),
-    ]
-    failed = {row["report"]: value for row, value in found["koordlet_report_failures_total"]}
-    assert failed == {"NodeMetric": 3, "NodeResourceTopology": 0, "Device": 7}
-    reported = {row["report"]: value for row, value in found["koordlet_report_age_seconds"]}
-    assert reported == {"NodeMetric": 41, "NodeResourceTopology": 2}
-    ages = {row["state"]: value for row, value in found["koordlet_state_age_seconds"]}
-    assert ages == {"pods": 3.2, "NodeSLO": 812.0}
+
+    def rows(name: str) -> dict[tuple[str, ...], float]:
+        """By the values of all labels but the node."""
+        return {
+            tuple(value for key, value in labels.items() if key != "node"): value
+            for labels, value in found[f"koordlet_{name}"]
+        }
+
+    works = {("noderesource",): 1, ("podresource",): 1, ("coldmemory",): 0, ("cpi",): 0}
+    assert rows("collector_available") == works
+    assert ("cpi",) not in rows("collector_seconds")
+    assert rows("collector_rounds_total")["podresource",] == 1800
+    assert rows("metric_cache_refused_total") == {(): 3}
+    assert rows("report_total") == {
+        ("NodeMetric", "direct"): 28,
+        ("NodeMetric", "object"): 2,
+        ("NodeResourceTopology", "object"): 4,
+        ("Device", "object"): 0,
+    }
+    failed = {("NodeMetric",): 3, ("NodeResourceTopology",): 0, ("Device",): 7}
+    assert rows("report_failures_total") == failed
+    assert rows("report_age_seconds") == {("NodeMetric",): 41, ("NodeResourceTopology",): 2}
+    assert rows("state_age_seconds") == {("pods",): 3.2, ("NodeSLO",): 812.0}
 
 
 def test_predictions_by_predictor() -> None:
@@ -199,5 +200,4 @@ def test_predictions_by_predictor() -> None:
 
 
 def test_a_node_of_which_nothing_is_known() -> None:
-    found = scrape(ObservedNode())
-    assert {name for name in found if "metric_cache" not in name} == set()
+    assert not [name for name in scrape(ObservedNode()) if "metric_cache" not in name]
