@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 from koord_hooks.builtin import terwayqos
-from koord_hooks.runner import load
 from koord_model.keys import ANNOTATION_NETWORK_QOS, LABEL_QOS
 from koord_model.node import NodeView
 from koord_model.node_slo import Bandwidth, ClassQoS, NetPolicy, NetworkQoS, NodeSLO
@@ -133,9 +132,3 @@ def test_a_rate_of_no_use_counts_as_unset(bandwidth: Bandwidth, told: str) -> No
     [line] = patch.ignored
     assert line.startswith("NodeSLO: resourceQOSStrategy.beClass.networkQOS.egressLimit: ")
     assert told in line
-
-
-def test_it_is_found_by_its_name() -> None:
-    outcome = load(["terwayqos"]).reconcile_node((pod(),), view())
-    assert set(outcome.patch.files) == {POD_FILE, NODE_FILE}
-    assert outcome.failures == ()
