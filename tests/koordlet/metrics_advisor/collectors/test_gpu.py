@@ -20,11 +20,9 @@ from koordlet.metrics_advisor.contract.collector import (
     Samples,
     UnavailableError,
 )
-from koordlet.metrics_advisor.nvml import NVML
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 from tests.koordlet.metrics_advisor.collectors.used_node import values
-from tests.support.fake_nvml import FakeGPU, FakeNVML
 from tests.support.text_tree import TextTree
 
 V2 = Layout(2, Driver.SYSTEMD)
@@ -112,7 +110,7 @@ def test_use_of_processes_is_summed_by_pod_and_container() -> None:
     slices = "kubepods.slice/kubepods-podua.slice"
     lower = "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podub.slice"
     files = tree(
-        p1=f"0::/{slices}/cri-containerd-c1.scope\n",
+        p1=f"12:pids:/\n4:memory:/{slices}/cri-containerd-c1.scope\n1:name=systemd:/x\n",
         p2=f"0::/{slices}/cri-containerd-c1.scope/nested/deep\n",
         p3=f"0::/../../../{slices}/cri-containerd-c2.scope\n",
         p4=f"0::/docker/abc/kubelet/{lower}/cri-containerd-c3.scope\n",
@@ -139,16 +137,6 @@ def test_use_of_processes_is_summed_by_pod_and_container() -> None:
     }
 
 
-def test_owners_are_found_in_any_hierarchy_of_v1() -> None:
-    pod = Pod("a", "n", "ua", cgroup_parent="/kubepods/podua")
-    files = tree(p1="12:pids:/\n4:memory:/kubepods/podua/c1\n1:name=systemd:/kubepods/podua/c1\n")
-    told = Told(replace(WHOLE, processes=(GPUProcess(1, 5, 6.0),)))
-    record = PodRecord(pod, {"c1": Container(pod, "x", "c1")})
-    found = values(collector(told, files, V1).collect(CollectContext(0.0, 0.0, (record,))))
-    assert found["pod_gpu_memory_usage", "ua", "0", "GPU-a"] == 5.0
-    assert found["container_gpu_core_usage", "ua", "c1", "0", "GPU-a"] == 6.0
-
-
 @pytest.mark.parametrize("text", ["garbage\n", OSError(errno.EIO, "Input/output error"), None])
 def test_a_gpu_that_sysfs_does_not_place_is_used_all_the_same(text: str | OSError | None) -> None:
     files = tree()
@@ -165,13 +153,15 @@ def test_a_gpu_that_sysfs_does_not_place_is_used_all_the_same(text: str | OSErro
 
 def test_models_that_differ_are_no_model_and_a_nameless_gpu_is_left_out() -> None:
     other = replace(WHOLE, uuid="GPU-b", minor=1, model="NVIDIA H100")
-    nobody = GPUReading(-1, "", error="number 1: GPU is lost")
-    found = collector(Told(nobody, WHOLE, other)).collect(CollectContext(0.0, 0.0))
+    nobody = [
+        GPUReading(minor, uuid, error="lost") for minor, uuid in ((-1, ""), (2, ""), (-1, "x"))
+    ]
+    found = collector(Told(*nobody, WHOLE, other)).collect(CollectContext(0.0, 0.0))
     (fact,) = found.facts
     assert isinstance(fact, GPUs)
     assert fact.model == ""
     assert [device.minor for device in fact.devices] == [0, 1]
-    assert found.partial == ("a GPU does not say which it is: number 1: GPU is lost (left out)",)
+    assert found.partial == ("a GPU does not say which it is: lost (left out)",)
 
 
 class History:
@@ -290,17 +280,3 @@ def test_whatever_happened_a_reset_and_five_quiet_minutes_heal(
             assert reason
     history.at(now + 1, LOST)
     assert history.at(now + 2) == ""
-
-
-def test_through_the_library_from_a_process_to_its_container() -> None:
-    library = FakeNVML(
-        [FakeGPU("GPU-a", processes=[(1, 7)], samples=[(1, 10**15, 30)], used=8, recovery=0)]
-    )
-    nvml = NVML(library)
-    files = tree(p1="0::/kubepods.slice/kubepods-podua.slice/cri-containerd-c1.scope\n")
-    one = gpu.Collector(CollectorSources(files, V2, gpus=nvml))
-    found = values(one.collect(CollectContext(0.0, 0.0, RECORDS)))
-    nvml.close()
-    assert found["container_gpu_core_usage", "ua", "c1", "0", "GPU-a"] == 30.0
-    assert found["container_gpu_memory_usage", "ua", "c1", "0", "GPU-a"] == 7.0
-    assert found["node_gpu_memory_usage", "0", "GPU-a"] == 8.0

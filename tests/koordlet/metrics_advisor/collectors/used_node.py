@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from koord_host.knobs.layout import Driver, Layout
 from koord_model.demand import Demand
@@ -47,26 +48,17 @@ def pod(
     return PodRecord(one, {name: Container(one, name, name) for name in containers}, demand=demand)
 
 
+@dataclass
 class Group:
     """What one cgroup's files say; memory in bytes, except pages by NUMA node on v1."""
 
-    def __init__(
-        self,
-        cpu_nanoseconds: int = 0,
-        periods: int = 0,
-        throttled: int = 0,
-        anonymous: int = 0,
-        unevictable: int = 0,
-        file: int = 0,
-        numa: Mapping[int, int] | None = None,
-    ) -> None:
-        self.cpu_nanoseconds = cpu_nanoseconds
-        self.periods = periods
-        self.throttled = throttled
-        self.anonymous = anonymous
-        self.unevictable = unevictable
-        self.file = file
-        self.numa = dict(numa or {})
+    cpu_nanoseconds: int = 0
+    periods: int = 0
+    throttled: int = 0
+    anonymous: int = 0
+    unevictable: int = 0
+    file: int = 0
+    numa: Mapping[int, int] = field(default_factory=dict)
 
 
 class UsedNode:
