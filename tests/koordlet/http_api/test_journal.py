@@ -375,7 +375,7 @@ def test_a_mark_is_its_token(inode: int, offset: int, checksum: int) -> None:
 )
 def test_what_is_no_token(book: Book, token: str) -> None:
     book.write(1)
-    with pytest.raises(TokenError, match='"pageToken" is none that a page gave'):
+    with pytest.raises(TokenError, match='"pageToken" is not one that a page gave'):
         JournalPages(book.path).read(1, token)
 
 
@@ -447,7 +447,7 @@ def test_hostile_text(tmp_path: Path) -> None:
         ("size=-1", 400, 'parameter "size" is "-1"'),
         ("size=" + "9" * 5000, 400, 'parameter "size" is "9'),
         ("size=many", 400, 'parameter "size" is "many"'),
-        ("pageToken=moon", 409, '"pageToken" is none that a page gave'),
+        ("pageToken=moon", 409, '"pageToken" is not one that a page gave'),
         ("pageToken=1-2-00000003", 409, "is gone with the oldest"),
     ],
 )

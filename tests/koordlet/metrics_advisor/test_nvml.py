@@ -102,7 +102,7 @@ UNSUPPORTED = {
     "nvmlDeviceGetPciInfo": "no PCI address: Not Supported",
     "nvmlDeviceGetMinorNumber": "no minor: Not Supported",
     "nvmlDeviceGetName": "no model: Not Supported",
-    "nvmlDeviceRegisterEvents": "its error events are not told",
+    "nvmlDeviceRegisterEvents": "its error events are not reported",
 }
 
 

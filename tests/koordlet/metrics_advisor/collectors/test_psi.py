@@ -133,7 +133,7 @@ def test_what_a_kernel_lacks(
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({}, r"tells of no pressure: the kernel needs CONFIG_PSI, and psi=1 on its command"),
+        ({}, r"reports no pressure: the kernel needs CONFIG_PSI, and psi=1 on its command"),
         (
             {
                 f"/proc/pressure/{name}": OSError(errno.EOPNOTSUPP, "Operation not supported")

@@ -119,12 +119,12 @@ def test_devices_that_are_linked_are_a_table_of_partitions() -> None:
 @pytest.mark.parametrize(
     ("other", "whole", "said"),
     [
-        ("", False, "is no JSON"),
-        ("[{]", False, "is no JSON"),
-        ("\x00\x01", False, "is no JSON"),
-        ("[" * 100_000, False, "is no JSON"),
-        ('{"uuid": "x"}', False, "is no JSON array of devices (file ignored)"),
-        ("7", False, "is no JSON array of devices (file ignored)"),
+        ("", False, "is not valid JSON"),
+        ("[{]", False, "is not valid JSON"),
+        ("\x00\x01", False, "is not valid JSON"),
+        ("[" * 100_000, False, "is not valid JSON"),
+        ('{"uuid": "x"}', False, "is not a JSON array of devices (file ignored)"),
+        ("7", False, "is not a JSON array of devices (file ignored)"),
         (OSError(5, "Input/output error"), False, "cannot be read: Input/output error"),
         ([{"minor": "1"}], False, "(device ignored)"),
         ([], True, ""),

@@ -15,7 +15,7 @@ from koord_model.pod import Pod
 from koord_model.quantity import whole
 from koordlet.metrics_reporter.documents.kubelet_config import KubeletConfig
 from koordlet.metrics_reporter.documents.node_topology import build
-from koordlet.metrics_reporter.documents.topology_annotations import TopologyInputs
+from koordlet.metrics_reporter.documents.topology_annotations import TopologyInputs, set_aside
 from koordlet.metrics_reporter.documents.topology_change import change
 from koordlet.states_informer.kubelet_cpus import KubeletCPUs
 from koordlet.states_informer.state import share_pools
@@ -418,3 +418,19 @@ def test_whatever_was_spoilt_is_put_right(spoil: Any) -> None:
     patch = change(old, new)
     assert patch is not None
     assert change(merged(old, patch), new) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "cpus", "system"),
+    [
+        (keys.ANNOTATION_NODE_RESERVATION, '{"reservedCPUs": "0-1"}', "0-1", ""),
+        (keys.ANNOTATION_NODE_RESERVATION, '{"resources": {"cpu": "2"}}', "0,4", ""),
+        (keys.ANNOTATION_NODE_RESERVATION, "{", "", ""),
+        (keys.ANNOTATION_SYSTEM_QOS_RESOURCE, '{"cpuset": "3"}', "3", "3"),
+        (keys.ANNOTATION_SYSTEM_QOS_RESOURCE, '{"cpuset": "3", "cpusetExclusive": false}', "", "3"),
+        ("other", "", "", ""),
+    ],
+)
+def test_cpus_that_the_node_sets_aside(key: str, text: str, cpus: str, system: str) -> None:
+    found = set_aside({"metadata": {"annotations": {key: text}}}, machine().online)
+    assert (cpuset.render(found.cpus), found.system) == (cpus, system)
