@@ -125,7 +125,7 @@ def test_the_example_swaps_less_under_pressure_and_holds_what_it_had(example: Mo
     assert all(str(one) for found in (easy, hard, plan(None)) for one in found.decisions)
 
 
-def test_a_setting_of_the_example_that_makes_no_sense_is_told(example: ModuleType) -> None:
+def test_a_bad_setting_of_the_example_is_reported(example: ModuleType) -> None:
     slo = NodeSLO(strategies={"calm_swap": {"swappiness": 500}})
     found = parse_settings(_strategy(example), slo)
     assert (found.settings.swappiness, len(found.ignored)) == (10, 1)

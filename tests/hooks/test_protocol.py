@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from koord_hooks import protocol
 from koord_hooks.runner import HookRunner
 from koord_hooks.specs import hookimpl
-from koord_hooks.stages import POD_STAGES, Stage
+from koord_hooks.stages import Stage
 from koord_model.node import NodeView
 from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
@@ -48,14 +48,10 @@ _CONTAINER_REQUESTS = st.builds(
 
 
 class Gives:
-    """A plugin that wants the same patch at every pod and container it is asked about."""
+    """A plugin that wants the same patch for every container."""
 
     def __init__(self, patch: Patch) -> None:
         self.patch = patch
-
-    @hookimpl
-    def pre_run_pod_sandbox(self) -> Patch:
-        return self.patch
 
     @hookimpl
     def pre_create_container(self) -> Patch:
@@ -206,13 +202,3 @@ def test_everything_a_container_patch_holds_is_answered() -> None:
         pod_cgroup_parent="/new",
     )
     assert protocol.changes(request, response)
-
-
-def test_pod_stages_ask_about_pods() -> None:
-    asked = HookRunner([("a", Gives(Patch(labels={"l": "1"})))])
-    assert Stage.PRE_RUN_POD_SANDBOX in POD_STAGES
-    response, outcome = protocol.answer(
-        asked, Stage.PRE_RUN_POD_SANDBOX, pb.PodSandboxHookRequest(), VIEW
-    )
-    assert response == pb.PodSandboxHookResponse(labels={"l": "1"})
-    assert outcome.wished == ("a",)

@@ -41,7 +41,7 @@ def create(*plugins: tuple[str, object]) -> Any:
     return HookRunner(plugins).run(Stage.PRE_CREATE_CONTAINER, CONTAINER, VIEW)
 
 
-def test_a_wish_is_granted_and_its_owner_named() -> None:
+def test_a_patch_is_applied_and_its_plugin_named() -> None:
     outcome = create(("a", Wants(7)))
     assert outcome.patch == Patch(resources=LinuxResources(cpu_quota=7), why="a: quota 7")
     assert outcome.wished == ("a",)

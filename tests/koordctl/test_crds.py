@@ -107,7 +107,7 @@ async def test_versions_that_are_not_known_here_are_left_alone(api: KubeApi, ctl
     assert "v1beta1" in versions(api, "devices.scheduling.koordinator.sh")
 
 
-async def test_who_may_not_is_told(api: KubeApi, ctl: Ctl) -> None:
+async def test_without_permission(api: KubeApi, ctl: Ctl) -> None:
     api.fail(status=403, plural="customresourcedefinitions")
     code, out, error = await ctl("crds", "install")
     assert (code, out) == (1, "")

@@ -25,7 +25,7 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_trace_is_judged_and_told(trace: Path) -> None:
+def test_the_result_of_a_trace(trace: Path) -> None:
     text = list(lines(run(str(trace), SHORT)))
     assert (
         text[0]
@@ -104,7 +104,7 @@ def test_halflives_reach_the_models() -> None:
         (rows(3).encode(), "the trace lasts 0.033 h; expected more than"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_name(
+def test_what_cannot_be_read_is_reported_with_its_name(
     tmp_path: Path, content: bytes, why: str
 ) -> None:
     path = tmp_path / "trace"

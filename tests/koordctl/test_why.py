@@ -141,7 +141,7 @@ NO_DECISION = (
         (DecidedNode(), "strategies", "koordlet has no strategies.\n"),
     ],
 )
-def test_nothing_to_tell(serve: Serve, run: Run, node: DecidedNode, argv: str, words: str) -> None:
+def test_nothing_to_show(serve: Serve, run: Run, node: DecidedNode, argv: str, words: str) -> None:
     assert told(run, serve(node), *argv.split()) == words
 
 
@@ -169,7 +169,7 @@ def answered(times: int = 1) -> HookAnswers:
 
 
 @pytest.mark.parametrize(("times", "counted"), [(1, False), (3, True)])
-def test_why_pod_tells_what_hooks_changed(
+def test_why_pod_shows_what_hooks_changed(
     serve: Serve, run: Run, times: int, counted: bool
 ) -> None:
     text = told(run, serve(DecidedNode(), hooks=answered(times)), "pod", "job-1")
@@ -322,7 +322,7 @@ def test_what_is_over_with_what_was_before() -> None:
     ]
 
 
-def test_values_of_wishes() -> None:
+def test_desired_values() -> None:
     wishes = [
         DesiredValueRow("a", "x" * 99),
         DesiredValueRow("b", ""),

@@ -62,7 +62,7 @@ def test_a_node(
     assert [words for words in (*shown, *hidden) if words in text] == [*shown]
 
 
-def test_what_is_not_reckoned_is_said_so() -> None:
+def test_what_is_not_calculated() -> None:
     assert list(lines(FOUND, "batch-memory", 10)) == [
         "n1 offers no batch-memory, and the manager does not calculate any."
     ]

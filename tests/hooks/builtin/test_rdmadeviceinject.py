@@ -69,7 +69,7 @@ WHERE = "pod ml/train-0: annotation scheduling.koordinator.sh/device-allocated: 
         *(([one], VIEW, set(), None) for one in ({"id": 3}, functions(3), functions([]), 7)),
     ],
 )
-def test_an_address_the_node_does_not_have_is_told_and_the_others_stay(
+def test_an_address_the_node_does_not_have_is_reported_and_the_others_stay(
     devices: list[Any], view: NodeView, kept: set[str], line: str | None
 ) -> None:
     patch = ask(*devices, view=view)

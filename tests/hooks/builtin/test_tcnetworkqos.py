@@ -185,7 +185,7 @@ class TestPodsWithALimit:
             assert [member.pod for member in one.members] == ["shop/pod-u1"]
             assert len(found[qos.lower()].members) == others
 
-    def test_a_limit_on_ingress_is_told(self) -> None:
+    def test_a_limit_on_ingress_is_reported(self) -> None:
         patch = of(USUAL, pod("LS", ingressLimit="10M", egressLimit="20M"))
         assert "pod shop/pod-u1" in classes(patch)
         [line] = patch.ignored
@@ -205,7 +205,7 @@ class TestPodsWithALimit:
             ('{"egressLimit": [1]}', "Expected"),
         ],
     )
-    def test_a_value_of_no_use_is_told_and_the_pod_stays_in_its_class(
+    def test_a_bad_value_is_reported_and_the_pod_stays_in_its_class(
         self, text: str, told: str
     ) -> None:
         bad = Pod(
@@ -242,36 +242,29 @@ class TestPodsWithALimit:
         assert tcnetworkqos._minors([second, first]) == {first: minor, second: minor + 1}
 
 
-class TestNetCls:
-    def knob(self, asked: Pod, view: NodeView = USUAL) -> Any:
-        patch = tcnetworkqos.pre_run_pod_sandbox(asked, view)
-        return None if patch is None else patch.knobs.get("net_cls.classid")
+def sandbox(asked: Pod, view: NodeView = USUAL) -> Patch:
+    return tcnetworkqos.pre_run_pod_sandbox(asked, view) or Patch()
 
-    def test_the_knob_says_the_class(self) -> None:
-        assert tcnetworkqos.pre_run_pod_sandbox(pod("BE", ip=""), USUAL) == Patch(
-            knobs={"net_cls.classid": 65540}, why="class be → net_cls.classid 65540 (1:4)"
-        )
-        assert self.knob(pod("SYSTEM")) == 65538
-        assert self.knob(pod("", parent=BEST_EFFORT)) == 65540
 
-    def test_a_pod_with_a_limit_has_its_own(self) -> None:
-        limited = pod("LS", ip="", egressLimit="1M")
-        [minor] = [one.minor for one in classes(of(USUAL, limited)).values() if " " in one.name]
-        patch = tcnetworkqos.pre_run_pod_sandbox(limited, USUAL)
-        assert patch is not None
-        assert patch.knobs == {"net_cls.classid": handle(minor)}
-        assert patch.why.startswith("egressLimit 1000000 → net_cls.classid ")
-        assert classid(minor) in patch.why
+def test_net_cls_says_the_class() -> None:
+    assert sandbox(pod("BE", ip="")) == Patch(
+        knobs={"net_cls.classid": 65540}, why="class be → net_cls.classid 65540 (1:4)"
+    )
+    assert sandbox(pod("SYSTEM")).knobs == {"net_cls.classid": 65538}
+    assert sandbox(pod("", parent=BEST_EFFORT)).knobs == {"net_cls.classid": 65540}
+    limited = pod("LS", ip="", egressLimit="1M")
+    [minor] = [one.minor for one in classes(of(USUAL, limited)).values() if " " in one.name]
+    patch = sandbox(limited)
+    assert patch.knobs == {"net_cls.classid": handle(minor)}
+    assert patch.why.startswith("egressLimit 1000000 → net_cls.classid ")
+    assert classid(minor) in patch.why
 
-    def test_it_waits_until_the_class_is_certain(self) -> None:
-        assert tcnetworkqos.pre_run_pod_sandbox(pod("", ip=""), USUAL) is None
-        patch = tcnetworkqos.pre_run_pod_sandbox(pod("", ip="", ingressLimit="1M"), USUAL)
-        assert patch is not None
-        assert patch.knobs == {}
-        assert len(patch.ignored) == 1
 
-    def test_not_where_the_kernel_has_no_such_file(self) -> None:
-        assert tcnetworkqos.pre_run_pod_sandbox(pod("LS"), view(kernel=Kernel())) is None
+def test_net_cls_waits_until_the_class_is_certain() -> None:
+    assert sandbox(pod("", ip="")) == Patch()
+    patch = sandbox(pod("", ip="", ingressLimit="1M"))
+    assert (patch.knobs, len(patch.ignored)) == ({}, 1)
+    assert sandbox(pod("LS"), view(kernel=Kernel())) == Patch(), "the kernel has no such file"
 
 
 @given(

@@ -37,9 +37,10 @@ def of(view: NodeView, *pods: Pod) -> NodePatch:
     return patch
 
 
-@pytest.mark.parametrize("policy", [NetPolicy.NONE, NetPolicy.TC])
-def test_other_policies_are_not_its_business(policy: NetPolicy) -> None:
-    assert terwayqos.reconcile_node((pod(),), NodeView(slo=NodeSLO(net_policy=policy))) is None
+def test_other_policies_are_not_its_business_and_no_pods_are_an_empty_object() -> None:
+    for policy in (NetPolicy.NONE, NetPolicy.TC):
+        assert terwayqos.reconcile_node((pod(),), NodeView(slo=NodeSLO(net_policy=policy))) is None
+    assert of(view()).files[POD_FILE] == "{}"
 
 
 def test_the_nodes_file_is_in_bytes_a_second_percent_too() -> None:
@@ -82,10 +83,6 @@ def test_pods_are_listed_by_uid_as_koordinator_spells_them() -> None:
     )
     assert patch.why == "netQOSPolicy terway-qos, 100000000 bit/s, 2 pods"
     assert patch.ignored == ()
-
-
-def test_no_pods_is_an_empty_object() -> None:
-    assert of(view()).files[POD_FILE] == "{}"
 
 
 @pytest.mark.parametrize(

@@ -418,7 +418,7 @@ def test_as_lines_of_text(book: Book) -> None:
     assert page.headers == {}
 
 
-def test_a_page_holds_256_unless_told_otherwise(tmp_path: Path) -> None:
+def test_a_page_holds_256_by_default(tmp_path: Path) -> None:
     book = Book(tmp_path, max_bytes=1 << 20)
     book.write(300)
     assert len(json.loads(get(book).body)["Events"]) == 256
@@ -461,7 +461,7 @@ def test_what_cannot_be_asked(book: Book, query: str, status: int, words: str) -
     assert refused.value.status == 404
 
 
-async def test_a_koordlet_tells_what_it_did(
+async def test_a_koordlet_shows_what_it_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It serves the very file that it writes."""

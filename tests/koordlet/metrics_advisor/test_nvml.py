@@ -51,7 +51,7 @@ def soon(nvml: NVML, wanted: Callable[[list[GPUReading]], bool]) -> list[GPURead
     return readings
 
 
-def test_a_gpu_that_tells_all(opened: Opened) -> None:
+def test_a_gpu_that_reports_everything(opened: Opened) -> None:
     gpu = FakeGPU(
         "GPU-a",
         minor=3,

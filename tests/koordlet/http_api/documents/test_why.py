@@ -96,7 +96,7 @@ def test_what_is_asked_for(query: str, decisions: int, history: int) -> None:
     assert [one["name"] for one in found["strategies"]] == [one.name for one in STATES]
 
 
-def test_wishes_of_a_group() -> None:
+def test_desired_values_of_a_group() -> None:
     assert why(f"group={BE}")["wishes"] == WISHES
     assert why("group=kubepods")["wishes"] == []
     assert why("pod=web")["wishes"] == []

@@ -99,7 +99,7 @@ def test_cores_are_unique_on_the_machine_and_shared_by_threads(
     ]
 
 
-def test_an_instruction_cache_is_no_last_level() -> None:
+def test_an_instruction_cache_is_not_the_last_level() -> None:
     texts = machine(1, 1, 1)
     for path in [path for path in texts if "/cache/index" in path]:
         del texts[path]
@@ -110,7 +110,7 @@ def test_an_instruction_cache_is_no_last_level() -> None:
     assert [one.l3 for one in cpus(look(texts)).processors] == [7]
 
 
-def test_a_machine_that_tells_no_topology_has_a_core_for_each_cpu() -> None:
+def test_a_machine_without_topology_has_a_core_for_each_cpu() -> None:
     texts: dict[str, str | OSError] = {
         f"{CPU}/cpu0/online": "1\n",
         f"{CPU}/cpu1/online": "1\n",

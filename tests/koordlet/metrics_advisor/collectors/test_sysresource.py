@@ -141,7 +141,7 @@ def test_memory_of_groups_is_taken_off_by_node(
     assert not [path for path in node.tree.reads if path.endswith("c1/memory.numa_stat")]
 
 
-def test_a_vanished_pod_is_passed_over_and_garbage_told(numa: UsedNode) -> None:
+def test_a_vanished_pod_is_ignored_and_garbage_reported(numa: UsedNode) -> None:
     numa.put("kubepods/podu1", Group(numa={0: 1}))
     numa.put("kubepods/podu2", Group(numa={0: 1}))
     file = numa.path("kubepods/podu2", "memory", "memory.numa_stat")
@@ -151,7 +151,7 @@ def test_a_vanished_pod_is_passed_over_and_garbage_told(numa: UsedNode) -> None:
     assert found.partial == (f'{file}: no line "hierarchical_anon"',)
 
 
-def test_a_kernel_that_does_not_tell_memory_by_node(numa: UsedNode) -> None:
+def test_a_kernel_without_memory_by_node(numa: UsedNode) -> None:
     found = rounds_with(numa, NUMA_TOLD).look(pod())
     assert values(found, "sys_numa_memory_usage") == {}
     assert CPU in values(found)
@@ -170,7 +170,7 @@ def test_one_numa_node_needs_no_reading_of_groups(node: UsedNode) -> None:
     assert not [path for path in node.tree.reads if "cgroup" in path]
 
 
-def test_cpu_lists_that_cannot_be_read_are_told(numa: UsedNode) -> None:
+def test_cpu_lists_that_cannot_be_read_are_reported(numa: UsedNode) -> None:
     numa.tree.texts["/sys/devices/system/node/node4/cpulist"] = "x"
     found = rounds_with(numa, NUMA_TOLD).look(pod())
     assert values(found) == {CPU: 5.0, MEMORY: 5000.0}

@@ -212,7 +212,7 @@ GONE = {"GPU-0": False, "GPU-1": False, "0000:3b:00.0": True}
         (NVIDIA, XPUs((), whole=False), None, dict.fromkeys(GONE, True)),
     ],
 )
-def test_what_nothing_tells_of_any_more_stays_and_is_not_healthy(
+def test_what_no_source_reports_any_more_stays_and_is_not_healthy(
     gpus: GPUs | None, xpus: XPUs | None, rdma: RDMADevices | None, healthy: dict[str, bool]
 ) -> None:
     first = made()

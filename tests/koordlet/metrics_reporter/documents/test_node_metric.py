@@ -314,7 +314,7 @@ def test_each_kind_is_asked_for_once_a_window(samples: Samples) -> None:
     assert samples.asked < 30
 
 
-def test_the_real_cache_tells_the_same(samples: Samples) -> None:
+def test_the_real_cache_gives_the_same(samples: Samples) -> None:
     samples.curve("node_cpu_usage", [float(value % 7) for value in range(60)])
     for uid, cpu in (("u1", 0.5), ("u2", 2.0)):
         samples.put("pod_cpu_usage", cpu, uid, span=200.0)

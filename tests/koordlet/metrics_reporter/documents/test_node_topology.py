@@ -165,7 +165,7 @@ def test_cpus_that_are_offline_are_nowhere() -> None:
     assert len(told(document, keys.ANNOTATION_CPU_TOPOLOGY)["detail"]) == 3
 
 
-def test_huge_pages_are_told_and_are_no_memory_where_the_gate_is_on() -> None:
+def test_huge_pages_are_reported_apart_from_memory_with_the_gate() -> None:
     document = built(facts=replace(FACTS, huge_pages=True))
     assert zone(document, "node-0") == {
         "cpu": "4",
