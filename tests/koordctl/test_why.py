@@ -92,12 +92,7 @@ def test_why_suppress(busy: str, run: Run) -> None:
     assert len(lines) == 10
 
 
-def test_how_much_of_the_past(busy: str, run: Run) -> None:
-    assert "earlier" not in told(run, busy, "suppress", "--history", "0")
-    assert len(told(run, busy, "suppress", "--history=2").splitlines()) == 9
-
-
-def test_the_past_before_a_restart(serve: Serve, tmp_path: Path, run: Run) -> None:
+def test_how_much_of_the_past(serve: Serve, tmp_path: Path, run: Run) -> None:
     journal = Journal(f"{tmp_path}/j", pytest.fail)
     journal.add(
         line(DecisionRecord(NOW - 900, "cpu_suppress", StrategyMode.ON, suppressed(9, 1.0)))
@@ -105,6 +100,8 @@ def test_the_past_before_a_restart(serve: Serve, tmp_path: Path, run: Run) -> No
     journal.close()
     address = serve(busy_decisions(), f"{tmp_path}/j")
     assert told(run, address, "suppress").endswith("best-effort pods get 9 CPUs\n")
+    assert "earlier" not in told(run, address, "suppress", "--history", "0")
+    assert len(told(run, address, "suppress", "--history=2").splitlines()) == 9
 
 
 def test_why_pod(busy: str, run: Run) -> None:

@@ -201,21 +201,26 @@ async def test_the_search_ends_in_time(service: Service, make: Make) -> None:
     await send(link)
 
 
-async def test_a_name_that_is_not_known_is_said_and_asked_for_again(
-    service: Service, make: Make
+@pytest.mark.parametrize(
+    ("listed", "leader", "said"),
+    [
+        (HOSTS, None, r"127\.0\.0\.1:\d+: FAILED_PRECONDITION"),
+        ((), 0, r"managers\.svc: .*not known"),
+        (("192.0.2.1",), 0, "without TLS only loopback is spoken to; name a CA file"),
+    ],
+    ids=["nobody leads", "the name is not known", "an address that is not loopback"],
+)
+async def test_why_a_report_is_not_sent_and_that_the_next_one_may_be(
+    service: Service, make: Make, listed: tuple[str, ...], leader: int | None, said: str
 ) -> None:
-    service.listed = []
+    service.listed = list(listed)
+    service.lead(leader)
     link = make()
-    with pytest.raises(LinkError, match=r"managers\.svc: .*not known"):
+    with pytest.raises(LinkError, match=said):
         await send(link)
     service.listed = list(HOSTS)
     service.lead(0)
     await send(link)
-
-
-async def test_nobody_leads(service: Service, make: Make) -> None:
-    with pytest.raises(LinkError, match=r"127\.0\.0\.1:\d+: FAILED_PRECONDITION"):
-        await send(make())
 
 
 async def test_behind_one_address_the_leader_is_found_by_a_new_connection(
@@ -276,12 +281,6 @@ async def test_a_report_of_a_session_that_another_followed_is_not_delivered(
     await send(newer)
     with pytest.raises(LinkError, match=r"ABORTED: .*another session has followed"):
         await send(older)
-
-
-async def test_without_tls_only_loopback_is_spoken_to(service: Service, make: Make) -> None:
-    service.listed = ["192.0.2.1"]
-    with pytest.raises(LinkError, match="without TLS only loopback is spoken to; name a CA file"):
-        await send(make())
 
 
 async def test_without_tls_no_token_is_sent(service: Service, make: Make, tmp_path: Path) -> None:

@@ -129,13 +129,15 @@ def test_koordlet_that_decides_nothing_says_so(query: str) -> None:
     assert found["reason"].startswith("koordlet decides nothing on this node")
 
 
-def test_numbers_that_json_has_not() -> None:
+def test_numbers_that_json_has_not_and_very_many_decisions() -> None:
     node = DecidedNode()
     given = (Term("a", float("nan")), Term("b", None, "cores"), Term("c", 3 << 30, "bytes"))
-    node.decisions.keep(NOW, [("s", StrategyMode.ON, Decision("o", given=given))])
+    many = [("m", StrategyMode.ON, Decision("o", pod=f"n/{number}")) for number in range(400)]
+    node.decisions.keep(NOW, [("s", StrategyMode.ON, Decision("o", given=given)), *many])
     [one] = why("strategy=s", node)["decisions"]
     assert [each["value"] for each in one["given"]] == ["nan", None, 3 << 30]
     assert [each["shown"] for each in one["given"]] == ["nan", "unknown", "3 GiB"]
+    assert len(why("strategy=m", node)["decisions"]) == 400
 
 
 def kept(path: Path, node: DecidedNode, *entries: DecisionRecord) -> str:
@@ -278,10 +280,3 @@ def test_a_journal_that_cannot_be_read_leaves_what_is_remembered(tmp_path: Path)
 def test_what_cannot_be_asked(query: str, words: str) -> None:
     with pytest.raises(QueryError, match=re.escape(words)):
         why(query)
-
-
-def test_four_hundred_decisions_are_an_answer() -> None:
-    node = DecidedNode()
-    many = [("s", StrategyMode.ON, Decision("o", pod=f"n/{number}")) for number in range(400)]
-    node.decisions.keep(NOW, many)
-    assert len(why("strategy=s", node)["decisions"]) == 400
