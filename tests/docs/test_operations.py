@@ -139,7 +139,7 @@ def test_results_are_those_counted() -> None:
 
 def _is_log(name: str) -> bool:
     log, _, method = name.rpartition(".")
-    return name == "say" or (log.endswith("log") and method in ("info", "warning", "error"))
+    return method == "say" or (log.endswith("log") and method in ("info", "warning", "error"))
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ HISTORIES: dict[str, list[tuple[float, GPUReading | None, str]]] = {
             *((1, xid(n), f"Xid{n}"), (100, xid(94), f"Xid{n}"), (100_000, WHOLE, f"Xid{n}")),
             *((100_001, LOST, f"Xid{n}"), (100_002, WHOLE, "")),
         ]
-        for n in (48, 79, 95, 119)
+        for n in (46, 48, 54, 62, 64, 74, 79, 95, 110, 119, 120, 140, 143)
     },
     "the driver needs no reset": [
         *((1, xid(48, reset_needed=False), "Xid48"), (2, FINE, "Xid48"), (300, FINE, "Xid48")),
