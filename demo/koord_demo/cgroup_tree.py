@@ -96,7 +96,7 @@ class CgroupTree:
         _write(directory, files)
 
     def note(self, group: str, name: str, value: int) -> None:
-        """Keep a value that is no cgroup file, but belongs to the group's processes."""
+        """Keep a value of the group's processes that has no cgroup file."""
         _write(self.path(group), {name: str(value)})
 
     def read(self, group: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from koord_demo import cri_client_pb2 as pb
 M = TypeVar("M", bound=Message)
 
 TIMEOUT = 120.0
-"""Seconds a call may take, unless told."""
+"""Seconds a call may take by default."""
 
 _IMAGE_METHODS = frozenset({"ListImages", "ImageStatus"})
 _OPTIONS = (

@@ -39,10 +39,10 @@ class PodRules:
     def __init__(self, cgroups: CgroupTree) -> None:
         self.cgroups = cgroups
         self.listeners: set[Listener] = set()
-        """Told of each container that is created, started, stopped or deleted."""
+        """Called for each container that is created, started, stopped or deleted."""
         self._sandboxes: dict[str, DemoSandbox] = {}
         self._containers: dict[str, DemoContainer] = {}
-        # Numbers that look like process ids and are none.
+        # Numbers that look like process ids, but are not.
         self._pids = itertools.count(1 << 22)
 
     # Pods.

@@ -74,14 +74,14 @@ def batch_pod_config(
     container_name: str = "main",
     namespace: str = "default",
 ) -> PodPlan:
-    """A Koordinator batch pod: BestEffort to the kubelet, its real wishes in an annotation.
+    """A Koordinator batch pod: BestEffort to the kubelet, its real requests in an annotation.
 
     ``batch_cpu`` in thousandths of a CPU, ``batch_memory`` in bytes, both
     requested and limited; None leaves one out.
     """
     name, uid = _identity(name)
-    wishes = {keys.BATCH_CPU: batch_cpu, keys.BATCH_MEMORY: batch_memory}
-    quantities = {key: str(value) for key, value in wishes.items() if value is not None}
+    amounts = {keys.BATCH_CPU: batch_cpu, keys.BATCH_MEMORY: batch_memory}
+    quantities = {key: str(value) for key, value in amounts.items() if value is not None}
     spec = {"containers": {container_name: {"limits": quantities, "requests": quantities}}}
     resources = pb.LinuxContainerResources(cpu_period=100_000, cpu_shares=2, oom_score_adj=1000)
     sandbox = _sandbox(name, uid, namespace, f"{cgroup_root}/besteffort/pod{uid}")

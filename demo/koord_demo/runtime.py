@@ -170,7 +170,7 @@ class _MethodHandlers(grpc.GenericRpcHandler):
         ) -> AsyncIterator[bytes]:
             self._note(service, "GetContainerEvents", data, context)
             with self._runtime.events() as events:
-                # Tells the client that it will miss nothing from here on.
+                # Lets the client know that it misses nothing from here on.
                 await context.send_initial_metadata(())
                 while True:
                     yield (await events.get()).SerializeToString()

@@ -2,7 +2,7 @@
 
 Responses are written in the Go koordlet's way: everything asked is echoed, with
 the changes laid over it. The Go proxy needs that, because it takes an empty
-cpuset or a zero ``oom_score_adj`` in a response for a wish.
+cpuset or a zero ``oom_score_adj`` in a response for a desired value.
 """
 
 from __future__ import annotations

@@ -42,11 +42,11 @@ _AnyPatch = TypeVar("_AnyPatch", Patch, NodePatch, covariant=True)
 class HookResult(Generic[_AnyPatch]):
     """What the plugins made of one stage or subject of reconciliation.
 
-    ``wished`` are the plugins that wanted something, ``patches`` what each of them wanted, in
+    ``wished`` are the plugins that returned a patch, ``patches`` those patches, in
     the same order. ``failures`` are those that
-    raised or returned what is no patch, with the reason; the wishes of the
-    others are in ``patch`` all the same. A plugin that says ``ValueError`` has not
-    failed: it was given what it cannot use, which is a line in ``patch.ignored``.
+    raised or did not return a patch, with the reason; the patches of the
+    others are in ``patch`` all the same. A plugin that raises ``ValueError`` has not
+    failed: it cannot use its input, which is a line in ``patch.ignored``.
     """
 
     patch: _AnyPatch
@@ -118,12 +118,12 @@ class HookRunner:
         arguments: Mapping[str, object],
         of_pod: Pod | None = None,
     ) -> HookResult[AnyPatch]:
-        wishes: list[tuple[str, AnyPatch]] = []
+        returned: list[tuple[str, AnyPatch]] = []
         ignored: list[str] = [] if of_pod is None else _about_labels(of_pod)
         failures: list[tuple[str, Exception]] = []
         for name, hook in self._hooks[moment]:
             try:
-                wish = hook(**arguments)
+                patch = hook(**arguments)
             except ValueError as error:
                 ignored.append(" ".join(str(error).split()))
                 continue
@@ -131,21 +131,21 @@ class HookRunner:
                 failures.append((name, error))
                 continue
             try:
-                if wish is not None:
-                    wishes.append((name, checked(wish, kind)))
+                if patch is not None:
+                    returned.append((name, checked(patch, kind)))
             except Exception as error:
                 failures.append((name, error))
         merged: AnyPatch
-        merged, conflicts = merge(wishes, kind)
-        # Several plugins may read one annotation; its defect is told once.
-        told = tuple(sorted({*ignored, *merged.ignored}))
-        patch = replace(merged, ignored=told) if ignored else merged
-        names, patches = tuple(name for name, _ in wishes), tuple(one for _, one in wishes)
-        return HookResult(patch, names, conflicts, tuple(failures), patches)
+        merged, conflicts = merge(returned, kind)
+        # Several plugins may read one annotation; its defect is reported once.
+        lines = tuple(sorted({*ignored, *merged.ignored}))
+        merged = replace(merged, ignored=lines) if ignored else merged
+        names, patches = tuple(name for name, _ in returned), tuple(one for _, one in returned)
+        return HookResult(merged, names, conflicts, tuple(failures), patches)
 
 
 def _about_labels(pod: Pod) -> list[str]:
-    """Every plugin looks at the class, so that none of them tells of an unknown one."""
+    """Every plugin reads the class, so an unknown one is reported here."""
     wrong = unknown_word(pod.labels)
     return [f"pod {pod.full_name}: {wrong}"] if wrong else []
 
@@ -178,7 +178,7 @@ def available_plugins() -> dict[str, Callable[[], object]]:
     theirs as entry points. Ours win a name. None is loaded before it is asked
     for: a broken one disturbs only those who want it.
     """
-    # Here, because it costs megabytes, and whoever loads no plugins needs none of them.
+    # Here, because it costs megabytes, which a program without plugins saves.
     from importlib.metadata import entry_points
 
     others = {point.name: point.load for point in entry_points(group=PROJECT)}
@@ -193,7 +193,7 @@ def load(names: Iterable[str]) -> HookRunner:
     """A runner with the named plugins; "all" stands for all there are.
 
     Raises:
-        UnknownPluginError: a name nobody has; the message lists those there are.
+        UnknownPluginError: an unknown name; the message lists those there are.
         PluginError: a plugin that cannot be loaded, or has hooks that do not fit.
     """
     there = available_plugins()

@@ -13,8 +13,8 @@ def ask_koordlet(address: str, page: str, kind: type[A]) -> tuple[bytes, A]:
     """A page as it came and as a value.
 
     Raises:
-        AddressError: the address is none.
-        AskError: koordlet does not answer, or it is somebody else who does.
+        AddressError: the address is not valid.
+        AskError: koordlet does not answer, or another program does.
     """
     body = ask(address, page, KOORDLET)
     try:

@@ -190,7 +190,7 @@ class PredictorRow(msgspec.Struct, frozen=True):
 
 
 class Model(msgspec.Struct, frozen=True):
-    """Percentiles ("p60" to "max") of what somebody used, by name; ``item`` is a part of the node.
+    """Percentiles ("p60" to "max") of usage, by name; ``item`` is a part of the node.
 
     Both are empty where there is no model.
     """
@@ -339,7 +339,7 @@ class PastDecisionRow(DecisionRow, frozen=True):
 
 
 class DesiredValueRow(msgspec.Struct, frozen=True):
-    """What somebody wishes of a cgroup's knob; ``conflict`` is who else wants what."""
+    """The value desired of a cgroup's knob; ``conflict`` is other owners and theirs."""
 
     knob: str
     value: int | str | None = None

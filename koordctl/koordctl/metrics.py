@@ -101,7 +101,7 @@ def _row(curve: SeriesRow, names: Sequence[str], unit: str) -> tuple[str, ...]:
 
 
 def _name(curve: SeriesRow) -> str:
-    """The pod's or container's name, and what else tells the series apart."""
+    """The pod's or container's name, and the other labels of the series."""
     labels = curve.labels.items()
     rest = [value for name, value in labels if not (curve.who and name in _IN_NAMES)]
     return clean(" ".join([curve.who, *rest])) or "node"

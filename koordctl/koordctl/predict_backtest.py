@@ -29,7 +29,7 @@ def run(path: str, options: BacktestOptions) -> Backtest:
     """Backtest the trace at ``path``; "" for the synthetic one that comes with koordctl.
 
     Raises:
-        BacktestError: the file cannot be read, is no trace, or is too short; or an option
+        BacktestError: the file cannot be read, is not a trace, or is too short; or an option
             cannot be.
     """
     _check(options)
@@ -51,7 +51,7 @@ def read(path: str) -> Trace:
     """A trace from a file of CSV, gzipped or not.
 
     Raises:
-        BacktestError: it cannot be read, or is no trace.
+        BacktestError: it cannot be read, or is not a trace.
     """
     name = path or "the synthetic trace"
     try:

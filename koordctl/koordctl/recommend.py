@@ -65,9 +65,9 @@ def lines(found: Sequence[Json], *, named: bool = False) -> Iterator[str]:
     if not found:
         yield "No Recommendation found. Create one for each workload to get a recommendation for."
         return
-    told = sorted(found, key=lambda one: (_meta(one, "namespace"), _meta(one, "name")))
-    yield from table([_HEADER, *(row for one in told for row in _rows(one))])
-    for one in told:
+    ordered = sorted(found, key=lambda one: (_meta(one, "namespace"), _meta(one, "name")))
+    yield from table([_HEADER, *(row for one in ordered for row in _rows(one))])
+    for one in ordered:
         message = clean(str(_condition(one).get("message", "not processed yet")))
         if named or not _containers(one):
             yield f"{_about(one)}: {message}"

@@ -28,7 +28,7 @@ from koordctl.columns import table
 from koordctl.render import clean
 
 STATE = "/var/lib/koordlet"
-"""koordlet's ``--state-dir`` unless told otherwise."""
+"""koordlet's default ``--state-dir``."""
 CGROUPS = "/sys/fs/cgroup"
 
 _CACHE_GROUP = "resctrl.group"
@@ -58,9 +58,9 @@ def put_back(
     force: bool = False,
     dry_run: bool = False,
 ) -> list[RestoreResult]:
-    """Put back what the database in a state directory remembers; the fate of each target.
+    """Restore what the database in a state directory has; the result of each target.
 
-    ``say`` is told of trouble with the journal, which stops nothing.
+    ``say`` reports problems with the journal, which stop nothing.
 
     Raises:
         RestoreError: koordlet runs, there is no such directory, or no cgroups.
@@ -127,13 +127,13 @@ def report_lines(report: Sequence[RestoreResult], *, dry_run: bool = False) -> I
     if not report:
         yield "Nothing to restore: no change by koordlet is still in place."
         return
-    told = [
+    shown = [
         one for one in report if one.outcome not in (RestoreOutcome.GONE, RestoreOutcome.UNCHANGED)
     ]
-    if told:
+    if shown:
         values = _DRY_COLUMNS if dry_run else _COLUMNS
         header = ("GROUP", "KNOB", *values, "RESULT")
-        yield from table([header, *(_row(one, dry_run) for one in told)])
+        yield from table([header, *(_row(one, dry_run) for one in shown)])
         yield ""
     yield _summary(report, dry_run)
 

@@ -37,8 +37,8 @@ def ask(address: str, page: str, program: StatusEndpoint = PROXY) -> bytes:
     """The body of a page of the program that serves its status on ``address``.
 
     Raises:
-        AddressError: the address is none.
-        AskError: nobody is there, it is somebody else, or it cannot answer this.
+        AddressError: the address is not valid.
+        AskError: no answer, another program answers, or it cannot answer this.
     """
     connection = _connection(address, program)
     try:

@@ -116,7 +116,7 @@ def pod_lines(pods: Sequence[PodRow]) -> Iterator[str]:
 
 
 def psi_words(psi: Mapping[str, Mapping[str, float]]) -> str:
-    """Pressure by resource: some, and full where it is told apart."""
+    """Pressure by resource: some, and full where the kernel has it."""
     words = []
     for key, name in (("cpu", "CPU"), ("memory", "memory"), ("io", "IO")):
         degrees = psi.get(key, {})
@@ -196,7 +196,7 @@ def _used(row: ContentionRow) -> tuple[str, ...]:
 
 
 def _known_sum(amounts: Iterable[float | None]) -> float | None:
-    """What is known in all, ``None`` where nothing is: no list of pods tells of requests."""
+    """The sum of what is known, ``None`` if nothing is: some pods' requests are not known."""
     known = [one for one in amounts if one is not None]
     return sum(known) if known else None
 

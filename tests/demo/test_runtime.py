@@ -15,6 +15,7 @@ from koord_demo.runtime import DemoRuntime, serve
 from tests.support.cri import (
     AsyncCri,
     Cri,
+    RunningPod,
     batch_pod_config,
     burstable_pod_config,
     pb,
@@ -47,6 +48,10 @@ def refused(code: grpc.StatusCode):
 
 def linux(**fields: int | str) -> pb.LinuxContainerResources:
     return pb.LinuxContainerResources(**fields)
+
+
+def create(cri: Cri, pod: RunningPod, sandbox: str) -> str:
+    return cri.create_container(sandbox, pod.plan.container, pod.plan.sandbox)
 
 
 class TestFiles:
@@ -84,15 +89,9 @@ class TestFiles:
     @pytest.mark.parametrize(
         "fields",
         [
-            {"cpu_shares": 1},
-            {"cpu_shares": 262_145},
-            {"cpu_shares": -1},
-            {"cpu_quota": 999},
-            {"cpu_period": 999},
-            {"cpu_period": 1_000_001},
-            {"memory_limit_in_bytes": -2},
-            {"cpuset_cpus": "a-b"},
-            {"cpuset_cpus": "99"},
+            *({"cpu_shares": shares} for shares in (1, 262_145, -1)),
+            *({"cpu_quota": 999}, {"cpu_period": 999}, {"cpu_period": 1_000_001}),
+            *({"memory_limit_in_bytes": -2}, {"cpuset_cpus": "a-b"}, {"cpuset_cpus": "99"}),
         ],
         ids=str,
     )
@@ -109,12 +108,13 @@ class TestFiles:
     def test_an_update_before_the_start_counts_at_the_start(self, embedded, cri):
         plan = burstable_pod_config()
         sandbox = cri.run_pod_sandbox(plan.sandbox)
+        # The parent is that of the container's request.
+        plan.sandbox.linux.cgroup_parent = "/elsewhere"
         container = cri.create_container(sandbox, plan.container, plan.sandbox)
-        parent = plan.sandbox.linux.cgroup_parent
-        assert files(embedded, parent, container) == {}
+        assert files(embedded, "/elsewhere", container) == {}
         cri.update_container_resources(container, linux(cpu_shares=300))
         cri.start_container(container)
-        assert files(embedded, parent, container)["cpu.shares"] == "300"
+        assert files(embedded, "/elsewhere", container)["cpu.shares"] == "300"
 
     def test_a_start_that_the_kernel_refuses_is_an_exit(self, cri):
         plan = burstable_pod_config()
@@ -126,19 +126,6 @@ class TestFiles:
         status = cri.container_status(container).status
         assert (status.state, status.exit_code) == (pb.CONTAINER_EXITED, 128)
         assert "cfs_quota" in status.message
-
-    def test_the_parent_is_that_of_the_container_request(self, embedded, cri):
-        plan = burstable_pod_config()
-        sandbox = cri.run_pod_sandbox(plan.sandbox)
-        plan.sandbox.linux.cgroup_parent = "/elsewhere"
-        container = cri.create_container(sandbox, plan.container, plan.sandbox)
-        cri.start_container(container)
-        assert files(embedded, "/elsewhere", container)
-
-    def test_a_parent_outside_of_the_tree_is_refused(self, cri):
-        plan = burstable_pod_config(cgroup_root="/../..")
-        with refused(grpc.StatusCode.INVALID_ARGUMENT):
-            cri.run_pod_sandbox(plan.sandbox)
 
 
 class TestLifecycle:
@@ -154,40 +141,51 @@ class TestLifecycle:
         assert not files(embedded, parent, pod.container_id)
         assert not files(embedded, parent, pod.sandbox_id)
 
-    def test_unknown_is_not_found(self, cri):
-        plan = batch_pod_config()
-        for call in (
-            lambda: cri.create_container("nope", plan.container, plan.sandbox),
-            lambda: cri.start_container("nope"),
-            lambda: cri.update_container_resources("nope", linux(cpu_shares=5)),
-            lambda: cri.container_status("nope"),
-            lambda: cri.pod_sandbox_status("nope"),
-        ):
-            with refused(grpc.StatusCode.NOT_FOUND):
-                call()
+    @pytest.mark.parametrize(
+        ("code", "call"),
+        [
+            ("NOT_FOUND", lambda cri, pod: create(cri, pod, "nope")),
+            ("NOT_FOUND", lambda cri, _: cri.start_container("nope")),
+            ("NOT_FOUND", lambda cri, _: cri.update_container_resources("nope", linux())),
+            ("NOT_FOUND", lambda cri, _: cri.container_status("nope")),
+            ("NOT_FOUND", lambda cri, _: cri.pod_sandbox_status("nope")),
+            # Names are taken once, metadata is needed.
+            ("UNKNOWN", lambda cri, pod: cri.run_pod_sandbox(pod.plan.sandbox)),
+            ("UNKNOWN", lambda cri, pod: create(cri, pod, pod.sandbox_id)),
+            ("UNKNOWN", lambda cri, _: cri.run_pod_sandbox(pb.PodSandboxConfig())),
+            (
+                "UNKNOWN",
+                lambda cri, pod: cri.create_container(
+                    pod.sandbox_id, pb.ContainerConfig(), pod.plan.sandbox
+                ),
+            ),
+            ("UNKNOWN", lambda cri, pod: cri.start_container(pod.container_id)),
+            (
+                "INVALID_ARGUMENT",
+                lambda cri, _: cri.run_pod_sandbox(
+                    burstable_pod_config(cgroup_root="/../..").sandbox
+                ),
+            ),
+        ],
+    )
+    def test_what_is_refused(self, cri, code, call):
+        pod = run_pod(cri, batch_pod_config())
+        with refused(grpc.StatusCode[code]):
+            call(cri, pod)
+
+    def test_what_ended_is_not_started_again_but_made_anew(self, cri):
+        pod = run_pod(cri, batch_pod_config())
+        cri.stop_container(pod.container_id)
+        with refused(grpc.StatusCode.UNKNOWN):
+            cri.start_container(pod.container_id)
+        pod.plan.container.metadata.attempt = 1
+        create(cri, pod, pod.sandbox_id)
 
     def test_to_end_what_is_not_there_is_no_error(self, cri):
         cri.stop_container("nope")
         cri.remove_container("nope")
         cri.stop_pod_sandbox("nope")
         cri.remove_pod_sandbox("nope")
-
-    def test_names_are_taken_once(self, cri):
-        pod = run_pod(cri, batch_pod_config())
-        with refused(grpc.StatusCode.UNKNOWN):
-            cri.run_pod_sandbox(pod.plan.sandbox)
-        with refused(grpc.StatusCode.UNKNOWN):
-            cri.create_container(pod.sandbox_id, pod.plan.container, pod.plan.sandbox)
-        pod.plan.container.metadata.attempt = 1
-        cri.create_container(pod.sandbox_id, pod.plan.container, pod.plan.sandbox)
-
-    def test_started_once(self, cri):
-        pod = run_pod(cri, batch_pod_config())
-        with refused(grpc.StatusCode.UNKNOWN):
-            cri.start_container(pod.container_id)
-        cri.stop_container(pod.container_id)
-        with refused(grpc.StatusCode.UNKNOWN):
-            cri.start_container(pod.container_id)
 
     def test_nothing_is_made_in_a_stopped_sandbox(self, cri):
         plan = batch_pod_config()
@@ -207,13 +205,6 @@ class TestLifecycle:
         assert cri.pod_sandbox_status(pod.sandbox_id).status.state == pb.SANDBOX_NOTREADY
         cri.remove_pod_sandbox(pod.sandbox_id)
         assert not cri.list_containers()
-
-    def test_metadata_is_required(self, cri):
-        pod = run_pod(cri, batch_pod_config())
-        with refused(grpc.StatusCode.UNKNOWN):
-            cri.run_pod_sandbox(pb.PodSandboxConfig())
-        with refused(grpc.StatusCode.UNKNOWN):
-            cri.create_container(pod.sandbox_id, pb.ContainerConfig(), pod.plan.sandbox)
 
 
 class TestStatus:

@@ -6,7 +6,6 @@ import importlib
 import itertools
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -15,21 +14,17 @@ from koordlet.agent.feature_gates import DEFAULTS
 from koordlet.metrics_advisor.collector_table import available
 from koordlet.metrics_advisor.contract.metric_kinds import KINDS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "collectors.md").read_text()
+from tests.docs.words import code, marked, page, rows
+
+PAGE = page("collectors.md")
 _KIND = re.compile(r"`([^`]+)` \(([^)]+)\)")
 _BRACES = re.compile(r"{([^}]*)}")
 _IMPLIED = {"pod_uid", "container_id"}
 """Labels that the page speaks of once."""
 
 
-def _rows() -> Iterator[list[str]]:
-    table = PAGE.partition("<!-- collectors -->")[2].partition("<!-- end -->")[0]
-    lines = [line for line in table.splitlines() if line.startswith("|")]
-    for line in lines[2:]:
-        yield [cell.strip() for cell in line.strip("|").split("|")]
-
-
-ROWS = {row[0].strip("`"): row for row in _rows()}
+TABLE = rows(marked(PAGE, "collectors"))
+ROWS = {row[0].strip("`"): row for row in TABLE}
 
 
 def _module(name: str) -> ModuleType:
@@ -48,25 +43,19 @@ def _expanded(pattern: str) -> Iterator[str]:
 
 
 def test_the_table_has_every_collector_once() -> None:
-    assert len(list(_rows())) == len(ROWS)
-    assert set(ROWS) == set(available())
+    assert sorted(row[0] for row in TABLE) == sorted(f"`{name}`" for name in available())
 
 
 @pytest.mark.parametrize("name", available())
-def test_gates_and_flags(name: str) -> None:
+def test_gates_flags_and_intervals(name: str) -> None:
     module = _module(name)
-    switches = {one if one in DEFAULTS else _flag(one) for one in module.ENABLED_BY}
-    cell = ROWS[name][1]
-    assert set(re.findall(r"`([^`]+)`", cell)) == switches
-    assert (cell == "always") == (not switches)
-
-
-@pytest.mark.parametrize("name", available())
-def test_intervals(name: str) -> None:
-    written = {flag: float(text) for flag, text in re.findall(r"`(\S+)` (\d+) s", ROWS[name][2])}
-    assert _flag(_module(name).INTERVAL) in written
-    for flag, seconds in written.items():
-        assert getattr(KoordletSettings(), flag.removeprefix("--").replace("-", "_")) == seconds
+    switches = [f"`{one if one in DEFAULTS else _flag(one)}`" for one in module.ENABLED_BY]
+    assert ROWS[name][1] == (", ".join(switches) or "always")
+    flags = code(ROWS[name][2])
+    assert _flag(module.INTERVAL) in flags
+    for flag in flags:
+        seconds = getattr(KoordletSettings(), flag.removeprefix("--").replace("-", "_"))
+        assert f"`{flag}` {seconds:g} s" in ROWS[name][2]
 
 
 def test_every_kind_has_its_unit_and_its_labels() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 
 import pytest
 import yaml
@@ -23,85 +21,64 @@ from koordctl.koordlet_documents import WhyDocument
 from koordctl.proxy_documents import read
 
 from koordctl import why_node
+from tests.docs.words import between, block, code, marked, page, rows, sources, texts
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "manager.md").read_text()
+PAGE = page("manager.md")
+MANAGER = sources("manager")
 GIB = 1 << 30
 
 
-def cells(text: str) -> list[list[str]]:
-    """Of a table, without its head and without quotes of code."""
-    lines = [line for line in text.splitlines() if line.startswith("|")][2:]
-    return [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in lines]
-
-
-def marked(name: str) -> str:
-    """What is between a mark and the next end."""
-    return PAGE.partition(f"<!-- {name} -->\n")[2].partition("<!-- end -->")[0]
-
-
-def block(name: str) -> str:
-    """The quoted text right after a mark."""
-    return PAGE.partition(f"<!-- {name} -->\n")[2].split("```")[1].partition("\n")[2]
-
-
 def test_gates_are_those_there_are() -> None:
-    written = {name: default == "on" for name, default, _ in cells(marked("gates"))}
+    written = {name.strip("`"): on == "on" for name, on, _ in rows(marked(PAGE, "gates"))}
     assert written == DEFAULTS
 
 
 def test_webhooks_are_those_of_the_table() -> None:
     written = [
-        (name, path, gate, policy.split()[0].strip("`,"))
-        for name, path, _, gate, policy, _ in cells(marked("webhooks"))
+        (*(cell.strip("`") for cell in (name, path, gate)), policy.split()[0].strip("`,"))
+        for name, path, _, gate, policy, _ in rows(marked(PAGE, "webhooks"))
     ]
     # Of pods it is a setting.
     policies = {"pods": ("--webhook-configuration-failure-policy-pods", "the")}
-    there = []
-    for row in TABLE:
-        named = policies.get(row.resource, ("Fail" if row.fails else "Ignore",))
-        there.append((row.name, row.path, row.gate, named))
-    assert [one[:3] for one in written] == [one[:3] for one in there]
-    for (*_, policy), (*_, allowed) in zip(written, there, strict=True):
-        assert policy in allowed
+    assert [one[:3] for one in written] == [(row.name, row.path, row.gate) for row in TABLE]
+    for (*_, policy), row in zip(written, TABLE, strict=True):
+        assert policy in policies.get(row.resource, ("Fail" if row.fails else "Ignore",))
 
 
 def test_keys_are_those_of_the_config_map() -> None:
-    assert {row[0] for row in cells(marked("keys"))} == KEYS
+    assert {row[0].strip("`") for row in rows(marked(PAGE, "keys"))} == KEYS
 
 
 def test_the_example_of_the_config_map_is_good() -> None:
-    data = yaml.safe_load(block("slo-controller-config"))["data"]
+    data = yaml.safe_load(block(PAGE, "slo-controller-config"))["data"]
     assert {key: read_key(key, text)[1] for key, text in data.items()} == dict.fromkeys(data, ())
     assert list(unknown_in(data)) == []
 
 
 def test_controllers_and_calculations_are_those_there_are() -> None:
-    section = PAGE.partition("## Controllers")[2].partition("\n## ")[0]
-    first = {row[0] for row in cells(section.partition("`noderesource` has")[0])}
-    second = {row[0] for row in cells(section.partition("`noderesource` has")[2])}
+    section = between(PAGE, "## Controllers", "\n## ").partition("`noderesource` has")
+    first, second = ({row[0].strip("`") for row in rows(part)} for part in section[::2])
     assert (first, second) == (set(CONTROLLERS), set(CALCULATIONS))
 
 
-def _code() -> str:
-    return "\n".join(path.read_text() for path in (ROOT / "manager").rglob("*.py"))
-
-
-def test_events_are_those_told() -> None:
-    told = re.findall(r'(?:\.record\(\s*[\w.()]+,|\._say\()\s*"(\w+)"', _code())
-    assert {row[0] for row in cells(marked("events"))} == set(told)
+def test_events_are_those_recorded() -> None:
+    recorded = texts(MANAGER, lambda name: name.endswith(".record"), 1)
+    recorded |= texts(MANAGER, lambda name: name.endswith("._say"))
+    assert {row[0].strip("`") for row in rows(marked(PAGE, "events"))} == recorded
 
 
 def test_outcomes_of_webhooks_are_those_counted() -> None:
-    table = PAGE.partition("| outcome of a webhook request")[2].partition("\n\n")[0]
-    names = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)
-    assert set(re.findall(r"`(\w+)`", " ".join(names))) == {str(one) for one in AdmissionOutcome}
+    head = "| outcome of a webhook request"
+    table = rows(head + between(PAGE, head, "\n\n"))
+    assert {name for row in table for name in code(row[0])} == {
+        str(one) for one in AdmissionOutcome
+    }
 
 
 def test_conditions_of_recommendations_are_those_written() -> None:
-    said = set(re.findall(r'_says\("\w+", "(\w+)"', _code())) - {"Recommended"}
+    said = texts(MANAGER, lambda name: name == "_says", 1) - {"Recommended"}
     line = next(line for line in PAGE.splitlines() if "`RecommendationProvided`" in line)
-    assert set(re.findall(r"`(\w+)`", line)) - {"RecommendationProvided", "True", "False"} == said
+    assert set(code(line)) - {"RecommendationProvided", "True", "False"} == said
 
 
 def _pod(name: str, cpu: str, memory: str) -> bytes:
@@ -146,16 +123,16 @@ def fleet() -> Fleet:
 
 
 def _without_times(text: str) -> str:
-    return re.sub(r"since .*", "since …", text.rstrip("\n"))
+    return "\n".join(line.partition("since ")[0] for line in text.rstrip("\n").split("\n"))
 
 
 def test_the_example_is_what_koordctl_shows(fleet: Fleet) -> None:
     answer = json.dumps(why_document(fleet, "node-7", 1795312553.0, {})).encode()
     shown = "\n".join(why_node.lines(read(answer, WhyDocument), "batch-cpu", 10))
-    assert _without_times(block("why")) == _without_times(shown)
+    assert _without_times(block(PAGE, "why")) == _without_times(shown)
 
 
 def test_the_example_is_what_the_node_says(fleet: Fleet) -> None:
     desired = fleet.desired("node-7")
-    assert block("annotation").rstrip("\n") == desired.annotations[ANNOTATION_BATCH_WHY]
+    assert block(PAGE, "annotation").rstrip("\n") == desired.annotations[ANNOTATION_BATCH_WHY]
     assert f"`batch-cpu: {desired.resources['kubernetes.io/batch-cpu']}`" in PAGE

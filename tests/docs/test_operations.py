@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from koord_hooks.runner import HookResult
@@ -31,38 +29,22 @@ from koordlet.runtime_hooks.reconciler.reconciler import ReconcileResult
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.docs.words import between, code, constants, marked, page, rows, sources, texts
 from tests.support.decided import busy_decisions
 from tests.support.observed import full_node
 from tools import flag_tables
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "operations.md").read_text()
-MANAGER = (ROOT / "docs" / "manager.md").read_text()
-
+PAGE, MANAGER = page("operations.md"), page("manager.md")
 
 Served = Callable[[], Iterator[tuple[str, str, set[str]]]]
 
 
-def rows(text: str) -> list[list[str]]:
-    """The cells of a table, without its head."""
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
-
-
-def between(start: str, end: str, page: str = PAGE) -> str:
-    return page.partition(start)[2].partition(end)[0]
-
-
-def source(*paths: str) -> str:
-    return "\n".join((ROOT / path).read_text() for path in paths)
-
-
 def test_flags_are_those_of_the_programs() -> None:
-    pages = [page.read_text() for page in flag_tables.PAGES]
-    for page in pages:
-        assert flag_tables.with_tables(page) == page, "run: python tools/flag_tables.py"
+    pages = [path.read_text() for path in flag_tables.PAGES]
+    for text in pages:
+        assert flag_tables.with_tables(text) == text, "run: python tools/flag_tables.py"
     for program in flag_tables.PROGRAMS:
-        tables = [between(f"<!-- flags: {program} -->", "<!-- end -->", page) for page in pages]
+        tables = [marked(text, f"flags: {program}") for text in pages]
         assert [table.count("\n") > 5 for table in tables if table] == [True]
 
 
@@ -124,69 +106,60 @@ def _families(registry: CollectorRegistry) -> Iterator[tuple[str, str, set[str]]
 
 
 @pytest.mark.parametrize(
-    ("page", "served"),
+    ("text", "served"),
     [(PAGE, _served), (MANAGER, _served_by_the_manager)],
     ids=["node", "manager"],
 )
-def test_metrics_are_those_served(page: str, served: Served) -> None:
+def test_metrics_are_those_served(text: str, served: Served) -> None:
     written = [
-        (name.strip("`"), kind, {one.strip("` ") for one in labels.split(",")} - {"–"})
-        for name, kind, labels, _ in rows(between("<!-- metrics -->", "<!-- end -->", page))
+        (*code(name), kind, set(code(labels)))
+        for name, kind, labels, _ in rows(marked(text, "metrics"))
     ]
     assert sorted(written, key=str) == sorted(served(), key=str)
 
 
+def _counted(module: str, counter: int) -> set[str]:
+    """What a module of the proxy counts: outcomes by ``_count``, errors and decisions."""
+    path = sources(f"proxy/koord_proxy/{module}.py")
+    named = texts(path, lambda name: name.endswith(("HookError", "Decision")))
+    return named | texts(path, lambda name: name == "self._count", counter)
+
+
 def test_outcomes_are_those_counted() -> None:
-    code = source("proxy/koord_proxy/dispatcher.py", "proxy/koord_proxy/hook_targets.py")
-    counted = set(re.findall(r'HookError\(\s*"(\w+)"', code))
-    counted |= set(re.findall(r'_count\(target, stage, "(\w+)"', code))
-    counted |= {"applied", "unchanged"}
-    contract = rows(between("## The failure contract", "- **Deadline**"))
-    written = {name for row in contract for name in re.findall(r"`(\w+)`", row[1])}
-    assert written == counted
+    contract = rows(between(PAGE, "## The failure contract", "- **Deadline**"))
+    written = {name for row in contract for name in code(row[1])}
+    assert written == _counted("dispatcher", 2) | _counted("hook_targets", 2)
 
 
 def test_results_are_those_counted() -> None:
-    code = source("proxy/koord_proxy/interceptor.py")
-    counted = set(re.findall(r'_count\(\S+, "(\w+)"\)', code))
-    counted |= set(re.findall(r'Decision\(\s*"(\w+)"', code)) | {"missed", "hooked"}
-    written = {row[0].strip("`") for row in rows(between("the rest as `other`.", "Worth an alert"))}
-    assert written == counted
+    written = rows(between(PAGE, "the rest as `other`.", "Worth an alert"))
+    counted = _counted("interceptor", 1) | {"missed", "hooked"}
+    assert {name for row in written for name in code(row[0])} == counted
 
 
-def _code(components: tuple[str, ...]) -> str:
-    code = source(*(str(path) for one in components for path in (ROOT / one).rglob("*.py")))
-    if "manager" in components:
-        frame = source("kube/koord_kube/program.py")
-        code += frame.replace('f"', '"').replace("{self.name}", "manager")
-    return code
-
-
-def _log_lines(code: str) -> set[str]:
-    return set(re.findall(r'\b(?:_?log\.(?:info|warning|error)|say)\(\s*"([^"]+)"', code))
+def _is_log(name: str) -> bool:
+    log, _, method = name.rpartition(".")
+    return method == "say" or (log.endswith("log") and method in ("info", "warning", "error"))
 
 
 @pytest.mark.parametrize(
-    ("components", "page", "heading"),
+    ("places", "text", "heading"),
     [
         (("proxy",), PAGE, "Lines of the proxy:"),
         (("koordlet",), PAGE, "Lines of koordlet:"),
-        (("manager", "serving"), MANAGER, "Lines of the manager:"),
+        (("manager", "serving", "kube/koord_kube/program.py"), MANAGER, "Lines of the manager:"),
     ],
     ids=["proxy", "koordlet", "manager"],
 )
-def test_log_lines_are_those_written(components: tuple[str, ...], page: str, heading: str) -> None:
-    lines = rows(page.partition(heading)[2].partition("\n\n")[2].partition("\n\n")[0])
-    written = {name for row in lines for name in re.findall(r"`([^`]+)`", row[0])}
-    written.discard("NAME.json: …")
-    code = _code(components)
-    missing = _log_lines(code) - written
+def test_log_lines_are_those_written(places: tuple[str, ...], text: str, heading: str) -> None:
+    table = rows(text.partition(heading)[2].partition("\n\n")[2].partition("\n\n")[0])
+    written = {name for row in table for name in code(row[0])} - {"NAME.json: …"}
+    logged = texts(sources(*places), _is_log, names={"self.name": "manager"})
+    missing = logged - written
     assert not missing, f"say in the docs what these mean: {missing}"
-    shared = code + _code(("service",))
-    gone = {line for line in written if f'"{line}"' not in shared}
+    gone = written - logged - constants(sources(*places, "service"))
     assert not gone, f"the docs have lines that nobody writes: {gone}"
 
 
 def test_stages_are_those_there_are() -> None:
-    text = between("Stages: ", "\n\n")
-    assert re.findall(r"`(\w+)`", text) == list(Stage)
+    assert code(between(PAGE, "Stages: ", "\n\n")) == list(Stage)

@@ -62,33 +62,18 @@ class Noted:
         name = "/".join(one for one in (resource.plural, subresource) if one)
         self.asked.add((resource.group, name, verb))
 
-    async def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
+    async def get(self, resource: Resource, name: str, _: str = "") -> Object:
         self._note(resource, "get")
         if resource not in self._there:
             raise NotFoundError(f"{name} is not there")
         return self._there[resource]
 
-    async def pages(
-        self,
-        resource: Resource,
-        namespace: str = "",
-        field_selector: str = "",
-        label_selector: str = "",
-        *,
-        version: str = "",
-    ) -> AsyncGenerator[ListPage, None]:
+    async def pages(self, resource: Resource, *_: str, **__: str) -> AsyncGenerator[ListPage, None]:
         self._note(resource, "list")
         yield ListPage([], "1", first=True)
 
     async def watch(
-        self,
-        resource: Resource,
-        version: str,
-        namespace: str = "",
-        field_selector: str = "",
-        label_selector: str = "",
-        *,
-        listing: bool = False,
+        self, resource: Resource, *_: str, listing: bool = False, **__: str
     ) -> AsyncGenerator[WatchEvent, None]:
         self._note(resource, "watch")
         if listing:
@@ -98,54 +83,18 @@ class Noted:
             yield one
 
     async def create(
-        self,
-        resource: Resource,
-        given: Object,
-        namespace: str = "",
-        name: str = "",
-        subresource: str = "",
+        self, resource: Resource, given: Object, _: str = "", __: str = "", subresource: str = ""
     ) -> Object:
         self._note(resource, "create", subresource)
         self._there[resource] = given | {"metadata": {"resourceVersion": "1"}}
         return self._there[resource]
 
-    async def patch(
-        self,
-        resource: Resource,
-        name: str,
-        change: Mapping[str, Any],
-        namespace: str = "",
-        subresource: str = "",
-        *,
-        version: str = "",
-    ) -> Object:
+    async def patch(self, resource: Resource, *_: Any, subresource: str = "", **__: str) -> Object:
         self._note(resource, "patch", subresource)
         return self._there.get(resource, {})
 
-    async def replace(
-        self,
-        resource: Resource,
-        name: str,
-        given: Object,
-        namespace: str = "",
-        subresource: str = "",
-    ) -> Object:
-        self._note(resource, "update", subresource)
-        return given
 
-    async def delete(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str = "",
-        *,
-        uid: str = "",
-        version: str = "",
-    ) -> None:
-        self._note(resource, "delete")
-
-
-async def _watch(api: Noted, tmp_path: Path) -> None:
+async def _watch(api: Any, tmp_path: Path) -> None:
     """Follow this node's objects until each kind was listed and watched."""
     state = ClusterState(api, NAME, f"{tmp_path}/cluster.json", print)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
@@ -155,7 +104,7 @@ async def _watch(api: Noted, tmp_path: Path) -> None:
         following.cancel()
 
 
-async def _say(api: Noted) -> None:
+async def _say(api: Any) -> None:
     """Tell of a pod."""
     announcer = PodEventWriter(api, NAME)
     announcer.say(PodEvent(pod_view().record.pod, "evictPodSuccess", "evicted"), 0.0, 0.0)
@@ -166,7 +115,7 @@ async def _say(api: Noted) -> None:
         telling.cancel()
 
 
-async def _publish(api: Noted, resource: Resource) -> None:
+async def _publish(api: Any, resource: Resource) -> None:
     publisher = ObjectPublisher(api, resource, NAME, lambda _: {"a": 1}, lambda *_: {"a": 2})
     await publisher.round()
     await publisher.round()
@@ -175,7 +124,7 @@ async def _publish(api: Noted, resource: Resource) -> None:
 async def test_what_koordlet_asks_is_what_it_may(
     documents: Mapping[str, Any], tmp_path: Path
 ) -> None:
-    api = Noted()
+    api: Any = Noted()
     await _watch(api, tmp_path)
     await _publish(api, NODE_TOPOLOGIES)
     reporter = NodeMetricReporter(
@@ -189,7 +138,7 @@ async def test_what_koordlet_asks_is_what_it_may(
 
 
 async def test_gates_that_are_off_by_default_have_rights_of_their_own() -> None:
-    api = Noted()
+    api: Any = Noted()
     await EvictionApiBackend(api).evict(pod_view().record, 30, forced=False)
     assert api.asked == of_component("evictions")
     api = Noted()

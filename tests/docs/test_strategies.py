@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -25,65 +22,40 @@ from koordlet.qos_manager.core.strategy import (
 from koordlet.qos_manager.strategy_table import available, load, select_enabled
 from koordlet.states_informer.node_view_builder import parse_rules
 
+from tests.docs.words import block, marked, page, rows
 from tests.support.views import FakeHistory, stats, view
 from tools import strategy_tables
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "strategies.md").read_text()
+PAGE = page("strategies.md")
 ALL, _ = select_enabled(KoordletSettings(), dict.fromkeys(DEFAULTS, True))
-
-
-def _rows() -> Iterator[list[str]]:
-    table = PAGE.partition("<!-- strategies -->")[2].partition("<!-- end -->")[0]
-    lines = [line for line in table.splitlines() if line.startswith("|")]
-    for line in lines[2:]:
-        yield [cell.strip() for cell in line.strip("|").split("|")]
-
-
-ROWS = {row[0].strip("`"): row for row in _rows()}
-
-
-def _module(name: str) -> ModuleType:
-    return load(name)
-
-
-def _block(marker: str) -> str:
-    """The code after a marker."""
-    found = re.search(rf"<!-- {marker} -->\n```\w+\n(.*?)```\n", PAGE, re.DOTALL)
-    assert found is not None
-    return found[1]
+TABLE = rows(marked(PAGE, "strategies"))
+ROWS = {row[0].strip("`"): row for row in TABLE}
 
 
 def test_the_table_has_every_strategy_once() -> None:
-    assert len(list(_rows())) == len(ROWS)
-    assert set(ROWS) == set(available())
+    assert sorted(row[0] for row in TABLE) == sorted(f"`{name}`" for name in available())
 
 
 @pytest.mark.parametrize("name", available())
-def test_gates(name: str) -> None:
-    gate = _module(name).GATE
-    assert ROWS[name][1:3] == [f"`{gate}`", "yes" if DEFAULTS[gate] else "no"]
-
-
-@pytest.mark.parametrize("name", available())
-def test_intervals(name: str) -> None:
-    interval = _module(name).INTERVAL
-    if isinstance(interval, str):
-        flag = f"--{interval.replace('_', '-')}"
-        assert ROWS[name][3] == f"`{flag}` {getattr(KoordletSettings(), interval):g} s"
-    else:
-        assert ROWS[name][3] == f"{interval:g} s"
+def test_gates_and_intervals(name: str) -> None:
+    module = load(name)
+    every = module.INTERVAL
+    interval = f"{every} s"
+    if isinstance(every, str):
+        flag = f"--{every.replace('_', '-')}"
+        interval = f"`{flag}` {getattr(KoordletSettings(), every):g} s"
+    on = "yes" if DEFAULTS[module.GATE] else "no"
+    assert ROWS[name][1:4] == [f"`{module.GATE}`", on, interval.replace(".0 s", " s")]
 
 
 def test_settings_are_those_of_the_strategies() -> None:
     assert strategy_tables.with_tables(PAGE) == PAGE, "run: python tools/strategy_tables.py"
-    assert set(available()) <= set(re.findall(r"<!-- settings: (\w+) -->", PAGE))
+    assert [name for name in available() if f"<!-- settings: {name} -->\n" not in PAGE] == []
 
 
-@pytest.mark.parametrize("name", available())
-def test_every_strategy_has_a_section(name: str) -> None:
-    headings = re.findall(r"^##+ (.+)$", PAGE, re.MULTILINE)
-    assert name in {one for heading in headings for one in heading.split(", ")}
+def test_every_strategy_has_a_section() -> None:
+    headings = [line.strip("# ") for line in PAGE.splitlines() if line.startswith("##")]
+    assert set(available()) <= {one for heading in headings for one in heading.split(", ")}
 
 
 # ---- modes and settings by a NodeSLO
@@ -94,7 +66,7 @@ def _asked(slo: NodeSLO) -> dict[str, StrategySettings]:
 
 
 def test_the_nodeslo_is_one() -> None:
-    rules = parse_rules(_block("nodeslo"))
+    rules = parse_rules(block(PAGE, "nodeslo"))
     assert rules.problems == ()
     found = _asked(rules.slo)
     assert find_unknown(found, rules.slo) == ()
@@ -113,7 +85,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module as who follows the page would save it."""
     module = ModuleType("calm_swap", None)
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(compile(_block("example"), "calm_swap.py", "exec"), module.__dict__)
+    exec(compile(block(PAGE, "example"), "calm_swap.py", "exec"), module.__dict__)
     return module
 
 
@@ -153,7 +125,7 @@ def test_the_example_swaps_less_under_pressure_and_holds_what_it_had(example: Mo
     assert all(str(one) for found in (easy, hard, plan(None)) for one in found.decisions)
 
 
-def test_a_setting_of_the_example_that_makes_no_sense_is_told(example: ModuleType) -> None:
+def test_a_bad_setting_of_the_example_is_reported(example: ModuleType) -> None:
     slo = NodeSLO(strategies={"calm_swap": {"swappiness": 500}})
     found = parse_settings(_strategy(example), slo)
     assert (found.settings.swappiness, len(found.ignored)) == (10, 1)

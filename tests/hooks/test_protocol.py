@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 from koord_hooks import protocol
 from koord_hooks.runner import HookRunner
 from koord_hooks.specs import hookimpl
-from koord_hooks.stages import POD_STAGES, Stage
+from koord_hooks.stages import Stage
 from koord_model.node import NodeView
 from koord_model.patch import Patch
+from koord_model.pod import Container, Pod
 from koord_model.resources import LinuxResources
 from koord_proto import hook_pb2 as pb
 
@@ -47,14 +48,10 @@ _CONTAINER_REQUESTS = st.builds(
 
 
 class Gives:
-    """A plugin that wants the same patch at every pod and container it is asked about."""
+    """A plugin that wants the same patch for every container."""
 
     def __init__(self, patch: Patch) -> None:
         self.patch = patch
-
-    @hookimpl
-    def pre_run_pod_sandbox(self) -> Patch:
-        return self.patch
 
     @hookimpl
     def pre_create_container(self) -> Patch:
@@ -85,13 +82,12 @@ def test_a_pod_nobody_changes_is_echoed(request: pb.PodSandboxHookRequest) -> No
 def test_a_container_nobody_changes_is_echoed(request: pb.ContainerResourceHookRequest) -> None:
     response, _ = protocol.answer(NOBODY, Stage.POST_STOP_CONTAINER, request, VIEW)
     assert not protocol.changes(request, response)
+    resources = request.container_resources
     assert response == pb.ContainerResourceHookResponse(
         container_annotations=request.container_annotations,
         container_envs=request.container_envs,
         pod_cgroup_parent=request.pod_cgroup_parent,
-        container_resources=(
-            request.container_resources if request.HasField("container_resources") else None
-        ),
+        container_resources=resources if request.HasField("container_resources") else None,
     )
 
 
@@ -132,10 +128,6 @@ def test_limits_go_to_the_wire_and_back(wanted: dict[str, Any], expected: dict[s
     assert protocol.to_resources(message) == limits
 
 
-def test_what_the_message_leaves_at_its_default_is_unset() -> None:
-    assert protocol.to_resources(pb.LinuxContainerResources()) == LinuxResources()
-
-
 def test_a_hugepage_limit_replaces_the_one_of_its_size() -> None:
     message = pb.LinuxContainerResources(hugepage_limits=[pb.HugepageLimit(page_size="2MB")])
     protocol.lay_over(message, LinuxResources(hugepage_limits={"2MB": 4, "1GB": 1}))
@@ -145,50 +137,50 @@ def test_a_hugepage_limit_replaces_the_one_of_its_size() -> None:
     ]
 
 
+META = pb.PodSandboxMetadata(name="web", namespace="shop", uid="u")
+
+
 def test_a_pod_is_read_whole() -> None:
-    pod = protocol.to_pod(
-        pb.PodSandboxHookRequest(
-            pod_meta=pb.PodSandboxMetadata(name="web", namespace="shop", uid="u"),
-            runtime_handler="runc",
-            labels={"l": "1"},
-            annotations={"a": "2"},
-            cgroup_parent="/kubepods",
-            overhead=pb.LinuxContainerResources(cpu_shares=3),
-            resources=pb.LinuxContainerResources(cpu_shares=4),
-        )
+    request = pb.PodSandboxHookRequest(
+        pod_meta=META,
+        runtime_handler="runc",
+        labels={"l": "1"},
+        annotations={"a": "2"},
+        cgroup_parent="/kubepods",
+        overhead=pb.LinuxContainerResources(cpu_shares=3),
+        resources=pb.LinuxContainerResources(cpu_shares=4),
     )
-    assert (pod.name, pod.namespace, pod.uid, pod.runtime_handler) == ("web", "shop", "u", "runc")
-    assert (pod.labels, pod.annotations, pod.cgroup_parent) == ({"l": "1"}, {"a": "2"}, "/kubepods")
-    assert (pod.overhead.cpu_shares, pod.resources.cpu_shares) == (3, 4)
+    overhead, resources = LinuxResources(cpu_shares=3), LinuxResources(cpu_shares=4)
+    assert protocol.to_pod(request) == Pod(
+        *("web", "shop", "u", {"l": "1"}, {"a": "2"}, "/kubepods"),
+        runtime_handler="runc",
+        overhead=overhead,
+        resources=resources,
+    )
 
 
 def test_a_container_is_read_with_its_pod() -> None:
-    container = protocol.to_container(
-        pb.ContainerResourceHookRequest(
-            pod_meta=pb.PodSandboxMetadata(name="web", namespace="shop", uid="u"),
-            container_meta=pb.ContainerMetadata(name="main", id="c1"),
-            container_annotations={"a": "1"},
-            container_resources=pb.LinuxContainerResources(cpu_shares=3),
-            pod_resources=pb.LinuxContainerResources(cpu_shares=4),
-            pod_annotations={"b": "2"},
-            pod_labels={"c": "3"},
-            pod_cgroup_parent="/kubepods",
-            container_envs={"E": "1"},
-        )
+    request = pb.ContainerResourceHookRequest(
+        pod_meta=META,
+        container_meta=pb.ContainerMetadata(name="main", id="c1"),
+        container_annotations={"a": "1"},
+        container_resources=pb.LinuxContainerResources(cpu_shares=3),
+        pod_resources=pb.LinuxContainerResources(cpu_shares=4),
+        pod_annotations={"b": "2"},
+        pod_labels={"c": "3"},
+        pod_cgroup_parent="/kubepods",
+        container_envs={"E": "1"},
     )
-    assert (container.name, container.id, container.env) == ("main", "c1", {"E": "1"})
-    assert (container.annotations, container.pod.annotations) == ({"a": "1"}, {"b": "2"})
-    assert (container.pod.name, container.pod.labels) == ("web", {"c": "3"})
-    assert (container.resources.cpu_shares, container.pod.resources.cpu_shares) == (3, 4)
+    limits = LinuxResources(cpu_shares=4)
+    pod = Pod("web", "shop", "u", {"c": "3"}, {"b": "2"}, "/kubepods", resources=limits)
+    own = {"annotations": {"a": "1"}, "env": {"E": "1"}}
+    found = protocol.to_container(request)
+    assert found == Container(pod, "main", "c1", resources=LinuxResources(cpu_shares=3), **own)
 
 
 def test_everything_a_pod_patch_holds_is_answered() -> None:
-    patch = Patch(
-        labels={"l": "2"},
-        annotations={"a": "1"},
-        cgroup_parent="/new",
-        resources=LinuxResources(cpu_shares=9),
-    )
+    limits = LinuxResources(cpu_shares=9)
+    patch = Patch({"l": "2"}, {"a": "1"}, cgroup_parent="/new", resources=limits)
     request = pb.PodSandboxHookRequest(labels={"l": "1", "k": "1"}, cgroup_parent="/old")
     response = protocol.respond(request, patch)
     assert response == pb.PodSandboxHookResponse(
@@ -210,13 +202,3 @@ def test_everything_a_container_patch_holds_is_answered() -> None:
         pod_cgroup_parent="/new",
     )
     assert protocol.changes(request, response)
-
-
-def test_pod_stages_ask_about_pods() -> None:
-    asked = HookRunner([("a", Gives(Patch(labels={"l": "1"})))])
-    assert Stage.PRE_RUN_POD_SANDBOX in POD_STAGES
-    response, outcome = protocol.answer(
-        asked, Stage.PRE_RUN_POD_SANDBOX, pb.PodSandboxHookRequest(), VIEW
-    )
-    assert response == pb.PodSandboxHookResponse(labels={"l": "1"})
-    assert outcome.wished == ("a",)

@@ -52,8 +52,37 @@ PODS: list[dict[str, Any]] = [
 
 Serve = Callable[..., StatusServer]
 
+Run = Callable[..., str]
+"""``koordctl`` with arguments, in this process: what it prints."""
+
+Failing = Callable[..., tuple[object, str]]
+"""The same where it fails: exit code, and its one line."""
+
 Ctl = Callable[..., Awaitable[tuple[object, str, str]]]
 """``koordctl`` with arguments: exit code, what it says, and what it complains of."""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*argv: str) -> str:
+        main(list(argv))
+        return capsys.readouterr().out
+
+    return call
+
+
+@pytest.fixture
+def failing(capsys: pytest.CaptureFixture[str]) -> Failing:
+    def call(*argv: str) -> tuple[object, str]:
+        with pytest.raises(SystemExit) as end:
+            main(list(argv))
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        [line] = captured.err.splitlines()
+        assert line.startswith("koordctl: ")
+        return end.value.code, line
+
+    return call
 
 
 @pytest.fixture

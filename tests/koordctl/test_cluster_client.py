@@ -58,21 +58,17 @@ async def test_what_is_not_there(ctl: Ctl, arguments: list[str], said: str) -> N
     assert said in error
 
 
-async def test_without_the_definition(ctl: Ctl) -> None:
+async def test_a_cluster_that_refuses_or_does_not_answer(
+    request: pytest.FixtureRequest, api: KubeApi, ctl: Ctl
+) -> None:
     code, _, error = await ctl("recommend")
     assert code == 1
     assert "is its CRD installed?" in error
-
-
-@pytest.mark.usefixtures("recommendations")
-async def test_who_may_not(api: KubeApi, ctl: Ctl) -> None:
+    request.getfixturevalue("recommendations")
     api.fail(status=403, plural="recommendations", message="user may not list recommendations")
     code, _, error = await ctl("recommend")
     assert code == 1
     assert "403 user may not list recommendations" in error
-
-
-async def test_nobody_answers(api: KubeApi, ctl: Ctl) -> None:
     await api.stop()
     code, _, error = await ctl("recommend")
     assert (code, len(error.splitlines())) == (1, 1)

@@ -75,24 +75,19 @@ async def test_what_is_otherwise_is_replaced(api: KubeApi, ctl: Ctl, more: dict[
     assert kept["metadata"]["annotations"] == {"other": "stays"}
 
 
-async def test_a_missing_approval_is_put_there(api: KubeApi, ctl: Ctl) -> None:
-    old = there(TOPOLOGY)
-    old["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, experimental"}
-    api.put(KIND, old)
-    _, out, _ = await ctl("crds", "install")
-    assert states(out)[TOPOLOGY] == "updated"
-    noted = api.get(KIND, TOPOLOGY)["metadata"]["annotations"]
-    assert noted == there(TOPOLOGY)["metadata"]["annotations"]
-
-
-async def test_both_versions_of_topologies_stay(api: KubeApi, ctl: Ctl) -> None:
+async def test_a_missing_approval_is_put_there_and_both_versions_of_topologies_stay(
+    api: KubeApi, ctl: Ctl
+) -> None:
     """Koordinator's definition stores v1alpha2, which nobody may take away."""
     old = there(TOPOLOGY)
+    old["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, experimental"}
     for one in old["spec"]["versions"]:
         one["additionalPrinterColumns"] = []
     api.put(KIND, old)
     code, out, _ = await ctl("crds", "install")
     assert (code, states(out)[TOPOLOGY]) == (0, "updated")
+    noted = api.get(KIND, TOPOLOGY)["metadata"]["annotations"]
+    assert noted == there(TOPOLOGY)["metadata"]["annotations"]
     found = versions(api, TOPOLOGY)
     assert {name: (one["served"], one["storage"]) for name, one in found.items()} == {
         "v1alpha1": (True, False),
@@ -112,7 +107,7 @@ async def test_versions_that_are_not_known_here_are_left_alone(api: KubeApi, ctl
     assert "v1beta1" in versions(api, "devices.scheduling.koordinator.sh")
 
 
-async def test_who_may_not_is_told(api: KubeApi, ctl: Ctl) -> None:
+async def test_without_permission(api: KubeApi, ctl: Ctl) -> None:
     api.fail(status=403, plural="customresourcedefinitions")
     code, out, error = await ctl("crds", "install")
     assert (code, out) == (1, "")

@@ -12,11 +12,11 @@ from koord_host.resource_executor.journal import ChangeEntry, Journal
 from koord_service.status import MakePage, StatusPage, StatusServer, json_page
 from koordctl.events import event_lines
 from koordctl.koordlet_documents import EventRow
-from koordctl.main import main
 from koordlet.http_api.journal import JournalPages
 from koordlet.http_api.routes import events_page
 
-Captured = pytest.CaptureFixture[str]
+from tests.koordctl.conftest import Failing, Run
+
 BATCH = "kubepods/besteffort/podb"
 
 
@@ -49,68 +49,44 @@ def changing(journal: Path, tmp_path: Path) -> Iterator[str]:
     server.stop()
 
 
-def told(capsys: Captured, address: str, *argv: str) -> list[str]:
-    main(["events", "--address", address, *argv])
-    return capsys.readouterr().out.splitlines()
+def told(run: Run, address: str, *argv: str) -> list[str]:
+    return run("events", "--address", address, *argv).splitlines()
 
 
-def test_the_newest_first(changing: str, journal: Path, capsys: Captured) -> None:
+def test_the_newest_first(changing: str, journal: Path, run: Run) -> None:
+    assert told(run, changing) == ["No events."]
     keep(journal, *map(change, range(30)))
-    lines = told(capsys, changing)
+    lines = told(run, changing)
     assert lines[0].split() == ["TIME", "OBJECT", "WHAT", "CHANGE", "REASON"]
     assert len(lines) == 21
     assert lines[1].endswith("shop/web c0ffee  cpu.shares  – → 29  why 29")
     assert lines[20].endswith("– → 10  why 10")
-    assert len(told(capsys, changing, "-n", "3")) == 4
-    assert len(told(capsys, changing, "-n99")) == 31
+    assert len(told(run, changing, "-n", "3")) == 4
+    assert len(told(run, changing, "-n99")) == 31
 
 
-def test_more_than_koordlet_gives_at_once(changing: str, journal: Path, capsys: Captured) -> None:
+def test_more_than_koordlet_gives_at_once(changing: str, journal: Path, run: Run) -> None:
     keep(journal, *map(change, range(2100)))
-    lines = told(capsys, changing, "-n", "2099")
+    lines = told(run, changing, "-n", "2099")
     assert [line.rsplit(maxsplit=1)[1] for line in lines[1:]] == [
         str(number) for number in range(2099, 0, -1)
     ]
-    found = json.loads("\n".join(told(capsys, changing, "-n", "2099", "--json")))
+    found = json.loads("\n".join(told(run, changing, "-n", "2099", "--json")))
     assert len(found["Events"]) == 2099
     assert found["NextPageToken"]
-    found = json.loads("\n".join(told(capsys, changing, "-n", "5000", "--json")))
+    assert (found["Events"][0]["reason"], found["Events"][0]["why"]) == (
+        "UpdateCgroups",
+        "why 2099",
+    )
+    found = json.loads("\n".join(told(run, changing, "-n", "5000", "--json")))
     assert (len(found["Events"]), found["NextPageToken"]) == (2100, "")
 
 
-def test_of_one_pod(changing: str, journal: Path, capsys: Captured) -> None:
+def test_of_one_pod(changing: str, journal: Path, run: Run) -> None:
     keep(journal, change(1), change(2, "jobs/batch", BATCH), change(3))
-    [_, line] = told(capsys, changing, "--pod", "jobs/batch")
+    [_, line] = told(run, changing, "--pod", "jobs/batch")
     assert line.split()[2] == "jobs/batch"
-    assert told(capsys, changing, "--pod=shop/cart") == ["No events of shop/cart."]
-
-
-def test_nothing_changed_yet(changing: str, capsys: Captured) -> None:
-    assert told(capsys, changing) == ["No events."]
-
-
-def test_json_has_all_that_koordlet_says(changing: str, journal: Path, capsys: Captured) -> None:
-    keep(journal, change(1))
-    [event] = json.loads("\n".join(told(capsys, changing, "--json")))["Events"]
-    assert (event["reason"], event["why"]) == ("UpdateCgroups", "why 1")
-
-
-@pytest.mark.parametrize(
-    ("argv", "code", "words"),
-    [
-        (["-n", "0"], 2, '"0" is not a number of events; expected 1 or more'),
-        (["-n", "-3"], 2, '"-3" is not a number'),
-        (["-n", "many"], 2, '"many" is not a number'),
-        (["--pod", "web"], 2, '"web" is not a pod; expected NAMESPACE/NAME'),
-        (["--pod", "a/b/c"], 2, '"a/b/c" is not a pod'),
-    ],
-)
-def test_what_cannot_be(capsys: Captured, argv: list[str], code: int, words: str) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["events", "--address=unix:///nowhere", *argv])
-    assert end.value.code == code
-    [line] = capsys.readouterr().err.splitlines()
-    assert words in line
+    assert told(run, changing, "--pod=shop/cart") == ["No events of shop/cart."]
 
 
 @pytest.mark.parametrize(
@@ -129,16 +105,14 @@ def test_what_cannot_be(capsys: Captured, argv: list[str], code: int, words: str
     ],
     ids=["no journal", "no page", "gone", "somebody else"],
 )
-def test_no_events(capsys: Captured, page: MakePage, words: str) -> None:
+def test_no_events(failing: Failing, page: MakePage, words: str) -> None:
     server = StatusServer("127.0.0.1:0", {"/events": page})
     server.start()
     try:
-        with pytest.raises(SystemExit) as end:
-            main(["events", "--address", server.address])
+        code, line = failing("events", "--address", server.address)
     finally:
         server.stop()
-    assert end.value.code == 1
-    [line] = capsys.readouterr().err.splitlines()
+    assert code == 1
     assert words in line
 
 

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 from koord_service.status import StatusPage, StatusServer, json_page
-from koordctl.main import main
 from koordctl.proxy_documents import HookServerRow, ProxyStatus
 
 from koordctl import hooks
-
-Captured = pytest.CaptureFixture[str]
+from tests.koordctl.conftest import Failing, Run
 
 
 @pytest.fixture
@@ -38,16 +36,8 @@ def proxy(directory: Path) -> Iterator[str]:
     server.stop()
 
 
-def remove(name: str, directory: Path, address: str) -> None:
-    main(["hooks", "remove", name, f"--hook-config-path={directory}", f"--address={address}"])
-
-
-def failure(capsys: Captured, name: str, directory: Path, address: str) -> str:
-    with pytest.raises(SystemExit) as end:
-        remove(name, directory, address)
-    assert end.value.code == 1
-    [line] = capsys.readouterr().err.splitlines()
-    return line
+def arguments(name: str, directory: Path, address: str) -> list[str]:
+    return ["hooks", "remove", name, f"--hook-config-path={directory}", f"--address={address}"]
 
 
 def test_list() -> None:
@@ -65,46 +55,44 @@ def test_list() -> None:
     assert list(hooks.lines(ProxyStatus("ok"))) == ["No hook server is registered."]
 
 
-def test_list_of_a_proxy(proxy: str, capsys: Captured) -> None:
-    main(["hooks", "list", f"--address={proxy}"])
-    assert "koordlet" in capsys.readouterr().out
-    main(["hooks", "list", "--json", f"--address={proxy}"])
-    [server] = json.loads(capsys.readouterr().out)["hook_servers"]
+def test_list_of_a_proxy(proxy: str, run: Run) -> None:
+    assert "koordlet" in run("hooks", "list", f"--address={proxy}")
+    [server] = json.loads(run("hooks", "list", "--json", f"--address={proxy}"))["hook_servers"]
     assert server["name"] == "koordlet"
 
 
-@pytest.mark.parametrize("there", [True, False], ids=["registered", "its file is gone"])
-def test_remove(proxy: str, directory: Path, capsys: Captured, there: bool) -> None:
+@pytest.mark.parametrize(
+    ("there", "runs", "said"),
+    [
+        (True, True, "no more calls"),
+        (False, True, "no more calls"),
+        (True, False, "when it starts"),
+    ],
+    ids=["registered", "its file is gone", "the proxy does not run"],
+)
+def test_remove(proxy: str, directory: Path, run: Run, there: bool, runs: bool, said: str) -> None:
     if not there:
         (directory / "koordlet.json").unlink()
-    remove("koordlet", directory, proxy)
+    address = proxy if runs else f"unix://{directory}/s"
+    assert said in run(*arguments("koordlet", directory, address))
     assert [one.name for one in directory.iterdir()] == ["koordlet.removed"]
-    assert "no more calls" in capsys.readouterr().out
-
-
-def test_remove_while_the_proxy_does_not_run(directory: Path, capsys: Captured) -> None:
-    remove("koordlet", directory, f"unix://{directory}/s")
-    assert [one.name for one in directory.iterdir()] == ["koordlet.removed"]
-    assert "when it starts" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["koordle", "../x", ".x", "", "a/b", "a\n"])
-def test_no_such_server(proxy: str, directory: Path, capsys: Captured, name: str) -> None:
-    line = failure(capsys, name, directory, proxy)
-    if name == "koordle":
-        assert line.endswith("registered: koordlet")
+def test_no_such_server(proxy: str, directory: Path, failing: Failing, name: str) -> None:
+    code, line = failing(*arguments(name, directory, proxy))
+    assert code == 1
+    assert line.endswith("registered: koordlet") or name != "koordle"
     assert [one.name for one in directory.iterdir()] == ["koordlet.json"]
 
 
-def test_a_directory_that_cannot_be_written(proxy: str, tmp_path: Path, capsys: Captured) -> None:
-    line = failure(capsys, "koordlet", tmp_path / "none", proxy)
-    assert "koordlet.removed: No such file or directory; " in line
-
-
 def test_a_directory_that_is_not_the_proxys(
-    proxy: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    proxy: str, tmp_path: Path, failing: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    code, line = failing(*arguments("koordlet", tmp_path / "none", proxy))
+    assert code == 1
+    assert "koordlet.removed: No such file or directory; " in line
     monkeypatch.setattr(hooks, "WAIT_SECONDS", 0.0)
     other = tmp_path / "other"
     other.mkdir()
-    assert "--hook-config-path?" in failure(capsys, "koordlet", other, proxy)
+    assert "--hook-config-path?" in failing(*arguments("koordlet", other, proxy))[1]

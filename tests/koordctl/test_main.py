@@ -6,76 +6,103 @@ from pathlib import Path
 import pytest
 from koord_model.version import VERSION
 from koord_service.status import StatusPage
-from koordctl.main import main
 
-from tests.koordctl.conftest import HEALTH, PODS, Serve
+from tests.koordctl.conftest import HEALTH, PODS, Failing, Run, Serve
 from tests.support.processes import PATIENCE
 
-Captured = pytest.CaptureFixture[str]
+KOORDLET_HINT = "is koordlet running, and is this its --status-address?"
 
 
-def test_status(proxy: str, capsys: Captured) -> None:
-    main(["status", "--address", proxy])
-    told = capsys.readouterr().out
+def test_the_proxys_commands(proxy: str, run: Run) -> None:
+    at = f"--address={proxy}"
+    told = run("status", at)
     assert told.startswith(f"koord-runtime-proxy at {proxy}: degraded\n")
     assert "koordlet" in told
-
-
-def test_pods(proxy: str, capsys: Captured) -> None:
-    main(["pods", f"--address={proxy}"])
-    assert "batch/job-1" in capsys.readouterr().out
-    main(["pods", f"--address={proxy}", "--unmanaged"])
-    told = capsys.readouterr().out
+    assert "batch/job-1" in run("pods", at)
+    told = run("pods", at, "--unmanaged")
     assert "no answer within 2 s" in told
     assert "shop/web" not in told
-
-
-def test_json(proxy: str, capsys: Captured) -> None:
-    main(["status", "--json", "--address", proxy])
-    assert json.loads(capsys.readouterr().out) == HEALTH
-    main(["pods", "--json", "--address", proxy])
-    assert json.loads(capsys.readouterr().out) == PODS
-    main(["pods", "--json", "--unmanaged", "--address", proxy])
-    [job] = json.loads(capsys.readouterr().out)
+    assert json.loads(run("status", "--json", at)) == HEALTH
+    assert json.loads(run("pods", "--json", at)) == PODS
+    [job] = json.loads(run("pods", "--json", "--unmanaged", at))
     assert [one["name"] for one in job["containers"]] == ["main"]
 
 
-def failure(capsys: Captured, *argv: str) -> tuple[object, str]:
-    with pytest.raises(SystemExit) as end:
-        main(argv)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    [line] = captured.err.splitlines()
-    assert line.startswith("koordctl: ")
-    return end.value.code, line
+@pytest.mark.parametrize(
+    ("argv", "key"),
+    [
+        ("node", "capacity"),
+        ("metrics query node_cpu_usage", "series"),
+        ("metrics kinds", "kinds"),
+        ("predict show", "predictors"),
+    ],
+)
+def test_koordlets_documents_as_json(koordlet: str, run: Run, argv: str, key: str) -> None:
+    assert json.loads(run(*argv.split(), "--json", f"--address={koordlet}"))[key]
 
 
-def test_nobody_answers(capsys: Captured, tmp_path: Path) -> None:
-    code, line = failure(capsys, "status", f"--address=unix://{tmp_path}/s")
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        ("status", "is koord-runtime-proxy running, and is this its --metrics-address?"),
+        *((f"why {what}", KOORDLET_HINT) for what in ("suppress", "pod a", "evicted", "cgroup a")),
+        *((what, KOORDLET_HINT) for what in ("top", "node", "events", "metrics kinds")),
+        ("predict show", KOORDLET_HINT),
+    ],
+)
+def test_nobody_answers(failing: Failing, tmp_path: Path, argv: str, hint: str) -> None:
+    code, line = failing(*argv.split(), f"--address={tmp_path}/s")
+    expected = f"koordctl: no answer from {tmp_path}/s: No such file or directory; {hint}"
+    assert (code, line) == (1, expected)
+
+
+@pytest.mark.parametrize(
+    ("argv", "page", "words"),
+    [
+        ("status", "healthz", "{} is not a status of koord-runtime-proxy"),
+        ("top", "v1/top", "does not answer /v1/top as koordlet does"),
+    ],
+)
+def test_somebody_else_answers(
+    failing: Failing, serve: Serve, argv: str, page: str, words: str
+) -> None:
+    address = serve(**{page: StatusPage(b"healthy\n")}).address
+    code, line = failing(argv, f"--address={address}")
     assert code == 1
-    assert f"unix://{tmp_path}/s" in line
-    assert "--metrics-address" in line
-
-
-def test_somebody_else_answers(capsys: Captured, serve: Serve) -> None:
-    address = serve(healthz=StatusPage(b"healthy\n")).address
-    code, line = failure(capsys, "status", f"--address={address}")
-    assert code == 1
-    assert f"{address} is not a status of koord-runtime-proxy" in line
+    assert words.format(address) in line
 
 
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        ((), "COMMAND"),
-        (("start",), "invalid choice: 'start'"),
-        (("status", "--jsn"), "--jsn"),
-        (("status", "--unmanaged"), "--unmanaged"),
-        (("pods", "--address=9319"), 'address is "9319"; expected 127.0.0.1:9319'),
+        ("", "COMMAND"),
+        ("start", "invalid choice: 'start'"),
+        ("status --jsn", "--jsn"),
+        ("status --unmanaged", "--unmanaged"),
+        ("pods --address=9319", 'address is "9319"; expected 127.0.0.1:9319'),
+        *((f"top {flag}", flag[:2]) for flag in ("-n0", "-nx", "--sort=pods", "--class")),
+        *((f"predict show {flag}", flag[:2]) for flag in ("-n0", "-nx", "--sort=cpu")),
+        ("events -n 0", '"0" is not a number of events; expected 1 or more'),
+        ("events -n -3", '"-3" is not a number'),
+        ("events -n many", '"many" is not a number'),
+        ("events --pod web", '"web" is not a pod; expected NAMESPACE/NAME'),
+        ("events --pod a/b/c", '"a/b/c" is not a pod'),
+        ("metrics query", "KIND"),
+        ("metrics query node_psi io", '"io" is not a label; expected LABEL=VALUE'),
+        ("metrics query node_psi window=5", '"window=5" is not a label'),
+        ("why pod", "the following arguments are required: NAME"),
+        ("why pod a/b/c", '"a/b/c" is not a pod; expected NAMESPACE/NAME or NAME'),
+        ("why pod /b", '"/b" is not a pod'),
+        ("why evicted b/", '"b/" is not a pod'),
+        ("why cgroup /", '"/" is not a cgroup; expected one below /sys/fs/cgroup/'),
+        ("why cgroup /sys/fs/cgroup/memory", "is not a cgroup"),
+        ("why suppress --history 501", '"501" is not a number of decisions; expected 0 to 500'),
+        ("why suppress --history -1", "--history"),
+        ("why moon", "moon"),
     ],
 )
-def test_arguments_that_cannot_be(capsys: Captured, argv: tuple[str, ...], words: str) -> None:
-    code, line = failure(capsys, *argv)
+def test_arguments_that_cannot_be(failing: Failing, argv: str, words: str) -> None:
+    code, line = failing(*argv.split())
     assert code == 2
     assert words in line
 

@@ -25,7 +25,7 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_trace_is_judged_and_told(trace: Path) -> None:
+def test_the_result_of_a_trace(trace: Path) -> None:
     text = list(lines(run(str(trace), SHORT)))
     assert (
         text[0]
@@ -41,14 +41,12 @@ def test_a_trace_is_judged_and_told(trace: Path) -> None:
     assert len({len(line) for line in text[header : header + 6]}) == 1, "columns are in line"
 
 
-def test_gzip_is_the_same(trace: Path, tmp_path: Path) -> None:
+def test_gzip_is_the_same_and_json_is_for_programs(trace: Path, tmp_path: Path) -> None:
     packed = tmp_path / "trace.csv.gz"
     packed.write_bytes(gzip.compress(trace.read_bytes()))
-    assert run(str(packed), SHORT) == run(str(trace), SHORT)
-
-
-def test_json_is_for_programs(trace: Path) -> None:
-    found = json.loads(as_json(run(str(trace), SHORT)))
+    plain = run(str(trace), SHORT)
+    assert run(str(packed), SHORT) == plain
+    found = json.loads(as_json(plain))
     assert found["windows"] == 6
     assert found["scores"].keys() == {"cpu", "memory"}
     assert found["scores"]["memory"]["requests"]["mean_over"] == 3 * 2**30
@@ -106,7 +104,7 @@ def test_halflives_reach_the_models() -> None:
         (rows(3).encode(), "the trace lasts 0.033 h; expected more than"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_name(
+def test_what_cannot_be_read_is_reported_with_its_name(
     tmp_path: Path, content: bytes, why: str
 ) -> None:
     path = tmp_path / "trace"
@@ -118,12 +116,9 @@ def test_what_cannot_be_read_is_told_with_its_name(
     assert "\n" not in str(told.value)
 
 
-def test_no_such_file(tmp_path: Path) -> None:
+def test_no_such_file_and_a_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BacktestError, match="nothing: No such file or directory"):
         read(str(tmp_path / "nothing"))
-
-
-def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MOST_BYTES > 100 << 20
     monkeypatch.setattr("koordctl.predict_backtest.MOST_BYTES", 1 << 20)
     path = tmp_path / "bomb.gz"

@@ -14,12 +14,6 @@ from koord_service.status import Query
 from koordctl.proxy_documents import ContainerHooks, PodHooks, ProxyStatus, read, unmanaged
 
 
-def test_the_status(health: bytes) -> None:
-    status = read(health, ProxyStatus)
-    assert (status.status, status.connections, status.unmanaged) == ("degraded", 3, 1)
-    assert status.hook_servers[0].stages == ["PreCreateContainer", "PreRunPodSandbox"]
-
-
 def test_another_release_may_say_more_or_less() -> None:
     assert read(b'{"status":"ok","moon":"full"}', ProxyStatus) == ProxyStatus("ok")
 
@@ -28,14 +22,6 @@ def test_another_release_may_say_more_or_less() -> None:
 def test_what_is_no_status(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"\S"):
         read(body, ProxyStatus)
-
-
-def test_only_the_unmanaged(pods: bytes) -> None:
-    known = read(pods, list[PodHooks])
-    assert [pod.name for pod in known] == ["shop/web", "batch/job-1"]
-    [job] = unmanaged(known)
-    assert job.managed
-    assert [one.name for one in job.containers] == ["main"]
 
 
 def test_a_pod_that_went_without_a_hook_itself() -> None:

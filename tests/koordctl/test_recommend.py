@@ -34,11 +34,8 @@ def test_a_line_a_container_and_why_there_is_none() -> None:
     ]
 
 
-def test_of_one_that_was_asked_for_its_arithmetic() -> None:
+def test_of_one_that_was_asked_for_its_arithmetic_and_of_none() -> None:
     assert list(lines([one("web", WEB)], named=True))[-1] == "shop/web (Deployment web): of 3 pods"
-
-
-def test_nothing_has_looked_yet() -> None:
     bare = {"metadata": {"namespace": "shop", "name": "new"}, "spec": {}}
     assert list(lines([bare]))[-1] == "shop/new: not processed yet"
     assert list(lines([])) == [

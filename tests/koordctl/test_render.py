@@ -60,13 +60,10 @@ def test_pods(pods: bytes) -> None:
     assert len(list(pod_lines(unmanaged(known), datetime.UTC))) == 4
 
 
-def test_times_are_those_of_the_zone() -> None:
+def test_times_are_those_of_the_zone_and_nothing_to_show() -> None:
     pod = PodHooks("p", "ns/p", managed=False, missed=[MissedHook("S", "koordlet", "away", 0.0)])
     *_, line = pod_lines([pod], datetime.timezone(datetime.timedelta(hours=2)))
     assert line.split(maxsplit=2) == ["1970-01-01", "02:00:00", "S of koordlet: away"]
-
-
-def test_nothing_to_show() -> None:
     assert list(pod_lines([])) == ["No pods are known."]
     assert list(pod_lines([], only_unmanaged=True)) == ["No pod missed a hook."]
 

@@ -86,13 +86,6 @@ def test_a_place_outside_of_groups_is_left(files: FakeCgroupfs, state: str) -> N
     assert shares(files) == "512"
 
 
-def test_a_dry_run_changes_nothing(files: FakeCgroupfs, state: str) -> None:
-    report = put_back(files, state, print, dry_run=True)
-    assert [one.outcome for one in report] == [RestoreOutcome.RESTORED] * 2
-    assert shares(files) == "512"
-    assert len(put_back(files, state, print)) == 2
-
-
 def test_while_koordlet_runs(files: FakeCgroupfs, state: str) -> None:
     running = BaselineStore(f"{state}/originals.db", print)
     with pytest.raises(
@@ -103,22 +96,23 @@ def test_while_koordlet_runs(files: FakeCgroupfs, state: str) -> None:
     assert shares(files) == "512"
 
 
-def test_where_koordlet_never_ran(files: FakeCgroupfs, tmp_path: Path) -> None:
+def test_where_nothing_can_be_done(
+    files: FakeCgroupfs, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(RestoreError, match=r"has no originals.db.*--state"):
         put_back(files, f"{tmp_path}/none", print)
     assert not (tmp_path / "none").exists()
+    with pytest.raises(SystemExit) as left:
+        program.main(["restore", "--state", str(tmp_path / "none")])
+    assert left.value.code == 1
 
-
-def test_no_cgroups(files: FakeCgroupfs, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object) -> int:
         raise detect.DetectError("/x: no cgroups")
 
-    monkeypatch.setattr(detect, "cgroup_version", none)
-    with pytest.raises(RestoreError, match="no cgroups"):
-        put_back(files, state, print)
-
-
-def test_a_corrupt_database(files: FakeCgroupfs, state: str) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(detect, "cgroup_version", none)
+        with pytest.raises(RestoreError, match="no cgroups"):
+            put_back(files, state, print)
     Path(f"{state}/originals.db").write_bytes(b"nothing of the kind" * 100)
     with pytest.raises(RestoreError, match="was corrupt"):
         put_back(files, state, print)
@@ -153,18 +147,9 @@ def test_the_report_of_a_dry_run(files: FakeCgroupfs, state: str) -> None:
     [row] = [line for line in lines if "cpu.shares" in line]
     assert row[now:would_be].strip() == shares(files) == "512"
     assert row[would_be:].split() == ["1024", "would", "be", "restored"]
-
-
-def test_the_summary_of_a_dry_run() -> None:
-    lines = list(report_lines(REPORT[:1], dry_run=True))
-    assert lines[-1] == "1 would be restored."
-
-
-def test_nothing_to_report() -> None:
-    assert (
-        list(report_lines(REPORT[3:]))[-1]
-        == "0 restored, 1 unchanged, 1 in cgroups that no longer exist."
-    )
+    assert lines[-1] == "2 would be restored."
+    *_, last = report_lines(REPORT[3:])
+    assert last == "0 restored, 1 unchanged, 1 in cgroups that no longer exist."
 
 
 def test_a_name_with_control_characters_stays_one_line() -> None:
@@ -212,15 +197,6 @@ def test_the_command_says_by_its_exit_code_that_not_all_was_restored(
         program.main(["restore", "--state", state])
     assert left.value.code == 1
     assert "1 restored, 1 refused by the kernel." in capsys.readouterr().out
-
-
-def test_the_command_where_nothing_can_be_done(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as left:
-        program.main(["restore", "--state", str(tmp_path)])
-    assert left.value.code == 1
-    assert capsys.readouterr().err.startswith(f"koordctl: {tmp_path} has no originals.db")
 
 
 # ---- groups of the cache, which are no files with a value

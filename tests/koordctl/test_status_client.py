@@ -10,10 +10,6 @@ from tests.koordctl.conftest import Serve
 from tests.support.processes import PATIENCE
 
 
-def test_a_page_over_tcp_or_a_unix_socket(proxy: str) -> None:
-    assert b'"backend": "ok"' in ask(proxy, "/healthz")
-
-
 def test_a_plain_path_is_a_unix_socket_too(serve: Serve, tmp_path: Path) -> None:
     serve(f"{tmp_path}/s", healthz=StatusPage(b"here"))
     assert ask(f"{tmp_path}/s", "/healthz") == b"here"

@@ -17,23 +17,20 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from koord_service.status import StatusPage, StatusServer
+from koord_service.status import StatusServer
 from koordctl.koordlet_documents import Capacity, ClassRow, NodeRow, PodRow, TopDocument
-from koordctl.main import main
 from koordctl.top import chosen, head_lines, pod_lines
 from koordlet.http_api.routes import pages
 
-from tests.koordctl.conftest import Serve
+from tests.koordctl.conftest import Run
 from tests.support.observed import ObservedNode, busy_node
 from tests.support.processes import PATIENCE
 
-Captured = pytest.CaptureFixture[str]
 LIVE = [sys.executable, "-c", "from koordctl.main import main; main()", "top"]
 
 
-def test_once(koordlet: str, capsys: Captured) -> None:
-    main(["top", "--address", koordlet])
-    lines = capsys.readouterr().out.splitlines()
+def test_once(koordlet: str, run: Run) -> None:
+    lines = run("top", "--address", koordlet).splitlines()
     assert lines[0].startswith("node-1  ")
     assert lines[0].endswith("  8 pods")
     assert re.search(
@@ -55,9 +52,8 @@ def test_once(koordlet: str, capsys: Captured) -> None:
         (["--class=SYSTEM"], []),
     ],
 )
-def test_which_pods(koordlet: str, capsys: Captured, flags: list[str], names: list[str]) -> None:
-    main(["top", "--json", f"--address={koordlet}", *flags])
-    shown = json.loads(capsys.readouterr().out)
+def test_which_pods(koordlet: str, run: Run, flags: list[str], names: list[str]) -> None:
+    shown = json.loads(run("top", "--json", f"--address={koordlet}", *flags))
     assert [pod["name"] for pod in shown["pods"]] == names
     assert shown["node"]["name"] == "node-1"
 
@@ -96,33 +92,6 @@ def test_peaks_by_what_they_are_of() -> None:
 def test_names_cannot_drive_the_terminal() -> None:
     [_, line] = pod_lines([PodRow(name="a\x1b[2J", namespace="b\nc", qos="LS")])
     assert line.startswith("b c/a�[2J")
-
-
-@pytest.mark.parametrize("flag", ["-n0", "-nx", "--sort=pods", "--class"])
-def test_flags_that_cannot_be(flag: str, capsys: Captured) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["top", flag])
-    assert end.value.code == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
-
-
-def test_koordlet_away_is_one_line(tmp_path: Path, capsys: Captured) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["top", f"--address={tmp_path}/s"])
-    assert end.value.code == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err == (
-        f"koordctl: no answer from {tmp_path}/s: No such file or directory; "
-        "is koordlet running, and is this its --status-address?\n"
-    )
-
-
-def test_somebody_else_answers(serve: Serve, capsys: Captured) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["top", "--address", serve(**{"v1/top": StatusPage(b"hello")}).address])
-    assert end.value.code == 1
-    assert "does not answer /v1/top as koordlet does" in capsys.readouterr().err
 
 
 class Terminal:

@@ -25,7 +25,6 @@ from koordctl.koordlet_documents import (
     StrategyRow,
     WhyDocument,
 )
-from koordctl.main import main
 from koordctl.why import cgroup_lines, pod_lines, strategy_lines, why_lines
 from koordlet.http_api.journal import JournalPages
 from koordlet.http_api.routes import pages
@@ -35,10 +34,10 @@ from koordlet.qos_manager.core.strategy_runner import StrategyState
 from koordlet.qos_manager.journal_line import line
 from koordlet.runtime_hooks.hook_answers import HookAnswers, Transport
 
+from tests.koordctl.conftest import Run
 from tests.support.decided import BE, DecidedNode, busy_decisions, suppressed
 from tests.support.observed import NOW, busy_node
 
-Captured = pytest.CaptureFixture[str]
 Serve = Callable[..., str]
 
 
@@ -67,17 +66,16 @@ def busy(serve: Serve) -> str:
     return serve(busy_decisions())
 
 
-def told(capsys: Captured, address: str, *argv: str) -> str:
-    main(["why", *argv, "--address", address])
-    return capsys.readouterr().out
+def told(run: Run, address: str, *argv: str) -> str:
+    return run("why", *argv, "--address", address)
 
 
 def lines_of(found: WhyDocument, *nothing: str) -> list[str]:
     return list(why_lines(found, nothing, datetime.UTC))
 
 
-def test_why_suppress(busy: str, capsys: Captured) -> None:
-    lines = told(capsys, busy, "suppress").splitlines()
+def test_why_suppress(busy: str, run: Run) -> None:
+    lines = told(run, busy, "suppress").splitlines()
     assert lines[:6] == [
         "best-effort pods get 4 CPUs",
         "  cpu_suppress, about kubepods/besteffort",
@@ -94,71 +92,61 @@ def test_why_suppress(busy: str, capsys: Captured) -> None:
     assert len(lines) == 10
 
 
-def test_how_much_of_the_past(busy: str, capsys: Captured) -> None:
-    assert "earlier" not in told(capsys, busy, "suppress", "--history", "0")
-    assert len(told(capsys, busy, "suppress", "--history=2").splitlines()) == 9
-
-
-def test_the_past_before_a_restart(serve: Serve, tmp_path: Path, capsys: Captured) -> None:
+def test_how_much_of_the_past(serve: Serve, tmp_path: Path, run: Run) -> None:
     journal = Journal(f"{tmp_path}/j", pytest.fail)
     journal.add(
         line(DecisionRecord(NOW - 900, "cpu_suppress", StrategyMode.ON, suppressed(9, 1.0)))
     )
     journal.close()
     address = serve(busy_decisions(), f"{tmp_path}/j")
-    assert told(capsys, address, "suppress").endswith("best-effort pods get 9 CPUs\n")
+    assert told(run, address, "suppress").endswith("best-effort pods get 9 CPUs\n")
+    assert "earlier" not in told(run, address, "suppress", "--history", "0")
+    assert len(told(run, address, "suppress", "--history=2").splitlines()) == 9
 
 
-def test_why_pod(busy: str, capsys: Captured) -> None:
-    text = told(capsys, busy, "pod", "web")
+def test_why_pod(busy: str, run: Run) -> None:
+    text = told(run, busy, "pod", "web")
     assert text.splitlines()[:2] == [
         "the quota is raised",
         "  cpu_burst, about shop/web kubepods/w; mode shadow: not carried out",
     ]
-    assert told(capsys, busy, "pod", "shop/web") == text
+    assert told(run, busy, "pod", "shop/web") == text
+
+
+NO_DECISION = (
+    "No hook call about shop/orders-db-0 is recorded.\n\n"
+    "No strategy has made a decision about shop/orders-db-0.\n"
+)
 
 
 @pytest.mark.parametrize(
-    ("argv", "words"),
+    ("node", "argv", "words"),
     [
+        (busy_decisions(), "pod orders-db-0", NO_DECISION),
         (
-            ["pod", "orders-db-0"],
-            (
-                "No hook call about shop/orders-db-0 is recorded.\n\n"
-                "No strategy has made a decision about shop/orders-db-0.\n"
-            ),
-        ),
-        (
-            ["pod", "shop/cart"],
+            *(busy_decisions(), "pod shop/cart"),
             "No pod shop/cart is known here, and no decision about one is recorded.\n",
         ),
-        (["evicted", "cart"], "No eviction of cart is recorded.\n"),
+        (busy_decisions(), "evicted cart", "No eviction of cart is recorded.\n"),
         (
-            ["evicted", "search-0"],
+            *(busy_decisions(), "evicted search-0"),
             "No eviction of search-0 is recorded; shop/search-0 is running.\n",
         ),
-        (
-            ["cgroup", "kubepods/guaranteed"],
-            "No value of kubepods/guaranteed is desired.\n",
-        ),
+        (busy_decisions(), "cgroup kubepods/x", "No value of kubepods/x is desired.\n"),
+        (DecidedNode(), "suppress", "No decision about the CPU of best-effort pods.\n"),
+        (DecidedNode(), "evicted", "No eviction is recorded.\n"),
+        (DecidedNode(), "strategies", "koordlet has no strategies.\n"),
     ],
 )
-def test_nothing_to_tell(busy: str, capsys: Captured, argv: list[str], words: str) -> None:
-    assert told(capsys, busy, *argv) == words
-
-
-def test_nothing_is_decided_and_nothing_evicted_yet(serve: Serve, capsys: Captured) -> None:
-    address = serve(DecidedNode())
-    assert told(capsys, address, "suppress") == "No decision about the CPU of best-effort pods.\n"
-    assert told(capsys, address, "evicted") == "No eviction is recorded.\n"
-    assert told(capsys, address, "strategies") == "koordlet has no strategies.\n"
+def test_nothing_to_show(serve: Serve, run: Run, node: DecidedNode, argv: str, words: str) -> None:
+    assert told(run, serve(node), *argv.split()) == words
 
 
 @pytest.mark.parametrize(
     "argv", [["suppress"], ["pod", "web"], ["evicted"], ["cgroup", "kubepods"], ["strategies"]]
 )
-def test_koordlet_that_decides_nothing(serve: Serve, capsys: Captured, argv: list[str]) -> None:
-    text = told(capsys, serve(None), *argv)
+def test_koordlet_that_decides_nothing(serve: Serve, run: Run, argv: list[str]) -> None:
+    text = told(run, serve(None), *argv)
     assert text.startswith("koordlet decides nothing on this node: ")
     assert text.count("\n") == 1
 
@@ -177,21 +165,22 @@ def answered(times: int = 1) -> HookAnswers:
     return answers
 
 
-def test_why_pod_tells_what_hooks_changed(serve: Serve, capsys: Captured) -> None:
-    text = told(capsys, serve(DecidedNode(), hooks=answered()), "pod", "job-1")
+@pytest.mark.parametrize(("times", "counted"), [(1, False), (3, True)])
+def test_why_pod_shows_what_hooks_changed(
+    serve: Serve, run: Run, times: int, counted: bool
+) -> None:
+    text = told(run, serve(DecidedNode(), hooks=answered(times)), "pod", "job-1")
     first, when, plugin, *fields = text.splitlines()
     assert first == "Changes by hooks for batch/job-1"
-    assert when.endswith(" (1 min ago)  PreCreateContainer of main (hook protocol)")
+    assert (", 3 times the same since " in when) == counted
+    assert when.partition(", 3 times")[0].endswith(
+        " (1 min ago)  PreCreateContainer of main (hook protocol)"
+    )
     assert plugin.startswith("    batchresource: ")
     rows = [line.split() for line in fields if "→" in line]
     assert ["cpu_quota", "–", "→", "50000"] in rows
     assert text.endswith("\n\nNo strategy has made a decision about batch/job-1.\n")
-
-
-def test_the_same_answer_again_is_counted(serve: Serve, capsys: Captured) -> None:
-    text = told(capsys, serve(DecidedNode(), hooks=answered(3)), "pod", "batch/job-1")
     assert text.count("PreCreateContainer") == 1
-    assert ", 3 times the same since " in text
 
 
 def test_what_a_pod_s_cgroups_hold() -> None:
@@ -223,8 +212,8 @@ def test_what_was_wrong_with_hooks_and_hostile_words() -> None:
     assert lines[2:4] == ["    no changes", "    ignored: x�y"]
 
 
-def test_why_evicted(busy: str, capsys: Captured) -> None:
-    lines = told(capsys, busy, "evicted", "batch/spark-exec-9").splitlines()
+def test_why_evicted(busy: str, run: Run) -> None:
+    lines = told(run, busy, "evicted", "batch/spark-exec-9").splitlines()
     assert lines[:5] == [
         "evicted: memory is short",
         "  memory_evict (evicted), about batch/spark-exec-9",
@@ -233,11 +222,11 @@ def test_why_evicted(busy: str, capsys: Captured) -> None:
         "    lower  56  GiB",
     ]
     assert "(40 s ago), ended " in lines[5]
-    assert told(capsys, busy, "evicted").splitlines() == lines
+    assert told(run, busy, "evicted").splitlines() == lines
 
 
-def test_why_cgroup(busy: str, capsys: Captured) -> None:
-    lines = told(capsys, busy, "cgroup", f"/sys/fs/cgroup/cpu,cpuacct/{BE}/").splitlines()
+def test_why_cgroup(busy: str, run: Run) -> None:
+    lines = told(run, busy, "cgroup", f"/sys/fs/cgroup/cpu,cpuacct/{BE}/").splitlines()
     assert lines[:5] == [
         "KNOB         DESIRED  OWNER         REASON",
         "cpuset.cpus  0-3      cpu_suppress  so",
@@ -250,12 +239,12 @@ def test_why_cgroup(busy: str, capsys: Captured) -> None:
 @pytest.mark.parametrize(
     "path", [BE, f"/{BE}", f"/sys/fs/cgroup/{BE}", f"/sys/fs/cgroup/memory/{BE}/"]
 )
-def test_a_cgroup_by_any_of_its_paths(busy: str, capsys: Captured, path: str) -> None:
-    assert "cpuset.cpus" in told(capsys, busy, "cgroup", path)
+def test_a_cgroup_by_any_of_its_paths(busy: str, run: Run, path: str) -> None:
+    assert "cpuset.cpus" in told(run, busy, "cgroup", path)
 
 
-def test_strategies(busy: str, capsys: Captured) -> None:
-    header, suppress, burst, evict, off = told(capsys, busy, "strategies").splitlines()
+def test_strategies(busy: str, run: Run) -> None:
+    header, suppress, burst, evict, off = told(run, busy, "strategies").splitlines()
     assert header.split()[:4] == ["STRATEGY", "MODE", "GATE", "RUNS"]
     assert suppress.split()[:7] == [*("cpu_suppress", "on", "BECPUSuppress", "60", "0", "0", "2.1")]
     assert suppress.endswith("best-effort pods get 4 CPUs")
@@ -276,49 +265,20 @@ def test_strategies(busy: str, capsys: Captured) -> None:
         (["strategies"], "strategies"),
     ],
 )
-def test_as_json(busy: str, capsys: Captured, argv: list[str], key: str) -> None:
-    found = json.loads(told(capsys, busy, *argv, "--json"))
+def test_as_json(busy: str, run: Run, argv: list[str], key: str) -> None:
+    found = json.loads(told(run, busy, *argv, "--json"))
     assert found["at"] == NOW
     assert found[key]
 
 
-def test_strategies_that_are_off_are_why_nothing_is_decided(serve: Serve, capsys: Captured) -> None:
+def test_strategies_that_are_off_are_why_nothing_is_decided(serve: Serve, run: Run) -> None:
     gate = "its gate G is off"
     off = StrategyState("cpu_suppress", "G", StrategyMode.OFF, enabled=False, reason=gate)
     on = StrategyState("pressure_suppress", "H", StrategyMode.ON, enabled=True)
-    assert told(capsys, serve(DecidedNode(states=(off, on))), "suppress").splitlines() == [
+    assert told(run, serve(DecidedNode(states=(off, on))), "suppress").splitlines() == [
         "No decision about the CPU of best-effort pods.",
         "cpu_suppress is off: its gate G is off.",
     ]
-
-
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        (["pod"], "the following arguments are required: NAME"),
-        (["pod", "a/b/c"], '"a/b/c" is not a pod; expected NAMESPACE/NAME or NAME'),
-        (["pod", "/b"], '"/b" is not a pod'),
-        (["evicted", "b/"], '"b/" is not a pod'),
-        (["cgroup", "/"], '"/" is not a cgroup; expected one below /sys/fs/cgroup/'),
-        (["cgroup", "/sys/fs/cgroup/memory"], "is not a cgroup"),
-        (["suppress", "--history", "501"], '"501" is not a number of decisions; expected 0 to 500'),
-        (["suppress", "--history", "-1"], "--history"),
-        (["moon"], "moon"),
-    ],
-)
-def test_what_cannot_be(capsys: Captured, argv: list[str], words: str) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["why", *argv])
-    assert end.value.code == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert words in line
-
-
-def test_koordlet_that_is_not_there(capsys: Captured, tmp_path: Path) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["why", "suppress", "--address", f"unix://{tmp_path}/none"])
-    assert end.value.code == 1
-    assert "is koordlet running" in capsys.readouterr().err
 
 
 def test_several_blocks_are_apart_and_hostile_words_are_cleaned() -> None:
@@ -359,7 +319,7 @@ def test_what_is_over_with_what_was_before() -> None:
     ]
 
 
-def test_values_of_wishes() -> None:
+def test_desired_values() -> None:
     wishes = [
         DesiredValueRow("a", "x" * 99),
         DesiredValueRow("b", ""),

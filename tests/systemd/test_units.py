@@ -99,31 +99,33 @@ def docker_root(root: Path) -> Path:
 
 
 @needs_analyze
-def test_systemd_finds_nothing_wrong(root: Path) -> None:
-    names = [unit.name for unit in units.ALL]
+@pytest.mark.parametrize(
+    ("node", "names"),
+    [("root", [unit.name for unit in units.ALL]), ("docker_root", ["multi-user.target"])],
+)
+def test_systemd_finds_nothing_wrong(
+    request: pytest.FixtureRequest, node: str, names: list[str]
+) -> None:
+    root: Path = request.getfixturevalue(node)
     said = analyze("verify", f"--root={root}", "--man=no", *names)
     assert (said.stdout, said.stderr, said.returncode) == ("", "", 0)
 
 
 @needs_analyze
-def test_systemd_would_find_something(root: Path) -> None:
-    service = root / "etc/systemd/system" / units.KOORDLET.name
-    service.write_text(service.read_text().replace("Restart=always", "Restart=allways"))
-    assert "allways" in analyze("verify", f"--root={root}", "--man=no", service.name).stderr
-
-
-@needs_analyze
-def test_systemd_finds_nothing_wrong_with_docker(docker_root: Path) -> None:
+@pytest.mark.parametrize(
+    ("unit", "before", "after", "words"),
+    [
+        (units.KOORDLET, "Restart=always", "Restart=allways", "allways"),
+        (units.DOCKER, "Before=cri", "After=kubelet.service cri", "ordering cycle"),
+    ],
+)
+def test_systemd_would_find_something(
+    docker_root: Path, unit: Path, before: str, after: str, words: str
+) -> None:
+    path = docker_root / "etc/systemd/system" / unit.relative_to(units.DIRECTORY)
+    path.write_text(path.read_text().replace(before, after))
     said = analyze("verify", f"--root={docker_root}", "--man=no", "multi-user.target")
-    assert (said.stdout, said.stderr, said.returncode) == ("", "", 0)
-
-
-@needs_analyze
-def test_systemd_would_find_a_wrong_order(docker_root: Path) -> None:
-    drop_in = docker_root / "etc/systemd/system" / units.DOCKER.relative_to(units.DIRECTORY)
-    drop_in.write_text(drop_in.read_text().replace("Before=cri", "After=kubelet.service cri"))
-    said = analyze("verify", f"--root={docker_root}", "--man=no", "multi-user.target")
-    assert "ordering cycle" in said.stderr
+    assert words in said.stderr
 
 
 @needs_analyze
@@ -221,14 +223,9 @@ def test_the_socket_is_the_proxy_s_default() -> None:
 
 def test_the_proxy_may_write_what_it_writes() -> None:
     unit, settings = units.read(units.PROXY), koord_proxy.config.ProxySettings()
-    allowed = units.writable(unit)
-    for path in (
-        settings.state_path,
-        units.on_the_host(settings.koord_runtimeproxy_endpoint),
-        # It makes the directory, should it vanish.
-        settings.hook_config_path,
-    ):
-        assert str(Path(path).parent) in allowed
+    # It makes the directory of registrations, should it vanish.
+    paths = (settings.state_path, settings.koord_runtimeproxy_endpoint, settings.hook_config_path)
+    assert {str(Path(units.on_the_host(path)).parent) for path in paths} <= {*units.writable(unit)}
     made = f"/etc/{units.only(unit, 'Service.ConfigurationDirectory')}"
     assert made == settings.hook_config_path
     assert float(units.only(unit, "Service.TimeoutStopSec")) > settings.drain_timeout
@@ -236,18 +233,14 @@ def test_the_proxy_may_write_what_it_writes() -> None:
 
 def test_koordlet_may_write_what_it_writes() -> None:
     unit, settings = units.read(units.KOORDLET), koordlet.agent.config.KoordletSettings()
-    allowed = units.writable(unit)
+    allowed = {*units.writable(unit)}
     assert settings.runtime_hooks_addr == settings.runtime_hooks_host_endpoint
-    for path in (
-        units.on_the_host(settings.runtime_hooks_addr),
-        settings.runtime_hooks_config_path,
-        f"{settings.state_dir}/originals.db",
-    ):
-        assert str(Path(path).parent) in allowed
+    database = f"{settings.state_dir}/originals.db"
+    paths = (settings.runtime_hooks_addr, settings.runtime_hooks_config_path, database)
+    assert {str(Path(units.on_the_host(path)).parent) for path in paths} <= allowed
     # Below the state directory, unless told otherwise.
     assert (settings.tsdb_path, settings.prediction_checkpoint_filepath) == ("", "")
-    assert f"-{settings.cgroup_root_dir}" in allowed
-    assert f"-{settings.sys_fs_root_dir}/resctrl" in allowed
+    assert {f"-{settings.cgroup_root_dir}", f"-{settings.sys_fs_root_dir}/resctrl"} <= allowed
     made = f"/etc/{units.only(unit, 'Service.ConfigurationDirectory')}"
     assert made == settings.runtime_hooks_config_path
 
@@ -271,15 +264,6 @@ def _drop_ins() -> Iterator[tuple[str, str]]:
 
 
 DROP_INS = list(_drop_ins())
-
-
-def test_drop_ins_are_those_that_the_unit_speaks_of() -> None:
-    text = units.KOORDLET.read_text()
-    found = [one for unit, one in DROP_INS if unit == units.KOORDLET.name]
-    lines = [line for one in found for line in one.splitlines()]
-    settings = {line.partition("=")[0] for line in lines if "=" in line} - {"Environment"}
-    comment = text.partition("In a drop-in")[2].partition("\nProtect")[0]
-    assert settings == set(re.findall(r"([A-Z]\w+)=", comment))
 
 
 @needs_analyze

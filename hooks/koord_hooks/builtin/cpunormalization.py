@@ -9,7 +9,7 @@ different quotas.
 What is divided must be what the kubelet asked for. When a container is updated, a
 transport may show the quota that was set before, which would be divided again; so
 what was asked for is kept in an annotation of the container, beside what was made
-of it. A quota that is not the latter is a new wish.
+of it. A quota that is not the latter is a new request.
 """
 
 from __future__ import annotations

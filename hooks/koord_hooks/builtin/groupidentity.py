@@ -23,7 +23,7 @@ What the fallback does not do:
 
 - keep best-effort pods off the hyper-thread beside a latency-sensitive one: that is
   the policy ``coreSched``;
-- tell 0, 1 and 2 apart: LS pods are no better off than pods without a class;
+- distinguish 0, 1 and 2: LS pods are no better off than pods without a class;
 - preempt for a pod that wakes up beyond what the kernel does for it against idle
   groups; between besteffort pods, nothing;
 - lift an LS pod out of the besteffort group it is in.
@@ -42,7 +42,7 @@ from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class
 from koord_hooks.specs import hookimpl
 
 _BVT = "cpu.bvt_warp_ns"
-_NOBODY = 0
+_NONE = 0
 
 
 @hookimpl
@@ -57,7 +57,7 @@ def pre_run_pod_sandbox(pod: Pod, view: NodeView) -> Patch | None:
 @hookimpl
 def reconcile_kube_qos(kube_qos: KubeQoS, view: NodeView) -> Patch | None:
     qos = kube_class(kube_qos, view.slo)
-    identity = _NOBODY if kube_qos is KubeQoS.GUARANTEED else _of_class(qos, view.slo)
+    identity = _NONE if kube_qos is KubeQoS.GUARANTEED else _of_class(qos, view.slo)
     why = f"{kube_qos} group, identity {identity}"
     if _BVT in view.kernel.knobs:
         return Patch(knobs={_BVT: identity}, why=f"{why} → {_BVT} {identity}")
@@ -69,7 +69,7 @@ def reconcile_kube_qos(kube_qos: KubeQoS, view: NodeView) -> Patch | None:
 @hookimpl
 def reconcile_host_application(application: HostApplication, view: NodeView) -> Patch | None:
     known = application.qos not in (QoSClass.SYSTEM, QoSClass.NONE)
-    identity = _of_class(application.qos, view.slo) if known else _NOBODY
+    identity = _of_class(application.qos, view.slo) if known else _NONE
     knobs, shown = _knobs(identity, view)
     named = f"host application {application.name}, class {application.qos or 'none'}"
     return Patch(knobs=knobs, why=f"{named}, identity {identity} → {shown}") if knobs else None
@@ -92,7 +92,7 @@ def _in_force(slo: NodeSLO) -> bool:
 
 def _of_class(qos: QoSClass, slo: NodeSLO) -> int:
     strategy = slo.of(qos).cpu
-    return strategy.group_identity if _in_force(slo) and strategy.enable else _NOBODY
+    return strategy.group_identity if _in_force(slo) and strategy.enable else _NONE
 
 
 def _of_pod(pod: Pod, slo: NodeSLO) -> tuple[int, str, tuple[str, ...]]:
@@ -114,7 +114,7 @@ def _of_pod(pod: Pod, slo: NodeSLO) -> tuple[int, str, tuple[str, ...]]:
     if own is None:
         return identity, why, ignored
     if not own.enable:
-        return _NOBODY, "cpuQOS annotation, not enabled, identity 0", ignored
+        return _NONE, "cpuQOS annotation, not enabled, identity 0", ignored
     if own.group_identity is None:
         return identity, why, ignored
     return own.group_identity, f"cpuQOS annotation, identity {own.group_identity}", ignored

@@ -28,11 +28,11 @@ def pre_create_container(container: Container, view: NodeView) -> Patch | None:
 
 
 def _patch(pod: Pod, view: NodeView) -> Patch | None:
-    wish, ignored = resctrl_limits(pod)
-    if wish is None:
+    limits, ignored = resctrl_limits(pod)
+    if limits is None:
         return Patch(ignored=ignored) if ignored else None
     if not view.kernel.resctrl:
         where = about(pod, ANNOTATION_RESCTRL)
-        line = f"{where}: this node has no resctrl to set {wish} with (ignored)"
+        line = f"{where}: this node has no resctrl to set {limits} with (ignored)"
         return Patch(ignored=(*ignored, line))
-    return Patch(resctrl=wish, why=f"{wish} → resctrl group {wish.group}", ignored=ignored)
+    return Patch(resctrl=limits, why=f"{limits} → resctrl group {limits.group}", ignored=ignored)

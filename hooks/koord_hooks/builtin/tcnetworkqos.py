@@ -5,14 +5,14 @@ ceiling. Promises are made so that they always fit into the node's bandwidth:
 
 1. Every class is promised at least a hundredth of it, so that none starves.
 2. LS is promised its ``egressRequest``, then BE its own; what does not fit beside
-   the hundredths is cut, and told.
+   the hundredths is cut, and reported.
 3. The system's class is promised the rest. It is the default: what belongs to no
    pod, and pods of no class on the host's network, are in it.
 4. A pod with an ``egressLimit`` in its annotation gets a class of its own, with the
    priority of its class and its limit as ceiling. Its promise is an equal share, by
    pods, of its class's promise, but no more than its limit; the class keeps the rest.
 
-Only outgoing traffic is shaped: a limit on ingress is told and ignored.
+Only outgoing traffic is shaped: a limit on ingress is reported and ignored.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def pre_run_pod_sandbox(pod: Pod, view: NodeView) -> Patch | None:
     if own:
         minor, shown = own[0].minor, f"egressLimit {own[0].limit}"
     elif qos_class(pod.labels) is QoSClass.NONE and not pod.ip:
-        # Before it has an address nobody can tell whether it will get one.
+        # Before it has an address it is not known whether it will get one.
         return Patch(ignored=tuple(ignored)) if ignored else None
     else:
         minor, shown = _class(pod).minor, f"class {_class(pod).name}"

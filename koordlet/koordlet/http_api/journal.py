@@ -43,7 +43,7 @@ ReadAt = Callable[[int, int], bytes]
 
 
 class TokenError(ValueError):
-    """A page token is none, or what it marks is gone; one line."""
+    """A page token is not valid, or what it marks is gone; one line."""
 
 
 class BusyError(Exception):
@@ -83,7 +83,7 @@ class LinePosition:
         """
         found = _TOKEN.fullmatch(token)
         if found is None:
-            raise TokenError('parameter "pageToken" is none that a page gave; begin without it')
+            raise TokenError('parameter "pageToken" is not one that a page gave; begin without it')
         inode, offset, checksum = (int(one, 16) for one in found.groups())
         return cls(inode, offset, checksum)
 
@@ -142,7 +142,7 @@ class JournalPages:
 
         Raises:
             BusyError: too many others read it.
-            TokenError: the token is none, or the journal no longer has what follows.
+            TokenError: the token is not valid, or the journal no longer has what follows.
             OSError: the journal cannot be read.
         """
         mark = LinePosition.parse(token) if token else None
@@ -206,7 +206,7 @@ def lines_backwards(
 ) -> Iterator[tuple[int, bytes]]:
     """Where each line before ``end`` begins, and the line without its end; the last first.
 
-    What follows the last newline is no line yet. Lines longer than a block are passed
+    What follows the last newline is not a line yet. Lines longer than a block are passed
     over, so that two blocks are all that is ever held; so are those that a search is not for.
     """
     rest, whole = b"", False  # the line that the block before begins in, and whether we have it

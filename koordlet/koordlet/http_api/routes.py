@@ -172,8 +172,8 @@ def _why(
         # It was answered by an earlier run, or long ago.
         events = _events_of(journal, why_journal.answers(asked), MOST_OF_POD)
         answers = why_journal.older_answers(events)
-    told = [why_journal.answer_document(one) for one in answers]
-    return json_page(why_document(observed, decided, asked, found, told))
+    answered = [why_journal.answer_document(one) for one in answers]
+    return json_page(why_document(observed, decided, asked, found, answered))
 
 
 def _asked(query: Query) -> WhyQuery:

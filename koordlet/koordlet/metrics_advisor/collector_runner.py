@@ -1,7 +1,7 @@
-"""The loop that looks at the node: asks each collector at its interval, remembers what it finds.
+"""The collection loop: runs each collector at its interval, and keeps its samples.
 
 Collectors run one after the other in a thread of their own, so that neither hook calls
-nor the writer wait for them. One that cannot work says so once and is asked again
+nor the writer wait for them. One that cannot work is logged once and retried
 now and then; one that fails is counted, and the others go on.
 """
 
@@ -40,17 +40,17 @@ _AGAIN_SECONDS = 60.0
 """Between two attempts of a collector that cannot work here."""
 
 _SILENT_SECONDS = 10.0
-"""After which a collector that looks aside counts as hanging."""
+"""After which a collector in a thread of its own counts as hanging."""
 
 _PAUSE_SECONDS = 1.0
-"""After a look that failed as a whole."""
+"""After a run that failed as a whole."""
 
 
 @dataclass(slots=True)
 class ScheduledCollector:
     """A collector that is switched on, and when it is due.
 
-    One that looks ``blocking`` has a thread of its own: what it asks may hang, such as a driver.
+    A ``blocking`` one has a thread of its own: what it calls may hang, such as a driver.
     """
 
     name: str
@@ -65,7 +65,7 @@ class ScheduledCollector:
     pending: float = 0.0
     """When its thread was started."""
     found: SimpleQueue[Samples] = field(default_factory=SimpleQueue)
-    """What it found aside, until the next look takes it."""
+    """Samples of its thread, until the next run takes them."""
 
     def __post_init__(self) -> None:
         self.state = CollectorState(self.name, self.interval, enabled=True, available=True)
@@ -84,14 +84,14 @@ class LatestStore:
         self._facts: dict[type, object] = {}
 
     def keep(self, found: Samples, at: float) -> None:
-        """Take over what a collector found at ``at``, by the steady clock."""
+        """Keep what a collector found at ``at``, by the steady clock."""
         for (kind, labels), value in found.samples:
             self._samples.setdefault(kind, {})[labels] = (value, at)
         for fact in found.facts:
             self._facts[type(fact)] = fact
 
     def frozen(self) -> LatestStore:
-        """All of it as it is now: what is sampled later, and time, leave it alone."""
+        """A copy as it is now: later samples, and time, do not change it."""
         now = self._clock()
         found = LatestStore(self._outdated_seconds, lambda: now)
         found._samples = {kind: series.copy() for kind, series in self._samples.copy().items()}
@@ -102,14 +102,14 @@ class LatestStore:
         """Drop series without recent samples: their subjects are gone."""
         limit = self._clock() - 60 * self._outdated_seconds
         for kind in tuple(self._samples):
-            # Copies: collectors aside add to it meanwhile.
+            # Copies: collectors in threads add to it meanwhile.
             series = self._of(kind)
             if any(at < limit for _, at in series.values()):
                 kept = {labels: one for labels, one in series.items() if one[1] >= limit}
                 self._samples[kind] = kept
 
     def value(self, kind: str, *labels: str) -> float | None:
-        """One series' newest value; ``None`` where there is none new enough."""
+        """One series' newest value; ``None`` if it is too old or missing."""
         found = self._samples.get(kind, {}).get(labels)
         return found[0] if found is not None and self._fresh(found[1]) else None
 
@@ -136,11 +136,10 @@ class LatestStore:
 
 
 class CollectorRunner:
-    """Looks at the node until cancelled.
+    """Collects until cancelled.
 
-    ``watched`` are in the order in which they are asked; ``off`` are the states of
-    collectors that are not. ``pods``, whether they are all ``pods_known``, and
-    ``slo`` are asked for at each look.
+    ``watched`` are in the order in which they run; ``off`` are the states of disabled
+    collectors. ``pods``, whether they are all ``pods_known``, and ``slo`` are read at each run.
     """
 
     def __init__(
@@ -166,7 +165,7 @@ class CollectorRunner:
 
     def states(self) -> tuple[CollectorState, ...]:
         """The state of each collector by name, disabled ones included."""
-        # By the wall clock as it goes now: one that was set makes nobody look stuck.
+        # By the wall clock as it is now: setting it makes no collector look stuck.
         off_by = time.time() - time.monotonic()
         states = (
             replace(one.state, looked_at=one.looked + off_by) if one.state.rounds else one.state
@@ -175,7 +174,7 @@ class CollectorRunner:
         return tuple(sorted((*states, *self._off), key=lambda state: state.name))
 
     async def run(self) -> None:
-        """Look at what is due, each time something is."""
+        """Run what is due, each time something is."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._thread, self.cache.load)
         while True:
@@ -190,12 +189,12 @@ class CollectorRunner:
             await asyncio.sleep(max(due - time.monotonic(), 0.01))
 
     async def finish(self) -> None:
-        """Close the cache, after the look under way; nothing is looked at from then on."""
+        """Close the cache after the current run; nothing is collected from then on."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self.cache.close)
         self._thread.shutdown()
 
     def collect_once(self) -> None:
-        """One round of all that is due; blocks while kernel files are read."""
+        """One run of all that is due; blocks while kernel files are read."""
         context = CollectContext(
             time.time(),
             time.monotonic(),
@@ -221,7 +220,7 @@ class CollectorRunner:
     def _collect_in_thread(
         self, one: ScheduledCollector, context: CollectContext, began: float
     ) -> None:
-        """Ask it in its thread, unless it still has not answered the last time."""
+        """Run it in its thread, unless the last run has not ended."""
         if one.thread is not None and one.thread.is_alive():
             one.looked = began
             if began - one.pending > _SILENT_SECONDS:
@@ -241,7 +240,7 @@ class CollectorRunner:
         one.thread.start()
 
     def _collect(self, one: ScheduledCollector, context: CollectContext, began: float) -> Samples:
-        """``began`` is when the round did: collectors of one interval stay in one round."""
+        """``began`` is when the round did: collectors of one interval stay in one run."""
         started = time.perf_counter()
         wait, found, failed, reason = one.interval, Samples(), 0, ""
         try:

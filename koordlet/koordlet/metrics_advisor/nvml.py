@@ -190,7 +190,7 @@ class _Session:
         missing = list(one.missing)
         one = replace(one, xids=self._watch.take(one.uuid))
         if not self._watch.watches(one.uuid):
-            missing.append("its error events are not told")
+            missing.append("its error events are not reported")
         library, handle = self._library, gpu.handle
         try:
             memory = self._ask("no memory in use", missing, self._memory, handle)
@@ -258,7 +258,7 @@ class _Session:
                 raise _DriverGoneError(f"NVIDIA's driver is gone: {error}") from error
             if error.value in _LOST:
                 raise _GPULostError(str(error)) from error
-            if error.value != _NOT_FOUND:  # else nothing to tell of just now
+            if error.value != _NOT_FOUND:  # else there is nothing to report now
                 missing.append(f"{what}: {error}")
             return None
 

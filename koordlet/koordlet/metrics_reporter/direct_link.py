@@ -35,7 +35,7 @@ ATTEMPT_SECONDS = 3.0
 _METHOD = f"/{DESCRIPTOR.services_by_name['NodeMetrics'].full_name}/Report"
 _MOST_ATTEMPTS = 16
 _REASON = 200
-"""Letters of a server's own reason that are told."""
+"""Letters of a server's own reason that are reported."""
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
@@ -222,7 +222,7 @@ def parse_address(address: str) -> Place:
     """
     match = _ADDRESS.fullmatch(address)
     if match is None or not 0 < int(match[2]) < 1 << 16:
-        raise ValueError(f"{excerpt(address)} is no address; expected HOST:PORT")
+        raise ValueError(f"{excerpt(address)} is not a valid address; expected HOST:PORT")
     return match[1].strip("[]"), int(match[2])
 
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_hooks import builtin
@@ -17,6 +18,8 @@ from koord_model.pod import Container, Pod
 from koord_model.qos import KubeQoS, QoSClass
 from koord_model.resources import LinuxResources
 
+POD, CREATE = Stage.PRE_RUN_POD_SANDBOX, Stage.PRE_CREATE_CONTAINER
+UPDATE = Stage.PRE_UPDATE_CONTAINER_RESOURCES
 OURS = sorted(
     path.stem for path in Path(builtin.__path__[0]).glob("*.py") if not path.stem.startswith("_")
 )
@@ -106,3 +109,50 @@ def test_about_the_node(kube_qos: KubeQoS, qos: QoSClass, view: NodeView) -> Non
     assert agreed(RUNNER.reconcile_kube_qos(kube_qos, view))
     assert agreed(RUNNER.reconcile_host_application(HostApplication("a", qos), view))
     assert agreed(RUNNER.reconcile_node((), view))
+
+
+STAGES = {
+    "batchresource": [POD, CREATE, UPDATE],
+    "coresched": [CREATE],
+    "cpunormalization": [POD, CREATE, UPDATE],
+    "cpusetallocator": [POD, CREATE, UPDATE],
+    "gpuenvinject": [CREATE],
+    "groupidentity": [POD],
+    "oomscoreadj": [CREATE],
+    "rdmadeviceinject": [CREATE],
+    "resctrl": [POD, CREATE],
+    "tcnetworkqos": [POD],
+    "terwayqos": [],
+}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_each_is_found_by_its_file_name(name: str) -> None:
+    assert load([name]).stages() == tuple(STAGES[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "texts"),
+    [
+        ("batchresource", keys.ANNOTATION_EXTENDED_RESOURCE_SPEC, ["{"]),
+        ("cpunormalization", keys.ANNOTATION_RESOURCE_STATUS, ['{"cpuset": "all"}']),
+        (
+            *("cpusetallocator", keys.ANNOTATION_RESOURCE_STATUS),
+            ['{"cpuset": "all"}', '{"cpuset": ["0"]}', '"0-3"'],
+        ),
+        ("gpuenvinject", keys.ANNOTATION_DEVICE_ALLOCATED, ["{", "[]", "3"]),
+    ],
+)
+def test_a_malformed_annotation_is_one_line(name: str, key: str, texts: list[str]) -> None:
+    runner = load([name])
+    for text in texts:
+        labels = {keys.LABEL_QOS: "BE" if name == "batchresource" else "LS"}
+        pod = Pod("p", "n", "u", labels, {key: text}, resources=LinuxResources(cpu_quota=1000))
+        container = Container(pod, "main", resources=LinuxResources(cpu_quota=1000))
+        for view in (NodeView(cpu_normalization_ratio=1.5), NodeView(Topology(()), 1.5)):
+            for stage in STAGES[name]:
+                found = runner.run(stage, pod if stage is POD else container, view)
+                [line] = found.patch.ignored
+                assert line.startswith(f"pod n/p: annotation {key}")
+                assert "\n" not in line
+                assert found.failures == ()

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_hooks.builtin import batchresource
-from koord_hooks.runner import load
 from koord_model.keys import (
     ANNOTATION_EXTENDED_RESOURCE_SPEC,
     BATCH_CPU,
@@ -32,15 +31,9 @@ def spec(request: Any = None, limit: Any = None, memory: Any = None) -> dict[str
 
 
 def pod(qos: str = "BE", resources: LinuxResources | None = None, **containers: Any) -> Pod:
-    annotation = json.dumps({"containers": containers})
-    return Pod(
-        "job-1",
-        "batch",
-        "uid",
-        labels={LABEL_QOS: qos},
-        annotations={ANNOTATION_EXTENDED_RESOURCE_SPEC: annotation},
-        resources=resources or LinuxResources(),
-    )
+    annotations = {ANNOTATION_EXTENDED_RESOURCE_SPEC: json.dumps({"containers": containers})}
+    limits = resources or LinuxResources()
+    return Pod("job-1", "batch", "uid", {LABEL_QOS: qos}, annotations, resources=limits)
 
 
 def limits(shares: int, quota: int, memory: int) -> LinuxResources:
@@ -73,65 +66,51 @@ def test_what_it_did_not_ask_for_is_least_weight_and_no_limit() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("milli", "shares"), [(0, 2), (1, 2), (2, 2), (3, 3), (1000, 1024), (10**6, 262144)]
-)
-def test_shares_keep_to_the_kernels_bounds(milli: int, shares: int) -> None:
-    patch = of_container(spec(request=milli))
-    assert patch is not None
-    assert patch.resources.cpu_shares == shares
+def faster(ratio: float) -> NodeView:
+    return NodeView(cpu_normalization_ratio=ratio)
+
+
+ONE_GROUP = NodeView(slo=NodeSLO(threshold=SUPPRESSED))
 
 
 @pytest.mark.parametrize(
-    ("milli", "quota"), [(0, -1), (1, 1000), (10, 1000), (11, 1100), (65_536_000, 6_553_600_000)]
+    ("asked", "view", "period", "expected", "why"),
+    [
+        # Shares keep to the kernel's bounds, quotas to its least.
+        (spec(0), VIEW, None, limits(2, -1, -1), ""),
+        (spec(1), VIEW, None, limits(2, -1, -1), ""),
+        (spec(2), VIEW, None, limits(2, -1, -1), ""),
+        (spec(3), VIEW, None, limits(3, -1, -1), ""),
+        (spec(1000), VIEW, None, limits(1024, -1, -1), ""),
+        (spec(10**6), VIEW, None, limits(262_144, -1, -1), ""),
+        (spec(limit=0), VIEW, None, limits(2, -1, -1), ""),
+        (spec(limit=1), VIEW, None, limits(2, 1000, -1), ""),
+        (spec(limit=10), VIEW, None, limits(2, 1000, -1), ""),
+        (spec(limit=11), VIEW, None, limits(2, 1100, -1), ""),
+        (spec(limit=65_536_000), VIEW, None, limits(2, 6_553_600_000, -1), ""),
+        (spec(memory="0"), VIEW, None, limits(2, -1, -1), "no batch-memory limit → -1"),
+        # Best-effort pods may be limited as one group; a faster CPU needs less.
+        (spec(limit=1000), ONE_GROUP, None, limits(2, -1, -1), "limited as one group → quota -1"),
+        (spec(limit=1000), faster(0.5), None, limits(2, 100_000, -1), ""),
+        (spec(limit=1000), faster(1.5), None, limits(2, 66_667, -1), ""),
+        (spec(), faster(2.0), None, limits(2, -1, -1), ""),
+        # The container's own period counts.
+        (spec(limit=1000), VIEW, 0, limits(2, 100_000, -1), ""),
+        (spec(limit=1000), VIEW, 100_000, limits(2, 100_000, -1), ""),
+        (spec(limit=1000), VIEW, 33_333, limits(2, 33_333, -1), ""),
+        (
+            *(spec(limit=15), faster(1.2), 50_000, limits(2, 1000, -1)),
+            "divided by CPU speed 1.2 → 1250, for period 50000 → 625, at least 1000",
+        ),
+    ],
 )
-def test_quota_keeps_to_the_kernels_least(milli: int, quota: int) -> None:
-    patch = of_container(spec(limit=milli))
+def test_limits_of_a_container(
+    asked: dict[str, Any], view: NodeView, period: int | None, expected: LinuxResources, why: str
+) -> None:
+    patch = of_container(asked, view, period)
     assert patch is not None
-    assert patch.resources.cpu_quota == quota
-
-
-def test_a_zero_memory_limit_is_none() -> None:
-    assert of_container(spec(memory="0")) == of_container({})
-
-
-def test_no_quota_where_best_effort_pods_are_limited_as_one_group() -> None:
-    patch = of_container(spec(limit=1000), NodeView(slo=NodeSLO(threshold=SUPPRESSED)))
-    assert patch is not None
-    assert patch.resources.cpu_quota == -1
-    assert "limited as one group → quota -1" in patch.why
-
-
-@pytest.mark.parametrize(("ratio", "quota"), [(0.5, 100_000), (1.0, 100_000), (1.5, 66_667)])
-def test_a_faster_cpu_needs_less_quota(ratio: float, quota: int) -> None:
-    patch = of_container(spec(limit=1000), NodeView(cpu_normalization_ratio=ratio))
-    assert patch is not None
-    assert patch.resources.cpu_quota == quota
-
-
-def test_no_limit_stays_none_on_a_faster_cpu() -> None:
-    patch = of_container(spec(), NodeView(cpu_normalization_ratio=2.0))
-    assert patch is not None
-    assert patch.resources.cpu_quota == -1
-
-
-@pytest.mark.parametrize(
-    ("period", "quota"), [(None, 100_000), (0, 100_000), (100_000, 100_000), (33_333, 33_333)]
-)
-def test_quota_fits_the_containers_period(period: int | None, quota: int) -> None:
-    patch = of_container(spec(limit=1000), period=period)
-    assert patch is not None
-    assert patch.resources.cpu_quota == quota
-
-
-def test_every_step_is_shown() -> None:
-    patch = of_container(spec(limit=15), NodeView(cpu_normalization_ratio=1.2), 50_000)
-    assert patch is not None
-    assert patch.resources.cpu_quota == 1000
-    assert (
-        "limit 15 → quota 1500, divided by CPU speed 1.2 → 1250, for period 50000 → 625, "
-        "at least 1000"
-    ) in patch.why
+    assert patch.resources == expected
+    assert why in patch.why
 
 
 @given(st.integers(1, 65_536_000), st.integers(1000, 1_000_000), st.floats(1, 10))
@@ -143,114 +122,75 @@ def test_quota_is_never_less_than_asked_for(milli: int, period: int, ratio: floa
     assert patch.resources.cpu_quota >= max(1000, asked * (1 - 1e-9))
 
 
-class TestPods:
-    def test_the_pod_gets_the_sum(self) -> None:
-        both = pod(a=spec(500, 1000, "1Gi"), b=spec("250", 500, GIB))
-        assert batchresource.pre_run_pod_sandbox(both, VIEW) == Patch(
-            resources=limits(768, 150_000, 2 * GIB),
-            why=(
-                "batch-cpu request 500 + 250 → cpu.shares 768; limit 1000 + 500 → quota 150000; "
-                f"batch-memory limit 1Gi + {GIB} → {2 * GIB}"
-            ),
-        )
-
-    def test_one_container_without_a_limit_leaves_the_pod_without(self) -> None:
-        both = pod(a=spec(500, 1000, "1Gi"), b=spec(limit=0))
-        patch = batchresource.pre_run_pod_sandbox(both, VIEW)
-        assert patch is not None
-        assert patch.resources == limits(512, -1, -1)
-
-    def test_a_container_that_requests_nothing_adds_nothing(self) -> None:
-        patch = batchresource.pre_run_pod_sandbox(pod(a=spec(), b=spec(500)), VIEW)
-        assert patch is not None
-        assert patch.resources == limits(512, -1, -1)
-
-    def test_nobody_requests_anything(self) -> None:
-        patch = batchresource.pre_run_pod_sandbox(pod(a={}), VIEW)
-        assert patch is not None
-        assert patch.resources == limits(2, -1, -1)
-
-    def test_the_pods_own_period_counts(self) -> None:
-        asked = pod(resources=LinuxResources(cpu_period=50_000), a=spec(limit=1000))
-        patch = batchresource.pre_run_pod_sandbox(asked, VIEW)
-        assert patch is not None
-        assert patch.resources.cpu_quota == 50_000
-
-
-class TestNothingToDo:
-    @pytest.mark.parametrize("qos", ["LS", "LSR", "LSE", "SYSTEM", "", "be"])
-    def test_other_classes(self, qos: str) -> None:
-        other = pod(qos, main=spec(500))
-        assert batchresource.pre_run_pod_sandbox(other, VIEW) is None
-        assert batchresource.pre_create_container(Container(other, "main"), VIEW) is None
-
-    def test_a_container_the_annotation_does_not_name(self) -> None:
-        container = Container(pod(main=spec(500)), "sidecar")
-        assert batchresource.pre_create_container(container, VIEW) is None
-
-    def test_no_annotation(self) -> None:
-        plain = Pod("p", "n", "u", labels={LABEL_QOS: "BE"})
-        assert batchresource.pre_run_pod_sandbox(plain, VIEW) is None
-
-    def test_no_containers(self) -> None:
-        assert batchresource.pre_run_pod_sandbox(pod(), VIEW) is None
-
-
-class TestAmountsThatCannotBeRead:
-    def test_the_others_apply(self) -> None:
-        patch = of_container(spec(500, "half", "1Gi"))
-        assert patch is not None
-        assert patch.resources == LinuxResources(cpu_shares=512, memory_limit=GIB)
-        assert "cpu limit cannot be read → left as it is" in patch.why
-        [line] = patch.ignored
-        assert line.startswith("pod batch/job-1: ")
-        assert '"half" is no quantity' in line
-
-    def test_other_containers_apply(self) -> None:
-        broken = pod(a=spec("half", "half", "half"), b=spec(500, 1000, "1Gi"))
-        patch = batchresource.pre_create_container(Container(broken, "b"), VIEW)
-        assert patch is not None
-        assert (patch.resources, patch.ignored) == (limits(512, 100_000, GIB), ())
-
-    def test_the_pod_has_no_limit_of_which_a_part_is_unknown(self) -> None:
-        broken = pod(a=spec(250, "half", "1Gi"), b=spec("half", 1000, "1Gi"))
-        patch = batchresource.pre_run_pod_sandbox(broken, VIEW)
-        assert patch is not None
-        assert patch.resources == LinuxResources(cpu_shares=256, memory_limit=2 * GIB)
-        assert len(patch.ignored) == 2
-
-    def test_a_quota_that_is_not_set_anyway_does_not_depend_on_them(self) -> None:
-        slo = NodeSLO(threshold=SUPPRESSED)
-        patch = of_container(spec(limit="half"), NodeView(slo=slo))
-        assert patch is not None
-        assert patch.resources.cpu_quota == -1
-
-
-def test_a_malformed_annotation_is_one_line() -> None:
-    broken = Pod(
-        "job-1", "batch", "uid", {LABEL_QOS: "BE"}, {ANNOTATION_EXTENDED_RESOURCE_SPEC: "{"}
+def test_the_pod_gets_the_sum() -> None:
+    both = pod(a=spec(500, 1000, "1Gi"), b=spec("250", 500, GIB))
+    assert batchresource.pre_run_pod_sandbox(both, VIEW) == Patch(
+        resources=limits(768, 150_000, 2 * GIB),
+        why=(
+            "batch-cpu request 500 + 250 → cpu.shares 768; limit 1000 + 500 → quota 150000; "
+            f"batch-memory limit 1Gi + {GIB} → {2 * GIB}"
+        ),
     )
-    with pytest.raises(ValueError, match=r"^pod batch/job-1: annotation [^\n]*$"):
-        batchresource.pre_run_pod_sandbox(broken, VIEW)
 
 
-def test_it_is_found_by_its_file_name() -> None:
-    assert [stage.value for stage in load(["batchresource"]).stages()] == [
-        "PreRunPodSandbox",
-        "PreCreateContainer",
-        "PreUpdateContainerResources",
-    ]
+HALF_PERIOD = LinuxResources(cpu_period=50_000)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected", "unread"),
+    [
+        (pod(a=spec(500, 1000, "1Gi"), b=spec(limit=0)), limits(512, -1, -1), 0),
+        (pod(a=spec(), b=spec(500)), limits(512, -1, -1), 0),
+        (pod(a={}), limits(2, -1, -1), 0),
+        (pod(resources=HALF_PERIOD, a=spec(limit=1000)), limits(2, 50_000, -1), 0),
+        (
+            pod(a=spec(250, "half", "1Gi"), b=spec("half", 1000, "1Gi")),
+            LinuxResources(cpu_shares=256, memory_limit=2 * GIB),
+            2,
+        ),
+    ],
+    ids=["one without a limit", "one without a request", "nothing", "its own period", "unknown"],
+)
+def test_limits_of_a_pod(asked: Pod, expected: LinuxResources, unread: int) -> None:
+    patch = batchresource.pre_run_pod_sandbox(asked, VIEW)
+    assert patch is not None
+    assert (patch.resources, len(patch.ignored)) == (expected, unread)
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        *((pod(qos, main=spec(500)), "main") for qos in ("LS", "LSR", "LSE", "SYSTEM", "", "be")),
+        (Pod("p", "n", "u", labels={LABEL_QOS: "BE"}), "main"),
+        (pod(), "main"),
+    ],
+)
+def test_nothing_to_do(asked: Pod, name: str) -> None:
+    assert batchresource.pre_run_pod_sandbox(asked, VIEW) is None
+    assert batchresource.pre_create_container(Container(asked, name), VIEW) is None
+
+
+def test_an_amount_that_cannot_be_read_leaves_the_others() -> None:
+    patch = of_container(spec(500, "half", "1Gi"))
+    assert patch is not None
+    assert patch.resources == LinuxResources(cpu_shares=512, memory_limit=GIB)
+    assert "cpu limit cannot be read → left as it is" in patch.why
+    [line] = patch.ignored
+    assert line.startswith("pod batch/job-1: ")
+    assert '"half" is no quantity' in line
+    broken = pod(a=spec("half", "half", "half"), b=spec(500, 1000, "1Gi"))
+    patch = batchresource.pre_create_container(Container(broken, "b"), VIEW)
+    assert patch is not None
+    assert (patch.resources, patch.ignored) == (limits(512, 100_000, GIB), ())
+    patch = of_container(spec(limit="half"), ONE_GROUP)
+    assert patch is not None
+    assert patch.resources.cpu_quota == -1, "it is not set anyway"
 
 
 def with_inits(containers: dict[str, Any], inits: dict[str, Any]) -> Pod:
     annotation = json.dumps({"containers": containers, "initContainers": inits})
-    return Pod(
-        "job-1",
-        "batch",
-        "uid",
-        labels={LABEL_QOS: "BE"},
-        annotations={ANNOTATION_EXTENDED_RESOURCE_SPEC: annotation},
-    )
+    annotations = {ANNOTATION_EXTENDED_RESOURCE_SPEC: annotation}
+    return Pod("job-1", "batch", "uid", {LABEL_QOS: "BE"}, annotations)
 
 
 SMALL, LARGE = spec("500", "1000", "1Gi"), spec("2000", "4000", "4Gi")

@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 from koord_hooks.builtin import coresched
-from koord_hooks.runner import load
 from koord_model.core_sched import NO_GROUP, CoreSchedGroup, GroupKind
 from koord_model.keys import LABEL_CORE_SCHED_GROUP, LABEL_CORE_SCHED_POLICY, LABEL_QOS
 from koord_model.node import Kernel, NodeView
@@ -58,144 +57,135 @@ def group_of(*args: Any, **more: Any) -> CoreSchedGroup | None:
 
 BLUE = CoreSchedGroup(GroupKind.LABEL, "blue")
 BLUE_EXPELLER = replace(BLUE, expeller=True)
+TOGETHER = CoreSchedGroup(GroupKind.DEFAULT)
+ALONE = CoreSchedGroup(GroupKind.POD, "uid-1")
+QUIET = slo(lsrClass={"enable": True, "coreExpeller": False}, lsClass=ON)
+OTHER_POLICY = replace(ALL, cpu_policy=CPUPolicy.GROUP_IDENTITY)
 
 
-class TestGroups:
-    @pytest.mark.parametrize("qos", ["LSE", "LSR", "LS"])
-    def test_are_named_by_the_label_and_expellers_have_their_own(self, qos: str) -> None:
-        assert group_of(qos, "blue") == BLUE_EXPELLER
+@pytest.mark.parametrize(
+    ("qos", "group", "policy", "parent", "rules", "expected"),
+    [
+        # Named by the label; expellers have their own, best-effort pods expel nobody.
+        *((qos, "blue", None, BURSTABLE, ALL, BLUE_EXPELLER) for qos in ("LSE", "LSR", "LS")),
+        ("BE", "blue", None, BURSTABLE, ALL, BLUE),
+        # Pods without the label have one together, an exclusive pod its own.
+        *(("BE", group, None, BURSTABLE, ALL, TOGETHER) for group in (None, "")),
+        ("LS", None, None, BURSTABLE, ALL, replace(TOGETHER, expeller=True)),
+        ("LS", "blue", "exclusive", BURSTABLE, ALL, replace(ALONE, expeller=True)),
+        ("BE", None, "exclusive", BURSTABLE, ALL, ALONE),
+        ("LS", "blue", "none", BURSTABLE, ALL, NO_GROUP),
+        # A pod without a class is as Kubernetes' class; guaranteed ones as LSR or else as LS.
+        ("", "blue", None, GUARANTEED, ALL, BLUE_EXPELLER),
+        ("", "blue", None, BURSTABLE, ALL, BLUE_EXPELLER),
+        ("", "blue", None, BEST_EFFORT, ALL, BLUE),
+        ("", "blue", None, GUARANTEED, QUIET, BLUE),
+        ("", "blue", None, GUARANTEED, slo(lsClass=ON), BLUE_EXPELLER),
+        # What is not enabled has none.
+        ("BE", "blue", None, BURSTABLE, slo(lsClass=ON), NO_GROUP),
+        ("LS", "blue", None, BURSTABLE, OTHER_POLICY, NO_GROUP),
+        ("LS", "blue", None, BURSTABLE, NodeSLO(), NO_GROUP),
+    ],
+)
+def test_the_group_of_a_pod(
+    qos: str,
+    group: str | None,
+    policy: str | None,
+    parent: str,
+    rules: NodeSLO,
+    expected: CoreSchedGroup,
+) -> None:
+    assert group_of(qos, group, policy, parent, view=replace(VIEW, slo=rules)) == expected
 
-    def test_best_effort_pods_expel_nobody(self) -> None:
-        assert group_of("BE", "blue") == BLUE
 
-    def test_pods_without_the_label_have_one_together(self) -> None:
-        assert group_of("BE") == group_of("BE", "") == CoreSchedGroup(GroupKind.DEFAULT)
-        assert group_of("LS") == CoreSchedGroup(GroupKind.DEFAULT, expeller=True)
+@pytest.mark.parametrize(
+    ("label", "of_another"),
+    [
+        ("victim", {"policy": "exclusive", "uid": "victim"}),
+        ("db-expeller", {"qos": "LS", "group": "db"}),
+        ("victim-expeller", {"qos": "LS", "policy": "exclusive", "uid": "victim"}),
+        ("(default)", {}),
+        ("default", {}),
+        ("none", {"policy": "none"}),
+    ],
+)
+def test_no_label_names_another_kind_of_group(label: str, of_another: dict[str, str]) -> None:
+    assert group_of("BE", label) != group_of(**{"qos": "BE", **of_another})
 
-    def test_an_exclusive_pod_has_its_own(self) -> None:
-        assert group_of("LS", "blue", "exclusive") == CoreSchedGroup(GroupKind.POD, "uid-1", True)
-        assert group_of("BE", None, "exclusive") == CoreSchedGroup(GroupKind.POD, "uid-1")
 
-    def test_a_pod_may_have_none(self) -> None:
-        assert group_of("LS", "blue", "none") == NO_GROUP
+def test_system_pods_and_kernels_without_core_scheduling_are_left_out() -> None:
+    assert ask("SYSTEM", "blue") is None
+    assert ask("LS", "blue", view=replace(VIEW, kernel=Kernel())) is None
 
-    @pytest.mark.parametrize(
-        ("label", "of_another"),
-        [
-            ("victim", {"policy": "exclusive", "uid": "victim"}),
-            ("db-expeller", {"qos": "LS", "group": "db"}),
-            ("victim-expeller", {"qos": "LS", "policy": "exclusive", "uid": "victim"}),
-            ("(default)", {}),
-            ("default", {}),
-            ("none", {"policy": "none"}),
-        ],
-    )
-    def test_no_label_names_another_kind_of_group(
-        self, label: str, of_another: dict[str, str]
-    ) -> None:
-        assert group_of("BE", label) != group_of(**{"qos": "BE", **of_another})
 
-    @pytest.mark.parametrize(
-        ("parent", "expels"), [(GUARANTEED, True), (BURSTABLE, True), (BEST_EFFORT, False)]
-    )
-    def test_a_pod_without_a_class_is_as_kubernetes_class(self, parent: str, expels: bool) -> None:
-        assert group_of("", "blue", parent=parent) == (BLUE_EXPELLER if expels else BLUE)
-
-    def test_guaranteed_pods_are_as_lsr_or_else_as_ls(self) -> None:
-        quiet = {"enable": True, "coreExpeller": False}
-        view = replace(VIEW, slo=slo(lsrClass=quiet, lsClass=ON))
-        assert group_of("", "blue", parent=GUARANTEED, view=view) == BLUE
-        view = replace(VIEW, slo=slo(lsClass=ON))
-        assert group_of("", "blue", parent=GUARANTEED, view=view) == BLUE_EXPELLER
-
-    def test_what_is_not_enabled_has_none(self) -> None:
-        assert group_of("BE", "b", view=replace(VIEW, slo=slo(lsClass=ON))) == NO_GROUP
-        other = replace(ALL, cpu_policy=CPUPolicy.GROUP_IDENTITY)
-        assert group_of("LS", "b", view=replace(VIEW, slo=other)) == NO_GROUP
-        assert group_of("LS", "b", view=replace(VIEW, slo=NodeSLO())) == NO_GROUP
-
-    def test_system_pods_are_left_out(self) -> None:
-        assert ask("SYSTEM", "blue") is None
-
-    def test_so_is_everything_where_the_kernel_has_no_core_scheduling(self) -> None:
-        assert ask("LS", "blue", view=replace(VIEW, kernel=Kernel())) is None
-
-    def test_an_unknown_policy_is_one_line(self) -> None:
-        patch = ask("BE", "blue", "strict")
-        assert patch is not None
-        assert patch.core_sched == BLUE
-        [line] = patch.ignored
-        assert line == (
+def test_an_unknown_policy_is_one_line() -> None:
+    patch = ask("BE", "blue", "strict")
+    assert patch is not None
+    assert patch.core_sched == BLUE
+    assert patch.ignored == (
+        (
             'pod shop/db-0: label koordinator.sh/core-sched-policy is "strict"; '
             "expected none or exclusive (default group kept)"
-        )
+        ),
+    )
 
 
 IDLE_BE = {"enable": True, "schedIdle": 1}
+MAY, MAY_NOT = replace(VIEW, idle_classes=True), VIEW
+NO_KNOB = replace(VIEW, kernel=Kernel(core_sched=True))
+BE, LS_ALL = slo(beClass=IDLE_BE), slo(lsClass=IDLE_BE)
 
 
-def level(kube_qos: KubeQoS, **more: Any) -> Patch | None:
-    return coresched.reconcile_kube_qos(kube_qos, replace(VIEW, **more))
+@pytest.mark.parametrize(
+    ("kube_qos", "rules", "view", "knobs", "shares", "told"),
+    [
+        (KubeQoS.BEST_EFFORT, BE, MAY, {"cpu.idle": 1}, None, ""),
+        (KubeQoS.BURSTABLE, BE, MAY, {"cpu.idle": 0}, None, ""),
+        (
+            *(KubeQoS.BEST_EFFORT, BE, MAY_NOT, {"cpu.idle": 0}, 2),
+            (
+                "NodeSLO: schedIdle is 1 for the BestEffort group, which is not made idle: "
+                "a kubelet cannot restart while the group is idle"
+            ),
+        ),
+        (KubeQoS.GUARANTEED, LS_ALL, MAY, {"cpu.idle": 0}, None, "above all classes"),
+        (KubeQoS.BEST_EFFORT, slo(beClass={"schedIdle": 1}), MAY, {"cpu.idle": 0}, 2, ""),
+        (KubeQoS.BURSTABLE, LS_ALL, NO_KNOB, {}, None, "schedIdle"),
+        (KubeQoS.BURSTABLE, ALL, NO_KNOB, None, None, ""),
+        *((kube_qos, NodeSLO(), MAY, None, None, "") for kube_qos in KubeQoS),
+    ],
+)
+def test_idle_classes(
+    kube_qos: KubeQoS,
+    rules: NodeSLO,
+    view: NodeView,
+    knobs: dict[str, int] | None,
+    shares: int | None,
+    told: str,
+) -> None:
+    patch = coresched.reconcile_kube_qos(kube_qos, replace(view, slo=rules))
+    if knobs is None:
+        assert patch is None
+        return
+    assert patch is not None
+    assert (patch.knobs, patch.resources) == (knobs, LinuxResources(cpu_shares=shares))
+    assert len(patch.ignored) == bool(told)
+    assert told in "".join(patch.ignored)
+    if knobs == {"cpu.idle": 1}:
+        assert patch.why == "BestEffort group, schedIdle 1 → cpu.idle 1"
 
 
-class TestIdleClasses:
-    def test_are_idle_where_the_agent_may(self) -> None:
-        view = {"slo": slo(beClass=IDLE_BE), "idle_classes": True}
-        assert level(KubeQoS.BEST_EFFORT, **view) == Patch(
-            knobs={"cpu.idle": 1}, why="BestEffort group, schedIdle 1 → cpu.idle 1"
-        )
-        burstable = level(KubeQoS.BURSTABLE, **view)
-        assert burstable is not None
-        assert burstable.knobs == {"cpu.idle": 0}
-
-    def test_are_told_and_have_the_least_weight_where_it_may_not(self) -> None:
-        patch = level(KubeQoS.BEST_EFFORT, slo=slo(beClass=IDLE_BE))
-        assert patch is not None
-        assert patch.knobs == {"cpu.idle": 0}
-        assert patch.resources == LinuxResources(cpu_shares=2)
-        [line] = patch.ignored
-        assert line == (
-            "NodeSLO: schedIdle is 1 for the BestEffort group, which is not made idle: "
-            "a kubelet cannot restart while the group is idle"
-        )
-
-    def test_the_group_above_all_is_never_idle(self) -> None:
-        patch = level(KubeQoS.GUARANTEED, slo=slo(lsClass=IDLE_BE), idle_classes=True)
-        assert patch is not None
-        assert patch.knobs == {"cpu.idle": 0}
-        assert "above all classes" in patch.ignored[0]
-
-    def test_what_is_not_enabled_is_not_idle(self) -> None:
-        patch = level(KubeQoS.BEST_EFFORT, slo=slo(beClass={"schedIdle": 1}), idle_classes=True)
-        assert patch is not None
-        assert (patch.knobs, patch.ignored) == ({"cpu.idle": 0}, ())
-
-    def test_a_kernel_without_cpu_idle(self) -> None:
-        kernel = Kernel(core_sched=True)
-        assert level(KubeQoS.BURSTABLE, kernel=kernel) is None
-        patch = level(KubeQoS.BURSTABLE, slo=slo(lsClass=IDLE_BE), kernel=kernel)
-        assert patch is not None
-        assert patch == Patch(ignored=patch.ignored)
-
-    @pytest.mark.parametrize("kube_qos", KubeQoS)
-    def test_are_left_to_the_other_policy(self, kube_qos: KubeQoS) -> None:
-        assert level(kube_qos, slo=NodeSLO(), idle_classes=True) is None
-
-
-class TestSysctls:
-    def test_are_set_where_it_is_in_force(self) -> None:
-        assert coresched.reconcile_node(VIEW) == NodePatch(
-            sysctls={"kernel.sched_core": "1"}, why="cpuPolicy coreSched"
-        )
-        vendor = Kernel(frozenset({"cpu.bvt_warp_ns"}), core_sched=True)
-        patch = coresched.reconcile_node(replace(VIEW, kernel=vendor))
-        assert patch is not None
-        assert patch.sysctls["kernel.sched_group_identity_enabled"] == "0"
-
-    @pytest.mark.parametrize("more", [{"slo": NodeSLO()}, {"slo": slo()}, {"kernel": Kernel()}])
-    def test_are_left_alone_elsewhere(self, more: dict[str, Any]) -> None:
-        assert coresched.reconcile_node(replace(VIEW, **more)) is None
-
-
-def test_it_is_found_by_its_file_name() -> None:
-    assert [stage.value for stage in load(["coresched"]).stages()] == ["PreCreateContainer"]
+def test_sysctls_are_set_where_it_is_in_force() -> None:
+    assert coresched.reconcile_node(VIEW) == NodePatch(
+        sysctls={"kernel.sched_core": "1"}, why="cpuPolicy coreSched"
+    )
+    vendor = Kernel(frozenset({"cpu.bvt_warp_ns"}), core_sched=True)
+    patch = coresched.reconcile_node(replace(VIEW, kernel=vendor))
+    assert patch is not None
+    assert patch.sysctls["kernel.sched_group_identity_enabled"] == "0"
+    for elsewhere in (
+        replace(VIEW, slo=NodeSLO()),
+        replace(VIEW, slo=slo()),
+        replace(VIEW, kernel=Kernel()),
+    ):
+        assert coresched.reconcile_node(elsewhere) is None

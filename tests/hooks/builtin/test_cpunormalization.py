@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_hooks.builtin import cpunormalization
-from koord_hooks.runner import load
 from koord_model.keys import ANNOTATION_CPU_QUOTA_ASKED, ANNOTATION_RESOURCE_STATUS, LABEL_QOS
 from koord_model.node import NodeView
 from koord_model.patch import Patch
@@ -13,7 +12,6 @@ from koord_model.pod import Container, Pod
 from koord_model.resources import LinuxResources
 
 FASTER = NodeView(cpu_normalization_ratio=1.5)
-SAME = NodeView()
 
 
 def pod(qos: str = "LS", quota: int | None = None, cpuset: str = "") -> Pod:
@@ -54,30 +52,18 @@ def test_never_below_what_the_kernel_takes() -> None:
 
 
 class TestUpdates:
-    def test_what_was_divided_is_not_divided_again(self) -> None:
+    def test_what_was_divided_is_not_divided_again_but_what_is_asked_for_anew_is(self) -> None:
         asked = container(100_000)
         made = after(asked, cpunormalization.pre_create_container(asked, FASTER))
-        for _ in range(3):
-            patch = cpunormalization.pre_update_container_resources(made, FASTER)
-            made = after(made, patch)
-            assert made.resources.cpu_quota == 66_667
-
-    def test_a_new_wish_is_divided(self) -> None:
-        asked = container(100_000)
-        made = after(asked, cpunormalization.pre_create_container(asked, FASTER))
+        for ratio, quota in ((1.5, 66_667), (2.0, 50_000), (1.0, 100_000), (1.5, 66_667)):
+            view = NodeView(cpu_normalization_ratio=ratio)
+            made = after(made, cpunormalization.pre_update_container_resources(made, view))
+            assert made.resources.cpu_quota == quota
         larger = replace(made, resources=LinuxResources(cpu_quota=300_000))
         patch = cpunormalization.pre_update_container_resources(larger, FASTER)
         assert patch is not None
         assert patch.resources.cpu_quota == 200_000
         assert patch.annotations == {ANNOTATION_CPU_QUOTA_ASKED: "300000 as 200000"}
-
-    def test_another_ratio_divides_what_was_asked_for(self) -> None:
-        asked = container(100_000)
-        made = after(asked, cpunormalization.pre_create_container(asked, FASTER))
-        for ratio, quota in ((2.0, 50_000), (1.0, 100_000), (1.5, 66_667)):
-            view = NodeView(cpu_normalization_ratio=ratio)
-            made = after(made, cpunormalization.pre_update_container_resources(made, view))
-            assert made.resources.cpu_quota == quota
 
     @pytest.mark.parametrize("kept", ["", "x", "1 as", "-1 as 100000", "9" * 30 + " as 100000"])
     def test_a_note_that_is_not_ours_is_passed_over(self, kept: str) -> None:
@@ -98,39 +84,17 @@ class TestUpdates:
         assert seen.resources.cpu_quota == expected
 
 
-class TestNothingToDo:
-    @pytest.mark.parametrize("ratio", [1.0, 0.5])
-    def test_a_cpu_that_is_no_faster(self, ratio: float) -> None:
-        view = NodeView(cpu_normalization_ratio=ratio)
-        assert cpunormalization.pre_run_pod_sandbox(pod(quota=100_000), view) is None
-        assert cpunormalization.pre_create_container(container(100_000), view) is None
-
-    @pytest.mark.parametrize("quota", [None, 0, -1])
-    def test_no_quota(self, quota: int | None) -> None:
-        assert cpunormalization.pre_run_pod_sandbox(pod(quota=quota), FASTER) is None
-        assert cpunormalization.pre_create_container(container(quota), FASTER) is None
-
-    @pytest.mark.parametrize(
-        ("qos", "cpuset"),
-        [("LSE", ""), ("LSR", ""), ("BE", ""), ("SYSTEM", ""), ("", "0"), ("LS", "0")],
-    )
-    def test_quotas_of_others(self, qos: str, cpuset: str) -> None:
-        assert cpunormalization.pre_run_pod_sandbox(pod(qos, 100_000, cpuset), FASTER) is None
-        assert (
-            cpunormalization.pre_create_container(container(100_000, qos, cpuset), FASTER) is None
-        )
-
-
-def test_a_status_that_cannot_be_read_is_one_line() -> None:
-    asked = container(100_000, cpuset="all")
-    with pytest.raises(ValueError, match=r"^pod shop/db-0: annotation [^\n]*$"):
-        cpunormalization.pre_create_container(asked, FASTER)
-    assert cpunormalization.pre_create_container(asked, SAME) is None
-
-
-def test_it_is_found_by_its_file_name() -> None:
-    assert [stage.value for stage in load(["cpunormalization"]).stages()] == [
-        "PreRunPodSandbox",
-        "PreCreateContainer",
-        "PreUpdateContainerResources",
-    ]
+@pytest.mark.parametrize(
+    ("ratio", "qos", "quota", "cpuset"),
+    [
+        *((ratio, "LS", 100_000, "") for ratio in (1.0, 0.5)),
+        *((1.5, "LS", quota, "") for quota in (None, 0, -1)),
+        *((1.5, qos, 100_000, "") for qos in ("LSE", "LSR", "BE", "SYSTEM")),
+        *((1.5, qos, 100_000, "0") for qos in ("", "LS")),
+        (1.0, "LS", 100_000, "all"),
+    ],
+)
+def test_nothing_to_do(ratio: float, qos: str, quota: int | None, cpuset: str) -> None:
+    view = NodeView(cpu_normalization_ratio=ratio)
+    assert cpunormalization.pre_run_pod_sandbox(pod(qos, quota, cpuset), view) is None
+    assert cpunormalization.pre_create_container(container(quota, qos, cpuset), view) is None

@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 from koord_hooks.builtin import gpuenvinject
-from koord_hooks.runner import load
 from koord_model.keys import (
     ANNOTATION_DEVICE_ALLOCATED,
     GPU_CORE,
@@ -38,116 +37,86 @@ def test_a_container_sees_its_pods_gpus() -> None:
         env={"NVIDIA_VISIBLE_DEVICES": "3,0"},
         why="device-allocated gives GPUs 3,0 → NVIDIA_VISIBLE_DEVICES 3,0",
     )
+    for nothing in (None, {}, "null", {"gpu": None}, {"gpu": []}, {"rdma": []}):
+        assert ask(nothing) is None
 
 
-@pytest.mark.parametrize("allocated", [None, {}, "null", {"gpu": None}, {"gpu": []}, {"rdma": []}])
-def test_a_pod_without_gpus_is_left_alone(allocated: Any) -> None:
-    assert ask(allocated) is None
-
-
-class TestParts:
-    def test_are_kept_to_by_the_library(self) -> None:
-        assert ask({"gpu": [HALF]}, "HAMi-core") == Patch(
-            env={
-                "NVIDIA_VISIBLE_DEVICES": "1",
-                "CUDA_DEVICE_MEMORY_LIMIT": str(8 << 30),
-                "CUDA_DEVICE_SM_LIMIT": "50",
-                "LD_PRELOAD": LIBRARY,
-            },
-            mounts={
-                LIBRARY: Mount(LIBRARY, ("rbind", "ro")),
-                "/tmp/vgpulock": Mount("/tmp/vgpulock", ("rbind", "rw")),
-            },
-            why=(
-                "device-allocated gives GPUs 1 → NVIDIA_VISIBLE_DEVICES 1; HAMi-core, 50 % of the "
-                "memory → CUDA_DEVICE_MEMORY_LIMIT 8589934592, CUDA_DEVICE_SM_LIMIT 50"
-            ),
-        )
-
-    def test_of_compute_need_not_be_told(self) -> None:
-        part = gpu(**{GPU_MEMORY: 5, GPU_MEMORY_RATIO: 10})
-        patch = ask({"gpu": [part]}, "HAMi-core")
-        assert patch is not None
-        assert "CUDA_DEVICE_SM_LIMIT" not in patch.env
-        assert patch.ignored == ()
-
-    @pytest.mark.parametrize("provider", ["", "MIG", "hami-core"])
-    def test_are_not_ours_without_the_label(self, provider: str) -> None:
-        patch = ask({"gpu": [HALF]}, provider)
-        assert patch is not None
-        assert (set(patch.env), patch.mounts) == ({"NVIDIA_VISIBLE_DEVICES"}, {})
-
-    def test_a_whole_gpu_needs_no_library(self) -> None:
-        patch = ask({"gpu": [gpu(**{GPU_MEMORY_RATIO: 100})]}, "HAMi-core")
-        assert patch is not None
-        assert (set(patch.env), patch.ignored) == ({"NVIDIA_VISIBLE_DEVICES"}, ())
-
-    @pytest.mark.parametrize(
-        ("own", "preloaded"),
-        [
-            ("/a.so", f"{LIBRARY}:/a.so"),
-            ("/a.so /b.so", f"{LIBRARY}:/a.so:/b.so"),
-            (f"/a.so:{LIBRARY}", f"{LIBRARY}:/a.so"),
-            (LIBRARY, LIBRARY),
-        ],
+def test_parts_are_kept_to_by_the_library() -> None:
+    assert ask({"gpu": [HALF]}, "HAMi-core") == Patch(
+        env={
+            "NVIDIA_VISIBLE_DEVICES": "1",
+            "CUDA_DEVICE_MEMORY_LIMIT": str(8 << 30),
+            "CUDA_DEVICE_SM_LIMIT": "50",
+            "LD_PRELOAD": LIBRARY,
+        },
+        mounts={
+            LIBRARY: Mount(LIBRARY, ("rbind", "ro")),
+            "/tmp/vgpulock": Mount("/tmp/vgpulock", ("rbind", "rw")),
+        },
+        why=(
+            "device-allocated gives GPUs 1 → NVIDIA_VISIBLE_DEVICES 1; HAMi-core, 50 % of the "
+            "memory → CUDA_DEVICE_MEMORY_LIMIT 8589934592, CUDA_DEVICE_SM_LIMIT 50"
+        ),
     )
-    def test_what_a_container_preloads_itself_stays(self, own: str, preloaded: str) -> None:
-        patch = ask({"gpu": [HALF]}, "HAMi-core", {"LD_PRELOAD": own})
-        assert patch is not None
-        assert patch.env["LD_PRELOAD"] == preloaded
 
 
-class TestWhatCannotBeUsed:
-    WHERE = "pod ml/train-0: annotation scheduling.koordinator.sh/device-allocated: gpu[0]"
+WHERE = "pod ml/train-0: annotation scheduling.koordinator.sh/device-allocated: gpu[0]"
+LIMITED = {"NVIDIA_VISIBLE_DEVICES", "LD_PRELOAD"}
+SEEN, MEMORY, CORE = "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT"
 
-    def test_a_gpu_without_a_number_is_left_out(self) -> None:
-        for bad, shown in ((-1, "-1"), ("0", '"0"'), (True, "true"), (None, "missing")):
-            patch = ask({"gpu": [gpu(bad), gpu(2)]})
-            assert patch is not None
-            assert patch.env == {"NVIDIA_VISIBLE_DEVICES": "2"}
-            [line] = patch.ignored
-            assert line == (
-                f"{self.WHERE}.minor is {shown}; expected a device's number "
-                "(the device is left out)"
+
+@pytest.mark.parametrize(
+    ("part", "provider", "env", "told"),
+    [
+        (gpu(**{GPU_MEMORY: 5, GPU_MEMORY_RATIO: 10}), "HAMi-core", LIMITED | {MEMORY}, ""),
+        *((HALF, provider, {SEEN}, "") for provider in ("", "MIG", "hami-core")),
+        (gpu(**{GPU_MEMORY_RATIO: 100}), "HAMi-core", {SEEN}, ""),
+        (
+            *(gpu(**{GPU_MEMORY: "8Gi"}), "HAMi-core", {SEEN}),
+            f" has no {GPU_MEMORY_RATIO}, which HAMi-core needs (no limits set)",
+        ),
+        (
+            *(gpu(**{GPU_CORE: 50, GPU_MEMORY_RATIO: 50}), "HAMi-core", LIMITED | {CORE}),
+            f" has no {GPU_MEMORY}, which HAMi-core needs (only {GPU_CORE} is limited)",
+        ),
+        *(
+            (
+                *(gpu(**{GPU_CORE: bad, GPU_MEMORY: "8Gi", GPU_MEMORY_RATIO: 50}), "HAMi-core"),
+                *(LIMITED | {MEMORY}, f".resources.{GPU_CORE} is {shown}; expected an amount"),
             )
-
-    def test_none_that_is_left_changes_nothing(self) -> None:
-        patch = ask({"gpu": [gpu("0")]})
-        assert patch is not None
-        assert patch == Patch(ignored=patch.ignored)
-
-    @pytest.mark.parametrize("allocated", ["{", "[]", "3"])
-    def test_an_annotation_that_is_no_object_is_one_line(self, allocated: str) -> None:
-        with pytest.raises(ValueError, match=r"^pod ml/train-0: annotation [^\n]*$"):
-            ask(allocated)
-
-    @pytest.mark.parametrize(
-        ("bad", "shown"), [("half", '"half"'), (True, "true"), (-1, "-1"), ("1e90", '"1e90"')]
-    )
-    def test_amounts_cost_only_themselves(self, bad: Any, shown: str) -> None:
-        part = gpu(**{GPU_CORE: bad, GPU_MEMORY: "8Gi", GPU_MEMORY_RATIO: 50})
-        patch = ask({"gpu": [part]}, "HAMi-core")
-        assert patch is not None
-        assert patch.env["CUDA_DEVICE_MEMORY_LIMIT"] == str(8 << 30)
-        assert "CUDA_DEVICE_SM_LIMIT" not in patch.env
-        [line] = patch.ignored
-        assert line.startswith(f"{self.WHERE}.resources.{GPU_CORE} is {shown}; expected an amount")
-
-    def test_a_part_of_unknown_size_is_not_limited(self) -> None:
-        patch = ask({"gpu": [gpu(**{GPU_MEMORY: "8Gi"})]}, "HAMi-core")
-        assert patch is not None
-        assert set(patch.env) == {"NVIDIA_VISIBLE_DEVICES"}
-        assert patch.ignored == (
-            f"{self.WHERE} has no {GPU_MEMORY_RATIO}, which HAMi-core needs (no limits set)",
-        )
-
-    def test_a_part_without_memory_is_told(self) -> None:
-        part = gpu(**{GPU_CORE: 50, GPU_MEMORY_RATIO: 50})
-        patch = ask({"gpu": [part]}, "HAMi-core")
-        assert patch is not None
-        assert patch.env["CUDA_DEVICE_SM_LIMIT"] == "50"
-        assert patch.ignored[0].endswith(f"needs (only {GPU_CORE} is limited)")
+            for bad, shown in (("half", '"half"'), (True, "true"), (-1, "-1"), ("1e90", '"1e90"'))
+        ),
+    ],
+)
+def test_what_is_limited(part: dict[str, Any], provider: str, env: set[str], told: str) -> None:
+    patch = ask({"gpu": [part]}, provider)
+    assert patch is not None
+    assert set(patch.env) == env
+    assert bool(patch.mounts) == ("LD_PRELOAD" in env)
+    assert [line[: len(WHERE + told)] for line in patch.ignored] == ([WHERE + told] if told else [])
 
 
-def test_it_is_found_by_its_file_name() -> None:
-    assert [stage.value for stage in load(["gpuenvinject"]).stages()] == ["PreCreateContainer"]
+@pytest.mark.parametrize(
+    ("own", "preloaded"),
+    [
+        ("/a.so", f"{LIBRARY}:/a.so"),
+        ("/a.so /b.so", f"{LIBRARY}:/a.so:/b.so"),
+        (f"/a.so:{LIBRARY}", f"{LIBRARY}:/a.so"),
+        (LIBRARY, LIBRARY),
+    ],
+)
+def test_what_a_container_preloads_itself_stays(own: str, preloaded: str) -> None:
+    patch = ask({"gpu": [HALF]}, "HAMi-core", {"LD_PRELOAD": own})
+    assert patch is not None
+    assert patch.env["LD_PRELOAD"] == preloaded
+
+
+@pytest.mark.parametrize(
+    ("bad", "shown"), [(-1, "-1"), ("0", '"0"'), (True, "true"), (None, "missing")]
+)
+def test_a_gpu_without_a_number_is_left_out(bad: Any, shown: str) -> None:
+    expected = f"{WHERE}.minor is {shown}; expected a device's number (the device is left out)"
+    assert ask({"gpu": [gpu(bad)]}) == Patch(ignored=(expected,))
+    patch = ask({"gpu": [gpu(bad), gpu(2)]})
+    assert patch is not None
+    assert (patch.env, patch.ignored) == ({"NVIDIA_VISIBLE_DEVICES": "2"}, (expected,))

@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 from koord_hooks.builtin import oomscoreadj
-from koord_hooks.runner import load
 from koord_model.keys import ANNOTATION_OOM_SCORE_ADJ, ANNOTATION_OOM_SCORE_ADJ_SPEC
 from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
@@ -27,35 +26,29 @@ def score(patch: Patch | None) -> int | None:
     return patch.resources.oom_score_adj
 
 
-def test_a_container_has_its_own_score() -> None:
-    assert ask(spec={"main": -500, "other": 3}) == Patch(
-        resources=LinuxResources(oom_score_adj=-500), why=f"{SPEC} → oom_score_adj -500"
-    )
-
-
-def test_or_that_of_its_pod() -> None:
-    assert ask(all_of_pod="200") == Patch(
-        resources=LinuxResources(oom_score_adj=200), why=f"{POD} → oom_score_adj 200"
-    )
-    assert score(ask("other", {"main": -500}, "200")) == 200
-    assert score(ask("main", {"main": -500}, "200")) == -500
-
-
-@pytest.mark.parametrize("asked", [-1000, 0, 1000])
-def test_the_whole_range(asked: int) -> None:
-    assert score(ask(spec={"main": asked})) == asked
-    assert score(ask(all_of_pod=str(asked))) == asked
-
-
-def test_nothing_is_asked_for() -> None:
-    assert ask() is None
-    assert ask(spec="", all_of_pod="") is None
-    assert ask(spec={"other": 3}) is None
-    assert ask(spec={"main": None}) is None
-
-
-def test_the_sandbox_keeps_its_runtimes() -> None:
-    assert ask("", {"": 3}, "200") is None
+@pytest.mark.parametrize(
+    ("name", "spec", "all_of_pod", "expected", "source"),
+    [
+        ("main", {"main": -500, "other": 3}, None, -500, SPEC),
+        ("main", None, "200", 200, POD),
+        ("other", {"main": -500}, "200", 200, POD),
+        ("main", {"main": -500}, "200", -500, SPEC),
+        *(("main", {"main": score}, None, score, SPEC) for score in (-1000, 0, 1000)),
+        *(("main", None, str(score), score, POD) for score in (-1000, 0, 1000)),
+        ("main", None, None, None, ""),
+        ("main", "", "", None, ""),
+        ("main", {"other": 3}, None, None, ""),
+        ("main", {"main": None}, None, None, ""),
+        ("other", {"main": 1001}, None, None, ""),
+        ("", {"": 3}, "200", None, ""),
+    ],
+)
+def test_a_container_has_its_own_score_or_that_of_its_pod(
+    name: str, spec: Any, all_of_pod: str | None, expected: int | None, source: str
+) -> None:
+    resources, why = LinuxResources(oom_score_adj=expected), f"{source} → oom_score_adj {expected}"
+    patch = None if expected is None else Patch(resources=resources, why=why)
+    assert ask(name, spec, all_of_pod) == patch
 
 
 @pytest.mark.parametrize(
@@ -85,11 +78,3 @@ def test_a_score_of_the_pod_that_cannot_be_is_one_line(text: str) -> None:
     [told] = patch.ignored
     assert told.startswith(f"pod shop/db-0: annotation {POD} is ")
     assert told.endswith("expected -1000 to 1000 (left out)")
-
-
-def test_only_the_container_that_it_is_about_is_told() -> None:
-    assert ask("other", {"main": 1001}) is None
-
-
-def test_it_is_found_by_its_file_name() -> None:
-    assert [stage.value for stage in load(["oomscoreadj"]).stages()] == ["PreCreateContainer"]

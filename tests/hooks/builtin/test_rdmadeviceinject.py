@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 from koord_hooks.builtin import rdmadeviceinject
-from koord_hooks.runner import load
 from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
 from koord_model.node import Kernel, NodeView
 from koord_model.patch import Device, Patch
@@ -35,47 +34,50 @@ def test_a_device_is_found_by_its_address() -> None:
     )
 
 
-def test_virtual_functions_go_before_the_device() -> None:
-    patch = ask(functions(VF1, VF2))
+@pytest.mark.parametrize(
+    ("devices", "verbs"),
+    [
+        ([functions(VF1, VF2)], {"uverbs1", "uverbs2"}),
+        ([{"id": PF.upper()}], {"uverbs0"}),
+        ([{"minor": 0, "id": PF}, functions(VF1)], {"uverbs0", "uverbs1"}),
+    ],
+    ids=["virtual functions go before the device", "capitals", "several"],
+)
+def test_which_devices(devices: list[Any], verbs: set[str]) -> None:
+    patch = ask(*devices)
     assert patch is not None
-    assert set(patch.devices) == {
-        MANAGER,
-        "/dev/infiniband/uverbs1",
-        "/dev/infiniband/uverbs2",
-    }
+    assert set(patch.devices) == {MANAGER, *(f"/dev/infiniband/{one}" for one in verbs)}
+    assert patch.ignored == ()
 
 
-def test_addresses_are_the_same_in_capitals() -> None:
-    patch = ask({"id": PF.upper()})
+WHERE = "pod ml/train-0: annotation scheduling.koordinator.sh/device-allocated: rdma: "
+
+
+@pytest.mark.parametrize(
+    ("devices", "view", "kept", "line"),
+    [
+        (
+            *([functions("0000:99:00.1"), {"id": PF}], VIEW, {MANAGER, "/dev/infiniband/uverbs0"}),
+            f'"0000:99:00.1" is no RDMA device of this node; there are: {PF}, {VF1}, {VF2}',
+        ),
+        (
+            [{"id": PF}],
+            NodeView(),
+            set(),
+            f'"{PF}" is no RDMA device of this node; there are: none',
+        ),
+        *(([one], VIEW, set(), None) for one in ({"id": 3}, functions(3), functions([]), 7)),
+    ],
+)
+def test_an_address_the_node_does_not_have_is_reported_and_the_others_stay(
+    devices: list[Any], view: NodeView, kept: set[str], line: str | None
+) -> None:
+    patch = ask(*devices, view=view)
     assert patch is not None
-    assert "/dev/infiniband/uverbs0" in patch.devices
-
-
-def test_an_address_the_node_does_not_have_is_told_and_the_others_stay() -> None:
-    patch = ask(functions("0000:99:00.1"), {"id": PF})
-    assert patch is not None
-    assert set(patch.devices) == {MANAGER, "/dev/infiniband/uverbs0"}
-    [line] = patch.ignored
-    assert line == (
-        "pod ml/train-0: annotation scheduling.koordinator.sh/device-allocated: rdma: "
-        f'"0000:99:00.1" is no RDMA device of this node; there are: {PF}, {VF1}, {VF2}'
-    )
-
-
-def test_without_any_device_there_is_nothing_to_manage() -> None:
-    patch = ask({"id": PF}, view=NodeView())
-    assert patch is not None
-    assert patch == Patch(ignored=patch.ignored)
-    assert patch.ignored[0].endswith("there are: none")
-
-
-@pytest.mark.parametrize("device", [{"id": 3}, functions(3), functions([]), 7])
-def test_what_is_no_address_is_told(device: Any) -> None:
-    patch = ask(device)
-    assert patch is not None
-    assert patch.devices == {}
-    [line] = patch.ignored
-    assert line.startswith("pod ml/train-0: annotation ")
+    assert set(patch.devices) == kept
+    [told] = patch.ignored
+    assert told.startswith("pod ml/train-0: annotation ")
+    assert line is None or told == WHERE + line
 
 
 @pytest.mark.parametrize("devices", [(), ({"minor": 0},), ({"id": ""},)])
@@ -83,7 +85,3 @@ def test_a_pod_without_devices_is_left_alone(devices: tuple[Any, ...]) -> None:
     assert ask(*devices) is None
     plain = Container(Pod("p", "n", "u"), "main")
     assert rdmadeviceinject.pre_create_container(plain, VIEW) is None
-
-
-def test_it_is_found_by_its_file_name() -> None:
-    assert [stage.value for stage in load(["rdmadeviceinject"]).stages()] == ["PreCreateContainer"]

@@ -2,8 +2,6 @@ import json
 from dataclasses import replace
 
 from koord_hooks.builtin import resctrl
-from koord_hooks.runner import load
-from koord_hooks.stages import Stage
 from koord_model.keys import ANNOTATION_RESCTRL, LABEL_QOS
 from koord_model.node import Kernel, NodeView
 from koord_model.patch import Patch
@@ -39,27 +37,18 @@ def test_a_pod_that_asks_for_nothing_is_left_alone() -> None:
     assert of(pod({})) is None
 
 
-def test_a_bad_field_leaves_the_others() -> None:
-    patch = of(pod({**ASKED, "mb": {"schemata": {"percent": 150}}}))
+def test_a_bad_field_leaves_the_others_and_each_has_its_line() -> None:
+    bad = {"mb": {"schemata": {"percent": 150}}}
+    line = f"{WHERE}mb.schemata.percent is 150; expected 1 to 100 (ignored)"
+    patch = of(pod({**ASKED, **bad}))
     assert patch is not None
-    assert patch.resctrl == replace(WISH, mb=None)
-    assert patch.ignored == (f"{WHERE}mb.schemata.percent is 150; expected 1 to 100 (ignored)",)
-
-
-def test_where_no_field_can_be_used_each_has_its_line() -> None:
-    patch = of(pod({"mb": {"schemata": {"percent": 150}}, "l4": {}}))
+    assert (patch.resctrl, patch.ignored) == (replace(WISH, mb=None), (line,))
+    patch = of(pod({**bad, "l4": {}}))
     assert patch is not None
-    assert patch.resctrl is None
-    assert len(patch.ignored) == 2
+    assert (patch.resctrl, len(patch.ignored)) == (None, 2)
 
 
 def test_a_node_without_resctrl_says_so() -> None:
     patch = of(pod(ASKED), NodeView())
     line = f"{WHERE}this node has no resctrl to set llc 0–50 %, mb 40 % with (ignored)"
     assert patch == Patch(ignored=(line,))
-
-
-def test_it_is_found_by_name() -> None:
-    runner = load(["resctrl"])
-    assert runner.stages() == (Stage.PRE_RUN_POD_SANDBOX, Stage.PRE_CREATE_CONTAINER)
-    assert runner.run(Stage.PRE_RUN_POD_SANDBOX, pod(ASKED), NODE).patch.resctrl == WISH

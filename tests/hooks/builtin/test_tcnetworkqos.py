@@ -5,8 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_hooks.builtin import tcnetworkqos
-from koord_hooks.runner import load
-from koord_hooks.stages import Stage
 from koord_model.keys import ANNOTATION_NETWORK_QOS, LABEL_QOS
 from koord_model.node import Kernel, NodeView
 from koord_model.node_slo import Bandwidth, ClassQoS, NetPolicy, NetworkQoS, NodeSLO
@@ -62,12 +60,6 @@ def classes(patch: NodePatch) -> dict[str, TrafficClass]:
     return {one.name: one for one in patch.traffic.classes}
 
 
-def class_of(qos: str, ip: str = "10.0.0.7", parent: str = BURSTABLE) -> str:
-    found = classes(of(USUAL, pod(qos, ip, parent)))
-    [name] = [name for name, one in found.items() if one.members]
-    return name
-
-
 def test_the_nodes_classes() -> None:
     patch = of(USUAL)
     assert patch.traffic == Traffic(
@@ -98,48 +90,43 @@ def test_without_the_nodes_bandwidth_nothing_is_shaped_and_it_says_so(total: int
     assert tcnetworkqos.pre_run_pod_sandbox(pod("LS"), view(total=total)) is None
 
 
+def promised(patch: NodePatch) -> tuple[list[float], list[float]]:
+    """Rates and ceilings of system, ls and be, in Mbit/s."""
+    found = [classes(patch)[name] for name in ("system", "ls", "be")]
+    return [one.rate / M for one in found], [one.ceil / M for one in found]
+
+
 def test_what_is_not_set_is_a_hundredth_promised_and_no_limit() -> None:
     for one in (view(), view(asks(), asks()), view(NetworkQoS(False, egress_limit=Bandwidth(9)))):
-        found = classes(of(one))
-        assert (found["ls"].rate, found["ls"].ceil) == (M, 100 * M)
-        assert (found["be"].rate, found["be"].ceil) == (M, 100 * M)
-        assert (found["system"].rate, found["system"].ceil) == (98 * M, 100 * M)
+        assert promised(of(one)) == ([98, 1, 1], [100, 100, 100])
 
 
 def test_promises_that_do_not_fit_are_cut_for_be_first() -> None:
     patch = of(view(asks(Bandwidth(70)), asks(Bandwidth(60))))
-    found = classes(patch)
-    assert [found[name].rate for name in ("system", "ls", "be")] == [M, 70 * M, 29 * M]
+    assert promised(patch) == ([1, 70, 29], [100, 100, 100])
     [line] = patch.ignored
     assert line == (
         "NodeSLO: resourceQOSStrategy.beClass.networkQOS.egressRequest: 60000000 bits a second do"
         " not fit into an egressLimit of 100000000 and the 29000000 that others leave of 100000000"
         " (cut to what fits)"
     )
-
-
-def test_no_promise_starves_the_others() -> None:
-    found = classes(of(view(asks(Bandwidth(100)), asks(Bandwidth(100)))))
-    assert [found[name].rate for name in ("system", "ls", "be")] == [M, 98 * M, M]
-
-
-def test_nobody_is_promised_more_than_the_limit() -> None:
+    none_starves = of(view(asks(Bandwidth(100)), asks(Bandwidth(100))))
+    assert promised(none_starves)[0] == [1, 98, 1]
     patch = of(view(asks(Bandwidth(50), Bandwidth(bits=30 * M))))
-    assert (classes(patch)["ls"].rate, classes(patch)["ls"].ceil) == (30 * M, 30 * M)
+    assert promised(patch) == ([69, 30, 1], [100, 30, 100])
     assert "do not fit into an egressLimit of 30000000" in patch.ignored[0]
 
 
 def test_values_of_no_use_count_as_unset() -> None:
     patch = of(view(asks(Bandwidth(120)), asks(limit=Bandwidth(bits=101 * M))))
-    assert classes(patch)["ls"].rate == M
-    assert classes(patch)["be"].ceil == 100 * M
+    assert promised(patch) == ([98, 1, 1], [100, 100, 100])
     where = "NodeSLO: resourceQOSStrategy"
-    assert patch.ignored[0] == (
-        f"{where}.lsClass.networkQOS.egressRequest: 120 percent; expected 0 to 100 (ignored)"
-    )
-    assert patch.ignored[1] == (
-        f"{where}.beClass.networkQOS.egressLimit: 101000000 bits a second is out of range; expected"
-        " 0 to the node's totalNetworkBandwidth of 100000000 (ignored)"
+    assert patch.ignored == (
+        f"{where}.lsClass.networkQOS.egressRequest: 120 percent; expected 0 to 100 (ignored)",
+        (
+            f"{where}.beClass.networkQOS.egressLimit: 101000000 bits a second is out of range;"
+            " expected 0 to the node's totalNetworkBandwidth of 100000000 (ignored)"
+        ),
     )
 
 
@@ -159,7 +146,8 @@ def test_values_of_no_use_count_as_unset() -> None:
     ],
 )
 def test_who_is_in_which_class(qos: str, ip: str, parent: str, name: str) -> None:
-    assert class_of(qos, ip, parent) == name
+    found = classes(of(USUAL, pod(qos, ip, parent)))
+    assert [name for name, one in found.items() if one.members] == [name]
 
 
 def test_members_are_named_by_address_and_cgroup() -> None:
@@ -172,31 +160,32 @@ def test_members_are_named_by_address_and_cgroup() -> None:
 
 
 class TestPodsWithALimit:
-    def test_it_has_a_class_of_its_own_and_a_share_of_the_promise(self) -> None:
-        others = [pod("LS", uid=f"o{number}") for number in range(3)]
-        patch = of(USUAL, *others, pod("LS", egressLimit="50M"))
+    @pytest.mark.parametrize(
+        ("qos", "limit", "others", "own", "rest"),
+        [
+            ("LS", "50M", 3, (10, 50), 30),
+            ("BE", "2M", 0, (2, 2), 18),
+            ("BE", "1G", 0, (10, 50), 10),
+            *(("LS", nothing, 0, None, 40) for nothing in ("0", 0, None, "")),
+        ],
+    )
+    def test_it_has_a_class_of_its_own_and_a_share_of_the_promise(
+        self, qos: str, limit: Any, others: int, own: tuple[int, int] | None, rest: float
+    ) -> None:
+        beside = [pod(qos, uid=f"o{number}") for number in range(others)]
+        patch = of(USUAL, *beside, pod(qos, egressLimit=limit))
         found = classes(patch)
-        own = found["pod shop/pod-u1"]
-        assert (own.priority, own.rate, own.ceil, own.parent) == (2, 10 * M, 50 * M, 1)
-        assert [member.pod for member in own.members] == ["shop/pod-u1"]
-        assert found["ls"].rate == 30 * M
-        assert len(found["ls"].members) == 3
-        assert "1 with a limit of their own" in patch.why
+        assert found[qos.lower()].rate == rest * M
+        assert len(found) == 3 + (own is not None)
+        assert ("1 with a limit of their own" in patch.why) == (own is not None)
+        if own is not None:
+            one = found["pod shop/pod-u1"]
+            assert (one.rate, one.ceil, one.parent) == (own[0] * M, own[1] * M, 1)
+            assert one.priority == found[qos.lower()].priority
+            assert [member.pod for member in one.members] == ["shop/pod-u1"]
+            assert len(found[qos.lower()].members) == others
 
-    def test_it_is_promised_no_more_than_its_limit_and_the_class_keeps_the_rest(self) -> None:
-        found = classes(of(USUAL, pod("BE", egressLimit="2M")))
-        assert (found["pod shop/pod-u1"].rate, found["pod shop/pod-u1"].ceil) == (2 * M, 2 * M)
-        assert found["be"].rate == 18 * M
-
-    def test_its_ceiling_is_within_its_classs(self) -> None:
-        found = classes(of(USUAL, pod("BE", egressLimit="1G")))
-        assert found["pod shop/pod-u1"].ceil == 50 * M
-
-    @pytest.mark.parametrize("limit", ["0", 0, None, ""])
-    def test_no_limit_is_no_class(self, limit: Any) -> None:
-        assert len(classes(of(USUAL, pod("LS", egressLimit=limit)))) == 3
-
-    def test_a_limit_on_ingress_is_told(self) -> None:
+    def test_a_limit_on_ingress_is_reported(self) -> None:
         patch = of(USUAL, pod("LS", ingressLimit="10M", egressLimit="20M"))
         assert "pod shop/pod-u1" in classes(patch)
         [line] = patch.ignored
@@ -216,7 +205,7 @@ class TestPodsWithALimit:
             ('{"egressLimit": [1]}', "Expected"),
         ],
     )
-    def test_a_value_of_no_use_is_told_and_the_pod_stays_in_its_class(
+    def test_a_bad_value_is_reported_and_the_pod_stays_in_its_class(
         self, text: str, told: str
     ) -> None:
         bad = Pod(
@@ -253,36 +242,29 @@ class TestPodsWithALimit:
         assert tcnetworkqos._minors([second, first]) == {first: minor, second: minor + 1}
 
 
-class TestNetCls:
-    def knob(self, asked: Pod, view: NodeView = USUAL) -> Any:
-        patch = tcnetworkqos.pre_run_pod_sandbox(asked, view)
-        return None if patch is None else patch.knobs.get("net_cls.classid")
+def sandbox(asked: Pod, view: NodeView = USUAL) -> Patch:
+    return tcnetworkqos.pre_run_pod_sandbox(asked, view) or Patch()
 
-    def test_the_knob_says_the_class(self) -> None:
-        assert tcnetworkqos.pre_run_pod_sandbox(pod("BE", ip=""), USUAL) == Patch(
-            knobs={"net_cls.classid": 65540}, why="class be → net_cls.classid 65540 (1:4)"
-        )
-        assert self.knob(pod("SYSTEM")) == 65538
-        assert self.knob(pod("", parent=BEST_EFFORT)) == 65540
 
-    def test_a_pod_with_a_limit_has_its_own(self) -> None:
-        limited = pod("LS", ip="", egressLimit="1M")
-        [minor] = [one.minor for one in classes(of(USUAL, limited)).values() if " " in one.name]
-        patch = tcnetworkqos.pre_run_pod_sandbox(limited, USUAL)
-        assert patch is not None
-        assert patch.knobs == {"net_cls.classid": handle(minor)}
-        assert patch.why.startswith("egressLimit 1000000 → net_cls.classid ")
-        assert classid(minor) in patch.why
+def test_net_cls_says_the_class() -> None:
+    assert sandbox(pod("BE", ip="")) == Patch(
+        knobs={"net_cls.classid": 65540}, why="class be → net_cls.classid 65540 (1:4)"
+    )
+    assert sandbox(pod("SYSTEM")).knobs == {"net_cls.classid": 65538}
+    assert sandbox(pod("", parent=BEST_EFFORT)).knobs == {"net_cls.classid": 65540}
+    limited = pod("LS", ip="", egressLimit="1M")
+    [minor] = [one.minor for one in classes(of(USUAL, limited)).values() if " " in one.name]
+    patch = sandbox(limited)
+    assert patch.knobs == {"net_cls.classid": handle(minor)}
+    assert patch.why.startswith("egressLimit 1000000 → net_cls.classid ")
+    assert classid(minor) in patch.why
 
-    def test_it_waits_until_the_class_is_certain(self) -> None:
-        assert tcnetworkqos.pre_run_pod_sandbox(pod("", ip=""), USUAL) is None
-        patch = tcnetworkqos.pre_run_pod_sandbox(pod("", ip="", ingressLimit="1M"), USUAL)
-        assert patch is not None
-        assert patch.knobs == {}
-        assert len(patch.ignored) == 1
 
-    def test_not_where_the_kernel_has_no_such_file(self) -> None:
-        assert tcnetworkqos.pre_run_pod_sandbox(pod("LS"), view(kernel=Kernel())) is None
+def test_net_cls_waits_until_the_class_is_certain() -> None:
+    assert sandbox(pod("", ip="")) == Patch()
+    patch = sandbox(pod("", ip="", ingressLimit="1M"))
+    assert (patch.knobs, len(patch.ignored)) == ({}, 1)
+    assert sandbox(pod("LS"), view(kernel=Kernel())) == Patch(), "the kernel has no such file"
 
 
 @given(
@@ -308,12 +290,3 @@ def test_promises_always_fit(
     assert all(8000 <= one.rate <= one.ceil <= total for one in found.values())
     if total >= 100 * 8000 * 10:
         assert sum(one.rate for one in found.values()) <= total
-
-
-def test_it_is_found_by_its_name() -> None:
-    runner = load(["tcnetworkqos"])
-    assert runner.stages() == (Stage.PRE_RUN_POD_SANDBOX,)
-    outcome = runner.reconcile_node((pod("LS"),), view(total=0))
-    assert outcome.failures == ()
-    assert len(outcome.patch.ignored) == 1
-    assert runner.reconcile_node((), USUAL).patch.traffic is not None

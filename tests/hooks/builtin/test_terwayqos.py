@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 from koord_hooks.builtin import terwayqos
-from koord_hooks.runner import load
 from koord_model.keys import ANNOTATION_NETWORK_QOS, LABEL_QOS
 from koord_model.node import NodeView
 from koord_model.node_slo import Bandwidth, ClassQoS, NetPolicy, NetworkQoS, NodeSLO
@@ -38,9 +37,10 @@ def of(view: NodeView, *pods: Pod) -> NodePatch:
     return patch
 
 
-@pytest.mark.parametrize("policy", [NetPolicy.NONE, NetPolicy.TC])
-def test_other_policies_are_not_its_business(policy: NetPolicy) -> None:
-    assert terwayqos.reconcile_node((pod(),), NodeView(slo=NodeSLO(net_policy=policy))) is None
+def test_other_policies_are_not_its_business_and_no_pods_are_an_empty_object() -> None:
+    for policy in (NetPolicy.NONE, NetPolicy.TC):
+        assert terwayqos.reconcile_node((pod(),), NodeView(slo=NodeSLO(net_policy=policy))) is None
+    assert of(view()).files[POD_FILE] == "{}"
 
 
 def test_the_nodes_file_is_in_bytes_a_second_percent_too() -> None:
@@ -83,10 +83,6 @@ def test_pods_are_listed_by_uid_as_koordinator_spells_them() -> None:
     )
     assert patch.why == "netQOSPolicy terway-qos, 100000000 bit/s, 2 pods"
     assert patch.ignored == ()
-
-
-def test_no_pods_is_an_empty_object() -> None:
-    assert of(view()).files[POD_FILE] == "{}"
 
 
 @pytest.mark.parametrize(
@@ -133,9 +129,3 @@ def test_a_rate_of_no_use_counts_as_unset(bandwidth: Bandwidth, told: str) -> No
     [line] = patch.ignored
     assert line.startswith("NodeSLO: resourceQOSStrategy.beClass.networkQOS.egressLimit: ")
     assert told in line
-
-
-def test_it_is_found_by_its_name() -> None:
-    outcome = load(["terwayqos"]).reconcile_node((pod(),), view())
-    assert set(outcome.patch.files) == {POD_FILE, NODE_FILE}
-    assert outcome.failures == ()

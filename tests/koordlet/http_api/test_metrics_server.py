@@ -129,7 +129,7 @@ async def test_tokens_are_reviewed(certificates: Certificates) -> None:
 
 @pytest.mark.usefixtures("from_elsewhere")
 async def test_the_network_is_served_metrics_and_probes_alone(
-    caplog: pytest.LogCaptureFixture,
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(read("--addr=:0")) as scraper:
         assert (await scraper.get("/metrics"))[:2] == (200, b"up 1\n")
@@ -139,6 +139,10 @@ async def test_the_network_is_served_metrics_and_probes_alone(
         assert (await scraper.get("/healthz"))[:2] == (503, b"not ok\n")
     [record] = [one for one in caplog.records if "clear text" in one.getMessage()]
     assert record.levelname == "WARNING"
+    caplog.clear()
+    async with serving(read("--addr=:0", *tls_flags(certificates))):
+        pass
+    assert caplog.records == []
 
 
 async def test_the_node_is_served_all_pages(caplog: pytest.LogCaptureFixture) -> None:
@@ -146,14 +150,6 @@ async def test_the_node_is_served_all_pages(caplog: pytest.LogCaptureFixture) ->
         assert (await scraper.get("/events"))[0] == 200
         code, body, _ = await scraper.get("/healthz")
         assert (code, b"10.0.0.1" in body) == (503, True)
-    assert caplog.records == []
-
-
-async def test_over_tls_no_warning_is_due(
-    certificates: Certificates, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with serving(read("--addr=:0", *tls_flags(certificates))):
-        pass
     assert caplog.records == []
 
 

@@ -60,25 +60,18 @@ def test_how_strategies_fare(name: str, wanted: dict[str, float]) -> None:
     assert by_strategy(scrape(busy_decisions())[f"koordlet_strategy_{name}"]) == wanted
 
 
-def test_koordinators_names_and_labels() -> None:
+def test_koordinators_names_and_labels_and_signals_of_our_own() -> None:
     found = scrape(busy_decisions())
     assert found["koordlet_be_suppress_cpu_cores"] == [({"type": "cpuset"}, 4.0)]
     assert found["koordlet_be_suppress_ls_used_cpu_cores"] == [({}, 5.9)]
     assert found["koordlet_be_suppress_be_used_cpu_cores"] == [({}, 4.2)]
     assert found["koordlet_container_scaled_cfs_quota_us"] == [(CONTAINER, 300000)]
     assert found["koordlet_container_scaled_cfs_burst_us"] == [(CONTAINER, 2000000)]
-
-
-def test_a_policy_that_is_not_said() -> None:
+    own = {"strategy": "cpu_suppress", "name": "headroom", "pod": ""}
+    assert found["koordlet_strategy_signal"] == [(own, 0.5)]
     signals = (StrategySignal("be_suppress_cpu_cores", 2.0),)
     found = scrape(DecidedNode(signals={"cpu_suppress": signals}))
-    assert found["koordlet_be_suppress_cpu_cores"] == [({"type": ""}, 2.0)]
-
-
-def test_signals_of_our_own() -> None:
-    assert scrape(busy_decisions())["koordlet_strategy_signal"] == [
-        ({"strategy": "cpu_suppress", "name": "headroom", "pod": ""}, 0.5)
-    ]
+    assert found["koordlet_be_suppress_cpu_cores"] == [({"type": ""}, 2.0)], "no policy"
 
 
 @pytest.mark.parametrize(

@@ -82,16 +82,29 @@ def raising(error: Exception) -> Callable[[CollectContext], Samples]:
     return find
 
 
-def test_each_is_asked_at_its_interval(clock: Clock) -> None:
-    fast, slow = Asked(), Asked()
+@pytest.mark.parametrize(
+    ("interval", "error", "steps", "at"),
+    [
+        (1.0, None, [1] * 4, [1000, 1001, 1002, 1003]),
+        (10.0, None, [1] * 21, [1000, 1010, 1020]),
+        (1.0, UnavailableError("not yet"), [1] * 121, [1000, 1060, 1120]),
+        (1.0, None, [50, 0.5, 0.6, 1], [1000, 1050, 1051.1]),
+    ],
+    ids=["fast", "slow", "unavailable", "missed rounds are not made up for"],
+)
+def test_when_one_is_asked(
+    clock: Clock, interval: float, error: Exception | None, steps: list[float], at: list[float]
+) -> None:
+    asked = Asked(raising(error) if error else lambda _: Samples())
+    beside = Asked()
     observer, _ = observing(
-        ScheduledCollector("fast", fast, 1.0), ScheduledCollector("slow", slow, 10.0)
+        ScheduledCollector("beside", beside, 1.0), ScheduledCollector("a", asked, interval)
     )
-    for _ in range(21):
+    for step in steps:
         observer.collect_once()
-        clock.now += 1
-    assert len(fast.at) == 21
-    assert slow.at == [1000.0, 1010.0, 1020.0]
+        clock.now += step
+    assert asked.at == pytest.approx(at)
+    assert len(beside.at) >= len(steps) - 1
 
 
 def test_those_of_one_interval_stay_in_one_look(clock: Clock) -> None:
@@ -111,88 +124,56 @@ def test_those_of_one_interval_stay_in_one_look(clock: Clock) -> None:
     assert second.at == pytest.approx([1000.2, 1001.2, 1002.2])
 
 
-def test_rounds_that_were_missed_are_not_made_up_for(clock: Clock) -> None:
-    fast = Asked()
-    observer, _ = observing(ScheduledCollector("fast", fast, 1.0))
-    for step in (0, 50, 0.5, 0.6):
-        clock.now += step
-        observer.collect_once()
-    assert fast.at == [1000.0, 1050.0, 1051.1]
-
-
-def test_what_is_found_is_remembered(clock: Clock) -> None:
-    observer, kept = observing(ScheduledCollector("a", Asked(lambda _: found(2.5)), 1.0))
-    observer.collect_once()
-    assert kept.samples == [Sample(CPU, 2.5)]
-    assert observer.newest.value("node_cpu_usage") == 2.5
-    [state] = observer.states()
-    assert (state.available, state.rounds, state.samples) == (True, 1, 1)
-
-
-def test_later_collectors_see_what_earlier_ones_found(clock: Clock) -> None:
+def test_what_is_found_is_remembered_and_seen_by_later_collectors(clock: Clock) -> None:
     seen: list[float | None] = []
 
     def after(look: CollectContext) -> Samples:
         seen.append(look.latest.total("node_cpu_usage"))
         return Samples()
 
-    first, second = Asked(lambda _: found(2.0)), Asked(after)
-    observer, _ = observing(
-        ScheduledCollector("a", first, 1.0), ScheduledCollector("b", second, 1.0)
+    first, second = Asked(lambda _: found(2.5)), Asked(after)
+    off = CollectorState("psi", 10.0, enabled=False, available=False, reason="gate is off")
+    observer, kept = observing(
+        ScheduledCollector("z", first, 1.0), ScheduledCollector("a", second, 1.0), off=[off]
     )
     observer.collect_once()
-    assert seen == [2.0]
+    assert seen == [2.5]
+    assert kept.samples == [Sample(CPU, 2.5)]
+    assert observer.newest.value("node_cpu_usage") == 2.5
+    states = {state.name: state for state in observer.states()}
+    assert list(states) == ["a", "psi", "z"]
+    assert (states["z"].available, states["z"].rounds, states["z"].samples) == (True, 1, 1)
 
 
 @pytest.mark.parametrize(
-    ("error", "message", "failures"),
+    ("find", "message", "failures", "reason"),
     [
-        (UnavailableError("no perf events"), "collector unavailable", 0),
-        (RuntimeError("oh"), "collector failed", 1),
+        (raising(UnavailableError("no perf")), "collector unavailable", 0, "no perf"),
+        (raising(RuntimeError("oh")), "collector failed", 3, "oh"),
+        (lambda _: Samples(partial=("x is odd",)), "not collected", 0, ""),
     ],
 )
-def test_one_that_cannot_work_says_so_once_and_costs_nobody_else(
+def test_trouble_is_logged_once_and_costs_nobody_else(
     clock: Clock,
     caplog: pytest.LogCaptureFixture,
-    error: Exception,
+    find: Callable[[CollectContext], Samples],
     message: str,
     failures: int,
+    reason: str,
 ) -> None:
     caplog.set_level("INFO")
     observer, kept = observing(
-        ScheduledCollector("bad", Asked(raising(error)), 1.0),
+        ScheduledCollector("bad", Asked(find), 1.0),
         ScheduledCollector("good", Asked(lambda _: found(1)), 1.0),
     )
     for _ in range(3):
         observer.collect_once()
         clock.now += 60
     assert len(kept.samples) == 3
-    assert sum(message in record.getMessage() for record in caplog.records) == 1
+    assert [record.getMessage() for record in caplog.records] == [message]
     bad = observer.states()[0]
-    assert not bad.available
-    assert bool(bad.failures) == bool(failures)
-    assert str(error) in bad.reason
-
-
-def test_one_that_cannot_work_is_asked_again_now_and_then(clock: Clock) -> None:
-    bad = Asked(raising(UnavailableError("not yet")))
-    observer, _ = observing(ScheduledCollector("bad", bad, 1.0))
-    for _ in range(121):
-        observer.collect_once()
-        clock.now += 1
-    assert bad.at == [1000.0, 1060.0, 1120.0]
-
-
-def test_what_could_not_be_read_is_said_once(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
-    observer, _ = observing(
-        ScheduledCollector("a", Asked(lambda _: Samples(partial=("x is odd",))), 1.0)
-    )
-    for _ in range(3):
-        observer.collect_once()
-        clock.now += 1
-    assert len(caplog.records) == 1
+    assert (bad.available, bad.failures) == (not reason, failures)
+    assert reason in bad.reason
 
 
 async def test_a_look_that_fails_as_a_whole_does_not_end_it(
@@ -285,12 +266,6 @@ def test_one_that_hangs_aside_holds_nobody_up_and_is_shown(
     assert observer.states()[1].available
 
 
-def test_those_that_are_off_are_shown(clock: Clock) -> None:
-    off = CollectorState("psi", 10.0, enabled=False, available=False, reason="gate is off")
-    observer, _ = observing(ScheduledCollector("z", Asked(), 1.0), off=[off])
-    assert [state.name for state in observer.states()] == ["psi", "z"]
-
-
 def test_a_wall_clock_that_is_set_makes_nobody_look_stuck(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,21 +280,14 @@ def test_a_wall_clock_that_is_set_makes_nobody_look_stuck(
 
 class TestNewest:
     def test_old_values_count_as_none(self) -> None:
-        now = 100.0
+        now = 95.0
         newest = LatestStore(10.0, lambda: now)
-        newest.keep(found(1.0), 100.0)
-        assert newest.total("node_cpu_usage") == 1.0
-        now = 111.0
-        assert newest.value("node_cpu_usage") is None
-        assert newest.total("node_cpu_usage") is None
-        assert newest.series("node_cpu_usage") == {}
-
-    def test_a_total_is_over_all_series(self) -> None:
-        newest = LatestStore(10.0, lambda: 100.0)
         samples = [Sample(Series("pod_cpu_usage", (uid,)), 0.5) for uid in "abc"]
         newest.keep(Samples(samples), 95.0)
-        assert newest.total("pod_cpu_usage") == 1.5
-        assert newest.value("pod_cpu_usage", "b") == 0.5
+        for now, total, value in ((105.0, 1.5, 0.5), (105.1, None, None)):  # noqa: B007
+            assert newest.total("pod_cpu_usage") == total
+            assert newest.value("pod_cpu_usage", "b") == value
+            assert len(newest.series("pod_cpu_usage")) == (3 if total else 0)
 
     def test_what_is_silent_for_long_is_forgotten(self) -> None:
         now = 100.0

@@ -51,7 +51,7 @@ def soon(nvml: NVML, wanted: Callable[[list[GPUReading]], bool]) -> list[GPURead
     return readings
 
 
-def test_a_gpu_that_tells_all(opened: Opened) -> None:
+def test_a_gpu_that_reports_everything(opened: Opened) -> None:
     gpu = FakeGPU(
         "GPU-a",
         minor=3,
@@ -82,11 +82,16 @@ def test_a_gpu_that_tells_all(opened: Opened) -> None:
     assert nvml.driver == "570.86.15"
 
 
-def test_processes_that_used_nothing_lately_use_nothing(opened: Opened) -> None:
-    gpu = FakeGPU("GPU-a", processes=[(11, 5)], samples=[(11, NOW - 9_000_000, 90)])
+def test_an_older_library_and_a_process_that_used_nothing_lately(opened: Opened) -> None:
+    gpu = FakeGPU(
+        "GPU-a",
+        processes=[(11, 5)],
+        samples=[(11, NOW - 9_000_000, 90)],
+        unsupported={"nvmlDeviceGetMemoryInfo_v2"},
+    )
     (reading,) = opened(FakeNVML([gpu])).read(AT)
     assert reading.processes == (GPUProcess(11, 5, 0.0),)
-    assert not reading.missing
+    assert (reading.memory_used, reading.missing) == (1 << 30, ())
 
 
 UNSUPPORTED = {
@@ -97,7 +102,7 @@ UNSUPPORTED = {
     "nvmlDeviceGetPciInfo": "no PCI address: Not Supported",
     "nvmlDeviceGetMinorNumber": "no minor: Not Supported",
     "nvmlDeviceGetName": "no model: Not Supported",
-    "nvmlDeviceRegisterEvents": "its error events are not told",
+    "nvmlDeviceRegisterEvents": "its error events are not reported",
 }
 
 
@@ -111,12 +116,6 @@ def test_one_question_refused_costs_its_answer(opened: Opened, question: str) ->
     assert (second.core, second.missing) == (7.0, ())
 
 
-def test_an_older_library_tells_memory_the_older_way(opened: Opened) -> None:
-    gpu = FakeGPU("GPU-a", unsupported={"nvmlDeviceGetMemoryInfo_v2"})
-    (reading,) = opened(FakeNVML([gpu])).read(AT)
-    assert (reading.memory_used, reading.missing) == (1 << 30, ())
-
-
 @pytest.mark.parametrize(
     ("recovery", "needed"),
     [(None, None), (0, False), (1, True), (2, True), (3, False), (4, True), (5, False), (7, True)],
@@ -128,24 +127,20 @@ def test_whether_the_driver_asks_for_a_reset(
     assert reading.reset_needed is needed
 
 
-def test_errors_are_told_once_and_of_their_gpu(opened: Opened) -> None:
+@pytest.mark.parametrize(
+    ("whose", "xids"), [(1, [(), (79,)]), (None, [(79,), (79,)])], ids=["its GPU's", "nobody's"]
+)
+def test_errors_are_reported_once_and_of_their_gpu(
+    opened: Opened, whose: int | None, xids: list[tuple[int, ...]]
+) -> None:
     gpus = [FakeGPU("GPU-a"), FakeGPU("GPU-b", 1)]
     library = FakeNVML(gpus)
     nvml = opened(library)
     assert [one.xids for one in nvml.read(AT)] == [(), ()]
-    library.events.put((gpus[1], 79))
+    library.events.put((None if whose is None else gpus[whose], 79))
     readings = soon(nvml, lambda found: any(one.xids for one in found))
-    assert [one.xids for one in readings] == [(), (79,)]
+    assert [one.xids for one in readings] == xids
     assert [one.xids for one in nvml.read(AT)] == [(), ()]
-
-
-def test_an_error_of_nobody_counts_for_all(opened: Opened) -> None:
-    library = FakeNVML([FakeGPU("GPU-a"), FakeGPU("GPU-b", 1)])
-    nvml = opened(library)
-    nvml.read(AT)
-    library.events.put((None, 48))
-    readings = soon(nvml, lambda found: all(one.xids for one in found))
-    assert [one.xids for one in readings] == [(48,), (48,)]
 
 
 def test_a_gpu_that_is_lost_costs_itself_and_is_asked_anew_after_a_minute(opened: Opened) -> None:
@@ -189,30 +184,21 @@ def test_a_driver_that_is_gone_ends_the_session_and_is_found_again(opened: Opene
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("broken", "gone", "said"),
     [
-        (LIBRARY_NOT_FOUND, "NVML Shared Library Not Found: install NVIDIA's driver"),
-        (DRIVER_NOT_LOADED, "Driver Not Loaded: load the kernel module nvidia"),
-        (18, "not of the driver's version"),
-        (999, "NVML Error with code 999: see nvidia-smi"),
+        (LIBRARY_NOT_FOUND, 0, "NVML Shared Library Not Found: install NVIDIA's driver"),
+        (DRIVER_NOT_LOADED, 0, "Driver Not Loaded: load the kernel module nvidia"),
+        (18, 0, "not of the driver's version"),
+        (999, 0, "NVML Error with code 999: see nvidia-smi"),
+        (0, 999, "does not list its GPUs"),
     ],
 )
-def test_why_the_library_cannot_be_used_is_said(opened: Opened, number: int, said: str) -> None:
+def test_why_the_library_cannot_be_used(opened: Opened, broken: int, gone: int, said: str) -> None:
     library = FakeNVML([])
-    library.broken = number
+    assert opened(library).read(AT) == []
+    library.broken, library.gone = broken, gone
     with pytest.raises(UnavailableError, match=said):
         opened(library).read(AT)
-
-
-def test_gpus_that_cannot_be_counted_leave_no_session(opened: Opened) -> None:
-    library = FakeNVML([])
-    library.gone = 999
-    with pytest.raises(UnavailableError, match="does not list its GPUs"):
-        opened(library).read(AT)
-
-
-def test_a_node_without_gpus_has_none(opened: Opened) -> None:
-    assert opened(FakeNVML([])).read(AT) == []
 
 
 def test_without_the_package_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,24 +4,19 @@ managers behind a headless Service are."""
 from __future__ import annotations
 
 import asyncio
-import copy
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import grpc
 import msgspec
 import pytest
 from koord_kube.credentials import TokenFile
-from koord_kube.protocol.api import Api
 from koord_manager.node_metric.receiver import SERVER_OPTIONS, SERVICE, NodeMetricReceiver
 from koord_manager.node_metric.report_authorizer import ReportClaim
 from koord_model.service_account_token import MANAGER_AUDIENCE
 from koordlet.metrics_reporter.direct_link import DirectLink, LinkError, parse_address
-from koordlet.metrics_reporter.documents.metric_policy import MetricCollectPolicy
-from koordlet.metrics_reporter.documents.node_metric import NodeMetricStatus
-from koordlet.metrics_reporter.reporter import NodeMetricReporter, ReportRoute
 
 from tests.support.certificates import HAVE_OPENSSL, make_certificates
 from tests.support.ports import free_port
@@ -132,23 +127,16 @@ def send(link: DirectLink, within: float = PATIENCE) -> Awaitable[None]:
 
 async def test_the_leader_is_found_and_followed(service: Service, make: Make) -> None:
     link = make()
+    resolved = []
     for report, leader in enumerate((0, 0, 2, 1, 1, 0), start=1):
         service.lead(leader)
         await send(link)
         assert service.managers[leader].sequence() == report
         assert link.leader == service.managers[leader].address
+        resolved.append(service.resolved)
+    assert resolved[:2] == [1, 1], "while one leads, the name is not asked for again"
     assert [len(manager.heard) for manager in service.managers] == [3, 2, 1]
     assert msgspec.json.decode(service.managers[0].heard[-1])["x"]
-
-
-async def test_while_one_leads_the_name_is_not_asked_for_again(
-    service: Service, make: Make
-) -> None:
-    service.lead(1)
-    link = make()
-    for _ in range(5):
-        await send(link)
-    assert service.resolved == 1
 
 
 async def test_a_leader_that_is_killed_is_followed_by_the_next(
@@ -213,21 +201,26 @@ async def test_the_search_ends_in_time(service: Service, make: Make) -> None:
     await send(link)
 
 
-async def test_a_name_that_is_not_known_is_said_and_asked_for_again(
-    service: Service, make: Make
+@pytest.mark.parametrize(
+    ("listed", "leader", "said"),
+    [
+        (HOSTS, None, r"127\.0\.0\.1:\d+: FAILED_PRECONDITION"),
+        ((), 0, r"managers\.svc: .*not known"),
+        (("192.0.2.1",), 0, "without TLS only loopback is spoken to; name a CA file"),
+    ],
+    ids=["nobody leads", "the name is not known", "an address that is not loopback"],
+)
+async def test_why_a_report_is_not_sent_and_that_the_next_one_may_be(
+    service: Service, make: Make, listed: tuple[str, ...], leader: int | None, said: str
 ) -> None:
-    service.listed = []
+    service.listed = list(listed)
+    service.lead(leader)
     link = make()
-    with pytest.raises(LinkError, match=r"managers\.svc: .*not known"):
+    with pytest.raises(LinkError, match=said):
         await send(link)
     service.listed = list(HOSTS)
     service.lead(0)
     await send(link)
-
-
-async def test_nobody_leads(service: Service, make: Make) -> None:
-    with pytest.raises(LinkError, match=r"127\.0\.0\.1:\d+: FAILED_PRECONDITION"):
-        await send(make())
 
 
 async def test_behind_one_address_the_leader_is_found_by_a_new_connection(
@@ -288,12 +281,6 @@ async def test_a_report_of_a_session_that_another_followed_is_not_delivered(
     await send(newer)
     with pytest.raises(LinkError, match=r"ABORTED: .*another session has followed"):
         await send(older)
-
-
-async def test_without_tls_only_loopback_is_spoken_to(service: Service, make: Make) -> None:
-    service.listed = ["192.0.2.1"]
-    with pytest.raises(LinkError, match="without TLS only loopback is spoken to; name a CA file"):
-        await send(make())
 
 
 async def test_without_tls_no_token_is_sent(service: Service, make: Make, tmp_path: Path) -> None:
@@ -381,54 +368,3 @@ def test_addresses(address: str, place: tuple[str, int]) -> None:
 def test_what_is_no_address(address: str) -> None:
     with pytest.raises(ValueError, match="expected HOST:PORT"):
         DirectLink(address, "n1")
-
-
-async def test_reports_go_by_the_object_until_there_is_a_leader_again(
-    service: Service, make: Make
-) -> None:
-    """One report interval after a new leader, whatever became of the old one."""
-    written: list[str] = []
-
-    class Objects:
-        async def patch(self, _: Any, name: str, *__: Any, **___: Any) -> dict[str, Any]:
-            written.append(name)
-            return {}
-
-    node = {"nodeUsage": {}, "systemUsage": {}}
-    status = {"nodeMetric": node, "prodReclaimableMetric": {"resource": {}}}
-    link = make()
-    reporter = NodeMetricReporter(
-        "n1",
-        lambda _: NodeMetricStatus(copy.deepcopy(status)),
-        MetricCollectPolicy,
-        cast("Api", Objects()),
-        link,
-    )
-    ways = []
-
-    async def report() -> None:
-        assert 0 < await reporter.round() <= 60
-        ways.append(reporter.state.way)
-
-    first, second, third = service.managers
-    first.leads = True
-    await report()
-    await first.stop()
-    await report()
-    second.leads = True
-    await report()
-    second.awake.clear()
-    link._attempt_seconds = 0.5
-    await report()
-    link._attempt_seconds = PATIENCE
-    third.leads = True
-    await report()
-    assert ways == [
-        ReportRoute.DIRECT,
-        ReportRoute.OBJECT,
-        ReportRoute.DIRECT,
-        ReportRoute.OBJECT,
-        ReportRoute.DIRECT,
-    ]
-    assert written == ["n1"] * 2
-    assert [manager.sequence() for manager in service.managers] == [1, 3, 5]

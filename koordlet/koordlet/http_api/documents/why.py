@@ -1,4 +1,4 @@
-"""Why koordlet does what it does: decisions with their arithmetic, wishes, strategies. No IO.
+"""Why koordlet does what it does: decisions with arithmetic, desired values, strategies. No IO.
 
 Times are seconds since the epoch. A history entry's ``until`` is ``None`` where it stands, or
 where nobody knows any more: the journal, which has what is older, does not say.
@@ -43,9 +43,9 @@ def _no_cgroups(_: PodRecord) -> Sequence[Document]:
 class DecisionSources:
     """What koordlet decides, for pages; all of it is safe to ask from any thread.
 
-    ``signals`` are those of the last round, by strategy. ``wishes`` gives all that is wished
+    ``signals`` are those of the last round, by strategy. ``wishes`` gives all values desired
     of a cgroup's knobs: documents with ``knob``, ``value``, ``owner``, ``why``, and ``conflict``
-    ("" for none: who else wants what). ``cgroups`` gives what those of a pod hold now.
+    ("" for none: other owners and their values). ``cgroups`` gives what those of a pod hold now.
     """
 
     decisions: DecisionLog

@@ -67,7 +67,7 @@ class Collector:
         self._pods = PerPodCache(self._of_pod)
 
     def collect(self, context: CollectContext) -> Samples:
-        """Look once."""
+        """Collect once."""
         if self._pace.too_soon(context.steady):
             return Samples()
         reading = FileReading(self._sources.tree)

@@ -65,7 +65,7 @@ class Collector:
         self._counters = CounterRates(_STALE_SECONDS)
 
     def collect(self, context: CollectContext) -> Samples:
-        """Look once."""
+        """Collect once."""
         if self._tree.exists(f"{self._sys_root}/kernel/mm/kidled"):
             self._check_kidled()
             return self._with_kidled(context)

@@ -7,14 +7,14 @@ sum over its processes: percent of the multiprocessors, bytes.
 
 A GPU is not healthy, where Koordinator's never recovers,
 
-- while its driver does not answer, asks for a reset, or lists it no longer;
+- while its driver does not answer, asks for a reset, or no longer lists it;
 - after an error event (XID) that is not the application's own (13, 31, 43, 45, 68, 109):
-  for 5 minutes, begun anew by each event;
+  for 5 minutes, which each event restarts;
 - after an event that ends only with a reset, until one was seen: it did not answer, or
-  its driver asked for a reset, and does so no longer. A driver that tells whether it
-  needs a reset (R570 and later) and says no has the last word: 5 minutes then, too.
+  its driver asked for a reset, and does so no longer. A driver that reports whether it
+  needs a reset (R570 and later), and needs none, has the last word: 5 minutes then, too.
 
-An agent that starts anew knows of no earlier events.
+An agent that restarts does not know earlier events.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Health:
         """Why it is not healthy, in a word and in a line; both "" while it is."""
         ailing = bool(reading.error or reading.reset_needed)
         if self.asked and not ailing:
-            self.xid = 0  # a reset was seen; what is told now came after it
+            self.xid = 0  # a reset was seen; what is reported now came after it
         self.asked = ailing
         for xid in reading.xids:
             if xid not in APPLICATION_XIDS:
@@ -70,21 +70,21 @@ class _Health:
                 if self.xid not in RESET_XIDS or xid in RESET_XIDS:
                     self.xid = xid
         if ailing:
-            told = self._told("ResetRequired" if reading.reset_needed else "NotAnswering")
-            return told, reading.error or "the driver asks for a reset"
+            reason = self._reason("ResetRequired" if reading.reset_needed else "NotAnswering")
+            return reason, reading.error or "the driver asks for a reset"
         fatal = self.xid in RESET_XIDS and reading.reset_needed is None
         if self.xid and (fatal or steady - self.at < QUIET_SECONDS):
             cure = "until it is reset" if fatal else f"until {QUIET_SECONDS:g} s without one passed"
-            return self._told(""), f"the driver reported XID {self.xid}: not healthy {cure}"
+            return self._reason(""), f"the driver reported XID {self.xid}: not healthy {cure}"
         self.xid = 0
         return "", ""
 
-    def _told(self, otherwise: str) -> str:
+    def _reason(self, otherwise: str) -> str:
         return f"Xid{self.xid}" if self.xid else otherwise
 
 
 class Collector:
-    """Asks the driver at each look; remembers each GPU's health."""
+    """Asks the driver at each run; remembers each GPU's health."""
 
     def __init__(self, sources: CollectorSources) -> None:
         self._sources = sources
@@ -156,7 +156,7 @@ class Collector:
         return known.device
 
     def _placed(self, one: GPUReading, partial: list[str]) -> SchedulableDevice:
-        """A GPU and where it is; where sysfs does not tell, without a place."""
+        """A GPU and its place; without a place if sysfs does not know it."""
         device = SchedulableDevice(type="gpu", id=one.uuid, minor=one.minor, bus=_bus(one))
         try:
             place = pci.place(self._sources.tree, self._sources.sys_root, device.bus)

@@ -35,7 +35,7 @@ class Collector:
         self._pace = SampleSpacing()
 
     def collect(self, context: CollectContext) -> Samples:
-        """Look once."""
+        """Collect once."""
         if self._pace.too_soon(context.steady):
             return Samples()
         reading = FileReading(self._sources.tree)

@@ -40,7 +40,7 @@ class Collector:
         self._names: tuple[str, str] | None = None
 
     def collect(self, context: CollectContext) -> Samples:
-        """Look once."""
+        """Collect once."""
         sources = self._sources
         try:
             nodes = numa.read_cpus(sources.tree, sources.sys_root)

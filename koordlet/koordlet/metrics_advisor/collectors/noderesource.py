@@ -4,9 +4,9 @@ Samples, CPU in cores and memory in bytes: ``node_cpu_usage``, ``node_memory_usa
 ``node_numa_cpu_usage``, ``node_numa_memory_usage``. Source files: /proc/stat,
 /proc/meminfo, /sys/devices/system/node (node*/cpulist, node*/meminfo).
 
-CPU is user, nice, system, irq and softirq time; waiting for disks and what a
-hypervisor steals is none. Memory is what is not available; of a NUMA node, where the
-kernel does not reckon that, all but what is free, pages of files and reclaimable slabs.
+CPU is user, nice, system, irq and softirq time; waiting for disks and time
+stolen by a hypervisor do not count. Memory is what is not available; of a NUMA node, where the
+kernel does not calculate that, all but what is free, pages of files and reclaimable slabs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Collector:
         self._cpus_before = 0
 
     def collect(self, context: CollectContext) -> Samples:
-        """Look once."""
+        """Collect once."""
         if self._pace.too_soon(context.steady):
             return Samples()
         reading = FileReading(self._sources.tree)

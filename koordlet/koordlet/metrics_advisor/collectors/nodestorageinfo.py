@@ -33,7 +33,7 @@ class Collector:
         self._sources = sources
 
     def collect(self, context: CollectContext) -> Samples:
-        """Look once."""
+        """Collect once."""
         try:
             devices = block_devices.read(self._sources.tree, self._sources.sys_root)
             mounted = self._mountinfo()

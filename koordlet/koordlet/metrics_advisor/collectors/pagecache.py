@@ -40,7 +40,7 @@ class Collector:
         self._files = PerPodCache(self._files_of)
 
     def collect(self, context: CollectContext) -> Samples:
-        """Look once."""
+        """Collect once."""
         reading = FileReading(self._sources.tree)
         samples: list[Sample] = []
         node = reading.of_node(self._meminfo, procfs.memory)

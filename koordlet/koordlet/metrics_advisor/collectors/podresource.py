@@ -51,7 +51,7 @@ class Collector:
         self._files = PerPodCache(self._files_of)
 
     def collect(self, context: CollectContext) -> Samples:
-        """Look once."""
+        """Collect once."""
         if self._pace.too_soon(context.steady):
             return Samples()
         reading, stats = FileReading(self._sources.tree), self._stats

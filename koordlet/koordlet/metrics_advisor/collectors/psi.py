@@ -46,7 +46,7 @@ class Collector:
         self._groups = PerPodCache(lambda record: groups(record, sources.layout))
 
     def collect(self, context: CollectContext) -> Samples:
-        """Look once."""
+        """Collect once."""
         partial: list[str] = []
         node = self._read(f"{self._layout.proc_root}/pressure/", "", partial)
         samples = list(_samples("node_psi", (), node, _NODE_AVERAGES))
@@ -56,7 +56,7 @@ class Collector:
                 found += self._group(group, samples, partial)
         if not samples:
             said = f" ({partial[0]})" if partial else ""
-            raise UnavailableError(f"the kernel tells of no pressure{said}: {_WAY_OUT}")
+            raise UnavailableError(f"the kernel reports no pressure{said}: {_WAY_OUT}")
         if not node:
             partial.append(f"{self._layout.proc_root}/pressure is not there: node_psi is left out")
         if context.pods and not found:

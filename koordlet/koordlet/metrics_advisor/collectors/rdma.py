@@ -28,7 +28,7 @@ _MELLANOX = re.compile(r"mlx[0-9]+_([0-9]{1,6})")
 
 
 class Collector:
-    """Looks at sysfs anew each time."""
+    """Reads sysfs at each run."""
 
     def __init__(self, sources: CollectorSources) -> None:
         self._tree = sources.tree
@@ -36,7 +36,7 @@ class Collector:
         self._class = f"{sources.sys_root}/class/infiniband"
 
     def collect(self, context: CollectContext) -> Samples:
-        """All devices that are whole; one that vanishes meanwhile is left out."""
+        """All complete devices; one that vanishes meanwhile is left out."""
         try:
             names = self._tree.names(self._class)
         except OSError:

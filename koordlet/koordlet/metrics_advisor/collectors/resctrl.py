@@ -30,7 +30,7 @@ ENABLED_BY: tuple[str, ...] = ("ResctrlCollector", "enable_resctrl_collector")
 _CACHE = re.compile(r"mon_L3_([0-9]{2,6})")
 _OCCUPANCY = "llc_occupancy"
 _BANDWIDTH = (("total", "mbm_total_bytes"), ("local", "mbm_local_bytes"))
-# The interval is a setting: counters must outlast any that somebody chooses.
+# The interval is a setting: counters must outlast any choice.
 _STALE_SECONDS = 900.0
 
 
@@ -43,7 +43,7 @@ class Collector:
         self._counters = CounterRates(_STALE_SECONDS)
 
     def collect(self, context: CollectContext) -> Samples:
-        """Look once."""
+        """Collect once."""
         self._check()
         samples: list[Sample] = []
         partial: list[str] = []
@@ -53,7 +53,7 @@ class Collector:
                 samples += self._group(group, context.steady, partial)
                 groups += 1
             except (FileNotFoundError, NotADirectoryError):
-                continue  # nobody made it, or it went meanwhile
+                continue  # not created, or removed meanwhile
         if not groups:
             partial.append(f"{self._root} has none of the groups {', '.join(CLASS_GROUPS)}")
         self._counters.forget(context.steady)
@@ -73,7 +73,7 @@ class Collector:
 
     def _group(self, group: str, steady: float, partial: list[str]) -> Iterator[Sample]:
         directory = f"{self._root}/{group}"
-        # A group made anew counts from anywhere.
+        # The counters of a group that was created again start anywhere.
         identity = self._tree.identity(directory)
         for name in self._tree.entries(f"{directory}/mon_data"):
             match = _CACHE.fullmatch(name)

@@ -3,7 +3,7 @@
 Samples, CPU in cores and memory in bytes: ``sys_cpu_usage``, ``sys_memory_usage``,
 ``sys_numa_cpu_usage``, ``sys_numa_memory_usage``: the node's, less that of pods and of host
 applications, never below 0. CPU of a NUMA node is the whole's in the proportion of the
-nodes' use, for cgroups do not tell theirs.
+nodes' use, because cgroups do not report theirs.
 
 Neither side counts pages of files: a NUMA node's are taken out by ``noderesource``, and of
 a cgroup anonymous and unevictable memory counts alone. Kernel memory of pods counts with
@@ -38,7 +38,7 @@ class Collector:
         self._files = PerPodCache(self._file_of)
 
     def collect(self, context: CollectContext) -> Samples:
-        """Look once; before pods are known, all of their use would be taken for the system's."""
+        """Collect once; nothing before pods are known: their usage would count as the system's."""
         if not context.pods_known:
             return Samples()
         reading = FileReading(self._sources.tree)
@@ -60,10 +60,10 @@ class Collector:
     def _numa_memory(
         self, context: CollectContext, nodes: tuple[int, ...], reading: FileReading
     ) -> Iterator[Sample]:
-        told = _of_nodes(context, "node_numa_memory_usage", nodes)
-        taken = self._taken(context, nodes, reading) if told else None
+        used = _of_nodes(context, "node_numa_memory_usage", nodes)
+        taken = self._taken(context, nodes, reading) if used else None
         if taken is not None:
-            for node, value in told.items():
+            for node, value in used.items():
                 rest = max(value - taken.get(node, 0), 0.0)
                 yield Sample(Series("sys_numa_memory_usage", (str(node),)), rest)
 
@@ -118,13 +118,13 @@ def _known(values: Iterable[float | None]) -> list[float]:
 
 def _of_nodes(context: CollectContext, kind: str, nodes: tuple[int, ...]) -> dict[int, float]:
     """The values of a kind that are known, by NUMA node."""
-    told = ((node, context.latest.value(kind, str(node))) for node in nodes)
-    return {node: value for node, value in told if value is not None}
+    values = ((node, context.latest.value(kind, str(node))) for node in nodes)
+    return {node: value for node, value in values if value is not None}
 
 
 def _numa_cpu(context: CollectContext, nodes: tuple[int, ...], cpu: float) -> Iterator[Sample]:
-    told = _of_nodes(context, "node_numa_cpu_usage", nodes)
-    whole = sum(told.values())
-    for node, value in told.items():
+    used = _of_nodes(context, "node_numa_cpu_usage", nodes)
+    whole = sum(used.values())
+    for node, value in used.items():
         share = cpu * value / whole if whole > 0 else 0.0
         yield Sample(Series("sys_numa_cpu_usage", (str(node),)), share)

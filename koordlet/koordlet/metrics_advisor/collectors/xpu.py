@@ -5,7 +5,7 @@ model, uuid, minor (text), resources (quantities by name), topology {socketID, n
 pcieID, busID: text; mustHonorPartition; p2pLinks [{peerMinor "1,2", type}]} and status
 {healthy, errCode, errMessage}: Koordinator's format, for accelerators of any vendor.
 
-A file that is no such array costs itself, a bad device itself, a bad field itself; each
+A file that is not such an array is ignored, as is a bad device or a bad field; each
 with a line. Without a file or a device some may be missing: the fact is not ``whole``, and
 those that were known before are not taken for removed. A device without ``status`` counts as
 healthy, as in Koordinator. Vendor, model and policy of the node are those of the first device.
@@ -53,7 +53,7 @@ class _Link:
 
 @dataclass(frozen=True, slots=True)
 class _DescribedDevice:
-    """One device, and what it says of its node."""
+    """One device, and what it reports about its node."""
 
     device: SchedulableDevice
     vendor: str
@@ -64,7 +64,7 @@ class _DescribedDevice:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """What a file said when it was last read."""
+    """A file's content when it was last read."""
 
     text: str
     devices: tuple[_DescribedDevice, ...] = ()
@@ -73,7 +73,7 @@ class _File:
 
 
 class Collector:
-    """Reads the files at each look, and makes sense of those that changed."""
+    """Reads the files at each run, and parses those that changed."""
 
     def __init__(self, sources: CollectorSources) -> None:
         self._tree = sources.tree
@@ -126,15 +126,15 @@ class Collector:
 
 
 def _read(path: str, text: str) -> _File:
-    """Make sense of a file."""
+    """Parse a file."""
     ignored: list[str] = []
     try:
         given = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        line = f"{path} is no JSON: {error} (file ignored)"
+        line = f"{path} is not valid JSON: {error} (file ignored)"
         return _File(text, ignored=(line,), whole=False)
     if given is not None and not isinstance(given, list):
-        line = f"{path} is no JSON array of devices (file ignored)"
+        line = f"{path} is not a JSON array of devices (file ignored)"
         return _File(text, ignored=(line,), whole=False)
     listed = Fields({"devices": given}, path, ignored).objects("devices")
     devices = [found for one in listed if (found := _device(one)) is not None]
@@ -169,7 +169,7 @@ def _device(given: Fields) -> _DescribedDevice | None:
 def _needed(
     given: Fields, name: str, default: T, accept: Callable[[object], T], expected: str
 ) -> T:
-    """A field without which a device is none."""
+    """A required field of a device."""
     if not given.has(name):
         given.refuse(name, expected, "device ignored")
     return given.take(name, default, accept, expected, "device ignored")
@@ -189,9 +189,9 @@ def _resources(given: Fields) -> Mapping[str, int]:
 
 
 def _links(topology: Fields, minor: int) -> Iterable[_Link]:
-    nobody: tuple[int, ...] = ()
+    no_peers: tuple[int, ...] = ()
     for link in topology.objects("p2pLinks"):
-        peers = link.take("peerMinor", nobody, _numbers, 'minors like "1,2"', "link left out")
+        peers = link.take("peerMinor", no_peers, _numbers, 'minors like "1,2"', "link left out")
         kind = link.text("type")
         if peers and kind:
             yield _Link(tuple(sorted({minor, *peers})), kind)
@@ -226,7 +226,7 @@ def _partitions(links: Iterable[_Link]) -> str:
 
 
 def _keys(given: object) -> tuple[str, ...]:
-    # Of a field that holds no object its Fields tell.
+    # Its Fields report a field that is not an object.
     names = tuple(given) if isinstance(given, Mapping) else ()
     if not all(_RESOURCE.fullmatch(name) for name in names):
         raise ValueError(given)

@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 class FileReading:
-    """One round's reading; ``partial`` are lines about what could not be read."""
+    """One run's reading; ``partial`` are lines about what could not be read."""
 
     def __init__(self, files: FileReader) -> None:
         self.partial: list[str] = []
         self._files = files
 
     def of_group(self, path: str, parse: Callable[[str], T]) -> T | None:
-        """What a cgroup's file says; ``None``, and nothing said, where the group is gone."""
+        """The value in a cgroup's file; ``None``, without a line, if the group is gone."""
         try:
             return parse(self._files.read(path))
         except ValueError as error:
@@ -36,13 +36,13 @@ class FileReading:
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
-            # So does reading speak of a cgroup that was removed after its file was opened.
+            # Reading fails so if the cgroup was removed after its file was opened.
             if error.errno != ENODEV:
                 self.partial.append(f"{path}: {error.strerror or error}")
         return None
 
     def of_node(self, path: str, parse: Callable[[str], T]) -> T | None:
-        """What a file says that is always there."""
+        """The value in a file that always exists."""
         try:
             return parse(self._files.read(path))
         except ValueError as error:
@@ -53,10 +53,10 @@ class FileReading:
 
 
 class SampleSpacing:
-    """Keeps looks apart that follow each other too closely to make rates of them.
+    """Skips runs that follow each other too closely for rates.
 
-    Counters grow by steps of a tick, and are not read at the very moment of the look: over
-    a few milliseconds a rate is noise. Such looks happen after a stall or a suspend.
+    Counters grow by steps of a tick, and are not read at the very moment of the run: over
+    a few milliseconds a rate is noise. Such runs happen after a stall or a suspend.
     """
 
     def __init__(self, least_seconds: float = 0.1) -> None:
@@ -64,7 +64,7 @@ class SampleSpacing:
         self._last = float("-inf")
 
     def too_soon(self, steady: float) -> bool:
-        """Whether this look is to be left out; one that is not counts as the last."""
+        """Whether to skip this run; one that is not skipped counts as the last."""
         if steady - self._last < self._least_seconds:
             return True
         self._last = steady
@@ -92,7 +92,7 @@ def groups(record: PodRecord, layout: Layout) -> tuple[LabelledCgroup, ...]:
 
 
 class PerPodCache(Generic[T]):
-    """What is worked out once for a pod, and kept for as long as its record stays the same."""
+    """A value computed once for each pod, and kept as long as its record stays the same."""
 
     def __init__(self, make: Callable[[PodRecord], T]) -> None:
         self._make = make
@@ -112,7 +112,7 @@ class PerPodCache(Generic[T]):
 class NumaTopology:
     """The machine's NUMA nodes with their CPUs; nodes may have none, and numbers gaps.
 
-    Read again when other CPUs run than before, and after ``seconds``: memory comes and
+    Read again when the running CPUs change, and after ``seconds``: memory comes and
     goes without its CPUs.
     """
 
@@ -126,7 +126,7 @@ class NumaTopology:
     def at(
         self, steady: float, running: Collection[int] | None = None
     ) -> Mapping[int, frozenset[int]]:
-        """CPUs by node; {} without NUMA. ``running`` are the CPUs that run, if it is known.
+        """CPUs by node; {} without NUMA. ``running`` are the running CPUs, if known.
 
         Raises:
             ValueError: a list is not as the kernel writes it.
@@ -141,9 +141,9 @@ class NumaTopology:
         return self._nodes
 
     def memory_file(self, node: int) -> str:
-        """Where sysfs says what a node's memory is used for."""
+        """The file of a node's memory usage."""
         return f"{self._sources.sys_root}/devices/system/node/node{node}/meminfo"
 
     def forget(self) -> None:
-        """Read again at the next look."""
+        """Read again at the next run."""
         self._read_at = float("-inf")

@@ -1,16 +1,16 @@
-"""The contract of collectors: what they are given, what they find. No IO.
+"""The contract of collectors: their sources and their samples. No IO.
 
 A collector is a module of ``koordlet.metrics_advisor.collectors``, found by its name, with
 
 - ``INTERVAL``: the setting (a field of ``config.Settings``) that is its interval,
 - ``ENABLED_BY``: feature gates (capitalised) and settings that must all be on,
 - ``AFTER``, if it needs them: collectors whose samples of the same round it uses,
-- ``BLOCKING``, if it asks what may hang (a driver): it then has a thread of its own,
-- ``Collector(sources)`` with ``collect(look) -> Found``.
+- ``BLOCKING``, if it calls what may hang (a driver): it then has a thread of its own,
+- ``Collector(sources)`` with ``collect(context) -> Samples``.
 
-Between two rounds a collector remembers what it needs, such as counters. It opens
-nothing but through its sources, and knows no clock but that of the look. What it
-finds it says with units of ``metric_kinds``; its docstring names its source files.
+Between two runs a collector remembers what it needs, such as counters. It reads files
+only through its sources, and the clock only from its context. Its samples have the units of
+``metric_kinds``; its docstring names its source files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ F = TypeVar("F")
 class UnavailableError(Exception):
     """This collector cannot work on this node; the message is one line that says why.
 
-    It is said once, shown in ``/metrics`` and ``koordctl node``, and tried again later.
+    It is logged once, shown in ``/metrics`` and ``koordctl node``, and retried later.
     """
 
 
@@ -81,12 +81,12 @@ class GPUProcess:
 
 @dataclass(frozen=True, slots=True)
 class GPUReading:
-    """One GPU as its driver tells of it now; what it does not tell is ``None``.
+    """One GPU as its driver reports it now; what it does not report is ``None``.
 
     Memory is in bytes, ``core`` in percent. ``xids`` are the driver's error events since
     the last reading, ``reset_needed`` is whether the driver asks for a reset, ``error``
-    why the GPU does not answer ("" while it does), ``missing`` lines about what it does
-    not tell.
+    why the GPU does not answer ("" while it does), ``missing`` lines about what is not
+    reported.
     """
 
     minor: int
@@ -126,10 +126,10 @@ class CollectorSources:
 
     ``tree`` reads kernel files. Roots are where sysfs is mounted and where device
     plugins leave their files. ``jiffies_per_second`` is sysconf(_SC_CLK_TCK),
-    ``page_bytes`` the kernel's page size (4 or 64 KiB). A counter that was silent for more
-    than ``stale_seconds`` begins anew. ``cpi_seconds`` is how often cycles and instructions
-    are measured. ``perf`` and ``gpus`` are what no
-    file tells; ``None`` where the shell gives none.
+    ``page_bytes`` the kernel's page size (4 or 64 KiB). A counter that was not read for more
+    than ``stale_seconds`` starts again. ``cpi_seconds`` is how often cycles and instructions
+    are measured. ``perf`` and ``gpus`` are sources that are not files; ``None`` where this
+    program has none.
     """
 
     tree: FileTree
@@ -149,7 +149,7 @@ class LatestValues(Protocol):
     """The newest values, unless they are older than ``collect-sys-metric-outdated-interval``."""
 
     def value(self, kind: str, *labels: str) -> float | None:
-        """One series' newest value; ``None`` where there is none new enough."""
+        """One series' newest value; ``None`` if it is too old or missing."""
         ...
 
     def total(self, kind: str) -> float | None:
@@ -179,12 +179,12 @@ class NoLatestValues:
 
 @dataclass(frozen=True, slots=True)
 class CollectContext:
-    """One look at the node.
+    """One run of the collectors.
 
     ``at`` is the wall clock, seconds since the epoch. ``steady`` is CLOCK_MONOTONIC in
     seconds: it never jumps and stands still while the machine is suspended, as the
     kernel's CPU counters do. ``pods_known`` is whether ``pods`` are all that run, as far as
-    anybody can say: not before the first list, where there is one.
+    anybody can say: not before the first list, if there is one.
     """
 
     at: float
@@ -197,7 +197,7 @@ class CollectContext:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What one look found: samples, and facts (``koord_model.node_info``) by their type.
+    """The result of one run: samples, and facts (``koord_model.node_info``) by their type.
 
     ``partial`` are lines about what of it could not be read, for people.
     """
@@ -211,7 +211,7 @@ class AnyCollector(Protocol):
     """What a collector's module makes."""
 
     def collect(self, context: CollectContext) -> Samples:
-        """Look once.
+        """Collect once.
 
         Raises:
             UnavailableError: it cannot work here.
@@ -242,9 +242,9 @@ class CollectorState:
 class CounterRates:
     """Growing counters turned into rates.
 
-    The first reading of a counter says nothing, nor does one after more than
-    ``stale_seconds`` of silence, nor one below its predecessor: the counter began
-    anew (a restarted container, a reused name).
+    The first reading of a counter gives no rate, nor does one after more than
+    ``stale_seconds`` without a reading, nor one below its predecessor: the counter started
+    again (a restarted container, a reused name).
     """
 
     def __init__(self, stale_seconds: float = 20.0) -> None:
@@ -252,7 +252,7 @@ class CounterRates:
         self._before: dict[Hashable, tuple[float, float]] = {}
 
     def rate(self, key: Hashable, value: float, steady: float) -> float | None:
-        """Growth in units a second since the last reading; ``None`` where nobody can say."""
+        """Growth in units a second since the last reading; ``None`` if it is not known."""
         grown = self._grown(key, value, steady)
         return None if grown is None else grown[0] / grown[1]
 
@@ -262,7 +262,7 @@ class CounterRates:
         return None if grown is None else grown[0]
 
     def forget(self, steady: float) -> None:
-        """Drop what has been silent for too long: cgroups that are gone."""
+        """Drop counters that were not read for too long: cgroups that are gone."""
         limit = steady - self._stale_seconds
         self._before = {key: kept for key, kept in self._before.items() if kept[1] >= limit}
 

@@ -39,7 +39,7 @@ def address(spelled: str) -> str:
 def place(tree: FileTree, sys_root: str, bus: str) -> PCILocation:
     """Where a device is.
 
-    Firmware that tells no NUMA node (-1) means the first, as Koordinator reads it.
+    Firmware that reports no NUMA node (-1) means the first, as Koordinator reads it.
 
     Raises:
         OSError: the device is gone.

@@ -1,10 +1,10 @@
 """What devices the node has, as the scheduler's Device object says it. No IO.
 
-Where several tell of accelerators: files of device plugins (``XPUs``) win over NVML
-(``GPUs``), as in Koordinator. Of a type that nobody has looked at yet the object keeps
-what it says: an agent that has just started takes no device away.
+If several sources report accelerators, files of device plugins (``XPUs``) win over NVML
+(``GPUs``), as in Koordinator. Of a type that was not collected yet the object keeps
+its devices: an agent that has just started takes no device away.
 
-Where none is found of a type, or not all that tells of it can be read, the devices that the
+If none is found of a type, or not all of its sources can be read, the devices that the
 object lists stay, and are not healthy: pods may hold them, and a file that is empty takes none
 out of a machine. Where there is none and never was one, there is no object.
 """
@@ -48,8 +48,8 @@ def device(
 ) -> Object | None:
     """The Device object of a node, to create, or to replace ``known`` (the API's) with.
 
-    ``None`` among what is given is what nobody has looked at; returned, that there is nothing
-    to say. ``at`` is the wall clock, seconds since the epoch: the time of conditions that
+    ``None`` as an argument: not collected yet; as the result: there is nothing to report.
+    ``at`` is the wall clock, seconds since the epoch: the time of conditions that
     change. What others wrote into ``known`` (labels, annotations, status, resource version)
     stays. Nothing given is changed.
     """
@@ -253,7 +253,7 @@ def _sorted(given: object) -> object:
 
 
 def _number(quantity: object) -> object:
-    """Thousandths; "1Ki" and 1024 are the same. What is no quantity is itself."""
+    """Thousandths; "1Ki" and 1024 are the same. What is not a quantity stays as it is."""
     try:
         return milli(quantity) if isinstance(quantity, str | int | float) else quantity
     except ValueError:

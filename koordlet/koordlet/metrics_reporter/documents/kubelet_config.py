@@ -1,7 +1,7 @@
 """What the kubelet's configuration and its CPU manager's state mean for the scheduler. No IO.
 
-The configuration is what the kubelet answers at ``/configz``. Which CPUs its static
-policy reserves it says nowhere: they are reckoned here as it does
+The configuration is what the kubelet answers at ``/configz``. It does not report
+which CPUs its static policy reserves: they are calculated here as the kubelet does
 (k8s.io/kubernetes/pkg/kubelet/cm/cpumanager).
 """
 

@@ -2,8 +2,8 @@
 
 Fields, windows and aggregations are Koordinator's (apis/slo/v1alpha1/nodemetric_types.go,
 koordlet's states_nodemetric.go). On purpose different: where the memory the policy asks
-for is not measured, memory without page cache is told instead of none; devices say their
-health; of pods with several containers each one's usage is told too, as an extension, for
+for is not measured, memory without page cache is reported instead; devices have their
+health; of pods with several containers each one's usage is reported too, as an extension, for
 recommendations (a pod's only container uses what the pod does); and before the node's first
 sample there is no status, where an empty one would read as an idle node.
 """
@@ -143,12 +143,12 @@ class _Usage:
         self._found: dict[str, AggregatedSeries] = {}
 
     def notes(self) -> tuple[str, ...]:
-        """What was told in place of what."""
+        """What was reported in place of what."""
         suffix = _SUFFIXES.get(self._memory)
         if suffix is None or self.of(f"node_memory_usage{suffix}"):
             return ()
         line = f'NodeMetric nodeMemoryCollectPolicy is "{self._memory}", which is not measured here'
-        return (f"{line} (memory without page cache is told instead)",)
+        return (f"{line} (memory without page cache is reported instead)",)
 
     def node(self, devices: Iterable[SchedulableDevice] = ()) -> dict[Aggregation, Json]:
         """The node's by aggregation; empty where there are no samples."""
@@ -281,12 +281,12 @@ def _containers(
     if len(record.containers) < 2:
         return {}
     keys = {one.name: (record.pod.uid, key) for key, one in record.containers.items()}
-    told = {
+    used = {
         name: _used(cpu[labels][0], memory[labels][0])["resources"]
         for name, labels in sorted(keys.items())
         if labels in cpu and labels in memory
     }
-    return {"pykoord": {"containers": told}} if told else {}
+    return {"pykoord": {"containers": used}} if used else {}
 
 
 def _applications(usage: _Usage, applications: Iterable[HostApplication]) -> Iterator[Json]:

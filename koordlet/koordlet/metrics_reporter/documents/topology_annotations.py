@@ -46,7 +46,7 @@ class TopologyInputs:
 
     ``kubelet`` is ``None`` where the kubelet is not to be asked. ``allocated`` are the CPUs
     that it gave to single containers, by pod UID (``kubelet_cpus``).
-    ``huge_pages`` is the gate HugePageReport: whether they are told, and not as memory.
+    ``huge_pages`` is the gate HugePageReport: whether they are reported, and not as memory.
     """
 
     cpus: NodeCPUInfo

@@ -12,23 +12,15 @@ from koordlet.http_api.documents.curves import (
     MOST_CURVES,
     MOST_POINTS,
     TimeGrid,
-    kinds_document,
     query_document,
     usage_document,
 )
 from koordlet.metric_cache.core.interface import Aggregation, Points
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS
 from koordlet.metrics_advisor.contract.samples import Sample, Series
 
 from tests.support.observed import GIB, NOW, ObservedNode, busy_node
 
 BOTH = (Aggregation.AVG, Aggregation.MAX)
-
-
-def test_kinds() -> None:
-    kinds = kinds_document()["kinds"]
-    assert [one["name"] for one in kinds] == list(KINDS)
-    assert set(kinds[0]) == {"name", "unit", "meaning", "labels", "step"}
 
 
 @given(
@@ -44,11 +36,8 @@ def test_grids_are_of_whole_steps_and_bounded(now: float, window: float, step: f
     assert len(grid.times) == grid.count
     later = TimeGrid.of(now + grid.step, window, step)
     assert later.start == pytest.approx(grid.start + grid.step)
-
-
-def test_older_than_an_hour_there_is_a_point_a_minute() -> None:
     assert TimeGrid.of(NOW, 3600, 20).step == 20
-    assert TimeGrid.of(NOW, 3601, 20).step == 60
+    assert TimeGrid.of(NOW, 3601, 20).step == 60, "older than an hour, a point a minute"
 
 
 @given(st.lists(st.tuples(st.integers(-20, 80), st.floats(0, 1e12)), max_size=60))
@@ -116,21 +105,14 @@ def test_classes_system_and_host_applications_make_the_node(resource: str) -> No
         assert whole == pytest.approx(sum(parts), rel=0.01)
 
 
-def test_pods_that_have_ended_are_a_row_of_their_own() -> None:
+def test_usage_of_a_node_never_looked_at_and_pods_that_have_ended() -> None:
+    usage = usage_document(ObservedNode().observed(), "cpu", 900, 10)
+    known = [usage[name] for name in ("classes", "node", "capacity", "peaks")]
+    assert known == [{}, [], None, {}]
+    assert len(usage["times"]) == 90
     ended = usage_document(busy_node(1200).observed(), "cpu", 1200, 60)["classes"]["ended"]
     assert ended[2] > 0
     assert ended[-3:] == [None, None, None]
-
-
-def test_usage_of_a_node_never_looked_at() -> None:
-    usage = usage_document(ObservedNode().observed(), "cpu", 900, 10)
-    assert (usage["classes"], usage["node"], usage["capacity"], usage["peaks"]) == (
-        {},
-        [],
-        None,
-        {},
-    )
-    assert len(usage["times"]) == 90
 
 
 def test_two_pods_of_a_class_where_one_is_not_measured() -> None:

@@ -12,16 +12,6 @@ from koordlet.http_api.documents.predictions import prediction_document
 from tests.support.observed import GIB, NOW, PODS, ObservedNode, busy_node
 
 
-def test_before_anything_is_learnt() -> None:
-    found = prediction_document(ObservedNode(pods=PODS[:1]).observed())
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert (found["at"], found["trained_at"]) == (NOW, None)
-    assert (found["predictors"], found["models"]) == ({}, [])
-    [pod] = found["pods"]
-    assert (pod["cpu"], pod["memory"], pod["cold"]) == ({}, {}, False)
-    assert (pod["cpu_request"], pod["memory_request"]) == (2.0, 3 * GIB)
-
-
 def test_predictors_and_the_nodes_models() -> None:
     found = prediction_document(busy_node(0).observed())
     assert json.loads(json.dumps(found, allow_nan=False)) == found
@@ -50,15 +40,19 @@ def test_pods() -> None:
     assert (pods["node-exporter-j4x8w"]["cold"], pods["node-exporter-j4x8w"]["cpu"]) == (True, {})
 
 
-def test_what_nobody_can_say_yet_and_who_is_gone() -> None:
-    node = ObservedNode(
-        predictions={"minPredictor": PredictedPeak(ResourceAmount(1.00004, 2.4), None)},
-        training=TrainingResult(
-            NOW, {"uid-gone": {"p95": ResourceAmount(1, 1)}}, frozenset({"uid-gone"})
-        ),
-    )
+def test_before_anything_is_learnt_and_who_is_gone() -> None:
+    found = prediction_document(ObservedNode(pods=PODS[:1]).observed())
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert (found["at"], found["trained_at"]) == (NOW, None)
+    assert (found["predictors"], found["models"]) == ({}, [])
+    [pod] = found["pods"]
+    assert (pod["cpu"], pod["memory"], pod["cold"]) == ({}, {}, False)
+    assert (pod["cpu_request"], pod["memory_request"]) == (2.0, 3 * GIB)
+    peak = PredictedPeak(ResourceAmount(1.00004, 2.4), None)
+    gone = {"uid-gone": {"p95": ResourceAmount(1, 1)}}
+    training = TrainingResult(NOW, gone, frozenset({"uid-gone"}))
+    node = ObservedNode(predictions={"minPredictor": peak}, training=training)
     found = prediction_document(node.observed())
-    assert found["predictors"] == {
-        "minPredictor": {"peak": {"cpu": 1.0, "memory": 2}, "reclaimable": None}
-    }
+    shown = {"peak": {"cpu": 1.0, "memory": 2}, "reclaimable": None}
+    assert found["predictors"] == {"minPredictor": shown}
     assert (found["models"], found["pods"]) == ([], [])

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from koord_host.knobs.layout import Driver, Layout
 from koord_model.node_info import GPUs, SchedulableDevice
 from koord_model.pod import Container, Pod
-from koordlet.agent.config import KoordletSettings
-from koordlet.agent.feature_gates import DEFAULTS
 from koordlet.metrics_advisor.collectors import gpu
 from koordlet.metrics_advisor.contract.collector import (
     CollectContext,
@@ -22,11 +20,9 @@ from koordlet.metrics_advisor.contract.collector import (
     Samples,
     UnavailableError,
 )
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS
-from koordlet.metrics_advisor.nvml import NVML
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
-from tests.support.fake_nvml import FakeGPU, FakeNVML
+from tests.koordlet.metrics_advisor.collectors.used_node import values
 from tests.support.text_tree import TextTree
 
 V2 = Layout(2, Driver.SYSTEMD)
@@ -81,45 +77,40 @@ def collector(told: Told, files: TextTree | None = None, layout: Layout = V2) ->
     return gpu.Collector(CollectorSources(files or tree(), layout, gpus=told))
 
 
-def values(found: Samples) -> dict[tuple[str, ...], float]:
-    for (kind, labels), _ in found.samples:
-        assert len(labels) == len(KINDS[kind].labels)
-    return {(kind, *labels): value for (kind, labels), value in found.samples}
-
-
 def devices(found: Samples) -> tuple[SchedulableDevice, ...]:
     (fact,) = found.facts
     assert type(fact) is GPUs
     return fact.devices
 
 
-def test_its_settings_and_gates_are_there() -> None:
-    assert hasattr(KoordletSettings(), gpu.INTERVAL)
-    assert all(gate in DEFAULTS for gate in gpu.ENABLED_BY)
-
-
-def test_a_gpu_and_what_the_node_uses_of_it() -> None:
-    found = collector(Told(WHOLE)).collect(CollectContext(0.0, 0.0))
+@pytest.mark.parametrize(
+    ("reading", "used", "partial"),
+    [
+        (WHOLE, {"core": 60.0, "memory": float(9 << 30)}, ()),
+        (
+            replace(WHOLE, core=None, memory_used=None, missing=("no utilisation: Not Supported",)),
+            {},
+            ("GPU GPU-a: no utilisation: Not Supported",),
+        ),
+    ],
+    ids=["all", "nothing"],
+)
+def test_a_gpu_and_what_the_node_uses_of_it(
+    reading: GPUReading, used: dict[str, float], partial: tuple[str, ...]
+) -> None:
+    found = collector(Told(reading)).collect(CollectContext(0.0, 0.0))
     assert found.facts == (GPUs((PLACED,), "nvidia", "NVIDIA A100", "570.86.15"),)
     assert values(found) == {
-        ("node_gpu_core_usage", "0", "GPU-a"): 60.0,
-        ("node_gpu_memory_usage", "0", "GPU-a"): float(9 << 30),
+        (f"node_gpu_{what}_usage", "0", "GPU-a"): value for what, value in used.items()
     }
-    assert not found.partial
-
-
-def test_what_is_not_told_has_no_sample_but_a_line() -> None:
-    silent = replace(WHOLE, core=None, memory_used=None, missing=("no utilisation: Not Supported",))
-    found = collector(Told(silent)).collect(CollectContext(0.0, 0.0))
-    assert values(found) == {}
-    assert found.partial == ("GPU GPU-a: no utilisation: Not Supported",)
+    assert found.partial == partial
 
 
 def test_use_of_processes_is_summed_by_pod_and_container() -> None:
     slices = "kubepods.slice/kubepods-podua.slice"
     lower = "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podub.slice"
     files = tree(
-        p1=f"0::/{slices}/cri-containerd-c1.scope\n",
+        p1=f"12:pids:/\n4:memory:/{slices}/cri-containerd-c1.scope\n1:name=systemd:/x\n",
         p2=f"0::/{slices}/cri-containerd-c1.scope/nested/deep\n",
         p3=f"0::/../../../{slices}/cri-containerd-c2.scope\n",
         p4=f"0::/docker/abc/kubelet/{lower}/cri-containerd-c3.scope\n",
@@ -130,37 +121,20 @@ def test_use_of_processes_is_summed_by_pod_and_container() -> None:
     )
     processes = tuple(GPUProcess(pid, 10**pid, float(pid)) for pid in range(1, 10))
     told = Told(replace(WHOLE, processes=processes))
-    found = values(collector(told, files).collect(CollectContext(0.0, 0.0, RECORDS)))
-    mine = {key: value for key, value in found.items() if not key[0].startswith("node")}
-    assert mine == {
-        ("pod_gpu_core_usage", "ua", "0", "GPU-a"): 11.0,
-        ("pod_gpu_memory_usage", "ua", "0", "GPU-a"): 101110.0,
-        ("container_gpu_core_usage", "ua", "c1", "0", "GPU-a"): 3.0,
-        ("container_gpu_memory_usage", "ua", "c1", "0", "GPU-a"): 110.0,
-        ("container_gpu_core_usage", "ua", "c2", "0", "GPU-a"): 3.0,
-        ("container_gpu_memory_usage", "ua", "c2", "0", "GPU-a"): 1000.0,
-        ("pod_gpu_core_usage", "ub", "0", "GPU-a"): 4.0,
-        ("pod_gpu_memory_usage", "ub", "0", "GPU-a"): 10000.0,
-        ("container_gpu_core_usage", "ub", "c3", "0", "GPU-a"): 4.0,
-        ("container_gpu_memory_usage", "ub", "c3", "0", "GPU-a"): 10000.0,
+    nowhere = PodRecord(Pod("c", "n", "uc"))
+    found = values(collector(told, files).collect(CollectContext(0.0, 0.0, (*RECORDS, nowhere))))
+    owners = {
+        ("pod", "ua"): (11.0, 101110.0),
+        ("container", "ua", "c1"): (3.0, 110.0),
+        ("container", "ua", "c2"): (3.0, 1000.0),
+        ("pod", "ub"): (4.0, 10000.0),
+        ("container", "ub", "c3"): (4.0, 10000.0),
     }
-
-
-def test_owners_are_found_in_any_hierarchy_of_v1() -> None:
-    pod = Pod("a", "n", "ua", cgroup_parent="/kubepods/podua")
-    files = tree(p1="12:pids:/\n4:memory:/kubepods/podua/c1\n1:name=systemd:/kubepods/podua/c1\n")
-    told = Told(replace(WHOLE, processes=(GPUProcess(1, 5, 6.0),)))
-    record = PodRecord(pod, {"c1": Container(pod, "x", "c1")})
-    found = values(collector(told, files, V1).collect(CollectContext(0.0, 0.0, (record,))))
-    assert found["pod_gpu_memory_usage", "ua", "0", "GPU-a"] == 5.0
-    assert found["container_gpu_core_usage", "ua", "c1", "0", "GPU-a"] == 6.0
-
-
-def test_a_pod_whose_cgroup_nobody_knows_owns_nothing() -> None:
-    told = Told(replace(WHOLE, processes=(GPUProcess(1, 5, 6.0),)))
-    record = PodRecord(Pod("a", "n", "ua"))
-    found = values(collector(told, tree(p1="0::/\n")).collect(CollectContext(0.0, 0.0, (record,))))
-    assert {key[0] for key in found} == {"node_gpu_core_usage", "node_gpu_memory_usage"}
+    assert {key: value for key, value in found.items() if not key[0].startswith("node")} == {
+        (f"{who}_gpu_{what}_usage", *ids, "0", "GPU-a"): value
+        for (who, *ids), used in owners.items()
+        for what, value in zip(("core", "memory"), used, strict=True)
+    }
 
 
 @pytest.mark.parametrize("text", ["garbage\n", OSError(errno.EIO, "Input/output error"), None])
@@ -177,12 +151,17 @@ def test_a_gpu_that_sysfs_does_not_place_is_used_all_the_same(text: str | OSErro
     assert not one.collect(CollectContext(1.0, 1.0)).partial  # said once, looked for once
 
 
-def test_models_that_differ_are_no_model() -> None:
+def test_models_that_differ_are_no_model_and_a_nameless_gpu_is_left_out() -> None:
     other = replace(WHOLE, uuid="GPU-b", minor=1, model="NVIDIA H100")
-    (fact,) = collector(Told(WHOLE, other)).collect(CollectContext(0.0, 0.0)).facts
+    nobody = [
+        GPUReading(minor, uuid, error="lost") for minor, uuid in ((-1, ""), (2, ""), (-1, "x"))
+    ]
+    found = collector(Told(*nobody, WHOLE, other)).collect(CollectContext(0.0, 0.0))
+    (fact,) = found.facts
     assert isinstance(fact, GPUs)
     assert fact.model == ""
     assert [device.minor for device in fact.devices] == [0, 1]
+    assert found.partial == ("a GPU does not say which it is: lost (left out)",)
 
 
 class History:
@@ -210,67 +189,46 @@ def xid(*numbers: int, reset_needed: bool | None = None) -> GPUReading:
 LOST = replace(WHOLE, memory_used=None, core=None, error="GPU is lost")
 
 
-@pytest.mark.parametrize("number", [13, 31, 43, 45, 68, 109])
-def test_an_applications_error_is_none_of_the_gpu(number: int) -> None:
-    assert History().at(1.0, xid(number)) == ""
+FINE, ASKS = (replace(WHOLE, reset_needed=needed) for needed in (False, True))
+HISTORIES: dict[str, list[tuple[float, GPUReading | None, str]]] = {
+    **{f"application {n}": [(1, xid(n), "")] for n in (13, 31, 43, 45, 68, 109)},
+    "five quiet minutes": [
+        *((1, xid(94), "Xid94"), (2, WHOLE, "Xid94"), (300, WHOLE, "Xid94")),
+        *((301, WHOLE, ""), (303, xid(13), "")),
+    ],
+    "another error begins the quiet anew": [
+        *((1, xid(94), "Xid94"), (200, xid(63), "Xid63"), (301, WHOLE, "Xid63")),
+        *((499, WHOLE, "Xid63"), (500, WHOLE, "")),
+    ],
+    **{
+        f"{n} until a reset was seen": [
+            *((1, xid(n), f"Xid{n}"), (100, xid(94), f"Xid{n}"), (100_000, WHOLE, f"Xid{n}")),
+            *((100_001, LOST, f"Xid{n}"), (100_002, WHOLE, "")),
+        ]
+        for n in (46, 48, 54, 62, 64, 74, 79, 95, 110, 119, 120, 140, 143)
+    },
+    "the driver needs no reset": [
+        *((1, xid(48, reset_needed=False), "Xid48"), (2, FINE, "Xid48"), (300, FINE, "Xid48")),
+        (301, FINE, ""),
+    ],
+    "the driver asks for a reset": [
+        *((1, ASKS, "ResetRequired"), (9999, ASKS, "ResetRequired"), (10_000, FINE, "")),
+        *((10_001, replace(ASKS, xids=(79,)), "Xid79"), (10_002, FINE, "")),
+    ],
+    "no answer, and not listed": [
+        *((1, LOST, "NotAnswering"), (2, WHOLE, ""), (3, None, "NotFound")),
+        *((4, None, "NotFound"), (5, WHOLE, "")),
+    ],
+    "an error on its return": [
+        *((1, LOST, "NotAnswering"), (2, xid(79), "Xid79"), (9999, WHOLE, "Xid79")),
+    ],
+}
 
 
-def test_a_passing_error_is_over_after_five_quiet_minutes() -> None:
+@pytest.mark.parametrize("steps", HISTORIES.values(), ids=HISTORIES)
+def test_health_through_time(steps: list[tuple[float, GPUReading | None, str]]) -> None:
     gpu = History()
-    assert gpu.at(1.0, xid(94)) == "Xid94"
-    assert [gpu.at(at) for at in (2.0, 300.0, 301.0, 302.0)] == ["Xid94", "Xid94", "", ""]
-    assert gpu.at(303.0, xid(13)) == ""
-
-
-def test_another_error_begins_the_quiet_anew() -> None:
-    gpu = History()
-    gpu.at(1.0, xid(94))
-    assert gpu.at(200.0, xid(63)) == "Xid63"
-    assert [gpu.at(at) for at in (301.0, 499.0, 500.0)] == ["Xid63", "Xid63", ""]
-
-
-@pytest.mark.parametrize("number", [48, 79, 95, 119])
-def test_what_only_a_reset_cures_lasts_until_one_was_seen(number: int) -> None:
-    gpu = History()
-    fatal = f"Xid{number}"
-    assert gpu.at(1.0, xid(number)) == fatal
-    assert gpu.at(100.0, xid(94)) == fatal
-    assert gpu.at(100_000.0) == fatal
-    assert gpu.at(100_001.0, LOST) == fatal
-    assert gpu.at(100_002.0) == ""
-
-
-def test_a_driver_that_needs_no_reset_has_the_last_word() -> None:
-    gpu = History()
-    assert gpu.at(1.0, xid(48, reset_needed=False)) == "Xid48"
-    fine = replace(WHOLE, reset_needed=False)
-    assert [gpu.at(at, fine) for at in (2.0, 300.0, 301.0)] == ["Xid48", "Xid48", ""]
-
-
-def test_a_driver_that_asks_for_a_reset_is_believed_until_it_asks_no_longer() -> None:
-    gpu = History()
-    asks, fine = (replace(WHOLE, reset_needed=needed) for needed in (True, False))
-    assert gpu.at(1.0, asks) == "ResetRequired"
-    assert gpu.at(9999.0, asks) == "ResetRequired"
-    assert gpu.at(10_000.0, fine) == ""
-    assert gpu.at(10_001.0, replace(asks, xids=(79,))) == "Xid79"
-    assert gpu.at(10_002.0, fine) == ""
-
-
-def test_a_gpu_that_does_not_answer_or_is_not_listed_is_not_healthy_until_it_is_back() -> None:
-    gpu = History()
-    assert gpu.at(1.0, LOST) == "NotAnswering"
-    assert gpu.at(2.0) == ""
-    assert gpu.at(3.0, None) == "NotFound"
-    assert gpu.at(4.0, None) == "NotFound"
-    assert gpu.at(5.0) == ""
-
-
-def test_errors_told_on_its_return_count() -> None:
-    gpu = History()
-    gpu.at(1.0, LOST)
-    assert gpu.at(2.0, xid(79)) == "Xid79"
-    assert gpu.at(9999.0) == "Xid79"
+    assert [gpu.at(at, reading) for at, reading, _ in steps] == [why for *_, why in steps]
 
 
 def test_a_driver_that_goes_away_takes_its_gpus_with_it() -> None:
@@ -298,13 +256,6 @@ def test_without_a_driver_it_is_unavailable(told: UnavailableError | None) -> No
         one.collect(CollectContext(0.0, 0.0))
 
 
-def test_a_gpu_that_does_not_say_which_it_is_costs_itself() -> None:
-    nobody = GPUReading(-1, "", error="number 1: GPU is lost")
-    found = collector(Told(nobody, WHOLE)).collect(CollectContext(0.0, 0.0))
-    assert devices(found) == (PLACED,)
-    assert found.partial == ("a GPU does not say which it is: number 1: GPU is lost (left out)",)
-
-
 @given(
     st.lists(
         st.tuples(
@@ -329,17 +280,3 @@ def test_whatever_happened_a_reset_and_five_quiet_minutes_heal(
             assert reason
     history.at(now + 1, LOST)
     assert history.at(now + 2) == ""
-
-
-def test_through_the_library_from_a_process_to_its_container() -> None:
-    library = FakeNVML(
-        [FakeGPU("GPU-a", processes=[(1, 7)], samples=[(1, 10**15, 30)], used=8, recovery=0)]
-    )
-    nvml = NVML(library)
-    files = tree(p1="0::/kubepods.slice/kubepods-podua.slice/cri-containerd-c1.scope\n")
-    one = gpu.Collector(CollectorSources(files, V2, gpus=nvml))
-    found = values(one.collect(CollectContext(0.0, 0.0, RECORDS)))
-    nvml.close()
-    assert found["container_gpu_core_usage", "ua", "c1", "0", "GPU-a"] == 30.0
-    assert found["container_gpu_memory_usage", "ua", "c1", "0", "GPU-a"] == 7.0
-    assert found["node_gpu_memory_usage", "0", "GPU-a"] == 8.0

@@ -77,20 +77,6 @@ def look(texts: dict[str, str | OSError]) -> Samples:
     return collector(texts)[0].collect(LOOK)
 
 
-def test_cores_are_unique_on_the_machine_and_shared_by_threads() -> None:
-    found = cpus(look(machine())).processors
-    assert [(one.id, one.core, one.socket, one.node, one.l3) for one in found] == [
-        (0, 0, 0, 0, 0),
-        (1, 1, 0, 0, 0),
-        (2, 2, 1, 1, 5),
-        (3, 3, 1, 1, 5),
-        (4, 0, 0, 0, 0),
-        (5, 1, 0, 0, 0),
-        (6, 2, 1, 1, 5),
-        (7, 3, 1, 1, 5),
-    ]
-
-
 @pytest.mark.parametrize("name", ["die_id", "cluster_id"])
 def test_the_same_core_id_in_another_part_of_a_socket_is_another_core(name: str) -> None:
     texts = machine(1, 2, 1)
@@ -101,12 +87,19 @@ def test_the_same_core_id_in_another_part_of_a_socket_is_another_core(name: str)
     assert [one.core for one in cpus(look(texts)).processors] == [0, 1]
 
 
-def test_caches_without_ids_are_told_apart_by_who_shares_them() -> None:
-    found = cpus(look(machine(cache_ids=False))).processors
-    assert [one.l3 for one in found] == [0, 0, 1, 1, 0, 0, 1, 1]
+@pytest.mark.parametrize(("cache_ids", "second"), [(True, 5), (False, 1)])
+def test_cores_are_unique_on_the_machine_and_shared_by_threads(
+    cache_ids: bool, second: int
+) -> None:
+    """Caches without ids are told apart by the CPUs that share them."""
+    found = cpus(look(machine(cache_ids=cache_ids))).processors
+    first_threads = [(0, 0, 0, 0), (1, 0, 0, 0), (2, 1, 1, second), (3, 1, 1, second)]
+    assert [(one.id, one.core, one.socket, one.node, one.l3) for one in found] == [
+        (thread * 4 + core, core, *place) for thread in (0, 1) for core, *place in first_threads
+    ]
 
 
-def test_an_instruction_cache_is_no_last_level() -> None:
+def test_an_instruction_cache_is_not_the_last_level() -> None:
     texts = machine(1, 1, 1)
     for path in [path for path in texts if "/cache/index" in path]:
         del texts[path]
@@ -117,7 +110,7 @@ def test_an_instruction_cache_is_no_last_level() -> None:
     assert [one.l3 for one in cpus(look(texts)).processors] == [7]
 
 
-def test_a_machine_that_tells_no_topology_has_a_core_for_each_cpu() -> None:
+def test_a_machine_without_topology_has_a_core_for_each_cpu() -> None:
     texts: dict[str, str | OSError] = {
         f"{CPU}/cpu0/online": "1\n",
         f"{CPU}/cpu1/online": "1\n",
@@ -141,12 +134,8 @@ def test_what_is_known_of_a_cpu_stays_known_while_it_is_offline() -> None:
     found = cpus(one.collect(LOOK))
     assert found.processors[6] == Processor(6, 2, 1, 1, 5, online=False)
     assert found.online == before[:6] + before[7:]
-
-
-def test_of_a_cpu_that_was_never_online_nothing_is_known() -> None:
-    texts = machine(1, 2, 1)
-    texts |= {f"{CPU}/online": "0\n", f"{NODE}/node0/cpulist": "0\n"}
-    assert cpus(look(texts)).processors[1] == Processor(1, -1, -1, -1, online=False)
+    never = cpus(collector(tree.texts)[0].collect(LOOK)).processors[6]
+    assert never == Processor(6, -1, -1, -1, online=False)
 
 
 def test_nothing_is_read_anew_while_the_same_cpus_run() -> None:
@@ -181,23 +170,33 @@ def test_numa_nodes_with_gaps_without_cpus_and_without_memory() -> None:
     assert [one.node for one in cpus(found).processors] == [0, 8]
 
 
-def test_a_node_that_is_taken_out_meanwhile_is_left_out() -> None:
-    texts = machine()
-    texts[f"{NODE}/node1/meminfo"] = FileNotFoundError(2, "gone")
-    assert [one.id for one in memory(look(texts)).nodes] == [0]
+@pytest.mark.parametrize(
+    ("path", "text", "nodes", "partial"),
+    [
+        (f"{NODE}/node1/meminfo", FileNotFoundError(2, "gone"), [0], ()),
+        (
+            *("/proc/meminfo", "nonsense", None),
+            ('the machine\'s memory: /proc/meminfo has no line "MemTotal: … kB"',),
+        ),
+    ],
+)
+def test_memory_that_cannot_be_read_does_not_hide_the_cpus(
+    path: str, text: str | OSError, nodes: list[int] | None, partial: tuple[str, ...]
+) -> None:
+    found = look(machine() | {path: text})
+    assert len(cpus(found).processors) == 8
+    if nodes is not None:
+        assert [one.id for one in memory(found).nodes] == nodes
+    assert found.partial == partial
 
 
 @pytest.mark.parametrize(
     ("files", "smt", "turbo"),
     [
         ({}, None, None),
-        ({"smt/active": "1\n", "intel_pstate/no_turbo": "0\n"}, True, True),
-        (
-            {"smt/active": "0\n", "intel_pstate/no_turbo": "1\n", "cpufreq/boost": "1\n"},
-            False,
-            False,
-        ),
-        ({"cpufreq/boost": "1\n"}, None, True),
+        ({"smt/active": "1", "intel_pstate/no_turbo": "0"}, True, True),
+        ({"smt/active": "0", "intel_pstate/no_turbo": "1", "cpufreq/boost": "1"}, False, False),
+        ({"cpufreq/boost": "1"}, None, True),
         ({"cpufreq/boost": "0\n", "smt/active": "what"}, None, False),
         ({"intel_pstate/no_turbo": PermissionError(13, "no")}, None, None),
     ],
@@ -227,12 +226,6 @@ def test_resctrl_s_full_mask(name: str, mask: str) -> None:
     assert cpus(look(texts)).cbm_mask == mask
 
 
-def test_memory_that_cannot_be_read_does_not_hide_the_cpus() -> None:
-    found = look(machine() | {"/proc/meminfo": "nonsense"})
-    assert len(cpus(found).processors) == 8
-    assert found.partial == ('the machine\'s memory: /proc/meminfo has no line "MemTotal: … kB"',)
-
-
 @pytest.mark.parametrize(
     ("path", "text"),
     [
@@ -240,42 +233,26 @@ def test_memory_that_cannot_be_read_does_not_hide_the_cpus() -> None:
         (f"{CPU}/cpu0/topology/core_id", "x"),
         (f"{NODE}/node0/cpulist", "3-1"),
         (f"{NODE}/node0/cpulist", OSError(5, "Input/output error")),
+        ("/sys", None),
     ],
 )
-def test_a_file_that_is_not_the_kernel_s_is_said(path: str, text: str | OSError) -> None:
+def test_cpus_that_cannot_be_read_make_it_unavailable(path: str, text: str | OSError) -> None:
+    one, tree = collector(machine())
+    if text is None:
+        tree.remove(path)
+    else:
+        tree.texts[path] = text
     with pytest.raises(UnavailableError, match="the machine's CPUs: "):
-        look(machine() | {path: text})
-
-
-def test_no_sysfs() -> None:
-    with pytest.raises(UnavailableError, match=r"CPUs: .*/sys/devices/system/cpu"):
-        look({"/proc/meminfo": "MemTotal: 4 kB\n"})
-
-
-class Bare(TextTree):
-    """One that lists directories quickly: the double's own way is quadratic."""
-
-    def __init__(self, texts: dict[str, str | OSError]) -> None:
-        super().__init__(texts)
-        self._names: dict[str, set[str]] = {}
-        for path in texts:
-            parts = path.split("/")
-            for depth in range(1, len(parts)):
-                self._names.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
-
-    def names(self, path: str) -> list[str]:
-        if path not in self._names:
-            raise FileNotFoundError(2, "No such file or directory", path)
-        return sorted(self._names[path])
+        one.collect(LOOK)
 
 
 def test_a_cache_is_looked_at_once_however_many_share_it() -> None:
-    tree = Bare(machine(8, 16, 2))
-    found = cpus(nodeinfo.Collector(CollectorSources(tree, LAYOUT)).collect(LOOK))
-    assert len(found.processors) == 256
-    assert len({one.core for one in found.processors}) == 128
-    assert len([path for path in tree.reads if path.endswith("/shared_cpu_list")]) == 8
-    assert len(tree.reads) < 256 * 6
+    one, tree = collector(machine(2, 8, 2))
+    found = cpus(one.collect(LOOK))
+    assert len(found.processors) == 32
+    assert len({one.core for one in found.processors}) == 16
+    assert len([path for path in tree.reads if path.endswith("/shared_cpu_list")]) == 2
+    assert len(tree.reads) < 32 * 6
 
 
 @pytest.mark.skipif(shutil.which("lscpu") is None, reason="no lscpu to compare with")

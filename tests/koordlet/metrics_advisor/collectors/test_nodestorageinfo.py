@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,67 +56,57 @@ def storage(found: Samples) -> LocalStorage:
 
 @pytest.fixture
 def machine() -> Machine:
-    """Two disks: one with partitions, one with a volume group."""
     machine = Machine()
     machine.add("vda", "254:0", "pci/vda")
     machine.add("vda1", "254:1", "pci/vda/vda1", partition="1")
     machine.add("vdb", "254:16")
+    machine.add("cciss!c0d0", "104:0")
     machine.mapped("dm-0", "252:0", "pool--a-data--1", "LVM-abc", "vdb")
     return machine
 
 
+# Of each mapped device, what is known of its disk.
+MAPPED = {
+    ("thin-pool_tdata", "LVM-1-tdata", "vda1"): "/dev/vda",
+    ("thin-pool-tpool", "LVM-2-tpool", "dm-1"): "/dev/vda",
+    ("thin-data", "LVM-3", "dm-2"): "/dev/vda",
+    ("wide-a", "LVM-4", "vda1"): "/dev/vda",
+    ("wide-b", "LVM-5", "vdb"): "/dev/vdb",
+    ("crypt-home", "CRYPT-LUKS2-1", "vda1"): "/dev/vda",
+    ("mpath-a", "mpath-1", "vda", "vdb"): None,
+}
+
+
+def test_volume_groups_are_lvms_on_one_disk(machine: Machine) -> None:
+    for number, (name, uuid, *slaves) in enumerate(MAPPED, 1):
+        machine.mapped(f"dm-{number}", f"252:{number}", name, uuid, *slaves)
+    found = machine.collect()
+    of = storage(found)
+    assert of.volume_groups == {"pool-a": "/dev/vdb", "thin": "/dev/vda"}
+    disks = {name: of.parents.get(f"/dev/mapper/{name}") for name, *_ in MAPPED}
+    assert disks == {name: disk for (name, *_), disk in MAPPED.items()}
+    [line] = found.partial
+    assert line.startswith("volume group wide lies on 2 disks (/dev/vda, /dev/vdb)")
+
+
 def test_disks_partitions_and_volumes(machine: Machine) -> None:
     found = machine.collect()
-    assert storage(found) == LocalStorage(
+    expected = LocalStorage(
         numbers={
             "/dev/vda": "254:0",
             "/dev/vda1": "254:1",
             "/dev/vdb": "254:16",
+            "/dev/cciss/c0d0": "104:0",
             "/dev/mapper/pool--a-data--1": "252:0",
         },
         parents={"/dev/vda1": "/dev/vda", "/dev/mapper/pool--a-data--1": "/dev/vdb"},
         volume_groups={"pool-a": "/dev/vdb"},
         mounts={"/": "254:1", VOLUME: "252:0"},
     )
-    assert found.partial == ()
-
-
-def test_a_thin_volume_lies_on_the_disk_below_its_pool(machine: Machine) -> None:
-    machine.mapped("dm-1", "252:1", "thin-pool_tdata", "LVM-1-tdata", "vda1")
-    machine.mapped("dm-2", "252:2", "thin-pool-tpool", "LVM-2-tpool", "dm-1")
-    machine.mapped("dm-3", "252:3", "thin-data", "LVM-3", "dm-2")
-    found = storage(machine.collect())
-    assert found.parents["/dev/mapper/thin-data"] == "/dev/vda"
-    assert found.volume_groups == {"pool-a": "/dev/vdb", "thin": "/dev/vda"}
-
-
-def test_a_group_on_several_disks_has_none_of_its_own(machine: Machine) -> None:
-    machine.mapped("dm-1", "252:1", "wide-a", "LVM-1", "vda1")
-    machine.mapped("dm-2", "252:2", "wide-b", "LVM-2", "vdb")
-    found = machine.collect()
-    assert "wide" not in storage(found).volume_groups
-    assert storage(found).parents["/dev/mapper/wide-a"] == "/dev/vda"
-    assert found.partial == (
-        (
-            "volume group wide lies on 2 disks (/dev/vda, /dev/vdb): "
-            "its volumes have no disk of their own"
-        ),
-    )
-
-
-def test_mapped_devices_that_are_not_lvm_s_have_no_group(machine: Machine) -> None:
-    machine.mapped("dm-1", "252:1", "crypt-home", "CRYPT-LUKS2-1", "vda1")
-    machine.mapped("dm-2", "252:2", "mpath-a", "mpath-1", "vda", "vdb")
-    found = machine.collect()
-    assert storage(found).volume_groups == {"pool-a": "/dev/vdb"}
-    assert storage(found).parents["/dev/mapper/crypt-home"] == "/dev/vda"
-    assert "/dev/mapper/mpath-a" not in storage(found).parents
-    assert found.partial == ()
-
-
-def test_a_slash_in_a_name(machine: Machine) -> None:
-    machine.add("cciss!c0d0", "104:0")
-    assert storage(machine.collect()).numbers["/dev/cciss/c0d0"] == "104:0"
+    assert (storage(found), found.partial) == (expected, ())
+    machine.tree.texts["/proc/1/mountinfo"] = PermissionError(13, "Permission denied")
+    machine.tree.texts["/proc/self/mountinfo"] = ROOT
+    assert storage(machine.collect()) == replace(expected, mounts={"/": "254:1"}), "its own mounts"
 
 
 def test_a_disk_that_goes_meanwhile_is_left_out(machine: Machine) -> None:
@@ -125,12 +116,6 @@ def test_a_disk_that_goes_meanwhile_is_left_out(machine: Machine) -> None:
     assert "/dev/mapper/pool--a-data--1" not in storage(found).parents
     assert storage(found).volume_groups == {}
     assert found.partial == ()
-
-
-def test_own_mounts_where_those_of_the_host_are_not_to_be_read(machine: Machine) -> None:
-    machine.tree.texts["/proc/1/mountinfo"] = PermissionError(13, "Permission denied")
-    machine.tree.texts["/proc/self/mountinfo"] = ROOT
-    assert storage(machine.collect()).mounts == {"/": "254:1"}
 
 
 @pytest.mark.parametrize("path", ["/proc/1/mountinfo", "/sys/class/block"])

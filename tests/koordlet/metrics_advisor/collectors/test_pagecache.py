@@ -14,48 +14,21 @@ from tests.koordlet.metrics_advisor.collectors.used_node import (
     values,
 )
 
-NODE = ("node_memory_usage_with_page_cache",)
-POD = ("pod_memory_usage_with_page_cache", "u1")
-CONTAINER = ("container_memory_usage_with_page_cache", "u1", "c1")
 
-
-@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
-def node(request: pytest.FixtureRequest) -> UsedNode:
-    made = UsedNode(request.param)
-    made.put_memory(1000, 200, 600)
-    made.put("kubepods/podu1", Group(anonymous=100, unevictable=20, file=3000))
-    made.put("kubepods/podu1/c1", Group(anonymous=50, file=2000))
-    return made
-
-
-@pytest.fixture
-def rounds(node: UsedNode) -> Rounds:
-    return Rounds(pagecache.Collector(node.sources))
-
-
-def test_files_count_too(rounds: Rounds) -> None:
-    found = rounds.look(pod())
-    assert values(found) == {NODE: 800 * KIB, POD: 3120.0, CONTAINER: 2050.0}
-    assert found.partial == ()
-
-
-def test_it_does_not_need_what_is_available(node: UsedNode, rounds: Rounds) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_files_count_too(version: int) -> None:
+    node = UsedNode(version)
     node.put_memory(1000, 200, None)
-    assert values(rounds.look()) == {NODE: 800 * KIB}
-
-
-def test_vanished_and_unreadable_groups(node: UsedNode, rounds: Rounds) -> None:
-    node.remove("kubepods/podu1/c1")
-    file = node.path("kubepods/podu1", "memory", "memory.stat")
-    node.tree.texts[file] = "garbage"
+    node.put("kubepods/podu1", Group(anonymous=100, unevictable=20, file=3000))
+    node.put("kubepods/podu1/c1", Group(anonymous=50, file=2000))
+    rounds = Rounds(pagecache.Collector(node.sources))
+    of_pods = {
+        ("pod_memory_usage_with_page_cache", "u1"): 3120.0,
+        ("container_memory_usage_with_page_cache", "u1", "c1"): 2050.0,
+    }
     found = rounds.look(pod())
-    assert values(found) == {NODE: 800 * KIB}
-    [line] = found.partial
-    assert line.startswith(f"{file}: no line ")
+    assert values(found) == {("node_memory_usage_with_page_cache",): 800 * KIB, **of_pods}
+    assert found.partial == ()
     node.tree.texts["/proc/meminfo"] = "garbage"
-    found = rounds.look()
-    assert (found.samples, found.partial) == ([], ('/proc/meminfo: no line "MemTotal:"',))
-
-
-def test_it_is_off_unless_asked_for() -> None:
-    assert pagecache.ENABLED_BY == ("enable_pagecache_collector",)
+    found = rounds.look(pod())
+    assert (values(found), found.partial) == (of_pods, ('/proc/meminfo: no line "MemTotal:"',))

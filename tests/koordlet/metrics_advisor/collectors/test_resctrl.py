@@ -15,9 +15,8 @@ from koordlet.metrics_advisor.contract.collector import (
     Samples,
     UnavailableError,
 )
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS
-from koordlet.metrics_advisor.contract.samples import Series
 
+from tests.koordlet.metrics_advisor.collectors.used_node import values
 from tests.support.fake_resctrl import FakeResctrl
 from tests.support.text_tree import TextTree
 
@@ -25,19 +24,19 @@ ROOT = "/sys/fs/resctrl"
 LAYOUT = Layout(2, Driver.SYSTEMD)
 
 
-def llc(group: str, cache: int) -> Series:
-    return Series("resctrl_resource_llc", (group, str(cache)))
+def llc(group: str, cache: int) -> tuple[str, ...]:
+    return ("resctrl_resource_llc", group, str(cache))
 
 
-def mb(group: str, cache: int, kind: str) -> Series:
-    return Series("resctrl_resource_mb", (group, str(cache), kind))
+def mb(group: str, cache: int, kind: str) -> tuple[str, ...]:
+    return ("resctrl_resource_mb", group, str(cache), kind)
 
 
 class Machine:
-    """A machine whose two caches have a gap in their ids."""
+    """A machine whose two caches have ids with a gap, one of three digits."""
 
-    def __init__(self, *groups: str, domains: tuple[int, ...] = (0, 3)) -> None:
-        self.files = FakeResctrl(l3_domains=domains)
+    def __init__(self, *groups: str) -> None:
+        self.files = FakeResctrl(l3_domains=(0, 120))
         for group in groups:
             self.files.make_directory(f"{ROOT}/{group}")
         # The collector asks nothing that the double has not.
@@ -47,32 +46,25 @@ class Machine:
         path = f"{ROOT}/{group}/mon_data/mon_L3_{cache:02}/{event}"
         self.files.set_text(path, f"{text}\n")
 
-    def look(self, steady: float) -> tuple[dict[Series, float], Samples]:
+    def look(self, steady: float) -> tuple[dict[tuple[str, ...], float], Samples]:
         found = self.collector.collect(CollectContext(0.0, steady))
-        for (kind, labels), _ in found.samples:
-            assert len(labels) == len(KINDS[kind].labels)
-        return dict(found.samples), found
+        return values(found), found
 
 
 def test_occupancy_at_once_and_bandwidth_from_the_second_look_on() -> None:
     machine = Machine("LS", "BE")
-    machine.count("LS", 3, "llc_occupancy", 4096)
-    machine.count("LS", 3, "mbm_total_bytes", 1000)
+    machine.count("LS", 120, "llc_occupancy", 4096)
+    machine.count("LS", 120, "mbm_total_bytes", 1000)
     first, found = machine.look(100.0)
-    assert first == {llc("LS", 0): 0, llc("LS", 3): 4096, llc("BE", 0): 0, llc("BE", 3): 0}
+    assert first == {llc("LS", 0): 0, llc("LS", 120): 4096, llc("BE", 0): 0, llc("BE", 120): 0}
     assert found.partial == ()
-    machine.count("LS", 3, "mbm_total_bytes", 6000)
+    machine.count("LS", 120, "mbm_total_bytes", 6000)
     machine.count("BE", 0, "mbm_local_bytes", 30)
     second, _ = machine.look(110.0)
-    assert second[mb("LS", 3, "total")] == 500.0
-    assert second[mb("LS", 3, "local")] == 0.0
+    assert second[mb("LS", 120, "total")] == 500.0
+    assert second[mb("LS", 120, "local")] == 0.0
     assert second[mb("BE", 0, "local")] == 3.0
     assert len(second) == 4 + 8
-
-
-def test_a_cache_id_of_three_digits() -> None:
-    machine = Machine("LS", domains=(7, 120))
-    assert set(machine.look(1.0)[0]) == {llc("LS", 7), llc("LS", 120)}
 
 
 @pytest.mark.parametrize("word", ["Unavailable", "Error", "Unassigned", "-1", ""])
@@ -82,39 +74,30 @@ def test_a_counter_that_the_cpu_does_not_give_now_is_left_out_and_said(word: str
     machine.count("LS", 0, "mbm_total_bytes", word)
     samples, found = machine.look(10.0)
     assert mb("LS", 0, "total") not in samples
-    assert mb("LS", 3, "total") in samples
+    assert mb("LS", 120, "total") in samples
     path = f"{ROOT}/LS/mon_data/mon_L3_00/mbm_total_bytes"
     assert found.partial == (f"{path} says {word!r}",)
 
 
-def test_growth_is_reckoned_over_the_time_that_a_counter_was_silent() -> None:
+@pytest.mark.parametrize(
+    ("counted", "made_anew", "rates"),
+    [
+        ((100, "Unavailable", 300), False, [None, None, 10.0]),
+        ((100, 50, 60), False, [None, None, 1.0]),
+        ((100, 5000, 5010), True, [None, None, 1.0]),
+    ],
+    ids=["silent for a while", "begun anew", "group made anew"],
+)
+def test_growth(counted: tuple[object, ...], made_anew: bool, rates: list[float | None]) -> None:
     machine = Machine("LS")
-    machine.count("LS", 0, "mbm_total_bytes", 100)
-    machine.look(0.0)
-    machine.count("LS", 0, "mbm_total_bytes", "Unavailable")
-    machine.look(10.0)
-    machine.count("LS", 0, "mbm_total_bytes", 300)
-    assert machine.look(20.0)[0][mb("LS", 0, "total")] == 10.0
-
-
-def test_a_group_made_anew_begins_anew() -> None:
-    machine = Machine("LS")
-    machine.count("LS", 0, "mbm_total_bytes", 100)
-    machine.look(0.0)
-    machine.files.remove_group("LS")
-    machine.files.make_directory(f"{ROOT}/LS")
-    machine.count("LS", 0, "mbm_total_bytes", 5000)
-    assert mb("LS", 0, "total") not in machine.look(10.0)[0]
-
-
-def test_a_counter_that_begins_anew_says_nothing_once() -> None:
-    machine = Machine("LS")
-    machine.count("LS", 0, "mbm_total_bytes", 100)
-    machine.look(0.0)
-    machine.count("LS", 0, "mbm_total_bytes", 50)
-    assert mb("LS", 0, "total") not in machine.look(10.0)[0]
-    machine.count("LS", 0, "mbm_total_bytes", 60)
-    assert machine.look(20.0)[0][mb("LS", 0, "total")] == 1.0
+    found = []
+    for round_, value in enumerate(counted):
+        if made_anew and round_ == 1:
+            machine.files.remove_group("LS")
+            machine.files.make_directory(f"{ROOT}/LS")
+        machine.count("LS", 0, "mbm_total_bytes", value)
+        found.append(machine.look(10.0 * round_)[0].get(mb("LS", 0, "total")))
+    assert found == rates
 
 
 def test_no_group_of_a_class() -> None:
@@ -127,32 +110,20 @@ def tree_of(texts: dict[str, str | OSError]) -> resctrl.Collector:
     return resctrl.Collector(CollectorSources(TextTree(texts), LAYOUT))
 
 
-def test_other_monitors_and_parts_of_a_cache_are_not_read() -> None:
+def test_what_is_not_read_and_what_cannot_be() -> None:
     data = f"{ROOT}/LS/mon_data"
-    collector = tree_of(
+    found = tree_of(
         {
             f"{ROOT}/info/L3_MON/num_rmids": "8\n",
             f"{data}/mon_L3_00/llc_occupancy": "12\n",
             f"{data}/mon_L3_00/mon_sub_L3_00/llc_occupancy": "5\n",
-            f"{data}/mon_L3_00/mon_sub_L3_01/llc_occupancy": "7\n",
             f"{data}/mon_PERF_PKG_00/core_energy": "1.5\n",
-        }
-    )
-    assert dict(collector.collect(CollectContext(0.0, 0.0)).samples) == {llc("LS", 0): 12}
-
-
-def test_a_group_that_goes_meanwhile_costs_no_other() -> None:
-    gone = FileNotFoundError(errno.ENOENT, "gone")
-    collector = tree_of(
-        {
-            f"{ROOT}/info/L3_MON/num_rmids": "8\n",
-            f"{ROOT}/LS/mon_data/mon_L3_00/llc_occupancy": gone,
+            f"{ROOT}/LSR/mon_data/mon_L3_00/llc_occupancy": FileNotFoundError(2, "gone"),
             f"{ROOT}/BE/mon_data/mon_L3_00/llc_occupancy": "9\n",
             f"{ROOT}/BE/mon_data/mon_L3_01/llc_occupancy": OSError(errno.EIO, "Input/output"),
         }
-    )
-    found = collector.collect(CollectContext(0.0, 0.0))
-    assert dict(found.samples) == {llc("BE", 0): 9}
+    ).collect(CollectContext(0.0, 0.0))
+    assert values(found) == {llc("LS", 0): 12, llc("BE", 0): 9}
     assert found.partial == (f"{ROOT}/BE/mon_data/mon_L3_01/llc_occupancy: Input/output",)
 
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_model.node_slo import HostApplication
 from koordlet.metrics_advisor.collectors import (
-    hostapplication,
-    noderesource,
-    podresource,
     sysresource,
 )
 from koordlet.metrics_advisor.contract.collector import CollectContext, Samples
 from koordlet.metrics_advisor.contract.samples import Sample, Series
 
 from tests.koordlet.metrics_advisor.collectors.used_node import (
-    KIB,
     Group,
     Rounds,
     UsedNode,
@@ -32,15 +27,11 @@ CPU, MEMORY = ("sys_cpu_usage",), ("sys_memory_usage",)
 
 
 def rounds_with(node: UsedNode, told: dict[tuple[str, ...], float]) -> Rounds:
-    """Looks of the collector, while others tell these values, by kind and labels."""
+    """Looks of the collector, while others report these values, by kind and labels."""
     rounds = Rounds(sysresource.Collector(node.sources))
-    tell(rounds, told)
-    return rounds
-
-
-def tell(rounds: Rounds, told: dict[tuple[str, ...], float]) -> None:
     samples = [Sample(Series(name[0], name[1:]), value) for name, value in told.items()]
     rounds.newest.keep(Samples(samples), rounds.steady)
+    return rounds
 
 
 TOLD = {
@@ -60,47 +51,47 @@ def node() -> UsedNode:
     return UsedNode()
 
 
-def test_pods_and_applications_are_taken_off(node: UsedNode) -> None:
-    found = rounds_with(node, TOLD).look(pod(), pod("u2"), applications=(APP,))
-    assert values(found) == {CPU: 3.5, MEMORY: 3500.0}
+def only(start: str) -> dict[tuple[str, ...], float]:
+    return {name: value for name, value in TOLD.items() if name[0].startswith(start)}
 
 
-def test_without_pods_all_is_the_systems(node: UsedNode) -> None:
-    told = {name: value for name, value in TOLD.items() if name[0].startswith("node")}
-    assert values(rounds_with(node, told).look()) == {CPU: 8.0, MEMORY: 8000.0}
+GREEDY = {("pod_cpu_usage", "u1"): 9.0, ("pod_memory_usage", "u1"): 9e9}
 
 
-def test_a_pod_that_has_ended_counts_no_more(node: UsedNode) -> None:
-    assert values(rounds_with(node, TOLD).look(pod("u2"))) == {CPU: 7.0, MEMORY: 7000.0}
-
-
-def test_it_is_never_less_than_none(node: UsedNode) -> None:
-    told = TOLD | {("pod_cpu_usage", "u1"): 9.0, ("pod_memory_usage", "u1"): 9e9}
-    assert values(rounds_with(node, told).look(pod())) == {CPU: 0.0, MEMORY: 0.0}
-
-
-@pytest.mark.parametrize("missing", ["node", "pod"])
-def test_nothing_is_said_while_inputs_are_missing(node: UsedNode, missing: str) -> None:
-    told = {name: value for name, value in TOLD.items() if not name[0].startswith(missing)}
-    found = rounds_with(node, told).look(pod(), pod("u2"))
-    assert (found.samples, found.partial) == ([], ())
-
-
-def test_nothing_is_said_of_inputs_that_are_too_old(node: UsedNode) -> None:
-    assert rounds_with(node, TOLD).look(pod(), seconds=11.0).samples == []
-
-
-def test_a_pod_that_is_new_does_not_hold_up_the_others(node: UsedNode) -> None:
-    assert values(rounds_with(node, TOLD).look(pod(), pod("u3")))[CPU] == 5.0
+@pytest.mark.parametrize(
+    ("told", "pods", "applications", "expected"),
+    [
+        (TOLD, ("u1", "u2"), (APP,), (3.5, 3500.0)),
+        (TOLD, (), (), (8.0, 8000.0)),
+        (TOLD, ("u2",), (), (7.0, 7000.0)),
+        (TOLD, ("u1", "u3"), (), (5.0, 5000.0)),
+        (TOLD | GREEDY, ("u1",), (), (0.0, 0.0)),
+        (only("node"), (), (), (8.0, 8000.0)),
+        (only("node"), ("u1",), (), None),
+        (only("pod"), ("u1",), (), None),
+    ],
+    ids=["all", "none", "one has ended", "one is new", "greedy", "node", "no pods", "no node"],
+)
+def test_pods_and_applications_are_taken_off(
+    node: UsedNode,
+    told: dict[tuple[str, ...], float],
+    pods: tuple[str, ...],
+    applications: tuple[HostApplication, ...],
+    expected: tuple[float, float] | None,
+) -> None:
+    rounds = rounds_with(node, told)
+    found = rounds.look(*map(pod, pods), applications=applications)
+    assert values(found) == (
+        {} if expected is None else dict(zip((CPU, MEMORY), expected, strict=True))
+    )
+    assert found.partial == ()
+    assert rounds.look(*map(pod, pods), seconds=10.0).samples == [], "all is too old"
 
 
 NUMA_TOLD = TOLD | {
-    ("node_numa_cpu_usage", "0"): 6.0,
-    ("node_numa_cpu_usage", "4"): 2.0,
-    ("node_numa_cpu_usage", "9"): 0.0,
-    ("node_numa_memory_usage", "0"): 1e6,
-    ("node_numa_memory_usage", "4"): 1e6,
-    ("node_numa_memory_usage", "9"): 1e6,
+    (f"node_numa_{what}_usage", name): value
+    for what, values in (("cpu", (6.0, 2.0, 0.0)), ("memory", (1e6, 1e6, 1e6)))
+    for name, value in zip(("0", "4", "9"), values, strict=True)
 }
 
 
@@ -114,15 +105,19 @@ def numa() -> UsedNode:
     return made
 
 
-def test_cpu_is_shared_out_as_the_nodes_are_used(numa: UsedNode) -> None:
-    found = rounds_with(numa, NUMA_TOLD).look(pod(), pod("u2"))
-    assert values(found, "sys_numa_cpu_usage") == {("0",): 3.0, ("4",): 1.0, ("9",): 0.0}
-
-
-def test_an_idle_node_shares_out_nothing(numa: UsedNode) -> None:
-    told = NUMA_TOLD | {("node_numa_cpu_usage", name): 0.0 for name in ("0", "4", "9")}
-    found = rounds_with(numa, told).look(pod())
-    assert set(values(found, "sys_numa_cpu_usage").values()) == {0.0}
+@pytest.mark.parametrize(
+    ("used", "shared"),
+    [((6.0, 2.0, 0.0), (3.0, 1.0, 0.0)), ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0))],
+    ids=["busy", "idle"],
+)
+def test_cpu_is_shared_out_as_the_nodes_are_used(
+    numa: UsedNode, used: tuple[float, ...], shared: tuple[float, ...]
+) -> None:
+    told = {("node_numa_cpu_usage", name): value for name, value in zip("049", used, strict=True)}
+    found = rounds_with(numa, NUMA_TOLD | told).look(pod(), pod("u2"))
+    assert values(found, "sys_numa_cpu_usage") == {
+        (name,): value for name, value in zip("049", shared, strict=True)
+    }
 
 
 @pytest.mark.parametrize(
@@ -146,7 +141,7 @@ def test_memory_of_groups_is_taken_off_by_node(
     assert not [path for path in node.tree.reads if path.endswith("c1/memory.numa_stat")]
 
 
-def test_a_vanished_pod_is_passed_over_and_garbage_told(numa: UsedNode) -> None:
+def test_a_vanished_pod_is_ignored_and_garbage_reported(numa: UsedNode) -> None:
     numa.put("kubepods/podu1", Group(numa={0: 1}))
     numa.put("kubepods/podu2", Group(numa={0: 1}))
     file = numa.path("kubepods/podu2", "memory", "memory.numa_stat")
@@ -156,7 +151,7 @@ def test_a_vanished_pod_is_passed_over_and_garbage_told(numa: UsedNode) -> None:
     assert found.partial == (f'{file}: no line "hierarchical_anon"',)
 
 
-def test_a_kernel_that_does_not_tell_memory_by_node(numa: UsedNode) -> None:
+def test_a_kernel_without_memory_by_node(numa: UsedNode) -> None:
     found = rounds_with(numa, NUMA_TOLD).look(pod())
     assert values(found, "sys_numa_memory_usage") == {}
     assert CPU in values(found)
@@ -175,32 +170,11 @@ def test_one_numa_node_needs_no_reading_of_groups(node: UsedNode) -> None:
     assert not [path for path in node.tree.reads if "cgroup" in path]
 
 
-def test_cpu_lists_that_cannot_be_read_are_told(numa: UsedNode) -> None:
+def test_cpu_lists_that_cannot_be_read_are_reported(numa: UsedNode) -> None:
     numa.tree.texts["/sys/devices/system/node/node4/cpulist"] = "x"
     found = rounds_with(numa, NUMA_TOLD).look(pod())
     assert values(found) == {CPU: 5.0, MEMORY: 5000.0}
     assert len(found.partial) == 1
-
-
-def test_with_the_collectors_it_follows() -> None:
-    node = UsedNode()
-    node.put_numa(0, "0-1", 500)
-    node.put_cpus({0: 0, 1: 0})
-    node.put_memory(1000, 400, 500)
-    node.put("kubepods/podu1", Group(0, anonymous=100 * KIB))
-    node.put("app", Group(0, anonymous=50 * KIB))
-    others = (module.Collector(node.sources) for module in (noderesource, podresource))
-    rounds = Rounds(
-        sysresource.Collector(node.sources), *others, hostapplication.Collector(node.sources)
-    )
-    first = rounds.look(pod(), applications=(APP,))
-    assert values(first) == {MEMORY: 350 * KIB, ("sys_numa_memory_usage", "0"): 350 * KIB}
-    node.put_cpus({0: 100, 1: 50})
-    node.put("kubepods/podu1", Group(10**9, anonymous=100 * KIB))
-    node.put("app", Group(10**8, anonymous=50 * KIB))
-    second = values(rounds.look(pod(), applications=(APP,)))
-    assert second[CPU] == pytest.approx(0.4)
-    assert second["sys_numa_cpu_usage", "0"] == pytest.approx(0.4)
 
 
 @given(
@@ -220,4 +194,3 @@ def test_before_pods_are_known_nothing_is_the_systems(node: UsedNode) -> None:
     rounds = rounds_with(node, TOLD)
     look = CollectContext(0.0, rounds.steady, pods_known=False, latest=rounds.newest)
     assert sysresource.Collector(node.sources).collect(look) == Samples()
-    assert sysresource.Collector(node.sources).collect(replace(look, pods_known=True)).samples

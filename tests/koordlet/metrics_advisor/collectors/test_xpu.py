@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_host.knobs.layout import Driver, Layout
 from koord_model.node_info import GPUs, SchedulableDevice, XPUs
-from koordlet.agent.config import KoordletSettings
-from koordlet.agent.feature_gates import DEFAULTS
 from koordlet.metrics_advisor.collectors import xpu
 from koordlet.metrics_advisor.contract.collector import (
     CollectContext,
@@ -54,52 +53,45 @@ def collect(files: dict[str, Any]) -> tuple[XPUs, Samples]:
     return fact, found
 
 
-def test_its_settings_and_gates_are_there() -> None:
-    assert hasattr(KoordletSettings(), xpu.INTERVAL)
-    assert all(gate in DEFAULTS for gate in xpu.ENABLED_BY)
-    assert KoordletSettings().xpu_device_infos_dir == HERE
-
-
 def test_a_device_with_all_that_it_says() -> None:
     fact, found = collect({"huawei.json": [described()]})
-    assert fact == XPUs(
-        (
-            SchedulableDevice(
-                type="gpu",
-                id="185011D4-21104518-A0C4ED94-14CC040A-56102003",
-                minor=0,
-                resources={
-                    "koordinator.sh/gpu-memory-ratio": 100,
-                    "koordinator.sh/gpu-core": 100,
-                    "koordinator.sh/gpu-memory": 24 << 30,
-                    "huawei.com/npu-cpu": 7,
-                },
-                numa_node=1,
-                pcie="pci0000:80",
-                bus="0000:81:00.0",
-            ),
-        ),
-        vendor="huawei",
-        model="Ascend-310P3-300I-DUO",
-    )
+    assert fact == XPUs((ASCEND,), vendor="huawei", model="Ascend-310P3-300I-DUO")
     assert not found.partial
     assert not isinstance(GPUs(()), XPUs)  # the two are facts of their own
 
 
-def test_a_sick_device_says_why() -> None:
-    status = {"healthy": False, "errCode": "E7", "errMessage": "too hot"}
-    fact, _ = collect({"a": [described(status=status)]})
-    assert (fact.devices[0].healthy, fact.devices[0].reason) == (False, "E7")
-    assert fact.devices[0].message == "too hot"
-    fact, _ = collect({"a": [described(status={"healthy": False})]})
-    assert fact.devices[0].reason == "Unknown"
+ASCEND = SchedulableDevice(
+    type="gpu",
+    id="185011D4-21104518-A0C4ED94-14CC040A-56102003",
+    minor=0,
+    resources={
+        "koordinator.sh/gpu-memory-ratio": 100,
+        "koordinator.sh/gpu-core": 100,
+        "koordinator.sh/gpu-memory": 24 << 30,
+        "huawei.com/npu-cpu": 7,
+    },
+    numa_node=1,
+    pcie="pci0000:80",
+    bus="0000:81:00.0",
+)
 
 
-def test_a_device_without_status_counts_as_healthy_and_without_topology_has_none() -> None:
-    fact, found = collect({"a": [described(status=..., topology=..., resources=...)]})
-    (device,) = fact.devices
-    assert (device.healthy, device.numa_node, device.pcie, device.bus) == (True, -1, "", "")
-    assert device.resources == {"koordinator.sh/gpu-memory-ratio": 100}
+@pytest.mark.parametrize(
+    ("fields", "changes"),
+    [
+        (
+            {"status": {"healthy": False, "errCode": "E7", "errMessage": "too hot"}},
+            {"healthy": False, "reason": "E7", "message": "too hot"},
+        ),
+        ({"status": {"healthy": False}}, {"healthy": False, "reason": "Unknown"}),
+        ({"status": ...}, {}),
+        ({"topology": ...}, {"numa_node": -1, "pcie": "", "bus": ""}),
+        ({"resources": ...}, {"resources": {"koordinator.sh/gpu-memory-ratio": 100}}),
+    ],
+)
+def test_a_device_that_says_something_else(fields: dict[str, Any], changes: dict[str, Any]) -> None:
+    fact, found = collect({"a": [described(**fields)]})
+    assert fact.devices == (replace(ASCEND, **changes),)
     assert not found.partial
 
 
@@ -125,25 +117,33 @@ def test_devices_that_are_linked_are_a_table_of_partitions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("other", "whole", "said"),
     [
-        ("", "is no JSON"),
-        ("[{]", "is no JSON"),
-        ("\x00\x01", "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
-        ('{"uuid": "x"}', "is no JSON array of devices (file ignored)"),
-        ("7", "is no JSON array of devices (file ignored)"),
-        (OSError(5, "Input/output error"), "cannot be read: Input/output error"),
+        ("", False, "is not valid JSON"),
+        ("[{]", False, "is not valid JSON"),
+        ("\x00\x01", False, "is not valid JSON"),
+        ("[" * 100_000, False, "is not valid JSON"),
+        ('{"uuid": "x"}', False, "is not a JSON array of devices (file ignored)"),
+        ("7", False, "is not a JSON array of devices (file ignored)"),
+        (OSError(5, "Input/output error"), False, "cannot be read: Input/output error"),
+        ([{"minor": "1"}], False, "(device ignored)"),
+        ([], True, ""),
+        ("null", True, ""),
+        (FileNotFoundError(2, "No such file or directory"), True, ""),
     ],
-    ids=["empty", "cut", "binary", "deep", "object", "number", "unreadable"],
+    ids=[
+        *("empty", "cut", "binary", "deep", "object", "number", "unreadable", "no device"),
+        *("no devices", "null", "gone"),
+    ],
 )
-def test_a_bad_file_costs_itself_with_one_line(text: str | OSError, said: str) -> None:
-    fact, found = collect({"bad": text, "good": [described()]})
-    assert len(fact.devices) == 1
-    (line,) = found.partial
-    assert line.startswith(f"{HERE}/bad ")
-    assert said in line
-    assert "\n" not in line
+def test_a_bad_file_costs_itself_with_one_line(other: Any, whole: bool, said: str) -> None:
+    fact, found = collect({"bad": other, "good": [described()]})
+    assert (len(fact.devices), fact.whole) == (1, whole)
+    assert len(found.partial) == bool(said)
+    for line in found.partial:
+        assert line.startswith(f"{HERE}/bad ")
+        assert said in line
+        assert "\n" not in line
 
 
 @pytest.mark.parametrize(
@@ -232,39 +232,11 @@ def test_no_directory_is_unavailable_until_a_plugin_comes_and_empty_after_it_wen
         one.collect(look)
     tree = one._tree
     assert isinstance(tree, TextTree)
-    tree.texts[f"{HERE}/a"] = json.dumps([described()])
-    (fact,) = one.collect(look).facts
-    assert isinstance(fact, XPUs)
-    assert fact.devices
+    for healthy in (True, False):
+        tree.texts[f"{HERE}/a"] = json.dumps([described(status={"healthy": healthy})])
+        (fact,) = one.collect(look).facts
+        assert one.collect(look).facts == (fact,)
+        assert isinstance(fact, XPUs)
+        assert [device.healthy for device in fact.devices] == [healthy]
     tree.remove(f"{HERE}/a")
     assert one.collect(look).facts == (XPUs(()),)
-
-
-@pytest.mark.parametrize(
-    ("other", "whole"),
-    [
-        ("", False),
-        ("[{", False),
-        ("{}", False),
-        (PermissionError(13, "Permission denied"), False),
-        ([{"minor": "1"}], False),
-        ([], True),
-        ("null", True),
-        (FileNotFoundError(2, "No such file or directory"), True),
-    ],
-)
-def test_whether_all_that_tells_of_devices_could_be_read(other: Any, whole: bool) -> None:
-    fact, _ = collect({"a": [described()], "b": other})
-    assert (len(fact.devices), fact.whole) == (1, whole)
-
-
-def test_a_file_that_changes_is_read_anew() -> None:
-    one = collector({"a": [described()]})
-    tree = one._tree
-    assert isinstance(tree, TextTree)
-    first = one.collect(CollectContext(0.0, 0.0))
-    assert one.collect(CollectContext(1.0, 1.0)) == first
-    tree.texts[f"{HERE}/a"] = json.dumps([described(status={"healthy": False})])
-    (fact,) = one.collect(CollectContext(2.0, 2.0)).facts
-    assert isinstance(fact, XPUs)
-    assert not fact.devices[0].healthy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from dataclasses import dataclass, field
 
 from koord_host.knobs.layout import Driver, Layout
 from koord_model.demand import Demand
@@ -11,16 +11,19 @@ from koord_model.node_slo import HostApplication, NodeSLO
 from koord_model.pod import Container, Pod
 from koordlet.metrics_advisor.collector_runner import LatestStore
 from koordlet.metrics_advisor.contract.collector import (
+    AnyCollector,
     CollectContext,
     CollectorSources,
-    LatestValues,
     Samples,
 )
+from koordlet.metrics_advisor.contract.metric_kinds import KINDS
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 from tests.support.text_tree import TextTree
 
 KIB = 1024
+SECOND = 10**9
+"""In nanoseconds, as groups count."""
 
 
 def pod(
@@ -45,26 +48,17 @@ def pod(
     return PodRecord(one, {name: Container(one, name, name) for name in containers}, demand=demand)
 
 
+@dataclass
 class Group:
     """What one cgroup's files say; memory in bytes, except pages by NUMA node on v1."""
 
-    def __init__(
-        self,
-        cpu_nanoseconds: int = 0,
-        periods: int = 0,
-        throttled: int = 0,
-        anonymous: int = 0,
-        unevictable: int = 0,
-        file: int = 0,
-        numa: Mapping[int, int] | None = None,
-    ) -> None:
-        self.cpu_nanoseconds = cpu_nanoseconds
-        self.periods = periods
-        self.throttled = throttled
-        self.anonymous = anonymous
-        self.unevictable = unevictable
-        self.file = file
-        self.numa = dict(numa or {})
+    cpu_nanoseconds: int = 0
+    periods: int = 0
+    throttled: int = 0
+    anonymous: int = 0
+    unevictable: int = 0
+    file: int = 0
+    numa: Mapping[int, int] = field(default_factory=dict)
 
 
 class UsedNode:
@@ -138,19 +132,13 @@ class UsedNode:
         )
 
 
-class Collecting(Protocol):
-    """What a collector does."""
-
-    def collect(self, look: CollectContext) -> Samples: ...
-
-
 class Rounds:
     """Looks with a collector again and again; what it finds is the newest of its series.
 
     Each look is a second after the last one, unless told otherwise.
     """
 
-    def __init__(self, collector: Collecting, *others: Collecting) -> None:
+    def __init__(self, collector: AnyCollector, *others: AnyCollector) -> None:
         self._collectors = (*others, collector)
         self.steady = 1000.0
         self.at = 1_700_000_000.0
@@ -161,12 +149,11 @@ class Rounds:
         *pods: PodRecord,
         seconds: float = 1.0,
         applications: tuple[HostApplication, ...] = (),
-        latest: LatestValues | None = None,
     ) -> Samples:
         self.steady += seconds
         self.at += seconds
         slo = NodeSLO(host_applications=applications)
-        look = CollectContext(self.at, self.steady, pods, slo, latest or self.newest)
+        look = CollectContext(self.at, self.steady, pods, slo, self.newest)
         for collector in self._collectors:
             found = collector.collect(look)
             self.newest.keep(found, self.steady)
@@ -175,6 +162,7 @@ class Rounds:
 
 def values(found: Samples, kind: str = "") -> dict[tuple[str, ...], float]:
     """Values by (kind, labels …), or of one kind by its labels; nothing is there twice."""
+    assert all(len(KINDS[series.kind].labels) == len(series.labels) for series, _ in found.samples)
     named = [
         (series.labels if kind else (series.kind, *series.labels), value)
         for series, value in found.samples

@@ -39,7 +39,7 @@ def record(uid: str = "a-b", runtime: str = "containerd", parent: str = "") -> P
         (OSError("odd"), ["/f: odd"], ["/f: odd"]),
     ],
 )
-def test_what_is_told_of_a_file(
+def test_what_is_reported_of_a_file(
     found: str | OSError, of_group: list[str], of_node: list[str]
 ) -> None:
     for method, expected in ((FileReading.of_group, of_group), (FileReading.of_node, of_node)):

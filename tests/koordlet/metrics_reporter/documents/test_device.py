@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -183,24 +184,18 @@ def test_what_nobody_has_looked_at_stays(
 
 
 @pytest.mark.parametrize("known", [None, {"metadata": {"name": "n1"}, "spec": {}}])
-@pytest.mark.parametrize(
-    ("gpus", "xpus", "rdma"),
-    [
+def test_where_there_was_never_a_device_there_is_nothing_to_say(
+    known: dict[str, Any] | None,
+) -> None:
+    for gpus, xpus, rdma in (
         (None, None, None),
         (GPUs(()), None, None),
         (None, XPUs(()), None),
         (None, XPUs((), whole=False), None),
         (None, None, RDMADevices(())),
         (GPUs(()), XPUs(()), RDMADevices(())),
-    ],
-)
-def test_where_there_was_never_a_device_there_is_nothing_to_say(
-    gpus: GPUs | None,
-    xpus: XPUs | None,
-    rdma: RDMADevices | None,
-    known: dict[str, Any] | None,
-) -> None:
-    assert device("n1", "node-uid", gpus, xpus, rdma, AT, known) is None
+    ):
+        assert device("n1", "node-uid", gpus, xpus, rdma, AT, known) is None
 
 
 GONE = {"GPU-0": False, "GPU-1": False, "0000:3b:00.0": True}
@@ -217,7 +212,7 @@ GONE = {"GPU-0": False, "GPU-1": False, "0000:3b:00.0": True}
         (NVIDIA, XPUs((), whole=False), None, dict.fromkeys(GONE, True)),
     ],
 )
-def test_what_nothing_tells_of_any_more_stays_and_is_not_healthy(
+def test_what_no_source_reports_any_more_stays_and_is_not_healthy(
     gpus: GPUs | None, xpus: XPUs | None, rdma: RDMADevices | None, healthy: dict[str, bool]
 ) -> None:
     first = made()
@@ -230,6 +225,7 @@ def test_what_nothing_tells_of_any_more_stays_and_is_not_healthy(
     # It stays so without being written again, and is well again with its device.
     assert not differs(found, made(gpus, xpus, rdma, AT + 120, known=found))
     assert not differs(made(known=found), first)
+    assert made(GPUs(()), known=first)["metadata"] == first["metadata"], "labels stay with them"
 
 
 def test_what_others_wrote_stays_and_nothing_given_is_changed() -> None:
@@ -246,11 +242,6 @@ def test_what_others_wrote_stays_and_nothing_given_is_changed() -> None:
     assert found["metadata"]["annotations"] == {"note": "b"}
     assert (found["status"], found["metadata"]["resourceVersion"]) == (known["status"], "7")
     assert ids(found) == ["F", "GPU-3", "0000:3b:00.0"]
-
-
-def test_what_accelerators_are_stays_with_them() -> None:
-    first = made()
-    assert made(GPUs(()), known=first)["metadata"] == first["metadata"]
 
 
 def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
@@ -305,11 +296,6 @@ def test_models_are_labels(model: str, label: str | None) -> None:
     assert labels.get("node.koordinator.sh/gpu-model") == label
 
 
-def test_a_device_without_a_place_has_no_topology() -> None:
-    (info,) = made(GPUs((gpu(0, pcie="", bus=""),)), None, None)["spec"]["devices"]
-    assert "topology" not in info
-
-
 def test_the_order_of_what_is_given_makes_no_difference() -> None:
     devices = [gpu(minor) for minor in (10, 2, 1, 0)]
     cards = [nic(f"0000:{number:02x}:00.0", number) for number in range(4)]
@@ -323,14 +309,10 @@ def test_the_order_of_what_is_given_makes_no_difference() -> None:
     assert [one["minor"] for one in found["spec"]["devices"]] == [0, 1, 2, 10, 0, 1, 2, 3]
 
 
-def test_the_same_again_does_not_differ() -> None:
-    first = made()
-    assert not differs(first, made(at=AT + 3600, known=first))
-    assert not differs(first, made(at=AT + 3600))
-
-
-def test_spelling_and_order_of_others_do_not_differ() -> None:
+def test_time_spelling_and_order_of_others_do_not_differ() -> None:
     old = made()
+    assert not differs(old, made(at=AT + 3600, known=old))
+    assert not differs(old, made(at=AT + 3600))
     old["spec"]["devices"][0]["resources"]["koordinator.sh/gpu-memory"] = "80Gi"
     old["spec"]["devices"][0]["resources"]["koordinator.sh/gpu-core"] = 100
     old["spec"]["devices"].reverse()
@@ -343,12 +325,7 @@ def test_spelling_and_order_of_others_do_not_differ() -> None:
 
 
 def changed(minor: int = 0, **fields: Any) -> GPUs:
-    return GPUs(
-        (gpu(minor, **({"id": "GPU-0"} | fields)), gpu(1)),
-        NVIDIA.vendor,
-        NVIDIA.model,
-        NVIDIA.driver,
-    )
+    return replace(NVIDIA, devices=(gpu(minor, **({"id": "GPU-0"} | fields)), gpu(1)))
 
 
 @pytest.mark.parametrize(
@@ -360,21 +337,25 @@ def changed(minor: int = 0, **fields: Any) -> GPUs:
         changed(minor=7),
         changed(numa_node=0),
         changed(bus="0000:99:00.0"),
+        changed(bus="", pcie=""),
         changed(labels={"a": "b"}),
-        GPUs((gpu(0),), NVIDIA.vendor, NVIDIA.model, NVIDIA.driver),
-        GPUs((gpu(0), gpu(1)), NVIDIA.vendor, NVIDIA.model, "580.1"),
-        GPUs((gpu(0), gpu(1)), NVIDIA.vendor, NVIDIA.model, NVIDIA.driver, '{"1":[]}'),
-        GPUs((gpu(0), gpu(1)), NVIDIA.vendor, NVIDIA.model, NVIDIA.driver, "", "Prefer"),
+        replace(NVIDIA, devices=(gpu(0),)),
+        replace(NVIDIA, driver="580.1"),
+        replace(NVIDIA, partitions='{"1":[]}'),
+        replace(NVIDIA, partition_policy="Prefer"),
     ],
 )
 def test_what_the_scheduler_reads_differs(gpus: GPUs) -> None:
     old = made()
-    assert differs(old, made(gpus, known=old))
+    new = made(gpus, known=old)
+    assert differs(old, new)
+    assert ("topology" in new["spec"]["devices"][0]) == (gpus.devices[0].bus != "")
 
 
 def test_another_message_and_another_node_differ() -> None:
-    old = made(changed(healthy=False, reason="Xid79", message="a"))
-    assert differs(old, made(changed(healthy=False, reason="Xid79", message="b"), known=old))
+    sick = {"healthy": False, "reason": "Xid79"}
+    old = made(changed(**sick, message="a"))
+    assert differs(old, made(changed(**sick, message="b"), known=old))
     assert differs(old, device("n1", "new-uid", NVIDIA, None, CARDS, AT, old))
 
 

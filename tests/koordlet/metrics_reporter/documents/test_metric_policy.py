@@ -29,48 +29,37 @@ def test_all_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("collect", "expected", "line"),
+    ("field", "value", "expected", "line"),
     [
         (
-            {"aggregateDurationSeconds": 10},
-            MetricCollectPolicy(aggregate=60),
-            "aggregateDurationSeconds is 10; expected 60 to 43200 (60 taken)",
+            "aggregateDurationSeconds",
+            10,
+            {"aggregate": 60},
+            "is 10; expected 60 to 43200 (60 taken)",
+        ),
+        ("reportIntervalSeconds", -1, {"interval": 30}, "is -1; expected 30 to 43200 (30 taken)"),
+        ("reportIntervalSeconds", "60", {}, 'is "60"; expected 30 to 43200 (default 60 kept)'),
+        (
+            *("nodeAggregatePolicy", {"durations": ["5m", "soon", 7, "0s", "13h"]}),
+            *(
+                {"durations": (300.0,)},
+                '.durations[1] is "soon"; expected a duration from 1s to 12h',
+            ),
         ),
         (
-            {"reportIntervalSeconds": -1},
-            MetricCollectPolicy(interval=30),
-            "reportIntervalSeconds is -1; expected 30 to 43200 (30 taken)",
+            *("nodeAggregatePolicy", {"durations": "5m"}, {}),
+            '.durations is "5m"; expected a list of durations (defaults kept)',
         ),
-        (
-            {"reportIntervalSeconds": "60"},
-            MetricCollectPolicy(),
-            'reportIntervalSeconds is "60"; expected 30 to 43200 (default 60 kept)',
-        ),
-        (
-            {"nodeAggregatePolicy": {"durations": ["5m", "soon", 7, "0s", "13h"]}},
-            MetricCollectPolicy(durations=(300.0,)),
-            'durations[1] is "soon"; expected a duration from 1s to 12h like "5m" (left out)',
-        ),
-        (
-            {"nodeAggregatePolicy": {"durations": "5m"}},
-            MetricCollectPolicy(),
-            'durations is "5m"; expected a list of durations (defaults kept)',
-        ),
-        (
-            {"nodeMemoryCollectPolicy": "all"},
-            MetricCollectPolicy(),
-            'nodeMemoryCollectPolicy is "all"; expected usageWithoutPageCache or',
-        ),
+        ("nodeAggregatePolicy", {"durations": []}, {}, ""),
+        ("nodeMemoryCollectPolicy", "all", {}, 'is "all"; expected usageWithoutPageCache or'),
     ],
 )
 def test_what_cannot_be_used_costs_only_itself(
-    collect: dict[str, Any], expected: MetricCollectPolicy, line: str
+    field: str, value: Any, expected: dict[str, Any], line: str
 ) -> None:
-    found, problems = read(**collect)
-    assert found == expected
-    assert line in problems[0]
-    assert all(one.startswith("NodeMetric spec.metricCollectPolicy.") for one in problems)
-
-
-def test_an_empty_list_of_windows_is_none() -> None:
-    assert read(nodeAggregatePolicy={"durations": []}) == (MetricCollectPolicy(), ())
+    found, problems = read(**{field: value})
+    assert found == MetricCollectPolicy(**expected)
+    start = f"NodeMetric spec.metricCollectPolicy.{field}"
+    assert all(one.startswith(start) for one in problems)
+    assert bool(problems) == bool(line)
+    assert line in "".join(problems[:1])

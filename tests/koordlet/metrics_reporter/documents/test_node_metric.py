@@ -124,12 +124,13 @@ def test_each_aggregation_is_of_its_window(samples: Samples) -> None:
 def test_what_has_not_run_for_half_of_a_window_is_blank(samples: Samples) -> None:
     for kind in ("node_cpu_usage", "node_memory_usage"):
         samples.put(kind, 1.0, span=300.0)
-    five, ten, thirty = status_of(samples)["nodeMetric"]["aggregatedNodeUsages"]
+    node = status_of(samples)["nodeMetric"]
+    five, ten, thirty = node["aggregatedNodeUsages"]
     assert five["usage"]["p95"]
     assert ten["usage"]["p95"]
-    assert thirty["usage"] == {"avg": {}, "p50": {}, "p90": {}, "p95": {}, "p99": {}}
-    assert thirty["duration"] == "30m0s"
-    assert status_of(samples)["nodeMetric"]["aggregatedSystemUsages"][2]["usage"]["p95"]
+    blank: Any = {name: {} for name in ("avg", "p50", "p90", "p95", "p99")}
+    assert thirty == {"duration": "30m0s", "usage": blank}
+    assert node["aggregatedSystemUsages"][2]["usage"]["p95"]
 
 
 def test_no_status_before_the_first_sample() -> None:
@@ -216,21 +217,13 @@ def test_host_applications_that_were_measured(samples: Samples) -> None:
     for name in ("nginx", "agent"):
         samples.put("host_application_cpu_usage", 0.5, name)
         samples.put("host_application_memory_usage", GIB, name)
-    apps = (
-        HostApplication("nginx", QoSClass.LS, "koord-prod"),
-        HostApplication("absent"),
-        HostApplication("agent"),
-    )
-    assert status_of(samples, NodeMetricInputs(host_applications=apps))[
-        "hostApplicationMetric"
-    ] == [
-        {"name": "agent", "usage": used("500m", "1Gi")},
-        {
-            "name": "nginx",
-            "usage": used("500m", "1Gi"),
-            "priority": "koord-prod",
-            "qos": "LS",
-        },
+    nginx = HostApplication("nginx", QoSClass.LS, "koord-prod")
+    apps = (nginx, HostApplication("absent"), HostApplication("agent"))
+    found = status_of(samples, NodeMetricInputs(host_applications=apps))["hostApplicationMetric"]
+    usage = used("500m", "1Gi")
+    assert found == [
+        {"name": "agent", "usage": usage},
+        {"name": "nginx", "usage": usage, "priority": "koord-prod", "qos": "LS"},
     ]
 
 
@@ -321,7 +314,7 @@ def test_each_kind_is_asked_for_once_a_window(samples: Samples) -> None:
     assert samples.asked < 30
 
 
-def test_the_real_cache_tells_the_same(samples: Samples) -> None:
+def test_the_real_cache_gives_the_same(samples: Samples) -> None:
     samples.curve("node_cpu_usage", [float(value % 7) for value in range(60)])
     for uid, cpu in (("u1", 0.5), ("u2", 2.0)):
         samples.put("pod_cpu_usage", cpu, uid, span=200.0)

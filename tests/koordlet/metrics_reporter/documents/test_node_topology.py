@@ -165,7 +165,7 @@ def test_cpus_that_are_offline_are_nowhere() -> None:
     assert len(told(document, keys.ANNOTATION_CPU_TOPOLOGY)["detail"]) == 3
 
 
-def test_huge_pages_are_told_and_are_no_memory_where_the_gate_is_on() -> None:
+def test_huge_pages_are_reported_apart_from_memory_with_the_gate() -> None:
     document = built(facts=replace(FACTS, huge_pages=True))
     assert zone(document, "node-0") == {
         "cpu": "4",
@@ -175,37 +175,35 @@ def test_huge_pages_are_told_and_are_no_memory_where_the_gate_is_on() -> None:
     }
 
 
-@pytest.mark.parametrize(("label", "free"), [("true", ("3400m", "3Gi")), ("false", ("4", "4Gi"))])
+@pytest.mark.parametrize(
+    ("label", "allocatable", "sizes", "cpu", "free"),
+    [
+        ("true", ("6800m", "6Gi"), (4, 4), ("3400m", "3400m"), ("3Gi", "3Gi")),
+        ("false", ("6800m", "6Gi"), (4, 4), ("4", "4"), ("4Gi", "4Gi")),
+        ("true", ("7", "7Gi"), (8, 0, 0), ("3500m", "3500m", "0"), ("7Gi", "0", "0")),
+    ],
+    ids=["each", "not labelled", "nodes without CPUs or memory"],
+)
 def test_what_the_kubelet_keeps_is_taken_from_each_numa_node(
-    label: str, free: tuple[str, str]
+    label: str,
+    allocatable: tuple[str, str],
+    sizes: tuple[int, ...],
+    cpu: tuple[str, ...],
+    free: tuple[str, ...],
 ) -> None:
-    document = built(
-        node(
-            labels={keys.LABEL_NUMA_RESERVATION: label},
-            capacity={"cpu": "8", "memory": "8Gi"},
-            allocatable={"cpu": "6800m", "memory": "6Gi"},
-        )
+    given = node(
+        labels={keys.LABEL_NUMA_RESERVATION: label},
+        capacity={"cpu": "8", "memory": "8Gi"},
+        allocatable=dict(zip(("cpu", "memory"), allocatable, strict=True)),
     )
+    nodes = tuple(NumaNode(number, size * GIB) for number, size in enumerate(sizes))
+    document = built(given, replace(FACTS, memory=NodeMemoryInfo(8 * GIB, nodes)))
     assert document["metadata"]["labels"][keys.LABEL_NUMA_RESERVATION] == label
     for field in ("allocatable", "available"):
-        resources = zone(document, "node-1", field)
-        assert (resources["cpu"], resources["memory"]) == free
+        zones = [zone(document, f"node-{number}", field) for number in range(len(sizes))]
+        assert tuple(one["cpu"] for one in zones) == cpu
+        assert tuple(one["memory"] for one in zones) == free
     assert zone(document, "node-1")["cpu"] == "4"
-
-
-def test_what_is_kept_of_cpus_is_shared_by_those_that_have_any() -> None:
-    info = NodeMemoryInfo(8 * GIB, (NumaNode(0, 8 * GIB), NumaNode(1, 0), NumaNode(2, 0)))
-    document = built(
-        node(
-            labels={keys.LABEL_NUMA_RESERVATION: "true"},
-            capacity={"cpu": "8", "memory": "8Gi"},
-            allocatable={"cpu": "7", "memory": "7Gi"},
-        ),
-        replace(FACTS, memory=info),
-    )
-    free = {name: zone(document, name, "allocatable") for name in ("node-0", "node-1", "node-2")}
-    assert [one["cpu"] for one in free.values()] == ["3500m", "3500m", "0"]
-    assert [one["memory"] for one in free.values()] == ["7Gi", "0", "0"]
 
 
 @pytest.mark.parametrize(
@@ -423,22 +421,16 @@ def test_whatever_was_spoilt_is_put_right(spoil: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotations", "cpus", "system"),
+    ("key", "text", "cpus", "system"),
     [
-        ({}, "", ""),
-        ({keys.ANNOTATION_NODE_RESERVATION: '{"reservedCPUs": "0-1"}'}, "0-1", ""),
-        ({keys.ANNOTATION_NODE_RESERVATION: '{"resources": {"cpu": "2"}}'}, "0,4", ""),
-        ({keys.ANNOTATION_SYSTEM_QOS_RESOURCE: '{"cpuset": "3"}'}, "3", "3"),
-        (
-            {keys.ANNOTATION_SYSTEM_QOS_RESOURCE: '{"cpuset": "3", "cpusetExclusive": false}'},
-            "",
-            "3",
-        ),
-        ({keys.ANNOTATION_NODE_RESERVATION: "{"}, "", ""),
+        (keys.ANNOTATION_NODE_RESERVATION, '{"reservedCPUs": "0-1"}', "0-1", ""),
+        (keys.ANNOTATION_NODE_RESERVATION, '{"resources": {"cpu": "2"}}', "0,4", ""),
+        (keys.ANNOTATION_NODE_RESERVATION, "{", "", ""),
+        (keys.ANNOTATION_SYSTEM_QOS_RESOURCE, '{"cpuset": "3"}', "3", "3"),
+        (keys.ANNOTATION_SYSTEM_QOS_RESOURCE, '{"cpuset": "3", "cpusetExclusive": false}', "", "3"),
+        ("other", "", "", ""),
     ],
 )
-def test_cpus_that_the_node_takes_out_of_the_pools(
-    annotations: dict[str, str], cpus: str, system: str
-) -> None:
-    found = set_aside({"metadata": {"annotations": annotations}}, machine().online)
+def test_cpus_that_the_node_sets_aside(key: str, text: str, cpus: str, system: str) -> None:
+    found = set_aside({"metadata": {"annotations": {key: text}}}, machine().online)
     assert (cpuset.render(found.cpus), found.system) == (cpus, system)
