@@ -24,11 +24,11 @@ from tests.koordlet.runtime_hooks.test_transport_matrix import (
     SECOND,
     Kind,
     Rig,
-    rig,
+    requested,
     rules,
     start_all,
 )
-from tests.support.fake_node import PodSpec
+from tests.support.node import PodSpec
 
 NODE = Kind(1, Driver.CGROUPFS, vendor=True)
 """Where plugins write most; how files differ elsewhere is the matrix's."""
@@ -81,19 +81,11 @@ ONLY_SCORE = {"oom_score_adj": "100"}
 PODS = {
     "unknown class": Case(keys.LABEL_QOS, "GOLD", '"GOLD"; expected one of LSE, LSR, LS, BE'),
     "spec that is no JSON": Case(SPEC, "{half", '"{half"', ONLY_SCORE, "BE"),
-    "spec of another shape": Case(SPEC, {"containers": 7}, "got `int`", ONLY_SCORE, "BE"),
     "one amount that is none": Case(
         SPEC,
         batch(cpu="half", memory="1Gi"),
         '"half" is no quantity',
         {"oom_score_adj": "100", "memory.limit_in_bytes": str(1 << 30), "cpu.shares": "2"},
-        "BE",
-    ),
-    "an amount below nothing": Case(
-        SPEC,
-        batch(cpu=1000, memory=-1),
-        '"-1" is out of range',
-        {"oom_score_adj": "100", "cpu.cfs_quota_us": "80000"},
         "BE",
     ),
     "CPUs that the node does not have": Case(
@@ -102,12 +94,10 @@ PODS = {
         "cpuset 2-3,64 names CPUs that this node does not have: 64",
         {"oom_score_adj": "100", **POOLS},
     ),
-    "no CPU list": Case(STATUS, {"cpuset": "3-"}, '"3-"', ONLY_SCORE),
     "status that is no JSON": Case(STATUS, "cpus", '"cpus"', ONLY_SCORE),
     "identity out of range": Case(
         keys.ANNOTATION_CPU_QOS, {"groupIdentity": 7}, "groupIdentity is 7; expected -1 to 2"
     ),
-    "identity that is no object": Case(keys.ANNOTATION_CPU_QOS, [], '"[]"'),
     "score out of range": Case(
         keys.ANNOTATION_OOM_SCORE_ADJ,
         "2000",
@@ -122,12 +112,6 @@ PODS = {
         {"mb": {"schemata": {"percent": 150}}, "llc": {"schemata": {"range": [0, 50]}}},
         "mb.schemata.percent is 150; expected 1 to 100",
     ),
-    "more than all cache": Case(
-        keys.ANNOTATION_RESCTRL,
-        {"llc": {"schemata": {"range": [20, 120]}}},
-        "llc.schemata.range is [20, 120]; expected [start, end] in percent",
-    ),
-    "resctrl that is no JSON": Case(keys.ANNOTATION_RESCTRL, "all of it", '"all of it"'),
     "bandwidth that is none": Case(
         keys.ANNOTATION_NETWORK_QOS, {"egressLimit": "much"}, '"much" is no quantity'
     ),
@@ -147,36 +131,31 @@ PODS = {
         '"0000:99:00.0" is no RDMA device of this node; there are: 0000:3b:00.2',
     ),
 }
+"""One of each plugin; other values that cannot be used are tests of ``tests/hooks``."""
 
 
-def values(one: Rig, pod: PodSpec) -> dict[str, str]:
-    """What the pod's container has, by the files' names."""
-    group = f"{pod.group(one.layout)}/{pod.name}-main"
-    found = {path: text.strip() for path, text in one.node.group_values(group, one.layout).items()}
-    score = one.node.read(f"/proc/{one.runtime.pids[f'{pod.name}-main']}/oom_score_adj")
-    return {"oom_score_adj": score.strip(), **{Path(path).name: found[path] for path in found}}
+async def values(one: Rig, way: str, pod: PodSpec) -> dict[str, str]:
+    """What the pod's container has in the end, by the files' names."""
+    await start_all(one, way, [pod])
+    await one.loop.reconcile()
+    return {Path(path).name: text.strip() for path, text in requested(one, [pod]).items()}
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", PODS.values(), ids=list(PODS))
 async def test_of_a_pod(case: Case, way: str, directory: Path, words: Callable[..., Words]) -> None:
-    pod = case.pod
-    with rig(NODE, "all", case.rule, directory) as one:
-        await start_all(one, way, [pod])
-        await one.reconcile_loop.reconcile()
-        found = values(one, pod)
-    told = words("field ignored", "hook plugin failed", "plugins conflict, field not changed")
-    assert len(told) == 1, told
-    [(event, fields)] = told
+    with Rig(NODE, "all", case.rule, directory) as one:
+        found = await values(one, way, case.pod)
+    [(event, fields)] = words(
+        "field ignored", "hook plugin failed", "plugins conflict, field not changed"
+    )
     assert event == "field ignored"
-    assert "shop/web-1" in fields["reason"]
-    assert case.key in fields["reason"]
-    assert case.says in fields["reason"]
+    for part in ("shop/web-1", case.key, case.says):
+        assert part in fields["reason"]
     assert "\n" not in fields["reason"]
     assert {name: found[name] for name in case.applies} == case.applies
 
 
-NETWORK = "resourceQOSStrategy.lsClass.networkQOS"
 NODES = {
     "identity out of range": (
         {"lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 5}}},
@@ -184,19 +163,7 @@ NODES = {
     ),
     "more than all bandwidth": (
         {"lsClass": {"networkQOS": {"enable": True, "egressLimit": 150}}},
-        f"{NETWORK}.egressLimit is 150; expected a percentage from 0 to 100",
-    ),
-    "more than all memory bandwidth": (
-        {"beClass": {"resctrlQOS": {"enable": True, "mbaPercent": 120}}},
-        "resourceQOSStrategy.beClass.resctrlQOS.mbaPercent is 120; expected 0 to 100",
-    ),
-    "unknown policy": (
-        {"policies": {"cpuPolicy": "fair"}},
-        'resourceQOSStrategy.policies.cpuPolicy is "fair"; expected groupIdentity or coreSched',
-    ),
-    "a flag that is none": (
-        {"beClass": {"cpuQOS": {"enable": "yes"}}},
-        'resourceQOSStrategy.beClass.cpuQOS.enable is "yes"; expected true or false',
+        "resourceQOSStrategy.lsClass.networkQOS.egressLimit is 150; expected a percentage from 0",
     ),
 }
 
@@ -211,14 +178,10 @@ async def test_of_the_node(
     file = directory / "wrong.yaml"
     file.write_text(yaml.safe_dump_all(documents))
     pod = PodSpec("web-1", KubeQoS.BURSTABLE, "LS", 2, annotations=SCORE)
-    with rig(NODE, "all", "wrong", directory) as one:
-        await start_all(one, way, [pod])
-        await one.reconcile_loop.reconcile()
-        assert one.reconcile_loop.view.slo.total_network_bandwidth == 10 * 10**9
-        found = values(one, pod)
-    told = words("rules", "field ignored", "hook plugin failed")
-    assert len(told) == 1, told
-    [(event, fields)] = told
+    with Rig(NODE, "all", "wrong", directory) as one:
+        found = await values(one, way, pod)
+        assert one.loop.view.slo.total_network_bandwidth == 10 * 10**9
+    [(event, fields)] = words("rules", "field ignored", "hook plugin failed")
     assert event == "rules"
     assert fields["reason"].startswith(f"{file}: NodeSLO {says}")
     assert {name: found[name] for name in ALL_OTHERS} == ALL_OTHERS

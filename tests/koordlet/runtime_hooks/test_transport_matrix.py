@@ -8,9 +8,8 @@ it sets what a request carries (``test_in_process…``), and nothing else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from koord_hooks.builtin import gpuenvinject, rdmadeviceinject
 from koord_hooks.protocol import HookRequest, HookResponse
 from koord_hooks.runner import HookRunner, available_plugins, load
 from koord_hooks.stages import Stage
-from koord_host.knobs.layout import Driver, Layout
+from koord_host.knobs.layout import Driver
 from koord_model import keys
 from koord_model.patch import Mount
 from koord_model.qos import KubeQoS
@@ -33,12 +32,11 @@ from koord_service.log_deduplicator import LogDeduplicator
 from koordlet.http_api.hook_metrics import HookMetrics
 from koordlet.runtime_hooks.hook_server import HookServer
 from koordlet.runtime_hooks.nri.hook_handler import HookHandler
-from koordlet.runtime_hooks.reconciler.reconcile_loop import NodeReconcileLoop
 from koordlet.states_informer.state import kubelet_pods
 
-from tests.support.fake_node import FakeNode, PodSpec, StandInRuntime
-from tests.support.fake_node.cri import pod_list
-from tests.support.fake_node.kept import VERBS, kept, settings_of
+from tests.support.node import NodeFixture, PodSpec
+from tests.support.node.fixture import VERBS
+from tests.support.node.pods import pod_list
 
 OURS = sorted(available_plugins())
 RUNNERS = {name: load([name]) for name in OURS} | {"all": load(OURS)}
@@ -165,18 +163,22 @@ KINDS = [
 ]
 
 
-@dataclass
-class Rig:
-    """A node with a runtime on it, and the koordlet that keeps it."""
+class Rig(NodeFixture):
+    """A node, and a koordlet on it with plugins by name and rules: of ``RULES``, or a file."""
 
-    node: FakeNode
-    layout: Layout
-    runtime: StandInRuntime
-    runner: HookRunner
-    reconcile_loop: NodeReconcileLoop
-    server: HookServer
-    handler: HookHandler
-    facts: dict[str, PodHookRequest] = field(default_factory=dict)
+    def __init__(self, kind: Kind, plugins: str, rule: str, directory: Path) -> None:
+        super().__init__(directory, kind.version, kind.driver, vendor=kind.vendor)
+        if rule in RULES:
+            (directory / f"{rule}.yaml").write_text(rules(RULES[rule]))
+        self.files.cgroups.make_group("host-latency-sensitive/nginx")
+        runner = HookRunner([]) if plugins == "none" else RUNNERS[plugins]
+        log, metrics = LogDeduplicator(), HookMetrics()
+        # In memory: other tests have the same directory.
+        settings = {"nodeslo_file": f"{directory}/{rule}.yaml", "state_dir": "/proc/version"}
+        self.loop = self.start_koordlet(runner=runner, log=log, **settings).reconcile_loop
+        self.server = HookServer(runner, runner.stages(), metrics, node=self.loop, deduplicator=log)
+        self.handler = HookHandler(runner, self.loop, metrics, log)
+        self.facts: dict[str, PodHookRequest] = {}
 
     async def ask(self, stage: Stage, facts: HookRequest) -> HookResponse:
         """What the hook server says; all but the socket is real."""
@@ -187,37 +189,9 @@ class Rig:
         return response
 
     def values(self) -> dict[str, str]:
-        self.node.cgroups.check()
-        self.node.resctrl.check()
-        return self.node.values(self.layout)
-
-
-@contextmanager
-def rig(kind: Kind, plugins: str, rule: str, directory: Path) -> Iterator[Rig]:
-    """A node with plugins by name ("all", "none") and rules: of ``RULES``, or a file there."""
-    if rule in RULES:
-        (directory / f"{rule}.yaml").write_text(rules(RULES[rule]))
-    node = FakeNode(kind.version, vendor=kind.vendor)
-    layout = Layout(kind.version, kind.driver)
-    runtime = StandInRuntime(node, layout)
-    node.cgroups.make_group("host-latency-sensitive/nginx")
-    settings = settings_of(
-        node,
-        directory,
-        kind.driver,
-        nodeslo_file=str(directory / f"{rule}.yaml"),
-        # In memory: what is put back later is for other tests.
-        state_dir="/proc/version",
-    )
-    runner, told, metrics = RUNNERS.get(plugins, RUNNERS["all"]), LogDeduplicator(), HookMetrics()
-    if plugins == "none":
-        runner = HookRunner([])
-    with kept(node, settings, runner, told) as opened:
-        server = HookServer(
-            runner, runner.stages(), metrics, node=opened.reconcile_loop, deduplicator=told
-        )
-        handler = HookHandler(runner, opened.reconcile_loop, metrics, told)
-        yield Rig(node, layout, runtime, runner, opened.reconcile_loop, server, handler)
+        self.files.cgroups.check()
+        self.files.resctrl.check()
+        return self.files.values(self.layout)
 
 
 # ---- the ways, each in two steps: the sandbox, and the container
@@ -316,16 +290,16 @@ async def start_all(rig: Rig, way: str, pods: Sequence[PodSpec] = PODS) -> None:
     sandbox, container = WAYS[way]
     for pod in pods:
         await sandbox(rig, pod)
-    await rig.reconcile_loop.reconcile()
+    await rig.loop.reconcile()
     for pod in pods:
         await container(rig, pod)
     if way == "reconciler":
-        rig.reconcile_loop.inventory.replace(kubelet_pods.parse(pod_list(pods), rig.layout), 0.0)
-    await rig.reconcile_loop.reconcile()
+        rig.loop.inventory.replace(kubelet_pods.parse(pod_list(pods), rig.layout), 0.0)
+    await rig.loop.reconcile()
 
 
 async def final(kind: Kind, plugins: str, rule: str, way: str, directory: Path) -> dict[str, str]:
-    with rig(kind, plugins, rule, directory) as one:
+    with Rig(kind, plugins, rule, directory) as one:
         await start_all(one, way)
         return one.values()
 
@@ -366,12 +340,12 @@ async def test_every_way_ends_alike(kind: Kind, plugins: str, rule: str, directo
 async def test_nothing_is_written_twice_by_proxy_and_nri_together(
     kind: Kind, rule: str, directory: Path
 ) -> None:
-    with rig(kind, "all", rule, directory) as one:
+    with Rig(kind, "all", rule, directory) as one:
         await start_all(one, "proxy and nri")
-        made = one.node.writes
+        made = one.files.writes
         assert sorted(made) == sorted(set(made))
-        await one.reconcile_loop.reconcile()
-        assert one.node.writes == made
+        await one.loop.reconcile()
+        assert one.files.writes == made
 
 
 @pytest.mark.parametrize("way", ["proxy", "nri"])
@@ -380,27 +354,25 @@ async def test_a_container_has_what_requests_carry_from_its_first_process_on(
     kind: Kind, way: str, directory: Path
 ) -> None:
     sandbox, container = WAYS[way]
-    with rig(kind, "all", FIRST, directory) as one:
+    with Rig(kind, "all", FIRST, directory) as one:
         for pod in PODS:
             await sandbox(one, pod)
         # The pods' own CPUs are out of the shared pools once the node knows of the pods.
-        await one.reconcile_loop.reconcile()
+        await one.loop.reconcile()
         for pod in PODS:
             await container(one, pod)
         first = requested(one)
-        await one.reconcile_loop.reconcile()
+        await one.loop.reconcile()
         assert requested(one) == first
 
 
-def requested(one: Rig) -> dict[str, str]:
-    """The containers' own knobs, their OOM scores and their resctrl groups."""
+def requested(one: Rig, pods: Sequence[PodSpec] = PODS) -> dict[str, str]:
+    """The containers' own knobs, and their OOM scores, by path."""
     found: dict[str, str] = {}
-    for pod in PODS:
-        ident = f"{pod.name}-main"
-        group = one.runtime.group(pod.sandbox_request(one.layout).config, ident)
-        found |= one.node.group_values(group, one.layout)
-        score = f"/proc/{one.runtime.pids[ident]}/oom_score_adj"
-        found[score] = one.node.read(score)
+    for pod in pods:
+        found |= one.files.group_values(pod.container_group(one.layout), one.layout)
+        score = f"/proc/{one.runtime.pids[f'{pod.name}-main']}/oom_score_adj"
+        found[score] = one.files.read(score)
     return found
 
 
@@ -443,7 +415,7 @@ async def test_what_a_container_is_started_with(
     monkeypatch.setattr(rdmadeviceinject, "_MANAGER", str(tmp_path / "rdma_cm"))
     for name in ("libvgpu.so", "rdma_cm", "uverbs0"):
         (tmp_path / name).touch()
-    with rig(KINDS[-1], "all", FIRST, directory) as one:
+    with Rig(KINDS[-1], "all", FIRST, directory) as one:
         await start_all(one, way)
         spec = one.runtime.specs["gpu-main"]
     assert spec.env == env
@@ -464,13 +436,13 @@ async def test_in_process_sets_what_the_request_carries_and_nothing_else(
     That is: pods' and classes' own groups; ``cpu.bvt_warp_ns``, ``cpu.idle``,
     ``net_cls.classid``; core scheduling, resctrl, traffic classes, sysctls, Terway's files.
     """
-    with rig(kind, "all", rule, directory) as asked:
+    with Rig(kind, "all", rule, directory) as asked:
         await start_all(asked, "proxy")
-        view, by_agent = asked.reconcile_loop.view, requested(asked)
-    with rig(kind, "none", rule, directory) as bare:
+        view, by_agent = asked.loop.view, requested(asked)
+    with Rig(kind, "none", rule, directory) as bare:
         await start_all(bare, "reconciler")
         untouched, unlimited = bare.values(), requested(bare)
-    with rig(kind, "none", rule, directory) as one:
+    with Rig(kind, "none", rule, directory) as one:
         plugins = InProcessTarget(RUNNERS["all"], view)
         for pod in PODS:
             await proxied_sandbox(one, pod, plugins.ask)
