@@ -4,7 +4,7 @@ from koord_host.resource_executor.baselines import BaselineStore
 from koord_host.resource_executor.executor import Executor
 from koord_host.resource_executor.journal import Journal
 
-from tests.support.fake_node import FakeNode
+from tests.support.node import FakeKernel as FakeNode
 
 BE = "kubepods/besteffort"
 HOOKS, STRATEGY = Owner("hooks", Priority.HOOKS), Owner("cpu_suppress", Priority.STRATEGY)

@@ -15,7 +15,7 @@ from koordlet.states_informer.node_view_builder import (
     parse_rules,
 )
 
-from tests.support.fake_node import FakeNode
+from tests.support.node import FakeKernel as FakeNode
 
 STATE = "/var/lib/kubelet/cpu_manager_state"
 SLO = """\

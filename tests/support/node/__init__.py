@@ -5,8 +5,6 @@
 ``KernelFiles``, with processes and their cookies. ``pods`` says what a kubelet asks of its
 runtime, ``runtime`` does it as containerd and runc do. ``strategies`` runs all strategies
 with the measurements that a test invents, ``workload`` invents pods, rules and measurements.
-``sources`` is what HTTP documents are made of; ``simulated_files`` is a node of plain
-files in a directory for collectors.
 """
 
 from tests.support.node.fixture import NodeFixture
