@@ -11,13 +11,7 @@ from koord_model.pod import Pod
 from koord_prediction.amount import ResourceAmount
 from koord_prediction.peak import PeakPolicy, PredictedPeak
 from koordlet.http_api.documents.node import TrainingResult
-from koordlet.metric_cache.core.interface import (
-    AggregatedSeries,
-    Aggregation,
-    CacheState,
-    Points,
-    TimeWindow,
-)
+from koordlet.metric_cache.core.interface import AggregatedSeries, Aggregation, TimeWindow
 from koordlet.metrics_advisor.contract.samples import Series
 from koordlet.prediction.predictor import (
     CheckpointDirectory,
@@ -59,24 +53,6 @@ class Cache:
         column = {Aggregation.P90: values} if found else {}
         series = tuple(Series(kind, labels) for labels in found)
         return AggregatedSeries(series, column, np.ones(len(found), np.int64), values, values)
-
-    def load(self) -> None:
-        raise NotImplementedError
-
-    def append(self, at: float, samples: object) -> None:
-        raise NotImplementedError
-
-    def merged(self, *args: object, **kwargs: object) -> dict[Aggregation, float]:
-        raise NotImplementedError
-
-    def points(self, *args: object, **kwargs: object) -> dict[Series, Points]:
-        raise NotImplementedError
-
-    def state(self) -> CacheState:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        raise NotImplementedError
 
 
 def record(uid: str, cores: int = 4, started: float = OLD, **demand: Any) -> PodRecord:
