@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from koord_model import keys
 from koord_model.node import Kernel, NodeView, SharedPool
 from koord_model.node_slo import CPUPolicy
@@ -15,7 +16,7 @@ from koordlet.states_informer.node_view_builder import (
     parse_rules,
 )
 
-from tests.support.node import FakeKernel as FakeNode
+from tests.support.node import FakeKernel
 
 STATE = "/var/lib/kubelet/cpu_manager_state"
 SLO = """\
@@ -96,8 +97,8 @@ def rules_file(tmp_path: Path) -> Path:
     return file
 
 
-def views(rules_file: Path | str = "", node: FakeNode | None = None) -> NodeViewBuilder:
-    return NodeViewBuilder(node or FakeNode(), NodeView(), Kernel, rules_file=str(rules_file))
+def views(rules_file: Path | str = "", node: FakeKernel | None = None) -> NodeViewBuilder:
+    return NodeViewBuilder(node or FakeKernel(), NodeView(), Kernel, rules_file=str(rules_file))
 
 
 class TestChanges:
@@ -163,7 +164,7 @@ class TestPools:
         assert self.pools(made) == ["0-7", "8-15"]
 
     def test_the_kubelet_s_static_manager_takes_cpus_too(self) -> None:
-        node = FakeNode()
+        node = FakeKernel()
         made = views(node=node)
         node.plain.texts[STATE] = (
             '{"policyName": "static", "defaultCpuSet": "1-15", "entries": {"u": {"main": "0"}}}'
@@ -173,7 +174,7 @@ class TestPools:
         assert made.current.topology.kubelet_policy == "static"
 
     def test_a_state_that_cannot_be_read_gives_no_cpus_away(self) -> None:
-        node = FakeNode()
+        node = FakeKernel()
         node.plain.texts[STATE] = "{"
         assert self.pools(views(node=node)) == ["0-7", "8-15"]
 
@@ -187,7 +188,7 @@ metadata: {annotations: {node.koordinator.sh/cpu-shared-pools: '[{"node": 0, "cp
 
 class TestCpusByNumaNode:
     def test_nodes_without_cpus_and_cpus_offline_are_left_out(self) -> None:
-        node = FakeNode()
+        node = FakeKernel()
         node.plain.texts["/sys/devices/system/cpu/online"] = "0-5,8-15\n"
         node.plain.texts["/sys/devices/system/node/node2/cpulist"] = "\n"
         node.plain.texts["/sys/devices/system/node/power/control"] = "auto\n"
@@ -195,7 +196,7 @@ class TestCpusByNumaNode:
         assert found == {0: frozenset(range(6)), 1: frozenset(range(8, 16))}
 
     def test_a_kernel_that_knows_of_no_nodes_has_one(self) -> None:
-        node = FakeNode()
+        node = FakeKernel()
         for name in (0, 1):
             del node.plain.texts[f"/sys/devices/system/node/node{name}/cpulist"]
         node.plain.texts["/sys/devices/system/node/online"] = "0\n"
@@ -203,37 +204,41 @@ class TestCpusByNumaNode:
         assert numa_cpus(node) == {0: frozenset(range(16))}
 
     def test_no_sysfs_at_all(self) -> None:
-        node = FakeNode()
+        node = FakeKernel()
         node.plain.texts.clear()
         assert numa_cpus(node) == {}
 
 
+def bandwidth(text: str) -> dict[str, Any]:
+    return {"spec": {"systemStrategy": {"totalNetworkBandwidth": text}}}
+
+
+RATIO = {keys.ANNOTATION_CPU_NORMALIZATION_RATIO: "2"}
+
+
 def test_documents_of_the_api_server_count_instead_of_the_files(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
-    ratio = f"{{{keys.ANNOTATION_CPU_NORMALIZATION_RATIO}: '2'}}"
-    file.write_text(
-        "kind: NodeSLO\nspec: {systemStrategy: {totalNetworkBandwidth: 1G}}\n---\n"
-        f"kind: Node\nmetadata: {{annotations: {ratio}}}\n"
-    )
-    views = NodeViewBuilder(FakeNode(), NodeView(), Kernel, rules_file=str(file))
-    views.refresh([])
-    views.update_object("NodeSLO", {"spec": {"systemStrategy": {"totalNetworkBandwidth": "3G"}}})
-    view, problems = views.refresh([])
+    documents = [{"kind": "NodeSLO", **bandwidth("1G")}]
+    documents.append({"kind": "Node", "metadata": {"annotations": RATIO}})
+    file.write_text(yaml.safe_dump_all(documents))
+    made = views(file)
+    made.refresh([])
+    made.update_object("NodeSLO", bandwidth("3G"))
+    view, problems = made.refresh([])
     assert (view.slo.total_network_bandwidth, view.cpu_normalization_ratio) == (3 * 10**9, 2.0)
     assert problems == ()
-    views.update_object("NodeSLO", {"spec": {"systemStrategy": {"totalNetworkBandwidth": "much"}}})
-    assert len(views.refresh([])[1]) == 1
-    assert views.refresh([])[1] == ()
-    views.update_object("NodeSLO", None)
-    assert views.refresh([])[0].slo.total_network_bandwidth == 10**9
+    made.update_object("NodeSLO", bandwidth("much"))
+    assert len(made.refresh([])[1]) == 1
+    assert made.refresh([])[1] == ()
+    made.update_object("NodeSLO", None)
+    assert made.refresh([])[0].slo.total_network_bandwidth == 10**9
 
 
-def test_a_node_that_is_told_takes_nothing_from_the_node_slo() -> None:
-    views = NodeViewBuilder(FakeNode(), NodeView(), Kernel)
-    views.update_object("NodeSLO", {"spec": {"systemStrategy": {"totalNetworkBandwidth": "3G"}}})
-    # As the API server's state keeps it: without the kind, which lists do not tell either.
-    ratio = {keys.ANNOTATION_CPU_NORMALIZATION_RATIO: "2"}
-    views.update_object("Node", {"metadata": {"annotations": ratio}})
-    view, problems = views.refresh([])
+def test_the_node_s_document_and_the_node_slo_are_apart() -> None:
+    made = views()
+    made.update_object("NodeSLO", bandwidth("3G"))
+    # As the API server's state has it: without the kind, which lists do not have either.
+    made.update_object("Node", {"metadata": {"annotations": RATIO}})
+    view, problems = made.refresh([])
     assert (view.slo.total_network_bandwidth, view.cpu_normalization_ratio) == (3 * 10**9, 2.0)
     assert problems == ()

@@ -47,16 +47,12 @@ def test_a_pod_with_its_running_containers() -> None:
     assert record.runtime == "containerd"
 
 
-def test_the_runtime_is_told_by_the_container_id() -> None:
-    running = {"name": "main", "containerID": "docker://d1", "state": {"running": {}}}
-    [record] = parse(listed(pod(containerStatuses=[running])), LAYOUT)
-    assert (record.runtime, tuple(record.containers)) == ("docker", ("d1",))
-
-
-def test_init_containers_that_run_count() -> None:
-    running = {"name": "init", "containerID": "cri-o://i1", "state": {"running": {}}}
-    [record] = parse(listed(pod(initContainerStatuses=[running], containerStatuses=[])), LAYOUT)
-    assert (record.runtime, tuple(record.containers)) == ("cri-o", ("i1",))
+@pytest.mark.parametrize("field", ["containerStatuses", "initContainerStatuses"])
+@pytest.mark.parametrize("runtime", ["docker", "cri-o"])
+def test_the_runtime_is_that_of_the_container_id(runtime: str, field: str) -> None:
+    running = {"name": "main", "containerID": f"{runtime}://c9", "state": {"running": {}}}
+    [record] = parse(listed(pod(**{"containerStatuses": [], field: [running]})), LAYOUT)
+    assert (record.runtime, tuple(record.containers)) == (runtime, ("c9",))
 
 
 def limits(name: str, cpu: Any, **more: Any) -> dict[str, Any]:
@@ -135,15 +131,13 @@ def test_a_pod_on_the_hosts_network_has_no_address_of_its_own() -> None:
     assert parse(listed(one), LAYOUT)[0].pod.ip == ""
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b'{"items": 1}', b"\xff"])
-def test_what_is_no_list_is_refused(text: bytes) -> None:
-    with pytest.raises(ValueError, match="is no pod list"):
-        parse(text, LAYOUT)
-
-
-@pytest.mark.parametrize("text", [b"{}", b'{"items": []}', b'{"items": null}'])
-def test_an_empty_list_is_no_answer(text: bytes) -> None:
-    with pytest.raises(ValueError, match="lists no pods"):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [(text, "is no pod list") for text in (b"", b"[]", b'{"items": 1}', b"\xff")]
+    + [(text, "lists no pods") for text in (b"{}", b'{"items": []}', b'{"items": null}')],
+)
+def test_what_is_no_list_or_an_empty_one_is_refused(text: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         parse(text, LAYOUT)
 
 
@@ -189,6 +183,5 @@ def test_who_made_it_and_how_it_is_to_end() -> None:
     [record] = parse(listed(given), LAYOUT)
     demand = record.demand
     assert demand is not None
-    assert (demand.priority_name, demand.controller, demand.grace_seconds) == (
-        "system-node-critical", "DaemonSet", 0,
-    )  # fmt: skip
+    assert (demand.priority_name, demand.controller) == ("system-node-critical", "DaemonSet")
+    assert demand.grace_seconds == 0
