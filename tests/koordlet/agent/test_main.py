@@ -68,9 +68,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
         one.close()
 
 
-def test_it_registers_answers_and_leaves_only_its_registration(
-    make: Make, batch_container, batch_answer
-) -> None:
+def test_it_registers_answers_and_leaves_only_its_registration(make, batch_container, batch_answer):
     koordlet = make("--runtime-hooks-failure-policy=Fail", "--hook-timeout=1.5")
     text = koordlet.registration.read_text()
     assert json.loads(text) == {
@@ -90,7 +88,7 @@ def test_it_registers_answers_and_leaves_only_its_registration(
     assert (logged[1]["pod"], logged[1]["container"]) == ("batch/job-1", "main")
 
 
-def test_what_a_kill_leaves_does_not_hinder_the_next(make: Make, batch_container) -> None:
+def test_what_a_kill_leaves_does_not_hinder_the_next(make, batch_container):
     koordlet = make()
     koordlet.kill()
     assert koordlet.socket.exists()
@@ -100,7 +98,7 @@ def test_what_a_kill_leaves_does_not_hinder_the_next(make: Make, batch_container
     assert koordlet.wait() == 0
 
 
-def test_a_second_one_gives_way(make: Make, batch_container) -> None:
+def test_a_second_one_gives_way(make, batch_container):
     first = make()
     second = make(started=False).launch()
     assert second.wait() == 1
@@ -109,7 +107,7 @@ def test_a_second_one_gives_way(make: Make, batch_container) -> None:
     first.ask(batch_container)
 
 
-def test_hangup_registers_again(make: Make) -> None:
+def test_hangup_registers_again(make):
     koordlet = make()
     text = koordlet.registration.read_text()
     koordlet.registration.unlink()
@@ -119,7 +117,7 @@ def test_hangup_registers_again(make: Make) -> None:
     assert koordlet.stop() == 0
 
 
-def test_stages_can_be_disabled(make: Make, batch_container) -> None:
+def test_stages_can_be_disabled(make, batch_container):
     koordlet = make("--runtime-hooks-disable-stages=PreCreateContainer")
     registered = json.loads(koordlet.registration.read_text())["runtime-hooks"]
     assert registered == [stage for stage in HOOKS if stage != "PreCreateContainer"]
@@ -127,9 +125,7 @@ def test_stages_can_be_disabled(make: Make, batch_container) -> None:
     assert answer.container_resources == batch_container.container_resources
 
 
-def test_a_plugin_failure_can_fail_the_call(
-    make: Make, batch_container, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plugin_failure_can_fail_the_call(make, batch_container, tmp_path, monkeypatch):
     """The plugin is a third party's, as pip would have installed it."""
     hook = "@hookimpl\ndef pre_create_container(): raise KeyError('x')"
     (tmp_path / "theirs.py").write_text(f"from koord_hooks.specs import hookimpl\n{hook}\n")
@@ -143,7 +139,7 @@ def test_a_plugin_failure_can_fail_the_call(
         koordlet.ask(batch_container)
 
 
-def test_metrics_are_served(make: Make, tmp_path: Path, batch_container) -> None:
+def test_metrics_are_served(make, tmp_path, batch_container):
     path = tmp_path / "metrics.sock"
     koordlet = make(f"--metrics-address={path}")
     koordlet.ask(batch_container)
@@ -154,7 +150,7 @@ def test_metrics_are_served(make: Make, tmp_path: Path, batch_container) -> None
     assert not path.exists()
 
 
-def test_systemd_is_notified(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systemd_is_notified(make, tmp_path, monkeypatch):
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
     monkeypatch.setenv("WATCHDOG_USEC", "100000")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
@@ -178,7 +174,7 @@ def test_systemd_is_notified(make: Make, tmp_path: Path, monkeypatch: pytest.Mon
         ("--status-address=0.0.0.0:1", "only loopback"),
     ],
 )
-def test_bad_settings_are_one_line_and_exit_2(make: Make, flag: str, words: str) -> None:
+def test_bad_settings_are_one_line_and_exit_2(make, flag, words):
     koordlet = make(flag, started=False).launch()
     assert koordlet.wait() == 2
     [line] = koordlet.said.splitlines()
@@ -195,9 +191,7 @@ def test_bad_settings_are_one_line_and_exit_2(make: Make, flag: str, words: str)
         ("--runtime-hooks-addr=k.sock", "expected an absolute path"),
     ],
 )
-def test_flags_that_cannot_be_parsed_are_the_same(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flag: str, words: str
-) -> None:
+def test_flags_that_cannot_be_parsed_are_the_same(monkeypatch, capsys, flag, words):
     """Nothing runs yet when they are refused: that needs no process."""
     monkeypatch.setattr(sys, "argv", ["koordlet", flag])
     with pytest.raises(SystemExit) as left:
@@ -208,9 +202,7 @@ def test_flags_that_cannot_be_parsed_are_the_same(
     assert words in line
 
 
-def test_a_registration_directory_that_cannot_be_is_one_line_and_exit_1(
-    make: Make, tmp_path: Path
-) -> None:
+def test_a_registration_directory_that_cannot_be_is_one_line_and_exit_1(make, tmp_path):
     (tmp_path / "hookserver.d").write_text("a file")
     koordlet = make(started=False).launch()
     assert koordlet.wait() == 1
@@ -222,7 +214,7 @@ def test_a_registration_directory_that_cannot_be_is_one_line_and_exit_1(
 @pytest.mark.parametrize(
     ("flag", "words"), [("--version", "koordlet "), ("--help", "--runtime-hooks-addr")]
 )
-def test_version_and_help(flag: str, words: str) -> None:
+def test_version_and_help(flag, words):
     command = [console_script("koordlet"), flag]
     told = subprocess.run(command, capture_output=True, text=True, check=True)
     assert words in told.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,7 +20,6 @@ from koordlet.metrics_reporter.publisher import PublisherState
 from koordlet.metrics_reporter.reporter import ReporterState, ReportRoute
 from koordlet.states_informer.node_objects import ClusterState
 
-from tests.support.node import NodeFixture
 from tests.support.observed import NOW
 
 LINK = cast("DirectLink", SimpleNamespace(leader="10.0.0.7:9443"))
@@ -58,7 +56,7 @@ LINK = cast("DirectLink", SimpleNamespace(leader="10.0.0.7:9443"))
     ],
     ids=["not yet", "object", "direct", "instead of the link", "neither"],
 )
-def test_node_metric(state: ReporterState, link: DirectLink | None, expected: ReportState) -> None:
+def test_node_metric(state, link, expected):
     assert node_metric_state(state, link) == expected
 
 
@@ -71,7 +69,7 @@ def test_node_metric(state: ReporterState, link: DirectLink | None, expected: Re
     ],
     ids=["nothing yet", "well", "trouble"],
 )
-def test_what_is_published(state: PublisherState, expected: ReportState) -> None:
+def test_what_is_published(state, expected):
     assert publisher_state(state) == expected
 
 
@@ -84,9 +82,7 @@ def test_what_is_published(state: PublisherState, expected: ReportState) -> None
         (KoordletSettings(), "RDMADevices=true", ["NodeMetric", "NodeResourceTopology", "Device"]),
     ],
 )
-def test_reports_that_are_wanted(
-    settings: KoordletSettings, given: str, expected: list[str]
-) -> None:
+def test_reports_that_are_wanted(settings, given, expected):
     cluster: Any = SimpleNamespace(name="n1", client=None)
     nothing: Any = None
     gates, _ = parse_gates([given])
@@ -95,7 +91,7 @@ def test_reports_that_are_wanted(
     assert {one.trouble for one in reporting.states().values()} == {""}
 
 
-async def test_the_agent_shows_them(node: NodeFixture, tmp_path: Path) -> None:
+async def test_the_agent_shows_them(node, tmp_path):
     settings = node.settings(
         read_only=True,
         runtime_hooks_addr=f"{tmp_path}/k.sock",

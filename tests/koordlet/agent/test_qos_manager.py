@@ -153,7 +153,7 @@ def _as_root(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- modes and gates
 
 
-async def test_modes_change_while_it_runs() -> None:
+async def test_modes_change_while_it_runs():
     async with running(nodeslo(), "SystemConfig") as node:
         await until(lambda: node.watermark == "150", "it is on by default")
         node.ask(nodeslo(system_config="shadow"))
@@ -200,7 +200,7 @@ async def in_cluster(slo: dict[str, Any]) -> AsyncIterator[tuple[KubeApi, States
             yield api, StatesInformer("n1", client, state, kubelet, log, ask_kubelet=False)
 
 
-async def test_the_nodeslo_of_the_api_server_is_followed() -> None:
+async def test_the_nodeslo_of_the_api_server_is_followed():
     async with (
         in_cluster(nodeslo()) as (api, cluster),
         running({}, "SystemConfig", cluster=cluster) as node,
@@ -212,7 +212,7 @@ async def test_the_nodeslo_of_the_api_server_is_followed() -> None:
         await until(lambda: node.watermark == "10", "without a NodeSLO all is put back")
 
 
-async def test_a_gate_that_is_off_switches_off_whatever_the_nodeslo_says() -> None:
+async def test_a_gate_that_is_off_switches_off_whatever_the_nodeslo_says():
     async with running(nodeslo(system_config="on")) as node:
         await until(lambda: node.state("cpu_suppress").rounds > 3, "others decide")
         found = node.state(SYSTEM)
@@ -269,7 +269,7 @@ def evict_all(view: StrategyView, *_: Any) -> Plan:
     )
 
 
-async def test_a_strategy_of_others_works_beside_ours(theirs: dict[str, Any]) -> None:
+async def test_a_strategy_of_others_works_beside_ours(theirs):
     theirs["theirs"] = module(evict_all)
     async with running(nodeslo(), "SystemConfig", evict_dry_run=True) as node:
         weight = lambda: node.node.read(POD.group(node.node.layout), "cpu.weight")  # noqa: E731
@@ -282,9 +282,7 @@ async def test_a_strategy_of_others_works_beside_ours(theirs: dict[str, Any]) ->
         assert node.watermark == "150"
 
 
-async def test_read_only_all_strategies_are_shadows_and_nothing_is_evicted(
-    theirs: dict[str, Any],
-) -> None:
+async def test_read_only_all_strategies_are_shadows_and_nothing_is_evicted(theirs):
     theirs["theirs"] = module(evict_all)
     settings = {"read_only": True, "memory_evict_cool_time_seconds": 0.0}
     async with in_cluster(nodeslo(theirs="on")) as (api, cluster):
@@ -303,7 +301,7 @@ async def test_read_only_all_strategies_are_shadows_and_nothing_is_evicted(
     assert len(node.node.files.writes) == before
 
 
-async def test_read_only_the_file_is_followed_all_the_same() -> None:
+async def test_read_only_the_file_is_followed_all_the_same():
     async with running(nodeslo(), "SystemConfig", read_only=True) as node:
         await until(lambda: bool(node.decisions(SYSTEM)), "it decides")
         node.ask(nodeslo(200))
@@ -338,9 +336,7 @@ def spin(seconds: float) -> Callable[..., Plan]:
         pytest.param(spin(0.15), "overruns", "took more than 100 ms of CPU", id="takes too long"),
     ],
 )
-async def test_one_that_fails_costs_the_others_nothing(
-    theirs: dict[str, Any], plan: Callable[..., Plan], counts: str, reason: str
-) -> None:
+async def test_one_that_fails_costs_the_others_nothing(theirs, plan, counts, reason):
     theirs["theirs"] = module(plan)
     async with running(nodeslo(), "SystemConfig") as node:
         await until(lambda: node.watermark == "150", "ours works")
@@ -353,7 +349,7 @@ async def test_one_that_fails_costs_the_others_nothing(
         assert getattr(node.state(SYSTEM), counts) == 0
 
 
-async def test_hooks_are_answered_while_one_computes(theirs: dict[str, Any]) -> None:
+async def test_hooks_are_answered_while_one_computes(theirs):
     """A strategy of pure Python shares the interpreter."""
     theirs["theirs"] = module(spin(1.5))
     async with running(nodeslo(), "SystemConfig", hook_plugins=("all",)) as node:

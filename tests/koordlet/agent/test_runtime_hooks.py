@@ -18,25 +18,16 @@ from koord_host.planning.desired_values import DesiredValue, Target
 from koord_host.resource_executor.baselines import InUseError
 from koord_model import keys
 from koord_model.qos import KubeQoS
-from koord_proto import hook_pb2 as pb
 from koordlet.agent.agent import Agent
 from koordlet.agent.runtime_hooks import ManagedNode
 from koordlet.qos_manager.plan_queue import NodePlan
 
-from tests.koordlet.conftest import Words
 from tests.support.node import NodeFixture, PodSpec
 from tests.support.node.fixture import VERBS
 from tests.support.processes import PATIENCE
 
 STATE = "/var/lib/kubelet/cpu_manager_state"
 LS = PodSpec("ls", KubeQoS.BURSTABLE, "LS", 2)
-LSE = PodSpec(
-    "lse",
-    KubeQoS.GUARANTEED,
-    "LSE",
-    2,
-    annotations={keys.ANNOTATION_RESOURCE_STATUS: {"cpuset": "2-3"}},
-)
 BATCH = {"containers": {"main": {"limits": {keys.BATCH_CPU: 500}}}}
 CACHE = {"mb": {"schemata": {"percent": 20}}}
 JOB = PodSpec(
@@ -83,26 +74,22 @@ def agent(
 
 
 class TestWhatIsFound:
-    async def test_knobs_and_devices(self, node: NodeFixture) -> None:
+    async def test_knobs_and_devices(self, node):
         kernel = node.start_koordlet().reconcile_loop.view.kernel
         assert {"cpu.shares", "cpu.idle", "memory.limit_in_bytes"} <= kernel.knobs
         assert not {"cpu.bvt_warp_ns", "net_cls.classid"} & kernel.knobs
         assert (kernel.core_sched, kernel.resctrl) == (True, True)
         assert kernel.verbs == {VERBS: "uverbs0"}
 
-    async def test_a_node_without_cgroups_is_an_error_with_the_solution(
-        self, node: NodeFixture
-    ) -> None:
+    async def test_a_node_without_cgroups_is_an_error_with_the_solution(self, node):
         with pytest.raises(DetectError, match="--cgroup-root-dir"):
             node.start_koordlet(cgroup_version="auto", cgroup_root_dir="/not/there")
 
-    async def test_rules_hold_before_the_first_round(
-        self, node: NodeFixture, tmp_path: Path
-    ) -> None:
+    async def test_rules_hold_before_the_first_round(self, node, tmp_path):
         managed = node.start_koordlet(nodeslo_file=rules(tmp_path, BANDWIDTH))
         assert managed.reconcile_loop.view.slo.total_network_bandwidth == 10**9
 
-    async def test_resctrl_that_is_mounted_later_is_used(self, node: NodeFixture) -> None:
+    async def test_resctrl_that_is_mounted_later_is_used(self, node):
         node.files._has_resctrl = False
         managed = node.start_koordlet("resctrl")
         await started(node, managed, JOB)
@@ -111,57 +98,22 @@ class TestWhatIsFound:
         assert managed.reconcile_loop.has_cache_group(f"koordlet-{JOB.uid}")
 
 
-class TestPools:
-    async def test_they_shrink_for_a_pod_with_cpus_of_its_own_and_widen_after_it(
-        self, node: NodeFixture
-    ) -> None:
-        managed = node.start_koordlet("cpusetallocator")
-        await started(node, managed, LS)
-        assert main(node, LS, "cpuset.cpus") == "0-15"
-        await started(node, managed, LSE)
-        assert main(node, LS, "cpuset.cpus") == "0-1,4-15"
-        assert main(node, LSE, "cpuset.cpus") == "2-3"
-        node.files.remove_group(LSE.group(node.layout))
-        managed.reconcile_loop.saw(Stage.POST_STOP_POD_SANDBOX, LSE.pod(node.layout))
-        await managed.reconcile_loop.reconcile()
-        assert main(node, LS, "cpuset.cpus") == "0-15"
-
-    @pytest.mark.parametrize(("static", "cpus"), [(True, "1-15"), (False, "0-15")])
-    async def test_cpusets_that_a_static_kubelet_sets_stay(
-        self, node: NodeFixture, words: Callable[..., Words], static: bool, cpus: str
-    ) -> None:
-        if static:
-            node.files.plain.texts[STATE] = '{"policyName": "static", "entries": {}}'
-        managed = node.start_koordlet("cpusetallocator", resource_force_update_seconds=0)
-        await started(node, managed, LS)
-        assert main(node, LS, "cpuset.cpus") == "0-15"
-        node.write(LS.container_group(node.layout), "cpuset.cpus", "1-15")
-        for _ in range(3):
-            await managed.reconcile_loop.reconcile()
-        assert main(node, LS, "cpuset.cpus") == cpus
-        left = [(one["knob"], one["pod"]) for _, one in words("left as another process set it")]
-        assert left == ([("cpuset.cpus", "shop/ls")] if static else [])
-
-
-async def test_changed_rules_apply_to_what_runs(node: NodeFixture, tmp_path: Path) -> None:
-    def identity(value: int) -> str:
-        enabled = {"cpuQOS": {"enable": True, "groupIdentity": value}}
-        return rules(tmp_path, {"resourceQOSStrategy": {"lsClass": enabled}})
-
-    managed = node.start_koordlet("groupidentity", nodeslo_file=identity(2))
+@pytest.mark.parametrize(("static", "cpus"), [(True, "1-15"), (False, "0-15")])
+async def test_cpusets_that_a_static_kubelet_sets_stay(node, words, static, cpus):
+    if static:
+        node.files.plain.texts[STATE] = '{"policyName": "static", "entries": {}}'
+    managed = node.start_koordlet("cpusetallocator", resource_force_update_seconds=0)
     await started(node, managed, LS)
-    assert node.read(LS.group(node.layout), "cpu.idle") == "0"
-    identity(-1)
-    await managed.reconcile_loop.reconcile()
-    assert node.read(LS.group(node.layout), "cpu.idle") == "1"
-    (tmp_path / "rules.yaml").unlink()
-    await managed.reconcile_loop.reconcile()
-    assert node.read(LS.group(node.layout), "cpu.idle") == "1", "the last good rules stay"
+    assert main(node, LS, "cpuset.cpus") == "0-15"
+    node.write(LS.container_group(node.layout), "cpuset.cpus", "1-15")
+    for _ in range(3):
+        await managed.reconcile_loop.reconcile()
+    assert main(node, LS, "cpuset.cpus") == cpus
+    left = [(one["knob"], one["pod"]) for _, one in words("left as another process set it")]
+    assert left == ([("cpuset.cpus", "shop/ls")] if static else [])
 
 
-async def test_a_pod_in_a_virtual_machine_is_left_alone_with_one_line(
-    node: NodeFixture, words: Callable[..., Words], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_pod_in_a_virtual_machine_is_left_alone_with_one_line(node, words, caplog):
     caplog.set_level("INFO", "pykoord")
     loop = node.start_koordlet("all").reconcile_loop
     node.start(JOB)
@@ -177,8 +129,8 @@ async def test_a_pod_in_a_virtual_machine_is_left_alone_with_one_line(
 class TestTheState:
     @pytest.mark.parametrize("restored", [True, False])
     async def test_changes_are_journalled_and_undone_on_shutdown_only_if_configured(
-        self, node: NodeFixture, tmp_path: Path, restored: bool
-    ) -> None:
+        self, node, tmp_path, restored
+    ):
         settings = {"restore_on_stop": restored, "nodeslo_file": rules(tmp_path, BANDWIDTH)}
         with node.koordlet("batchresource", "resctrl", "tcnetworkqos", **settings) as managed:
             await started(node, managed, JOB)
@@ -190,8 +142,8 @@ class TestTheState:
         assert (node.files.traffic is None) is restored
 
     async def test_a_state_directory_that_cannot_be_is_logged_once_and_koordlet_works(
-        self, node: NodeFixture, tmp_path: Path, words: Callable[..., Words]
-    ) -> None:
+        self, node, tmp_path, words
+    ):
         (tmp_path / "state").write_text("a file where a directory belongs")
         managed = node.start_koordlet("batchresource")
         await started(node, managed, JOB)
@@ -202,12 +154,8 @@ class TestTheState:
 
 
 async def test_a_second_koordlet_leaves_the_node_alone_and_answers_hooks(
-    node: NodeFixture,
-    agent: Callable[..., Agent],
-    words: Callable[..., Words],
-    batch_container: pb.ContainerResourceHookRequest,
-    batch_answer: pb.ContainerResourceHookResponse,
-) -> None:
+    node, agent, words, batch_container, batch_answer
+):
     node.start_koordlet()
     with pytest.raises(InUseError, match="another process writes to this node"):
         node.start_koordlet()
@@ -221,9 +169,7 @@ async def test_a_second_koordlet_leaves_the_node_alone_and_answers_hooks(
     await asyncio.sleep(0)
 
 
-async def test_hooks_are_not_answered_while_original_values_are_restored(
-    agent: Callable[..., Agent], tmp_path: Path
-) -> None:
+async def test_hooks_are_not_answered_while_original_values_are_restored(agent, tmp_path):
     one = agent()
     seen: list[bool] = []
 
@@ -244,13 +190,11 @@ async def test_hooks_are_not_answered_while_original_values_are_restored(
 @pytest.mark.parametrize(
     ("runtime", "has_nri"), [("containerd", True), ("cri-o", True), ("docker", False)]
 )
-def test_runtimes_with_nri(agent: Callable[..., Agent], runtime: str, has_nri: bool) -> None:
+def test_runtimes_with_nri(agent, runtime, has_nri):
     assert (agent(default_runtime_type=runtime)._nri is not None) == has_nri
 
 
-async def test_what_strategies_left_is_restored_by_a_koordlet_without_strategies(
-    node: NodeFixture, agent: Callable[..., Agent]
-) -> None:
+async def test_what_strategies_left_is_restored_by_a_koordlet_without_strategies(node, agent):
     be = "kubepods/besteffort"
     quota = DesiredValue(Target(be, "cpu.cfs_quota_us"), 50_000, "suppressed")
     plan = NodePlan({"cpu_suppress": (quota,)})

@@ -54,7 +54,7 @@ def files(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("close", [True, False])
-def test_a_restart_knows_all_again(tmp_path: Path, close: bool) -> None:
+def test_a_restart_knows_all_again(tmp_path, close):
     cache = cache_in(tmp_path / "a" / "b")
     fill(cache, 0, 100)
     cache.append(T0 + 40, [Sample(NODE, -1.0)])
@@ -69,7 +69,7 @@ def test_a_restart_knows_all_again(tmp_path: Path, close: bool) -> None:
     assert again.state().refused == 0
 
 
-def test_many_restarts_go_on_in_one_file(tmp_path: Path) -> None:
+def test_many_restarts_go_on_in_one_file(tmp_path):
     for turn in range(20):
         cache = cache_in(tmp_path)
         fill(cache, turn * 10, turn * 10 + 10)
@@ -78,7 +78,7 @@ def test_many_restarts_go_on_in_one_file(tmp_path: Path) -> None:
     assert seen(cache_in(tmp_path))[NODE] == [float(second) for second in range(200)]
 
 
-def test_twelve_hours_survive_a_restart(tmp_path: Path) -> None:
+def test_twelve_hours_survive_a_restart(tmp_path):
     cache = cache_in(tmp_path)
     fill(cache, 0, 12 * 3600, 20)
     end = T0 + 12 * 3600
@@ -91,7 +91,7 @@ def test_twelve_hours_survive_a_restart(tmp_path: Path) -> None:
         again.close()
 
 
-def test_what_no_run_sealed_is_sealed_after_a_restart(tmp_path: Path) -> None:
+def test_what_no_run_sealed_is_sealed_after_a_restart(tmp_path):
     cache = cache_in(tmp_path)
     fill(cache, 0, 150)
     cache.close()
@@ -105,7 +105,7 @@ def test_what_no_run_sealed_is_sealed_after_a_restart(tmp_path: Path) -> None:
     assert counts == {Aggregation.COUNT: 450.0}
 
 
-def test_a_clock_that_was_put_back_is_replayed(tmp_path: Path) -> None:
+def test_a_clock_that_was_put_back_is_replayed(tmp_path):
     cache = cache_in(tmp_path)
     fill(cache, 0, 1000)
     fill(cache, 9000, 9300)
@@ -119,7 +119,7 @@ def test_a_clock_that_was_put_back_is_replayed(tmp_path: Path) -> None:
         again.close()
 
 
-def test_old_files_are_deleted(tmp_path: Path) -> None:
+def test_old_files_are_deleted(tmp_path):
     cache = cache_in(tmp_path)
     fill(cache, 0, 16 * 3600, 60)
     names = files(tmp_path)
@@ -130,7 +130,7 @@ def test_old_files_are_deleted(tmp_path: Path) -> None:
     cache.close()
 
 
-def test_bytes_bound_the_files(tmp_path: Path) -> None:
+def test_bytes_bound_the_files(tmp_path):
     cache = cache_in(tmp_path, max_bytes=100_000)
     for second in range(6000):
         cache.append(T0 + second, [Sample(NODE, float(second))])
@@ -144,7 +144,7 @@ def test_bytes_bound_the_files(tmp_path: Path) -> None:
     ]
 
 
-def test_bytes_too_few_for_anything_are_said(tmp_path: Path) -> None:
+def test_bytes_too_few_for_anything_are_said(tmp_path):
     told: list[str] = []
     cache = cache_in(tmp_path, told, max_bytes=20)
     fill(cache, 0, 10)
@@ -154,7 +154,7 @@ def test_bytes_too_few_for_anything_are_said(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-def test_a_torn_tail_is_cut_off_silently(tmp_path: Path) -> None:
+def test_a_torn_tail_is_cut_off_silently(tmp_path):
     told: list[str] = []
     cache = cache_in(tmp_path)
     fill(cache, 0, 10)
@@ -169,7 +169,7 @@ def test_a_torn_tail_is_cut_off_silently(tmp_path: Path) -> None:
     assert told == []
 
 
-def test_a_bad_file_is_set_aside_and_said(tmp_path: Path) -> None:
+def test_a_bad_file_is_set_aside_and_said(tmp_path):
     told: list[str] = []
     cache = cache_in(tmp_path)
     fill(cache, 0, 1300)
@@ -191,14 +191,14 @@ def test_a_bad_file_is_set_aside_and_said(tmp_path: Path) -> None:
     assert len(told) == 1
 
 
-def test_only_the_newest_bad_file_stays(tmp_path: Path) -> None:
+def test_only_the_newest_bad_file_stays(tmp_path):
     for turn in range(4):
         (tmp_path / f"raw-{turn:010d}.log").write_bytes(b"not ours")
         cache_in(tmp_path).close()
     assert files(tmp_path) == ["raw-0000000003.log.corrupt"]
 
 
-def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+def test_files_of_others_are_left_alone(tmp_path):
     (tmp_path / "wal").mkdir()
     (tmp_path / "raw-0000000001.log").mkdir()
     (tmp_path / "lock").write_text("")
@@ -219,9 +219,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_flipped_bytes_anywhere_cost_no_more_than_what_they_hit(
-    tmp_path: Path, written: dict[str, bytes], data: st.DataObject
-) -> None:
+def test_flipped_bytes_anywhere_cost_no_more_than_what_they_hit(tmp_path, written, data):
     for one in tmp_path.iterdir():
         one.unlink()
     for name, whole in written.items():
@@ -242,7 +240,7 @@ def test_flipped_bytes_anywhere_cost_no_more_than_what_they_hit(
         cache.close()
 
 
-def test_no_directory_can_be_made(tmp_path: Path) -> None:
+def test_no_directory_can_be_made(tmp_path):
     told: list[str] = []
     (tmp_path / "file").write_text("in the way")
     cache = cache_in(tmp_path / "file" / "metrics", told)
@@ -254,7 +252,7 @@ def test_no_directory_can_be_made(tmp_path: Path) -> None:
     cache.close()
 
 
-def test_two_do_not_write_to_one_directory(tmp_path: Path) -> None:
+def test_two_do_not_write_to_one_directory(tmp_path):
     first = cache_in(tmp_path)
     fill(first, 0, 5)
     second = cache_in(tmp_path)
@@ -289,9 +287,7 @@ def batch(at: float, numbers: int = 1) -> SampleBatch:
 
 
 @pytest.mark.parametrize("left", [0, 1, 30])
-def test_a_full_disk_is_said_once_and_written_to_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int
-) -> None:
+def test_a_full_disk_is_said_once_and_written_to_again(tmp_path, monkeypatch, left):
     disk, told, now = Disk(), list[str](), [0.0]
     monkeypatch.setattr(segment_log.os, "write", disk.write)
     log = SegmentLog(str(tmp_path), MIB, told.append, lambda: now[0])
@@ -317,7 +313,7 @@ def test_a_full_disk_is_said_once_and_written_to_again(
     assert len(told) <= 2
 
 
-def test_a_directory_that_was_removed_is_made_again(tmp_path: Path) -> None:
+def test_a_directory_that_was_removed_is_made_again(tmp_path):
     now = [0.0]
     log = SegmentLog(str(tmp_path / "metrics"), MIB, print, lambda: now[0])
     assert list(log.load()) == []
@@ -361,7 +357,7 @@ def writer(
     )
 
 
-def test_a_kill_loses_nothing_that_was_appended(tmp_path: Path) -> None:
+def test_a_kill_loses_nothing_that_was_appended(tmp_path):
     first, moment = 0, random.Random(11)
     for _ in range(3):
         process = writer(tmp_path, first)
@@ -383,7 +379,7 @@ def test_a_kill_loses_nothing_that_was_appended(tmp_path: Path) -> None:
         first = done + 1
 
 
-def test_a_file_size_limit_stops_the_disk_and_not_the_cache(tmp_path: Path) -> None:
+def test_a_file_size_limit_stops_the_disk_and_not_the_cache(tmp_path):
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 

@@ -108,7 +108,7 @@ def prod(rig: Rig) -> PredictedPeak:
     return found
 
 
-def test_learns_from_the_last_interval_and_predicts(rig: Rig) -> None:
+def test_learns_from_the_last_interval_and_predicts(rig):
     assert rig.server.prediction.prod is None
     assert rig.server.training == TrainingResult()
     rig.cache.measured((), 2, 3 * GIB)
@@ -133,55 +133,34 @@ def test_learns_from_the_last_interval_and_predicts(rig: Rig) -> None:
     assert training.models.keys() == {*PARTS, "a", "b"}
 
 
-def test_a_node_that_cannot_be_measured_does_not_make_the_system_idle(rig: Rig) -> None:
-    rig.train(record("a"), a=1, node=5)
-    del rig.cache.p90["node_memory_usage"]
-    for minute in range(1, 100):
-        rig.server.train(NOW + minute)
-    assert rig.server.training.models["__node-sys__"]["p60"].cpu == near(4)
-
-
-def test_before_anything_is_measured_there_is_no_prediction(rig: Rig) -> None:
-    rig.train(record("a"))
-    assert rig.server.prediction.prod is None
-    assert "__node-koord-prod__" not in rig.server.training.models
-
-
-def test_pods_of_other_classes_are_learnt_and_not_counted(rig: Rig) -> None:
+def test_pods_of_other_classes_are_learnt_and_not_counted(rig):
     rig.train(record("a"), record("b", priority=5500), a=1, b=8, node=9)
     assert rig.server.training.models["__node-koord-batch__"]["max"].cpu == near(8)
     assert prod(rig).peak.cpu == near(1)
 
 
 @pytest.mark.parametrize("how", [{"terminating": True}, {"phase": "Succeeded"}])
-def test_ending_pods_request_nothing(rig: Rig, how: dict[str, Any]) -> None:
+def test_ending_pods_request_nothing(rig, how):
     rig.train(record("a", **how), a=0, node=0)
     assert rig.server.by_predictor()["podReclaimablePredictor"].peak == ResourceAmount()
     assert prod(rig).reclaimable == ResourceAmount()
 
 
-def test_young_pods_count_with_their_request(rig: Rig) -> None:
+def test_young_pods_count_with_their_request(rig):
     rig.train(record("a", started=NOW - 100), a=1, node=1)
     assert prod(rig).peak.cpu == 4
     assert rig.server.prediction.cold == ("a",)
     assert rig.server.training.cold == {"a"}
 
 
-def test_pods_that_are_in_no_list_are_learnt_only(rig: Rig) -> None:
+def test_pods_that_are_in_no_list_are_learnt_only(rig):
     rig.train(PodRecord(Pod("a", "shop", "a", cgroup_parent="/kubepods/poda")), a=1, node=1)
     assert rig.server.training.models["__node-koord-prod__"]["max"].cpu == near(1)
     assert rig.server.by_predictor()["podReclaimablePredictor"].peak == ResourceAmount()
 
 
-def test_an_unknown_node_has_a_peak_only(rig: Rig) -> None:
-    rig.allocatable = None
-    rig.train(node=1)
-    assert prod(rig).peak.cpu > 0
-    assert prod(rig).reclaimable is None
-
-
 @pytest.mark.parametrize("uid", ["../../etc/passwd", "", ".hidden", "__node__", "a/b"])
-def test_a_uid_that_is_no_file_name_has_no_model(rig: Rig, uid: str) -> None:
+def test_a_uid_that_is_no_file_name_has_no_model(rig, uid):
     rig.train(record(uid), **{uid: 1})
     rig.server.checkpoint(NOW, everything=True)
     assert all(name.startswith("__node-") for name in names(rig))
@@ -207,7 +186,7 @@ PARTS = [
 ]
 
 
-def test_models_are_written_and_come_back(rig: Rig) -> None:
+def test_models_are_written_and_come_back(rig):
     fill(rig)
     assert rig.server.checkpoint(NOW) == 9
     assert rig.server.checkpoint(NOW, everything=True) == 9, "again, over what is there"
@@ -221,7 +200,7 @@ def test_models_are_written_and_come_back(rig: Rig) -> None:
     assert rig.said == []
 
 
-def test_a_few_are_written_a_step_the_oldest_first_and_none_too_soon(tmp_path: Path) -> None:
+def test_a_few_are_written_a_step_the_oldest_first_and_none_too_soon(tmp_path):
     rig = Rig(tmp_path, TrainingSettings(per_step=4, checkpoint_interval=600))
     fill(rig)
     assert [rig.server.checkpoint(NOW + 60 * step) for step in range(4)] == [4, 4, 1, 0]
@@ -230,7 +209,7 @@ def test_a_few_are_written_a_step_the_oldest_first_and_none_too_soon(tmp_path: P
     assert rig.server.checkpoint(NOW + 601, everything=True) == 9
 
 
-def test_the_gone_are_forgotten_with_their_files(rig: Rig) -> None:
+def test_the_gone_are_forgotten_with_their_files(rig):
     fill(rig)
     rig.server.checkpoint(NOW)
     rig.pods = rig.pods[:1]
@@ -240,7 +219,7 @@ def test_the_gone_are_forgotten_with_their_files(rig: Rig) -> None:
     assert names(rig) == [*PARTS, "pod-0"]
 
 
-def test_files_of_pods_that_are_gone_at_the_start_go_later(rig: Rig) -> None:
+def test_files_of_pods_that_are_gone_at_the_start_go_later(rig):
     fill(rig)
     rig.server.checkpoint(NOW)
     other, later = rig.another(), NOW + 7 * 86400
@@ -252,7 +231,7 @@ def test_files_of_pods_that_are_gone_at_the_start_go_later(rig: Rig) -> None:
     assert names(rig) == PARTS
 
 
-def test_files_that_cannot_be_used_are_set_aside_until_the_next_start(rig: Rig) -> None:
+def test_files_that_cannot_be_used_are_set_aside_until_the_next_start(rig):
     fill(rig)
     rig.server.checkpoint(NOW)
     (rig.path / "pod-0").write_bytes(b"\0" * 100)
@@ -269,12 +248,12 @@ def test_files_that_cannot_be_used_are_set_aside_until_the_next_start(rig: Rig) 
     assert "h ahead of the clock (set aside as" in rig.said[0]
 
 
-def test_no_directory_yet_is_no_trouble(rig: Rig) -> None:
+def test_no_directory_yet_is_no_trouble(rig):
     assert rig.server.load(NOW) == 0
     assert rig.said == []
 
 
-def test_a_directory_that_cannot_be_used_is_reported_once(rig: Rig) -> None:
+def test_a_directory_that_cannot_be_used_is_reported_once(rig):
     rig.path.write_text("a file")
     assert rig.server.load(NOW) == 0
     assert rig.said == [f"{rig.path}: Not a directory (all models are learnt anew)"]
@@ -301,14 +280,12 @@ RAW = "node.koordinator.sh/raw-allocatable"
         ({}, {"cpu": 32000}, None),
     ],
 )
-def test_allocatable_before_amplification_comes_first(
-    annotations: dict[str, str], allocatable: dict[str, int] | None, expected: ResourceAmount | None
-) -> None:
+def test_allocatable_before_amplification_comes_first(annotations, allocatable, expected):
     assert node_allocatable(annotations, allocatable) == (expected, "")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"cpu":[]}'])
-def test_an_annotation_that_cannot_be_read_is_said(text: str) -> None:
+def test_an_annotation_that_cannot_be_read_is_said(text):
     found, ignored = node_allocatable({RAW: text}, {"cpu": 1000, "memory": 1})
     assert found == ResourceAmount(1, 1)
     assert ignored.startswith(f"annotation {RAW}: ")
@@ -316,7 +293,7 @@ def test_an_annotation_that_cannot_be_read_is_said(text: str) -> None:
 
 
 @pytest.mark.parametrize(("who", "labels"), [("pod", ("pod_uid",)), ("node", ())])
-def test_samples_are_of_the_kinds_the_cache_has(who: str, labels: tuple[str, ...]) -> None:
+def test_samples_are_of_the_kinds_the_cache_has(who, labels):
     for resource, unit in (("cpu", "cores"), ("memory", "bytes")):
         kind = KINDS[f"{who}_{resource}_usage"]
         assert (kind.labels, kind.unit) == (labels, unit)

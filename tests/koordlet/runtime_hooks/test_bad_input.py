@@ -7,7 +7,7 @@ says, the other fields apply, the pod starts, and nothing is told twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from koord_host.knobs.layout import Driver
 from koord_model import keys
 from koord_model.qos import KubeQoS
 
-from tests.koordlet.conftest import Words
 from tests.koordlet.runtime_hooks.test_transport_matrix import (
     FIRST,
     SECOND,
@@ -143,7 +142,7 @@ async def values(one: Rig, way: str, pod: PodSpec) -> dict[str, str]:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", PODS.values(), ids=list(PODS))
-async def test_of_a_pod(case: Case, way: str, directory: Path, words: Callable[..., Words]) -> None:
+async def test_of_a_pod(case, way, directory, words):
     with Rig(NODE, "all", case.rule, directory) as one:
         found = await values(one, way, case.pod)
     [(event, fields)] = words(
@@ -170,9 +169,7 @@ NODES = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("wrong", "says"), NODES.values(), ids=list(NODES))
-async def test_of_the_node(
-    wrong: dict[str, Any], says: str, way: str, directory: Path, words: Callable[..., Words]
-) -> None:
+async def test_of_the_node(wrong, says, way, directory, words):
     documents = list(yaml.safe_load_all(rules({"cpuPolicy": "groupIdentity"})))
     documents[0]["spec"]["resourceQOSStrategy"] |= wrong
     file = directory / "wrong.yaml"

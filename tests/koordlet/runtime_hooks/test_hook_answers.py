@@ -118,12 +118,7 @@ LIMITS = {"cpu_shares": (2, 512), "unified[memory.high]": (None, "max")}
         (NRI, UPDATE, MAIN, LIMITS),
     ],
 )
-def test_what_an_answer_changes_is_what_its_transport_carries(
-    transport: Transport,
-    stage: Stage,
-    subject: Pod | Container,
-    changed: dict[str, tuple[object, object]],
-) -> None:
+def test_what_an_answer_changes_is_what_its_transport_carries(transport, stage, subject, changed):
     kept = Recorded(plugin=EVERYTHING)
     kept.ask(transport, stage, subject)
     answer = kept.only()
@@ -142,19 +137,19 @@ def hook_line(answer: HookAnswerEntry) -> bytes:
     return line
 
 
-def test_what_the_answer_left_out_was_not_changed() -> None:
+def test_what_the_answer_left_out_was_not_changed():
     kept = Recorded(plugin=EVERYTHING)
     kept.ask(NRI, left_out=("mounts[/m]", "devices[/dev/d]", "resctrl"))
     assert {"mounts[/m]", "devices[/dev/d]", "resctrl"}.isdisjoint(fields(kept.only()))
 
 
-def test_calls_whose_answers_change_nothing_are_passed_over() -> None:
+def test_calls_whose_answers_change_nothing_are_passed_over():
     kept = Recorded(plugin=EVERYTHING)
     kept.ask(stage=Stage.POST_STOP_CONTAINER)
     assert kept.answers.find(lambda _: True) == []
 
 
-def test_what_was_wrong_is_noted_and_what_is_disputed_left_out() -> None:
+def test_what_was_wrong_is_noted_and_what_is_disputed_left_out():
     kept = Recorded(
         one=Patch(resources=LinuxResources(cpu_shares=1), ignored=("annotation x is y",)),
         other=Patch(resources=LinuxResources(cpu_shares=3)),
@@ -170,7 +165,7 @@ def test_what_was_wrong_is_noted_and_what_is_disputed_left_out() -> None:
     assert kept.journal == [answer]
 
 
-def test_the_same_again_is_counted_and_journalled_once() -> None:
+def test_the_same_again_is_counted_and_journalled_once():
     kept = Recorded(plugin=EVERYTHING)
     for kept.now in (1000.0, 1010.0, 1020.0):
         kept.ask()
@@ -184,14 +179,14 @@ def test_the_same_again_is_counted_and_journalled_once() -> None:
     assert len(kept.journal) == 2
 
 
-def test_an_answer_that_changes_nothing_is_known_and_not_journalled() -> None:
+def test_an_answer_that_changes_nothing_is_known_and_not_journalled():
     kept = Recorded(plugin=Patch())
     kept.ask()
     assert kept.only().plugins == ()
     assert kept.journal == []
 
 
-def test_of_which_pods() -> None:
+def test_of_which_pods():
     kept = Recorded(plugin=EVERYTHING)
     kept.ask(stage=RUN, subject=POD)
     kept.ask()
@@ -200,7 +195,7 @@ def test_of_which_pods() -> None:
     assert [one.answer.hook for one in found] == [RUN, CREATE]
 
 
-def test_memory_is_bounded_and_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_and_the_oldest_go_first(monkeypatch):
     monkeypatch.setattr(hook_answers, "MOST_PODS", 2)
     monkeypatch.setattr(hook_answers, "MOST_OF_POD", 2)
     kept = Recorded(plugin=EVERYTHING)
@@ -213,7 +208,7 @@ def test_memory_is_bounded_and_the_oldest_go_first(monkeypatch: pytest.MonkeyPat
     ]
 
 
-def test_a_huge_patch_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_huge_patch_is_cut(monkeypatch):
     annotations = {f"{number}" * 300: "v" * 5000 for number in range(1000)}
     kept = Recorded(plugin=Patch(annotations=annotations, why="w" * 5000), other=EVERYTHING)
     kept.ask()

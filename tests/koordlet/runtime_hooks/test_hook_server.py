@@ -69,7 +69,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "run" / "koordlet.sock"
 
 
-async def test_a_change_is_answered_and_logged(path, words, batch_container, batch_answer) -> None:
+async def test_a_change_is_answered_and_logged(path, words, batch_container, batch_answer):
     async with serving(path) as (_, ask):
         assert await ask(CREATE, batch_container) == batch_answer
     why = (
@@ -80,9 +80,7 @@ async def test_a_change_is_answered_and_logged(path, words, batch_container, bat
     assert words() == [("changed", {**subject, "why": why})]
 
 
-async def test_what_is_as_desired_already_is_not_logged(
-    path, words, batch_container, batch_answer
-) -> None:
+async def test_what_is_as_desired_already_is_not_logged(path, words, batch_container, batch_answer):
     batch_container.container_resources.CopyFrom(batch_answer.container_resources)
     async with serving(path) as (_, ask):
         assert await ask(CREATE, batch_container) == batch_answer
@@ -90,7 +88,7 @@ async def test_what_is_as_desired_already_is_not_logged(
 
 
 @pytest.mark.parametrize("stage", Stage)
-async def test_every_call_is_served_and_echoes(path: Path, stage: Stage) -> None:
+async def test_every_call_is_served_and_echoes(path, stage):
     async with serving(path) as (_, ask):
         if stage in POD_STAGES:
             carried = {"labels": {"l": "1"}, "cgroup_parent": "/p"}
@@ -102,13 +100,13 @@ async def test_every_call_is_served_and_echoes(path: Path, stage: Stage) -> None
             assert answer == pb.ContainerResourceHookResponse(**carried)
 
 
-async def test_a_disabled_stage_is_echoed(path: Path, batch_container) -> None:
+async def test_a_disabled_stage_is_echoed(path, batch_container):
     async with serving(path, stages=()) as (_, ask):
         answer = await ask(CREATE, batch_container)
     assert answer.container_resources == batch_container.container_resources
 
 
-async def test_pods_are_logged_without_a_container(path: Path, words, batch_container) -> None:
+async def test_pods_are_logged_without_a_container(path, words, batch_container):
     request = pb.PodSandboxHookRequest(
         pod_meta=batch_container.pod_meta,
         labels=batch_container.pod_labels,
@@ -133,7 +131,7 @@ class Node:
         self.seen.append((stage, subject.name))
 
 
-async def test_plugins_get_the_node_as_it_is_now(path: Path, batch_container) -> None:
+async def test_plugins_get_the_node_as_it_is_now(path, batch_container):
     batch_container.pod_labels["koordinator.sh/qosClass"] = "LS"
     node = Node()
     async with serving(path, node=node) as (_, ask):
@@ -142,9 +140,7 @@ async def test_plugins_get_the_node_as_it_is_now(path: Path, batch_container) ->
         assert (await ask(CREATE, batch_container)).container_resources.cpuset_cpus == "0-3"
 
 
-async def test_the_node_gets_every_call_also_of_stages_without_a_plugin(
-    path: Path, batch_container
-) -> None:
+async def test_the_node_gets_every_call_also_of_stages_without_a_plugin(path, batch_container):
     node = Node()
     async with serving(path, node=node) as (_, ask):
         await ask(CREATE, batch_container)
@@ -168,8 +164,8 @@ class TestFailures:
 
     @pytest.mark.parametrize("failing", [False, True])
     async def test_input_that_cannot_be_used_fails_no_call_and_the_rest_applies(
-        self, path: Path, words, broken_container, failing: bool
-    ) -> None:
+        self, path, words, broken_container, failing
+    ):
         batch = available_plugins()["batchresource"]()
         runner = HookRunner([("batchresource", batch), ("other", wanting(B="2"))])
         async with serving(path, runner, plugin_failure_fails=failing) as (_, ask):
@@ -184,17 +180,15 @@ class TestFailures:
         assert [message for message, _ in logged] == ["field ignored", "field ignored", "changed"]
         assert self.REASON in [fields.get("reason") for _, fields in logged]
 
-    async def test_a_plugin_failure_is_logged_with_its_kind(
-        self, path: Path, words, batch_container
-    ) -> None:
+    async def test_a_plugin_failure_is_logged_with_its_kind(self, path, words, batch_container):
         async with serving(path, HookRunner([("theirs", broken_plugin())])) as (_, ask):
             await ask(CREATE, batch_container)
         [(_, fields)] = words()
         assert fields["reason"] == r"KeyError: 'first\nsecond'"
 
     async def test_a_plugin_failure_may_fail_the_call_and_names_the_plugin(
-        self, path: Path, batch_container
-    ) -> None:
+        self, path, batch_container
+    ):
         runner = HookRunner([("theirs", broken_plugin())])
         async with serving(path, runner, plugin_failure_fails=True) as (_, ask):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -206,8 +200,8 @@ class TestFailures:
         assert caught.value.details() == expected
 
     async def test_a_conflict_is_logged_and_the_field_left_alone(
-        self, path: Path, words, batch_container
-    ) -> None:
+        self, path, words, batch_container
+    ):
         runner = HookRunner([("a", wanting(A="2")), ("b", wanting(A="3"))])
         async with serving(path, runner) as (_, ask):
             assert (await ask(CREATE, batch_container)).container_envs == {"A": "1"}
@@ -218,7 +212,7 @@ class TestFailures:
 
 class TestSocket:
     @pytest.mark.parametrize("name", ["koordlet.sock", "a b%20?#.sock"])
-    async def test_it_is_for_owner_and_group_and_gone_afterwards(self, tmp_path, name) -> None:
+    async def test_it_is_for_owner_and_group_and_gone_afterwards(self, tmp_path, name):
         path = tmp_path / name
         server = HookServer(load([]), (), HookMetrics())
         await server.start(str(path))
@@ -226,15 +220,13 @@ class TestSocket:
         await server.stop(0)
         assert not path.exists()
 
-    async def test_a_live_one_is_an_error_and_goes_on(self, path: Path, batch_container) -> None:
+    async def test_a_live_one_is_an_error_and_goes_on(self, path, batch_container):
         async with serving(path) as (_, ask):
             with pytest.raises(SocketInUseError, match=r"koordlet\.sock"):
                 await HookServer(load([]), (), HookMetrics()).start(str(path))
             await ask(CREATE, batch_container)
 
-    async def test_one_that_grpc_cannot_bind_is_an_error_that_names_it(
-        self, path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_one_that_grpc_cannot_bind_is_an_error_that_names_it(self, path, monkeypatch):
         def add_insecure_port(_: object, address: str) -> int:
             raise RuntimeError(f"Failed to bind to address {address}")
 
@@ -242,5 +234,5 @@ class TestSocket:
         with pytest.raises(OSError, match=r"koordlet\.sock: cannot listen: Failed to bind"):
             await HookServer(load([]), (), HookMetrics()).start(str(path))
 
-    async def test_one_never_started_stops(self) -> None:
+    async def test_one_never_started_stops(self):
         await HookServer(load([]), (), HookMetrics()).stop(0)

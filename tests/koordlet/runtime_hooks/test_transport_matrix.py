@@ -327,7 +327,7 @@ CASES = [
 
 @pytest.mark.parametrize(("plugins", "rule"), CASES, ids=lambda one: one.replace(" ", "-"))
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-async def test_every_way_ends_alike(kind: Kind, plugins: str, rule: str, directory: Path) -> None:
+async def test_every_way_ends_alike(kind, plugins, rule, directory):
     found = {way: await final(kind, plugins, rule, way, directory) for way in WAYS}
     bare = await untouched(kind, rule, directory)
     assert found["reconciler"] != bare, "a plugin that does nothing shows nothing"
@@ -337,9 +337,7 @@ async def test_every_way_ends_alike(kind: Kind, plugins: str, rule: str, directo
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-async def test_nothing_is_written_twice_by_proxy_and_nri_together(
-    kind: Kind, rule: str, directory: Path
-) -> None:
+async def test_nothing_is_written_twice_by_proxy_and_nri_together(kind, rule, directory):
     with Rig(kind, "all", rule, directory) as one:
         await start_all(one, "proxy and nri")
         made = one.files.writes
@@ -350,9 +348,7 @@ async def test_nothing_is_written_twice_by_proxy_and_nri_together(
 
 @pytest.mark.parametrize("way", ["proxy", "nri"])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-async def test_a_container_has_what_requests_carry_from_its_first_process_on(
-    kind: Kind, way: str, directory: Path
-) -> None:
+async def test_a_container_has_what_requests_carry_from_its_first_process_on(kind, way, directory):
     sandbox, container = WAYS[way]
     with Rig(kind, "all", FIRST, directory) as one:
         for pod in PODS:
@@ -401,14 +397,8 @@ MOUNTS = ["/usr/local/vgpu/libvgpu.so"]
     ],
 )
 async def test_what_a_container_is_started_with(
-    way: str,
-    env: dict[str, str],
-    mounts: list[str],
-    devices: list[str],
-    directory: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    way, env, mounts, devices, directory, tmp_path, monkeypatch
+):
     library = tmp_path / "libvgpu.so"
     monkeypatch.setattr(gpuenvinject, "_MOUNTS", {MOUNTS[0]: Mount(str(library))})
     monkeypatch.setattr(rdmadeviceinject, "_FILES", str(tmp_path))
@@ -428,9 +418,7 @@ async def test_what_a_container_is_started_with(
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-async def test_in_process_sets_what_the_request_carries_and_nothing_else(
-    kind: Kind, rule: str, directory: Path
-) -> None:
+async def test_in_process_sets_what_the_request_carries_and_nothing_else(kind, rule, directory):
     """Without a node agent nobody writes what no CRI request carries, by design.
 
     That is: pods' and classes' own groups; ``cpu.bvt_warp_ns``, ``cpu.idle``,

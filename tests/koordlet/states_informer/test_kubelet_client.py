@@ -103,27 +103,25 @@ async def asking(kubelet: Kubelet, account: Path, **more: Any) -> AsyncIterator[
 
 
 class TestSecure:
-    async def test_pods_and_configuration(self, secure: Kubelet, account: Path) -> None:
+    async def test_pods_and_configuration(self, secure, account):
         async with asking(secure, account) as client:
             assert await client.pods() == PODS
             assert await client.configz() == b"{}"
         assert secure.asked == [("/pods/", "s3cret"), ("/configz", "s3cret")]
 
-    async def test_the_connection_is_kept(self, secure: Kubelet, account: Path) -> None:
+    async def test_the_connection_is_kept(self, secure, account):
         async with asking(secure, account) as client:
             for _ in range(3):
                 await client.pods()
         assert len(secure.connections) == 1
 
-    async def test_who_we_are_to_the_cluster_we_are_to_the_kubelet(
-        self, secure: Kubelet, account: Path, tmp_path: Path
-    ) -> None:
+    async def test_who_we_are_to_the_cluster_we_are_to_the_kubelet(self, secure, account, tmp_path):
         (tmp_path / "ours").write_text("0urs\n")
         secure.tokens = {"0urs"}
         async with asking(secure, account, credentials=TokenFile(tmp_path / "ours")) as client:
             assert await client.pods() == PODS
 
-    async def test_a_token_that_was_replaced(self, secure: Kubelet, account: Path) -> None:
+    async def test_a_token_that_was_replaced(self, secure, account):
         async with asking(secure, account) as client:
             await client.pods()
             (account / "token").write_text("n3w\n")
@@ -131,9 +129,7 @@ class TestSecure:
             assert await client.pods() == PODS
         assert [token for _, token in secure.asked] == ["s3cret", "s3cret", "n3w"]
 
-    async def test_a_token_that_is_no_good(
-        self, secure: Kubelet, account: Path, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_a_token_that_is_no_good(self, secure, account, caplog):
         caplog.set_level(logging.DEBUG)
         secure.tokens = {"other"}
         async with asking(secure, account) as client:
@@ -142,9 +138,7 @@ class TestSecure:
         assert len(secure.asked) == 2
         assert "s3cret" not in str(found.value) + repr(found.value.__context__) + caplog.text
 
-    async def test_a_self_signed_certificate_says_the_way_out(
-        self, account: Path, tmp_path: Path
-    ) -> None:
+    async def test_a_self_signed_certificate_says_the_way_out(self, account, tmp_path):
         alone = make_self_signed(tmp_path / "alone")
         async with Kubelet().serve(alone.server_context()) as kubelet:
             async with asking(kubelet, account) as client:
@@ -158,7 +152,7 @@ class TestSecure:
             async with asking(kubelet, account, ca_file=str(alone.authority)) as client:
                 assert await client.pods() == PODS
 
-    async def test_another_address(self, account: Path, tmp_path: Path) -> None:
+    async def test_another_address(self, account, tmp_path):
         other = make_certificates(tmp_path / "other", "IP:127.0.0.2,DNS:localhost")
         (account / "ca.crt").write_bytes(other.authority.read_bytes())
         async with Kubelet().serve(other.server_context()) as kubelet:
@@ -169,9 +163,7 @@ class TestSecure:
             async with asking(kubelet, account) as client:
                 assert await client.pods() == PODS
 
-    async def test_an_authority_that_was_replaced(
-        self, secure: Kubelet, account: Path, certificates: Certificates, tmp_path: Path
-    ) -> None:
+    async def test_an_authority_that_was_replaced(self, secure, account, certificates, tmp_path):
         old = make_certificates(tmp_path / "old").authority
         (account / "ca.crt").write_bytes(old.read_bytes())
         async with asking(secure, account) as client:
@@ -180,22 +172,20 @@ class TestSecure:
             (account / "ca.crt").write_bytes(certificates.authority.read_bytes())
             assert await client.pods() == PODS
 
-    async def test_an_authority_that_is_none(self, secure: Kubelet, account: Path) -> None:
+    async def test_an_authority_that_is_none(self, secure, account):
         (account / "ca.crt").write_text("nothing")
         async with asking(secure, account) as client:
             with pytest.raises(OSError, match=r"ca\.crt: has no CA certificate"):
                 await client.pods()
 
-    async def test_no_account_is_no_token(self, secure: Kubelet, tmp_path: Path) -> None:
+    async def test_no_account_is_no_token(self, secure, tmp_path):
         async with asking(secure, tmp_path) as client:
             with pytest.raises(OSError, match="not trusted"):
                 await client.pods()
 
 
 class TestPlain:
-    async def test_no_token_goes_over_http_and_no_proxy_is_used(
-        self, plain: Kubelet, account: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_no_token_goes_over_http_and_no_proxy_is_used(self, plain, account, monkeypatch):
         monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
         async with asking(plain, account) as client:
             assert await client.pods() == PODS
@@ -212,9 +202,7 @@ class TestPlain:
         ],
         ids=["elsewhere", "500", "403", "a long refusal", "a long list"],
     )
-    async def test_refusals(
-        self, plain: Kubelet, tmp_path: Path, answer: dict[str, Any], reason: str
-    ) -> None:
+    async def test_refusals(self, plain, tmp_path, answer, reason):
         plain.answer = lambda: web.Response(**answer)
         async with asking(plain, tmp_path, most=15) as client:
             with pytest.raises(OSError, match=f"^{plain.root}/pods/: {reason}"):
@@ -231,9 +219,7 @@ class TestPlain:
             ("resource=nodes, subresource=proxy)", "nodes/proxy", "nodes/pods"),
         ],
     )
-    async def test_the_right_that_is_missing_is_named(
-        self, plain: Kubelet, tmp_path: Path, words: str, right: str, other: str
-    ) -> None:
+    async def test_the_right_that_is_missing_is_named(self, plain, tmp_path, words, right, other):
         text = f"Forbidden (user=u, verb=get, {words}"
         plain.answer = lambda: web.Response(status=403, text=text)
         async with asking(plain, tmp_path) as client:
@@ -244,7 +230,7 @@ class TestPlain:
         assert other not in line
         assert "\n" not in line
 
-    async def test_a_kubelet_that_hangs(self, plain: Kubelet, tmp_path: Path) -> None:
+    async def test_a_kubelet_that_hangs(self, plain, tmp_path):
         plain.hangs = True
         async with asking(plain, tmp_path, timeout=1.0) as client:
             with pytest.raises(OSError, match=r"/pods/: no answer in 1 s"):
@@ -252,7 +238,7 @@ class TestPlain:
             plain.hangs = False
             assert await client.pods() == PODS
 
-    async def test_nobody_listens(self, plain: Kubelet, tmp_path: Path) -> None:
+    async def test_nobody_listens(self, plain, tmp_path):
         with socket.socket() as bound:
             bound.bind(("127.0.0.1", 0))
             plain.root = f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -260,7 +246,7 @@ class TestPlain:
                 with pytest.raises(OSError, match=f"^{plain.root}/pods/: .*: Connection refused$"):
                     await client.pods()
 
-    async def test_a_kubelet_that_restarts(self, tmp_path: Path) -> None:
+    async def test_a_kubelet_that_restarts(self, tmp_path):
         kubelet = Kubelet()
         async with kubelet.serve(), asking(kubelet, tmp_path) as client:
             await client.pods()
@@ -270,14 +256,14 @@ class TestPlain:
 
 
 class TestFile:
-    async def test_its_text(self, tmp_path: Path) -> None:
+    async def test_its_text(self, tmp_path):
         path = tmp_path / "pods.json"
         path.write_bytes(PODS)
         source = open_pod_source(str(path))
         assert (await source.pods(), source.name) == (PODS, str(path))
         await source.close()
 
-    async def test_what_is_not_there_or_too_long(self, tmp_path: Path) -> None:
+    async def test_what_is_not_there_or_too_long(self, tmp_path):
         with pytest.raises(OSError, match=r"/none: No such file or directory$"):
             await PodFile(str(tmp_path / "none")).pods()
         (tmp_path / "long").write_bytes(b"12345")
@@ -286,7 +272,7 @@ class TestFile:
         (tmp_path / "long").write_bytes(b"1234")
         assert await PodFile(str(tmp_path / "long"), most=4).pods() == b"1234"
 
-    def test_a_file_needs_no_client(self) -> None:
+    def test_a_file_needs_no_client(self):
         code = "import koordlet.states_informer.kubelet_client, sys; print(*sys.modules)"
         command = [sys.executable, "-c", code]
         loaded = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -297,5 +283,5 @@ class TestFile:
     ("name", "kind"),
     [("/a/file", PodFile), ("http://a/pods", KubeletClient), ("https://a/pods", KubeletClient)],
 )
-def test_where_pods_are(name: str, kind: type) -> None:
+def test_where_pods_are(name, kind):
     assert type(open_pod_source(name)) is kind

@@ -70,7 +70,7 @@ async def watching(api: KubeApi, file: Path, heard: Heard) -> AsyncIterator[Clus
             await task
 
 
-async def test_only_what_is_used_is_watched_and_stored(api, tmp_path: Path, heard: Heard) -> None:
+async def test_only_what_is_used_is_watched_and_stored(api, tmp_path, heard):
     api.put(NODES, NODE)
     async with watching(api, tmp_path / "cluster.json", heard) as state:
         uid = api.get(NODES, "n1")["metadata"]["uid"]
@@ -84,7 +84,7 @@ async def test_only_what_is_used_is_watched_and_stored(api, tmp_path: Path, hear
         assert age.trouble == ""
 
 
-async def test_changes_of_unused_fields_are_ignored(api, tmp_path: Path, heard: Heard) -> None:
+async def test_changes_of_unused_fields_are_ignored(api, tmp_path, heard):
     api.put(NODES, NODE)
     async with watching(api, tmp_path / "cluster.json", heard):
         await heard.until("Node")
@@ -94,9 +94,7 @@ async def test_changes_of_unused_fields_are_ignored(api, tmp_path: Path, heard: 
     assert [kind for kind, _ in heard.objects] == ["Node", "NodeSLO"]
 
 
-async def test_after_a_restart_without_the_api_server_the_file_counts(
-    api, tmp_path: Path, heard: Heard
-) -> None:
+async def test_after_a_restart_without_the_api_server_the_file_counts(api, tmp_path, heard):
     file = tmp_path / "state/cluster.json"
     api.put(NODE_SLOS, SLO)
     async with watching(api, file, heard):
@@ -110,9 +108,7 @@ async def test_after_a_restart_without_the_api_server_the_file_counts(
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"NodeSLO": {"metadata": {"name": "other"}}}'])
-async def test_a_file_that_says_nothing_about_this_node(
-    api, tmp_path: Path, heard: Heard, text: str
-) -> None:
+async def test_a_file_that_says_nothing_about_this_node(api, tmp_path, heard, text):
     file = tmp_path / "cluster.json"
     file.write_text(text)
     api.put(NODES, NODE)
@@ -122,7 +118,7 @@ async def test_a_file_that_says_nothing_about_this_node(
     assert len(heard.lines) == (0 if "other" in text else 1)
 
 
-async def test_an_object_that_is_deleted(api, tmp_path: Path, heard: Heard) -> None:
+async def test_an_object_that_is_deleted(api, tmp_path, heard):
     api.put(NODE_SLOS, SLO)
     async with watching(api, tmp_path / "cluster.json", heard) as state:
         await heard.until("NodeSLO")
@@ -132,14 +128,14 @@ async def test_an_object_that_is_deleted(api, tmp_path: Path, heard: Heard) -> N
         assert state.get("NodeSLO") is None
 
 
-async def test_a_kind_without_its_crd_is_known_not_to_be(api, tmp_path, heard: Heard) -> None:
+async def test_a_kind_without_its_crd_is_known_not_to_be(api, tmp_path, heard):
     api.installed.discard(NODE_SLOS)
     async with watching(api, tmp_path / "cluster.json", heard) as state:
         await until(lambda: state.ages()["NodeSLO"].absent)
         assert "CRD" in state.ages()["NodeSLO"].trouble
 
 
-async def test_a_file_that_cannot_be_written_is_reported_once(api, tmp_path, heard: Heard) -> None:
+async def test_a_file_that_cannot_be_written_is_reported_once(api, tmp_path, heard):
     (tmp_path / "file").write_text("")
     api.put(NODES, NODE)
     async with watching(api, tmp_path / "file/cluster.json", heard):

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ def identity(rules: Any) -> int:
 
 
 class TestTheFile:
-    def test_three_documents_told_apart_by_their_kind(self) -> None:
+    def test_three_documents_told_apart_by_their_kind(self):
         topology = """\
 ---
 kind: Node
@@ -53,17 +52,17 @@ metadata:
         assert rules.topology.shared_pools == (SharedPool(0, "0-3"),)
         assert rules.problems == ()
 
-    def test_an_empty_one_has_no_rules(self) -> None:
+    def test_an_empty_one_has_no_rules(self):
         assert parse_rules("---\n---\n") == NO_RULES
 
-    def test_a_field_out_of_range_is_one_line_and_the_others_apply(self) -> None:
+    def test_a_field_out_of_range_is_one_line_and_the_others_apply(self):
         rules = parse_rules(SLO % 7)
         assert rules.slo.cpu_policy is CPUPolicy.CORE_SCHED
         assert identity(rules) == 2
         [line] = rules.problems
         assert "lsClass.cpuQOS.groupIdentity is 7; expected -1 to 2 (default 2 kept)" in line
 
-    def test_cpus_that_the_node_does_not_have_are_left_out(self) -> None:
+    def test_cpus_that_the_node_does_not_have_are_left_out(self):
         pools = '[{"node": 0, "cpuset": "0-3"}, {"node": 1, "cpuset": "64"}]'
         text = f"""\
 kind: NodeResourceTopology
@@ -84,7 +83,7 @@ metadata: {{annotations: {{node.koordinator.sh/cpu-shared-pools: '{pools}'}}}}
             ("- kind: NodeSLO", 'has a document of kind ""'),
         ],
     )
-    def test_what_is_no_rules_file_is_one_line(self, text: str, reason: str) -> None:
+    def test_what_is_no_rules_file_is_one_line(self, text, reason):
         with pytest.raises(ValueError, match=r"^[^\n]*$") as found:
             parse_rules(text)
         assert str(found.value).startswith(reason)
@@ -102,13 +101,13 @@ def views(rules_file: Path | str = "", node: FakeKernel | None = None) -> NodeVi
 
 
 class TestChanges:
-    def test_the_same_is_the_same_object(self, rules_file: Path) -> None:
+    def test_the_same_is_the_same_object(self, rules_file):
         made = views(rules_file)
         first, _ = made.refresh(())
         assert made.refresh(())[0] is first is made.current
         assert identity(first) == 1
 
-    def test_a_change_is_seen_with_the_next_round(self, rules_file: Path) -> None:
+    def test_a_change_is_seen_with_the_next_round(self, rules_file):
         made = views(rules_file)
         made.refresh(())
         rules_file.write_text(SLO % -1)
@@ -122,9 +121,7 @@ class TestChanges:
             (lambda file: file.unlink(), "cannot be read: No such file"),
         ],
     )
-    def test_the_last_good_rules_stay_and_the_reason_is_told_once(
-        self, rules_file: Path, spoil: Callable[[Path], object], reason: str
-    ) -> None:
+    def test_the_last_good_rules_stay_and_the_reason_is_told_once(self, rules_file, spoil, reason):
         made = views(rules_file)
         good, _ = made.refresh(())
         spoil(rules_file)
@@ -136,7 +133,7 @@ class TestChanges:
         rules_file.write_text(SLO % 0)
         assert identity(made.refresh(())[0]) == 0
 
-    def test_a_field_that_cannot_be_used_is_told_once(self, rules_file: Path) -> None:
+    def test_a_field_that_cannot_be_used_is_told_once(self, rules_file):
         rules_file.write_text(SLO % '"much"')
         made = views(rules_file)
         view, [line] = made.refresh(())
@@ -144,7 +141,7 @@ class TestChanges:
         assert identity(view) == 2
         assert made.refresh(()) == (view, ())
 
-    def test_without_a_file_the_defaults_hold(self) -> None:
+    def test_without_a_file_the_defaults_hold(self):
         view, problems = views().refresh(())
         assert (view.slo, problems) == (NO_RULES.slo, ())
 
@@ -155,7 +152,7 @@ class TestPools:
         assert topology is not None
         return [pool.cpuset for pool in topology.shared_pools]
 
-    def test_they_shrink_with_a_pod_that_has_cpus_of_its_own_and_widen_after_it(self) -> None:
+    def test_they_shrink_with_a_pod_that_has_cpus_of_its_own_and_widen_after_it(self):
         made = views()
         labels = {keys.LABEL_QOS: "LSE"}
         status = {keys.ANNOTATION_RESOURCE_STATUS: '{"cpuset": "2-3"}'}
@@ -163,7 +160,7 @@ class TestPools:
         assert self.pools(made, Pod("p", "n", "u", labels, status)) == ["0-1,4-7", "8-15"]
         assert self.pools(made) == ["0-7", "8-15"]
 
-    def test_the_kubelet_s_static_manager_takes_cpus_too(self) -> None:
+    def test_the_kubelet_s_static_manager_takes_cpus_too(self):
         node = FakeKernel()
         made = views(node=node)
         node.plain.texts[STATE] = (
@@ -173,12 +170,12 @@ class TestPools:
         assert made.current.topology is not None
         assert made.current.topology.kubelet_policy == "static"
 
-    def test_a_state_that_cannot_be_read_gives_no_cpus_away(self) -> None:
+    def test_a_state_that_cannot_be_read_gives_no_cpus_away(self):
         node = FakeKernel()
         node.plain.texts[STATE] = "{"
         assert self.pools(views(node=node)) == ["0-7", "8-15"]
 
-    def test_a_document_s_pools_go_before(self, rules_file: Path) -> None:
+    def test_a_document_s_pools_go_before(self, rules_file):
         rules_file.write_text("""\
 kind: NodeResourceTopology
 metadata: {annotations: {node.koordinator.sh/cpu-shared-pools: '[{"node": 0, "cpuset": "5"}]'}}
@@ -187,7 +184,7 @@ metadata: {annotations: {node.koordinator.sh/cpu-shared-pools: '[{"node": 0, "cp
 
 
 class TestCpusByNumaNode:
-    def test_nodes_without_cpus_and_cpus_offline_are_left_out(self) -> None:
+    def test_nodes_without_cpus_and_cpus_offline_are_left_out(self):
         node = FakeKernel()
         node.plain.texts["/sys/devices/system/cpu/online"] = "0-5,8-15\n"
         node.plain.texts["/sys/devices/system/node/node2/cpulist"] = "\n"
@@ -195,7 +192,7 @@ class TestCpusByNumaNode:
         found = numa_cpus(node)
         assert found == {0: frozenset(range(6)), 1: frozenset(range(8, 16))}
 
-    def test_a_kernel_that_knows_of_no_nodes_has_one(self) -> None:
+    def test_a_kernel_that_knows_of_no_nodes_has_one(self):
         node = FakeKernel()
         for name in (0, 1):
             del node.plain.texts[f"/sys/devices/system/node/node{name}/cpulist"]
@@ -203,7 +200,7 @@ class TestCpusByNumaNode:
         node.plain.texts["/sys/devices/system/node/power/control"] = "auto\n"
         assert numa_cpus(node) == {0: frozenset(range(16))}
 
-    def test_no_sysfs_at_all(self) -> None:
+    def test_no_sysfs_at_all(self):
         node = FakeKernel()
         node.plain.texts.clear()
         assert numa_cpus(node) == {}
@@ -216,7 +213,7 @@ def bandwidth(text: str) -> dict[str, Any]:
 RATIO = {keys.ANNOTATION_CPU_NORMALIZATION_RATIO: "2"}
 
 
-def test_documents_of_the_api_server_count_instead_of_the_files(tmp_path: Path) -> None:
+def test_documents_of_the_api_server_count_instead_of_the_files(tmp_path):
     file = tmp_path / "rules.yaml"
     documents = [{"kind": "NodeSLO", **bandwidth("1G")}]
     documents.append({"kind": "Node", "metadata": {"annotations": RATIO}})
@@ -234,7 +231,7 @@ def test_documents_of_the_api_server_count_instead_of_the_files(tmp_path: Path) 
     assert made.refresh([])[0].slo.total_network_bandwidth == 10**9
 
 
-def test_the_node_s_document_and_the_node_slo_are_apart() -> None:
+def test_the_node_s_document_and_the_node_slo_are_apart():
     made = views()
     made.update_object("NodeSLO", bandwidth("3G"))
     # As the API server's state has it: without the kind, which lists do not have either.

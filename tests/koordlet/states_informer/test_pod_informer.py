@@ -98,7 +98,7 @@ START, STOP = Stage.POST_START_CONTAINER, Stage.POST_STOP_CONTAINER
         pytest.param([RUN, START, STOP_POD, REMOVE_POD], {"job"}, id="an earlier sandbox"),
     ],
 )
-def test_events(node: NodeFixture, alone: PodInformer, stages: list[Stage], known: set[str]):
+def test_events(node, alone, stages, known):
     for stage in stages:
         of_pod = stage in (RUN, STOP_POD, REMOVE_POD)
         told = alone.saw(stage, (JOB.pod if of_pod else JOB.container)(node.layout))
@@ -106,15 +106,13 @@ def test_events(node: NodeFixture, alone: PodInformer, stages: list[Stage], know
     assert told is bool(known or len(stages) > 1)
 
 
-def test_a_container_without_an_id_is_ignored(node: NodeFixture, alone: PodInformer) -> None:
+def test_a_container_without_an_id_is_ignored(node, alone):
     assert not alone.saw(START, replace(JOB.container(node.layout), id=""))
     assert names(alone) == set()
 
 
 @pytest.mark.parametrize(("of", "known"), [("alone", {"job"}), ("listed", {"job", "web"})])
-def test_nri_lists_all_and_beside_a_list_only_adds(
-    node: NodeFixture, request: pytest.FixtureRequest, of: str, known: set[str]
-) -> None:
+def test_nri_lists_all_and_beside_a_list_only_adds(node, request, of, known):
     informer = request.getfixturevalue(of)
     informer.saw(RUN, WEB.pod(node.layout))
     node.steady += 1
@@ -126,9 +124,7 @@ def test_nri_lists_all_and_beside_a_list_only_adds(
 # ---- cgroups
 
 
-def test_without_a_list_what_has_no_cgroup_for_a_minute_has_ended(
-    node: NodeFixture, alone: PodInformer
-) -> None:
+def test_without_a_list_what_has_no_cgroup_for_a_minute_has_ended(node, alone):
     for spec in (JOB, WEB):
         alone.saw(START, spec.container(node.layout))
     alone.saw(START, replace(WEB.container(node.layout), id="web-crashed"))
@@ -141,9 +137,7 @@ def test_without_a_list_what_has_no_cgroup_for_a_minute_has_ended(
     assert list(record.containers) == ["web-main"]
 
 
-async def test_where_the_list_fails_too(
-    node: NodeFixture, listed: PodInformer, source: Source
-) -> None:
+async def test_where_the_list_fails_too(node, listed, source):
     await look(node, listed)
     node.files.remove_group(JOB.group(node.layout))
     node.steady += 61
@@ -155,9 +149,7 @@ async def test_where_the_list_fails_too(
     assert names(listed) == {"web"}
 
 
-def test_after_a_restart_those_with_a_cgroup_are_known(
-    node: NodeFixture, alone: PodInformer
-) -> None:
+def test_after_a_restart_those_with_a_cgroup_are_known(node, alone):
     snapshot = PodSnapshot(str(node.directory / "pods.json"), "b1", print)
     before = PodInformer(node.layout, node.files, remembered=snapshot)
     for spec in (JOB, WEB):
@@ -170,9 +162,7 @@ def test_after_a_restart_those_with_a_cgroup_are_known(
 # ---- the list
 
 
-async def test_the_list_says_who_runs_at_its_interval(
-    node: NodeFixture, listed: PodInformer, source: Source
-) -> None:
+async def test_the_list_says_who_runs_at_its_interval(node, listed, source):
     changes: list[int] = []
     listed.changed = lambda: changes.append(1)
     assert await look(node, listed) == {"job", "web"}
@@ -194,8 +184,8 @@ async def test_the_list_says_who_runs_at_its_interval(
     ],
 )
 async def test_without_a_list_the_known_pods_stay_and_the_reason_is_logged_once(
-    node: NodeFixture, listed: PodInformer, source: Source, words, answer: object, reason: str
-) -> None:
+    node, listed, source, words, answer, reason
+):
     await look(node, listed)
     source.answer = answer
     for _ in range(3):
@@ -206,8 +196,8 @@ async def test_without_a_list_the_known_pods_stay_and_the_reason_is_logged_once(
 
 
 async def test_it_is_logged_when_the_list_works_again_and_when_it_fails_again(
-    node: NodeFixture, listed: PodInformer, source: Source, words, caplog
-) -> None:
+    node, listed, source, words, caplog
+):
     caplog.set_level("INFO", "pykoord")
     await look(node, listed)
     for source.answer in (b"", BOTH, b""):
@@ -215,9 +205,7 @@ async def test_it_is_logged_when_the_list_works_again_and_when_it_fails_again(
     assert [event for event, _ in words(FAILED, WORKS)] == [FAILED, WORKS, FAILED]
 
 
-async def test_a_list_that_is_pending_is_not_logged(
-    node: NodeFixture, listed: PodInformer, source: Source, words
-) -> None:
+async def test_a_list_that_is_pending_is_not_logged(node, listed, source, words):
     source.answer = PodListPendingError("the Node is not known yet")
     await look(node, listed)
     assert listed.trouble == "the Node is not known yet"
@@ -227,9 +215,7 @@ async def test_a_list_that_is_pending_is_not_logged(
     assert words(FAILED, WORKS) == []
 
 
-async def test_a_list_that_is_a_minute_old_is_not_fresh(
-    node: NodeFixture, listed: PodInformer, source: Source, alone: PodInformer
-) -> None:
+async def test_a_list_that_is_a_minute_old_is_not_fresh(node, listed, source, alone):
     assert (alone.known, alone.fresh) == (True, True)
     assert (listed.known, listed.fresh) == (False, False)
     await look(node, listed)
@@ -244,9 +230,7 @@ async def test_a_list_that_is_a_minute_old_is_not_fresh(
     assert listed.fresh
 
 
-async def test_a_pod_that_starts_while_the_list_is_fetched_stays(
-    node: NodeFixture, listed: PodInformer, source: Source
-) -> None:
+async def test_a_pod_that_starts_while_the_list_is_fetched_stays(node, listed, source):
     def fetch() -> bytes:
         node.steady += 1
         listed.saw(RUN, JOB.pod(node.layout))
@@ -257,9 +241,7 @@ async def test_a_pod_that_starts_while_the_list_is_fetched_stays(
 
 
 @pytest.mark.parametrize("of", ["alone", "listed"])
-async def test_the_loop_looks_for_both_and_survives_a_defect(
-    node: NodeFixture, request: pytest.FixtureRequest, source: Source, words, of: str
-) -> None:
+async def test_the_loop_looks_for_both_and_survives_a_defect(node, request, source, words, of):
     informer: PodInformer = request.getfixturevalue(of)
     informer._interval = 0.001
     informer.saw(START, JOB.container(node.layout))

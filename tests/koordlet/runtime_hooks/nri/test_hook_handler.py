@@ -2,7 +2,6 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from koord_hooks.runner import HookRunner
 from koord_hooks.specs import hookimpl
 from koord_hooks.stages import Stage
@@ -69,7 +68,7 @@ def created(patch: Patch, **present: int) -> Any:
     return None if answer is None else answer.adjust
 
 
-def test_wishes_become_an_adjustment_and_a_missing_mount_is_left_out() -> None:
+def test_wishes_become_an_adjustment_and_a_missing_mount_is_left_out():
     adjust = created(
         Patch(
             env={"A": "1"},
@@ -90,7 +89,7 @@ def test_wishes_become_an_adjustment_and_a_missing_mount_is_left_out() -> None:
     assert adjust.linux.oom_score_adj.value == 7
 
 
-def test_what_is_left_out_of_an_answer_is_not_told_as_changed() -> None:
+def test_what_is_left_out_of_an_answer_is_not_told_as_changed():
     patch = Patch(
         mounts={"/in": Mount("/dev/null"), "/none": Mount("/does-not-exist")},
         devices={"/dev/none": Device("/does-not-exist")},
@@ -105,27 +104,27 @@ def test_what_is_left_out_of_an_answer_is_not_told_as_changed() -> None:
     assert told.fields == (("mounts[/in]", None, "/dev/null"),)
 
 
-def test_what_is_so_already_is_not_adjusted_again() -> None:
+def test_what_is_so_already_is_not_adjusted_again():
     present = {"cpu_shares": 2, "cpu_quota": 5000}
     assert created(Patch(resources=LinuxResources(cpu_shares=2)), **present) is None
     adjust = created(Patch(resources=LinuxResources(cpu_shares=2, cpu_quota=-1)), **present)
     assert adjust.linux.resources == resources(cpu_quota=-1)
 
 
-def test_an_rdt_class_only_where_the_group_has_been_made() -> None:
+def test_an_rdt_class_only_where_the_group_has_been_made():
     assert created(Patch(resctrl=ResctrlLimits("koordlet-other"))) is None
     adjust = created(Patch(resctrl=ResctrlLimits("koordlet-made")))
     assert adjust.linux.resources.rdt_class.value == "koordlet-made"
 
 
-def test_devices_have_the_host_s_numbers_and_a_missing_one_is_left_out() -> None:
+def test_devices_have_the_host_s_numbers_and_a_missing_one_is_left_out():
     devices = {"/dev/null": Device("/dev/null"), "/dev/none": Device("/dev/does-not-exist")}
     [device] = created(Patch(devices=devices)).linux.devices
     assert (device.path, device.type, device.major, device.minor) == ("/dev/null", "c", 1, 3)
     assert device.file_mode.value == 0o666
 
 
-def test_an_update_names_its_container_and_judges_what_is_asked() -> None:
+def test_an_update_names_its_container_and_judges_what_is_asked():
     seen: list[LinuxResources] = []
 
     def pre_update_container_resources(container: Container) -> Patch:
@@ -142,7 +141,7 @@ def test_an_update_names_its_container_and_judges_what_is_asked() -> None:
     assert update.linux.resources == resources(cpu_quota=-1)
 
 
-def test_the_node_hears_what_runs() -> None:
+def test_the_node_hears_what_runs():
     made, node = handler()
     made.run_pod_sandbox(pb.RunPodSandboxRequest(pod=SANDBOX))
     made.post_update_pod_sandbox(pb.PostUpdatePodSandboxRequest(pod=SANDBOX))
@@ -160,7 +159,7 @@ def test_the_node_hears_what_runs() -> None:
     ]
 
 
-def test_synchronizing_tells_of_all_that_runs() -> None:
+def test_synchronizing_tells_of_all_that_runs():
     made, node = handler()
     exited = pb.Container(id="c2", pod_sandbox_id="s1", state=pb.CONTAINER_STOPPED)
     orphan = pb.Container(id="c3", pod_sandbox_id="gone", state=pb.CONTAINER_RUNNING)
@@ -172,14 +171,12 @@ def test_synchronizing_tells_of_all_that_runs() -> None:
     assert [container.id for container in running] == ["c1"]
 
 
-def test_a_disabled_stage_is_not_asked() -> None:
+def test_a_disabled_stage_is_not_asked():
     made, _ = handler(Patch(env={"A": "1"}), {Stage.PRE_CREATE_CONTAINER})
     assert made.create_container(CREATE) is None
 
 
-def test_a_malformed_annotation_is_one_line_and_the_container_is_made(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_malformed_annotation_is_one_line_and_the_container_is_made(caplog):
     def pre_create_container() -> Patch:
         raise ValueError("pod shop/web-1: annotation x: no number")
 
@@ -189,13 +186,13 @@ def test_a_malformed_annotation_is_one_line_and_the_container_is_made(
     assert [record.getMessage() for record in caplog.records].count("field ignored") == 1
 
 
-def test_the_runtime_is_asked_for_what_is_handled() -> None:
+def test_the_runtime_is_asked_for_what_is_handled():
     made, _ = handler()
     assert pb.RUN_POD_SANDBOX in handled_events(made)
     assert pb.START_CONTAINER not in handled_events(made)
 
 
-def test_changes_keep_what_differs() -> None:
+def test_changes_keep_what_differs():
     present = LinuxResources(cpu_quota=5, unified={"a": "1"}, hugepage_limits={"2MB": 1})
     wanted = LinuxResources(
         cpu_quota=5, cpu_shares=2, unified={"a": "1", "b": "2"}, hugepage_limits={"2MB": 0}
@@ -205,7 +202,7 @@ def test_changes_keep_what_differs() -> None:
     )
 
 
-def test_the_node_hears_what_limits_a_container_is_about_to_have() -> None:
+def test_the_node_hears_what_limits_a_container_is_about_to_have():
     made, node = handler(Patch())
     container = pb.Container()
     container.CopyFrom(CONTAINER)

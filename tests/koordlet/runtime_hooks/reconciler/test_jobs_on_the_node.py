@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +24,6 @@ from koordlet.agent import runtime_hooks as node_module
 from koordlet.agent.runtime_hooks import ManagedNode
 from koordlet.qos_manager.plan_queue import NodePlan
 
-from tests.koordlet.conftest import Words
 from tests.support.node import FakeKernel, NodeFixture, PodSpec
 from tests.support.processes import PATIENCE
 from tests.support.waiting import until
@@ -126,9 +125,7 @@ def quota_plan(value: int) -> NodePlan:
 
 
 @pytest.mark.parametrize("effect", EFFECTS)
-async def test_a_suppression_is_written_while_a_slow_effect_hangs(
-    effect: str, tmp_path: Path
-) -> None:
+async def test_a_suppression_is_written_while_a_slow_effect_hangs(effect, tmp_path):
     one = Hanging(effect, tmp_path)
     async with one.managed() as managed:
         for value in (50_000, 40_000):
@@ -145,9 +142,7 @@ async def test_a_suppression_is_written_while_a_slow_effect_hangs(
 
 
 @pytest.mark.parametrize("effect", EFFECTS)
-async def test_an_effect_that_hangs_does_not_delay_shutdown(
-    effect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Callable[..., Words]
-) -> None:
+async def test_an_effect_that_hangs_does_not_delay_shutdown(effect, tmp_path, monkeypatch, words):
     for name in ("_STOP_SECONDS", "_UNDO_SECONDS"):
         monkeypatch.setattr(node_module, name, 0.1)
     one = Hanging(effect, tmp_path)
@@ -159,9 +154,7 @@ async def test_an_effect_that_hangs_does_not_delay_shutdown(
         assert one.jobs.wait(PATIENCE) == ()
 
 
-async def test_an_overdue_job_is_logged_once_and_shown(
-    tmp_path: Path, words: Callable[..., Words]
-) -> None:
+async def test_an_overdue_job_is_logged_once_and_shown(tmp_path, words):
     one = Hanging("traffic", tmp_path)
     async with one.managed() as managed:
         one.now += 30 + OVERDUE_SECONDS
@@ -174,7 +167,7 @@ async def test_an_overdue_job_is_logged_once_and_shown(
         assert [one.state for one in states if one.key.kind == "traffic"] == ["overdue"]
 
 
-async def test_a_plan_is_written_in_the_middle_of_a_round(node: NodeFixture) -> None:
+async def test_a_plan_is_written_in_the_middle_of_a_round(node):
     """Pods whose plugins take long are many on a node whose rules have changed."""
     node.start(JOB, POD)
     seen: list[str] = []
@@ -194,7 +187,7 @@ async def test_a_plan_is_written_in_the_middle_of_a_round(node: NodeFixture) -> 
 
 
 class TestShutdown:
-    async def test_original_values_are_restored_after_jobs_have_ended(self, tmp_path: Path) -> None:
+    async def test_original_values_are_restored_after_jobs_have_ended(self, tmp_path):
         one = Hanging("resctrl", tmp_path)
         settings = {"jobs": JobThreads(lambda *_: None), "restore_on_stop": True}
         with one.node.koordlet("resctrl", **settings) as managed:
@@ -210,9 +203,7 @@ class TestShutdown:
         last = one.node.journal()[-1]
         assert (last.knob, last.new) == ("resctrl.group", "absent")
 
-    async def test_jobs_are_cancelled(
-        self, node: NodeFixture, words: Callable[..., Words], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_jobs_are_cancelled(self, node, words, monkeypatch):
         monkeypatch.setattr(node_module, "_STOP_SECONDS", PATIENCE)
         jobs, begun = JobThreads(lambda *_: None), threading.Event()
 

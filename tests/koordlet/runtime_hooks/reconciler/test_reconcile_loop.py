@@ -16,7 +16,6 @@ from koordlet.agent.runtime_hooks import ManagedNode
 from koordlet.runtime_hooks.reconciler import reconcile_loop as loop_module
 from koordlet.runtime_hooks.reconciler.reconcile_loop import NodeReconcileLoop
 
-from tests.koordlet.conftest import Words
 from tests.support.node import NodeFixture, PodSpec
 from tests.support.node.pods import pod_list
 
@@ -39,9 +38,7 @@ def names(loop: NodeReconcileLoop) -> set[str]:
 
 
 class TestRounds:
-    async def test_a_container_that_started_is_reconciled_and_one_that_ended_is_not(
-        self, node: NodeFixture
-    ) -> None:
+    async def test_a_container_that_started_is_reconciled_and_one_that_ended_is_not(self, node):
         node.start(JOB)
         loop = node.start_koordlet("batchresource").reconcile_loop
         loop.saw(START, JOB.container(LAYOUT))
@@ -54,7 +51,7 @@ class TestRounds:
         assert [one for one in done.writes.results if one.alert] == []
         assert names(loop) == set()
 
-    async def test_a_resize_in_place_is_not_undone(self, node: NodeFixture, tmp_path: Path) -> None:
+    async def test_a_resize_in_place_is_not_undone(self, node, tmp_path):
         rules = tmp_path / "rules.yaml"
         annotation = f'{keys.ANNOTATION_CPU_NORMALIZATION_RATIO}: "2"'
         rules.write_text(f"kind: Node\nmetadata: {{annotations: {{{annotation}}}}}\n")
@@ -72,9 +69,7 @@ class TestRounds:
         assert node.read(WEB_MAIN, "cpu.max") == "150000 100000"
 
     @pytest.mark.parametrize("listed", [False, True])
-    async def test_after_a_restart_pods_are_known_unless_there_is_a_list(
-        self, node: NodeFixture, listed: bool
-    ) -> None:
+    async def test_after_a_restart_pods_are_known_unless_there_is_a_list(self, node, listed):
         own = {keys.ANNOTATION_RESOURCE_STATUS: {"cpuset": "0"}}
         lse = PodSpec("lse", KubeQoS.GUARANTEED, "LSE", annotations=own)
         node.start(lse, WEB)
@@ -88,9 +83,7 @@ class TestRounds:
         assert names(after) == (set() if listed else {"lse", "web"})
         assert (after.view.topology == shared) is not listed
 
-    async def test_what_is_wrong_is_logged_once(
-        self, node: NodeFixture, tmp_path: Path, words: Callable[..., Words]
-    ) -> None:
+    async def test_what_is_wrong_is_logged_once(self, node, tmp_path, words):
         rules = tmp_path / "rules.yaml"
         rules.write_text("a: [")
         broken = replace(JOB, annotations={keys.ANNOTATION_EXTENDED_RESOURCE_SPEC: "{"})
@@ -126,7 +119,7 @@ class TestBeforeTheFirstList:
             await loop.reconcile()
             yield bool(text)
 
-    async def test_no_cpus_are_shared(self, node: NodeFixture, source: Path) -> None:
+    async def test_no_cpus_are_shared(self, node, source):
         loop = node.start_koordlet("cpusetallocator", pod_list_source=str(source)).reconcile_loop
         loop.saw(START, WEB.container(LAYOUT))
         found = node.read(WEB_MAIN, "cpuset.cpus")
@@ -135,7 +128,7 @@ class TestBeforeTheFirstList:
             assert bool(loop.view.topology.shared_pools) is listed
             assert (node.read(WEB_MAIN, "cpuset.cpus") != found) is listed
 
-    async def test_no_resctrl_group_is_removed(self, node: NodeFixture, source: Path) -> None:
+    async def test_no_resctrl_group_is_removed(self, node, source):
         earlier = "/sys/fs/resctrl/koordlet-of-an-earlier-run"
         node.files.make_directory(earlier)
         loop = node.start_koordlet("resctrl", pod_list_source=str(source)).reconcile_loop
@@ -156,7 +149,7 @@ async def running(managed: ManagedNode) -> AsyncIterator[Callable[[], object]]:
 
 
 class TestTheLoop:
-    async def test_an_event_starts_a_round_at_once(self, node: NodeFixture) -> None:
+    async def test_an_event_starts_a_round_at_once(self, node):
         node.start(JOB)
         managed = node.start_koordlet("batchresource")
         async with running(managed) as next_round:
@@ -165,9 +158,7 @@ class TestTheLoop:
             await next_round()
         assert node.read(JOB_MAIN, "cpu.max") == LIMITED
 
-    async def test_an_update_is_checked_when_the_runtime_has_made_it(
-        self, node: NodeFixture, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_an_update_is_checked_when_the_runtime_has_made_it(self, node, monkeypatch):
         monkeypatch.setattr(loop_module, "_UPDATE_SECONDS", 0.0)
         node.start(JOB)
         managed = node.start_koordlet("batchresource")
@@ -180,8 +171,8 @@ class TestTheLoop:
         assert node.read(JOB_MAIN, "cpu.max") == LIMITED
 
     async def test_otherwise_there_is_a_round_at_an_interval_and_a_defect_ends_one_alone(
-        self, node: NodeFixture, monkeypatch: pytest.MonkeyPatch, words: Callable[..., Words]
-    ) -> None:
+        self, node, monkeypatch, words
+    ):
         managed = node.start_koordlet()
         managed.reconcile_loop._interval = 0.001
         reconciler = managed.reconcile_loop._reconciler
@@ -198,7 +189,7 @@ class TestTheLoop:
                 await next_round()
         assert words("round failed") == [("round failed", {"reason": "KeyError: 'defect'"})]
 
-    async def test_the_last_thing_is_done_by_the_writer(self, node: NodeFixture) -> None:
+    async def test_the_last_thing_is_done_by_the_writer(self, node):
         done: list[str] = []
         await node.start_koordlet().reconcile_loop.finish(lambda: done.append("let go"))
         assert done == ["let go"]

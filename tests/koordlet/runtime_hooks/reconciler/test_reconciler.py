@@ -36,8 +36,8 @@ def runner(**hooks: Callable[..., Any]) -> HookRunner:
     return HookRunner([("p", plugin)])
 
 
-def record(name: str, handler: str = "", **limits: int) -> PodRecord:
-    pod = Pod(name, "shop", name, cgroup_parent=f"/{BE}/pod{name}", runtime_handler=handler)
+def record(name: str, **limits: int) -> PodRecord:
+    pod = Pod(name, "shop", name, cgroup_parent=f"/{BE}/pod{name}")
     resources = LinuxResources(**limits)  # type: ignore[arg-type]
     main = Container(pod, "main", f"{name}-main", resources=resources)
     return PodRecord(replace(pod, resources=resources), {main.id: main})
@@ -88,7 +88,7 @@ def shares(value: int) -> Callable[..., Patch]:
     return hook
 
 
-def test_everything_there_is_is_reconciled() -> None:
+def test_everything_there_is_is_reconciled():
     def reconcile_kube_qos(kube_qos: KubeQoS) -> Patch | None:
         return Patch(knobs={"cpu.idle": 1}) if kube_qos is KubeQoS.BEST_EFFORT else None
 
@@ -122,7 +122,7 @@ def test_everything_there_is_is_reconciled() -> None:
     assert bench.shaped == [(Traffic(9, ()), "p: test")]
 
 
-def test_plugins_are_called_again_only_for_what_has_changed() -> None:
+def test_plugins_are_called_again_only_for_what_has_changed():
     called: list[str] = []
 
     def pre_run_pod_sandbox(pod: Pod) -> None:
@@ -141,7 +141,7 @@ def test_plugins_are_called_again_only_for_what_has_changed() -> None:
         called.clear()
 
 
-def test_a_pod_that_vanishes_half_way_stops_no_other_and_is_no_trouble() -> None:
+def test_a_pod_that_vanishes_half_way_stops_no_other_and_is_no_trouble():
     bench = Bench(runner(pre_run_pod_sandbox=shares(100), pre_create_container=shares(300)))
 
     def vanish(path: str, text: str) -> None:
@@ -158,7 +158,7 @@ def test_a_pod_that_vanishes_half_way_stops_no_other_and_is_no_trouble() -> None
         assert bench.shares(*groups) == ["100", "300"]
 
 
-def test_a_defect_about_one_pod_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_about_one_pod_stops_no_other(monkeypatch):
     limited = NodeReconciler._limited
 
     def fail(self: NodeReconciler, one: PodRecord) -> PodRecord:
@@ -174,27 +174,18 @@ def test_a_defect_about_one_pod_stops_no_other(monkeypatch: pytest.MonkeyPatch) 
     assert bench.shares(*(f"{BE}/pod{name}" for name in "abc")) == ["100", "1024", "100"]
 
 
-def test_a_pod_that_was_never_there_is_no_trouble() -> None:
+def test_a_pod_that_was_never_there_is_no_trouble():
     bench = Bench(runner(pre_run_pod_sandbox=shares(100)))
     done = bench.round(record("ghost"), record("a"))
     assert {one.target.place for one in done.writes.news} == {f"{BE}/poda"}
 
 
-def test_of_a_pod_that_ended_nothing_is_desired_any_more() -> None:
+def test_of_a_pod_that_ended_nothing_is_desired_any_more():
     bench = Bench(runner(pre_run_pod_sandbox=shares(100)))
     bench.round(record("a"), record("b"))
     bench.round(record("b"))
     bench.steady += 61
     assert {one.target.place for one in bench.apply.apply().results} == {f"{BE}/podb"}
-
-
-def test_a_pod_in_a_virtual_machine_is_left_alone_and_its_neighbour_is_not() -> None:
-    bench = Bench(runner(pre_run_pod_sandbox=shares(100), pre_create_container=shares(300)))
-    bench.round(record("a", handler="kata-qemu"), record("b"))
-    groups = f"{BE}/poda", f"{BE}/poda/a-main", f"{BE}/podb"
-    assert bench.shares(*groups) == ["1024", "1024", "100"]
-    [skipped] = [one for one in bench.logged if one.skipped]
-    assert (skipped.pod, "kata-qemu" in skipped.skipped) == ("shop/a", True)
 
 
 POD_A = (f"{BE}/poda", f"{BE}/poda/a-main", f"{BE}/poda/a-sandbox")
@@ -212,8 +203,8 @@ OTHER_VIEW = {"view": replace(VIEW, cpu_normalization_ratio=2.0)}
     ],
 )
 def test_files_of_a_pod_are_checked_before_they_are_due_if_its_runtime_may_have_set_them(
-    limits: dict[str, int], more: dict[str, Any], checked: tuple[str, ...]
-) -> None:
+    limits, more, checked
+):
     bench, a, b = Bench(runner()), record("a"), record("b")
     bench.want(*POD_A, *OTHERS)
     bench.round(a, b)
@@ -224,7 +215,7 @@ def test_files_of_a_pod_are_checked_before_they_are_due_if_its_runtime_may_have_
     assert {one.reason for one in done.writes.results} <= {""}, "the runtime is no drift"
 
 
-def test_with_systemd_groups_above_pods_are_checked_each_time() -> None:
+def test_with_systemd_groups_above_pods_are_checked_each_time():
     slices = ("kubepods.slice", "kubepods.slice/kubepods-besteffort.slice")
     pod = f"{slices[1]}/kubepods-besteffort-poda.slice"
     bench = Bench(runner(), Driver.SYSTEMD)
@@ -245,9 +236,7 @@ def test_with_systemd_groups_above_pods_are_checked_each_time() -> None:
         pytest.param(("-1", "-1"), ["-1", "-1"], id="CPUs of the kubelet's"),
     ],
 )
-def test_only_a_quota_that_a_group_has_is_divided(
-    quotas: tuple[str, str], divided: list[str]
-) -> None:
+def test_only_a_quota_that_a_group_has_is_divided(quotas, divided):
     bench = Bench(load(["cpunormalization"]))
     for group, quota in zip(POD_A, quotas, strict=False):
         bench.write(group, "cpu.cfs_quota_us", quota)
@@ -255,7 +244,7 @@ def test_only_a_quota_that_a_group_has_is_divided(
     assert [bench.read(group, "cpu.cfs_quota_us") for group in POD_A[:2]] == divided
 
 
-def test_what_is_wrong_is_logged_when_plugins_are_called_not_each_round() -> None:
+def test_what_is_wrong_is_logged_when_plugins_are_called_not_each_round():
     def pre_run_pod_sandbox(pod: Pod) -> Patch:
         raise ValueError("annotation x is y")
 
@@ -266,7 +255,7 @@ def test_what_is_wrong_is_logged_when_plugins_are_called_not_each_round() -> Non
     assert [one.scope for one in bench.logged if one.outcomes_to_log and one.pod] == ["pod a"]
 
 
-def test_a_value_that_is_not_desired_any_more_stays() -> None:
+def test_a_value_that_is_not_desired_any_more_stays():
     wanted: list[Patch | None] = [Patch(knobs={"cpu.idle": 1})]
     bench = Bench(runner(pre_run_pod_sandbox=lambda pod: wanted[0]))
     bench.round(record("a"))
@@ -277,7 +266,7 @@ def test_a_value_that_is_not_desired_any_more_stays() -> None:
     assert bench.apply.apply().results == ()
 
 
-def test_what_cannot_wait_is_let_in_between_two_pods() -> None:
+def test_what_cannot_wait_is_let_in_between_two_pods():
     order: list[str] = []
 
     def pre_run_pod_sandbox(pod: Pod) -> None:

@@ -72,18 +72,14 @@ class Weights:
 
 @pytest.mark.parametrize("formula", WeightFormula)
 @pytest.mark.parametrize("others", [(), (WEB,)])
-async def test_what_the_runtime_made_of_the_shares_stays(
-    node: NodeFixture, formula: WeightFormula, others: tuple[PodSpec, ...]
-) -> None:
+async def test_what_the_runtime_made_of_the_shares_stays(node, formula, others):
     weights = Weights(node, formula)
     weights.start(*others, JOB, weight=formula.weight(512))
     assert await weights.written(3) == []
 
 
 @pytest.mark.parametrize("formula", WeightFormula)
-async def test_a_pod_that_missed_the_hooks_gets_what_the_runtime_would_have_made(
-    node: NodeFixture, formula: WeightFormula
-) -> None:
+async def test_a_pod_that_missed_the_hooks_gets_what_the_runtime_would_have_made(node, formula):
     weights = Weights(node, formula)
     weights.start(WEB, JOB)
     assert await weights.written() == [str(formula.weight(512))]
@@ -91,9 +87,7 @@ async def test_a_pod_that_missed_the_hooks_gets_what_the_runtime_would_have_made
     assert node.read(JOB.group(LAYOUT), "cpu.weight") == str(LINEAR.weight(512))
 
 
-async def test_a_weight_written_before_the_formula_was_known_is_corrected(
-    node: NodeFixture,
-) -> None:
+async def test_a_weight_written_before_the_formula_was_known_is_corrected(node):
     weights = Weights(node, QUADRATIC)
     weights.start(JOB)
     assert await weights.written() == [str(LINEAR.weight(512))]
@@ -102,7 +96,7 @@ async def test_a_weight_written_before_the_formula_was_known_is_corrected(
     assert await weights.written() == []
 
 
-async def test_a_container_that_a_hook_call_started_shows_the_formula(node: NodeFixture) -> None:
+async def test_a_container_that_a_hook_call_started_shows_the_formula(node):
     node.runtime.formula = QUADRATIC
     loop = node.start_koordlet("batchresource").reconcile_loop
     for pod in (WEB, JOB):
@@ -138,17 +132,15 @@ class TestTheLearner:
             (None, None, None),
         ],
     )
-    def test_known_shares(
-        self, told: int | None, requests: dict[str, int] | None, shares: int | None
-    ) -> None:
+    def test_known_shares(self, told, requests, shares):
         record = self.record(told, requests)
         assert known_shares(record, record.containers["c1"]) == shares
 
-    def test_of_a_container_that_is_in_no_list_nothing_is_known(self) -> None:
+    def test_of_a_container_that_is_in_no_list_nothing_is_known(self):
         record = self.record(None, {"cpu": 500})
         assert known_shares(record, Container(record.pod, "other", "c2")) is None
 
-    def test_what_koordlet_has_written_says_nothing(self, node: NodeFixture) -> None:
+    def test_what_koordlet_has_written_says_nothing(self, node):
         node.write(self.GROUP, "cpu.weight", 20)
         record = self.record(512)
         for original, learnt in ((False, None), (True, LINEAR)):
@@ -156,7 +148,7 @@ class TestTheLearner:
             assert learner.examine([record]) is original
             assert node.layout.weights.formula is learnt
 
-    def test_a_container_is_examined_once(self, node: NodeFixture) -> None:
+    def test_a_container_is_examined_once(self, node):
         learner = WeightLearner(node.layout, node.files, lambda _: True)
         for weight, examined in ((59, True), (20, False)):
             node.write(self.GROUP, "cpu.weight", weight)
@@ -164,7 +156,7 @@ class TestTheLearner:
         assert node.layout.weights.formula is QUADRATIC
 
     @pytest.mark.parametrize("kernel", [FakeKernel(1), FakeKernel(2)], ids=["v1", "no group"])
-    def test_nothing_is_learnt_where_there_is_no_weight(self, kernel: FakeKernel) -> None:
+    def test_nothing_is_learnt_where_there_is_no_weight(self, kernel):
         layout = Layout(kernel.cgroups.version, Driver.CGROUPFS)
         if layout.version == 1:
             kernel.cgroups.make_group(self.GROUP)

@@ -89,14 +89,14 @@ def bench(request: pytest.FixtureRequest) -> Bench:
 class TestScores:
     WANTED = DesiredTasks(MAIN, oom_score_adj=500)
 
-    def test_the_tasks_of_a_group_get_the_score_and_no_others_do(self, bench: Bench) -> None:
+    def test_the_tasks_of_a_group_get_the_score_and_no_others_do(self, bench):
         pids = [bench.files.start_process(MAIN) for _ in range(2)]
         pids.append(bench.files.start_process(OTHER, -998))
         bench.want(self.WANTED)
         assert bench.level() == ()
         assert bench.scores(*pids) == [500, 500, -998]
 
-    def test_what_starts_later_is_found_at_the_interval(self, bench: Bench) -> None:
+    def test_what_starts_later_is_found_at_the_interval(self, bench):
         bench.want(self.WANTED)
         bench.level()
         late = bench.files.start_process(MAIN)
@@ -104,7 +104,7 @@ class TestScores:
             bench.level(after)
             assert bench.scores(late) == [score]
 
-    def test_a_task_or_a_group_that_has_ended_is_no_trouble(self, bench: Bench) -> None:
+    def test_a_task_or_a_group_that_has_ended_is_no_trouble(self, bench):
         pid = bench.files.start_process(MAIN)
         bench.want(self.WANTED)
         bench.level()
@@ -114,9 +114,7 @@ class TestScores:
         assert bench.level(61) == ()
 
     @pytest.mark.parametrize(("there", "score"), [(OTHER, -998), (MAIN, 500)])
-    def test_a_reused_pid_is_left_until_the_next_listing(
-        self, bench: Bench, there: str, score: int
-    ) -> None:
+    def test_a_reused_pid_is_left_until_the_next_listing(self, bench, there, score):
         early, late = (bench.files.start_process(MAIN) for _ in range(2))
         bench.want(self.WANTED)
         bench.tasks.reconcile(bench.apply, complete=True)
@@ -130,7 +128,7 @@ class TestScores:
         bench.level()
         assert bench.scores(early, late) == [score, score]
 
-    def test_nothing_is_looked_for_where_nothing_is_wanted(self, bench: Bench) -> None:
+    def test_nothing_is_looked_for_where_nothing_is_wanted(self, bench):
         bench.level()
         bench.want(self.WANTED)
         bench.want()
@@ -140,7 +138,7 @@ class TestScores:
 
 
 class TestCores:
-    def test_groups_of_the_same_name_share_whichever_scope_wants_them(self, bench: Bench) -> None:
+    def test_groups_of_the_same_name_share_whichever_scope_wants_them(self, bench):
         one, two, three = map(bench.files.start_process, (MAIN, OTHER, MAIN))
         cookies = bench.files.cookies
         bench.want(DesiredTasks(MAIN, core_sched=SHOP))
@@ -152,7 +150,7 @@ class TestCores:
         assert cookies[two] == 0
         assert cookies[three] == cookies[one] != 0
 
-    def test_a_node_without_core_scheduling(self) -> None:
+    def test_a_node_without_core_scheduling(self):
         bench = Bench()
         bench.tasks._core_sched = None
         pid = bench.files.start_process(MAIN)
@@ -162,7 +160,7 @@ class TestCores:
 
 
 class TestCaches:
-    def test_the_tasks_of_a_pod_are_in_its_group_while_it_lives(self, bench: Bench) -> None:
+    def test_the_tasks_of_a_pod_are_in_its_group_while_it_lives(self, bench):
         pid = bench.files.start_process(MAIN)
         bench.want(resctrl=CACHE)
         assert bench.level() == ()
@@ -173,7 +171,7 @@ class TestCaches:
         assert bench.caches() == set()
         assert bench.tasks.cache_groups == frozenset()
 
-    def test_groups_of_pods_that_may_not_be_known_yet_are_left(self) -> None:
+    def test_groups_of_pods_that_may_not_be_known_yet_are_left(self):
         bench = Bench(2, "koordlet-u9")
         bench.want(resctrl=CACHE)
         bench.level(complete=False)
@@ -181,7 +179,7 @@ class TestCaches:
         bench.level(61, complete=True)
         assert bench.caches() == {"koordlet-u1"}
 
-    def test_without_a_free_group_a_pod_shares_its_class_s_by_the_node_s_rules(self) -> None:
+    def test_without_a_free_group_a_pod_shares_its_class_s_by_the_node_s_rules(self):
         bench = Bench(2, *"abcd")
         pid = bench.files.start_process(MAIN)
         enabled = ClassQoS(resctrl=ResctrlQoS(enable=True, cat_end=30))
@@ -192,7 +190,7 @@ class TestCaches:
         assert bench.in_group("BE") == {pid}
         assert "L3:0=0003f" in bench.files.read("/sys/fs/resctrl/BE/schemata").replace(" ", "")
 
-    def test_a_class_s_group_is_there_as_long_as_a_scope_wants_it(self, bench: Bench) -> None:
+    def test_a_class_s_group_is_there_as_long_as_a_scope_wants_it(self, bench):
         bench.files.resctrl.add_task(7)
         bench.want(scope="class BE", resctrl=OF_BE)
         assert bench.level() == ()
@@ -201,7 +199,7 @@ class TestCaches:
         assert bench.level() == ()
         assert bench.caches() == set()
 
-    def test_a_class_s_group_stays_for_a_pod_without_a_group_of_its_own(self) -> None:
+    def test_a_class_s_group_stays_for_a_pod_without_a_group_of_its_own(self):
         bench = Bench()
         bench.want(scope="class BE", resctrl=OF_BE)
         bench.level()
@@ -213,7 +211,7 @@ class TestCaches:
         bench.level()
         assert bench.caches() == {"BE"}
 
-    def test_resctrl_that_is_unmounted_is_no_defect(self) -> None:
+    def test_resctrl_that_is_unmounted_is_no_defect(self):
         bench = Bench()
         bench.want(resctrl=CACHE)
         bench.level()
@@ -222,7 +220,7 @@ class TestCaches:
         assert bench.level(complete=False) == ()
         assert bench.tasks.cache_groups == frozenset()
 
-    def test_groups_of_an_earlier_run_stay_until_it_is_known_who_wants_them(self) -> None:
+    def test_groups_of_an_earlier_run_stay_until_it_is_known_who_wants_them(self):
         bench = Bench(left=("BE", "LS"))
         bench.level()
         assert bench.caches() == {"BE", "LS"}
@@ -231,7 +229,7 @@ class TestCaches:
         bench.level()
         assert bench.caches() == {"LS"}
 
-    def test_of_an_earlier_run_one_that_was_wanted_and_is_not_any_more_goes_at_once(self) -> None:
+    def test_of_an_earlier_run_one_that_was_wanted_and_is_not_any_more_goes_at_once(self):
         bench = Bench(left=("BE", "LS"))
         bench.want(scope="class LS", resctrl=OF_LS)
         bench.level()
@@ -251,9 +249,7 @@ class TestAsJobs:
     def bench(self, jobs: HeldJobs) -> Bench:
         return Bench(jobs=jobs)
 
-    def test_tasks_are_those_there_are_when_the_job_begins(
-        self, bench: Bench, jobs: HeldJobs
-    ) -> None:
+    def test_tasks_are_those_there_are_when_the_job_begins(self, bench, jobs):
         ended = bench.files.start_process(MAIN)
         bench.want(DesiredTasks(MAIN, core_sched=SHOP), resctrl=CACHE)
         bench.level()
@@ -263,7 +259,7 @@ class TestAsJobs:
         assert bench.in_group("koordlet-u1") == {late}
         assert bench.files.cookies[late] != 0
 
-    def test_troubles_are_reported_once_in_the_round_after_it(self, jobs: HeldJobs) -> None:
+    def test_troubles_are_reported_once_in_the_round_after_it(self, jobs):
         bench = Bench(2, *"abcd", jobs=jobs)
         bench.want(resctrl=CACHE)
         assert bench.level() == ()
@@ -272,9 +268,7 @@ class TestAsJobs:
         assert line.startswith("pod shop/web-1: llc 0–50 % not applied")
         assert bench.level() == ()
 
-    def test_cores_that_are_not_wanted_any_more_are_not_shared_late(
-        self, bench: Bench, jobs: HeldJobs
-    ) -> None:
+    def test_cores_that_are_not_wanted_any_more_are_not_shared_late(self, bench, jobs):
         pid = bench.files.start_process(MAIN)
         bench.want(DesiredTasks(MAIN, core_sched=SHOP))
         bench.level()
@@ -284,8 +278,8 @@ class TestAsJobs:
         assert bench.files.cookies[pid] == 0
 
     def test_containers_may_start_in_a_group_from_its_making_to_just_before_its_removal(
-        self, bench: Bench, jobs: HeldJobs, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+        self, bench, jobs, monkeypatch
+    ):
         bench.want(resctrl=CACHE)
         bench.level()
         assert bench.tasks.cache_groups == frozenset()
@@ -299,9 +293,7 @@ class TestAsJobs:
         jobs.run()
         assert seen == [frozenset()]
 
-    def test_a_group_that_ended_goes_though_its_job_was_replaced(
-        self, bench: Bench, jobs: HeldJobs
-    ) -> None:
+    def test_a_group_that_ended_goes_though_its_job_was_replaced(self, bench, jobs):
         bench.files.make_directory("/sys/fs/resctrl/koordlet-u9")
         bench.want(resctrl=CACHE)
         bench.level(complete=False)
@@ -313,9 +305,7 @@ class TestAsJobs:
         jobs.run()
         assert bench.caches() == {"koordlet-u9"}, "it may be a pod's"
 
-    def test_a_group_that_begins_and_ends_again_meanwhile_goes_too(
-        self, bench: Bench, jobs: HeldJobs
-    ) -> None:
+    def test_a_group_that_begins_and_ends_again_meanwhile_goes_too(self, bench, jobs):
         bench.want(resctrl=CACHE)
         bench.level(complete=False)
         bench.tasks.forget("pod u1")
@@ -331,9 +321,7 @@ class TestAsJobs:
         jobs.run()
         assert bench.caches() == set()
 
-    def test_a_cancelled_job_leaves_what_it_did_not_come_to_as_it_was(
-        self, bench: Bench, jobs: HeldJobs
-    ) -> None:
+    def test_a_cancelled_job_leaves_what_it_did_not_come_to_as_it_was(self, bench, jobs):
         bench.want(resctrl=CACHE)
         bench.want(scope="pod u2", resctrl=replace(CACHE, group="koordlet-u2"))
         bench.level()
