@@ -53,70 +53,45 @@ def files(path: Path) -> list[str]:
     return sorted(one.name for one in path.iterdir())
 
 
-@pytest.mark.parametrize("close", [True, False])
-def test_a_restart_knows_all_again(tmp_path, close):
-    cache = cache_in(tmp_path / "a" / "b")
-    fill(cache, 0, 100)
-    cache.append(T0 + 40, [Sample(NODE, -1.0)])
-    if not close:
-        # As a kill leaves it: nothing was asked to be written.
-        cache._log.close()  # type: ignore[union-attr]
-    else:
-        cache.close()
-    again = cache_in(tmp_path / "a" / "b")
-    assert seen(again) == seen(cache)
-    assert again.state().trouble == ""
-    assert again.state().refused == 0
-
-
-def test_many_restarts_go_on_in_one_file(tmp_path):
-    for turn in range(20):
-        cache = cache_in(tmp_path)
-        fill(cache, turn * 10, turn * 10 + 10)
-        cache.close()
-    assert len(files(tmp_path)) == 2
-    assert seen(cache_in(tmp_path))[NODE] == [float(second) for second in range(200)]
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize(
+    ("runs", "most"),
+    [
+        pytest.param([[(0, 100), (40, 41)]], 2, id="a late point"),
+        pytest.param([[(n * 10, n * 10 + 10)] for n in range(20)], 2, id="many restarts"),
+        pytest.param([[(n, n + 150)] for n in (0, 4000, 8000)], 6, id="minutes no run sealed"),
+        pytest.param([[(0, 1000), (9000, 9300), (1000, 1500)]], 8, id="a clock put back"),
+    ],
+)
+def test_a_restart_knows_all_again(tmp_path, runs, most, killed):
+    """As if one cache in memory had seen it all."""
+    memory = RingCache(None, 0, print)
+    for fills in runs:
+        cache = cache_in(tmp_path / "a" / "b")
+        for first, last in fills:
+            fill(cache, first, last)
+            fill(memory, first, last)
+        # A kill leaves what was written without being asked to.
+        cache._log.close() if killed else cache.close()
+    for _ in range(2):
+        again = cache_in(tmp_path / "a" / "b")
+        assert seen(again) == seen(memory)
+        assert (again.state().trouble, again.state().refused) == ("", 0)
+        again.close()
+    assert len(files(tmp_path / "a" / "b")) <= most
 
 
 def test_twelve_hours_survive_a_restart(tmp_path):
     cache = cache_in(tmp_path)
     fill(cache, 0, 12 * 3600, 20)
-    end = T0 + 12 * 3600
-    wanted = cache.merged("node_cpu_usage", TimeWindow(T0, end), tuple(Aggregation))
+    whole = "node_cpu_usage", TimeWindow(T0, T0 + 12 * 3600), tuple(Aggregation)
+    wanted = cache.merged(*whole)
     assert wanted[Aggregation.COUNT] == 12 * 180
-    cache.close()
     for _ in range(2):
-        again = cache_in(tmp_path)
-        assert again.merged("node_cpu_usage", TimeWindow(T0, end), tuple(Aggregation)) == wanted
-        again.close()
-
-
-def test_what_no_run_sealed_is_sealed_after_a_restart(tmp_path):
-    cache = cache_in(tmp_path)
-    fill(cache, 0, 150)
-    cache.close()
-    for first in (4000, 8000):
-        cache = cache_in(tmp_path)
-        fill(cache, first, first + 150)
         cache.close()
-    counts = cache_in(tmp_path).merged(
-        "node_cpu_usage", TimeWindow(T0 - 60, T0 + 9000), [Aggregation.COUNT]
-    )
-    assert counts == {Aggregation.COUNT: 450.0}
-
-
-def test_a_clock_that_was_put_back_is_replayed(tmp_path):
-    cache = cache_in(tmp_path)
-    fill(cache, 0, 1000)
-    fill(cache, 9000, 9300)
-    fill(cache, 1000, 1500)
-    wanted = seen(cache)
-    assert max(wanted[NODE]) == 1499.0
+        cache = cache_in(tmp_path)
+        assert cache.merged(*whole) == wanted
     cache.close()
-    for _ in range(2):
-        again = cache_in(tmp_path)
-        assert seen(again) == wanted
-        again.close()
 
 
 def test_old_files_are_deleted(tmp_path):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from koord_proto import nri_pb2 as pb
@@ -36,6 +38,14 @@ def adjusted(size: int = 1) -> pb.CreateContainerResponse:
     return response
 
 
+@asynccontextmanager
+async def served(runtime: NriRuntime, handler: Remembering, **settings: Any):
+    """A client that is connected and synchronized."""
+    async with running(client_of(runtime.socket, handler, **settings)) as client:
+        await until(lambda: runtime.plugins and client.connected)
+        yield client
+
+
 async def create(runtime: NriRuntime) -> list[pb.CreateContainerResponse]:
     return await runtime.ask("CreateContainer", CREATE, pb.CreateContainerResponse)
 
@@ -54,11 +64,10 @@ def test_identity_that_cannot_be_is_told_at_once(settings):
         NriClient(Remembering(), **settings)
 
 
-async def test_registers_and_is_synchronized(runtime, socket):
+async def test_registers_and_is_synchronized(runtime):
     runtime.pods, runtime.containers = [POD], [CONTAINER]
     handler = Remembering(synchronize=pb.SynchronizeResponse(update=[UPDATE]))
-    async with running(client_of(socket, handler, name="koordlet", index="07")) as client:
-        await until(lambda: runtime.plugins)
+    async with served(runtime, handler, name="koordlet", index="07") as client:
         assert client.connected
         assert handler.told == [
             ("connected", RuntimeInfo("containerd", "2.1.4", "", "", 5.0, 10.0)),
@@ -82,12 +91,11 @@ def slowly(go_on, outcome=None):
 
 
 @pytest.mark.parametrize(("has_all_calls", "size"), [(False, 1), (True, 1), (True, 300_000)])
-async def test_events_reach_the_handler(runtime, socket, has_all_calls, size):
+async def test_events_reach_the_handler(runtime, has_all_calls, size):
     """With an older runtime, a newer one, and with answers larger than its buffers."""
     runtime.has_all_calls = has_all_calls
     handler = Remembering(create_container=adjusted(size))
-    async with running(client_of(socket, handler)):
-        await until(lambda: runtime.plugins)
+    async with served(runtime, handler):
         request = pb.RunPodSandboxRequest(pod=POD)
         await runtime.ask("RunPodSandbox", request, pb.RunPodSandboxResponse)
         for _ in range(2):
@@ -97,14 +105,13 @@ async def test_events_reach_the_handler(runtime, socket, has_all_calls, size):
 
 @pytest.mark.parametrize(("told", "waits"), [(True, "0.5"), (False, "0.1")])
 async def test_a_slow_method_is_answered_for_and_its_answer_used_later(
-    runtime, socket, caplog, told, waits
+    runtime, caplog, told, waits
 ):
     """A runtime that tells no timeout waits two seconds."""
     runtime.tells_timeouts = told
     go_on, late = asyncio.Event(), []
     handler = Remembering(create_container=slowly(go_on, adjusted()))
-    async with running(client_of(socket, handler, late=late.append, patience=SHORT)) as client:
-        await until(lambda: runtime.plugins)
+    async with served(runtime, handler, late=late.append, patience=SHORT) as client:
         assert await create(runtime) == [pb.CreateContainerResponse()]
         assert (client.counts.late, late) == (1, [])
         go_on.set()
@@ -123,7 +130,7 @@ async def test_a_slow_method_is_answered_for_and_its_answer_used_later(
     ids=["nothing", "failure", "not taken"],
 )
 async def test_a_late_answer_that_is_of_no_use_ends_nothing(
-    runtime, socket, caplog, outcome, failed, refused
+    runtime, caplog, outcome, failed, refused
 ):
     go_on, late = asyncio.Event(), []
 
@@ -132,8 +139,7 @@ async def test_a_late_answer_that_is_of_no_use_ends_nothing(
         raise RuntimeError("no room")
 
     handler = Remembering(create_container=slowly(go_on, outcome))
-    async with running(client_of(socket, handler, late=refuse, patience=SHORT)) as client:
-        await until(lambda: runtime.plugins)
+    async with served(runtime, handler, late=refuse, patience=SHORT) as client:
         assert await create(runtime) == [pb.CreateContainerResponse()]
         go_on.set()
         await until(lambda: (client.counts.failed, len(late)) == (failed, len(refused)))
@@ -169,9 +175,8 @@ async def _cancelled(_):
     ],
     ids=["raises", "raises later", "is cancelled", "of another call", "too large"],
 )
-async def test_a_failing_method_is_answered_for(runtime, socket, caplog, wanted, reason):
-    async with running(client_of(socket, Remembering(create_container=wanted))) as client:
-        await until(lambda: runtime.plugins)
+async def test_a_failing_method_is_answered_for(runtime, caplog, wanted, reason):
+    async with served(runtime, Remembering(create_container=wanted)) as client:
         assert await create(runtime) == [pb.CreateContainerResponse()]
         assert await create(runtime) == [pb.CreateContainerResponse()]
         assert client.counts.failed == 2
@@ -185,10 +190,9 @@ async def test_a_failing_method_is_answered_for(runtime, socket, caplog, wanted,
     assert subject["container"] == "main"
 
 
-async def test_a_handler_that_fails_on_connections_ends_nothing(runtime, socket, caplog):
+async def test_a_handler_that_fails_on_connections_ends_nothing(runtime, caplog):
     handler = Remembering(connected=_raise, disconnected=_raise)
-    async with running(client_of(socket, handler)):
-        await until(lambda: runtime.plugins)
+    async with served(runtime, handler):
         await runtime.stop()
         await runtime.start()
         await until(lambda: runtime.plugins and runtime.connections == 2)
@@ -259,18 +263,6 @@ async def test_a_lock_that_cannot_be_made_is_tried_again(runtime, socket, caplog
     assert str(lock) in warnings(caplog, "nri connection ended")[0]
 
 
-async def test_refused_registration_is_tried_again(runtime, socket, caplog):
-    runtime.refuse_all = "not today"
-    async with running(client_of(socket, Remembering())) as client:
-        await until(lambda: runtime.connections >= 3)
-        assert not client.connected
-        runtime.refuse_all = ""
-        await until(lambda: client.connected)
-    reasons = warnings(caplog, "nri connection ended")
-    assert len(reasons) >= 2
-    assert set(reasons) == {"registration refused: not today"}
-
-
 async def test_a_runtime_that_never_configures_is_left(runtime, socket):
     runtime.mute = True
     client = client_of(socket, Remembering(), patience=NriTimeouts(registration=0.05))
@@ -288,11 +280,13 @@ async def test_a_configured_plugin_may_wait_for_long(runtime, socket):
         ending.cancel()
 
 
-async def test_waits_longer_each_time_until_it_works(runtime, socket):
+async def test_refused_it_waits_longer_each_time_until_it_works(runtime, socket, caplog):
     runtime.refuse_all = "not today"
     backoff = Backoff(0.001, 0.004, chance=lambda: 1.0)
     async with running(client_of(socket, Remembering(), backoff=backoff)) as client:
         await until(lambda: runtime.connections > 4)
+        assert not client.connected
+        assert set(warnings(caplog, "nri connection ended")) == {"registration refused: not today"}
         assert backoff.next() == 0.004
         runtime.refuse_all = ""
         await until(lambda: client.connected and runtime.plugins)
@@ -370,8 +364,7 @@ async def test_unsolicited_update(runtime, socket):
             await client.update_containers([UPDATE])
     runtime.mute, runtime.failing = False, {"c2"}
     other = pb.ContainerUpdate(container_id="c2")
-    async with running(client_of(socket, Remembering())) as client:
-        await until(lambda: client.connected)
+    async with served(runtime, Remembering()) as client:
         assert await client.update_containers([UPDATE, other]) == [other]
         assert runtime.updated == [UPDATE]
         assert (client.counts.updates, client.counts.updates_failed) == (1, 1)
@@ -382,9 +375,8 @@ async def test_unsolicited_update(runtime, socket):
         assert client.connected
 
 
-async def test_update_waits_no_longer_than_told(runtime, socket):
-    async with running(client_of(socket, Remembering())) as client:
-        await until(lambda: client.connected)
+async def test_update_waits_no_longer_than_told(runtime):
+    async with served(runtime, Remembering()) as client:
         async with runtime._request:
             with pytest.raises(TimeoutError):
                 await client.update_containers([UPDATE], within=0.05)
@@ -393,18 +385,14 @@ async def test_update_waits_no_longer_than_told(runtime, socket):
         assert client.connected
 
 
-async def test_update_that_the_connections_end_cuts_off(runtime, socket):
-    async with running(client_of(socket, Remembering())) as client:
-        await until(lambda: client.connected)
-        async with runtime._request, asyncio.TaskGroup() as tasks:
-
-            async def update() -> None:
-                with pytest.raises(NotConnectedError, match="the connection was lost"):
-                    await client.update_containers([UPDATE])
-
-            tasks.create_task(update())
-            await until(lambda: client.counts.updates)
-            runtime.plugins[0].close()
+async def test_update_that_the_connections_end_cuts_off(runtime):
+    async with served(runtime, Remembering()) as client, runtime._request:
+        with pytest.raises(ExceptionGroup) as caught:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(client.update_containers([UPDATE]))
+                await until(lambda: client.counts.updates)
+                runtime.plugins[0].close()
+    assert caught.group_contains(NotConnectedError, match="the connection was lost")
 
 
 async def test_an_update_asked_for_in_a_method_waits_for_the_methods_end(runtime, socket):
