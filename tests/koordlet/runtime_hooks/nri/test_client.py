@@ -390,11 +390,14 @@ async def test_update_that_the_connections_end_cuts_off(runtime):
         with pytest.raises(NotConnectedError, match="the connection was lost"):
             await client.update_containers([UPDATE])
 
-    async with served(runtime, Remembering()) as client, runtime._request:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(update(client))
-            await until(lambda: client.counts.updates)
-            runtime.plugins[0].close()
+    async with (
+        served(runtime, Remembering()) as client,
+        runtime._request,
+        asyncio.TaskGroup() as tasks,
+    ):
+        tasks.create_task(update(client))
+        await until(lambda: client.counts.updates)
+        runtime.plugins[0].close()
 
 
 async def test_an_update_asked_for_in_a_method_waits_for_the_methods_end(runtime, socket):
