@@ -26,7 +26,6 @@ from koord_hooks.stages import Stage, rpc_path
 from koord_host.planning.desired_values import DesiredValue, Target
 from koord_kube.client import Client, Cluster
 from koord_kube.protocol.resources import NODE_SLOS, NODES
-from koord_model.qos import KubeQoS
 from koord_proto import hook_pb2 as pb
 from koord_service.log_deduplicator import LogDeduplicator
 from koordlet.agent.agent import Agent
@@ -45,14 +44,14 @@ from koordlet.states_informer.node_objects import ClusterState
 from prometheus_client import generate_latest
 
 from tests.support.kube_api import KubeApi
-from tests.support.node import NodeFixture, PodSpec
+from tests.support.node import NodeFixture
+from tests.support.node.pods import WEB as POD
 from tests.support.node.pods import pod_list
 from tests.support.processes import PATIENCE
 from tests.support.waiting import until
 
 WATERMARK = "/proc/sys/vm/watermark_scale_factor"
 SYSTEM = "system_config"
-POD = PodSpec("web", KubeQoS.BURSTABLE, "LS", 2)
 PRE_RUN = Stage.PRE_RUN_POD_SANDBOX
 
 

@@ -24,18 +24,13 @@ from koordlet.qos_manager.plan_queue import NodePlan
 
 from tests.support.node import NodeFixture, PodSpec
 from tests.support.node.fixture import VERBS
+from tests.support.node.pods import JOB
 from tests.support.processes import PATIENCE
 
 STATE = "/var/lib/kubelet/cpu_manager_state"
 LS = PodSpec("ls", KubeQoS.BURSTABLE, "LS", 2)
-BATCH = {"containers": {"main": {"limits": {keys.BATCH_CPU: 500}}}}
-CACHE = {"mb": {"schemata": {"percent": 20}}}
-JOB = PodSpec(
-    "job",
-    KubeQoS.BEST_EFFORT,
-    "BE",
-    annotations={keys.ANNOTATION_EXTENDED_RESOURCE_SPEC: BATCH, keys.ANNOTATION_RESCTRL: CACHE},
-)
+CACHE = {keys.ANNOTATION_RESCTRL: {"mb": {"schemata": {"percent": 20}}}}
+JOB = replace(JOB, annotations={**JOB.annotations, **CACHE})
 LIMITED = "50000 100000"
 
 

@@ -43,8 +43,8 @@ from koordlet.http_api.journal import (
 )
 from koordlet.http_api.routes import events_page
 
-from tests.koordlet.runtime_hooks.reconciler.test_reconcile_loop import JOB
 from tests.support.node import NodeFixture
+from tests.support.node.pods import JOB
 from tests.support.processes import PATIENCE
 
 

@@ -6,18 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 from koord_hooks.stages import Stage
-from koord_model.qos import KubeQoS
 from koordlet.states_informer import pod_informer
 from koordlet.states_informer.pod_informer import PodInformer
 from koordlet.states_informer.pod_snapshot import PodSnapshot
 from koordlet.states_informer.pod_source import PodListPendingError
 
-from tests.support.node import NodeFixture, PodSpec
-from tests.support.node.pods import pod_list
+from tests.support.node import NodeFixture
+from tests.support.node.pods import JOB, WEB, pod_list
 from tests.support.processes import PATIENCE
 
-JOB = PodSpec("job", KubeQoS.BEST_EFFORT, "BE")
-WEB = PodSpec("web", KubeQoS.BURSTABLE, "LS", 2)
 BOTH = pod_list([JOB, WEB])
 FAILED, WORKS = "cannot list pods, keeping the known ones", "listing pods works again"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from koord_host.knobs.layout import Layout, ScopePrefix
-from koord_model.keys import LABEL_QOS
+from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, LABEL_QOS
 from koord_model.pod import Container, Pod
 from koord_model.qos import KubeQoS
 from koord_model.resources import LinuxResources
@@ -81,6 +81,21 @@ class PodSpec:
         request.config.envs.add(key="HOME", value=b"/root")
         _fill(request.config.linux.resources, self.cpus, _SCORES[self.kube_qos])
         return request
+
+
+_AMOUNTS = {BATCH_CPU: 500}
+JOB = PodSpec(
+    "job",
+    KubeQoS.BEST_EFFORT,
+    "BE",
+    annotations={
+        ANNOTATION_EXTENDED_RESOURCE_SPEC: {
+            "containers": {"main": {"requests": _AMOUNTS, "limits": _AMOUNTS}}
+        }
+    },
+)
+"""A batch pod; half a CPU is a quota of 50 ms."""
+WEB = PodSpec("web", KubeQoS.BURSTABLE, "LS", 2)
 
 
 def pod_list(pods: Iterable[PodSpec]) -> bytes:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,13 +19,13 @@ from koord_host.planning.desired_values import DesiredValue, Target
 from koord_host.planning.jobs import OVERDUE_SECONDS, CancelToken, Job, JobEnd, JobKey
 from koord_host.resource_executor.job_threads import JobThreads
 from koord_model import keys
-from koord_model.qos import KubeQoS
 from koord_model.traffic import Traffic
 from koordlet.agent import runtime_hooks as node_module
 from koordlet.agent.runtime_hooks import ManagedNode
 from koordlet.qos_manager.plan_queue import NodePlan
 
-from tests.support.node import FakeKernel, NodeFixture, PodSpec
+from tests.support.node import FakeKernel, NodeFixture
+from tests.support.node.pods import JOB, WEB
 from tests.support.processes import PATIENCE
 from tests.support.waiting import until
 
@@ -39,14 +40,7 @@ spec:
     policies: {cpuPolicy: coreSched}
     lsClass: {cpuQOS: {enable: true}}
 """
-JOB = PodSpec("job", KubeQoS.BEST_EFFORT, "BE")
-POD = PodSpec(
-    "web",
-    KubeQoS.BURSTABLE,
-    "LS",
-    2,
-    annotations={keys.ANNOTATION_RESCTRL: {"mb": {"schemata": {"percent": 20}}}},
-)
+POD = replace(WEB, annotations={keys.ANNOTATION_RESCTRL: {"mb": {"schemata": {"percent": 20}}}})
 EFFECTS = ["memory.reclaim", "resctrl", "core scheduling", "traffic"]
 
 

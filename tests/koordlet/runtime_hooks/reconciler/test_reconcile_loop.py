@@ -17,17 +17,9 @@ from koordlet.runtime_hooks.reconciler import reconcile_loop as loop_module
 from koordlet.runtime_hooks.reconciler.reconcile_loop import NodeReconcileLoop
 
 from tests.support.node import NodeFixture, PodSpec
-from tests.support.node.pods import pod_list
+from tests.support.node.pods import JOB, WEB, pod_list
 
 LAYOUT = Layout(2, Driver.CGROUPFS)
-BATCH = {"containers": {"main": {"limits": {keys.BATCH_CPU: 500}}}}
-JOB = PodSpec(
-    "job",
-    KubeQoS.BEST_EFFORT,
-    "BE",
-    annotations={keys.ANNOTATION_EXTENDED_RESOURCE_SPEC: BATCH},
-)
-WEB = PodSpec("web", KubeQoS.BURSTABLE, "LS", 2)
 JOB_MAIN, WEB_MAIN = JOB.container_group(LAYOUT), WEB.container_group(LAYOUT)
 START, UPDATE = Stage.POST_START_CONTAINER, Stage.PRE_UPDATE_CONTAINER_RESOURCES
 LIMITED = "50000 100000"

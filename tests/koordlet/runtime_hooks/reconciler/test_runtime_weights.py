@@ -8,29 +8,18 @@ import pytest
 from koord_hooks.stages import Stage
 from koord_host.knobs.layout import Driver, Layout
 from koord_host.knobs.weights import WeightFormula
-from koord_model import keys
 from koord_model.demand import Demand
 from koord_model.pod import Container, Pod
-from koord_model.qos import KubeQoS
 from koord_model.resources import LinuxResources
 from koordlet.runtime_hooks.reconciler.reconcile_loop import NodeReconcileLoop
 from koordlet.runtime_hooks.reconciler.runtime_weights import WeightLearner, known_shares
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 from tests.support.node import FakeKernel, NodeFixture, PodSpec
-from tests.support.node.pods import pod_list
+from tests.support.node.pods import JOB, WEB, pod_list
 
 LINEAR, QUADRATIC = WeightFormula
 LAYOUT = Layout(2, Driver.CGROUPFS)
-AMOUNT = {keys.BATCH_CPU: 500}
-BATCH = {"containers": {"main": {"requests": AMOUNT, "limits": AMOUNT}}}
-JOB = PodSpec(
-    "job",
-    KubeQoS.BEST_EFFORT,
-    "BE",
-    annotations={keys.ANNOTATION_EXTENDED_RESOURCE_SPEC: BATCH},
-)
-WEB = PodSpec("web", KubeQoS.BURSTABLE, "LS", 2)
 MAIN = JOB.container_group(LAYOUT)
 
 
