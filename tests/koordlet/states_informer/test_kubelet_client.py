@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import asyncio
+import json
 import logging
-import socket
-import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,46 +20,11 @@ from tests.support.certificates import (
     make_certificates,
     make_self_signed,
 )
+from tests.support.kubelet_server import KubeletServer
+from tests.support.ports import free_port
 from tests.support.processes import PATIENCE
 
-PODS = b'{"items": []}'
-
-
-class Kubelet:
-    """Serves its pods to whoever has the token; knows who connected."""
-
-    def __init__(self) -> None:
-        self.tokens = {"s3cret"}
-        self.answer: Callable[[], web.Response] | None = None
-        self.hangs = False
-        self.asked: list[tuple[str, str]] = []
-        self.connections: set[Any] = set()
-        self.root = ""
-
-    @asynccontextmanager
-    async def serve(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[Kubelet]:
-        app = web.Application()
-        app.router.add_get("/{tail:.*}", self._serve)
-        runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-        self.root = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
-        try:
-            yield self
-        finally:
-            await runner.cleanup()
-
-    async def _serve(self, request: web.Request) -> web.StreamResponse:
-        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        self.asked.append((request.path, token))
-        self.connections.add(request.transport)
-        if request.secure and token not in self.tokens:
-            return web.Response(status=401)
-        if self.hangs:
-            await asyncio.Event().wait()
-        if self.answer is not None:
-            return self.answer()
-        return web.Response(body=PODS if request.path == "/pods/" else b"{}")
+PODS = json.dumps({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}).encode()
 
 
 @pytest.fixture
@@ -81,21 +44,22 @@ def account(tmp_path: Path, certificates: Certificates) -> Path:
 
 
 @pytest.fixture
-async def secure(certificates: Certificates) -> AsyncIterator[Kubelet]:
-    async with Kubelet().serve(certificates.server_context()) as serving:
-        yield serving
+async def secure(certificates: Certificates) -> AsyncIterator[KubeletServer]:
+    async with KubeletServer(certificates.server_context()) as kubelet:
+        kubelet.tokens = frozenset({"s3cret"})
+        yield kubelet
 
 
 @pytest.fixture
-async def plain() -> AsyncIterator[Kubelet]:
-    async with Kubelet().serve() as serving:
-        yield serving
+async def plain() -> AsyncIterator[KubeletServer]:
+    async with KubeletServer() as kubelet:
+        yield kubelet
 
 
 @asynccontextmanager
-async def asking(kubelet: Kubelet, account: Path, **more: Any) -> AsyncIterator[KubeletClient]:
+async def asking(url: str, account: Path, **more: Any) -> AsyncIterator[KubeletClient]:
     more.setdefault("timeout", PATIENCE)
-    made = KubeletClient(f"{kubelet.root}/pods/", account=account, **more)
+    made = KubeletClient(f"{url}/pods/", account=account, **more)
     try:
         yield made
     finally:
@@ -104,13 +68,13 @@ async def asking(kubelet: Kubelet, account: Path, **more: Any) -> AsyncIterator[
 
 class TestSecure:
     async def test_pods_and_configuration(self, secure, account):
-        async with asking(secure, account) as client:
+        async with asking(secure.url, account) as client:
             assert await client.pods() == PODS
-            assert await client.configz() == b"{}"
+            assert "kubeletconfig" in json.loads(await client.configz())
         assert secure.asked == [("/pods/", "s3cret"), ("/configz", "s3cret")]
 
     async def test_the_connection_is_kept(self, secure, account):
-        async with asking(secure, account) as client:
+        async with asking(secure.url, account) as client:
             for _ in range(3):
                 await client.pods()
         assert len(secure.connections) == 1
@@ -118,11 +82,11 @@ class TestSecure:
     async def test_who_we_are_to_the_cluster_we_are_to_the_kubelet(self, secure, account, tmp_path):
         (tmp_path / "ours").write_text("0urs\n")
         secure.tokens = {"0urs"}
-        async with asking(secure, account, credentials=TokenFile(tmp_path / "ours")) as client:
+        async with asking(secure.url, account, credentials=TokenFile(tmp_path / "ours")) as client:
             assert await client.pods() == PODS
 
     async def test_a_token_that_was_replaced(self, secure, account):
-        async with asking(secure, account) as client:
+        async with asking(secure.url, account) as client:
             await client.pods()
             (account / "token").write_text("n3w\n")
             secure.tokens = {"n3w"}
@@ -132,7 +96,7 @@ class TestSecure:
     async def test_a_token_that_is_no_good(self, secure, account, caplog):
         caplog.set_level(logging.DEBUG)
         secure.tokens = {"other"}
-        async with asking(secure, account) as client:
+        async with asking(secure.url, account) as client:
             with pytest.raises(OSError, match=r"/pods/: 401 .*token is not accepted") as found:
                 await client.pods()
         assert len(secure.asked) == 2
@@ -140,33 +104,35 @@ class TestSecure:
 
     async def test_a_self_signed_certificate_says_the_way_out(self, account, tmp_path):
         alone = make_self_signed(tmp_path / "alone")
-        async with Kubelet().serve(alone.server_context()) as kubelet:
-            async with asking(kubelet, account) as client:
+        async with KubeletServer(alone.server_context()) as kubelet:
+            async with asking(kubelet.url, account) as client:
                 with pytest.raises(OSError, match="--kubelet-ca-file") as found:
                     await client.pods()
             assert str(found.value) == (
-                f"{kubelet.root}/pods/: the certificate is not trusted: self-signed certificate; "
+                f"{kubelet.url}/pods/: the certificate is not trusted: self-signed certificate; "
                 "give who signed it (--kubelet-ca-file), or use the read-only port over http"
             )
             assert kubelet.asked == []
-            async with asking(kubelet, account, ca_file=str(alone.authority)) as client:
+            kubelet.tokens = frozenset({"s3cret"})
+            async with asking(kubelet.url, account, ca_file=str(alone.authority)) as client:
                 assert await client.pods() == PODS
 
     async def test_another_address(self, account, tmp_path):
         other = make_certificates(tmp_path / "other", "IP:127.0.0.2,DNS:localhost")
         (account / "ca.crt").write_bytes(other.authority.read_bytes())
-        async with Kubelet().serve(other.server_context()) as kubelet:
-            async with asking(kubelet, account) as client:
+        async with KubeletServer(other.server_context()) as kubelet:
+            async with asking(kubelet.url, account) as client:
                 with pytest.raises(OSError, match=r"IP address mismatch.*-preferred-address-type"):
                     await client.pods()
-            kubelet.root = kubelet.root.replace("127.0.0.1", "localhost")
-            async with asking(kubelet, account) as client:
+            kubelet.tokens = frozenset({"s3cret"})
+            by_name = kubelet.url.replace("127.0.0.1", "localhost")
+            async with asking(by_name, account) as client:
                 assert await client.pods() == PODS
 
     async def test_an_authority_that_was_replaced(self, secure, account, certificates, tmp_path):
         old = make_certificates(tmp_path / "old").authority
         (account / "ca.crt").write_bytes(old.read_bytes())
-        async with asking(secure, account) as client:
+        async with asking(secure.url, account) as client:
             with pytest.raises(OSError, match="not trusted"):
                 await client.pods()
             (account / "ca.crt").write_bytes(certificates.authority.read_bytes())
@@ -174,12 +140,12 @@ class TestSecure:
 
     async def test_an_authority_that_is_none(self, secure, account):
         (account / "ca.crt").write_text("nothing")
-        async with asking(secure, account) as client:
+        async with asking(secure.url, account) as client:
             with pytest.raises(OSError, match=r"ca\.crt: has no CA certificate"):
                 await client.pods()
 
     async def test_no_account_is_no_token(self, secure, tmp_path):
-        async with asking(secure, tmp_path) as client:
+        async with asking(secure.url, tmp_path) as client:
             with pytest.raises(OSError, match="not trusted"):
                 await client.pods()
 
@@ -187,7 +153,7 @@ class TestSecure:
 class TestPlain:
     async def test_no_token_goes_over_http_and_no_proxy_is_used(self, plain, account, monkeypatch):
         monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-        async with asking(plain, account) as client:
+        async with asking(plain.url, account) as client:
             assert await client.pods() == PODS
         assert plain.asked == [("/pods/", "")]
 
@@ -204,8 +170,8 @@ class TestPlain:
     )
     async def test_refusals(self, plain, tmp_path, answer, reason):
         plain.answer = lambda: web.Response(**answer)
-        async with asking(plain, tmp_path, most=15) as client:
-            with pytest.raises(OSError, match=f"^{plain.root}/pods/: {reason}"):
+        async with asking(plain.url, tmp_path, most=15) as client:
+            with pytest.raises(OSError, match=f"^{plain.url}/pods/: {reason}"):
                 await client.pods()
         assert len(plain.asked) == 1
 
@@ -222,7 +188,7 @@ class TestPlain:
     async def test_the_right_that_is_missing_is_named(self, plain, tmp_path, words, right, other):
         text = f"Forbidden (user=u, verb=get, {words}"
         plain.answer = lambda: web.Response(status=403, text=text)
-        async with asking(plain, tmp_path) as client:
+        async with asking(plain.url, tmp_path) as client:
             with pytest.raises(OSError, match=r"403 Forbidden; ") as caught:
                 await client.pods()
         line = str(caught.value)
@@ -231,26 +197,23 @@ class TestPlain:
         assert "\n" not in line
 
     async def test_a_kubelet_that_hangs(self, plain, tmp_path):
-        plain.hangs = True
-        async with asking(plain, tmp_path, timeout=1.0) as client:
+        plain.slow = PATIENCE
+        async with asking(plain.url, tmp_path, timeout=1.0) as client:
             with pytest.raises(OSError, match=r"/pods/: no answer in 1 s"):
                 await client.pods()
-            plain.hangs = False
+            plain.slow = 0.0
             assert await client.pods() == PODS
 
-    async def test_nobody_listens(self, plain, tmp_path):
-        with socket.socket() as bound:
-            bound.bind(("127.0.0.1", 0))
-            plain.root = f"http://127.0.0.1:{bound.getsockname()[1]}"
-            async with asking(plain, tmp_path) as client:
-                with pytest.raises(OSError, match=f"^{plain.root}/pods/: .*: Connection refused$"):
-                    await client.pods()
+    async def test_nobody_listens(self, tmp_path):
+        url = f"http://127.0.0.1:{free_port()}"
+        async with asking(url, tmp_path) as client:
+            with pytest.raises(OSError, match=f"^{url}/pods/: .*: Connection refused$"):
+                await client.pods()
 
-    async def test_a_kubelet_that_restarts(self, tmp_path):
-        kubelet = Kubelet()
-        async with kubelet.serve(), asking(kubelet, tmp_path) as client:
+    async def test_a_kubelet_that_restarts(self, plain, tmp_path):
+        async with asking(plain.url, tmp_path) as client:
             await client.pods()
-            for transport in kubelet.connections:
+            for transport in plain.connections:
                 transport.abort()
             assert await client.pods() == PODS
 
