@@ -55,13 +55,6 @@ metadata:
     def test_an_empty_one_has_no_rules(self):
         assert parse_rules("---\n---\n") == NO_RULES
 
-    def test_a_field_out_of_range_is_one_line_and_the_others_apply(self):
-        rules = parse_rules(SLO % 7)
-        assert rules.slo.cpu_policy is CPUPolicy.CORE_SCHED
-        assert identity(rules) == 2
-        [line] = rules.problems
-        assert "lsClass.cpuQOS.groupIdentity is 7; expected -1 to 2 (default 2 kept)" in line
-
     def test_cpus_that_the_node_does_not_have_are_left_out(self):
         pools = '[{"node": 0, "cpuset": "0-3"}, {"node": 1, "cpuset": "64"}]'
         text = f"""\

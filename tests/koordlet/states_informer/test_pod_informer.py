@@ -212,19 +212,25 @@ async def test_a_list_that_is_pending_is_not_logged(node, listed, source, words)
     assert words(FAILED, WORKS) == []
 
 
-async def test_a_list_that_is_a_minute_old_is_not_fresh(node, listed, source, alone):
-    assert (alone.known, alone.fresh) == (True, True)
+@pytest.mark.parametrize(("interval", "seconds"), [(10.0, 60), (30.0, 90)])
+async def test_a_list_is_old_after_a_minute_or_three_intervals(node, source, interval, seconds):
+    listed = PodInformer(node.layout, node.files, source=source, interval=interval)
     assert (listed.known, listed.fresh) == (False, False)
-    await look(node, listed)
+    await listed.sync()
     source.answer = OSError("away")
-    node.steady += 49
-    await look(node, listed)
+    node.steady += seconds
+    await listed.sync()
     assert (listed.known, listed.fresh) == (True, True)
     node.steady += 1
     assert (listed.known, listed.fresh) == (True, False)
     source.answer = BOTH
-    await look(node, listed)
+    node.steady += interval
+    await listed.sync()
     assert listed.fresh
+
+
+def test_without_a_list_nothing_is_old(alone):
+    assert (alone.known, alone.fresh) == (True, True)
 
 
 async def test_a_pod_that_starts_while_the_list_is_fetched_stays(node, listed, source):
