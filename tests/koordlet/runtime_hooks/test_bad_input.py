@@ -21,6 +21,7 @@ from koord_model.qos import KubeQoS
 from tests.koordlet.runtime_hooks.test_transport_matrix import (
     FIRST,
     SECOND,
+    WAYS,
     Kind,
     Rig,
     requested,
@@ -31,7 +32,6 @@ from tests.support.node import PodSpec
 
 NODE = Kind(1, Driver.CGROUPFS, vendor=True)
 """Where plugins write most; how files differ elsewhere is the matrix's."""
-WAYS = ("proxy", "nri", "proxy and nri", "reconciler")
 
 SCORE = {keys.ANNOTATION_OOM_SCORE_ADJ: "100"}
 """The other field, wherever it is not the one that is wrong."""

@@ -8,10 +8,10 @@ it sets what a request carries (``test_in_process…``), and nothing else.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -23,11 +23,10 @@ from koord_host.knobs.layout import Driver
 from koord_model import keys
 from koord_model.patch import Mount
 from koord_model.qos import KubeQoS
-from koord_proto import cri_pb2 as cri
 from koord_proto import nri_pb2 as nri
 from koord_proxy.cri.hook_requests import container_facts, pod_facts, write_container
 from koord_proxy.hook_targets import InProcessTarget
-from koord_proxy.rules.merge import ContainerHookRequest, Merge, PodHookRequest
+from koord_proxy.rules.merge import Merge, PodHookRequest
 from koord_service.log_deduplicator import LogDeduplicator
 from koordlet.http_api.hook_metrics import HookMetrics
 from koordlet.runtime_hooks.hook_server import HookServer
@@ -142,8 +141,7 @@ def rules(policies: dict[str, Any]) -> str:
     return yaml.safe_dump_all([slo, {"kind": "Node", "metadata": {"annotations": ratio}}])
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of node."""
 
     version: int
@@ -155,12 +153,12 @@ class Kind:
         return f"v{self.version}-{self.driver.value}-{kernel}"
 
 
-KINDS = [
-    Kind(version, driver, vendor)
-    for version in (1, 2)
-    for driver in Driver
-    for vendor in (False, True)
-]
+KINDS = [Kind(*kind) for kind in itertools.product((1, 2), Driver, (False, True))]
+
+
+Ask = Callable[[Stage, HookRequest], Awaitable[HookResponse]]
+WAYS = ("proxy", "nri", "reconciler", "proxy and nri")
+PROXIED, BY_NRI = {"proxy", "proxy and nri"}, {"nri", "proxy and nri"}
 
 
 class Rig(NodeFixture):
@@ -188,111 +186,56 @@ class Rig(NodeFixture):
         await asyncio.sleep(0)  # the node is told once the answer is on its way
         return response
 
+    async def sandbox(self, way: str, pod: PodSpec, ask: Ask | None = None) -> None:
+        """Run a pod's sandbox one way."""
+        request = pod.sandbox_request(self.layout)
+        self.runtime.make_pod_group(request.config)
+        if way in PROXIED:
+            facts = self.facts[pod.name] = pod_facts(request.config, pod.runtime_handler)
+            Merge(facts).add("koordlet", await (ask or self.ask)(Stage.PRE_RUN_POD_SANDBOX, facts))
+        if way in BY_NRI:
+            shown = self.runtime.shown_sandbox(request.config, pod.runtime_handler)
+            self.handler.run_pod_sandbox(nri.RunPodSandboxRequest(pod=shown))
+        self.runtime.run_sandbox(request.config)
+
+    async def container(self, way: str, pod: PodSpec, ask: Ask | None = None) -> None:
+        """Start its container; a proxy changes the request first, and hears of the start last."""
+        ask, runtime = ask or self.ask, self.runtime
+        request, adjust = pod.container_request(self.layout), None
+        if way in PROXIED:
+            facts = container_facts(request.config, request.sandbox_config, self.facts[pod.name])
+            merge = Merge(facts)
+            merge.add("koordlet", await ask(Stage.PRE_CREATE_CONTAINER, facts))
+            assert not merge.conflicts
+            write_container(request, facts, merge.claims)
+        shown = runtime.shown_sandbox(request.sandbox_config, pod.runtime_handler)
+        if way in BY_NRI:
+            before = runtime.shown_container(request)
+            create = nri.CreateContainerRequest(pod=shown, container=before)
+            answer = self.handler.create_container(create)
+            adjust = answer.adjust if answer else None
+        ident = runtime.create(request, adjust)
+        if way in BY_NRI:
+            after = runtime.shown_container(request)
+            started = nri.PostStartContainerRequest(pod=shown, container=after)
+            self.handler.post_start_container(started)
+        if way in PROXIED:
+            facts.container_meta.id = ident
+            await ask(Stage.POST_START_CONTAINER, facts)
+
     def values(self) -> dict[str, str]:
         self.files.cgroups.check()
         self.files.resctrl.check()
         return self.files.values(self.layout)
 
 
-# ---- the ways, each in two steps: the sandbox, and the container
-
-Ask = Callable[[Stage, HookRequest], Awaitable[HookResponse]]
-Step = Callable[[Rig, PodSpec], Awaitable[None]]
-
-
-async def sandbox_by_proxy(rig: Rig, pod: PodSpec) -> None:
-    await proxied_sandbox(rig, pod, rig.ask)
-
-
-async def proxied_sandbox(rig: Rig, pod: PodSpec, ask: Ask) -> None:
-    request = pod.sandbox_request(rig.layout)
-    rig.runtime.make_pod_group(request.config)
-    facts = rig.facts[pod.name] = pod_facts(request.config, pod.runtime_handler)
-    Merge(facts).add("koordlet", await ask(Stage.PRE_RUN_POD_SANDBOX, facts))
-    rig.runtime.run_sandbox(request.config)
-
-
-async def container_by_proxy(rig: Rig, pod: PodSpec) -> None:
-    request, facts = await proxied_container(rig, pod, rig.ask)
-    facts.container_meta.id = rig.runtime.create(request)
-    await rig.ask(Stage.POST_START_CONTAINER, facts)
-
-
-async def proxied_container(
-    rig: Rig, pod: PodSpec, ask: Ask
-) -> tuple[cri.CreateContainerRequest, ContainerHookRequest]:
-    """CreateContainer as it goes on to the runtime, and what the proxy knows then."""
-    request = pod.container_request(rig.layout)
-    facts = container_facts(request.config, request.sandbox_config, rig.facts[pod.name])
-    merge = Merge(facts)
-    merge.add("koordlet", await ask(Stage.PRE_CREATE_CONTAINER, facts))
-    assert not merge.conflicts
-    write_container(request, facts, merge.claims)
-    return request, facts
-
-
-async def sandbox_by_nri(rig: Rig, pod: PodSpec) -> None:
-    request = pod.sandbox_request(rig.layout)
-    rig.runtime.make_pod_group(request.config)
-    shown = rig.runtime.shown_sandbox(request.config, pod.runtime_handler)
-    rig.handler.run_pod_sandbox(nri.RunPodSandboxRequest(pod=shown))
-    rig.runtime.run_sandbox(request.config)
-
-
-async def container_by_nri(rig: Rig, pod: PodSpec) -> None:
-    nri_container(rig, pod, pod.container_request(rig.layout))
-
-
-def nri_container(rig: Rig, pod: PodSpec, request: cri.CreateContainerRequest) -> None:
-    runtime = rig.runtime
-    shown = runtime.shown_sandbox(request.sandbox_config, pod.runtime_handler)
-    before = runtime.shown_container(request)
-    answer = rig.handler.create_container(nri.CreateContainerRequest(pod=shown, container=before))
-    runtime.create(request, answer.adjust if answer else None)
-    after = runtime.shown_container(request)
-    rig.handler.post_start_container(nri.PostStartContainerRequest(pod=shown, container=after))
-
-
-async def sandbox_unmanaged(rig: Rig, pod: PodSpec) -> None:
-    config = pod.sandbox_request(rig.layout).config
-    rig.runtime.make_pod_group(config)
-    rig.runtime.run_sandbox(config)
-
-
-async def container_unmanaged(rig: Rig, pod: PodSpec) -> None:
-    rig.runtime.create(pod.container_request(rig.layout))
-
-
-async def container_by_both(rig: Rig, pod: PodSpec) -> None:
-    """The proxy changes the request; NRI sees it changed, and is told first."""
-    request, facts = await proxied_container(rig, pod, rig.ask)
-    nri_container(rig, pod, request)
-    facts.container_meta.id = f"{pod.name}-main"
-    await rig.ask(Stage.POST_START_CONTAINER, facts)
-
-
-async def sandbox_by_both(rig: Rig, pod: PodSpec) -> None:
-    await sandbox_by_proxy(rig, pod)
-    shown = rig.runtime.shown_sandbox(pod.sandbox_request(rig.layout).config)
-    rig.handler.run_pod_sandbox(nri.RunPodSandboxRequest(pod=shown))
-
-
-WAYS: dict[str, tuple[Step, Step]] = {
-    "proxy": (sandbox_by_proxy, container_by_proxy),
-    "nri": (sandbox_by_nri, container_by_nri),
-    "reconciler": (sandbox_unmanaged, container_unmanaged),
-    "proxy and nri": (sandbox_by_both, container_by_both),
-}
-
-
 async def start_all(rig: Rig, way: str, pods: Sequence[PodSpec] = PODS) -> None:
-    """Start the pods one way, with the rounds that follow; the node is level in the end."""
-    sandbox, container = WAYS[way]
+    """Start the pods one way, with the rounds that follow."""
     for pod in pods:
-        await sandbox(rig, pod)
+        await rig.sandbox(way, pod)
     await rig.loop.reconcile()
     for pod in pods:
-        await container(rig, pod)
+        await rig.container(way, pod)
     if way == "reconciler":
         rig.loop.inventory.replace(kubelet_pods.parse(pod_list(pods), rig.layout), 0.0)
     await rig.loop.reconcile()
@@ -349,14 +292,13 @@ async def test_nothing_is_written_twice_by_proxy_and_nri_together(kind, rule, di
 @pytest.mark.parametrize("way", ["proxy", "nri"])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 async def test_a_container_has_what_requests_carry_from_its_first_process_on(kind, way, directory):
-    sandbox, container = WAYS[way]
     with Rig(kind, "all", FIRST, directory) as one:
         for pod in PODS:
-            await sandbox(one, pod)
+            await one.sandbox(way, pod)
         # The pods' own CPUs are out of the shared pools once the node knows of the pods.
         await one.loop.reconcile()
         for pod in PODS:
-            await container(one, pod)
+            await one.container(way, pod)
         first = requested(one)
         await one.loop.reconcile()
         assert requested(one) == first
@@ -433,10 +375,9 @@ async def test_in_process_sets_what_the_request_carries_and_nothing_else(kind, r
     with Rig(kind, "none", rule, directory) as one:
         plugins = InProcessTarget(RUNNERS["all"], view)
         for pod in PODS:
-            await proxied_sandbox(one, pod, plugins.ask)
+            await one.sandbox("proxy", pod, plugins.ask)
         for pod in PODS:
-            request, _ = await proxied_container(one, pod, plugins.ask)
-            one.runtime.create(request)
+            await one.container("proxy", pod, plugins.ask)
         found, limited = one.values(), requested(one)
     assert limited == by_agent != unlimited
     assert found == {**untouched, **limited}
