@@ -77,19 +77,20 @@ class TestRounds:
 
     async def test_what_is_wrong_is_logged_once(self, node, tmp_path, words):
         rules = tmp_path / "rules.yaml"
-        rules.write_text("a: [")
+        rules.write_text("---\n")
         broken = replace(JOB, annotations={keys.ANNOTATION_EXTENDED_RESOURCE_SPEC: "{"})
         node.start(broken, WEB)
-        node.files.cgroups.refusals[node.path(WEB.group(LAYOUT), "cpu.idle")] = 1
+        node.files.cgroups.refusals[node.path(WEB_MAIN, "cpuset.cpus")] = 1
         loop = node.start_koordlet(
             "all", nodeslo_file=str(rules), resource_force_update_seconds=0
         ).reconcile_loop
         for spec in (broken, WEB):
             loop.saw(START, spec.container(LAYOUT))
+        rules.write_text("a: [")
         for _ in range(3):
             await loop.reconcile()
         logged = [json.dumps(one) for one in words("rules", "field ignored", "not written")]
-        assert len(logged) == len(set(logged)) == 2
+        assert len(logged) == len(set(logged)) == 3
 
 
 class TestBeforeTheFirstList:
@@ -141,12 +142,16 @@ async def running(managed: ManagedNode) -> AsyncIterator[Callable[[], object]]:
 
 
 class TestTheLoop:
-    async def test_an_event_starts_a_round_at_once(self, node):
+    @pytest.mark.parametrize("by_nri", [False, True])
+    async def test_an_event_starts_a_round_at_once(self, node, by_nri):
         node.start(JOB)
         managed = node.start_koordlet("batchresource")
         async with running(managed) as next_round:
             await next_round()
-            managed.reconcile_loop.saw(START, JOB.container(LAYOUT))
+            if by_nri:
+                managed.reconcile_loop.synchronize([JOB.pod(LAYOUT)], [JOB.container(LAYOUT)])
+            else:
+                managed.reconcile_loop.saw(START, JOB.container(LAYOUT))
             await next_round()
         assert node.read(JOB_MAIN, "cpu.max") == LIMITED
 
