@@ -188,6 +188,15 @@ def test_of_a_pod_that_ended_nothing_is_desired_any_more():
     assert {one.target.place for one in bench.apply.apply().results} == {f"{BE}/podb"}
 
 
+def test_files_of_hooks_are_checked_when_due_or_when_the_runtime_may_have_set_them():
+    bench, a = Bench(runner(pre_run_pod_sandbox=shares(100))), record("a")
+    bench.round(a)
+    for touched, found in ((set(), "7"), ({"a"}, "100")):
+        bench.disturb(f"{BE}/poda")
+        bench.round(a, touched=touched)
+        assert bench.shares(f"{BE}/poda") == [found]
+
+
 POD_A = (f"{BE}/poda", f"{BE}/poda/a-main", f"{BE}/poda/a-sandbox")
 OTHERS = (BE, f"{BE}/podb", f"{BE}/podb/b-main")
 OTHER_VIEW = {"view": replace(VIEW, cpu_normalization_ratio=2.0)}
