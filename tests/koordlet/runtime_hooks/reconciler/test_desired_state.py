@@ -59,7 +59,7 @@ def test_a_request_s_fields_become_knobs_of_the_groups():
         (f"{GROUP}/c1", "memory.limit_in_bytes", 4096, "p: container"),
     ]
     assert {one.pod for one in found.values} == {"shop/web-1"}
-    assert (found.tasks, found.resctrl, found.outcomes_to_log) == ((), None, ())
+    assert (found.tasks, found.resctrl, found.groups, found.outcomes_to_log) == ((), None, (), ())
 
 
 def test_an_empty_cpu_list_says_nothing_of_a_group():
@@ -73,7 +73,7 @@ def test_desired_values_of_tasks_are_apart():
     found = computed(pre_create_container=lambda: patch)
     assert found.values == ()
     assert found.tasks == (DesiredTasks(f"{GROUP}/c1", 5, ALONE),)
-    assert found.resctrl == resctrl
+    assert (found.resctrl, found.groups) == (resctrl, (GROUP, f"{GROUP}/c1"))
 
 
 def test_a_sandbox_is_a_container_without_name_and_keeps_its_oom_score():

@@ -43,6 +43,18 @@ class TestRounds:
         assert [one for one in done.writes.results if one.alert] == []
         assert names(loop) == set()
 
+    async def test_the_groups_of_a_sandbox_that_starts_are_checked_at_once(self, node):
+        node.start(JOB)
+        loop = node.start_koordlet("batchresource").reconcile_loop
+        loop.saw(START, JOB.container(LAYOUT))
+        await loop.reconcile()
+        node.write(JOB.group(LAYOUT), "cpu.max", "max 100000")
+        await loop.reconcile()
+        assert node.read(JOB.group(LAYOUT), "cpu.max") == "max 100000", "not due"
+        loop.saw(Stage.PRE_RUN_POD_SANDBOX, JOB.pod(LAYOUT))
+        await loop.reconcile()
+        assert node.read(JOB.group(LAYOUT), "cpu.max") == LIMITED
+
     async def test_a_resize_in_place_is_not_undone(self, node, tmp_path):
         rules = tmp_path / "rules.yaml"
         annotation = f'{keys.ANNOTATION_CPU_NORMALIZATION_RATIO}: "2"'
