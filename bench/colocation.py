@@ -41,8 +41,8 @@ from koord_model.qos import KubeQoS
 from bench import open_loop
 from bench.report import Measure
 from tests.support import kubepods, stress_ng
-from tests.support.deciding_koordlet import DecidingKoordlet
 from tests.support.host_program import PythonProgram
+from tests.support.koordlet_programs import DecidingKoordlet
 from tests.support.kubelet import Kubelet, Pod
 from tests.support.kubepods import CGROUPS, Kubepods
 from tests.support.pod_cases import PodCase, qos

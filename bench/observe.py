@@ -35,7 +35,7 @@ from koordlet.states_informer.state import kubelet_pods
 
 from bench.node import cpu_ms
 from bench.report import Measure
-from tests.support.fake_node.cri import PodSpec, pod_list
+from tests.support.node.pods import PodSpec, pod_list
 from tests.support.simulated_node import SimulatedNode
 
 PODS, CONTAINERS = 110, 3

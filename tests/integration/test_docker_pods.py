@@ -17,7 +17,7 @@ from tests.support import kubepods
 from tests.support.cgroups import oom_score_adj, read_values
 from tests.support.docker_pods import MODE, CriDockerd, DockerPod
 from tests.support.dockerd import IMAGE, Dockerd, why_not
-from tests.support.kept_node import NodeKoordlet
+from tests.support.koordlet_programs import NodeKoordlet
 from tests.support.kubelet import settles
 from tests.support.pod_cases import BE, CASES, LS, LSR, MIB, PodCase
 from tests.support.proxy import Proxy

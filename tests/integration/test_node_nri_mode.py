@@ -20,7 +20,7 @@ from koord_model.qos import KubeQoS
 from tests.integration.conftest import assert_sound
 from tests.support import kubepods
 from tests.support.cri import Cri
-from tests.support.kept_node import NodeKoordlet
+from tests.support.koordlet_programs import NodeKoordlet
 from tests.support.kubelet import Kubelet, expected, settles
 from tests.support.kubepods import LAYOUT, Kubepods
 from tests.support.newer_containerd import Containerd, NotToBeHadError, programs

@@ -15,7 +15,7 @@ from tests.integration.conftest import assert_sound
 from tests.support import kubepods
 from tests.support.containerd import Containerd
 from tests.support.cri import Cri
-from tests.support.kept_node import NodeKoordlet
+from tests.support.koordlet_programs import NodeKoordlet
 from tests.support.kubelet import Kubelet, Pod, expected, settles
 from tests.support.kubepods import LAYOUT, Kubepods
 from tests.support.pod_cases import CASES, CLASSES, PodCase

@@ -16,7 +16,7 @@ from koord_demo.programs import console_script
 from tests.support import kubepods
 from tests.support.containerd import Containerd
 from tests.support.cri import Cri
-from tests.support.kept_node import NodeKoordlet
+from tests.support.koordlet_programs import NodeKoordlet
 from tests.support.kubelet import Kubelet, Pod, expected, settles
 from tests.support.kubepods import CGROUPS, Kubepods
 from tests.support.pod_cases import BE, CASES, LS, MIB, PLAIN_BEST_EFFORT, PodCase, batch

@@ -24,9 +24,9 @@ from tests.support import kernel_use, kubepods, stress_ng
 from tests.support.containerd import Containerd, why_not
 from tests.support.cri import PodPlan, burstable_pod_config
 from tests.support.kernel_use import KernelUse
+from tests.support.koordlet_programs import ObservingKoordlet
 from tests.support.kubelet import Kubelet, Pod
 from tests.support.kubepods import Kubepods
-from tests.support.observing_koordlet import ObservingKoordlet
 from tests.support.pod_cases import MIB, PodCase
 from tests.support.processes import PATIENCE, until
 from tests.support.stalls import Stalls

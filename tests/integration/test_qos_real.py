@@ -21,7 +21,7 @@ from koord_model.qos import KubeQoS
 
 from tests.support import kernel_use, kubepods, stress_ng
 from tests.support.containerd import Containerd, why_not
-from tests.support.deciding_koordlet import DecidingKoordlet
+from tests.support.koordlet_programs import DecidingKoordlet
 from tests.support.kubelet import Kubelet, Pod, settles
 from tests.support.kubepods import CGROUPS, Kubepods
 from tests.support.pod_cases import MIB, PodCase, own_cpus, qos

@@ -20,7 +20,7 @@ from koordctl.restore import RestoreError, put_back, report_json, report_lines
 
 from koordctl import main as program
 from tests.support.fake_cgroupfs import FakeCgroupfs
-from tests.support.fake_node import FakeNode
+from tests.support.node import FakeKernel as FakeNode
 
 GROUP = "kubepods/pod1"
 SHARES, QUOTA = Target(GROUP, "cpu.shares"), Target(GROUP, "cpu.cfs_quota_us")

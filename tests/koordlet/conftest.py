@@ -1,21 +1,15 @@
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from koord_hooks.runner import HookRunner, load
-from koord_host.knobs.layout import Driver
 from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, BATCH_MEMORY, LABEL_QOS
 from koord_proto import hook_pb2 as pb
-from koordlet.agent.runtime_hooks import ManagedNode
 
-from tests.support.fake_node import FakeNode
-from tests.support.fake_node.kept import kept, settings_of
+from tests.support.node import NodeFixture
 
 Words = list[tuple[str, dict[str, Any]]]
-Keep = Callable[..., ManagedNode]
 
 
 def spec(cpu: Any = 1000) -> str:
@@ -28,7 +22,7 @@ def spec(cpu: Any = 1000) -> str:
 
 @pytest.fixture
 def batch_container() -> pb.ContainerResourceHookRequest:
-    """What a proxy asks before it creates a batch pod's container."""
+    """What a proxy sends before it creates a batch pod's container."""
     return pb.ContainerResourceHookRequest(
         pod_meta=pb.PodSandboxMetadata(name="job-1", namespace="batch", uid="u"),
         container_meta=pb.ContainerMetadata(name="main"),
@@ -44,7 +38,7 @@ def batch_container() -> pb.ContainerResourceHookRequest:
 
 @pytest.fixture
 def batch_answer(batch_container: pb.ContainerResourceHookRequest) -> Any:
-    """What is to be answered: the echo, with the plugin's three values laid over it."""
+    """The answer: the echo, with the plugin's three values."""
     return pb.ContainerResourceHookResponse(
         container_resources=pb.LinuxContainerResources(
             cpu_period=100_000,
@@ -63,7 +57,7 @@ def batch_answer(batch_container: pb.ContainerResourceHookRequest) -> Any:
 def broken_container(
     batch_container: pb.ContainerResourceHookRequest,
 ) -> pb.ContainerResourceHookRequest:
-    """A batch pod whose annotation batchresource cannot read."""
+    """A batch pod with an annotation that batchresource cannot parse."""
     broken = pb.ContainerResourceHookRequest()
     broken.CopyFrom(batch_container)
     broken.pod_annotations[ANNOTATION_EXTENDED_RESOURCE_SPEC] = spec("half")
@@ -72,7 +66,7 @@ def broken_container(
 
 @pytest.fixture
 def words(caplog: pytest.LogCaptureFixture) -> Callable[..., Words]:
-    """What was said since it was asked last, with its fields; of some events if named."""
+    """What was logged since the last call, with its fields; of some events if named."""
 
     def said(*events: str) -> Words:
         found = [(one.getMessage(), getattr(one, "fields", {})) for one in caplog.records]
@@ -83,17 +77,10 @@ def words(caplog: pytest.LogCaptureFixture) -> Callable[..., Words]:
 
 
 @pytest.fixture
-def keep(tmp_path: Path) -> Iterator[Keep]:
-    """Opens a node in memory as koordlet does, cgroupfs driver, with plugins by name."""
-    with ExitStack() as stack:
-
-        def opened(node: FakeNode, *plugins: str, **settings: Any) -> ManagedNode:
-            runner = load(plugins) if plugins else HookRunner([])
-            driver = settings.pop("driver", Driver.CGROUPFS)
-            given = settings_of(node, tmp_path, driver, **settings)
-            return stack.enter_context(kept(node, given, runner))
-
-        yield opened
+def node(tmp_path: Path) -> Iterator[NodeFixture]:
+    """A node in memory with cgroup v2, cgroupfs driver."""
+    with NodeFixture(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

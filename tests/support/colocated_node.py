@@ -9,16 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
-from koord_demo.programs import console_script
 from koord_kube.client import Client, Cluster
 from koord_kube.credentials import server_context
 from koord_kube.definitions.catalogue import DEFINITIONS as OURS
@@ -36,13 +33,13 @@ from koord_manager.program.node_metric_server import CA_CONFIG_MAP
 from tests.support.certificates import make_certificates
 from tests.support.containerd import Containerd
 from tests.support.emulated_manager import EmulatedManager, put_namespaces, put_priority_classes
+from tests.support.koordlet_programs import StatusKoordlet
 from tests.support.kube_api import USUAL, KubeApi, koordlet_account, service_account
 from tests.support.kubelet_server import KubeletServer
 from tests.support.kubepods import Kubepods
 from tests.support.manager_program import LEADER, NAMESPACE
 from tests.support.pod_running import BoundPod, PodRunner, bind
-from tests.support.processes import PATIENCE, get
-from tests.support.proxy import Koordlet, Proxy
+from tests.support.proxy import Proxy
 from tests.support.service_account_tokens import unsigned_token
 from tests.support.waiting import until
 
@@ -64,13 +61,12 @@ users: [{{name: koordlet, user: {{tokenFile: {token}}}}}]
 """
 
 
-class ClusterKoordlet(Koordlet):
+class ClusterKoordlet(StatusKoordlet):
     """koordlet with its pauses cut short; reports straight to a manager's port, if one is given."""
 
     def __init__(
         self, directory: Path, hooks: Path, kubeconfig: Path, kubelet_ca: Path, report_port: int = 0
     ) -> None:
-        self.status = directory / "status.sock"
         self.authority = directory / "manager-ca.crt"
         straight = [
             f"--node-metric-report-address={_LEADER_NAME}:{report_port}",
@@ -98,26 +94,11 @@ class ClusterKoordlet(Koordlet):
         environ = [f"{key}={value}" for key, value in self._environ.items()]
         self.spawn(["env", *environ, sys.executable, str(_HURRIED), *self.flags])
 
-    def page(self, path: str, **query: str) -> Any:
-        return json.loads(get(self.status, f"{path}?{urlencode(query)}"))
-
     def decided(self, strategy: str) -> Mapping[str, Any]:
         """The numbers of what a strategy has decided, by name; none where it has not."""
         for one in self.page("/v1/why", strategy=strategy)["decisions"]:
             return {given["name"]: given["value"] for given in one["given"]}
         return {}
-
-    def koordctl_why(self, *words: str) -> str:
-        """What ``koordctl why`` shows people."""
-        command = [
-            *(console_script("koordctl"), "why", *words),
-            f"--address=unix://{self.status}",
-        ]
-        done = subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=PATIENCE
-        )
-        assert (done.returncode, done.stderr) == (0, ""), done
-        return done.stdout
 
 
 @dataclass

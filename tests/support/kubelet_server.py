@@ -1,14 +1,15 @@
 """A double of a kubelet's API: its list of pods and its configuration, over TLS, for who may.
 
 It holds its clients to the real one's rules: a token that is not known is refused (401),
-one that is but may not (403) too, and without TLS there is nothing. Not here: the
-read-only port, client certificates, and a list that is made from anything but ``pods``.
+one that is but may not (403) too. Without TLS it is the read-only port, which asks for no
+token. Not here: client certificates, and a list that is made from anything but ``pods``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Any, Self
 
 from aiohttp import web
@@ -23,9 +24,10 @@ class KubeletServer:
 
     ``tokens`` may see everything, ``strangers`` are known and may nothing. ``slow`` is how
     many seconds each answer takes. ``asked`` are the paths and tokens of all requests.
+    ``answer`` makes other answers than the list.
     """
 
-    def __init__(self, tls: ssl.SSLContext) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.tls = tls
         self.tokens: frozenset[str] = frozenset()
         self.strangers: frozenset[str] = frozenset()
@@ -33,6 +35,8 @@ class KubeletServer:
         self.pods: list[dict[str, Any]] = []
         self.config: dict[str, Any] = {"cpuManagerPolicy": "none", "topologyManagerPolicy": "none"}
         self.asked: list[tuple[str, str]] = []
+        self.connections: set[Any] = set()
+        self.answer: Callable[[], web.Response] | None = None
         self.port = 0
         self._runner: web.AppRunner | None = None
 
@@ -60,8 +64,14 @@ class KubeletServer:
         if runner is not None:
             await runner.cleanup()
 
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
+
     async def _pods(self, request: web.Request) -> web.Response:
         await self._admit(request)
+        if self.answer is not None:
+            return self.answer()
         items = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": self.pods}
         return web.json_response(items)
 
@@ -72,10 +82,11 @@ class KubeletServer:
     async def _admit(self, request: web.Request) -> None:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         self.asked.append((request.path, token))
+        self.connections.add(request.transport)
         await asyncio.sleep(self.slow)
         if token in self.strangers:
             raise web.HTTPForbidden
-        if token not in self.tokens:
+        if self.tls and token not in self.tokens:
             raise web.HTTPUnauthorized
 
 

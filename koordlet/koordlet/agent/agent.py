@@ -268,8 +268,8 @@ class Agent:
 
     def _open_nri_client(self) -> None:
         settings = self._settings
-        # NRI is of containerd's CRI part and tells of none of docker's containers: its list
-        # would be taken for all there is.
+        # NRI is of containerd's CRI part and knows none of docker's containers: its list
+        # would be taken as complete.
         of_docker = settings.default_runtime_type == "docker"
         if self._node is None or of_docker or not settings.enable_nri_runtime_hook:
             return
@@ -370,7 +370,7 @@ def _set_aside(cluster: StatesInformer, observing: MetricsAdvisor | None) -> Res
 async def _follow_rules(
     settings: KoordletSettings, views: NodeViewBuilder, pods: PodInformer
 ) -> None:
-    """Have the rules file count where no keeper looks at it in its rounds."""
+    """Apply the rules file where no reconcile loop reads it."""
     while True:
         known = [record.pod for record in pods.inventory.records()] if pods.known else None
         _, problems = await asyncio.to_thread(views.refresh, known)

@@ -56,7 +56,7 @@ _UNDO_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ManagedNode:
-    """A node being kept: its keeper, and what to do after the keeper's last round.
+    """A managed node: its reconcile loop, and what to do after the last round.
 
     ``plan_queue`` takes what strategies want, ``jobs`` does what takes long.
     """

@@ -271,9 +271,9 @@ class SegmentLog:
             self._abandon(stream)
         self.close()
         why = f"{path or self._path}: {error.strerror or error} (metrics are kept in memory only)"
-        told, self.trouble = self.trouble, why
+        reported, self.trouble = self.trouble, why
         self._retry_at = self._monotonic() + RETRY_SECONDS
-        if told != why:
+        if reported != why:
             self._on_warning(why)
 
     def _abandon(self, stream: _Stream) -> None:

@@ -226,7 +226,7 @@ class Predictor:
     def _predict(self, records: tuple[PodRecord, ...], now: float) -> Prediction:
         rules = self._learning.rules
         peaks = self._models.percentiles(rules.cpu_percentile, rules.memory_percentile)
-        # A pod that no list has told of yet is seconds old, and what it asks for not known.
+        # A pod that is in no list yet is seconds old, and its requests are not known.
         demands = [_demand(one, one.demand) for one in records if one.demand is not None]
         return predict(demands, peaks, self._allocatable(), now, rules)
 

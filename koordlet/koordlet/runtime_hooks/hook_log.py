@@ -17,8 +17,8 @@ _log = get_log("koordlet.hooks")
 
 _node_log = get_log("koordlet.node")
 
-_STRANGER = "changed by somebody else"
-_MOST_STRANGERS = 3
+_DRIFT = "changed by somebody else"
+_MOST_DRIFT_LINES = 3
 """In one round: more have one cause, such as a reload of systemd's units."""
 
 
@@ -85,28 +85,26 @@ def log_round(deduplicator: LogDeduplicator, done: Round, troubles: Iterable[str
         _node_log.info("reconciled", files=written)
     for conflict in done.conflicts:
         _node_log.warning("conflicting desired values", conflict=str(conflict))
-    strangers: dict[str, list[Result]] = {}
+    drift: dict[str, list[Result]] = {}
     for result in done.news:
-        if result.outcome is Wrote.WRITTEN and result.reason.startswith(_STRANGER):
-            strangers.setdefault(result.reason, []).append(result)
+        if result.outcome is Wrote.WRITTEN and result.reason.startswith(_DRIFT):
+            drift.setdefault(result.reason, []).append(result)
         else:
             _log_result(result)
-    for reason, results in strangers.items():
+    for reason, results in drift.items():
         _log_drift(reason, results)
 
 
 def _log_drift(reason: str, results: Sequence[Result]) -> None:
     """A line for each value that somebody else had changed, or one for very many."""
-    if len(results) > _MOST_STRANGERS:
+    if len(results) > _MOST_DRIFT_LINES:
         first = results[0].target
         knobs = ", ".join(sorted({one.target.knob for one in results}))
         example = f"{first.knob} of {first.place}"
-        _node_log.warning(
-            _STRANGER, values=len(results), knobs=knobs, example=example, reason=reason
-        )
+        _node_log.warning(_DRIFT, values=len(results), knobs=knobs, example=example, reason=reason)
         return
     for result in results:
-        _node_log.warning(_STRANGER, value=result.old, **_fields(result))
+        _node_log.warning(_DRIFT, value=result.old, **_fields(result))
 
 
 def _fields(result: Result) -> dict[str, str | None]:

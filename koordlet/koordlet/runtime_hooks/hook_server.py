@@ -68,7 +68,7 @@ class UnknownNode:
 class HookServer:
     """Serves every hook call; the plugins are asked at ``stages``, the rest is echoed.
 
-    ``node`` hears of all of them, ``answers`` of what is answered.
+    ``node`` gets all of them, ``answers`` what is answered.
     """
 
     def __init__(
@@ -149,10 +149,10 @@ class HookServer:
             loop = asyncio.get_running_loop()
             loop.call_soon(self._metrics.count, stage, outcome, seconds)
             changed = protocol.changes(request, response)
-            tell = partial(
+            log = partial(
                 log_answer, _log, self._deduplicator, stage, subject, outcome, changed=changed
             )
-            loop.call_soon(tell)
+            loop.call_soon(log)
             loop.call_soon(self._answers.keep, Transport.HOOK_PROTOCOL, stage, subject, outcome)
             loop.call_soon(self._node.saw, stage, subject)
             if outcome.failures and self._plugin_failure_fails:

@@ -59,7 +59,7 @@ class ClusterState:
         return informer.objects.get(self._node) if informer else None
 
     def ages(self) -> Mapping[str, InformerAge]:
-        """How old each kind is; ``None`` for what this run has not yet been told."""
+        """How old each kind is; ``None`` for what this run has not received yet."""
         now = time.monotonic()
         return {
             kind: InformerAge(_finite(one.age(now)), one.trouble, one.absent)

@@ -1,9 +1,9 @@
 """Builds the hooks' view of this node from its files.
 
 Without a cluster the rules come from one YAML file (``--nodeslo-file``) with up to
-three documents, told apart by their ``kind``: NodeSLO, Node (its annotations) and
+three documents, distinguished by their ``kind``: NodeSLO, Node (its annotations) and
 NodeResourceTopology. With one, documents of the API server count instead of those of
-their kind in the file. CPU pools that no document gives are reckoned from /sys.
+their kind in the file. CPU pools that no document gives are computed from /sys.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class NodeViewBuilder:
         self._taken = (self._from_file, self._objects)
         self._rules = replace(self._from_file, problems=())
         for kind, document in self._objects.items():
-            # Told by its kind: what the state keeps of an object does not name it.
+            # The state stores objects without their kind.
             self._rules = _with_document(self._rules, {**document, "kind": kind}, self._online())
         return self._rules.problems
 

@@ -101,7 +101,7 @@ class PodInformer:
             # Without an ID, the container's cgroup is unknown.
             return False
         elif stage in (Stage.POST_START_CONTAINER, Stage.PRE_UPDATE_CONTAINER_RESOURCES):
-            # After an update these are the limits asked for, and what is levelled follows them.
+            # After an update these are the requested limits, and the desired state follows them.
             self.inventory.saw_container(subject, now, self._runtime)
         elif stage is Stage.POST_STOP_CONTAINER:
             self.inventory.lost_container(subject.pod.uid, subject.id, now)
@@ -187,7 +187,7 @@ class PodInformer:
     def drop_vanished(self) -> None:
         """Without a list, pods and containers whose groups are gone for a while have ended.
 
-        Nobody tells of containers that end by themselves, nor of what ends unasked.
+        There is no event of containers that end by themselves.
         """
         now = time.monotonic()
         listed = self.source is not None and not self.trouble

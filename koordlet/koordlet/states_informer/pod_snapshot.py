@@ -1,7 +1,7 @@
 """Stores known pods over a restart, for nodes without a list of pods.
 
 One JSON file, written whole or not at all, mode 0600. Environment variables are left
-out: they hold secrets, and nothing that runs is levelled by them. A file of an earlier
+out: they hold secrets, and nothing that runs is reconciled by them. A file of an earlier
 boot of the machine says nothing about this one.
 """
 

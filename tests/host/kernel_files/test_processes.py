@@ -24,7 +24,7 @@ from koord_host.kernel_files.processes import (
     start_time,
 )
 
-from tests.support.fake_node import FakeNode
+from tests.support.node import FakeKernel as FakeNode
 
 GROUP = "kubepods/pod1/c1"
 PROCS = f"/sys/fs/cgroup/{GROUP}/cgroup.procs"

@@ -15,7 +15,7 @@ from koord_host.resource_executor.journal import Journal
 from koord_host.resource_executor.restore import RestoreOutcome, restore
 
 from tests.host.conftest import HOOKS, STRATEGY, V1, MakeNode, Node, desired, make_executor, only
-from tests.support.fake_node import FakeNode
+from tests.support.node import FakeKernel as FakeNode
 
 BE = "kubepods/besteffort"
 POD, CONTAINER = f"{BE}/pod1", f"{BE}/pod1/c1"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from koordlet.agent import agent
 
 
@@ -16,9 +15,7 @@ async def _group_that_fails(error: Exception) -> None:
         group.create_task(fail())
 
 
-async def test_a_loop_with_a_defect_begins_anew(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_loop_with_a_defect_begins_anew(monkeypatch, caplog):
     monkeypatch.setattr(agent, "_AGAIN_SECONDS", 0.0)
     defects = [KeyError("status"), RuntimeError("oh")]
 
@@ -31,7 +28,7 @@ async def test_a_loop_with_a_defect_begins_anew(
     assert reasons == ["RuntimeError: oh", "KeyError: 'status'"]
 
 
-async def test_a_loop_that_ends_by_itself_is_left() -> None:
+async def test_a_loop_that_ends_by_itself_is_left():
     runs = []
 
     async def loop() -> None:

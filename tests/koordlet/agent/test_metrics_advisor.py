@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 from typing import Any, cast
 
-import pytest
 from koord_model.node_slo import NodeSLO
 from koordlet.agent import metrics_advisor as module
 from koordlet.agent.metrics_advisor import MetricsAdvisor
@@ -82,7 +81,7 @@ async def ended(task: asyncio.Task[None]) -> None:
         await task
 
 
-async def test_what_is_learnt_is_kept_after_the_training_under_way() -> None:
+async def test_what_is_learnt_is_kept_after_the_training_under_way():
     training, go_on = threading.Event(), threading.Event()
 
     def train() -> None:
@@ -105,9 +104,7 @@ async def test_what_is_learnt_is_kept_after_the_training_under_way() -> None:
     assert cache.closed
 
 
-async def test_a_source_that_hangs_does_not_keep_it_from_stopping(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_source_that_hangs_does_not_keep_it_from_stopping(monkeypatch, caplog):
     monkeypatch.setattr(module, "_FINISH_SECONDS", 0.05)
     source = Waiting()
     observing, _ = made(Predicting(), ScheduledCollector("gpu", source, 1.0))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from koord_host.knobs.layout import Driver
 from koord_kube.client import Client, Cluster
 from koord_model.node_slo import NodeSLO
 from koord_service.log_deduplicator import LogDeduplicator
@@ -22,8 +20,6 @@ from koordlet.metrics_reporter.publisher import PublisherState
 from koordlet.metrics_reporter.reporter import ReporterState, ReportRoute
 from koordlet.states_informer.node_objects import ClusterState
 
-from tests.support.fake_node import FakeNode
-from tests.support.fake_node.kept import settings_of
 from tests.support.observed import NOW
 
 LINK = cast("DirectLink", SimpleNamespace(leader="10.0.0.7:9443"))
@@ -60,7 +56,7 @@ LINK = cast("DirectLink", SimpleNamespace(leader="10.0.0.7:9443"))
     ],
     ids=["not yet", "object", "direct", "instead of the link", "neither"],
 )
-def test_node_metric(state: ReporterState, link: DirectLink | None, expected: ReportState) -> None:
+def test_node_metric(state, link, expected):
     assert node_metric_state(state, link) == expected
 
 
@@ -73,7 +69,7 @@ def test_node_metric(state: ReporterState, link: DirectLink | None, expected: Re
     ],
     ids=["nothing yet", "well", "trouble"],
 )
-def test_what_is_published(state: PublisherState, expected: ReportState) -> None:
+def test_what_is_published(state, expected):
     assert publisher_state(state) == expected
 
 
@@ -86,9 +82,7 @@ def test_what_is_published(state: PublisherState, expected: ReportState) -> None
         (KoordletSettings(), "RDMADevices=true", ["NodeMetric", "NodeResourceTopology", "Device"]),
     ],
 )
-def test_reports_that_are_wanted(
-    settings: KoordletSettings, given: str, expected: list[str]
-) -> None:
+def test_reports_that_are_wanted(settings, given, expected):
     cluster: Any = SimpleNamespace(name="n1", client=None)
     nothing: Any = None
     gates, _ = parse_gates([given])
@@ -97,12 +91,8 @@ def test_reports_that_are_wanted(
     assert {one.trouble for one in reporting.states().values()} == {""}
 
 
-async def test_the_agent_shows_them(tmp_path: Path) -> None:
-    node = FakeNode()
-    settings = settings_of(
-        node,
-        tmp_path,
-        Driver.CGROUPFS,
+async def test_the_agent_shows_them(node, tmp_path):
+    settings = node.settings(
         read_only=True,
         runtime_hooks_addr=f"{tmp_path}/k.sock",
         runtime_hooks_host_endpoint=f"{tmp_path}/k.sock",
@@ -113,7 +103,7 @@ async def test_the_agent_shows_them(tmp_path: Path) -> None:
     state = ClusterState(client, "n1", f"{tmp_path}/cluster.json", lambda _: None)
     kubelet: Any = None
     side = StatesInformer("n1", client, state, kubelet, LogDeduplicator())
-    agent = Agent(settings, node, side)
+    agent = Agent(settings, node.files, side)
     observing = agent._observing
     assert observing is not None
     assert list(observing.observed.reports()) == ["NodeMetric", "NodeResourceTopology"]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
-import pytest
 from koord_kube.client import Client, Cluster
 from koord_kube.protocol.api import Object
 from koord_kube.protocol.resources import NODES
@@ -33,9 +31,7 @@ class FakeKubelet:
         pass
 
 
-async def test_the_kubelet_is_asked_once_it_is_known_where_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_kubelet_is_asked_once_it_is_known_where_it_is(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(states_informer, "_NODE_SECONDS", 0.01)
     kubelet: Any = FakeKubelet()
     told = asyncio.Event()

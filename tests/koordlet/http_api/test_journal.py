@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from koord_hooks.stages import Stage
-from koord_host.knobs.layout import Driver
 from koord_host.resource_executor.journal import (
     ChangeEntry,
     DecisionEntry,
@@ -39,8 +38,8 @@ from koordlet.http_api.journal import (
 from koordlet.http_api.routes import events_page
 from msgspec.structs import asdict
 
-from tests.koordlet.runtime_hooks.reconciler.test_reconcile_loop import JOB, Bench, main_of
-from tests.support.fake_node.kept import settings_of
+from tests.support.node import NodeFixture
+from tests.support.node.pods import JOB
 from tests.support.processes import PATIENCE
 
 
@@ -458,7 +457,8 @@ async def test_a_koordlet_shows_what_it_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It serves the very file that it writes."""
-    bench = Bench(JOB)
+    node = NodeFixture(tmp_path)
+    node.start(JOB)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     places = {
         "runtime_hooks_addr": str(tmp_path / "k.sock"),
@@ -466,7 +466,7 @@ async def test_a_koordlet_shows_what_it_did(
         "runtime_hooks_nri_socket_path": str(tmp_path / "nri.sock"),
         "collect_res_used_interval": 0.0,
     }
-    agent = Agent(settings_of(bench.node, tmp_path, Driver.CGROUPFS, **places), bench.node)
+    agent = Agent(node.settings(**places), node.files)
     assert agent._node is not None
     reconcile_loop = agent._node.reconcile_loop
     found: dict[str, Any] = {}
@@ -474,7 +474,7 @@ async def test_a_koordlet_shows_what_it_did(
         serving = group.create_task(agent.serve())
         while not (tmp_path / "koordlet.json").exists():
             await asyncio.sleep(0.01)
-        reconcile_loop.saw(Stage.POST_START_CONTAINER, main_of(JOB))
+        reconcile_loop.saw(Stage.POST_START_CONTAINER, JOB.container(node.layout))
         while not found.get("Events"):
             await asyncio.sleep(0.01)
             body = await asyncio.to_thread(ask, f"{tmp_path}/status.sock", "/events", KOORDLET)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,9 +83,7 @@ batches = st.lists(
 
 
 @given(batches, st.floats(0, 3540), st.floats(0, 3600), st.data())
-def test_it_answers_as_a_list_of_all_points(
-    given_batches: list[tuple[float, list[Sample]]], back: float, length: float, data: st.DataObject
-) -> None:
+def test_it_answers_as_a_list_of_all_points(given_batches, back, length, data):
     cache: MetricCache = memory()
     model = Model()
     at, behind = T0, 0
@@ -153,7 +150,7 @@ def check_merged(
         ({"pod_uid": "c"}, set()),
     ],
 )
-def test_labels_choose_series(labels: dict[str, str] | None, names: set[tuple[str, str]]) -> None:
+def test_labels_choose_series(labels, names):
     cache = memory()
     cache.append(T0, [Sample(one, 1.0) for one in SERIES])
     window = TimeWindow(T0, T0)
@@ -172,7 +169,7 @@ def test_labels_choose_series(labels: dict[str, str] | None, names: set[tuple[st
         ("node_cpu_usage", {"pod_uid": "a"}, "it has none"),
     ],
 )
-def test_unknown_names_are_errors(kind: str, labels: dict[str, str] | None, said: str) -> None:
+def test_unknown_names_are_errors(kind, labels, said):
     cache, window = memory(), TimeWindow(T0, T0)
     with pytest.raises(KeyError, match=said):
         cache.aggregate(kind, window, ALL, labels)
@@ -194,7 +191,7 @@ def test_unknown_names_are_errors(kind: str, labels: dict[str, str] | None, said
         Sample(Series("node_cpu_usage"), 1e39),
     ],
 )
-def test_bad_samples_are_counted_and_the_others_kept(sample: Sample) -> None:
+def test_bad_samples_are_counted_and_the_others_kept(sample):
     cache = memory()
     good = Series("sys_cpu_usage")
     cache.append(T0, [Sample(good, 1.0), sample, Sample(good, 2.0)])
@@ -207,14 +204,14 @@ def test_bad_samples_are_counted_and_the_others_kept(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("at", [math.nan, math.inf, -1.0, 1e300])
-def test_no_time_is_refused(at: float) -> None:
+def test_no_time_is_refused(at):
     cache = memory()
     cache.append(at, [Sample(Series("node_cpu_usage"), 1.0)])
     assert cache.state().refused == 1
     assert cache.state().series == 0
 
 
-def test_windows_may_be_anything() -> None:
+def test_windows_may_be_anything():
     cache = memory()
     for window in (TimeWindow(T0, T0), TimeWindow(T0, T0 - 1), TimeWindow(-math.inf, math.inf)):
         assert cache.aggregate("node_cpu_usage", window, ALL).series == ()
@@ -226,7 +223,7 @@ def test_windows_may_be_anything() -> None:
     assert cache.aggregate("node_cpu_usage", TimeWindow(T0, T0 - 1), ALL).series == ()
 
 
-def test_without_a_directory_memory_works() -> None:
+def test_without_a_directory_memory_works():
     cache = memory()
     cache.load()
     assert cache.state().trouble == ""
@@ -234,7 +231,7 @@ def test_without_a_directory_memory_works() -> None:
     cache.close()
 
 
-def test_readers_and_writers_may_be_many(tmp_path: Path) -> None:
+def test_readers_and_writers_may_be_many(tmp_path):
     cache = RingCache(str(tmp_path), 1 << 20, print)
     series = [Series("pod_cpu_usage", (str(number),)) for number in range(20)]
     wrong: list[object] = []

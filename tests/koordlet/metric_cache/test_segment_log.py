@@ -53,73 +53,48 @@ def files(path: Path) -> list[str]:
     return sorted(one.name for one in path.iterdir())
 
 
-@pytest.mark.parametrize("close", [True, False])
-def test_a_restart_knows_all_again(tmp_path: Path, close: bool) -> None:
-    cache = cache_in(tmp_path / "a" / "b")
-    fill(cache, 0, 100)
-    cache.append(T0 + 40, [Sample(NODE, -1.0)])
-    if not close:
-        # As a kill leaves it: nothing was asked to be written.
-        cache._log.close()  # type: ignore[union-attr]
-    else:
-        cache.close()
-    again = cache_in(tmp_path / "a" / "b")
-    assert seen(again) == seen(cache)
-    assert again.state().trouble == ""
-    assert again.state().refused == 0
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize(
+    ("runs", "most"),
+    [
+        pytest.param([[(0, 100), (40, 41)]], 2, id="a late point"),
+        pytest.param([[(n * 10, n * 10 + 10)] for n in range(20)], 2, id="many restarts"),
+        pytest.param([[(n, n + 150)] for n in (0, 4000, 8000)], 6, id="minutes no run sealed"),
+        pytest.param([[(0, 1000), (9000, 9300), (1000, 1500)]], 8, id="a clock put back"),
+    ],
+)
+def test_a_restart_knows_all_again(tmp_path, runs, most, killed):
+    """As if one cache in memory had seen it all."""
+    memory = RingCache(None, 0, print)
+    for fills in runs:
+        cache = cache_in(tmp_path / "a" / "b")
+        for first, last in fills:
+            fill(cache, first, last)
+            fill(memory, first, last)
+        # A kill leaves what was written without being asked to.
+        cache._log.close() if killed else cache.close()
+    for _ in range(2):
+        again = cache_in(tmp_path / "a" / "b")
+        assert seen(again) == seen(memory)
+        assert (again.state().trouble, again.state().refused) == ("", 0)
+        again.close()
+    assert len(files(tmp_path / "a" / "b")) <= most
 
 
-def test_many_restarts_go_on_in_one_file(tmp_path: Path) -> None:
-    for turn in range(20):
-        cache = cache_in(tmp_path)
-        fill(cache, turn * 10, turn * 10 + 10)
-        cache.close()
-    assert len(files(tmp_path)) == 2
-    assert seen(cache_in(tmp_path))[NODE] == [float(second) for second in range(200)]
-
-
-def test_twelve_hours_survive_a_restart(tmp_path: Path) -> None:
+def test_twelve_hours_survive_a_restart(tmp_path):
     cache = cache_in(tmp_path)
     fill(cache, 0, 12 * 3600, 20)
-    end = T0 + 12 * 3600
-    wanted = cache.merged("node_cpu_usage", TimeWindow(T0, end), tuple(Aggregation))
+    whole = "node_cpu_usage", TimeWindow(T0, T0 + 12 * 3600), tuple(Aggregation)
+    wanted = cache.merged(*whole)
     assert wanted[Aggregation.COUNT] == 12 * 180
-    cache.close()
     for _ in range(2):
-        again = cache_in(tmp_path)
-        assert again.merged("node_cpu_usage", TimeWindow(T0, end), tuple(Aggregation)) == wanted
-        again.close()
-
-
-def test_what_no_run_sealed_is_sealed_after_a_restart(tmp_path: Path) -> None:
-    cache = cache_in(tmp_path)
-    fill(cache, 0, 150)
-    cache.close()
-    for first in (4000, 8000):
-        cache = cache_in(tmp_path)
-        fill(cache, first, first + 150)
         cache.close()
-    counts = cache_in(tmp_path).merged(
-        "node_cpu_usage", TimeWindow(T0 - 60, T0 + 9000), [Aggregation.COUNT]
-    )
-    assert counts == {Aggregation.COUNT: 450.0}
-
-
-def test_a_clock_that_was_put_back_is_replayed(tmp_path: Path) -> None:
-    cache = cache_in(tmp_path)
-    fill(cache, 0, 1000)
-    fill(cache, 9000, 9300)
-    fill(cache, 1000, 1500)
-    wanted = seen(cache)
-    assert max(wanted[NODE]) == 1499.0
+        cache = cache_in(tmp_path)
+        assert cache.merged(*whole) == wanted
     cache.close()
-    for _ in range(2):
-        again = cache_in(tmp_path)
-        assert seen(again) == wanted
-        again.close()
 
 
-def test_old_files_are_deleted(tmp_path: Path) -> None:
+def test_old_files_are_deleted(tmp_path):
     cache = cache_in(tmp_path)
     fill(cache, 0, 16 * 3600, 60)
     names = files(tmp_path)
@@ -130,7 +105,7 @@ def test_old_files_are_deleted(tmp_path: Path) -> None:
     cache.close()
 
 
-def test_bytes_bound_the_files(tmp_path: Path) -> None:
+def test_bytes_bound_the_files(tmp_path):
     cache = cache_in(tmp_path, max_bytes=100_000)
     for second in range(6000):
         cache.append(T0 + second, [Sample(NODE, float(second))])
@@ -144,7 +119,7 @@ def test_bytes_bound_the_files(tmp_path: Path) -> None:
     ]
 
 
-def test_bytes_too_few_for_anything_are_said(tmp_path: Path) -> None:
+def test_bytes_too_few_for_anything_are_said(tmp_path):
     told: list[str] = []
     cache = cache_in(tmp_path, told, max_bytes=20)
     fill(cache, 0, 10)
@@ -154,7 +129,7 @@ def test_bytes_too_few_for_anything_are_said(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-def test_a_torn_tail_is_cut_off_silently(tmp_path: Path) -> None:
+def test_a_torn_tail_is_cut_off_silently(tmp_path):
     told: list[str] = []
     cache = cache_in(tmp_path)
     fill(cache, 0, 10)
@@ -169,7 +144,7 @@ def test_a_torn_tail_is_cut_off_silently(tmp_path: Path) -> None:
     assert told == []
 
 
-def test_a_bad_file_is_set_aside_and_said(tmp_path: Path) -> None:
+def test_a_bad_file_is_set_aside_and_said(tmp_path):
     told: list[str] = []
     cache = cache_in(tmp_path)
     fill(cache, 0, 1300)
@@ -191,14 +166,14 @@ def test_a_bad_file_is_set_aside_and_said(tmp_path: Path) -> None:
     assert len(told) == 1
 
 
-def test_only_the_newest_bad_file_stays(tmp_path: Path) -> None:
+def test_only_the_newest_bad_file_stays(tmp_path):
     for turn in range(4):
         (tmp_path / f"raw-{turn:010d}.log").write_bytes(b"not ours")
         cache_in(tmp_path).close()
     assert files(tmp_path) == ["raw-0000000003.log.corrupt"]
 
 
-def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+def test_files_of_others_are_left_alone(tmp_path):
     (tmp_path / "wal").mkdir()
     (tmp_path / "raw-0000000001.log").mkdir()
     (tmp_path / "lock").write_text("")
@@ -219,9 +194,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_flipped_bytes_anywhere_cost_no_more_than_what_they_hit(
-    tmp_path: Path, written: dict[str, bytes], data: st.DataObject
-) -> None:
+def test_flipped_bytes_anywhere_cost_no_more_than_what_they_hit(tmp_path, written, data):
     for one in tmp_path.iterdir():
         one.unlink()
     for name, whole in written.items():
@@ -242,7 +215,7 @@ def test_flipped_bytes_anywhere_cost_no_more_than_what_they_hit(
         cache.close()
 
 
-def test_no_directory_can_be_made(tmp_path: Path) -> None:
+def test_no_directory_can_be_made(tmp_path):
     told: list[str] = []
     (tmp_path / "file").write_text("in the way")
     cache = cache_in(tmp_path / "file" / "metrics", told)
@@ -254,7 +227,7 @@ def test_no_directory_can_be_made(tmp_path: Path) -> None:
     cache.close()
 
 
-def test_two_do_not_write_to_one_directory(tmp_path: Path) -> None:
+def test_two_do_not_write_to_one_directory(tmp_path):
     first = cache_in(tmp_path)
     fill(first, 0, 5)
     second = cache_in(tmp_path)
@@ -289,9 +262,7 @@ def batch(at: float, numbers: int = 1) -> SampleBatch:
 
 
 @pytest.mark.parametrize("left", [0, 1, 30])
-def test_a_full_disk_is_said_once_and_written_to_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int
-) -> None:
+def test_a_full_disk_is_said_once_and_written_to_again(tmp_path, monkeypatch, left):
     disk, told, now = Disk(), list[str](), [0.0]
     monkeypatch.setattr(segment_log.os, "write", disk.write)
     log = SegmentLog(str(tmp_path), MIB, told.append, lambda: now[0])
@@ -317,7 +288,7 @@ def test_a_full_disk_is_said_once_and_written_to_again(
     assert len(told) <= 2
 
 
-def test_a_directory_that_was_removed_is_made_again(tmp_path: Path) -> None:
+def test_a_directory_that_was_removed_is_made_again(tmp_path):
     now = [0.0]
     log = SegmentLog(str(tmp_path / "metrics"), MIB, print, lambda: now[0])
     assert list(log.load()) == []
@@ -361,7 +332,7 @@ def writer(
     )
 
 
-def test_a_kill_loses_nothing_that_was_appended(tmp_path: Path) -> None:
+def test_a_kill_loses_nothing_that_was_appended(tmp_path):
     first, moment = 0, random.Random(11)
     for _ in range(3):
         process = writer(tmp_path, first)
@@ -383,7 +354,7 @@ def test_a_kill_loses_nothing_that_was_appended(tmp_path: Path) -> None:
         first = done + 1
 
 
-def test_a_file_size_limit_stops_the_disk_and_not_the_cache(tmp_path: Path) -> None:
+def test_a_file_size_limit_stops_the_disk_and_not_the_cache(tmp_path):
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 

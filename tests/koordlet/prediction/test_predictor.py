@@ -11,13 +11,8 @@ from koord_model.pod import Pod
 from koord_prediction.amount import ResourceAmount
 from koord_prediction.peak import PeakPolicy, PredictedPeak
 from koordlet.http_api.documents.node import TrainingResult
-from koordlet.metric_cache.core.interface import (
-    AggregatedSeries,
-    Aggregation,
-    CacheState,
-    Points,
-    TimeWindow,
-)
+from koordlet.metric_cache.core.interface import AggregatedSeries, Aggregation, TimeWindow
+from koordlet.metrics_advisor.contract.metric_kinds import KINDS
 from koordlet.metrics_advisor.contract.samples import Series
 from koordlet.prediction.predictor import (
     CheckpointDirectory,
@@ -60,24 +55,6 @@ class Cache:
         series = tuple(Series(kind, labels) for labels in found)
         return AggregatedSeries(series, column, np.ones(len(found), np.int64), values, values)
 
-    def load(self) -> None:
-        raise NotImplementedError
-
-    def append(self, at: float, samples: object) -> None:
-        raise NotImplementedError
-
-    def merged(self, *args: object, **kwargs: object) -> dict[Aggregation, float]:
-        raise NotImplementedError
-
-    def points(self, *args: object, **kwargs: object) -> dict[Series, Points]:
-        raise NotImplementedError
-
-    def state(self) -> CacheState:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        raise NotImplementedError
-
 
 def record(uid: str, cores: int = 4, started: float = OLD, **demand: Any) -> PodRecord:
     requests = {"cpu": 1000 * cores, "memory": cores * GIB}
@@ -90,13 +67,19 @@ class Rig:
     """A server over a cache, a list of pods and a directory, all the test's."""
 
     def __init__(self, path: Path, learning: TrainingSettings | None = None) -> None:
-        self.cache = Cache()
+        self.cache, self.path = Cache(), path
         self.pods: tuple[PodRecord, ...] = ()
         self.allocatable: ResourceAmount | None = ResourceAmount(32, 64 * GIB)
         self.said: list[str] = []
-        self.path = path
         self.learning = learning or TrainingSettings(rules=PeakPolicy(margin=0))
         self.server = self.another()
+
+    def train(self, *pods: PodRecord, **cores: float) -> None:
+        """Train with these pods; ``cores`` are used by UID and by the node, and a GiB each."""
+        self.pods = pods
+        for uid, used in cores.items():
+            self.cache.measured(() if uid == "node" else (uid,), used, used * GIB)
+        self.server.train(NOW)
 
     def another(self) -> Predictor:
         """One that starts on the same directory."""
@@ -125,14 +108,11 @@ def prod(rig: Rig) -> PredictedPeak:
     return found
 
 
-def test_learns_from_the_last_interval_and_predicts(rig: Rig) -> None:
-    rig.pods = (record("a"), record("b", cores=2))
-    rig.cache.measured(("a",), 1, GIB)
-    rig.cache.measured(("b",), 0.5, GIB)
-    rig.cache.measured((), 2, 3 * GIB)
+def test_learns_from_the_last_interval_and_predicts(rig):
     assert rig.server.prediction.prod is None
     assert rig.server.training == TrainingResult()
-    rig.server.train(NOW)
+    rig.cache.measured((), 2, 3 * GIB)
+    rig.train(record("a"), record("b", cores=2), a=1, b=0.5)
     assert rig.cache.windows == {(NOW - MINUTE, NOW)}
     found = prod(rig)
     assert found.reclaimable is not None
@@ -153,78 +133,35 @@ def test_learns_from_the_last_interval_and_predicts(rig: Rig) -> None:
     assert training.models.keys() == {*PARTS, "a", "b"}
 
 
-def test_a_node_that_cannot_be_measured_does_not_make_the_system_idle(rig: Rig) -> None:
-    rig.pods = (record("a"),)
-    rig.cache.measured(("a",), 1, GIB)
-    rig.cache.measured((), 5, 5 * GIB)
-    rig.server.train(NOW)
-    del rig.cache.p90["node_memory_usage"]
-    for minute in range(1, 100):
-        rig.server.train(NOW + minute)
-    assert rig.server.training.models["__node-sys__"]["p60"].cpu == near(4)
-
-
-def test_before_anything_is_measured_nothing_is_said(rig: Rig) -> None:
-    rig.pods = (record("a"),)
-    rig.server.train(NOW)
-    assert rig.server.prediction.prod is None
-    assert "__node-koord-prod__" not in rig.server.training.models
-
-
-def test_pods_of_other_classes_are_learnt_and_not_counted(rig: Rig) -> None:
-    rig.pods = (record("a"), record("b", priority=5500))
-    rig.cache.measured(("a",), 1, GIB)
-    rig.cache.measured(("b",), 8, 8 * GIB)
-    rig.cache.measured((), 9, 9 * GIB)
-    rig.server.train(NOW)
+def test_pods_of_other_classes_are_learnt_and_not_counted(rig):
+    rig.train(record("a"), record("b", priority=5500), a=1, b=8, node=9)
     assert rig.server.training.models["__node-koord-batch__"]["max"].cpu == near(8)
     assert prod(rig).peak.cpu == near(1)
 
 
 @pytest.mark.parametrize("how", [{"terminating": True}, {"phase": "Succeeded"}])
-def test_ending_pods_ask_for_nothing(rig: Rig, how: dict[str, Any]) -> None:
-    rig.pods = (record("a", **how),)
-    rig.cache.measured(("a",), 0, 0)
-    rig.cache.measured((), 0, 0)
-    rig.server.train(NOW)
+def test_ending_pods_request_nothing(rig, how):
+    rig.train(record("a", **how), a=0, node=0)
     assert rig.server.by_predictor()["podReclaimablePredictor"].peak == ResourceAmount()
-    spare = prod(rig).reclaimable
-    assert spare is not None
-    assert spare.cpu == 0
+    assert prod(rig).reclaimable == ResourceAmount()
 
 
-def test_young_pods_count_with_their_request(rig: Rig) -> None:
-    rig.pods = (record("a", started=NOW - 100),)
-    rig.cache.measured(("a",), 1, GIB)
-    rig.cache.measured((), 1, GIB)
-    rig.server.train(NOW)
+def test_young_pods_count_with_their_request(rig):
+    rig.train(record("a", started=NOW - 100), a=1, node=1)
     assert prod(rig).peak.cpu == 4
     assert rig.server.prediction.cold == ("a",)
     assert rig.server.training.cold == {"a"}
 
 
-def test_pods_no_list_has_told_of_are_learnt_only(rig: Rig) -> None:
-    rig.pods = (PodRecord(Pod("a", "shop", "a", cgroup_parent="/kubepods/poda")),)
-    rig.cache.measured(("a",), 1, GIB)
-    rig.cache.measured((), 1, GIB)
-    rig.server.train(NOW)
+def test_pods_that_are_in_no_list_are_learnt_only(rig):
+    rig.train(PodRecord(Pod("a", "shop", "a", cgroup_parent="/kubepods/poda")), a=1, node=1)
     assert rig.server.training.models["__node-koord-prod__"]["max"].cpu == near(1)
     assert rig.server.by_predictor()["podReclaimablePredictor"].peak == ResourceAmount()
 
 
-def test_an_unknown_node_has_a_peak_only(rig: Rig) -> None:
-    rig.allocatable = None
-    rig.cache.measured((), 1, GIB)
-    rig.server.train(NOW)
-    assert prod(rig).peak.cpu > 0
-    assert prod(rig).reclaimable is None
-
-
 @pytest.mark.parametrize("uid", ["../../etc/passwd", "", ".hidden", "__node__", "a/b"])
-def test_a_uid_that_is_no_file_name_has_no_model(rig: Rig, uid: str) -> None:
-    rig.pods = (record(uid),)
-    rig.cache.measured((uid,), 1, GIB)
-    rig.server.train(NOW)
+def test_a_uid_that_is_no_file_name_has_no_model(rig, uid):
+    rig.train(record(uid), **{uid: 1})
     rig.server.checkpoint(NOW, everything=True)
     assert all(name.startswith("__node-") for name in names(rig))
 
@@ -234,11 +171,8 @@ def names(rig: Rig) -> list[str]:
 
 
 def fill(rig: Rig, pods: int = 2) -> None:
-    rig.pods = tuple(record(f"pod-{n}") for n in range(pods))
-    for one in rig.pods:
-        rig.cache.measured((one.pod.uid,), 1, GIB)
-    rig.cache.measured((), pods + 1, 5 * GIB)
-    rig.server.train(NOW)
+    uids = [f"pod-{number}" for number in range(pods)]
+    rig.train(*map(record, uids), **dict.fromkeys(uids, 1), node=pods + 1)
 
 
 PARTS = [
@@ -252,10 +186,13 @@ PARTS = [
 ]
 
 
-def test_models_are_written_and_come_back(rig: Rig) -> None:
+def test_models_are_written_and_come_back(rig):
     fill(rig)
     assert rig.server.checkpoint(NOW) == 9
+    assert rig.server.checkpoint(NOW, everything=True) == 9, "again, over what is there"
     assert names(rig) == [*PARTS, "pod-0", "pod-1"]
+    assert (rig.path / "pod-0").stat().st_mode & 0o777 == 0o600
+    assert rig.path.stat().st_mode & 0o777 == 0o750
     assert json.loads((rig.path / "pod-0").read_bytes())["UID"] == "pod-0"
     other = rig.another()
     assert other.load(NOW + 60) == 9
@@ -263,7 +200,7 @@ def test_models_are_written_and_come_back(rig: Rig) -> None:
     assert rig.said == []
 
 
-def test_a_few_are_written_a_step_the_oldest_first_and_none_too_soon(tmp_path: Path) -> None:
+def test_a_few_are_written_a_step_the_oldest_first_and_none_too_soon(tmp_path):
     rig = Rig(tmp_path, TrainingSettings(per_step=4, checkpoint_interval=600))
     fill(rig)
     assert [rig.server.checkpoint(NOW + 60 * step) for step in range(4)] == [4, 4, 1, 0]
@@ -272,7 +209,7 @@ def test_a_few_are_written_a_step_the_oldest_first_and_none_too_soon(tmp_path: P
     assert rig.server.checkpoint(NOW + 601, everything=True) == 9
 
 
-def test_the_gone_are_forgotten_with_their_files(rig: Rig) -> None:
+def test_the_gone_are_forgotten_with_their_files(rig):
     fill(rig)
     rig.server.checkpoint(NOW)
     rig.pods = rig.pods[:1]
@@ -282,7 +219,7 @@ def test_the_gone_are_forgotten_with_their_files(rig: Rig) -> None:
     assert names(rig) == [*PARTS, "pod-0"]
 
 
-def test_files_of_pods_that_are_gone_at_the_start_go_later(rig: Rig) -> None:
+def test_files_of_pods_that_are_gone_at_the_start_go_later(rig):
     fill(rig)
     rig.server.checkpoint(NOW)
     other, later = rig.another(), NOW + 7 * 86400
@@ -294,61 +231,39 @@ def test_files_of_pods_that_are_gone_at_the_start_go_later(rig: Rig) -> None:
     assert names(rig) == PARTS
 
 
-def test_a_corrupt_file_is_set_aside_and_said(rig: Rig) -> None:
+def test_files_that_cannot_be_used_are_set_aside_until_the_next_start(rig):
     fill(rig)
     rig.server.checkpoint(NOW)
     (rig.path / "pod-0").write_bytes(b"\0" * 100)
     (rig.path / ".pod-1.part").write_bytes(b"half")
-    other = rig.another()
-    assert other.load(NOW) == 8
+    assert rig.another().load(NOW) == 8
     [line] = rig.said
     assert line.startswith(f"{rig.path}/pod-0: no checkpoint: ")
     assert line.endswith("(set aside as pod-0.corrupt; that model is learnt anew)")
     assert names(rig) == [*PARTS, "pod-0.corrupt", "pod-1"]
-    assert rig.another().load(NOW) == 8
-    assert "pod-0.corrupt" not in names(rig), "until the next start"
-
-
-def test_a_file_of_the_future_is_set_aside(rig: Rig) -> None:
-    fill(rig)
-    rig.server.checkpoint(NOW)
-    other = rig.another()
-    assert other.load(NOW - 365 * 86400) == 0
-    assert len(rig.said) == 9
+    rig.said.clear()
+    assert rig.another().load(NOW - 365 * 86400) == 0
+    assert "pod-0.corrupt" not in names(rig)
+    assert len(rig.said) == 8
     assert "h ahead of the clock (set aside as" in rig.said[0]
 
 
-def test_a_file_is_written_for_us_alone_and_nothing_is_left_beside_it(rig: Rig) -> None:
-    fill(rig)
-    for _ in range(2):
-        assert rig.server.checkpoint(NOW, everything=True) == 9
-    assert names(rig) == [*PARTS, "pod-0", "pod-1"]
-    assert (rig.path / "pod-0").stat().st_mode & 0o777 == 0o600
-    assert rig.path.stat().st_mode & 0o777 == 0o750
-
-
-def test_no_directory_yet_is_no_trouble(rig: Rig) -> None:
+def test_no_directory_yet_is_no_trouble(rig):
     assert rig.server.load(NOW) == 0
     assert rig.said == []
 
 
-def test_a_directory_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
-    (tmp_path / "models").write_text("a file")
-    rig = Rig(tmp_path / "models")
+def test_a_directory_that_cannot_be_used_is_reported_once(rig):
+    rig.path.write_text("a file")
+    assert rig.server.load(NOW) == 0
+    assert rig.said == [f"{rig.path}: Not a directory (all models are learnt anew)"]
+    rig.said.clear()
     fill(rig)
-    assert rig.server.checkpoint(NOW) == 0
-    assert rig.server.checkpoint(NOW + 600) == 0
+    assert rig.server.checkpoint(NOW) == rig.server.checkpoint(NOW + 600) == 0
     [line] = rig.said
     assert line.endswith("(models are not kept over a restart)")
-    (tmp_path / "models").unlink()
+    rig.path.unlink()
     assert rig.server.checkpoint(NOW + 1200) == 9
-
-
-def test_a_directory_that_cannot_be_read_is_said(tmp_path: Path) -> None:
-    (tmp_path / "models").write_text("a file")
-    rig = Rig(tmp_path / "models")
-    assert rig.server.load(NOW) == 0
-    assert rig.said == [f"{tmp_path}/models: Not a directory (all models are learnt anew)"]
 
 
 RAW = "node.koordinator.sh/raw-allocatable"
@@ -365,25 +280,20 @@ RAW = "node.koordinator.sh/raw-allocatable"
         ({}, {"cpu": 32000}, None),
     ],
 )
-def test_allocatable_before_amplification_comes_first(
-    annotations: dict[str, str], allocatable: dict[str, int] | None, expected: ResourceAmount | None
-) -> None:
+def test_allocatable_before_amplification_comes_first(annotations, allocatable, expected):
     assert node_allocatable(annotations, allocatable) == (expected, "")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"cpu":[]}'])
-def test_an_annotation_that_cannot_be_read_is_said(text: str) -> None:
+def test_an_annotation_that_cannot_be_read_is_said(text):
     found, ignored = node_allocatable({RAW: text}, {"cpu": 1000, "memory": 1})
     assert found == ResourceAmount(1, 1)
     assert ignored.startswith(f"annotation {RAW}: ")
     assert ignored.endswith("(ignored)")
 
 
-def test_samples_are_of_the_kinds_the_cache_has() -> None:
-    from koordlet.metrics_advisor.contract.metric_kinds import KINDS
-
-    for who, labels in (("pod", ("pod_uid",)), ("node", ())):
-        assert KINDS[f"{who}_cpu_usage"].labels == labels
-        assert KINDS[f"{who}_cpu_usage"].unit == "cores"
-        assert KINDS[f"{who}_memory_usage"].labels == labels
-        assert KINDS[f"{who}_memory_usage"].unit == "bytes"
+@pytest.mark.parametrize(("who", "labels"), [("pod", ("pod_uid",)), ("node", ())])
+def test_samples_are_of_the_kinds_the_cache_has(who, labels):
+    for resource, unit in (("cpu", "cores"), ("memory", "bytes")):
+        kind = KINDS[f"{who}_{resource}_usage"]
+        assert (kind.labels, kind.unit) == (labels, unit)

@@ -22,7 +22,7 @@ from koordlet.qos_manager.plan_queue import AppliedPlans, NodePlan, PlanQueue
 from koordlet.runtime_hooks.reconciler.reconciler import HOOKS
 from koordlet.runtime_hooks.reconciler.tasks import TaskReconciler
 
-from tests.support.fake_node import FakeNode
+from tests.support.node import FakeKernel as FakeNode
 
 BE = "kubepods/besteffort"
 QUOTA = Target(BE, "cpu.cfs_quota_us")

@@ -21,7 +21,7 @@ from koordlet.qos_manager.view_builder import (
 from koordlet.states_informer.state.pod_inventory import PodRecord
 from koordlet.states_informer.state.share_pools import ReservedCPUs
 
-from tests.support.fake_node import FakeNode
+from tests.support.node import FakeKernel as FakeNode
 from tests.support.observed import DictionaryCache
 
 LAYOUT = Layout(2, Driver.CGROUPFS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,39 +41,24 @@ EVERYTHING = Patch(
 )
 
 
-class Plugin:
-    """Wants a patch at each stage that can change anything."""
+def plugin(patch: Patch | Exception) -> SimpleNamespace:
+    """Wants a patch at each stage, or raises."""
 
-    def __init__(self, patch: Patch | Exception) -> None:
-        self.patch = patch
+    def wanted() -> Patch:
+        if isinstance(patch, Exception):
+            raise patch
+        return patch
 
-    @hookimpl
-    def pre_run_pod_sandbox(self) -> Patch:
-        return self._wanted()
-
-    @hookimpl
-    def pre_create_container(self) -> Patch:
-        return self._wanted()
-
-    @hookimpl
-    def pre_update_container_resources(self) -> Patch:
-        return self._wanted()
-
-    @hookimpl
-    def post_stop_container(self) -> Patch:
-        return self._wanted()
-
-    def _wanted(self) -> Patch:
-        if isinstance(self.patch, Exception):
-            raise self.patch
-        return self.patch
+    stages = ("pre_run_pod_sandbox", "pre_create_container")
+    stages += ("pre_update_container_resources", "post_stop_container")
+    return SimpleNamespace(**{name: hookimpl(wanted) for name in stages})
 
 
-class Kept:
+class Recorded:
     """The answers of some plugins, and what the journal was given."""
 
     def __init__(self, **plugins: Patch | Exception) -> None:
-        self.runner = HookRunner((name, Plugin(patch)) for name, patch in plugins.items())
+        self.runner = HookRunner((name, plugin(patch)) for name, patch in plugins.items())
         self.journal: list[HookAnswerEntry] = []
         self.now = 1000.0
         self.answers = HookAnswers(self.journal.append, lambda: self.now)
@@ -96,31 +82,22 @@ def fields(answer: HookAnswerEntry) -> dict[str, tuple[object, object]]:
     return {field: (old, new) for one in answer.plugins for field, old, new in one.fields}
 
 
+A, ENV = {"annotations[a]": (None, "2")}, {"env[SECRET]": (None, "(not shown)")}
 LIMITS = {"cpu_shares": (2, 512), "unified[memory.high]": (None, "max")}
 
 
 @pytest.mark.parametrize(
     ("transport", "stage", "subject", "changed"),
     [
-        (
-            WIRE,
-            CREATE,
-            MAIN,
-            LIMITS | {"annotations[a]": (None, "2"), "env[SECRET]": (None, "(not shown)")},
-        ),
-        (
-            WIRE,
-            Stage.PRE_UPDATE_CONTAINER_RESOURCES,
-            MAIN,
-            LIMITS | {"annotations[a]": (None, "2")},
-        ),
+        (WIRE, CREATE, MAIN, LIMITS | A | ENV),
+        (WIRE, UPDATE, MAIN, LIMITS | A),
         (
             WIRE,
             RUN,
             replace(POD, resources=MAIN.resources, labels={"l": "0"}),
             LIMITS
+            | A
             | {
-                "annotations[a]": (None, "2"),
                 "labels[l]": ("0", "1"),
                 "cgroup_parent": ("/kubepods/besteffort/podu1", "/elsewhere"),
             },
@@ -130,9 +107,9 @@ LIMITS = {"cpu_shares": (2, 512), "unified[memory.high]": (None, "max")}
             CREATE,
             MAIN,
             LIMITS
+            | A
+            | ENV
             | {
-                "annotations[a]": (None, "2"),
-                "env[SECRET]": (None, "(not shown)"),
                 "mounts[/m]": (None, "/host/m"),
                 "devices[/dev/d]": (None, "/host/d"),
                 "resctrl": (None, "BE"),
@@ -141,13 +118,8 @@ LIMITS = {"cpu_shares": (2, 512), "unified[memory.high]": (None, "max")}
         (NRI, UPDATE, MAIN, LIMITS),
     ],
 )
-def test_what_an_answer_changes_is_what_its_transport_carries(
-    transport: Transport,
-    stage: Stage,
-    subject: Pod | Container,
-    changed: dict[str, tuple[object, object]],
-) -> None:
-    kept = Kept(plugin=EVERYTHING)
+def test_what_an_answer_changes_is_what_its_transport_carries(transport, stage, subject, changed):
+    kept = Recorded(plugin=EVERYTHING)
     kept.ask(transport, stage, subject)
     answer = kept.only()
     assert fields(answer) == changed
@@ -165,20 +137,20 @@ def hook_line(answer: HookAnswerEntry) -> bytes:
     return line
 
 
-def test_what_the_answer_left_out_was_not_changed() -> None:
-    kept = Kept(plugin=EVERYTHING)
+def test_what_the_answer_left_out_was_not_changed():
+    kept = Recorded(plugin=EVERYTHING)
     kept.ask(NRI, left_out=("mounts[/m]", "devices[/dev/d]", "resctrl"))
     assert {"mounts[/m]", "devices[/dev/d]", "resctrl"}.isdisjoint(fields(kept.only()))
 
 
-def test_calls_whose_answers_change_nothing_are_passed_over() -> None:
-    kept = Kept(plugin=EVERYTHING)
+def test_calls_whose_answers_change_nothing_are_passed_over():
+    kept = Recorded(plugin=EVERYTHING)
     kept.ask(stage=Stage.POST_STOP_CONTAINER)
     assert kept.answers.find(lambda _: True) == []
 
 
-def test_what_was_wrong_is_noted_and_what_is_disputed_left_out() -> None:
-    kept = Kept(
+def test_what_was_wrong_is_noted_and_what_is_disputed_left_out():
+    kept = Recorded(
         one=Patch(resources=LinuxResources(cpu_shares=1), ignored=("annotation x is y",)),
         other=Patch(resources=LinuxResources(cpu_shares=3)),
         broken=RuntimeError("oh"),
@@ -193,8 +165,8 @@ def test_what_was_wrong_is_noted_and_what_is_disputed_left_out() -> None:
     assert kept.journal == [answer]
 
 
-def test_the_same_again_is_counted_and_journalled_once() -> None:
-    kept = Kept(plugin=EVERYTHING)
+def test_the_same_again_is_counted_and_journalled_once():
+    kept = Recorded(plugin=EVERYTHING)
     for kept.now in (1000.0, 1010.0, 1020.0):
         kept.ask()
     [one] = kept.answers.find(lambda _: True)
@@ -207,15 +179,15 @@ def test_the_same_again_is_counted_and_journalled_once() -> None:
     assert len(kept.journal) == 2
 
 
-def test_an_answer_that_changes_nothing_is_known_and_not_journalled() -> None:
-    kept = Kept(plugin=Patch())
+def test_an_answer_that_changes_nothing_is_known_and_not_journalled():
+    kept = Recorded(plugin=Patch())
     kept.ask()
     assert kept.only().plugins == ()
     assert kept.journal == []
 
 
-def test_of_which_pods() -> None:
-    kept = Kept(plugin=EVERYTHING)
+def test_of_which_pods():
+    kept = Recorded(plugin=EVERYTHING)
     kept.ask(stage=RUN, subject=POD)
     kept.ask()
     kept.ask(subject=replace(MAIN, pod=replace(POD, name="other")))
@@ -223,10 +195,10 @@ def test_of_which_pods() -> None:
     assert [one.answer.hook for one in found] == [RUN, CREATE]
 
 
-def test_memory_is_bounded_and_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_and_the_oldest_go_first(monkeypatch):
     monkeypatch.setattr(hook_answers, "MOST_PODS", 2)
     monkeypatch.setattr(hook_answers, "MOST_OF_POD", 2)
-    kept = Kept(plugin=EVERYTHING)
+    kept = Recorded(plugin=EVERYTHING)
     for pod in ("a", "b", "a", "c"):
         for name in ("1", "2", "3"):
             kept.ask(subject=Container(replace(POD, name=pod), name))
@@ -236,9 +208,9 @@ def test_memory_is_bounded_and_the_oldest_go_first(monkeypatch: pytest.MonkeyPat
     ]
 
 
-def test_a_huge_patch_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_huge_patch_is_cut(monkeypatch):
     annotations = {f"{number}" * 300: "v" * 5000 for number in range(1000)}
-    kept = Kept(plugin=Patch(annotations=annotations, why="w" * 5000), other=EVERYTHING)
+    kept = Recorded(plugin=Patch(annotations=annotations, why="w" * 5000), other=EVERYTHING)
     kept.ask()
     assert sum(len(one.fields) for one in kept.only().plugins) <= hook_answers.MOST_FIELDS
     assert len(hook_line(kept.only())) < 1 << 16

@@ -8,9 +8,7 @@ from koord_service.log_deduplicator import LogDeduplicator
 from koordlet.runtime_hooks.hook_log import log_problems, log_round
 
 
-def test_a_line_is_told_once_a_pod_and_once_at_all_if_it_names_its_pod(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_line_is_told_once_a_pod_and_once_at_all_if_it_names_its_pod(caplog):
     words = LogDeduplicator()
     named = HookResult(Patch(ignored=("pod shop/a: annotation x is y",)))
     log_problems(words, {"pod": "shop/a"}, named)
@@ -22,9 +20,7 @@ def test_a_line_is_told_once_a_pod_and_once_at_all_if_it_names_its_pod(
 
 
 @pytest.mark.parametrize(("values", "lines"), [(0, 0), (1, 1), (3, 3), (4, 1), (300, 1)])
-def test_very_many_values_changed_by_somebody_else_are_one_line(
-    values: int, lines: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_very_many_values_changed_by_somebody_else_are_one_line(values, lines, caplog):
     changed = tuple(
         Result(
             Target(f"kubepods/pod{number}", ("memory.min", "memory.low")[number % 2]),

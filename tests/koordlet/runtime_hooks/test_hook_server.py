@@ -1,5 +1,4 @@
 import logging
-import os
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,7 +17,7 @@ from koord_model.node import NodeView, SharedPool, Topology
 from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
 from koord_proto import hook_pb2 as pb
-from koord_service.sockets import SocketInUseError, listen_unix
+from koord_service.sockets import SocketInUseError
 from koordlet.http_api.hook_metrics import HookMetrics
 from koordlet.runtime_hooks.hook_server import HookServer
 
@@ -60,10 +59,6 @@ def wanting(**env: str) -> SimpleNamespace:
     return SimpleNamespace(pre_create_container=hookimpl(pre_create_container))
 
 
-def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, str]]]:
-    return [(record.getMessage(), getattr(record, "fields", {})) for record in caplog.records]
-
-
 @pytest.fixture(autouse=True)
 def log_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pykoord")
@@ -74,68 +69,44 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "run" / "koordlet.sock"
 
 
-async def test_a_change_is_answered_and_told(
-    path: Path,
-    batch_container: pb.ContainerResourceHookRequest,
-    batch_answer: pb.ContainerResourceHookResponse,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_change_is_answered_and_logged(path, words, batch_container, batch_answer):
     async with serving(path) as (_, ask):
         assert await ask(CREATE, batch_container) == batch_answer
-    assert events(caplog) == [
-        (
-            "changed",
-            {
-                "stage": "PreCreateContainer",
-                "pod": "batch/job-1",
-                "container": "main",
-                "why": "batchresource: batch-cpu request 1000 → cpu.shares 1024; "
-                "limit 1000 → quota 100000; batch-memory limit 1Gi → 1073741824",
-            },
-        )
-    ]
+    why = (
+        "batchresource: batch-cpu request 1000 → cpu.shares 1024; "
+        "limit 1000 → quota 100000; batch-memory limit 1Gi → 1073741824"
+    )
+    subject = {"stage": "PreCreateContainer", "pod": "batch/job-1", "container": "main"}
+    assert words() == [("changed", {**subject, "why": why})]
 
 
-async def test_what_is_as_wished_already_is_not_told(
-    path: Path,
-    batch_container: pb.ContainerResourceHookRequest,
-    batch_answer: pb.ContainerResourceHookResponse,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_what_is_as_desired_already_is_not_logged(path, words, batch_container, batch_answer):
     batch_container.container_resources.CopyFrom(batch_answer.container_resources)
     async with serving(path) as (_, ask):
         assert await ask(CREATE, batch_container) == batch_answer
-    assert events(caplog) == []
+    assert words() == []
 
 
-async def test_every_call_is_served_and_echoes(path: Path) -> None:
-    pod = pb.PodSandboxHookRequest(labels={"l": "1"}, cgroup_parent="/p")
-    container = pb.ContainerResourceHookRequest(container_envs={"A": "1"}, pod_cgroup_parent="/p")
+@pytest.mark.parametrize("stage", Stage)
+async def test_every_call_is_served_and_echoes(path, stage):
     async with serving(path) as (_, ask):
-        for stage in Stage:
-            if stage in POD_STAGES:
-                answer = await ask(stage, pod)
-                assert answer == pb.PodSandboxHookResponse(labels={"l": "1"}, cgroup_parent="/p")
-            else:
-                answer = await ask(stage, container)
-                assert answer == pb.ContainerResourceHookResponse(
-                    container_envs={"A": "1"}, pod_cgroup_parent="/p"
-                )
+        if stage in POD_STAGES:
+            carried = {"labels": {"l": "1"}, "cgroup_parent": "/p"}
+            answer = await ask(stage, pb.PodSandboxHookRequest(**carried))
+            assert answer == pb.PodSandboxHookResponse(**carried)
+        else:
+            carried = {"container_envs": {"A": "1"}, "pod_cgroup_parent": "/p"}
+            answer = await ask(stage, pb.ContainerResourceHookRequest(**carried))
+            assert answer == pb.ContainerResourceHookResponse(**carried)
 
 
-async def test_a_stage_left_out_is_echoed(
-    path: Path, batch_container: pb.ContainerResourceHookRequest
-) -> None:
+async def test_a_disabled_stage_is_echoed(path, batch_container):
     async with serving(path, stages=()) as (_, ask):
         answer = await ask(CREATE, batch_container)
     assert answer.container_resources == batch_container.container_resources
 
 
-async def test_pods_are_told_without_a_container(
-    path: Path,
-    batch_container: pb.ContainerResourceHookRequest,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_pods_are_logged_without_a_container(path, words, batch_container):
     request = pb.PodSandboxHookRequest(
         pod_meta=batch_container.pod_meta,
         labels=batch_container.pod_labels,
@@ -144,13 +115,13 @@ async def test_pods_are_told_without_a_container(
     async with serving(path) as (_, ask):
         answer = await ask(Stage.PRE_RUN_POD_SANDBOX, request)
     assert answer.resources.cpu_shares == 1024
-    [(message, fields)] = events(caplog)
+    [(message, fields)] = words()
     assert message == "changed"
     assert fields.keys() == {"stage", "pod", "why"}
 
 
 class Node:
-    """A node whose view can change, and that remembers what it was told."""
+    """A node whose view can change, and that records events."""
 
     def __init__(self) -> None:
         self.view = NodeView()
@@ -160,9 +131,7 @@ class Node:
         self.seen.append((stage, subject.name))
 
 
-async def test_plugins_are_told_of_the_node_as_it_is_now(
-    path: Path, batch_container: pb.ContainerResourceHookRequest
-) -> None:
+async def test_plugins_get_the_node_as_it_is_now(path, batch_container):
     batch_container.pod_labels["koordinator.sh/qosClass"] = "LS"
     node = Node()
     async with serving(path, node=node) as (_, ask):
@@ -171,9 +140,7 @@ async def test_plugins_are_told_of_the_node_as_it_is_now(
         assert (await ask(CREATE, batch_container)).container_resources.cpuset_cpus == "0-3"
 
 
-async def test_the_node_hears_of_every_call_also_of_stages_no_plugin_is_asked_at(
-    path: Path, batch_container: pb.ContainerResourceHookRequest
-) -> None:
+async def test_the_node_gets_every_call_also_of_stages_without_a_plugin(path, batch_container):
     node = Node()
     async with serving(path, node=node) as (_, ask):
         await ask(CREATE, batch_container)
@@ -195,38 +162,33 @@ class TestFailures:
         "expected one like 500m, 2 or 1Gi (left out)"
     )
 
-    async def test_ignored_the_others_still_apply(
-        self,
-        path: Path,
-        broken_container: pb.ContainerResourceHookRequest,
-        caplog: pytest.LogCaptureFixture,
-    ) -> None:
-        runner = HookRunner([*_plugins("batchresource"), ("other", wanting(B="2"))])
-        async with serving(path, runner) as (_, ask):
+    @pytest.mark.parametrize("failing", [False, True])
+    async def test_input_that_cannot_be_used_fails_no_call_and_the_rest_applies(
+        self, path, words, broken_container, failing
+    ):
+        batch = available_plugins()["batchresource"]()
+        runner = HookRunner([("batchresource", batch), ("other", wanting(B="2"))])
+        async with serving(path, runner, plugin_failure_fails=failing) as (_, ask):
             answer = await ask(CREATE, broken_container)
         assert answer.container_envs == {"A": "1", "B": "2"}
-        # The memory limit can be read, and counts.
+        # The limit is as bad as the request; the memory limit can be read, and counts.
         expected = pb.LinuxContainerResources()
         expected.CopyFrom(broken_container.container_resources)
         expected.memory_limit_in_bytes = 1 << 30
         assert answer.container_resources == expected
-        told = events(caplog)
-        # The limit is as bad as the request; the memory limit can be read.
-        assert [message for message, _ in told] == ["field ignored", "field ignored", "changed"]
-        assert self.REASON in [fields.get("reason") for _, fields in told]
+        logged = words()
+        assert [message for message, _ in logged] == ["field ignored", "field ignored", "changed"]
+        assert self.REASON in [fields.get("reason") for _, fields in logged]
 
-    async def test_input_that_cannot_be_used_fails_no_call(
-        self, path: Path, broken_container: pb.ContainerResourceHookRequest
-    ) -> None:
-        async with serving(path, plugin_failure_fails=True) as (_, ask):
-            answer = await ask(CREATE, broken_container)
-        assert (
-            answer.container_resources.cpu_shares == broken_container.container_resources.cpu_shares
-        )
+    async def test_a_plugin_failure_is_logged_with_its_kind(self, path, words, batch_container):
+        async with serving(path, HookRunner([("theirs", broken_plugin())])) as (_, ask):
+            await ask(CREATE, batch_container)
+        [(_, fields)] = words()
+        assert fields["reason"] == r"KeyError: 'first\nsecond'"
 
-    async def test_not_ignored_the_call_fails_and_names_the_plugin(
-        self, path: Path, batch_container: pb.ContainerResourceHookRequest
-    ) -> None:
+    async def test_a_plugin_failure_may_fail_the_call_and_names_the_plugin(
+        self, path, batch_container
+    ):
         runner = HookRunner([("theirs", broken_plugin())])
         async with serving(path, runner, plugin_failure_fails=True) as (_, ask):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -237,78 +199,34 @@ class TestFailures:
         expected = "hook plugin theirs failed at PreCreateContainer: KeyError: 'first\\nsecond'"
         assert caught.value.details() == expected
 
-    async def test_an_error_in_a_plugin_is_told_with_its_kind(
-        self,
-        path: Path,
-        batch_container: pb.ContainerResourceHookRequest,
-        caplog: pytest.LogCaptureFixture,
-    ) -> None:
-        async with serving(path, HookRunner([("theirs", broken_plugin())])) as (_, ask):
-            await ask(CREATE, batch_container)
-        [(_, fields)] = events(caplog)
-        assert fields["reason"] == r"KeyError: 'first\nsecond'"
-
-    async def test_a_conflict_is_told_and_the_field_left_alone(
-        self,
-        path: Path,
-        batch_container: pb.ContainerResourceHookRequest,
-        caplog: pytest.LogCaptureFixture,
-    ) -> None:
+    async def test_a_conflict_is_logged_and_the_field_left_alone(
+        self, path, words, batch_container
+    ):
         runner = HookRunner([("a", wanting(A="2")), ("b", wanting(A="3"))])
         async with serving(path, runner) as (_, ask):
             assert (await ask(CREATE, batch_container)).container_envs == {"A": "1"}
-        [(message, fields)] = events(caplog)
+        [(message, fields)] = words()
         assert message == "plugins conflict, field not changed"
         assert fields["conflict"] == "env[A]: a wants '2', b wants '3'"
 
 
-def _plugins(name: str) -> list[tuple[str, object]]:
-    return [(name, available_plugins()[name]())]
-
-
 class TestSocket:
-    async def test_only_owner_and_group_may_connect(self, path: Path) -> None:
-        before = os.umask(0)
-        try:
-            async with serving(path):
-                assert stat.S_IMODE(path.stat().st_mode) == 0o660
-                assert os.umask(0) == 0
-        finally:
-            os.umask(before)
-
-    async def test_it_is_gone_afterwards(self, path: Path) -> None:
-        async with serving(path):
-            assert path.is_socket()
+    @pytest.mark.parametrize("name", ["koordlet.sock", "a b%20?#.sock"])
+    async def test_it_is_for_owner_and_group_and_gone_afterwards(self, tmp_path, name):
+        path = tmp_path / name
+        server = HookServer(load([]), (), HookMetrics())
+        await server.start(str(path))
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+        await server.stop(0)
         assert not path.exists()
 
-    async def test_a_stale_one_is_replaced(
-        self, path: Path, batch_container: pb.ContainerResourceHookRequest
-    ) -> None:
-        listen_unix(str(path)).close()
-        assert path.is_socket()
-        async with serving(path) as (_, ask):
-            await ask(CREATE, batch_container)
-
-    async def test_a_live_one_is_an_error_and_goes_on(
-        self, path: Path, batch_container: pb.ContainerResourceHookRequest
-    ) -> None:
+    async def test_a_live_one_is_an_error_and_goes_on(self, path, batch_container):
         async with serving(path) as (_, ask):
             with pytest.raises(SocketInUseError, match=r"koordlet\.sock"):
                 await HookServer(load([]), (), HookMetrics()).start(str(path))
             await ask(CREATE, batch_container)
 
-    async def test_a_path_may_hold_what_addresses_do_not(
-        self, tmp_path: Path, batch_container: pb.ContainerResourceHookRequest
-    ) -> None:
-        odd = tmp_path / "a b%20?#.sock"
-        server = HookServer(load([]), (), HookMetrics())
-        await server.start(str(odd))
-        assert odd.is_socket()
-        await server.stop(0)
-
-    async def test_one_that_grpc_cannot_bind_is_an_error_that_names_it(
-        self, path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_one_that_grpc_cannot_bind_is_an_error_that_names_it(self, path, monkeypatch):
         def add_insecure_port(_: object, address: str) -> int:
             raise RuntimeError(f"Failed to bind to address {address}")
 
@@ -316,5 +234,5 @@ class TestSocket:
         with pytest.raises(OSError, match=r"koordlet\.sock: cannot listen: Failed to bind"):
             await HookServer(load([]), (), HookMetrics()).start(str(path))
 
-    async def test_one_never_started_stops(self) -> None:
+    async def test_one_never_started_stops(self):
         await HookServer(load([]), (), HookMetrics()).stop(0)

@@ -8,11 +8,10 @@ it sets what a request carries (``test_in_process…``), and nothing else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -20,25 +19,23 @@ from koord_hooks.builtin import gpuenvinject, rdmadeviceinject
 from koord_hooks.protocol import HookRequest, HookResponse
 from koord_hooks.runner import HookRunner, available_plugins, load
 from koord_hooks.stages import Stage
-from koord_host.knobs.layout import Driver, Layout
+from koord_host.knobs.layout import Driver
 from koord_model import keys
 from koord_model.patch import Mount
 from koord_model.qos import KubeQoS
-from koord_proto import cri_pb2 as cri
 from koord_proto import nri_pb2 as nri
 from koord_proxy.cri.hook_requests import container_facts, pod_facts, write_container
 from koord_proxy.hook_targets import InProcessTarget
-from koord_proxy.rules.merge import ContainerHookRequest, Merge, PodHookRequest
+from koord_proxy.rules.merge import Merge, PodHookRequest
 from koord_service.log_deduplicator import LogDeduplicator
 from koordlet.http_api.hook_metrics import HookMetrics
 from koordlet.runtime_hooks.hook_server import HookServer
 from koordlet.runtime_hooks.nri.hook_handler import HookHandler
-from koordlet.runtime_hooks.reconciler.reconcile_loop import NodeReconcileLoop
 from koordlet.states_informer.state import kubelet_pods
 
-from tests.support.fake_node import FakeNode, PodSpec, StandInRuntime
-from tests.support.fake_node.cri import pod_list
-from tests.support.fake_node.kept import VERBS, kept, settings_of
+from tests.support.node import NodeFixture, PodSpec
+from tests.support.node.fixture import VERBS
+from tests.support.node.pods import pod_list
 
 OURS = sorted(available_plugins())
 RUNNERS = {name: load([name]) for name in OURS} | {"all": load(OURS)}
@@ -144,8 +141,7 @@ def rules(policies: dict[str, Any]) -> str:
     return yaml.safe_dump_all([slo, {"kind": "Node", "metadata": {"annotations": ratio}}])
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of node."""
 
     version: int
@@ -157,26 +153,30 @@ class Kind:
         return f"v{self.version}-{self.driver.value}-{kernel}"
 
 
-KINDS = [
-    Kind(version, driver, vendor)
-    for version in (1, 2)
-    for driver in Driver
-    for vendor in (False, True)
-]
+KINDS = [Kind(*kind) for kind in itertools.product((1, 2), Driver, (False, True))]
 
 
-@dataclass
-class Rig:
-    """A node with a runtime on it, and the koordlet that keeps it."""
+Ask = Callable[[Stage, HookRequest], Awaitable[HookResponse]]
+WAYS = ("proxy", "nri", "reconciler", "proxy and nri")
+PROXIED, BY_NRI = {"proxy", "proxy and nri"}, {"nri", "proxy and nri"}
 
-    node: FakeNode
-    layout: Layout
-    runtime: StandInRuntime
-    runner: HookRunner
-    reconcile_loop: NodeReconcileLoop
-    server: HookServer
-    handler: HookHandler
-    facts: dict[str, PodHookRequest] = field(default_factory=dict)
+
+class Rig(NodeFixture):
+    """A node, and a koordlet on it with plugins by name and rules: of ``RULES``, or a file."""
+
+    def __init__(self, kind: Kind, plugins: str, rule: str, directory: Path) -> None:
+        super().__init__(directory, kind.version, kind.driver, vendor=kind.vendor)
+        if rule in RULES:
+            (directory / f"{rule}.yaml").write_text(rules(RULES[rule]))
+        self.files.cgroups.make_group("host-latency-sensitive/nginx")
+        runner = HookRunner([]) if plugins == "none" else RUNNERS[plugins]
+        log, metrics = LogDeduplicator(), HookMetrics()
+        # In memory: other tests have the same directory.
+        settings = {"nodeslo_file": f"{directory}/{rule}.yaml", "state_dir": "/proc/version"}
+        self.loop = self.start_koordlet(runner=runner, log=log, **settings).reconcile_loop
+        self.server = HookServer(runner, runner.stages(), metrics, node=self.loop, deduplicator=log)
+        self.handler = HookHandler(runner, self.loop, metrics, log)
+        self.facts: dict[str, PodHookRequest] = {}
 
     async def ask(self, stage: Stage, facts: HookRequest) -> HookResponse:
         """What the hook server says; all but the socket is real."""
@@ -186,146 +186,63 @@ class Rig:
         await asyncio.sleep(0)  # the node is told once the answer is on its way
         return response
 
+    async def sandbox(self, way: str, pod: PodSpec, ask: Ask | None = None) -> None:
+        """Run a pod's sandbox one way."""
+        request = pod.sandbox_request(self.layout)
+        self.runtime.make_pod_group(request.config)
+        if way in PROXIED:
+            facts = self.facts[pod.name] = pod_facts(request.config, pod.runtime_handler)
+            Merge(facts).add("koordlet", await (ask or self.ask)(Stage.PRE_RUN_POD_SANDBOX, facts))
+        if way in BY_NRI:
+            shown = self.runtime.shown_sandbox(request.config, pod.runtime_handler)
+            self.handler.run_pod_sandbox(nri.RunPodSandboxRequest(pod=shown))
+        self.runtime.run_sandbox(request.config)
+
+    async def container(self, way: str, pod: PodSpec, ask: Ask | None = None) -> None:
+        """Start its container; a proxy changes the request first, and hears of the start last."""
+        ask, runtime = ask or self.ask, self.runtime
+        request, adjust = pod.container_request(self.layout), None
+        if way in PROXIED:
+            facts = container_facts(request.config, request.sandbox_config, self.facts[pod.name])
+            merge = Merge(facts)
+            merge.add("koordlet", await ask(Stage.PRE_CREATE_CONTAINER, facts))
+            assert not merge.conflicts
+            write_container(request, facts, merge.claims)
+        shown = runtime.shown_sandbox(request.sandbox_config, pod.runtime_handler)
+        if way in BY_NRI:
+            before = runtime.shown_container(request)
+            create = nri.CreateContainerRequest(pod=shown, container=before)
+            answer = self.handler.create_container(create)
+            adjust = answer.adjust if answer else None
+        ident = runtime.create(request, adjust)
+        if way in BY_NRI:
+            after = runtime.shown_container(request)
+            started = nri.PostStartContainerRequest(pod=shown, container=after)
+            self.handler.post_start_container(started)
+        if way in PROXIED:
+            facts.container_meta.id = ident
+            await ask(Stage.POST_START_CONTAINER, facts)
+
     def values(self) -> dict[str, str]:
-        self.node.cgroups.check()
-        self.node.resctrl.check()
-        return self.node.values(self.layout)
-
-
-@contextmanager
-def rig(kind: Kind, plugins: str, rule: str, directory: Path) -> Iterator[Rig]:
-    """A node with plugins by name ("all", "none") and rules: of ``RULES``, or a file there."""
-    if rule in RULES:
-        (directory / f"{rule}.yaml").write_text(rules(RULES[rule]))
-    node = FakeNode(kind.version, vendor=kind.vendor)
-    layout = Layout(kind.version, kind.driver)
-    runtime = StandInRuntime(node, layout)
-    node.cgroups.make_group("host-latency-sensitive/nginx")
-    settings = settings_of(
-        node,
-        directory,
-        kind.driver,
-        nodeslo_file=str(directory / f"{rule}.yaml"),
-        # In memory: what is put back later is for other tests.
-        state_dir="/proc/version",
-    )
-    runner, told, metrics = RUNNERS.get(plugins, RUNNERS["all"]), LogDeduplicator(), HookMetrics()
-    if plugins == "none":
-        runner = HookRunner([])
-    with kept(node, settings, runner, told) as opened:
-        server = HookServer(
-            runner, runner.stages(), metrics, node=opened.reconcile_loop, deduplicator=told
-        )
-        handler = HookHandler(runner, opened.reconcile_loop, metrics, told)
-        yield Rig(node, layout, runtime, runner, opened.reconcile_loop, server, handler)
-
-
-# ---- the ways, each in two steps: the sandbox, and the container
-
-Ask = Callable[[Stage, HookRequest], Awaitable[HookResponse]]
-Step = Callable[[Rig, PodSpec], Awaitable[None]]
-
-
-async def sandbox_by_proxy(rig: Rig, pod: PodSpec) -> None:
-    await proxied_sandbox(rig, pod, rig.ask)
-
-
-async def proxied_sandbox(rig: Rig, pod: PodSpec, ask: Ask) -> None:
-    request = pod.sandbox_request(rig.layout)
-    rig.runtime.make_pod_group(request.config)
-    facts = rig.facts[pod.name] = pod_facts(request.config, pod.runtime_handler)
-    Merge(facts).add("koordlet", await ask(Stage.PRE_RUN_POD_SANDBOX, facts))
-    rig.runtime.run_sandbox(request.config)
-
-
-async def container_by_proxy(rig: Rig, pod: PodSpec) -> None:
-    request, facts = await proxied_container(rig, pod, rig.ask)
-    facts.container_meta.id = rig.runtime.create(request)
-    await rig.ask(Stage.POST_START_CONTAINER, facts)
-
-
-async def proxied_container(
-    rig: Rig, pod: PodSpec, ask: Ask
-) -> tuple[cri.CreateContainerRequest, ContainerHookRequest]:
-    """CreateContainer as it goes on to the runtime, and what the proxy knows then."""
-    request = pod.container_request(rig.layout)
-    facts = container_facts(request.config, request.sandbox_config, rig.facts[pod.name])
-    merge = Merge(facts)
-    merge.add("koordlet", await ask(Stage.PRE_CREATE_CONTAINER, facts))
-    assert not merge.conflicts
-    write_container(request, facts, merge.claims)
-    return request, facts
-
-
-async def sandbox_by_nri(rig: Rig, pod: PodSpec) -> None:
-    request = pod.sandbox_request(rig.layout)
-    rig.runtime.make_pod_group(request.config)
-    shown = rig.runtime.shown_sandbox(request.config, pod.runtime_handler)
-    rig.handler.run_pod_sandbox(nri.RunPodSandboxRequest(pod=shown))
-    rig.runtime.run_sandbox(request.config)
-
-
-async def container_by_nri(rig: Rig, pod: PodSpec) -> None:
-    nri_container(rig, pod, pod.container_request(rig.layout))
-
-
-def nri_container(rig: Rig, pod: PodSpec, request: cri.CreateContainerRequest) -> None:
-    runtime = rig.runtime
-    shown = runtime.shown_sandbox(request.sandbox_config, pod.runtime_handler)
-    before = runtime.shown_container(request)
-    answer = rig.handler.create_container(nri.CreateContainerRequest(pod=shown, container=before))
-    runtime.create(request, answer.adjust if answer else None)
-    after = runtime.shown_container(request)
-    rig.handler.post_start_container(nri.PostStartContainerRequest(pod=shown, container=after))
-
-
-async def sandbox_unmanaged(rig: Rig, pod: PodSpec) -> None:
-    config = pod.sandbox_request(rig.layout).config
-    rig.runtime.make_pod_group(config)
-    rig.runtime.run_sandbox(config)
-
-
-async def container_unmanaged(rig: Rig, pod: PodSpec) -> None:
-    rig.runtime.create(pod.container_request(rig.layout))
-
-
-async def container_by_both(rig: Rig, pod: PodSpec) -> None:
-    """The proxy changes the request; NRI sees it changed, and is told first."""
-    request, facts = await proxied_container(rig, pod, rig.ask)
-    nri_container(rig, pod, request)
-    facts.container_meta.id = f"{pod.name}-main"
-    await rig.ask(Stage.POST_START_CONTAINER, facts)
-
-
-async def sandbox_by_both(rig: Rig, pod: PodSpec) -> None:
-    await sandbox_by_proxy(rig, pod)
-    shown = rig.runtime.shown_sandbox(pod.sandbox_request(rig.layout).config)
-    rig.handler.run_pod_sandbox(nri.RunPodSandboxRequest(pod=shown))
-
-
-WAYS: dict[str, tuple[Step, Step]] = {
-    "proxy": (sandbox_by_proxy, container_by_proxy),
-    "nri": (sandbox_by_nri, container_by_nri),
-    "reconciler": (sandbox_unmanaged, container_unmanaged),
-    "proxy and nri": (sandbox_by_both, container_by_both),
-}
+        self.files.cgroups.check()
+        self.files.resctrl.check()
+        return self.files.values(self.layout)
 
 
 async def start_all(rig: Rig, way: str, pods: Sequence[PodSpec] = PODS) -> None:
-    """Start the pods one way, with the rounds that follow; the node is level in the end."""
-    sandbox, container = WAYS[way]
+    """Start the pods one way, with the rounds that follow."""
     for pod in pods:
-        await sandbox(rig, pod)
-    await rig.reconcile_loop.reconcile()
+        await rig.sandbox(way, pod)
+    await rig.loop.reconcile()
     for pod in pods:
-        await container(rig, pod)
+        await rig.container(way, pod)
     if way == "reconciler":
-        rig.reconcile_loop.inventory.replace(kubelet_pods.parse(pod_list(pods), rig.layout), 0.0)
-    await rig.reconcile_loop.reconcile()
+        rig.loop.inventory.replace(kubelet_pods.parse(pod_list(pods), rig.layout), 0.0)
+    await rig.loop.reconcile()
 
 
 async def final(kind: Kind, plugins: str, rule: str, way: str, directory: Path) -> dict[str, str]:
-    with rig(kind, plugins, rule, directory) as one:
+    with Rig(kind, plugins, rule, directory) as one:
         await start_all(one, way)
         return one.values()
 
@@ -353,7 +270,7 @@ CASES = [
 
 @pytest.mark.parametrize(("plugins", "rule"), CASES, ids=lambda one: one.replace(" ", "-"))
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-async def test_every_way_ends_alike(kind: Kind, plugins: str, rule: str, directory: Path) -> None:
+async def test_every_way_ends_alike(kind, plugins, rule, directory):
     found = {way: await final(kind, plugins, rule, way, directory) for way in WAYS}
     bare = await untouched(kind, rule, directory)
     assert found["reconciler"] != bare, "a plugin that does nothing shows nothing"
@@ -363,44 +280,37 @@ async def test_every_way_ends_alike(kind: Kind, plugins: str, rule: str, directo
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-async def test_nothing_is_written_twice_by_proxy_and_nri_together(
-    kind: Kind, rule: str, directory: Path
-) -> None:
-    with rig(kind, "all", rule, directory) as one:
+async def test_nothing_is_written_twice_by_proxy_and_nri_together(kind, rule, directory):
+    with Rig(kind, "all", rule, directory) as one:
         await start_all(one, "proxy and nri")
-        made = one.node.writes
+        made = one.files.writes
         assert sorted(made) == sorted(set(made))
-        await one.reconcile_loop.reconcile()
-        assert one.node.writes == made
+        await one.loop.reconcile()
+        assert one.files.writes == made
 
 
 @pytest.mark.parametrize("way", ["proxy", "nri"])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-async def test_a_container_has_what_requests_carry_from_its_first_process_on(
-    kind: Kind, way: str, directory: Path
-) -> None:
-    sandbox, container = WAYS[way]
-    with rig(kind, "all", FIRST, directory) as one:
+async def test_a_container_has_what_requests_carry_from_its_first_process_on(kind, way, directory):
+    with Rig(kind, "all", FIRST, directory) as one:
         for pod in PODS:
-            await sandbox(one, pod)
+            await one.sandbox(way, pod)
         # The pods' own CPUs are out of the shared pools once the node knows of the pods.
-        await one.reconcile_loop.reconcile()
+        await one.loop.reconcile()
         for pod in PODS:
-            await container(one, pod)
+            await one.container(way, pod)
         first = requested(one)
-        await one.reconcile_loop.reconcile()
+        await one.loop.reconcile()
         assert requested(one) == first
 
 
-def requested(one: Rig) -> dict[str, str]:
-    """The containers' own knobs, their OOM scores and their resctrl groups."""
+def requested(one: Rig, pods: Sequence[PodSpec] = PODS) -> dict[str, str]:
+    """The containers' own knobs, and their OOM scores, by path."""
     found: dict[str, str] = {}
-    for pod in PODS:
-        ident = f"{pod.name}-main"
-        group = one.runtime.group(pod.sandbox_request(one.layout).config, ident)
-        found |= one.node.group_values(group, one.layout)
-        score = f"/proc/{one.runtime.pids[ident]}/oom_score_adj"
-        found[score] = one.node.read(score)
+    for pod in pods:
+        found |= one.files.group_values(pod.container_group(one.layout), one.layout)
+        score = f"/proc/{one.runtime.pids[f'{pod.name}-main']}/oom_score_adj"
+        found[score] = one.files.read(score)
     return found
 
 
@@ -429,21 +339,15 @@ MOUNTS = ["/usr/local/vgpu/libvgpu.so"]
     ],
 )
 async def test_what_a_container_is_started_with(
-    way: str,
-    env: dict[str, str],
-    mounts: list[str],
-    devices: list[str],
-    directory: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    way, env, mounts, devices, directory, tmp_path, monkeypatch
+):
     library = tmp_path / "libvgpu.so"
     monkeypatch.setattr(gpuenvinject, "_MOUNTS", {MOUNTS[0]: Mount(str(library))})
     monkeypatch.setattr(rdmadeviceinject, "_FILES", str(tmp_path))
     monkeypatch.setattr(rdmadeviceinject, "_MANAGER", str(tmp_path / "rdma_cm"))
     for name in ("libvgpu.so", "rdma_cm", "uverbs0"):
         (tmp_path / name).touch()
-    with rig(KINDS[-1], "all", FIRST, directory) as one:
+    with Rig(KINDS[-1], "all", FIRST, directory) as one:
         await start_all(one, way)
         spec = one.runtime.specs["gpu-main"]
     assert spec.env == env
@@ -456,27 +360,24 @@ async def test_what_a_container_is_started_with(
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-async def test_in_process_sets_what_the_request_carries_and_nothing_else(
-    kind: Kind, rule: str, directory: Path
-) -> None:
+async def test_in_process_sets_what_the_request_carries_and_nothing_else(kind, rule, directory):
     """Without a node agent nobody writes what no CRI request carries, by design.
 
     That is: pods' and classes' own groups; ``cpu.bvt_warp_ns``, ``cpu.idle``,
     ``net_cls.classid``; core scheduling, resctrl, traffic classes, sysctls, Terway's files.
     """
-    with rig(kind, "all", rule, directory) as asked:
+    with Rig(kind, "all", rule, directory) as asked:
         await start_all(asked, "proxy")
-        view, by_agent = asked.reconcile_loop.view, requested(asked)
-    with rig(kind, "none", rule, directory) as bare:
+        view, by_agent = asked.loop.view, requested(asked)
+    with Rig(kind, "none", rule, directory) as bare:
         await start_all(bare, "reconciler")
         untouched, unlimited = bare.values(), requested(bare)
-    with rig(kind, "none", rule, directory) as one:
+    with Rig(kind, "none", rule, directory) as one:
         plugins = InProcessTarget(RUNNERS["all"], view)
         for pod in PODS:
-            await proxied_sandbox(one, pod, plugins.ask)
+            await one.sandbox("proxy", pod, plugins.ask)
         for pod in PODS:
-            request, _ = await proxied_container(one, pod, plugins.ask)
-            one.runtime.create(request)
+            await one.container("proxy", pod, plugins.ask)
         found, limited = one.values(), requested(one)
     assert limited == by_agent != unlimited
     assert found == {**untouched, **limited}

@@ -34,17 +34,15 @@ async def asked(found: Object | None, **settings: object) -> str:
         (node(("InternalIP", "fd00::1")), {}, "https://[fd00::1]:10250/pods/"),
     ],
 )
-async def test_the_first_address_of_the_type(
-    found: Object, settings: dict[str, object], url: str
-) -> None:
+async def test_the_first_address_of_the_type(found, settings, url):
     assert await asked(found, **settings) == url
 
 
-async def test_no_such_address() -> None:
+async def test_no_such_address():
     with pytest.raises(OSError, match="no address of type ExternalIP; it has Hostname, InternalIP"):
         await asked(DUAL, address_type="ExternalIP")
 
 
-async def test_before_the_node_is_known() -> None:
+async def test_before_the_node_is_known():
     with pytest.raises(OSError, match="not known yet"):
         await asked(None)

@@ -1,8 +1,8 @@
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from koord_model import keys
 from koord_model.node import Kernel, NodeView, SharedPool
 from koord_model.node_slo import CPUPolicy
@@ -15,7 +15,7 @@ from koordlet.states_informer.node_view_builder import (
     parse_rules,
 )
 
-from tests.support.fake_node import FakeNode
+from tests.support.node import FakeKernel
 
 STATE = "/var/lib/kubelet/cpu_manager_state"
 SLO = """\
@@ -33,7 +33,7 @@ def identity(rules: Any) -> int:
 
 
 class TestTheFile:
-    def test_three_documents_told_apart_by_their_kind(self) -> None:
+    def test_three_documents_told_apart_by_their_kind(self):
         topology = """\
 ---
 kind: Node
@@ -52,17 +52,10 @@ metadata:
         assert rules.topology.shared_pools == (SharedPool(0, "0-3"),)
         assert rules.problems == ()
 
-    def test_an_empty_one_has_no_rules(self) -> None:
+    def test_an_empty_one_has_no_rules(self):
         assert parse_rules("---\n---\n") == NO_RULES
 
-    def test_a_field_out_of_range_is_one_line_and_the_others_apply(self) -> None:
-        rules = parse_rules(SLO % 7)
-        assert rules.slo.cpu_policy is CPUPolicy.CORE_SCHED
-        assert identity(rules) == 2
-        [line] = rules.problems
-        assert "lsClass.cpuQOS.groupIdentity is 7; expected -1 to 2 (default 2 kept)" in line
-
-    def test_cpus_that_the_node_does_not_have_are_left_out(self) -> None:
+    def test_cpus_that_the_node_does_not_have_are_left_out(self):
         pools = '[{"node": 0, "cpuset": "0-3"}, {"node": 1, "cpuset": "64"}]'
         text = f"""\
 kind: NodeResourceTopology
@@ -83,7 +76,7 @@ metadata: {{annotations: {{node.koordinator.sh/cpu-shared-pools: '{pools}'}}}}
             ("- kind: NodeSLO", 'has a document of kind ""'),
         ],
     )
-    def test_what_is_no_rules_file_is_one_line(self, text: str, reason: str) -> None:
+    def test_what_is_no_rules_file_is_one_line(self, text, reason):
         with pytest.raises(ValueError, match=r"^[^\n]*$") as found:
             parse_rules(text)
         assert str(found.value).startswith(reason)
@@ -96,18 +89,18 @@ def rules_file(tmp_path: Path) -> Path:
     return file
 
 
-def views(rules_file: Path | str = "", node: FakeNode | None = None) -> NodeViewBuilder:
-    return NodeViewBuilder(node or FakeNode(), NodeView(), Kernel, rules_file=str(rules_file))
+def views(rules_file: Path | str = "", node: FakeKernel | None = None) -> NodeViewBuilder:
+    return NodeViewBuilder(node or FakeKernel(), NodeView(), Kernel, rules_file=str(rules_file))
 
 
 class TestChanges:
-    def test_the_same_is_the_same_object(self, rules_file: Path) -> None:
+    def test_the_same_is_the_same_object(self, rules_file):
         made = views(rules_file)
         first, _ = made.refresh(())
         assert made.refresh(())[0] is first is made.current
         assert identity(first) == 1
 
-    def test_a_change_is_seen_with_the_next_round(self, rules_file: Path) -> None:
+    def test_a_change_is_seen_with_the_next_round(self, rules_file):
         made = views(rules_file)
         made.refresh(())
         rules_file.write_text(SLO % -1)
@@ -121,9 +114,7 @@ class TestChanges:
             (lambda file: file.unlink(), "cannot be read: No such file"),
         ],
     )
-    def test_the_last_good_rules_stay_and_the_reason_is_told_once(
-        self, rules_file: Path, spoil: Callable[[Path], object], reason: str
-    ) -> None:
+    def test_the_last_good_rules_stay_and_the_reason_is_told_once(self, rules_file, spoil, reason):
         made = views(rules_file)
         good, _ = made.refresh(())
         spoil(rules_file)
@@ -135,7 +126,7 @@ class TestChanges:
         rules_file.write_text(SLO % 0)
         assert identity(made.refresh(())[0]) == 0
 
-    def test_a_field_that_cannot_be_used_is_told_once(self, rules_file: Path) -> None:
+    def test_a_field_that_cannot_be_used_is_told_once(self, rules_file):
         rules_file.write_text(SLO % '"much"')
         made = views(rules_file)
         view, [line] = made.refresh(())
@@ -143,7 +134,7 @@ class TestChanges:
         assert identity(view) == 2
         assert made.refresh(()) == (view, ())
 
-    def test_without_a_file_the_defaults_hold(self) -> None:
+    def test_without_a_file_the_defaults_hold(self):
         view, problems = views().refresh(())
         assert (view.slo, problems) == (NO_RULES.slo, ())
 
@@ -154,7 +145,7 @@ class TestPools:
         assert topology is not None
         return [pool.cpuset for pool in topology.shared_pools]
 
-    def test_they_shrink_with_a_pod_that_has_cpus_of_its_own_and_widen_after_it(self) -> None:
+    def test_they_shrink_with_a_pod_that_has_cpus_of_its_own_and_widen_after_it(self):
         made = views()
         labels = {keys.LABEL_QOS: "LSE"}
         status = {keys.ANNOTATION_RESOURCE_STATUS: '{"cpuset": "2-3"}'}
@@ -162,8 +153,8 @@ class TestPools:
         assert self.pools(made, Pod("p", "n", "u", labels, status)) == ["0-1,4-7", "8-15"]
         assert self.pools(made) == ["0-7", "8-15"]
 
-    def test_the_kubelet_s_static_manager_takes_cpus_too(self) -> None:
-        node = FakeNode()
+    def test_the_kubelet_s_static_manager_takes_cpus_too(self):
+        node = FakeKernel()
         made = views(node=node)
         node.plain.texts[STATE] = (
             '{"policyName": "static", "defaultCpuSet": "1-15", "entries": {"u": {"main": "0"}}}'
@@ -172,12 +163,12 @@ class TestPools:
         assert made.current.topology is not None
         assert made.current.topology.kubelet_policy == "static"
 
-    def test_a_state_that_cannot_be_read_gives_no_cpus_away(self) -> None:
-        node = FakeNode()
+    def test_a_state_that_cannot_be_read_gives_no_cpus_away(self):
+        node = FakeKernel()
         node.plain.texts[STATE] = "{"
         assert self.pools(views(node=node)) == ["0-7", "8-15"]
 
-    def test_a_document_s_pools_go_before(self, rules_file: Path) -> None:
+    def test_a_document_s_pools_go_before(self, rules_file):
         rules_file.write_text("""\
 kind: NodeResourceTopology
 metadata: {annotations: {node.koordinator.sh/cpu-shared-pools: '[{"node": 0, "cpuset": "5"}]'}}
@@ -186,54 +177,58 @@ metadata: {annotations: {node.koordinator.sh/cpu-shared-pools: '[{"node": 0, "cp
 
 
 class TestCpusByNumaNode:
-    def test_nodes_without_cpus_and_cpus_offline_are_left_out(self) -> None:
-        node = FakeNode()
+    def test_nodes_without_cpus_and_cpus_offline_are_left_out(self):
+        node = FakeKernel()
         node.plain.texts["/sys/devices/system/cpu/online"] = "0-5,8-15\n"
         node.plain.texts["/sys/devices/system/node/node2/cpulist"] = "\n"
         node.plain.texts["/sys/devices/system/node/power/control"] = "auto\n"
         found = numa_cpus(node)
         assert found == {0: frozenset(range(6)), 1: frozenset(range(8, 16))}
 
-    def test_a_kernel_that_knows_of_no_nodes_has_one(self) -> None:
-        node = FakeNode()
+    def test_a_kernel_that_knows_of_no_nodes_has_one(self):
+        node = FakeKernel()
         for name in (0, 1):
             del node.plain.texts[f"/sys/devices/system/node/node{name}/cpulist"]
         node.plain.texts["/sys/devices/system/node/online"] = "0\n"
         node.plain.texts["/sys/devices/system/node/power/control"] = "auto\n"
         assert numa_cpus(node) == {0: frozenset(range(16))}
 
-    def test_no_sysfs_at_all(self) -> None:
-        node = FakeNode()
+    def test_no_sysfs_at_all(self):
+        node = FakeKernel()
         node.plain.texts.clear()
         assert numa_cpus(node) == {}
 
 
-def test_documents_of_the_api_server_count_instead_of_the_files(tmp_path: Path) -> None:
+def bandwidth(text: str) -> dict[str, Any]:
+    return {"spec": {"systemStrategy": {"totalNetworkBandwidth": text}}}
+
+
+RATIO = {keys.ANNOTATION_CPU_NORMALIZATION_RATIO: "2"}
+
+
+def test_documents_of_the_api_server_count_instead_of_the_files(tmp_path):
     file = tmp_path / "rules.yaml"
-    ratio = f"{{{keys.ANNOTATION_CPU_NORMALIZATION_RATIO}: '2'}}"
-    file.write_text(
-        "kind: NodeSLO\nspec: {systemStrategy: {totalNetworkBandwidth: 1G}}\n---\n"
-        f"kind: Node\nmetadata: {{annotations: {ratio}}}\n"
-    )
-    views = NodeViewBuilder(FakeNode(), NodeView(), Kernel, rules_file=str(file))
-    views.refresh([])
-    views.update_object("NodeSLO", {"spec": {"systemStrategy": {"totalNetworkBandwidth": "3G"}}})
-    view, problems = views.refresh([])
+    documents = [{"kind": "NodeSLO", **bandwidth("1G")}]
+    documents.append({"kind": "Node", "metadata": {"annotations": RATIO}})
+    file.write_text(yaml.safe_dump_all(documents))
+    made = views(file)
+    made.refresh([])
+    made.update_object("NodeSLO", bandwidth("3G"))
+    view, problems = made.refresh([])
     assert (view.slo.total_network_bandwidth, view.cpu_normalization_ratio) == (3 * 10**9, 2.0)
     assert problems == ()
-    views.update_object("NodeSLO", {"spec": {"systemStrategy": {"totalNetworkBandwidth": "much"}}})
-    assert len(views.refresh([])[1]) == 1
-    assert views.refresh([])[1] == ()
-    views.update_object("NodeSLO", None)
-    assert views.refresh([])[0].slo.total_network_bandwidth == 10**9
+    made.update_object("NodeSLO", bandwidth("much"))
+    assert len(made.refresh([])[1]) == 1
+    assert made.refresh([])[1] == ()
+    made.update_object("NodeSLO", None)
+    assert made.refresh([])[0].slo.total_network_bandwidth == 10**9
 
 
-def test_a_node_that_is_told_takes_nothing_from_the_node_slo() -> None:
-    views = NodeViewBuilder(FakeNode(), NodeView(), Kernel)
-    views.update_object("NodeSLO", {"spec": {"systemStrategy": {"totalNetworkBandwidth": "3G"}}})
-    # As the API server's state keeps it: without the kind, which lists do not tell either.
-    ratio = {keys.ANNOTATION_CPU_NORMALIZATION_RATIO: "2"}
-    views.update_object("Node", {"metadata": {"annotations": ratio}})
-    view, problems = views.refresh([])
+def test_the_node_s_document_and_the_node_slo_are_apart():
+    made = views()
+    made.update_object("NodeSLO", bandwidth("3G"))
+    # As the API server's state has it: without the kind, which lists do not have either.
+    made.update_object("Node", {"metadata": {"annotations": RATIO}})
+    view, problems = made.refresh([])
     assert (view.slo.total_network_bandwidth, view.cpu_normalization_ratio) == (3 * 10**9, 2.0)
     assert problems == ()

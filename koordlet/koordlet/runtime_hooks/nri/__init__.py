@@ -8,5 +8,5 @@
 - **handler**: what users of this package write.
 - **adjustment**: what a plugin wants changed of a container that is being made.
 - **update**: what it wants changed of a container that exists.
-- **synchronisation**: the pods and containers there are, told after each connection.
+- **synchronisation**: the existing pods and containers, sent after each connection.
 """

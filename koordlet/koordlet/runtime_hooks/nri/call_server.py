@@ -19,7 +19,7 @@ _log = get_log("koordlet.nri")
 
 @dataclass(frozen=True, slots=True)
 class LateAnswer:
-    """What a handler wanted when the runtime had been told "no change" already."""
+    """What a handler wanted after "no change" had been answered."""
 
     method: str
     request: Message

@@ -71,9 +71,9 @@ class NriClient:
         poll: float = 1.0,
         patience: NriTimeouts | None = None,
     ) -> None:
-        """``lock`` is the file of ``RegistrationLock``, beside the socket unless told.
+        """``lock`` is the file of ``RegistrationLock``, by default beside the socket.
 
-        ``poll`` are the seconds between looks for a socket that is not there, or a
+        ``poll`` are the seconds between checks for a socket that is not there, or a
         lock that another process holds.
         """
         self.counts = NriCounts()
@@ -88,7 +88,7 @@ class NriClient:
         self._patience = patience or NriTimeouts()
         self._connection: NriConnection | None = None
         self._warned = ""
-        # A name that cannot be is told at once, not at the first connection.
+        # An invalid name is an error now, not at the first connection.
         self._plugin()
 
     @property

@@ -153,8 +153,8 @@ class NriConnection:
                 pass
 
     def _deadline(self, call: IncomingCall) -> float:
-        told = self._request_timeout if call.timeout is None else call.timeout
-        return max(0.0, min(told, self._request_timeout)) * self._patience.answer_share
+        timeout = self._request_timeout if call.timeout is None else call.timeout
+        return max(0.0, min(timeout, self._request_timeout)) * self._patience.answer_share
 
     def _introduce(self, runtime: RuntimeInfo) -> None:
         _log.info(

@@ -1,7 +1,7 @@
 """The plugins as an NRI handler: a runtime with NRI asks koordlet without any proxy.
 
 Pod-level values, and what no NRI adjustment carries, are written by the reconciler,
-which hears of every pod and container here.
+which gets every pod and container from here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = get_log("koordlet.nri")
 
 
 class SynchronizedNode(HookNode, Protocol):
-    """A node that can be told all there is at once."""
+    """A node that takes a complete list of what runs."""
 
     def synchronize(self, pods: Iterable[Pod], running: Iterable[Container]) -> None:
         """These pods are there, these containers run, and none besides."""
@@ -106,11 +106,11 @@ class HookHandler(NriHandler):
     ) -> pb.UpdateContainerResponse | None:
         container = to_container(request.pod, request.container)
         # What is about to be set is what the plugins have to judge.
-        wished = to_resources(request.linux_resources)
-        asked = replace(container, resources=wished)
+        desired = to_resources(request.linux_resources)
+        asked = replace(container, resources=desired)
         self._node.saw(
             Stage.PRE_UPDATE_CONTAINER_RESOURCES,
-            replace(container, resources=overlaid(container.resources, wished)),
+            replace(container, resources=overlaid(container.resources, desired)),
         )
         outcome = self._ask(Stage.PRE_UPDATE_CONTAINER_RESOURCES, asked)
         self._keep(Stage.PRE_UPDATE_CONTAINER_RESOURCES, asked, outcome)

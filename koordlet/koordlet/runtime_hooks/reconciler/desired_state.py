@@ -1,8 +1,8 @@
 """Computes the desired state of the node from the patches of plugins. No IO.
 
 What a CRI request carries is set by the runtime when a container is made. The same
-values are wished of the kernel's files here, so that pods that run are levelled
-too, also those that were started while nobody asked the hooks.
+values are desired of the kernel's files here, so that running pods are reconciled
+too, also those that were started while hooks were not called.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DesiredState:
     """All that the plugins want of one pod that runs, or of one other scope.
 
     ``groups`` are the cgroups whose tasks ``resctrl`` is about.
-    ``outcomes_to_log`` are outcomes with something to tell, each with its subject's fields.
+    ``outcomes_to_log`` are outcomes with something to log, each with its subject's fields.
     ``skipped`` says why host-side knobs are left alone, "" where they are not.
     """
 

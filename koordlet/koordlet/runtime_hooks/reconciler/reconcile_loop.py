@@ -1,7 +1,7 @@
-"""The loop that keeps the node level: who runs here, what is wanted, writing it.
+"""The reconcile loop of the node: which pods run, what is desired, writing it.
 
 Rounds run in one thread of their own, the writer's, one after the other: nobody else
-writes knobs. What hook calls and NRI tell starts a round at once; otherwise there is one at an
+writes knobs. Events of hook calls and NRI start a round at once; otherwise there is one at an
 interval. What strategies want is written ahead of rounds, and within one between pods.
 What takes long is no part of a round: it is a job (``koord_host.planning.jobs``).
 """
@@ -115,7 +115,7 @@ class NodeReconcileLoop:
         return group in self._cache_groups()
 
     async def run(self) -> None:
-        """Level the node until cancelled."""
+        """Reconcile the node until cancelled."""
         while True:
             # An event during a round causes another round after it.
             self._due.clear()

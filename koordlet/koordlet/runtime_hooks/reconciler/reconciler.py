@@ -108,9 +108,9 @@ class NodeReconciler:
         touched: Iterable[str] = (),
         between: Callable[[], None] = lambda: None,
     ) -> ReconcileResult:
-        """Level everything; pods that are not among the records are forgotten.
+        """Reconcile everything; pods that are not among the records are forgotten.
 
-        ``complete``: these are all the pods there are, not just those told of so far.
+        ``complete``: these are all the pods there are, not just those known so far.
         ``touched`` are UIDs of pods whose groups the runtime has set anew. ``between`` is
         called between two pods, and between two parts of their writes, for what cannot wait.
         """
@@ -149,7 +149,7 @@ class NodeReconciler:
         return ReconcileResult(writes, troubles, len(records), defects=tuple(defects))
 
     def _look_again(self, pods: Collection[str]) -> None:
-        """Have read what the runtime has set anew, whoever wishes it: pods' groups and all in them.
+        """Have files read again that the runtime has set, whoever owns them: of pods and below.
 
         With systemd also the groups above, each time: whoever sets one thing of a slice has
         systemd set all that it knows of it. The kubelet sets the shares of a class once a

@@ -80,7 +80,7 @@ class ResctrlReconciler:
             return
         wanted = [tenant.limits.group for tenant in desired.tenants]
         live = self._live(desired, wanted)
-        # Before they go: nobody is told to start in one that does.
+        # Before their removal: no container may start in a group that is about to go.
         self.made &= live
         stay = self._groups.collect(live, cancel)
         report = self._groups.level(desired.tenants, desired.shared, cancel)

@@ -1,7 +1,7 @@
 """Finds out by which formula the container runtime makes weights of shares: cgroup v2 only.
 
-From containers whose shares are known and whose weight nobody has written since: what a
-hook call or NRI told, else what the kubelet makes of their CPU request.
+From containers whose shares are known and whose weight nobody has written since: those in a
+hook call or from NRI, else what the kubelet makes of their CPU request.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class WeightLearner:
 
 def known_shares(record: PodRecord, container: Container) -> int | None:
     """The shares that the runtime was given, ``None`` where they are not known."""
-    told = container.resources.cpu_shares
-    if told is not None or record.demand is None:
-        return told
+    given = container.resources.cpu_shares
+    if given is not None or record.demand is None:
+        return given
     requests = record.demand.container_requests.get(container.name)
     if requests is None:
         return None

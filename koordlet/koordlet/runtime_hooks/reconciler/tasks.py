@@ -103,7 +103,7 @@ class TaskReconciler:
     def reconcile(self, executor: Executor, *, complete: bool) -> tuple[str, ...]:
         """Bring the tasks in line, where something has changed or it is time to look.
 
-        Unless what is held is ``complete``, groups of pods that nobody has told of yet
+        Unless what is held is ``complete``, groups of pods that are not known yet
         are left: after a start they may well be running.
 
         Returns:

@@ -1,7 +1,7 @@
 """The pods and containers that run here, from whoever knows: no IO.
 
-The kubelet's list, where there is one, has the last word. What a hook call or NRI
-tells of counts at once, and until a list that was asked for later says otherwise.
+The kubelet's list, where there is one, has the last word. An event of a hook call
+or NRI counts at once, and until a list that was requested later says otherwise.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class PodInventory:
     def replace(self, listed: Iterable[PodRecord], asked_at: float) -> None:
         """Take over a list that was asked for at ``asked_at`` (any steady clock's seconds).
 
-        Pods told of since then stay. A record that says the same as before stays the
-        same object, so that nothing is reckoned anew for it.
+        Pods that were reported since then stay. A record that says the same as before stays the
+        same object, so that nothing is computed anew for it.
         """
         kept = {uid: self._records[uid] for uid, at in self._reported_at.items() if at >= asked_at}
         self._reported_at = {uid: self._reported_at[uid] for uid in kept}
@@ -62,7 +62,7 @@ class PodInventory:
             self._report(record, now)
 
     def saw_pod(self, pod: Pod, now: float, runtime: str = "containerd") -> PodRecord:
-        """A pod that is being started, or whose labels and annotations are told anew."""
+        """A pod that is being started, or whose labels and annotations have changed."""
         before = self._records.get(pod.uid)
         if before is not None:
             return self._report(replace(before, pod=pod, runtime=runtime), now)

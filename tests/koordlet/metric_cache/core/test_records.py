@@ -54,7 +54,7 @@ def read(data: bytes) -> tuple[list[tuple[object, ...]], RecordDecoder]:
 
 
 @given(st.lists(batches(), max_size=8))
-def test_what_was_written_is_read(written: list[SampleBatch]) -> None:
+def test_what_was_written_is_read(written):
     data = segment(written)
     found, decoder = read(data)
     assert found == list(map(told, written))
@@ -62,9 +62,7 @@ def test_what_was_written_is_read(written: list[SampleBatch]) -> None:
 
 
 @given(st.lists(batches(), min_size=1, max_size=4), st.data())
-def test_a_torn_end_costs_the_last_batch_only(
-    written: list[SampleBatch], data: st.DataObject
-) -> None:
+def test_a_torn_end_costs_the_last_batch_only(written, data):
     before = segment(written[:-1])
     whole = segment(written)
     cut = data.draw(st.integers(len(before) + 1, len(whole) - 1))
@@ -75,11 +73,11 @@ def test_a_torn_end_costs_the_last_batch_only(
 
 
 @pytest.mark.parametrize("length", range(len(MAGIC)))
-def test_a_file_that_was_hardly_begun_is_torn(length: int) -> None:
+def test_a_file_that_was_hardly_begun_is_torn(length):
     assert read(MAGIC[:length])[1].end is SegmentEnd.TORN
 
 
-def test_zeros_at_the_end_are_torn() -> None:
+def test_zeros_at_the_end_are_torn():
     batch = SampleBatch(
         1, False, 1.0, [Series("node_cpu_usage")], b"k", np.ones((1, 1), np.float32)
     )
@@ -89,9 +87,7 @@ def test_zeros_at_the_end_are_torn() -> None:
 
 
 @given(st.lists(batches(), min_size=1, max_size=4), st.data())
-def test_flipped_bits_never_say_what_was_not_written(
-    written: list[SampleBatch], data: st.DataObject
-) -> None:
+def test_flipped_bits_never_say_what_was_not_written(written, data):
     whole = bytearray(segment(written))
     for place in data.draw(st.lists(st.integers(0, len(whole) - 1), min_size=1, max_size=3)):
         whole[place] ^= data.draw(st.integers(1, 255))
@@ -100,13 +96,13 @@ def test_flipped_bits_never_say_what_was_not_written(
 
 
 @given(st.binary(max_size=300))
-def test_garbage_says_nothing(data: bytes) -> None:
+def test_garbage_says_nothing(data):
     found, decoder = read(MAGIC + data)
     assert found == []
     assert data == b"" or decoder.end is not SegmentEnd.WHOLE
 
 
-def test_unchanged_series_cost_their_numbers() -> None:
+def test_unchanged_series_cost_their_numbers():
     series = [Series("pod_cpu_usage", (f"pod-{number}",)) for number in range(1000)]
     batch = SampleBatch(1, False, 1.0, series, b"same", np.ones((1000, 1), np.float32))
     encoder = RecordEncoder()
@@ -114,7 +110,7 @@ def test_unchanged_series_cost_their_numbers() -> None:
     assert len(encoder.encode(replace(batch, at=2.0))) <= 4000 + 32
 
 
-def test_both_sides_forget_groups_alike() -> None:
+def test_both_sides_forget_groups_alike():
     def batch(number: int) -> SampleBatch:
         series = [Series("pod_cpu_usage", (str(one),)) for one in (number, number + 1)]
         return SampleBatch(1, False, number, series, b"%d" % number, np.ones((2, 1), np.float32))
@@ -124,7 +120,7 @@ def test_both_sides_forget_groups_alike() -> None:
     assert read(segment(written))[0] == list(map(told, written))
 
 
-def test_a_segment_is_gone_on_with() -> None:
+def test_a_segment_is_gone_on_with():
     written = [
         SampleBatch(
             1, False, at, [Series("pod_cpu_usage", (name,))], name.encode(), np.ones((1, 1))

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -6,10 +7,10 @@ import pytest
 from koord_hooks.runner import HookRunner
 from koord_hooks.specs import hookimpl
 from koord_host.knobs.layout import Driver, Layout
-from koord_host.planning.desired_values import DesiredValue, Target
+from koord_host.planning.desired_values import Target
 from koord_model.core_sched import CoreSchedGroup, GroupKind
 from koord_model.node import NodeView
-from koord_model.node_slo import HostApplication, NodeSLO
+from koord_model.node_slo import HostApplication
 from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
 from koord_model.qos import KubeQoS, QoSClass
@@ -18,7 +19,6 @@ from koord_model.resources import LinuxResources
 from koordlet.runtime_hooks.reconciler.desired_state import (
     DesiredState,
     DesiredTasks,
-    compute_host_applications,
     compute_kube_qos,
     compute_pod,
     host_application_group,
@@ -40,103 +40,86 @@ def runner(**hooks: Callable[..., Any]) -> HookRunner:
     return HookRunner([("p", plugin)])
 
 
-def level(hooks: HookRunner, record: PodRecord = RECORD, *sandboxes: str) -> DesiredState:
-    return compute_pod(record, sandboxes, hooks, NodeView(), V1)
+def computed(
+    record: PodRecord = RECORD, *sandboxes: str, layout: Layout = V1, **hooks: Callable[..., Any]
+) -> DesiredState:
+    return compute_pod(record, sandboxes, runner(**hooks), NodeView(), layout)
 
 
-def test_a_request_s_fields_become_knobs_of_the_groups() -> None:
-    def pre_run_pod_sandbox(pod: Pod) -> Patch:
-        return Patch(resources=LinuxResources(cpu_quota=-1), knobs={"cpu.idle": 1}, why="pod")
-
-    def pre_create_container(container: Container) -> Patch:
-        return Patch(resources=LinuxResources(cpu_shares=2, memory_limit=4096), why="container")
-
-    hooks = runner(
-        pre_run_pod_sandbox=pre_run_pod_sandbox, pre_create_container=pre_create_container
-    )
-    levelled = level(hooks)
-    assert levelled.scope == pod_scope("u1")
-    assert levelled.values == (
-        DesiredValue(Target(GROUP, "cpu.cfs_quota_us"), -1, "p: pod", "shop/web-1"),
-        DesiredValue(Target(GROUP, "cpu.idle"), 1, "p: pod", "shop/web-1"),
-        DesiredValue(Target(f"{GROUP}/c1", "cpu.shares"), 2, "p: container", "shop/web-1"),
-        DesiredValue(
-            Target(f"{GROUP}/c1", "memory.limit_in_bytes"), 4096, "p: container", "shop/web-1"
-        ),
-    )
-    assert (levelled.tasks, levelled.resctrl, levelled.outcomes_to_log) == ((), None, ())
+def test_a_request_s_fields_become_knobs_of_the_groups():
+    on_pod = Patch(resources=LinuxResources(cpu_quota=-1), knobs={"cpu.idle": 1}, why="pod")
+    limits = LinuxResources(cpu_shares=2, memory_limit=4096)
+    on_container = Patch(resources=limits, why="container")
+    found = computed(pre_run_pod_sandbox=lambda: on_pod, pre_create_container=lambda: on_container)
+    assert found.scope == pod_scope("u1")
+    assert [(one.target.place, one.target.knob, one.value, one.why) for one in found.values] == [
+        (GROUP, "cpu.cfs_quota_us", -1, "p: pod"),
+        (GROUP, "cpu.idle", 1, "p: pod"),
+        (f"{GROUP}/c1", "cpu.shares", 2, "p: container"),
+        (f"{GROUP}/c1", "memory.limit_in_bytes", 4096, "p: container"),
+    ]
+    assert {one.pod for one in found.values} == {"shop/web-1"}
+    assert (found.tasks, found.resctrl, found.groups, found.outcomes_to_log) == ((), None, (), ())
 
 
-def test_an_empty_cpu_list_says_nothing_of_a_group() -> None:
-    def pre_create_container() -> Patch:
-        return Patch(resources=LinuxResources(cpuset_cpus=""))
-
-    assert level(runner(pre_create_container=pre_create_container)).values == ()
+def test_an_empty_cpu_list_says_nothing_of_a_group():
+    patch = Patch(resources=LinuxResources(cpuset_cpus=""))
+    assert computed(pre_create_container=lambda: patch).values == ()
 
 
-def test_wishes_of_tasks_are_kept_apart() -> None:
-    value = ResctrlLimits("koordlet-u1")
-
-    def pre_create_container() -> Patch:
-        return Patch(resources=LinuxResources(oom_score_adj=5), core_sched=ALONE, resctrl=value)
-
-    levelled = level(runner(pre_create_container=pre_create_container))
-    assert levelled.values == ()
-    assert levelled.tasks == (DesiredTasks(f"{GROUP}/c1", 5, ALONE),)
-    assert levelled.resctrl == value
+def test_desired_values_of_tasks_are_apart():
+    resctrl = ResctrlLimits("koordlet-u1")
+    patch = Patch(resources=LinuxResources(oom_score_adj=5), core_sched=ALONE, resctrl=resctrl)
+    found = computed(pre_create_container=lambda: patch)
+    assert found.values == ()
+    assert found.tasks == (DesiredTasks(f"{GROUP}/c1", 5, ALONE),)
+    assert (found.resctrl, found.groups) == (resctrl, (GROUP, f"{GROUP}/c1"))
 
 
-def test_a_sandbox_is_a_container_without_name_and_keeps_its_oom_score() -> None:
+def test_a_sandbox_is_a_container_without_name_and_keeps_its_oom_score():
     def pre_create_container(container: Container) -> Patch | None:
         resources = LinuxResources(cpuset_cpus="0", oom_score_adj=5)
         return Patch(resources=resources) if not container.name else None
 
-    levelled = level(runner(pre_create_container=pre_create_container), RECORD, "s1")
-    assert [value.target for value in levelled.values] == [Target(f"{GROUP}/s1", "cpuset.cpus")]
-    assert levelled.tasks == ()
+    found = computed(RECORD, "s1", pre_create_container=pre_create_container)
+    assert [value.target for value in found.values] == [Target(f"{GROUP}/s1", "cpuset.cpus")]
+    assert found.tasks == ()
 
 
 @pytest.mark.parametrize("handler", ["kata", "kata-qemu", "firecracker"])
-def test_pods_in_virtual_machines_are_left_alone(handler: str) -> None:
-    def pre_run_pod_sandbox() -> Patch:
-        raise AssertionError("not asked")
-
-    pod = Pod("vm", "shop", "u2", cgroup_parent="/kubepods/podu2", runtime_handler=handler)
-    levelled = level(runner(pre_run_pod_sandbox=pre_run_pod_sandbox), PodRecord(pod))
-    assert levelled.values == ()
-    assert handler in levelled.skipped
+def test_pods_in_virtual_machines_are_left_alone(handler):
+    record = PodRecord(replace(POD, runtime_handler=handler), RECORD.containers)
+    idle = lambda: Patch(knobs={"cpu.idle": 1})  # noqa: E731
+    found = computed(record, pre_run_pod_sandbox=idle, pre_create_container=idle)
+    assert found.values == ()
+    assert handler in found.skipped
 
 
-def test_what_is_wrong_is_told_with_its_subject() -> None:
+def test_what_is_wrong_is_to_be_logged_with_its_subject():
     def pre_create_container() -> Patch:
         raise ValueError("annotation x is y")
 
-    levelled = level(runner(pre_create_container=pre_create_container))
-    [(subject, outcome)] = levelled.outcomes_to_log
+    [(subject, outcome)] = computed(pre_create_container=pre_create_container).outcomes_to_log
     assert subject == {"pod": "shop/web-1", "container": "main"}
     assert outcome.patch.ignored == ("annotation x is y",)
 
 
-def test_scopes_of_the_systemd_driver() -> None:
-    def pre_create_container() -> Patch:
-        return Patch(knobs={"cpu.idle": 0})
-
+def test_scopes_of_the_systemd_driver():
     pod = Pod("web-1", "shop", "u-1", cgroup_parent="kubepods-burstable-podu_1.slice")
     record = PodRecord(pod, {"c1": Container(pod, "main", "c1")}, runtime="cri-o")
-    levelled = compute_pod(
-        record, (), runner(pre_create_container=pre_create_container), NodeView(), SYSTEMD
-    )
-    assert [value.target.place for value in levelled.values] == [
+    idle = lambda: Patch(knobs={"cpu.idle": 0})  # noqa: E731
+    found = computed(record, layout=SYSTEMD, pre_create_container=idle)
+    assert [value.target.place for value in found.values] == [
         "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu_1.slice/crio-c1.scope"
     ]
 
 
 def test_class_groups() -> None:
-    def level_kube_qos_hook(kube_qos: KubeQoS) -> Patch | None:
+    def reconcile_kube_qos(kube_qos: KubeQoS) -> Patch | None:
         return Patch(knobs={"cpu.idle": 1}) if kube_qos is KubeQoS.BEST_EFFORT else None
 
-    levelled = compute_kube_qos(runner(reconcile_kube_qos=level_kube_qos_hook), NodeView(), SYSTEMD)
-    assert [value.target.place for value in levelled.values] == [
+    found = compute_kube_qos(runner(reconcile_kube_qos=reconcile_kube_qos), NodeView(), SYSTEMD)
+    assert [value.target.place for value in found.values] == [
         "kubepods.slice/kubepods-besteffort.slice"
     ]
 
@@ -157,13 +140,3 @@ def test_class_groups() -> None:
 )
 def test_where_host_applications_are(application: HostApplication, group: str) -> None:
     assert host_application_group(application, V1) == group
-
-
-def test_host_applications_are_levelled() -> None:
-    def hook(application: HostApplication) -> Patch:
-        return Patch(knobs={"cpu.idle": 1}, why=application.name)
-
-    view = NodeView(slo=NodeSLO(host_applications=(HostApplication("scan", QoSClass.BE),)))
-    levelled = compute_host_applications(runner(reconcile_host_application=hook), view, V1)
-    [value] = levelled.values
-    assert (value.target, value.why) == (Target("host-best-effort/scan", "cpu.idle"), "p: scan")

@@ -2,142 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from functools import cached_property
 
 import pytest
 from koord_hooks.stages import Stage
 from koord_host.knobs.layout import Driver, Layout
 from koord_host.knobs.weights import WeightFormula
-from koord_model import keys
 from koord_model.demand import Demand
 from koord_model.pod import Container, Pod
-from koord_model.qos import KubeQoS
 from koord_model.resources import LinuxResources
 from koordlet.runtime_hooks.reconciler.reconcile_loop import NodeReconcileLoop
 from koordlet.runtime_hooks.reconciler.runtime_weights import WeightLearner, known_shares
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
-from tests.koordlet.conftest import Keep
-from tests.support.fake_node import FakeNode, PodSpec, StandInRuntime
-from tests.support.fake_node.cri import pod_list
+from tests.support.node import FakeKernel, NodeFixture, PodSpec
+from tests.support.node.pods import JOB, WEB, pod_list
 
 LINEAR, QUADRATIC = WeightFormula
 LAYOUT = Layout(2, Driver.CGROUPFS)
-AMOUNT = {keys.BATCH_CPU: 500}
-BATCH = {"containers": {"main": {"requests": AMOUNT, "limits": AMOUNT}}}
-JOB = PodSpec(
-    "job",
-    KubeQoS.BEST_EFFORT,
-    "BE",
-    annotations={keys.ANNOTATION_EXTENDED_RESOURCE_SPEC: BATCH},
-)
-WEB = PodSpec("web", KubeQoS.BURSTABLE, "LS", 2)
-OF_JOB = f"{JOB.group(LAYOUT)}/job-main"
+MAIN = JOB.container_group(LAYOUT)
 
 
-class Bench:
-    """A node with such a runtime, and koordlet's batch plugin; the kubelet's list is a file."""
+class Weights:
+    """A node whose kubelet lists its pods, with koordlet's batch plugin."""
 
-    def __init__(self, keep: Keep, directory: Path, formula: WeightFormula) -> None:
-        self.node = FakeNode()
-        self.runtime = StandInRuntime(self.node, LAYOUT)
-        self.runtime.formula = formula
-        self._list = directory / "pods.json"
+    def __init__(self, node: NodeFixture, formula: WeightFormula) -> None:
+        self.node = node
+        node.runtime.formula = formula
+        self._list = node.directory / "pods.json"
         self._pods: list[PodSpec] = []
-        self._list.write_bytes(pod_list([]))
-        self._keep = lambda: (
-            keep(
-                self.node,
-                "batchresource",
-                pod_list_source=str(self._list),
-                kubelet_sync_interval=0.001,
-                resource_force_update_seconds=0,
-            ).reconcile_loop
-        )
-        self.reconcile_loop: NodeReconcileLoop | None = None
 
-    def start(self, pod: PodSpec, weight: int | None = None) -> None:
-        """Start a pod; its container gets another weight where hooks say so."""
-        config = pod.sandbox_request(LAYOUT).config
-        self.runtime.make_pod_group(config)
-        self.runtime.run_sandbox(config)
-        self.runtime.create(pod.container_request(LAYOUT))
-        if weight is not None:
-            self.set(f"{pod.group(LAYOUT)}/{pod.name}-main", weight)
-        self._pods.append(pod)
+    def start(self, *pods: PodSpec, weight: int = 0) -> None:
+        """Start pods; JOB's container gets a weight where hooks set it."""
+        self.node.start(*pods)
+        if weight:
+            self.node.write(MAIN, "cpu.weight", weight)
+        self._pods += pods
         self._list.write_bytes(pod_list(self._pods))
 
-    async def level(self) -> None:
-        self.reconcile_loop = self.reconcile_loop or self._keep()
-        await self.reconcile_loop.pods.sync()
-        await self.reconcile_loop.reconcile()
+    @cached_property
+    def loop(self) -> NodeReconcileLoop:
+        return self.node.start_koordlet(
+            "batchresource",
+            pod_list_source=str(self._list),
+            kubelet_sync_interval=0.001,
+            resource_force_update_seconds=0,
+        ).reconcile_loop
 
-    def set(self, group: str, weight: int) -> None:
-        self.node.write(f"/sys/fs/cgroup/{group}/cpu.weight", str(weight))
-
-    def weight(self, group: str) -> int:
-        return int(self.node.read(f"/sys/fs/cgroup/{group}/cpu.weight"))
-
-    def writes(self, group: str) -> list[str]:
-        path = f"/sys/fs/cgroup/{group}/cpu.weight"
-        return [text for where, text in self.node.writes if where == path]
-
-
-Make = Callable[[WeightFormula], Bench]
-
-
-@pytest.fixture
-def make(keep: Keep, tmp_path: Path) -> Make:
-    return lambda formula: Bench(keep, tmp_path, formula)
+    async def written(self, rounds: int = 1) -> list[str]:
+        """The writes of so many rounds to the weight of JOB's container."""
+        before = len(self.node.files.writes)
+        for _ in range(rounds):
+            await self.loop.pods.sync()
+            await self.loop.reconcile()
+        path = self.node.path(MAIN, "cpu.weight")
+        return [text for where, text in self.node.files.writes[before:] if where == path]
 
 
 @pytest.mark.parametrize("formula", WeightFormula)
 @pytest.mark.parametrize("others", [(), (WEB,)])
-async def test_what_the_runtime_made_of_the_shares_stays(
-    make: Make, formula: WeightFormula, others: tuple[PodSpec, ...]
-) -> None:
-    bench = make(formula)
-    for pod in others:
-        bench.start(pod)
-    bench.start(JOB, formula.weight(512))
-    before = bench.writes(OF_JOB)
-    for _ in range(3):
-        await bench.level()
-    assert bench.writes(OF_JOB) == before
+async def test_what_the_runtime_made_of_the_shares_stays(node, formula, others):
+    weights = Weights(node, formula)
+    weights.start(*others, JOB, weight=formula.weight(512))
+    assert await weights.written(3) == []
 
 
 @pytest.mark.parametrize("formula", WeightFormula)
-async def test_a_pod_that_missed_the_hooks_gets_what_the_runtime_would_have_made(
-    make: Make, formula: WeightFormula
-) -> None:
-    bench = make(formula)
-    bench.start(WEB)
-    bench.start(JOB)
-    await bench.level()
-    assert bench.weight(OF_JOB) == formula.weight(512)
+async def test_a_pod_that_missed_the_hooks_gets_what_the_runtime_would_have_made(node, formula):
+    weights = Weights(node, formula)
+    weights.start(WEB, JOB)
+    assert await weights.written() == [str(formula.weight(512))]
     # The kubelet makes the pod's own group, and has one formula.
-    assert bench.weight(JOB.group(LAYOUT)) == LINEAR.weight(512)
+    assert node.read(JOB.group(LAYOUT), "cpu.weight") == str(LINEAR.weight(512))
 
 
-async def test_what_was_written_before_it_was_known_is_made_right(make: Make) -> None:
-    bench = make(QUADRATIC)
-    bench.start(JOB)
-    await bench.level()
-    assert bench.weight(OF_JOB) == LINEAR.weight(512)
-    bench.start(WEB)
-    await bench.level()
-    assert bench.weight(OF_JOB) == QUADRATIC.weight(512)
-    before = bench.writes(OF_JOB)
-    await bench.level()
-    assert bench.writes(OF_JOB) == before
+async def test_a_weight_written_before_the_formula_was_known_is_corrected(node):
+    weights = Weights(node, QUADRATIC)
+    weights.start(JOB)
+    assert await weights.written() == [str(LINEAR.weight(512))]
+    weights.start(WEB)
+    assert await weights.written() == [str(QUADRATIC.weight(512))]
+    assert await weights.written() == []
+
+
+async def test_a_container_that_a_hook_call_started_shows_the_formula(node):
+    node.runtime.formula = QUADRATIC
+    loop = node.start_koordlet("batchresource").reconcile_loop
+    for pod in (WEB, JOB):
+        node.start(pod)
+        shares = max(pod.cpus * 1024, 2)
+        loop.saw(Stage.POST_START_CONTAINER, pod.container(LAYOUT, cpu_shares=shares))
+    await loop.reconcile()
+    assert node.read(MAIN, "cpu.weight") == "59"
 
 
 class TestTheLearner:
-    def node(self) -> FakeNode:
-        node = FakeNode()
-        node.cgroups.make_group("kubepods/podu1/c1")
-        return node
+    GROUP = "kubepods/podu1/c1"
+
+    @pytest.fixture(autouse=True)
+    def group(self, node: NodeFixture) -> None:
+        node.files.cgroups.make_group(self.GROUP)
 
     def record(self, shares: int | None, requests: dict[str, int] | None = None) -> PodRecord:
         pod = Pod("web-1", "shop", "u1", cgroup_parent="/kubepods/podu1")
@@ -157,58 +121,32 @@ class TestTheLearner:
             (None, None, None),
         ],
     )
-    def test_whose_shares_are_known(
-        self, told: int | None, requests: dict[str, int] | None, shares: int | None
-    ) -> None:
+    def test_known_shares(self, told, requests, shares):
         record = self.record(told, requests)
         assert known_shares(record, record.containers["c1"]) == shares
 
-    def test_of_a_container_that_is_in_no_list_nothing_is_known(self) -> None:
+    def test_of_a_container_that_is_in_no_list_nothing_is_known(self):
         record = self.record(None, {"cpu": 500})
         assert known_shares(record, Container(record.pod, "other", "c2")) is None
 
-    def test_what_koordlet_has_written_says_nothing(self) -> None:
-        node, layout = self.node(), Layout(2, Driver.CGROUPFS)
-        node.write("/sys/fs/cgroup/kubepods/podu1/c1/cpu.weight", "20")
+    def test_what_koordlet_has_written_says_nothing(self, node):
+        node.write(self.GROUP, "cpu.weight", 20)
         record = self.record(512)
-        assert not WeightLearner(layout, node, lambda _: False).examine([record])
-        assert layout.weights.formula is None
-        assert WeightLearner(layout, node, lambda _: True).examine([record])
-        assert layout.weights.formula is LINEAR
+        for original, learnt in ((False, None), (True, LINEAR)):
+            learner = WeightLearner(node.layout, node.files, lambda _, it=original: it)
+            assert learner.examine([record]) is original
+            assert node.layout.weights.formula is learnt
 
-    def test_a_container_is_looked_at_once(self) -> None:
-        node, layout = self.node(), Layout(2, Driver.CGROUPFS)
-        path = "/sys/fs/cgroup/kubepods/podu1/c1/cpu.weight"
-        node.write(path, "59")
-        learner = WeightLearner(layout, node, lambda _: True)
-        assert learner.examine([self.record(512)])
-        node.write(path, "20")
-        assert not learner.examine([self.record(512)])
-        assert layout.weights.formula is QUADRATIC
+    def test_a_container_is_examined_once(self, node):
+        learner = WeightLearner(node.layout, node.files, lambda _: True)
+        for weight, examined in ((59, True), (20, False)):
+            node.write(self.GROUP, "cpu.weight", weight)
+            assert learner.examine([self.record(512)]) is examined
+        assert node.layout.weights.formula is QUADRATIC
 
-    def test_a_container_without_a_group_is_no_trouble(self) -> None:
-        layout = Layout(2, Driver.CGROUPFS)
-        assert not WeightLearner(layout, FakeNode(), lambda _: True).examine([self.record(512)])
-
-    def test_version_1_has_no_weights(self) -> None:
-        node, layout = FakeNode(1), Layout(1, Driver.CGROUPFS)
-        node.cgroups.make_group("kubepods/podu1/c1")
-        assert not WeightLearner(layout, node, lambda _: True).examine([self.record(1024)])
-
-
-async def test_what_is_told_of_a_start_tells(keep: Keep) -> None:
-    node = FakeNode()
-    runtime = StandInRuntime(node, LAYOUT)
-    runtime.formula = QUADRATIC
-    reconcile_loop = keep(node, "batchresource").reconcile_loop
-    for pod in (WEB, JOB):
-        config = pod.sandbox_request(LAYOUT).config
-        runtime.make_pod_group(config)
-        runtime.run_sandbox(config)
-        runtime.create(pod.container_request(LAYOUT))
-        told = Pod(pod.name, "shop", pod.uid, pod.all_labels, pod.texts, f"/{pod.group(LAYOUT)}")
-        limits = LinuxResources(cpu_shares=max(pod.cpus * 1024, 2))
-        started = Container(told, "main", f"{pod.name}-main", resources=limits)
-        reconcile_loop.saw(Stage.POST_START_CONTAINER, started)
-    await reconcile_loop.reconcile()
-    assert node.read(f"/sys/fs/cgroup/{OF_JOB}/cpu.weight") == "59\n"
+    @pytest.mark.parametrize("kernel", [FakeKernel(1), FakeKernel(2)], ids=["v1", "no group"])
+    def test_nothing_is_learnt_where_there_is_no_weight(self, kernel):
+        layout = Layout(kernel.cgroups.version, Driver.CGROUPFS)
+        if layout.version == 1:
+            kernel.cgroups.make_group(self.GROUP)
+        assert not WeightLearner(layout, kernel, lambda _: True).examine([self.record(1024)])

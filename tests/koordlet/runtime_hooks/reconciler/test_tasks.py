@@ -1,21 +1,18 @@
-"""Wishes about tasks, whichever there are in a group at the time."""
+"""Desired values of tasks, whichever there are in a group at the time."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 from koord_host.core_sched import CoreSched
 from koord_host.kernel_files.processes import held
-from koord_host.knobs.layout import Driver, Layout
 from koord_host.planning.jobs import Jobs
 from koord_host.planning.outcomes import Outcome
 from koord_host.resctrl import ResctrlGroups
-from koord_host.resource_executor.baselines import BaselineStore
-from koord_host.resource_executor.executor import Executor
-from koord_host.resource_executor.journal import Journal
 from koord_model.core_sched import NO_GROUP, CoreSchedGroup, GroupKind
 from koord_model.node_slo import ClassQoS, NodeSLO, ResctrlQoS
 from koord_model.qos import QoSClass
@@ -24,69 +21,64 @@ from koordlet.runtime_hooks.reconciler.desired_state import DesiredState, Desire
 from koordlet.runtime_hooks.reconciler.reconciler import HOOKS
 from koordlet.runtime_hooks.reconciler.tasks import TaskReconciler
 
-from tests.support.fake_node import FakeNode
 from tests.support.held_jobs import HeldJobs
+from tests.support.node import NodeFixture
 
-POD, OTHER = "kubepods/podu1", "kubepods/podu2"
+POD, OTHER = "kubepods/podu1", "kubepods/podu2/c2"
 MAIN = f"{POD}/c1"
 SHOP = CoreSchedGroup(GroupKind.LABEL, "shop")
 CACHE = ResctrlLimits("koordlet-u1", llc=CacheWays(0, 50), fallback=QoSClass.BE)
+OF_BE, OF_LS = (ResctrlLimits(name, llc=CacheWays(0, 30)) for name in ("BE", "LS"))
 
 
-def wished(
-    *tasks: DesiredTasks, scope: str = "pod u1", resctrl: ResctrlLimits | None = None
-) -> DesiredState:
-    groups = (POD, MAIN) if resctrl else ()
-    return DesiredState(scope, "shop/web-1", tasks=tasks, resctrl=resctrl, groups=groups)
-
-
-class Bench:
-    """Tasks on a node in memory, all of it to be had, and a clock that the test turns."""
+class Bench(NodeFixture):
+    """Two containers; tasks are reconciled by the test's clock."""
 
     def __init__(
-        self, version: int = 2, left: tuple[str, ...] = (), jobs: Jobs | None = None
+        self, version: int = 2, *others: str, left: tuple[str, ...] = (), jobs: Jobs | None = None
     ) -> None:
-        self.node = FakeNode(version)
-        for name in left:
-            self.node.make_directory(f"/sys/fs/resctrl/{name}")
-        for group in (MAIN, f"{OTHER}/c2"):
-            self.node.cgroups.make_group(group)
-        self.now = 0.0
-        layout = Layout(version, Driver.CGROUPFS)
-        self.lines: list[tuple[str, ...]] = []
-
-        def record(*line: str) -> None:
-            self.lines.append(line)
-
-        self.executor = Executor(
-            self.node,
-            layout,
-            Journal("", print),
-            BaselineStore("", print),
-            clock=lambda: self.now,
-            monotonic=lambda: self.now,
-        )
+        super().__init__(version=version)
+        for name in (*others, *left):
+            self.files.make_directory(f"/sys/fs/resctrl/{name}")
+        for group in (MAIN, OTHER):
+            self.files.cgroups.make_group(group)
+        self.apply = self.executor()
+        record: Any = lambda *_: None  # noqa: E731
         self.tasks = TaskReconciler(
             HOOKS,
-            self.node,
-            layout,
-            lambda: self.now,
+            self.files,
+            self.layout,
+            lambda: self.steady,
             60.0,
-            CoreSched(record, partial(held, self.node, "/proc"), self.node.prctl),
-            ResctrlGroups(self.node, record=record, made=left),
+            CoreSched(record, partial(held, self.files, "/proc"), self.files.prctl),
+            ResctrlGroups(self.files, record=record, made=left),
             jobs,
         )
 
-    def level(self, *, complete: bool = True) -> tuple[str, ...]:
-        troubles = self.tasks.reconcile(self.executor, complete=complete)
-        self.executor.apply()
+    def want(
+        self, *tasks: DesiredTasks, scope: str = "pod u1", resctrl: ResctrlLimits | None = None
+    ) -> None:
+        groups = (POD, MAIN) if resctrl else ()
+        wanted = DesiredState(scope, "shop/web-1", tasks=tasks, resctrl=resctrl, groups=groups)
+        self.tasks.hold(wanted)
+
+    def level(self, after: float = 0.0, *, complete: bool = True) -> tuple[str, ...]:
+        """Reconcile after some seconds; what could not be done."""
+        self.steady += after
+        troubles = self.tasks.reconcile(self.apply, complete=complete)
+        self.apply.apply()
         return troubles
 
-    def score(self, pid: int) -> str:
-        return self.node.read(f"/proc/{pid}/oom_score_adj").strip()
+    def scores(self, *pids: int) -> list[int]:
+        return [int(self.files.read(f"/proc/{pid}/oom_score_adj")) for pid in pids]
 
     def in_group(self, name: str) -> set[int]:
-        return {int(one) for one in self.node.read(f"/sys/fs/resctrl/{name}/tasks").split()}
+        return {int(one) for one in self.files.read(f"/sys/fs/resctrl/{name}/tasks").split()}
+
+    def caches(self) -> set[str]:
+        """The resctrl groups that are there."""
+        names = self.files.entries("/sys/fs/resctrl")
+        return {*names} - {"info", "mon_data", "mon_groups"}
 
 
 @pytest.fixture(params=[1, 2])
@@ -95,288 +87,250 @@ def bench(request: pytest.FixtureRequest) -> Bench:
 
 
 class TestScores:
-    def test_the_tasks_of_a_group_get_the_score_and_no_others_do(self, bench: Bench) -> None:
-        one, two = bench.node.start_process(MAIN), bench.node.start_process(MAIN)
-        sandbox = bench.node.start_process(f"{OTHER}/c2", -998)
-        bench.tasks.hold(wished(DesiredTasks(MAIN, oom_score_adj=500)))
+    WANTED = DesiredTasks(MAIN, oom_score_adj=500)
+
+    def test_the_tasks_of_a_group_get_the_score_and_no_others_do(self, bench):
+        pids = [bench.files.start_process(MAIN) for _ in range(2)]
+        pids.append(bench.files.start_process(OTHER, -998))
+        bench.want(self.WANTED)
         assert bench.level() == ()
-        assert [bench.score(pid) for pid in (one, two, sandbox)] == ["500", "500", "-998"]
+        assert bench.scores(*pids) == [500, 500, -998]
 
-    def test_what_starts_later_is_found_at_the_interval(self, bench: Bench) -> None:
-        bench.tasks.hold(wished(DesiredTasks(MAIN, oom_score_adj=500)))
+    def test_what_starts_later_is_found_at_the_interval(self, bench):
+        bench.want(self.WANTED)
         bench.level()
-        late = bench.node.start_process(MAIN)
-        bench.now += 59
-        bench.level()
-        assert bench.score(late) == "0"
-        bench.now += 2
-        bench.level()
-        assert bench.score(late) == "500"
+        late = bench.files.start_process(MAIN)
+        for after, score in ((59, 0), (2, 500)):
+            bench.level(after)
+            assert bench.scores(late) == [score]
 
-    def test_a_task_or_a_group_that_has_ended_is_no_trouble(self, bench: Bench) -> None:
-        pid = bench.node.start_process(MAIN)
-        bench.tasks.hold(wished(DesiredTasks(MAIN, oom_score_adj=500)))
+    def test_a_task_or_a_group_that_has_ended_is_no_trouble(self, bench):
+        pid = bench.files.start_process(MAIN)
+        bench.want(self.WANTED)
         bench.level()
-        bench.node.end_process(pid)
-        bench.now += 61
-        assert bench.level() == ()
-        bench.node.remove_group(POD)
-        bench.now += 61
-        assert bench.level() == ()
+        bench.files.end_process(pid)
+        assert bench.level(61) == ()
+        bench.files.remove_group(POD)
+        assert bench.level(61) == ()
 
-    @pytest.mark.parametrize("there", [OTHER + "/c2", MAIN])
-    def test_a_pid_that_is_used_again_is_nobody_of_the_group(
-        self, bench: Bench, there: str
-    ) -> None:
-        """Also where it has gone to the group's own: the next listing names that process."""
-        early, late = (bench.node.start_process(MAIN) for _ in range(2))
-        bench.tasks.hold(wished(DesiredTasks(MAIN, oom_score_adj=500)))
-        bench.tasks.reconcile(bench.executor, complete=True)
-        bench.node.reuse_pid(early, there, -998)
-        assert Counter(one.outcome for one in bench.executor.apply().results) == {
-            Outcome.GONE: 1,
-            Outcome.WRITTEN: 1,
-        }
-        bench.node.reuse_pid(late, there, -998)
-        bench.now += 61
-        bench.executor.apply()
-        assert [bench.score(pid) for pid in (early, late)] == ["-998", "-998"]
+    @pytest.mark.parametrize(("there", "score"), [(OTHER, -998), (MAIN, 500)])
+    def test_a_reused_pid_is_left_until_the_next_listing(self, bench, there, score):
+        early, late = (bench.files.start_process(MAIN) for _ in range(2))
+        bench.want(self.WANTED)
+        bench.tasks.reconcile(bench.apply, complete=True)
+        bench.files.reuse_pid(early, there, -998)
+        outcomes = Counter(one.outcome for one in bench.apply.apply().results)
+        assert outcomes == {Outcome.GONE: 1, Outcome.WRITTEN: 1}
+        bench.files.reuse_pid(late, there, -998)
+        bench.steady += 61
+        bench.apply.apply()
+        assert bench.scores(early, late) == [-998, -998]
         bench.level()
-        expected = "500" if there == MAIN else "-998"
-        assert [bench.score(pid) for pid in (early, late)] == [expected, expected]
+        assert bench.scores(early, late) == [score, score]
 
-    def test_nothing_is_looked_for_where_nothing_is_held(self, bench: Bench) -> None:
+    def test_nothing_is_looked_for_where_nothing_is_wanted(self, bench):
         bench.level()
-        bench.tasks.hold(wished(DesiredTasks(MAIN, oom_score_adj=500)))
-        bench.tasks.hold(wished())
-        pid = bench.node.start_process(MAIN)
-        bench.now += 61
-        bench.level()
-        assert bench.score(pid) == "0"
+        bench.want(self.WANTED)
+        bench.want()
+        pid = bench.files.start_process(MAIN)
+        bench.level(61)
+        assert bench.scores(pid) == [0]
 
 
 class TestCores:
-    def test_groups_of_the_same_name_share_whoever_wished_them(self, bench: Bench) -> None:
-        one, two = bench.node.start_process(MAIN), bench.node.start_process(f"{OTHER}/c2")
-        alone = bench.node.start_process(POD + "/c1")
-        bench.tasks.hold(wished(DesiredTasks(MAIN, core_sched=SHOP)))
-        bench.tasks.hold(wished(DesiredTasks(f"{OTHER}/c2", core_sched=SHOP), scope="pod u2"))
+    def test_groups_of_the_same_name_share_whichever_scope_wants_them(self, bench):
+        one, two, three = map(bench.files.start_process, (MAIN, OTHER, MAIN))
+        cookies = bench.files.cookies
+        bench.want(DesiredTasks(MAIN, core_sched=SHOP))
+        bench.want(DesiredTasks(OTHER, core_sched=SHOP), scope="pod u2")
         assert bench.level() == ()
-        assert bench.node.cookies[one] == bench.node.cookies[two] != 0
-        bench.tasks.hold(wished(DesiredTasks(f"{OTHER}/c2", core_sched=NO_GROUP), scope="pod u2"))
+        assert cookies[one] == cookies[two] != 0
+        bench.want(DesiredTasks(OTHER, core_sched=NO_GROUP), scope="pod u2")
         bench.level()
-        assert bench.node.cookies[two] == 0
-        assert bench.node.cookies[alone] == bench.node.cookies[one] != 0
+        assert cookies[two] == 0
+        assert cookies[three] == cookies[one] != 0
 
-    def test_a_node_without_is_left_alone(self) -> None:
+    def test_a_node_without_core_scheduling(self):
         bench = Bench()
         bench.tasks._core_sched = None
-        pid = bench.node.start_process(MAIN)
-        bench.tasks.hold(wished(DesiredTasks(MAIN, core_sched=SHOP)))
+        pid = bench.files.start_process(MAIN)
+        bench.want(DesiredTasks(MAIN, core_sched=SHOP))
         assert bench.level() == ()
-        assert bench.node.cookies[pid] == 0
+        assert bench.files.cookies[pid] == 0
 
 
 class TestCaches:
-    def test_the_tasks_of_a_pod_are_in_its_group_while_it_lives(self, bench: Bench) -> None:
-        pid = bench.node.start_process(MAIN)
-        bench.tasks.hold(wished(resctrl=CACHE))
+    def test_the_tasks_of_a_pod_are_in_its_group_while_it_lives(self, bench):
+        pid = bench.files.start_process(MAIN)
+        bench.want(resctrl=CACHE)
         assert bench.level() == ()
         assert bench.in_group("koordlet-u1") == {pid}
         assert bench.tasks.cache_groups == {"koordlet-u1"}
         bench.tasks.forget("pod u1")
         bench.level(complete=False)
-        assert not bench.node.exists("/sys/fs/resctrl/koordlet-u1")
+        assert bench.caches() == set()
         assert bench.tasks.cache_groups == frozenset()
 
-    def test_groups_of_pods_not_told_of_yet_are_left(self, bench: Bench) -> None:
-        bench.node.make_directory("/sys/fs/resctrl/koordlet-u9")
-        bench.tasks.hold(wished(resctrl=CACHE))
+    def test_groups_of_pods_that_may_not_be_known_yet_are_left(self):
+        bench = Bench(2, "koordlet-u9")
+        bench.want(resctrl=CACHE)
         bench.level(complete=False)
-        assert bench.node.exists("/sys/fs/resctrl/koordlet-u9")
-        bench.now += 61
-        bench.level(complete=True)
-        assert not bench.node.exists("/sys/fs/resctrl/koordlet-u9")
-        assert bench.node.exists("/sys/fs/resctrl/koordlet-u1")
+        assert bench.caches() == {"koordlet-u1", "koordlet-u9"}
+        bench.level(61, complete=True)
+        assert bench.caches() == {"koordlet-u1"}
 
-    def test_where_none_is_left_the_class_shares_one_with_the_node_s_rules(self) -> None:
-        bench = Bench()
-        for name in range(4):
-            bench.node.make_directory(f"/sys/fs/resctrl/somebody-s-{name}")
-        pid = bench.node.start_process(MAIN)
+    def test_without_a_free_group_a_pod_shares_its_class_s_by_the_node_s_rules(self):
+        bench = Bench(2, *"abcd")
+        pid = bench.files.start_process(MAIN)
         enabled = ClassQoS(resctrl=ResctrlQoS(enable=True, cat_end=30))
         bench.tasks.share(NodeSLO(classes={QoSClass.BE: enabled}))
-        bench.tasks.hold(wished(resctrl=CACHE))
+        bench.want(resctrl=CACHE)
         [line] = bench.level()
-        assert line.startswith(
-            "pod shop/web-1: llc 0–50 % not applied: no resctrl group of its own"
-        )
+        assert line.startswith("pod shop/web-1: llc 0–50 % not applied: no resctrl group of its")
         assert bench.in_group("BE") == {pid}
-        assert "L3:0=0003f" in bench.node.read("/sys/fs/resctrl/BE/schemata").replace(" ", "")
+        assert "L3:0=0003f" in bench.files.read("/sys/fs/resctrl/BE/schemata").replace(" ", "")
 
-    def test_a_class_s_group_is_there_as_long_as_a_scope_wishes_it(self, bench: Bench) -> None:
-        of_class = wished(scope="class BE", resctrl=ResctrlLimits("BE", llc=CacheWays(0, 30)))
-        bench.node.resctrl.add_task(7)
-        bench.tasks.hold(of_class)
+    def test_a_class_s_group_is_there_as_long_as_a_scope_wants_it(self, bench):
+        bench.files.resctrl.add_task(7)
+        bench.want(scope="class BE", resctrl=OF_BE)
         assert bench.level() == ()
         assert bench.tasks.cache_groups == {"BE"}
         bench.tasks.forget("class BE")
         assert bench.level() == ()
-        assert not bench.node.exists("/sys/fs/resctrl/BE")
+        assert bench.caches() == set()
 
-    def test_a_class_s_group_stays_for_a_pod_that_got_none_of_its_own(self) -> None:
+    def test_a_class_s_group_stays_for_a_pod_without_a_group_of_its_own(self):
         bench = Bench()
-        bench.tasks.hold(
-            wished(scope="class BE", resctrl=ResctrlLimits("BE", llc=CacheWays(0, 30)))
-        )
+        bench.want(scope="class BE", resctrl=OF_BE)
         bench.level()
-        bench.node.resctrl.closids = 2
-        bench.tasks.hold(wished(resctrl=CACHE))
+        bench.files.resctrl.closids = 2
+        bench.want(resctrl=CACHE)
         bench.level()
         assert bench.tasks.cache_groups == {"BE"}
         bench.tasks.forget("class BE")
         bench.level()
-        assert bench.node.exists("/sys/fs/resctrl/BE")
+        assert bench.caches() == {"BE"}
 
-    def test_resctrl_that_is_taken_away_is_no_defect(self) -> None:
+    def test_resctrl_that_is_unmounted_is_no_defect(self):
         bench = Bench()
-        bench.tasks.hold(wished(resctrl=CACHE))
+        bench.want(resctrl=CACHE)
         bench.level()
-        bench.node._has_resctrl = False
-        bench.tasks.hold(wished(resctrl=replace(CACHE, mb=10)))
+        bench.files._has_resctrl = False
+        bench.want(resctrl=replace(CACHE, mb=10))
         assert bench.level(complete=False) == ()
         assert bench.tasks.cache_groups == frozenset()
 
-
-class TestCachesOfAnEarlierRun:
-    def there(self, bench: Bench) -> set[str]:
-        return {"BE", "LS"} & {*bench.node.entries("/sys/fs/resctrl")}
-
-    def test_they_stay_until_it_is_known_who_wants_them(self) -> None:
+    def test_groups_of_an_earlier_run_stay_until_it_is_known_who_wants_them(self):
         bench = Bench(left=("BE", "LS"))
         bench.level()
-        assert self.there(bench) == {"BE", "LS"}
-        ls = ResctrlLimits("LS", llc=CacheWays(0, 50))
-        bench.tasks.hold(wished(scope="class LS", resctrl=ls))
+        assert bench.caches() == {"BE", "LS"}
+        bench.want(scope="class LS", resctrl=OF_LS)
         bench.tasks.forget_left()
         bench.level()
-        assert self.there(bench) == {"LS"}
+        assert bench.caches() == {"LS"}
 
-    def test_one_that_was_wanted_and_is_no_more_goes_at_once(self) -> None:
+    def test_of_an_earlier_run_one_that_was_wanted_and_is_not_any_more_goes_at_once(self):
         bench = Bench(left=("BE", "LS"))
-        bench.tasks.hold(
-            wished(scope="class LS", resctrl=ResctrlLimits("LS", llc=CacheWays(0, 50)))
-        )
+        bench.want(scope="class LS", resctrl=OF_LS)
         bench.level()
         bench.tasks.forget("class LS")
         bench.level()
-        assert self.there(bench) == {"BE"}
+        assert bench.caches() == {"BE"}
 
 
 class TestAsJobs:
-    """Cores and resctrl groups are done aside, and tell in a later round."""
+    """Cores and resctrl groups are jobs, and report in a later round."""
 
-    def bench(self) -> tuple[Bench, HeldJobs]:
-        jobs = HeldJobs()
-        return Bench(jobs=jobs), jobs
+    @pytest.fixture
+    def jobs(self) -> HeldJobs:
+        return HeldJobs()
 
-    def test_tasks_are_those_there_are_when_it_begins(self) -> None:
-        bench, jobs = self.bench()
-        ended = bench.node.start_process(MAIN)
-        bench.tasks.hold(wished(DesiredTasks(MAIN, core_sched="shop"), resctrl=CACHE))
+    @pytest.fixture
+    def bench(self, jobs: HeldJobs) -> Bench:
+        return Bench(jobs=jobs)
+
+    def test_tasks_are_those_there_are_when_the_job_begins(self, bench, jobs):
+        ended = bench.files.start_process(MAIN)
+        bench.want(DesiredTasks(MAIN, core_sched=SHOP), resctrl=CACHE)
         bench.level()
-        bench.node.end_process(ended)
-        late = bench.node.start_process(MAIN)
+        bench.files.end_process(ended)
+        late = bench.files.start_process(MAIN)
         jobs.run()
         assert bench.in_group("koordlet-u1") == {late}
-        assert bench.node.cookies[late] != 0
+        assert bench.files.cookies[late] != 0
 
-    def test_troubles_are_told_in_the_round_after_it(self) -> None:
-        bench, jobs = self.bench()
-        for name in range(4):
-            bench.node.make_directory(f"/sys/fs/resctrl/somebody-s-{name}")
-        bench.tasks.hold(wished(resctrl=CACHE))
+    def test_troubles_are_reported_once_in_the_round_after_it(self, jobs):
+        bench = Bench(2, *"abcd", jobs=jobs)
+        bench.want(resctrl=CACHE)
         assert bench.level() == ()
         jobs.run()
         [line] = bench.level()
         assert line.startswith("pod shop/web-1: llc 0–50 % not applied")
         assert bench.level() == ()
 
-    def test_what_no_group_of_cores_is_wanted_for_is_asked_for_once_more(self) -> None:
-        bench, jobs = self.bench()
-        pid = bench.node.start_process(MAIN)
-        bench.tasks.hold(wished(DesiredTasks(MAIN, core_sched="shop")))
+    def test_cores_that_are_not_wanted_any_more_are_not_shared_late(self, bench, jobs):
+        pid = bench.files.start_process(MAIN)
+        bench.want(DesiredTasks(MAIN, core_sched=SHOP))
         bench.level()
         bench.tasks.forget("pod u1")
         bench.level()
         jobs.run()
-        assert bench.node.cookies[pid] == 0, "what was wanted before is not done late"
+        assert bench.files.cookies[pid] == 0
 
-    def test_no_container_is_told_to_start_in_a_group_that_goes(self) -> None:
-        bench, jobs = self.bench()
-        bench.tasks.hold(wished(resctrl=CACHE))
+    def test_containers_may_start_in_a_group_from_its_making_to_just_before_its_removal(
+        self, bench, jobs, monkeypatch
+    ):
+        bench.want(resctrl=CACHE)
         bench.level()
-        assert bench.tasks.cache_groups == frozenset(), "nor in one that is yet to be made"
+        assert bench.tasks.cache_groups == frozenset()
         jobs.run()
         assert bench.tasks.cache_groups == {"koordlet-u1"}
         bench.tasks.forget("pod u1")
         bench.level()
         seen: list[frozenset[str]] = []
-        remove = bench.node.remove_directory
-
-        def removed(path: str) -> None:
-            seen.append(bench.tasks.cache_groups)
-            remove(path)
-
-        bench.node.remove_directory = removed  # type: ignore[method-assign]
+        removed = lambda _: seen.append(bench.tasks.cache_groups)  # noqa: E731
+        monkeypatch.setattr(bench.files, "remove_directory", removed)
         jobs.run()
         assert seen == [frozenset()]
 
-    def test_a_group_that_ended_goes_though_the_job_that_was_to_do_it_was_replaced(self) -> None:
-        bench, jobs = self.bench()
-        bench.node.make_directory("/sys/fs/resctrl/koordlet-u9")
-        bench.tasks.hold(wished(resctrl=CACHE))
+    def test_a_group_that_ended_goes_though_its_job_was_replaced(self, bench, jobs):
+        bench.files.make_directory("/sys/fs/resctrl/koordlet-u9")
+        bench.want(resctrl=CACHE)
         bench.level(complete=False)
         jobs.run()
         bench.tasks.forget("pod u1")
         bench.level(complete=False)
-        bench.tasks.hold(wished(DesiredTasks(MAIN, core_sched="shop")))
+        bench.want(DesiredTasks(MAIN, core_sched=SHOP))
         bench.level(complete=False)
         jobs.run()
-        assert not bench.node.exists("/sys/fs/resctrl/koordlet-u1")
-        assert bench.node.exists("/sys/fs/resctrl/koordlet-u9"), "it may be a pod's"
+        assert bench.caches() == {"koordlet-u9"}, "it may be a pod's"
 
-    def test_a_group_that_begins_again_meanwhile_and_ends_again_goes_too(self) -> None:
-        bench, jobs = self.bench()
-        bench.tasks.hold(wished(resctrl=CACHE))
+    def test_a_group_that_begins_and_ends_again_meanwhile_goes_too(self, bench, jobs):
+        bench.want(resctrl=CACHE)
         bench.level(complete=False)
         bench.tasks.forget("pod u1")
         bench.level(complete=False)
         running = jobs.queue.begin("resctrl")
         assert running is not None
-        bench.tasks.hold(wished(resctrl=CACHE))
+        bench.want(resctrl=CACHE)
         bench.tasks.forget("pod u1")
         running.job.work(running.token)
         jobs.queue.end(running)
-        bench.node.make_directory("/sys/fs/resctrl/koordlet-u1")
+        bench.files.make_directory("/sys/fs/resctrl/koordlet-u1")
         bench.level(complete=False)
         jobs.run()
-        assert not bench.node.exists("/sys/fs/resctrl/koordlet-u1")
+        assert bench.caches() == set()
 
-    def test_one_that_was_stopped_leaves_what_it_did_not_come_to_as_it_was(self) -> None:
-        bench, jobs = self.bench()
-        other = replace(CACHE, group="koordlet-u2")
-        bench.tasks.hold(wished(resctrl=CACHE))
-        bench.tasks.hold(wished(scope="pod u2", resctrl=other))
+    def test_a_cancelled_job_leaves_what_it_did_not_come_to_as_it_was(self, bench, jobs):
+        bench.want(resctrl=CACHE)
+        bench.want(scope="pod u2", resctrl=replace(CACHE, group="koordlet-u2"))
         bench.level()
         jobs.run()
-        bench.now += 61
-        bench.level()
+        bench.level(61)
         running = jobs.queue.begin("resctrl")
         assert running is not None
         running.token.cancel()
         running.job.work(running.token)
         jobs.queue.end(running)
         assert bench.tasks.cache_groups == {"koordlet-u1", "koordlet-u2"}
-        [line] = bench.level()
-        assert line == "resctrl: it was cancelled (the next look goes on)"
+        assert bench.level() == ("resctrl: it was cancelled (the next look goes on)",)

@@ -37,7 +37,7 @@ def listed(*pods: dict[str, Any]) -> bytes:
     return json.dumps({"kind": "PodList", "apiVersion": "v1", "items": list(pods)}).encode()
 
 
-def test_a_pod_with_its_running_containers() -> None:
+def test_a_pod_with_its_running_containers():
     [record] = parse(listed(pod()), LAYOUT)
     assert record.pod.name == "job-1"
     assert record.pod.cgroup_parent == "kubepods/besteffort/poda-b"
@@ -47,16 +47,12 @@ def test_a_pod_with_its_running_containers() -> None:
     assert record.runtime == "containerd"
 
 
-def test_the_runtime_is_told_by_the_container_id() -> None:
-    running = {"name": "main", "containerID": "docker://d1", "state": {"running": {}}}
-    [record] = parse(listed(pod(containerStatuses=[running])), LAYOUT)
-    assert (record.runtime, tuple(record.containers)) == ("docker", ("d1",))
-
-
-def test_init_containers_that_run_count() -> None:
-    running = {"name": "init", "containerID": "cri-o://i1", "state": {"running": {}}}
-    [record] = parse(listed(pod(initContainerStatuses=[running], containerStatuses=[])), LAYOUT)
-    assert (record.runtime, tuple(record.containers)) == ("cri-o", ("i1",))
+@pytest.mark.parametrize("field", ["containerStatuses", "initContainerStatuses"])
+@pytest.mark.parametrize("runtime", ["docker", "cri-o"])
+def test_the_runtime_is_that_of_the_container_id(runtime, field):
+    running = {"name": "main", "containerID": f"{runtime}://c9", "state": {"running": {}}}
+    [record] = parse(listed(pod(**{"containerStatuses": [], field: [running]})), LAYOUT)
+    assert (record.runtime, tuple(record.containers)) == (runtime, ("c9",))
 
 
 def limits(name: str, cpu: Any, **more: Any) -> dict[str, Any]:
@@ -86,10 +82,10 @@ class TestQuotas:
             ("much", None),
         ],
     )
-    def test_a_limit_is_a_quota_of_100_ms(self, cpu: Any, quota: int | None) -> None:
+    def test_a_limit_is_a_quota_of_100_ms(self, cpu, quota):
         assert self.quotas({"containers": [limits("main", cpu)]}) == (quota, quota)
 
-    def test_what_a_container_has_goes_before_what_it_is_to_have(self) -> None:
+    def test_what_a_container_has_goes_before_what_it_is_to_have(self):
         running = {"containerID": "containerd://c1", "state": {"running": {}}}
         resized = [{**running, **limits("main", "1")}]
         spec = {"containers": [limits("main", "2")]}
@@ -118,36 +114,32 @@ class TestQuotas:
             ({"containers": [limits("main", "1")], "initContainers": [{"name": "i"}]}, None),
         ],
     )
-    def test_the_pod_s_is_the_sum_unless_one_has_none(
-        self, spec: dict[str, Any], quota: int | None
-    ) -> None:
+    def test_the_pod_s_is_the_sum_unless_one_has_none(self, spec, quota):
         assert self.quotas(spec)[0] == quota
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_has_ended_is_left_out(phase: str) -> None:
+def test_a_pod_that_has_ended_is_left_out(phase):
     assert parse(listed(pod(phase=phase)), LAYOUT) == ()
 
 
-def test_a_pod_on_the_hosts_network_has_no_address_of_its_own() -> None:
+def test_a_pod_on_the_hosts_network_has_no_address_of_its_own():
     one = pod()
     one["spec"]["hostNetwork"] = True
     assert parse(listed(one), LAYOUT)[0].pod.ip == ""
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b'{"items": 1}', b"\xff"])
-def test_what_is_no_list_is_refused(text: bytes) -> None:
-    with pytest.raises(ValueError, match="is no pod list"):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [(text, "is no pod list") for text in (b"", b"[]", b'{"items": 1}', b"\xff")]
+    + [(text, "lists no pods") for text in (b"{}", b'{"items": []}', b'{"items": null}')],
+)
+def test_what_is_no_list_or_an_empty_one_is_refused(text, reason):
+    with pytest.raises(ValueError, match=reason):
         parse(text, LAYOUT)
 
 
-@pytest.mark.parametrize("text", [b"{}", b'{"items": []}', b'{"items": null}'])
-def test_an_empty_list_is_no_answer(text: bytes) -> None:
-    with pytest.raises(ValueError, match="lists no pods"):
-        parse(text, LAYOUT)
-
-
-def test_what_a_pod_asks_for() -> None:
+def test_what_a_pod_asks_for():
     given = pod(startTime="2026-11-20T10:00:00Z")
     given["metadata"]["deletionTimestamp"] = "2026-11-20T11:00:00Z"
     given["spec"] |= {
@@ -176,7 +168,7 @@ def test_what_a_pod_asks_for() -> None:
     }
 
 
-def test_who_made_it_and_how_it_is_to_end() -> None:
+def test_who_made_it_and_how_it_is_to_end():
     given = pod()
     given["metadata"]["ownerReferences"] = [
         {"kind": "Node", "name": "n"},
@@ -189,6 +181,5 @@ def test_who_made_it_and_how_it_is_to_end() -> None:
     [record] = parse(listed(given), LAYOUT)
     demand = record.demand
     assert demand is not None
-    assert (demand.priority_name, demand.controller, demand.grace_seconds) == (
-        "system-node-critical", "DaemonSet", 0,
-    )  # fmt: skip
+    assert (demand.priority_name, demand.controller) == ("system-node-critical", "DaemonSet")
+    assert demand.grace_seconds == 0

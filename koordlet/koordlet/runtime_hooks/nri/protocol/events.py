@@ -16,7 +16,7 @@ from koordlet.runtime_hooks.nri.protocol.methods import NriMethod
 
 @dataclass(frozen=True, slots=True)
 class RuntimeInfo:
-    """What the runtime said of itself; timeouts in seconds, None where it did not tell them."""
+    """What the runtime said of itself; timeouts in seconds, None where it sent none."""
 
     name: str
     version: str
@@ -41,7 +41,7 @@ class RegistrationRejection:
 
 @dataclass(frozen=True, slots=True)
 class ConfigureRequest:
-    """The runtime said who it is, and was told the subscription."""
+    """The runtime said who it is, and has the subscription."""
 
     runtime: RuntimeInfo
 
@@ -51,7 +51,7 @@ class IncomingCall:
     """A call that the runtime waits for: ``answer`` it.
 
     A synchronisation that came in several messages is one call. What older
-    runtimes tell as a change of state is the call that newer ones make.
+    runtimes send as a change of state is the call that newer ones make.
     """
 
     id: int

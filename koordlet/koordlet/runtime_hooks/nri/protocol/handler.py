@@ -62,7 +62,7 @@ class NriHandler:
     def stop_pod_sandbox(
         self, request: pb.StopPodSandboxRequest
     ) -> Answer[pb.StopPodSandboxResponse]:
-        """Containerd does not tell this, nor the removal, of pods older than its own start."""
+        """Containerd does not call this, nor the removal, for pods older than its own start."""
         return None
 
     def remove_pod_sandbox(

@@ -56,7 +56,7 @@ class NriPlugin:
     """
 
     def __init__(self, name: str, index: str, events: Iterable[int]) -> None:
-        """``events`` are the numbers of those to be told; ``index`` is the place in the order."""
+        """``events`` are numbers of events to subscribe to; ``index`` is the place in the order."""
         if not _NAME.fullmatch(name):
             raise ValueError(f"plugin name {name!r}: expected letters, digits and _.+-")
         if not _INDEX.fullmatch(index):
@@ -72,7 +72,7 @@ class NriPlugin:
         self._registration: int | None = None
         self._updates: set[int] = set()
         self._waiting: dict[int, type[Message]] = {}
-        """Calls that were told as ``IncomingCall``, and what their answers are."""
+        """Calls that were returned as ``IncomingCall``, and the types of their answers."""
         self._collected = pb.SynchronizeRequest()
         self._specials: dict[str, Callable[[ttrpc.TtrpcRequest], Event | None]] = {
             "Configure": self._configure,
@@ -131,7 +131,7 @@ class NriPlugin:
     def update_containers(
         self, updates: Iterable[pb.ContainerUpdate], timeout: float | None = None
     ) -> int:
-        """Ask for changes to containers, unasked; ``UpdateResponse`` will tell what became of it.
+        """Request unsolicited changes of containers; ``UpdateResponse`` has the result.
 
         Raises:
             ValueError: too much for one message.

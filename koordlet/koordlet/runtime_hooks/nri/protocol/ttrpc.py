@@ -129,7 +129,7 @@ class TtrpcServer:
         self._open: set[int] = set()
 
     def receive(self, data: bytes) -> list[TtrpcRequest]:
-        """The calls that came in whole; bad ones are refused here and not told.
+        """The calls that came in whole; bad ones are refused here and left out.
 
         Raises:
             ProtocolError: the bytes are no frames.
@@ -206,7 +206,7 @@ class TtrpcClient:
         self._open: set[int] = set()
 
     def call(self, service: str, method: str, payload: bytes, timeout: float | None = None) -> int:
-        """Make a call, and return its stream; ``timeout`` (seconds) is told to the other side.
+        """Make a call, and return its stream; ``timeout`` (seconds) is sent along.
 
         Raises:
             ValueError: the request is too large.

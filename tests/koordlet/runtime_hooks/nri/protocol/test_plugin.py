@@ -78,16 +78,14 @@ def ready() -> Dialogue:
     return dialogue
 
 
-@pytest.mark.parametrize("index", ["", "1", "100", "1a", "١٢", "-1", "10\n"])
-def test_index_that_no_runtime_takes_is_refused(index):
-    with pytest.raises(ValueError, match="expected two digits"):
-        NriPlugin("koordlet", index, EVENTS)
-
-
-@pytest.mark.parametrize("name", ["", "a b", "a/b", "ä"])
-def test_name_that_no_runtime_takes_is_refused(name):
-    with pytest.raises(ValueError, match="expected letters"):
-        NriPlugin(name, "10", EVENTS)
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [("koordlet", one) for one in ("", "1", "100", "1a", "١٢", "-1", "10\n")]
+    + [(one, "10") for one in ("", "a b", "a/b", "ä")],
+)
+def test_a_name_or_index_that_no_runtime_takes_is_refused(name, index):
+    with pytest.raises(ValueError, match=r"expected (two digits|letters)"):
+        NriPlugin(name, index, EVENTS)
 
 
 def test_registration():
@@ -100,16 +98,22 @@ def test_registration():
     assert (call.service, call.method) == ("nri.pkg.api.v1alpha1.Runtime", "RegisterPlugin")
     told = pb.RegisterPluginRequest.FromString(call.payload)
     assert (told.plugin_name, told.plugin_idx) == ("koordlet", "10")
-    assert dialogue.plugin.receive(response(1, EMPTY)) == [RegistrationResponse()]
-    assert dialogue.plugin.state is NriPluginState.REGISTERING
 
 
-@pytest.mark.parametrize(("text", "reason"), [("index taken", "index taken"), ("", "code 2")])
-def test_registration_refused(text, reason):
+@pytest.mark.parametrize(
+    ("answer", "event", "state"),
+    [
+        (response(1, EMPTY), RegistrationResponse(), "REGISTERING"),
+        (response(1, None, 2, "index taken"), RegistrationRejection("index taken"), "OVER"),
+        (response(1, None, 2, ""), RegistrationRejection("code 2"), "OVER"),
+    ],
+    ids=["taken", "refused", "refused without a word"],
+)
+def test_the_answer_to_a_registration(answer, event, state):
     dialogue = Dialogue()
     dialogue.plugin.register()
-    assert dialogue.plugin.receive(response(1, None, 2, text)) == [RegistrationRejection(reason)]
-    assert dialogue.plugin.state is NriPluginState.OVER
+    assert dialogue.plugin.receive(answer) == [event]
+    assert dialogue.plugin.state is NriPluginState[state]
 
 
 def test_configuration_may_come_before_the_registration_is_answered():
@@ -121,8 +125,9 @@ def test_configuration_may_come_before_the_registration_is_answered():
     assert dialogue.plugin.state is NriPluginState.CONFIGURED
 
 
-def test_configuration_is_told():
-    dialogue = Dialogue()
+def test_configuration_and_subscription():
+    dialogue, mask = configured()
+    assert mask == 1 << 0 | 1 << 3
     message = pb.ConfigureRequest(
         config="a: b",
         runtime_name="containerd",
@@ -131,22 +136,14 @@ def test_configuration_is_told():
         request_timeout=2500,
         NRI_version="v0.12.0",
     )
-    assert dialogue.ask(1, "Configure", message) == [
+    assert dialogue.ask(3, "Configure", message) == [
         ConfigureRequest(RuntimeInfo("containerd", "v2.3.0", "a: b", "v0.12.0", 5.0, 2.5))
     ]
 
 
-def test_subscription_is_the_events_asked_for():
-    _, mask = configured()
-    assert mask == 1 << 0 | 1 << 3
-
-
-def test_synchronisation_in_one_message():
+def test_the_answer_to_a_synchronisation():
     dialogue, _ = configured()
-    message = pb.SynchronizeRequest(pods=[POD], containers=[CONTAINER])
-    assert dialogue.ask(3, "Synchronize", message) == [
-        IncomingCall(3, BY_NAME["Synchronize"], message, 2.0)
-    ]
+    dialogue.ask(3, "Synchronize", pb.SynchronizeRequest())
     assert dialogue.plugin.state is NriPluginState.CONFIGURED
     dialogue.plugin.answer(3, pb.SynchronizeResponse(update=[UPDATE]))
     [answer] = dialogue.answers()
@@ -206,32 +203,25 @@ def test_changes_of_state_are_the_same_calls(method):
 
 
 def test_a_pods_change_of_state_has_no_container():
-    dialogue = ready()
     change = pb.StateChangeEvent(event=pb.REMOVE_CONTAINER, pod=POD)
-    [asked] = dialogue.ask(5, "StateChange", change)
+    [asked] = ready().ask(5, "StateChange", change)
     assert not asked.request.HasField("container")
 
 
-def test_unknown_change_of_state_is_answered_and_not_told():
+@pytest.mark.parametrize(
+    ("method", "message", "events", "state"),
+    [
+        # An event that is not known is answered; an adjustment is not rejected.
+        ("StateChange", pb.StateChangeEvent.FromString(bytes([8, 99])), [], "SYNCHRONIZED"),
+        ("ValidateContainerAdjustment", EMPTY, [], "SYNCHRONIZED"),
+        ("Shutdown", EMPTY, [ShutdownRequest()], "OVER"),
+    ],
+)
+def test_calls_that_are_answered_at_once(method, message, events, state):
     dialogue = ready()
-    change = pb.StateChangeEvent()
-    change.MergeFromString(bytes([8, 99]))
-    assert dialogue.ask(5, "StateChange", change) == []
+    assert dialogue.ask(5, method, message) == events
     assert dialogue.answers() == [ttrpc_pb.Response()]
-
-
-def test_adjustment_is_accepted_where_one_is_asked():
-    dialogue = ready()
-    assert dialogue.ask(5, "ValidateContainerAdjustment", EMPTY) == []
-    [answer] = dialogue.answers()
-    assert not pb.ValidateContainerAdjustmentResponse.FromString(answer.payload).reject
-
-
-def test_shutdown():
-    dialogue = ready()
-    assert dialogue.ask(5, "Shutdown", EMPTY) == [ShutdownRequest()]
-    assert dialogue.answers() == [ttrpc_pb.Response()]
-    assert dialogue.plugin.state is NriPluginState.OVER
+    assert dialogue.plugin.state is NriPluginState[state]
 
 
 def test_what_is_not_declared_is_carried():
@@ -242,46 +232,34 @@ def test_what_is_not_declared_is_carried():
     assert asked.request.SerializeToString() == unknown
 
 
-def test_unknown_method_is_said_to_be_unknown():
+PLUGIN_SERVICE = "nri.pkg.api.v1alpha1.Plugin"
+
+
+@pytest.mark.parametrize(
+    ("service", "method", "code", "words"),
+    [(PLUGIN_SERVICE, "MakeCoffee", ttrpc.UNIMPLEMENTED, "MakeCoffee is not served")]
+    + [("else.Where", "Configure", ttrpc.UNIMPLEMENTED, "")]
+    + [
+        (PLUGIN_SERVICE, method, ttrpc.INVALID_ARGUMENT, "")
+        for method in ("CreateContainer", "Configure", "Synchronize", "StateChange")
+    ],
+)
+def test_unknown_and_unreadable_calls_are_refused(service, method, code, words):
     dialogue = ready()
-    assert dialogue.ask(5, "MakeCoffee", EMPTY) == []
-    [answer] = dialogue.answers()
-    assert answer.status.code == ttrpc.UNIMPLEMENTED
-    assert "MakeCoffee is not served" in answer.status.message
-
-
-def test_unknown_service_is_said_to_be_unknown():
-    dialogue = ready()
-    call = ttrpc_pb.Request(service="else.Where", method="Configure").SerializeToString()
-    dialogue.plugin.receive(pieces(PLUGIN, ttrpc.pack(5, ttrpc.REQUEST, call)))
-    [answer] = dialogue.answers()
-    assert answer.status.code == ttrpc.UNIMPLEMENTED
-
-
-@pytest.mark.parametrize("method", ["CreateContainer", "Configure", "Synchronize", "StateChange"])
-def test_unreadable_request_is_refused(method):
-    dialogue = ready()
-    call = ttrpc_pb.Request(
-        service="nri.pkg.api.v1alpha1.Plugin", method=method, payload=b"\xff"
-    ).SerializeToString()
+    call = ttrpc_pb.Request(service=service, method=method, payload=b"\xff").SerializeToString()
     assert dialogue.plugin.receive(pieces(PLUGIN, ttrpc.pack(5, ttrpc.REQUEST, call))) == []
     [answer] = dialogue.answers()
-    assert answer.status.code == ttrpc.INVALID_ARGUMENT
+    assert answer.status.code == code
+    assert words in answer.status.message
 
 
-def test_answers_may_come_in_another_order():
+def test_answers_may_come_in_another_order_and_only_once():
     dialogue = ready()
     for stream in (5, 7):
         dialogue.ask(stream, "CreateContainer", pb.CreateContainerRequest(pod=POD))
     dialogue.plugin.answer(7, None)
     dialogue.plugin.answer(5, None)
     assert [stream for _, stream, _ in dialogue.said()] == [7, 5]
-
-
-def test_an_answer_is_given_once():
-    dialogue = ready()
-    dialogue.ask(5, "CreateContainer", pb.CreateContainerRequest(pod=POD))
-    dialogue.plugin.answer(5, None)
     with pytest.raises(ValueError, match="call 5 waits for no answer"):
         dialogue.plugin.answer(5, None)
 
@@ -300,7 +278,7 @@ def test_bad_answers_leave_the_call_waiting():
     assert dialogue.answers() == [ttrpc_pb.Response()]
 
 
-def test_unsolicited_update():
+def test_an_unsolicited_update_is_called_for():
     dialogue = ready()
     call = dialogue.plugin.update_containers([UPDATE], 3.0)
     [(connection, stream, payload)] = dialogue.said()
@@ -308,23 +286,30 @@ def test_unsolicited_update():
     assert (connection, stream, made.method) == (RUNTIME, call, "UpdateContainers")
     assert made.timeout_nano == 3_000_000_000
     assert pb.UpdateContainersRequest.FromString(made.payload).update == [UPDATE]
-    failed = pb.UpdateContainersResponse(failed=[UPDATE])
-    assert dialogue.plugin.receive(response(call, failed)) == [UpdateResponse(call, (UPDATE,))]
 
 
-def test_unsolicited_update_refused():
+UNREADABLE = ttrpc_pb.Response(payload=b"\xff").SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (
+            lambda call: response(call, pb.UpdateContainersResponse(failed=[UPDATE])),
+            {"failed": (UPDATE,)},
+        ),
+        (lambda call: response(call, None, 2, "not now"), {"error": "not now"}),
+        (
+            lambda call: pieces(RUNTIME, ttrpc.pack(call, ttrpc.RESPONSE, UNREADABLE)),
+            {"error": "the answer cannot be read"},
+        ),
+    ],
+    ids=["partly", "refused", "unreadable"],
+)
+def test_the_answer_to_an_unsolicited_update(answer, outcome):
     dialogue = ready()
     call = dialogue.plugin.update_containers([UPDATE])
-    events = dialogue.plugin.receive(response(call, None, 2, "not now"))
-    assert events == [UpdateResponse(call, error="not now")]
-
-
-def test_unreadable_answer_to_an_update():
-    dialogue = ready()
-    call = dialogue.plugin.update_containers([UPDATE])
-    answer = ttrpc_pb.Response(payload=b"\xff").SerializeToString()
-    [event] = dialogue.plugin.receive(pieces(RUNTIME, ttrpc.pack(call, ttrpc.RESPONSE, answer)))
-    assert event == UpdateResponse(call, error="the answer cannot be read")
+    assert dialogue.plugin.receive(answer(call)) == [UpdateResponse(call, **outcome)]
 
 
 def test_other_connections_are_passed_over():

@@ -1,15 +1,17 @@
-"""What a kubelet asks of its runtime for a pod, and tells of it in its list."""
+"""What a kubelet asks of its runtime for a pod, and lists."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from koord_host.knobs.layout import Layout
-from koord_model.keys import LABEL_QOS
+from koord_host.knobs.layout import Layout, ScopePrefix
+from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, LABEL_QOS
+from koord_model.pod import Container, Pod
 from koord_model.qos import KubeQoS
+from koord_model.resources import LinuxResources
 from koord_proto import cri_pb2 as cri
 
 PERIOD = 100_000
@@ -48,6 +50,22 @@ class PodSpec:
     def group(self, layout: Layout) -> str:
         return layout.pod_group(self.kube_qos, self.uid)
 
+    def pod(self, layout: Layout, **more: Any) -> Pod:
+        """The pod as hooks see it."""
+        parent = f"/{self.group(layout)}"
+        pod = Pod(self.name, "shop", self.uid, self.all_labels, self.texts, parent)
+        return replace(pod, **more)
+
+    def container(self, layout: Layout, **limits: Any) -> Container:
+        """Its container as hooks see it."""
+        resources = LinuxResources(**limits)
+        return Container(self.pod(layout), "main", f"{self.name}-main", resources=resources)
+
+    def container_group(self, layout: Layout) -> str:
+        """The container's cgroup, as containerd names it."""
+        ident = f"{self.name}-main"
+        return layout.container_group(self.group(layout), ident, ScopePrefix.CONTAINERD)
+
     def sandbox_request(self, layout: Layout) -> cri.RunPodSandboxRequest:
         config = cri.PodSandboxConfig(labels=self.all_labels, annotations=self.texts)
         config.metadata.name, config.metadata.uid = self.name, self.uid
@@ -65,8 +83,23 @@ class PodSpec:
         return request
 
 
+_AMOUNTS = {BATCH_CPU: 500}
+JOB = PodSpec(
+    "job",
+    KubeQoS.BEST_EFFORT,
+    "BE",
+    annotations={
+        ANNOTATION_EXTENDED_RESOURCE_SPEC: {
+            "containers": {"main": {"requests": _AMOUNTS, "limits": _AMOUNTS}}
+        }
+    },
+)
+"""A batch pod; half a CPU is a quota of 50 ms."""
+WEB = PodSpec("web", KubeQoS.BURSTABLE, "LS", 2)
+
+
 def pod_list(pods: Iterable[PodSpec]) -> bytes:
-    """The kubelet's list. The pods are on the host's network: no address is told."""
+    """The kubelet's list. The pods are on the host's network: the list has no address."""
     return json.dumps({"kind": "PodList", "items": [_item(pod) for pod in pods]}).encode()
 
 
@@ -99,7 +132,7 @@ def _item(pod: PodSpec) -> dict[str, Any]:
 
 
 def _fill(limits: Any, cpus: int, oom_score_adj: int) -> None:
-    """Limits as the kubelet reckons them of a number of CPUs."""
+    """Limits as the kubelet computes them from a number of CPUs."""
     limits.cpu_period = PERIOD
     limits.cpu_shares = max(cpus * 1024, 2)
     limits.cpu_quota = cpus * PERIOD

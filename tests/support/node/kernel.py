@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from weakref import WeakKeyDictionary
 
 from koord_host.kernel_files.interface import KernelFiles
@@ -18,6 +18,20 @@ from tests.support.fake_resctrl import FakeResctrl
 from tests.support.held import HeldByPath
 
 CPUS, NUMA_NODES = "0-15", {0: "0-7", 1: "8-15"}
+DISKS = {"/dev/vda": "254:0", "/dev/vdb": "254:16"}
+_TEXTS = {
+    "/sys/devices/system/cpu/online": f"{CPUS}\n",
+    **{f"/sys/devices/system/node/node{n}/cpulist": f"{cpus}\n" for n, cpus in NUMA_NODES.items()},
+    "/proc/sys/kernel/sched_core": "0\n",
+    "/proc/sys/kernel/sched_group_identity_enabled": "0\n",
+    "/proc/sys/vm/min_free_kbytes": "67584\n",
+    "/proc/sys/vm/watermark_scale_factor": "10\n",
+}
+_VENDOR_TEXTS = {
+    "/sys/kernel/mm/memcg_reaper/reap_background": "0\n",
+    "/sys/kernel/mm/pagecache_limit/enabled": "0\n",
+    "/proc/sys/kernel/sched_idle_saver_wmark": "0\n",
+}
 _GET, _CREATE, _SHARE_TO, _SHARE_FROM = range(4)
 
 
@@ -60,29 +74,42 @@ class PlainFiles(HeldByPath):
     remove_directory = make_directory
 
 
-class FakeNode(HeldByPath):
-    """The kernel files of one node, each refused or kept by the double it belongs to.
+class FakeKernel(HeldByPath):
+    """The kernel files of one node, each refused or accepted by the double it belongs to.
 
     It implements ``NodeFiles``; ``prctl`` is the kernel's for core scheduling.
     """
 
-    def __init__(self, version: int = 2, *, vendor: bool = False, resctrl: bool = True) -> None:
-        self.cgroups = FakeCgroupfs(version, vendor=vendor, cpus=CPUS, mems="0-1")
+    def __init__(
+        self,
+        version: int = 2,
+        *,
+        vendor: bool = False,
+        resctrl: bool = True,
+        iocost: bool = False,
+    ) -> None:
+        self.cgroups = FakeCgroupfs(
+            version,
+            vendor=vendor,
+            cpus=CPUS,
+            mems="0-1",
+            devices=tuple(DISKS.values()),
+            iocost=iocost,
+        )
         self.resctrl = FakeResctrl()
         self.plain = PlainFiles()
+        self.plain.texts |= _TEXTS | (_VENDOR_TEXTS if vendor else {})
         self.cookies: dict[int, int] = {}
         #: How the interface with the default route was shaped last.
         self.traffic: Traffic | None = None
+        #: Every write that the kernel refused: path, text, errno.
+        self.refused: list[tuple[str, str, int]] = []
+        #: Called before each write, and after it.
+        self.at_write: Callable[[], None] | None = None
         self._taken: WeakKeyDictionary[threading.Thread, int] = WeakKeyDictionary()
         self._next_pid = 100
         self._next_cookie = 0xC000
         self._has_resctrl = resctrl
-        texts = self.plain.texts
-        texts["/sys/devices/system/cpu/online"] = f"{CPUS}\n"
-        for node, cpus in NUMA_NODES.items():
-            texts[f"/sys/devices/system/node/node{node}/cpulist"] = f"{cpus}\n"
-        texts["/proc/sys/kernel/sched_core"] = "0\n"
-        texts["/proc/sys/kernel/sched_group_identity_enabled"] = "0\n"
 
     # What KernelFiles asks for.
 
@@ -110,7 +137,15 @@ class FakeNode(HeldByPath):
         return self._of(path).identity(path)
 
     def write(self, path: str, text: str) -> None:
-        self._of(path).write(path, text)
+        if self.at_write is not None:
+            self.at_write()
+        try:
+            self._of(path).write(path, text)
+        except OSError as error:
+            self.refused.append((path, text, error.errno or 0))
+            raise
+        if self.at_write is not None:
+            self.at_write()
 
     def write_and_read(self, path: str, text: str) -> str:
         self.write(path, text)
@@ -132,27 +167,21 @@ class FakeNode(HeldByPath):
     def start_process(self, group: str, oom_score_adj: int = 0) -> int:
         """Start a process in a cgroup; its PID."""
         pid = self._next_pid
-        self._next_pid += 1
-        self.cgroups.add_process(group, pid)
-        self.resctrl.add_task(pid)
-        self.cookies[pid] = 0
-        self.plain.texts[f"/proc/{pid}/oom_score_adj"] = f"{oom_score_adj}\n"
-        self._set_start(pid, pid)
+        self._start(pid, group, oom_score_adj)
         return pid
 
     def reuse_pid(self, pid: int, group: str, oom_score_adj: int = 0) -> None:
         """Let a process end, and another start that gets its PID, in whatever cgroup."""
         self.end_process(pid)
+        self._start(pid, group, oom_score_adj)
+
+    def _start(self, pid: int, group: str, oom_score_adj: int) -> None:
         self.cgroups.add_process(group, pid)
         self.resctrl.add_task(pid)
         self.cookies[pid] = 0
+        started, self._next_pid = self._next_pid, self._next_pid + 1
         self.plain.texts[f"/proc/{pid}/oom_score_adj"] = f"{oom_score_adj}\n"
-        self._set_start(pid, self._next_pid)
-        self._next_pid += 1
-
-    def _set_start(self, pid: int, ticks: int) -> None:
-        text = f"{pid} (app) S {'0 ' * 18}{ticks} 0\n"
-        self.plain.texts[f"/proc/{pid}/stat"] = text
+        self.plain.texts[f"/proc/{pid}/stat"] = f"{pid} (app) S {'0 ' * 18}{started} 0\n"
 
     def end_process(self, pid: int) -> None:
         """Let a process end."""

@@ -15,7 +15,8 @@ from koord_model.qos import KubeQoS
 from koord_proto import cri_pb2 as cri
 from koord_proto import nri_pb2 as nri
 
-from tests.support.fake_node.files import FakeNode
+from tests.support.node.kernel import FakeKernel
+from tests.support.node.pods import PodSpec
 from tests.support.nri_limits import resources
 
 _KNOBS = {
@@ -39,20 +40,30 @@ class Spec:
     devices: list[str] = field(default_factory=list)
 
 
-class StandInRuntime:
+class FakeRuntime:
     """Makes pods and containers as they are asked for, and shows them to NRI."""
 
-    def __init__(self, node: FakeNode, layout: Layout) -> None:
+    def __init__(self, node: FakeKernel, layout: Layout) -> None:
         self.node = node
         self.layout = layout
         self.specs: dict[str, Spec] = {}
         self.pids: dict[str, int] = {}
         #: How it makes weights of shares; the kubelet's are linear.
         self.formula = WeightFormula.LINEAR
+
+    def make_qos_groups(self) -> None:
+        """What the kubelet does when it starts."""
         for qos in KubeQoS:
-            node.cgroups.make_group(layout.kube_qos_group(qos))
-        # The kubelet gives its least to the class without requests.
-        self._set(layout.kube_qos_group(KubeQoS.BEST_EFFORT), "cpu.shares", 2)
+            self.node.cgroups.make_group(self.layout.kube_qos_group(qos))
+        # It gives its least to the class without requests.
+        self._set(self.layout.kube_qos_group(KubeQoS.BEST_EFFORT), "cpu.shares", 2)
+
+    def start(self, pod: PodSpec) -> None:
+        """Make a pod with its sandbox and its container; nobody is asked about it."""
+        config = pod.sandbox_request(self.layout).config
+        self.make_pod_group(config)
+        self.run_sandbox(config)
+        self.create(pod.container_request(self.layout))
 
     def make_pod_group(self, config: cri.PodSandboxConfig) -> None:
         """What the kubelet does before it asks for a sandbox."""
