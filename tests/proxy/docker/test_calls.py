@@ -47,7 +47,7 @@ def put_container(store: RecordStore, id: str, attempt: int = 0, **limits: int) 
     store.put(RuntimeRecord(RecordKind.CONTAINER, id, facts, SANDBOX))
 
 
-def read(store: RecordStore, asked: requests.Asked) -> InterceptedRequest | None:
+def read(store: RecordStore, asked: requests.RuntimeRequest) -> InterceptedRequest | None:
     calls = DockerApi(store)
     call = calls.call(asked.target)
     assert call, asked.target
@@ -55,7 +55,7 @@ def read(store: RecordStore, asked: requests.Asked) -> InterceptedRequest | None
 
 
 def about(store: RecordStore, target: str, body: bytes = b"") -> tuple[str, str] | None:
-    asked = read(store, requests.Asked(target, body))
+    asked = read(store, requests.RuntimeRequest(target, body))
     return None if asked is None else (asked.method.name, asked.id)
 
 
@@ -154,7 +154,7 @@ def test_labels_of_nothing_of_kubernetes(store: RecordStore, labels: Any) -> Non
 def test_no_name(store: RecordStore) -> None:
     body = text(bodies.container_create())
     for query in ("", "?", "?name", "?name=", "?x=1"):
-        assert read(store, requests.Asked(f"POST /containers/create{query}", body)) is None
+        assert read(store, requests.RuntimeRequest(f"POST /containers/create{query}", body)) is None
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_no_name(store: RecordStore) -> None:
 def test_where_the_name_is(store: RecordStore, query: str, seen: bool) -> None:
     target = f"POST /containers/create?{query.format(requests.name('main'))}"
     body = text(bodies.container_create())
-    assert (read(store, requests.Asked(target, body)) is not None) is seen
+    assert (read(store, requests.RuntimeRequest(target, body)) is not None) is seen
 
 
 def test_the_name_is_decoded(store: RecordStore) -> None:
@@ -183,8 +183,8 @@ def test_the_name_is_decoded(store: RecordStore) -> None:
     body = text(bodies.container_create())
     for host in ("", "http://docker"):
         target = f"POST {host}/v1.46/containers/create?name={name}#"
-        assert read(store, requests.Asked(target, body)) is None
-        asked = read(store, requests.Asked(target.removesuffix("#"), body))
+        assert read(store, requests.RuntimeRequest(target, body)) is None
+        asked = read(store, requests.RuntimeRequest(target.removesuffix("#"), body))
         assert asked is not None
         assert asked.new_facts(None).pod_meta.uid == UID
 
@@ -317,14 +317,16 @@ def written(
     return body, [str(field) for field in left_out], merge.facts
 
 
-def made(store: RecordStore, request: requests.Asked, *wants: Any) -> tuple[Any, list[str], Any]:
+def made(
+    store: RecordStore, request: requests.RuntimeRequest, *wants: Any
+) -> tuple[Any, list[str], Any]:
     asked = read(store, request)
     assert asked is not None
     return written(asked, asked.new_facts(None), *wants)
 
 
 def updated(
-    store: RecordStore, request: requests.Asked, known: ContainerHookRequest, *wants: Any
+    store: RecordStore, request: requests.RuntimeRequest, known: ContainerHookRequest, *wants: Any
 ) -> tuple[Any, list[str], Any]:
     asked = read(store, request)
     assert asked is not None

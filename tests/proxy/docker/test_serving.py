@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 from koord_proxy.contract.events import Route, Tally, Treatment
-from koord_proxy.docker.calls import DockerApi
 from koord_proxy.docker.session import DockerSession
 from koord_proxy.rules.registration import FailurePolicy
 from koord_proxy.server import WRITE_AHEAD, Relay
 
 from tests.support import docker_requests as requests
-from tests.support.interception import AWAY, Client, Hooks, intercepting_for
+from tests.support.interception import AWAY, Hooks, intercepting
 from tests.support.processes import PATIENCE
 
 PING = b"GET /_ping HTTP/1.1\r\nHost: docker\r\n\r\n"
@@ -210,7 +209,7 @@ async def test_many_refused_at_once_cost_one_turn_each(tmp_path):
     serving = await asyncio.start_unix_server(
         lambda _, writer: engine.append(writer), tmp_path / "d.sock"
     )
-    kept = intercepting_for(Client, DockerApi, tmp_path, hooks)
+    kept = intercepting(requests, tmp_path, hooks)
     async with serving, kept as client, asyncio.TaskGroup() as tasks:
         relay = Relay(
             backend_path=str(tmp_path / "d.sock"),
