@@ -21,7 +21,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -123,11 +122,6 @@ def test_run(both):
     assert said.err.endswith("err\n")
 
 
-def test_what_runs_ends_with_its_input(both):
-    said = both(lambda at: at(*RUN, "-i", IMAGE, "busybox", "wc", "-c", data=b"data\n"))
-    assert said.out == "5\n"
-
-
 def test_much_in_and_much_out(both):
     data = noise(4 * MB)
     said = both(lambda at: at(*RUN, "-i", IMAGE, "cat", data=data))
@@ -168,17 +162,6 @@ def test_attach(both):
             return attached.stdout.read(), attached.wait()
 
     assert both(look) == (b"got hello\n", 3)
-
-
-def test_logs(both):
-    def look(at: Docker) -> Said:
-        with container(at, "for i in $(seq 1 2000); do echo line $i; done; echo last >&2"):
-            at("wait", NAME)
-            return at("logs", "--timestamps", NAME)
-
-    said = both(look)
-    assert said.out.splitlines() == [f"TIME line {i}" for i in range(1, 2001)]
-    assert said.err == "TIME last\n"
 
 
 def test_logs_are_followed(both):
@@ -251,49 +234,6 @@ def test_buildkit(both, tmp_path):
     _, labels, digest = both(look)
     assert labels.out == "map[who:you]\n"
     assert digest == md5(noise(3 * MB))
-
-
-def test_events(both):
-    def look(at: Docker) -> list[bytes]:
-        flags = (f"--since={time.time()}", f"--filter=container={NAME}", "--format={{.Action}}")
-        with at.spawn("events", *flags) as watching:
-            with container(at, "exit 4"):
-                at("wait", NAME)
-            return list(takewhile(lambda line: line != b"destroy\n", watching.stdout))
-
-    assert both(look) == [b"create\n", b"start\n", b"die\n"]
-
-
-def test_stats(both):
-    def look(at: Docker) -> Said:
-        with container(at):
-            _works(at)
-            return at("stats", "--no-stream", "--format={{.Name}} {{.PIDs}}", NAME)
-
-    assert both(look).out == f"{NAME} 2\n"
-
-
-def test_wait(both):
-    def look(at: Docker) -> tuple[bytes, int]:
-        with container(at, "read _; exit 9", "-i"), at.spawn("wait", NAME) as waiting:
-            at("attach", NAME, data=b"\n")
-            return waiting.stdout.read(), waiting.wait()
-
-    assert both(look) == (b"9\n", 0)
-
-
-def test_save_and_load(both, tmp_path):
-    def look(at: Docker) -> tuple[Said, ...]:
-        return (
-            at("import", "-", "saved:1", data=archive(MB)),
-            at("save", "--output", tmp_path / "tar", "saved:1"),
-            at("rmi", "saved:1"),
-            at("load", "--input", tmp_path / "tar"),
-            at("image", "ls", "--format={{.Repository}}:{{.Tag}} {{.ID}} {{.Size}}", "saved"),
-            at("rmi", "saved:1"),
-        )
-
-    assert [said.code for said in both(look)] == [0] * 6
 
 
 def test_life_of_a_container(both):
