@@ -1,4 +1,4 @@
-"""What reconciliation is tested with, for both runtimes."""
+"""Nodes of both runtimes for reconciliation, and hook servers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from koord_proxy import reconciler
 
+from tests.support.hook_server import HookServer
 from tests.support.processes import PATIENCE
 from tests.support.runtime_nodes import RuntimeNode
 
@@ -31,3 +32,15 @@ def new_node(
     yield make
     for node in nodes:
         node.store.close()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[HookServer]:
+    with HookServer(tmp_path, "a") as server:
+        yield server
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[HookServer]:
+    with HookServer(tmp_path, "b") as server:
+        yield server
