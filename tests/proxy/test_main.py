@@ -68,10 +68,11 @@ def test_why_it_does_not_start_is_one_line(capsys, tmp_path, flag, code, words):
         for field in dataclasses.fields(settings)
         if field.name.endswith(("_endpoint", "_path", "_address"))
     ]
-    with socket.socket(socket.AF_UNIX) as live, pytest.raises(SystemExit) as caught:
+    with socket.socket(socket.AF_UNIX) as live:
         live.bind(str(tmp_path / "live"))
         live.listen()
-        main.main([*argv, flag.format(tmp_path)])
+        with pytest.raises(SystemExit) as caught:
+            main.main([*argv, flag.format(tmp_path)])
     out, err = capsys.readouterr()
     assert (caught.value.code, out) == (code, "")
     assert words in err

@@ -62,34 +62,24 @@ def parts(block: bytes) -> list[bytes]:
 
 
 class TestAsked:
-    def test_the_last_word_follows_the_acknowledgement(self):
-        play = Playbook()
+    def test_the_last_word_follows_the_acknowledgement(self, play):
         assert asked(play)
         assert not play.session.drained
         assert play >> Client(acknowledgement(play)) << Client(play.server.goaway(0))
         assert play.session.drained
 
-    def test_or_the_end_of_its_time(self):
-        play = Playbook()
+    def test_or_the_end_of_its_time(self, play):
         assert asked(play) >> CutOff() << Client(play.server.goaway(0))
         assert play.session.drained
         # Late, it is still ours.
         assert play >> Client(acknowledgement(play))
 
-    def test_it_is_asked_once_and_told_once(self):
-        play = Playbook()
+    def test_it_is_asked_once_and_told_once(self, play):
         assert asked(play) >> Drain()
         assert play >> CutOff() << Client(play.server.goaway(0)) >> CutOff() >> Drain()
 
-    def test_in_single_bytes(self):
-        play = Playbook().byte_by_byte()
-        assert play.relays(play.client.request(1, "/relay"))
-        assert told(play, 1)
-
     @pytest.mark.parametrize("path", ["/relay", "/watch", "/hold"])
-    def test_calls_on_their_way_are_served(self, path):
-        play = Playbook()
-        client, server = play.client, play.server
+    def test_calls_on_their_way_are_served(self, path, play, client, server):
         assert asked(play).relays(client.request(1, path))
         assert play >> Client(acknowledgement(play)) << Client(server.goaway(1))
         assert not play.session.drained
@@ -103,8 +93,7 @@ class TestAsked:
         assert play if path == "/relay" else play << CallEnded(1, None)
         assert play.session.drained
 
-    def test_the_last_stream_is_the_highest_whether_over_or_not(self):
-        play = Playbook()
+    def test_the_last_stream_is_the_highest_whether_over_or_not(self, play):
         assert play.relays(play.client.request(1, "/relay"), play.client.request(3, "/relay"))
         assert play.answers(play.server.answer(3))
         assert told(play, 3)
@@ -112,8 +101,7 @@ class TestAsked:
         assert play.answers(play.server.answer(1))
         assert play.session.drained
 
-    def test_a_stream_whose_headers_are_under_way_counts(self):
-        play = Playbook()
+    def test_a_stream_whose_headers_are_under_way_counts(self, play):
         first, second, third = parts(play.client.request(1, "/relay", pieces=3))
         assert play.relays(first)
         assert asked(play) >> CutOff() << Client(play.server.goaway(1))
@@ -121,8 +109,7 @@ class TestAsked:
         assert play.relays(second, third).answers(play.server.answer(1))
         assert play.session.drained
 
-    def test_what_the_backend_is_saying_is_heard_out(self):
-        play = Playbook()
+    def test_what_the_backend_is_saying_is_heard_out(self, play):
         assert play.relays(play.client.request(1, "/relay"), play.client.reset(1))
         first, second = parts(play.server.response(1, pieces=2))
         ping = play.server.ping(PING_PAYLOAD)
@@ -132,21 +119,18 @@ class TestAsked:
         assert play >> Backend(second) << Client(second, *goaways)
         assert play.session.drained
 
-    def test_after_a_failure_there_is_no_more_to_say(self):
-        play = Playbook()
+    def test_after_a_failure_there_is_no_more_to_say(self, play):
         assert asked(play) >> Client(b"\xff" * 9) << Failed(frames.FRAME_SIZE_ERROR)
         assert play >> CutOff() >> Drain()
 
-    def test_an_acknowledgement_inside_a_header_block_is_none(self):
-        play = Playbook()
+    def test_an_acknowledgement_inside_a_header_block_is_none(self, play):
         first, _ = parts(play.client.request(1, "/relay", pieces=2))
         assert asked(play).relays(first)
         assert play >> Client(acknowledgement(play)) << Failed(frames.PROTOCOL_ERROR)
 
 
 class TestPings:
-    def test_are_not_ours_before_we_sent_one(self):
-        play = Playbook()
+    def test_are_not_ours_before_we_sent_one(self, play):
         assert play.relays(acknowledgement(play))
 
     def test_of_others_go_on(self):
@@ -161,9 +145,8 @@ class TestPings:
         assert play.answers(play.server.ping(PING_PAYLOAD, ack=True))
         assert play >> Client(acknowledgement(play)) << Client(play.server.goaway(0))
 
-    def test_of_the_backend_may_have_the_same_payload(self):
+    def test_of_the_backend_may_have_the_same_payload(self, play):
         """Each gets one acknowledgement."""
-        play = Playbook()
         assert play.answers(play.server.ping(PING_PAYLOAD))
         assert told(play, 0).relays(acknowledgement(play))
 
@@ -243,9 +226,7 @@ class TestLeftOut:
         assert play.answers(server.settings_ack(), server.ping())
         assert play.relays(client.data(1, ASK, end=True)).answers(server.answer(1))
 
-    def test_frames_behind_a_stall_may_be_among_them(self):
-        play = Playbook()
-        client = play.client
+    def test_frames_behind_a_stall_may_be_among_them(self, play, client):
         unended(play)
         trailers = client.trailers(1)
         assert play >> Client(trailers, client.request(3, "/hold")) << arrived(1, b"ask")
@@ -267,16 +248,13 @@ class TestTrailers:
     """The backend would not understand them once a header block was left out."""
 
     @pytest.mark.parametrize("pieces", [1, 3])
-    def test_before_that_they_go_on(self, pieces):
-        play = Playbook()
+    def test_before_that_they_go_on(self, pieces, play):
         assert play.relays(play.client.request(1, "/relay"))
         fields = [("x-sum", "12345")]
         assert told(play, 1).relays(play.client.headers(1, fields, end=True, pieces=pieces))
 
     @pytest.mark.parametrize("pieces", [1, 3])
-    def test_after_it_the_call_ends_without_them(self, pieces):
-        play = Playbook()
-        client = play.client
+    def test_after_it_the_call_ends_without_them(self, pieces, play, client):
         assert play.relays(client.request(1, "/relay"), client.data(1, message(b"ask")))
         assert told(play, 1) >> Client(client.request(3, "/relay", [("x-new", "1")]))
         # These refer to what the backend has not seen.
@@ -285,9 +263,7 @@ class TestTrailers:
         assert play.answers(play.server.answer(1))
         assert play.session.drained
 
-    def test_of_a_held_call_wait_for_its_message(self):
-        play = Playbook()
-        client = play.client
+    def test_of_a_held_call_wait_for_its_message(self, play, client):
         unended(play)
         assert told(play, 1) >> Client(client.request(3, "/relay"))
         assert play >> Client(client.trailers(1)) << arrived(1, b"ask")
@@ -299,9 +275,7 @@ class TestTrailers:
 class TestBackendsGoaway:
     """A client is never told of a later last stream than before."""
 
-    def test_after_ours_says_no_more_than_ours(self):
-        play = Playbook()
-        server = play.server
+    def test_after_ours_says_no_more_than_ours(self, play, server):
         assert play.relays(play.client.request(1, "/relay"))
         assert told(play, 1)
         assert (
@@ -311,9 +285,7 @@ class TestBackendsGoaway:
         assert play.session.drained
 
     @pytest.mark.parametrize("when", ["before", "while asked"])
-    def test_before_ours_counts(self, when):
-        play = Playbook()
-        client, server = play.client, play.server
+    def test_before_ours_counts(self, when, play, client, server):
         assert play.relays(client.request(1, "/relay"), client.request(3, "/relay"))
         if when == "before":
             assert play.answers(server.goaway(1))

@@ -191,11 +191,6 @@ class TestBackendAnswersEarly:
         assert play >> Backend(play.server.credit(0, WINDOW))
         assert play.answers(play.server.credit(0, 1))
 
-    def test_to_a_call_that_is_all_sent_is_no_early_answer(self):
-        play = sent(Playbook())
-        assert play.answers(play.server.answer(1)) << CallEnded(1, b"done")
-        assert not play.session.busy
-
 
 class TestBackendGoesAway:
     @every_stand

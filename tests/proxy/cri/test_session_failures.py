@@ -82,20 +82,12 @@ class TestClient:
         play = Playbook()
         assert play >> Client(make(play)) << Failed(code)
 
-    @pytest.mark.parametrize("what", FROM_CLIENT)
-    def test_sends_in_single_bytes(self, what):
-        make, code = FROM_CLIENT[what]
-        play = Playbook().byte_by_byte()
-        assert play >> Client(make(play)) << Failed(code)
-
-    def test_sends_continuation_of_another_stream(self):
-        play = Playbook()
+    def test_sends_continuation_of_another_stream(self, play):
         first = frames.frame(frames.HEADERS, 0, 1, b"\x82")
         other = frames.frame(frames.CONTINUATION, 4, 3, b"\x82")
         assert play.relays(first) >> Client(other) << Failed(frames.PROTOCOL_ERROR)
 
-    def test_sends_a_header_block_of_over_256_kib(self):
-        play = Playbook()
+    def test_sends_a_header_block_of_over_256_kib(self, play):
         piece = bytes(16_384)
         assert play.relays(frames.frame(frames.HEADERS, 0, 1, piece))
         for _ in range(15):
@@ -107,8 +99,7 @@ class TestClient:
             << Failed(frames.ENHANCE_YOUR_CALM)
         )
 
-    def test_sends_a_few_bytes_that_are_a_megabyte_of_headers(self):
-        play = Playbook()
+    def test_sends_a_few_bytes_that_are_a_megabyte_of_headers(self, play):
         entry = b"\x40" + frames.literals([("x", "y" * 4000)])[1:]
         assert (
             play
@@ -130,15 +121,12 @@ class TestBackend:
             (frames.frame(frames.GOAWAY, 0, 0, bytes(7)), frames.FRAME_SIZE_ERROR),
         ],
     )
-    def test_sends(self, frame, code):
-        play = Playbook()
+    def test_sends(self, frame, code, play):
         assert play.relays(play.client.request(1, "/hold"))
         assert play >> Backend(frame) << Failed(code)
 
-    def test_sends_data_behind_a_stalled_client_that_is_wrong(self):
+    def test_sends_data_behind_a_stalled_client_that_is_wrong(self, play, client):
         """What was read of the client is looked at when the backend lets it go on."""
-        play = Playbook()
-        client = play.client
         request, trailers = client.request(1, "/hold"), client.trailers(1)
         play = play.relays(request) >> Client(client.data(1, ASK), trailers, b"\xff" * 9)
         play.requests.clear()
@@ -150,9 +138,7 @@ class TestBackend:
 
 
 class TestFailure:
-    def test_ends_every_call(self):
-        play = Playbook()
-        client = play.client
+    def test_ends_every_call(self, play, client):
         assert play.relays(
             client.request(1, "/relay"), client.request(3, "/watch"), client.request(5, "/hold")
         )
@@ -168,8 +154,7 @@ class TestFailure:
         )
         assert not play.session.busy
 
-    def test_is_the_end(self):
-        play = Playbook()
+    def test_is_the_end(self, play):
         assert collect(play, 1, ASK)
         assert (
             play
@@ -184,7 +169,6 @@ class TestFailure:
             >> Gone()
         )
 
-    def test_says_what_was_wrong(self):
-        play = Playbook()
+    def test_says_what_was_wrong(self, play):
         play.session.receive_from_client(b"\x00\xff\xff" + bytes(6))
         assert str(play.session.failed) == "a frame of 65535 bytes; 16384 are allowed"

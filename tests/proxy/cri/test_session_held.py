@@ -42,8 +42,7 @@ def collect(play: Playbook, stream: int, body: bytes, *, announced: bool = False
 
 
 class TestCollecting:
-    def test_headers_go_at_once_and_data_waits(self):
-        play = Playbook()
+    def test_headers_go_at_once_and_data_waits(self, play):
         request = play.client.request(1, "/hold")
         assert (
             play
@@ -58,8 +57,7 @@ class TestCollecting:
         assert play.session.busy
         assert not play.session.stalled
 
-    def test_padding_is_credited_and_left_out(self):
-        play = Playbook()
+    def test_padding_is_credited_and_left_out(self, play):
         assert (
             play.relays(play.client.request(1, "/hold", padding=9))
             >> Client(play.client.data(1, ASK[:4], padding=100))
@@ -69,8 +67,7 @@ class TestCollecting:
             << Client(play.client.credit(0, 5))
         )
 
-    def test_the_end_may_come_with_nothing(self):
-        play = Playbook()
+    def test_the_end_may_come_with_nothing(self, play):
         assert (
             play.relays(play.client.request(1, "/hold"))
             >> Client(play.client.data(1, ASK))
@@ -82,8 +79,7 @@ class TestCollecting:
             << Backend(play.client.data(1, ASK, end=True))
         )
 
-    def test_several_frames_in_one_chunk_are_credited_exactly(self):
-        play = Playbook()
+    def test_several_frames_in_one_chunk_are_credited_exactly(self, play):
         data = [play.client.data(1, ASK[i : i + 1]) for i in range(7)]
         assert (
             play.relays(play.client.request(1, "/hold"))
@@ -92,14 +88,7 @@ class TestCollecting:
             << arrived(1, b"ask")
         )
 
-    def test_a_message_may_be_larger_than_any_window(self):
-        play = Playbook()
-        body = message(bytes(range(256)) * 1000)
-        assert collect(play, 1, body)
-
-    def test_other_calls_flow_meanwhile(self):
-        play = Playbook()
-        client, server = play.client, play.server
+    def test_other_calls_flow_meanwhile(self, play, client, server):
         assert collect(play, 1, ASK)
         assert play.relays(
             client.request(3, "/relay"), client.data(3, ASK, end=True), client.ping()
@@ -117,9 +106,8 @@ class TestCollecting:
             << Backend(client.data(1, ASK, end=True))
         )
 
-    def test_the_backends_credit_reaches_a_client_that_is_still_sending(self):
+    def test_the_backends_credit_reaches_a_client_that_is_still_sending(self, play):
         """The client may use it; afterwards it could only make its window overflow."""
-        play = Playbook()
         assert (
             play.relays(play.client.request(1, "/hold"))
             .answers(play.server.credit(1, 1000))
@@ -152,8 +140,7 @@ class TestMalformed:
             b"\x00\xff\xff\xff\xff",
         ],
     )
-    def test_is_told_and_goes_on_as_it_came(self, body):
-        play = Playbook()
+    def test_is_told_and_goes_on_as_it_came(self, body, play):
         problem = f"{len(body)} bytes are not one gRPC message"
         credit = [play.client.credit(0, len(body))] if body else []
         assert (
@@ -169,8 +156,7 @@ class TestMalformed:
         ("payload", "code"),
         [(b"", frames.FRAME_SIZE_ERROR), (b"\x05pad", frames.PROTOCOL_ERROR)],
     )
-    def test_padding_ends_the_connection(self, payload, code):
-        play = Playbook()
+    def test_padding_ends_the_connection(self, payload, code, play):
         assert (
             play.relays(play.client.request(1, "/hold"))
             >> Client(frames.frame(frames.DATA, frames.PADDED, 1, payload))
@@ -180,8 +166,7 @@ class TestMalformed:
 
 class TestReleasing:
     @pytest.mark.parametrize("size", [0, 1, 3, 16_379, 16_380, 60_000])
-    def test_another_message_is_sent_in_place(self, size):
-        play = Playbook()
+    def test_another_message_is_sent_in_place(self, size, play):
         body = message(bytes(size))
         *pieces, last = cut(body, 16_384)
         expected = [play.client.data(1, piece) for piece in pieces]
@@ -193,8 +178,7 @@ class TestReleasing:
         assert play.answers(play.server.answer(1)) << CallEnded(1, b"done")
         assert not play.session.busy
 
-    def test_a_second_decision_is_nothing(self):
-        play = Playbook()
+    def test_a_second_decision_is_nothing(self, play):
         assert (
             collect(play, 1, ASK)
             >> Release(1)
@@ -203,15 +187,13 @@ class TestReleasing:
             >> Refuse(1)
         )
 
-    def test_deciding_what_is_not_held_is_nothing(self):
-        play = Playbook()
+    def test_deciding_what_is_not_held_is_nothing(self, play):
         assert play.relays(play.client.request(1, "/relay"), play.client.request(3, "/hold"))
         for stream in (1, 3, 5):
             assert play >> Release(stream) >> Refuse(stream)
 
-    def test_what_the_client_sends_after_its_end_is_dropped(self):
+    def test_what_the_client_sends_after_its_end_is_dropped(self, play):
         """It broke HTTP/2, and the backend must not get it in the midst of another message."""
-        play = Playbook()
         assert (
             collect(play, 1, ASK)
             >> Client(play.client.data(1, b"more"))

@@ -117,8 +117,7 @@ class TestTrailers:
             << Client(play.client.credit(0, 12))
         )
 
-    def test_in_pieces_stop_the_client_at_the_first(self):
-        play = Playbook()
+    def test_in_pieces_stop_the_client_at_the_first(self, play):
         request = play.client.request(1, "/hold")
         trailers = play.client.headers(1, [("x-sum", "a" * 50)], end=True, pieces=3)
         first = trailers[: trailers.index(b"\x09\x00", 9) - 3]
@@ -133,8 +132,7 @@ class TestTrailers:
             << Backend(trailers[len(first) :])
         )
 
-    def test_may_be_all_there_is(self):
-        play = Playbook()
+    def test_may_be_all_there_is(self, play):
         request, trailers = play.client.request(1, "/hold"), play.client.trailers(1)
         problem = "0 bytes are not one gRPC message"
         assert (
@@ -159,19 +157,11 @@ class TestTrailers:
             << Backend(play.client.data(3, b"c"), trailers, ping)
         )
 
-    def test_with_a_path_are_trailers_still(self):
+    def test_with_a_path_are_trailers_still(self, play):
         """A stream is one call, whatever comes later on it."""
-        play = Playbook()
         request, again = play.client.request(1, "/watch"), play.client.request(1, "/hold")
         assert play.relays(request).relays(again).relays(play.client.data(1, ASK))
         assert play.tallies["/hold"].calls == 0
-
-    def test_single_bytes_wait_as_well(self):
-        play = Playbook()
-        play, trailers, following = trailers_and_next(play)
-        ping = play.client.ping()
-        play = play.byte_by_byte() >> Client(ping)
-        assert play >> Release(1) << Backend(play.client.data(1, ASK), trailers, following, ping)
 
     def test_what_follows_them_may_be_wrong(self):
         """It is seen only when a decision lets the client go on."""
@@ -194,9 +184,7 @@ class TestTrailers:
         )
         assert not play.session.busy
 
-    def test_two_calls_may_stop_the_client_one_after_the_other(self):
-        play = Playbook()
-        client = play.client
+    def test_two_calls_may_stop_the_client_one_after_the_other(self, play, client):
         requests = client.request(1, "/hold"), client.request(3, "/hold")
         trailers = client.trailers(1), client.trailers(3)
         assert (

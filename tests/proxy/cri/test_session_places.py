@@ -38,9 +38,7 @@ class TestHeaderBlocks:
         )
         return first, second, third
 
-    def test_of_the_client_are_not_interrupted(self):
-        play = Playbook()
-        client, server = play.client, play.server
+    def test_of_the_client_are_not_interrupted(self, play, client, server):
         assert collect(play, 1, ASK)
         assert collect(play, 3, ASK)
         assert collect(play, 5, ASK)
@@ -67,9 +65,7 @@ class TestHeaderBlocks:
         assert play.relays(client.request(9, "/relay", pieces=2))
 
     @pytest.mark.parametrize("kind", ["response", "trailers", "push promise"])
-    def test_of_the_backend_are_not_interrupted(self, kind):
-        play = Playbook()
-        client, server = play.client, play.server
+    def test_of_the_backend_are_not_interrupted(self, kind, play, client, server):
         assert play.relays(client.request(1, "/relay"))
         held = client.request(3, "/hold")
         block = {
@@ -98,9 +94,9 @@ class TestHeaderBlocks:
             )
         )
 
-    def test_of_the_backend_are_followed_by_credit_for_all_that_was_read(self):
-        play = Playbook()
-        client, server = play.client, play.server
+    def test_of_the_backend_are_followed_by_credit_for_all_that_was_read(
+        self, play, client, server
+    ):
         assert play.relays(client.request(1, "/relay"), client.request(3, "/hold"))
         first, second, third = self.parts(server.response(1, pieces=3))
         assert play.answers(first)
@@ -142,9 +138,7 @@ class TestHeaderBlocks:
             "credit",
         ],
     )
-    def test_of_the_client_may_hold_nothing_else(self, inside):
-        play = Playbook()
-        client = play.client
+    def test_of_the_client_may_hold_nothing_else(self, inside, play, client):
         assert play.relays(client.request(1, "/hold"))
         frame = {
             "data": lambda: client.data(1, b"x"),

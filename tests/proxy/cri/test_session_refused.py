@@ -31,16 +31,14 @@ def answer(play: Playbook, block: bytes, stream: int = 1) -> Client:
 
 
 class TestRefusing:
-    def test_resets_the_call_and_answers_once_the_backend_confirmed(self):
-        play = Playbook()
+    def test_resets_the_call_and_answers_once_the_backend_confirmed(self, play):
         ack = play.server.settings_ack()
         assert refused(play) >> Backend(ack) << answer(play, literals(RESPONSE + NO))
         assert not play.session.busy
         assert play.answers(ack), "later ones are the client's"
 
-    def test_moves_no_table(self):
+    def test_moves_no_table(self, play):
         """What the backend says later refers to its own entries, and finds them."""
-        play = Playbook()
         assert play.relays(play.client.request(3, "/relay")).relays(
             play.client.request(5, "/relay")
         )
@@ -56,8 +54,7 @@ class TestRefusing:
         assert play.answers(response)
         assert play.to_client.headers[5] == [[*RESPONSE, ("x-new", "first")]]
 
-    def test_after_response_headers_is_said_in_trailers(self):
-        play = Playbook()
+    def test_after_response_headers_is_said_in_trailers(self, play):
         assert play.relays(play.client.request(1, "/hold")).answers(play.server.response(1))
         assert (
             refused(play, announced=True)
@@ -65,20 +62,17 @@ class TestRefusing:
             << answer(play, literals(NO))
         )
 
-    def test_crossing_response_headers_is_said_in_trailers(self):
-        play = Playbook()
+    def test_crossing_response_headers_is_said_in_trailers(self, play):
         assert refused(play).answers(play.server.response(1), play.server.data(1, b"some"))
         assert play >> Backend(play.server.settings_ack()) << answer(play, literals(NO))
 
     @pytest.mark.parametrize("whole", ["answer", "trailers_only"])
-    def test_crossing_a_whole_answer_leaves_it_at_that(self, whole):
-        play = Playbook()
+    def test_crossing_a_whole_answer_leaves_it_at_that(self, whole, play):
         answered = play.server.answer(1) if whole == "answer" else play.server.trailers_only(1, 12)
         assert refused(play).answers(answered) >> Backend(play.server.settings_ack())
         assert not play.session.busy
 
-    def test_crossing_a_reset_answers_all_the_same(self):
-        play = Playbook()
+    def test_crossing_a_reset_answers_all_the_same(self, play):
         assert (
             refused(play)
             >> Backend(play.server.reset(1))
@@ -86,13 +80,10 @@ class TestRefusing:
             << answer(play, literals(RESPONSE + NO))
         )
 
-    def test_other_frames_of_the_stream_still_pass(self):
-        play = Playbook()
+    def test_other_frames_of_the_stream_still_pass(self, play):
         assert refused(play).answers(play.server.credit(1, 5)).relays(play.client.credit(1, 5))
 
-    def test_confirmations_come_in_order_with_the_clients(self):
-        play = Playbook()
-        client, server = play.client, play.server
+    def test_confirmations_come_in_order_with_the_clients(self, play, client, server):
         ack = server.settings_ack()
         assert collect(play, 1, ASK)
         assert collect(play, 3, ASK)
@@ -117,19 +108,10 @@ class TestRefusing:
         )
         assert not play.session.busy
 
-    def test_by_single_bytes(self):
-        play = Playbook().byte_by_byte()
-        assert (
-            refused(play)
-            >> Backend(play.server.settings_ack())
-            << answer(play, literals(RESPONSE + NO))
-        )
-
     @pytest.mark.parametrize(
         "text", ["", "plain", "100% übel\n", "\x00\x7f~ ", "日" * 3000, "x" * 50_000, "\udcff"]
     )
-    def test_says_anything_in_one_frame(self, text):
-        play = Playbook()
+    def test_says_anything_in_one_frame(self, text, play):
         play = (
             collect(play, 1, ASK)
             >> Refuse(1, 2, text)
@@ -168,8 +150,7 @@ class TestHeaderTable:
             ([100, None], 100),
         ],
     )
-    def test_is_lowered_by_a_refusal(self, sizes, expected):
-        play = Playbook()
+    def test_is_lowered_by_a_refusal(self, sizes, expected, play):
         play.to_client.decoder.max_allowed_table_size = 8192
         for size in sizes:
             wanted = {} if size is None else {frames.HEADER_TABLE_SIZE: size}
@@ -185,8 +166,7 @@ class TestHeaderTable:
             "once is enough"
         )
 
-    def test_was_lowered_by_the_backend_itself(self):
-        play = Playbook()
+    def test_was_lowered_by_the_backend_itself(self, play):
         assert play.relays(play.client.request(3, "/relay"))
         assert play.relays(play.client.settings({frames.HEADER_TABLE_SIZE: 100})).answers(
             play.server.settings_ack()
@@ -199,8 +179,7 @@ class TestHeaderTable:
             << answer(play, literals(RESPONSE + NO))
         )
 
-    def test_not_acknowledged_yet_is_not_lowered(self):
-        play = Playbook()
+    def test_not_acknowledged_yet_is_not_lowered(self, play):
         assert play.relays(play.client.settings({frames.HEADER_TABLE_SIZE: 100}))
         play = refused(play)
         ack = play.server.settings_ack()
@@ -214,9 +193,8 @@ class TestHeaderTable:
 
 
 class TestClientOfARefusedCall:
-    def test_may_give_up_first(self):
+    def test_may_give_up_first(self, play):
         """Its reset would be the second that the backend gets."""
-        play = Playbook()
         assert refused(play) >> Client(play.client.reset(1)) >> Backend(play.server.settings_ack())
         assert not play.session.busy
 
@@ -278,14 +256,11 @@ class TestClientOfARefusedCall:
 
 
 class TestTooLarge:
-    def test_a_message_of_16_mib_is_held(self):
-        play = Playbook()
+    def test_a_message_of_16_mib_is_held(self, play):
         body = message(bytes(16 << 20))
         assert collect(play, 1, body)
 
-    def test_a_larger_one_is_refused(self):
-        play = Playbook()
-        client = play.client
+    def test_a_larger_one_is_refused(self, play, client):
         assert play.relays(client.request(1, "/hold"))
         body = message(bytes((16 << 20) + 1))
         *pieces, last = (client.data(1, piece) for piece in cut(body, 16_384))
@@ -354,7 +329,6 @@ def test_refusing_takes_nothing_off_the_windows():
     assert play >> Backend(server.credit(0, 65_535)) << Client(client.credit(0, 8))
 
 
-def test_a_broken_frame_ends_it_all():
-    play = Playbook()
+def test_a_broken_frame_ends_it_all(play):
     assert refused(play) >> Backend(b"\xff" * 9) << Failed(frames.FRAME_SIZE_ERROR)
     assert play >> Backend(play.server.settings_ack()) >> Refuse(1) >> Release(1)

@@ -39,8 +39,7 @@ def full(play: Playbook, stream: int = 1) -> Playbook:
 
 
 class TestReleasing:
-    def test_as_it_came_swallows_as_much_credit_as_was_given(self):
-        play = Playbook()
+    def test_as_it_came_swallows_as_much_credit_as_was_given(self, play):
         assert (
             released(play, 1, ASK)
             >> Backend(play.server.credit(0, 5), play.server.credit(1, 8))
@@ -48,8 +47,7 @@ class TestReleasing:
         )
         assert play.answers(play.server.credit(0, 8))
 
-    def test_a_smaller_message_swallows_only_its_own(self):
-        play = Playbook()
+    def test_a_smaller_message_swallows_only_its_own(self, play):
         body = message(bytes(5000))
         assert (
             collect(play, 1, body)
@@ -59,16 +57,14 @@ class TestReleasing:
         )
         assert play.answers(play.server.credit(0, 1))
 
-    def test_credit_is_swallowed_to_the_byte(self):
-        play = Playbook()
+    def test_credit_is_swallowed_to_the_byte(self, play):
         assert (
             released(play, 1, ASK)
             >> Backend(play.server.credit(0, 5), play.server.credit(0, 10))
             << Client(play.server.credit(0, 7))
         )
 
-    def test_a_larger_one_waits_for_the_backends_windows(self):
-        play = Playbook()
+    def test_a_larger_one_waits_for_the_backends_windows(self, play):
         body = message(bytes(100_000 - 5))
         server = play.server
         assert (
@@ -83,8 +79,7 @@ class TestReleasing:
         assert play >> Backend(server.credit(0, 60_000))
         assert play.answers(server.credit(0, 1))
 
-    def test_the_connections_window_is_shared(self):
-        play = Playbook()
+    def test_the_connections_window_is_shared(self, play):
         body = message(bytes(1000 - 5))
         server = play.server
         assert full(play)
@@ -121,28 +116,8 @@ class TestReleasing:
             << Backend(play.client.data(1, end=True))
         )
 
-    def test_a_client_that_gives_up_takes_its_bytes_with_it(self):
-        play = Playbook()
-        body = message(bytes(100_000))
-        reset = play.client.reset(1)
-        assert released(play, 1, body) >> Client(reset) << Backend(reset) << CallEnded(1, None)
-        # All that was sent, and nothing else, is to be swallowed.
-        assert play >> Backend(play.server.credit(0, WINDOW))
-        assert play.answers(play.server.credit(0, 1))
-
 
 class TestInitialWindow:
-    def test_is_what_a_released_message_may_take(self):
-        play = Playbook(settings={frames.INITIAL_WINDOW_SIZE: 10})
-        body = message(bytes(25))
-        assert (
-            released(play, 1, body, 10)
-            >> Backend(play.server.credit(1, 15))
-            << Backend(*datas(play, 1, body, 10, 15))
-            >> Backend(play.server.credit(1, 5))
-            << Backend(*datas(play, 1, body, 25, 5))
-        )
-
     def test_counts_from_the_clients_acknowledgement_on(self):
         play = Playbook(settings={frames.INITIAL_WINDOW_SIZE: 10})
         client, server = play.client, play.server
@@ -176,8 +151,7 @@ class TestInitialWindow:
         assert play >> Client(ack, ack) << Backend(ack, ack, *datas(play, 1, body, 10, 10))
 
     @pytest.mark.parametrize("phase", ["arriving", "with the shell"])
-    def test_changes_for_calls_that_are_held(self, phase):
-        play = Playbook()
+    def test_changes_for_calls_that_are_held(self, phase, play):
         body = message(bytes(95))
         settings = play.server.settings({frames.INITIAL_WINDOW_SIZE: 7})
         ack = play.client.settings_ack()
@@ -189,8 +163,7 @@ class TestInitialWindow:
             assert collect(play, 1, body, announced=True).answers(settings).relays(ack)
         assert play >> Release(1) << Backend(*datas(play, 1, body, 0, 7))
 
-    def test_of_a_setting_named_twice_is_the_last(self):
-        play = Playbook()
+    def test_of_a_setting_named_twice_is_the_last(self, play):
         settings = frames.frame(
             frames.SETTINGS, 0, 0, bytes.fromhex("0004 00000002 0004 00000003".replace(" ", ""))
         )
@@ -199,8 +172,7 @@ class TestInitialWindow:
         body = message(bytes(95))
         assert released(play, 1, body, 3)
 
-    def test_of_new_calls_is_the_new_one(self):
-        play = Playbook()
+    def test_of_new_calls_is_the_new_one(self, play):
         assert play.answers(play.server.settings({frames.INITIAL_WINDOW_SIZE: 7}))
         assert play.relays(play.client.request(1, "/hold"), play.client.settings_ack())
         assert play.relays(play.client.request(3, "/hold"))
@@ -327,16 +299,14 @@ class TestRelayedDataWithoutRoom:
 
 
 class TestClientsWindow:
-    def test_may_be_used_up_but_not_exceeded(self):
-        play = Playbook()
+    def test_may_be_used_up_but_not_exceeded(self, play):
         assert play.relays(play.client.request(1, "/relay"))
         for piece in cut(bytes(WINDOW), 16_384):
             assert play.relays(play.client.data(1, piece))
         assert play.relays(play.client.data(1))
         assert play >> Client(play.client.data(1, b"!")) << Failed(frames.FLOW_CONTROL_ERROR)
 
-    def test_counts_padding(self):
-        play = Playbook()
+    def test_counts_padding(self, play):
         assert play.relays(play.client.request(1, "/relay"))
         for piece in cut(bytes(WINDOW - 10), 16_384):
             assert play.relays(play.client.data(1, piece))
@@ -346,8 +316,7 @@ class TestClientsWindow:
             << Failed(frames.FLOW_CONTROL_ERROR)
         )
 
-    def test_counts_held_bytes_only_while_they_are_not_credited(self):
-        play = Playbook()
+    def test_counts_held_bytes_only_while_they_are_not_credited(self, play):
         assert play.relays(play.client.request(1, "/hold"))
         pieces = [play.client.data(1, piece) for piece in cut(bytes(WINDOW), 16_384)]
         assert (
@@ -384,8 +353,7 @@ class TestClientsWindow:
             << Failed(frames.FLOW_CONTROL_ERROR)
         )
 
-    def test_grows_by_what_the_backend_gives(self):
-        play = Playbook()
+    def test_grows_by_what_the_backend_gives(self, play):
         assert play.answers(play.server.credit(0, 2**31 - 1 - WINDOW))
         assert play.relays(play.client.request(1, "/relay"))
         for _ in range(10):

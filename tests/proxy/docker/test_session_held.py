@@ -57,8 +57,7 @@ def small_limits():
 
 class TestHeld:
     @pytest.mark.parametrize("single", [False, True])
-    def test_nothing_goes_on_before_it_is_released(self, single):
-        play = Playbook()
+    def test_nothing_goes_on_before_it_is_released(self, single, play):
         if single:
             play.byte_by_byte()
         assert (
@@ -272,8 +271,7 @@ class TestTooLarge:
 class TestWatched:
     REQUEST = post("/watch/create", b"abc")
 
-    def test_passes_at_once_and_is_told_with_its_last_byte(self):
-        play = Playbook()
+    def test_passes_at_once_and_is_told_with_its_last_byte(self, play):
         for i in range(len(self.REQUEST) - 4):
             assert play >> Client(self.REQUEST[i : i + 1])
         assert play >> Client(self.REQUEST[-4:-3]) << Backend(self.REQUEST[:-3])
@@ -284,9 +282,7 @@ class TestWatched:
         assert play >> Backend(last) << CallEnded(1, b'{"Id": "1"}') << Client(last)
 
     def test_without_a_body_it_is_told_with_its_head(self):
-        request = post("/watch/start")
-        play = Playbook() >> Client(request) << arrived(1, "/watch/start", b"") << Backend(request)
-        assert play >> Backend(NO_CONTENT) << CallEnded(1, b"") << Client(NO_CONTENT)
+        assert watched() >> Backend(NO_CONTENT) << CallEnded(1, b"") << Client(NO_CONTENT)
 
     def test_a_decision_is_none(self):
         play = Playbook() >> Client(self.REQUEST) << Backend(self.REQUEST)
@@ -328,8 +324,7 @@ OUTCOMES = [
 
 @pytest.mark.parametrize("how", ["hold", "watch"])
 @pytest.mark.parametrize(("verb", "call", "response", "outcome"), OUTCOMES)
-def test_how_a_call_ended(how, verb, call, response, outcome):
-    play = Playbook()
+def test_how_a_call_ended(how, verb, call, response, outcome, play):
     session = play.session
     session.receive_from_client(f"{verb} /{how}/{call} HTTP/1.1\r\n\r\n".encode())
     session.release(1)
@@ -340,40 +335,40 @@ def test_how_a_call_ended(how, verb, call, response, outcome):
     assert not session.busy
 
 
+def watched() -> Playbook:
+    request = post("/watch/start")
+    return Playbook() >> Client(request) << arrived(1, "/watch/start", b"") << Backend(request)
+
+
 class TestOver:
     """What becomes of a call when the connection ends."""
 
-    def test_held(self):
-        assert held() >> Gone() << CallAbandoned(1) >> Gone()
-
-    def test_held_and_not_complete(self):
-        assert Playbook() >> Client(CREATE[:-1]) >> Gone()
-
-    def test_released(self):
-        play = held() >> Release(1) << Backend(CREATE) >> Gone()
-        assert play << CallEnded(1, None) >> Gone()
-
-    def test_released_and_partly_answered(self):
-        play = (held() >> Release(1) << Backend(CREATE)).answers(CREATED[:-1])
-        assert play >> Gone() << CallEnded(1, None)
-
-    def test_watched(self):
-        request = post("/watch/start")
-        play = Playbook() >> Client(request) << arrived(1, "/watch/start", b"") << Backend(request)
-        assert play >> Gone() << CallEnded(1, None)
-
-    def test_watched_and_not_complete(self):
-        assert Playbook().relays(post("/watch/create", b"abc")[:-1]) >> Gone()
-
-    def test_refused_and_answered(self):
-        assert held() >> Refuse(1) << Client(REFUSAL) >> Gone()
-
-    def test_the_client_of_a_held_one_has_gone(self):
-        assert held() >> ClientEnds(goes_on=False) >> Gone() << CallAbandoned(1)
-        assert Playbook() >> Client(CREATE[:-1]) >> ClientEnds(goes_on=False)
-
-    def test_the_engine_has_gone(self):
-        assert held() >> BackendEnds(goes_on=False) >> Gone() << CallAbandoned(1)
+    @pytest.mark.parametrize(
+        ("before", "told"),
+        [
+            (lambda: held(), CallAbandoned(1)),
+            (lambda: Playbook() >> Client(CREATE[:-1]), None),
+            (lambda: held() >> Release(1) << Backend(CREATE), CallEnded(1, None)),
+            (
+                lambda: (held() >> Release(1) << Backend(CREATE)).answers(CREATED[:-1]),
+                CallEnded(1, None),
+            ),
+            (lambda: watched(), CallEnded(1, None)),
+            (lambda: Playbook().relays(post("/watch/create", b"abc")[:-1]), None),
+            (lambda: held() >> Refuse(1) << Client(REFUSAL), None),
+            (lambda: held() >> ClientEnds(goes_on=False), CallAbandoned(1)),
+            (lambda: held() >> BackendEnds(goes_on=False), CallAbandoned(1)),
+            (lambda: Playbook() >> Client(CREATE[:-1]) >> ClientEnds(goes_on=False), None),
+        ],
+        ids=[
+            *("held", "held in part", "released", "answered in part", "watched"),
+            *("watched in part", "refused", "client ended", "engine ended", "ended in part"),
+        ],
+    )
+    def test_what_the_shell_hears(self, before, told):
+        play = before() >> Gone()
+        assert play if told is None else play << told
+        assert play >> Gone()
 
     def test_the_client_of_a_released_one_may_wait_for_the_answer(self):
         play = held() >> Release(1) << Backend(CREATE) >> ClientEnds(goes_on=True)
@@ -396,9 +391,8 @@ class TestOver:
         assert play.session.drained
 
     @pytest.mark.parametrize("request_", [CREATE, CREATE[:-1]])
-    def test_the_engine_speaks_while_one_is_held(self, request_):
+    def test_the_engine_speaks_while_one_is_held(self, request_, play):
         """Nobody can tell what that would answer; the request goes nowhere any more."""
-        play = Playbook()
         play.session.receive_from_client(request_)
         told = len(play.session.requests)
         play.session.requests.clear()

@@ -63,10 +63,6 @@ class TestTunnel:
         assert play.tally.from_client == len(EXEC) + 4
         assert play.tally.from_backend == len(switched) + 6
 
-    def test_in_single_bytes(self, switched):
-        play = Playbook().byte_by_byte().relays(EXEC)
-        assert play.answers(switched, RAW).relays(RAW)
-
     def test_before_the_request_is_complete(self):
         play = Playbook().relays(EXEC[:-1]).answers(HIJACKED)
         assert play.relays(EXEC[-1:], PING, PING)
@@ -133,8 +129,7 @@ NO_REQUESTS = {
 class TestNoHttp:
     @pytest.mark.parametrize("what", NO_REQUESTS)
     @pytest.mark.parametrize("before", [b"", PING])
-    def test_a_request_goes_on_raw(self, what, before):
-        play = Playbook()
+    def test_a_request_goes_on_raw(self, what, before, play):
         if before:
             assert play.relays(before).answers(PONG)
         assert play.relays(NO_REQUESTS[what])
@@ -144,10 +139,6 @@ class TestNoHttp:
         assert play.answers(answer(400, b"Bad Request"), RAW).relays(RAW, CREATE)
         assert play.session.warning == warning
         assert play.session.failed is None
-
-    @pytest.mark.parametrize("what", NO_REQUESTS)
-    def test_in_single_bytes(self, what):
-        assert Playbook().byte_by_byte().relays(NO_REQUESTS[what])
 
     @pytest.mark.parametrize("what", NO_REQUESTS)
     def test_sent_ahead(self, what):
