@@ -122,12 +122,6 @@ def test_run(both):
     assert said.err.endswith("err\n")
 
 
-def test_much_in_and_much_out(both):
-    data = noise(4 * MB)
-    said = both(lambda at: at(*RUN, "-i", IMAGE, "cat", data=data))
-    assert said.out.encode() == data
-
-
 @pytest.mark.parametrize("how", ["exec", "run"])
 def test_terminal(both, how):
     def look(at: Docker) -> int:
@@ -328,74 +322,6 @@ def test_package_runs_and_executes(both):
     assert shares == 55
     assert samples[0] == samples[1]
     assert ended == {"Error": None, "StatusCode": 0}
-
-
-@contextlib.contextmanager
-def _taken(stream: Any) -> Iterator[Any]:
-    """A connection that the package took over: its file does not close it."""
-    wire = stream._sock
-    try:
-        yield stream
-    finally:
-        stream.close()
-        wire.close()
-
-
-def test_package_ends_the_input_of_an_exec(both):
-    def look(at: Docker) -> bytes:
-        with container(at), at.package() as client:
-            made = client.api.exec_create(NAME, ["busybox", "md5sum"], stdin=True)
-            with _taken(client.api.exec_start(made["Id"], socket=True)) as stream:
-                stream._sock.sendall(noise(MB))
-                stream._sock.shutdown(1)
-                return b"".join(iter(lambda: stream.read(KB), b""))
-
-    # After the eight bytes that tell which stream it is of.
-    assert both(look)[8:].decode() == f"{md5(noise(MB))}  -\n"
-
-
-def test_package_attaches_and_follows(both):
-    def look(at: Docker) -> list[Any]:
-        with container(at, "read word; echo got $word; read _", "-i"), at.package() as client:
-            logs = client.containers.get(NAME).logs(stream=True, follow=True)
-            query = {"stdin": 1, "stdout": 1, "stream": 1}
-            with _taken(client.api.attach_socket(NAME, params=query)) as stream:
-                stream._sock.sendall(b"hello\n")
-                seen = stream.read(8 + len("got hello\n"))
-                followed = next(logs)
-                stream._sock.sendall(b"\n")
-                return [seen, stream.read(), followed, list(logs)]
-
-    assert both(look) == [b"\1\0\0\0\0\0\0\ngot hello\n", b"", b"got hello\n", []]
-
-
-def test_package_moves_archives_and_builds(both):
-    def look(at: Docker) -> list[Any]:
-        with container(at), at.package() as client:
-            subject = client.containers.get(NAME)
-            assert subject.put_archive("/root", archive(8 * MB))
-            stream, about = subject.get_archive("/root/noise")
-            with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as tar:
-                back = tar.extractfile("noise").read()
-            recipe = f"FROM {IMAGE}\nENV X=1\n".encode()
-            built, said = client.images.build(fileobj=io.BytesIO(recipe), nocache=True, rm=True)
-            return [md5(back), about["size"], built.attrs["Config"]["Env"], normal(str([*said]))]
-
-    digest, size, environment, _ = both(look)
-    assert (digest, size) == (md5(noise(8 * MB)), 8 * MB)
-    assert environment == ["PATH=/bin", "X=1"]
-
-
-def test_package_sees_events_as_they_happen(both):
-    def look(at: Docker) -> list[str]:
-        with at.package() as client:
-            only = {"container": NAME, "event": ["start", "die"]}
-            events = client.events(since=time.time(), decode=True, filters=only)
-            with container(at):
-                first = next(events)
-            return [first["Action"], next(events)["Action"]]
-
-    assert both(look) == ["start", "die"]
 
 
 # Answers, byte for byte.
@@ -614,36 +540,6 @@ def _exec_id(at: Docker, wish: dict[str, Any]) -> str:
         headers = {"Content-Type": "application/json"}
         connection.request("POST", f"/containers/{NAME}/exec", json.dumps(wish), headers)
         return str(json.load(connection.getresponse())["Id"])
-
-
-def test_attach_by_websocket(both):
-    def look(at: Docker) -> bytes:
-        page = f"/containers/{NAME}/attach/ws?logs=1&stdout=1&stream=1"
-        head = (
-            f"GET {page} HTTP/1.1\r\nHost: docker\r\nOrigin: http://docker\r\n"
-            "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-        )
-        with container(at, "echo hi; read _", "-i"), at.wire(head.encode()) as wire:
-            seen = b""
-            while b"hi\n" not in seen:
-                seen += wire.recv(1 << 16)
-            at("kill", NAME)
-            return seen
-
-    assert both(look).startswith(b"HTTP/1.1 101 ")
-
-
-def test_headers_come_before_the_body_is_there(both):
-    def look(at: Docker) -> tuple[int, bytes]:
-        with container(at, "read _; exit 8", "-i"), at.connection() as connection:
-            connection.request("POST", f"/containers/{NAME}/wait")
-            response = connection.getresponse()
-            at("attach", NAME, data=b"\n")
-            return response.status, response.read()
-
-    status, body = both(look)
-    assert (status, json.loads(body)["StatusCode"]) == (200, 8)
 
 
 # Back-pressure, and what clients leave behind.
