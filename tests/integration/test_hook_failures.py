@@ -15,11 +15,7 @@ from koord_hooks.stages import Stage
 from tests.support.cgroups import UNLIMITED, container_values
 from tests.support.containerd import requires_containerd
 from tests.support.cri import Cri, batch_pod_config, burstable_pod_config, pb, remove_pod, run_pod
-from tests.support.hook_server import (
-    HookServer,
-    echo,
-    waiting,
-)
+from tests.support.hook_server import HookServer, echo, waiting
 from tests.support.processes import until
 from tests.support.proxy import Koordlet, Proxy, trials
 

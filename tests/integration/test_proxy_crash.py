@@ -14,15 +14,7 @@ import pytest
 from koord_hooks.stages import Stage
 
 from tests.support.containerd import requires_containerd
-from tests.support.cri import (
-    Cri,
-    PodPlan,
-    RunningPod,
-    batch_pod_config,
-    pb,
-    remove_pod,
-    run_pod,
-)
+from tests.support.cri import Cri, PodPlan, RunningPod, batch_pod_config, pb, remove_pod, run_pod
 from tests.support.hook_server import HookServer, wishing
 from tests.support.processes import PATIENCE, until
 from tests.support.proxy import Proxy, connect
@@ -109,11 +101,7 @@ def test_hooks_hear_the_same_after_kill_9_for_real(containerd, real_proxy, hooks
 def test_killed_between_the_making_and_the_answer(proxy, runtime, hooks, method):
     """The runtime has made it; the proxy never hears of that."""
     proxy.use(hooks, WISHES)
-    usual, made, dead = (
-        runtime.runtime._answers[method],
-        threading.Event(),
-        threading.Event(),
-    )
+    usual, made, dead = (runtime.runtime._answers[method], threading.Event(), threading.Event())
 
     def make_and_wait(data: bytes) -> Any:
         answer = usual(data)

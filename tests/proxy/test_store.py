@@ -219,8 +219,7 @@ def rows(store: RecordStore) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "change",
-    ["facts = x'ffffff'", "missed = '{'", "missed = '[[1]]'", "kind = 'node'"],
+    "change", ["facts = x'ffffff'", "missed = '{'", "missed = '[[1]]'", "kind = 'node'"]
 )
 def test_records_begin_anew_where_they_are_corrupt(path, opened, change, caplog):
     store = opened(path)

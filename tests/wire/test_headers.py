@@ -112,8 +112,7 @@ class TestTable:
                 st.lists(
                     st.one_of(
                         st.tuples(
-                            st.just("indexed"),
-                            st.sampled_from(["/a", "/b", "/" + "c" * 60]),
+                            st.just("indexed"), st.sampled_from(["/a", "/b", "/" + "c" * 60])
                         ),
                         st.tuples(st.just("literal"), st.sampled_from(["/a", "/b"])),
                         st.tuples(st.just("index"), st.integers(62, 66)),

@@ -232,12 +232,7 @@ _NAMES = [
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
     lambda inner: (
-        st.lists(inner, max_size=2)
-        | st.dictionaries(
-            st.sampled_from(_NAMES),
-            inner,
-            max_size=3,
-        )
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(_NAMES), inner, max_size=3)
     ),
     max_leaves=12,
 )

@@ -66,10 +66,7 @@ FROM_CLIENT = {
     "HEADERS with no padding length": (_of(frames.HEADERS, 0xC, b""), frames.FRAME_SIZE_ERROR),
     "HEADERS of too much padding": (_of(frames.HEADERS, 0xC, b"\x02\x82"), 1),
     "HEADERS with half a priority": (_of(frames.HEADERS, 0x24, b"\x00\x00"), 1),
-    "HEADERS on no stream": (
-        lambda play: play.client.request(0, "/hold"),
-        frames.PROTOCOL_ERROR,
-    ),
+    "HEADERS on no stream": (lambda play: play.client.request(0, "/hold"), frames.PROTOCOL_ERROR),
     "CONTINUATION of nothing": (_of(frames.CONTINUATION, 4, b"\x82"), frames.PROTOCOL_ERROR),
     "SETTINGS cut short": (_of(frames.SETTINGS, 0, bytes(7)), frames.FRAME_SIZE_ERROR),
 }

@@ -130,15 +130,7 @@ class TestCollecting:
 
 class TestMalformed:
     @pytest.mark.parametrize(
-        "body",
-        [
-            b"",
-            b"\x00\x00\x00",
-            ASK[:-1],
-            ASK + b"!",
-            ASK + ASK,
-            b"\x00\xff\xff\xff\xff",
-        ],
+        "body", [b"", b"\x00\x00\x00", ASK[:-1], ASK + b"!", ASK + ASK, b"\x00\xff\xff\xff\xff"]
     )
     def test_is_told_and_goes_on_as_it_came(self, body, play):
         problem = f"{len(body)} bytes are not one gRPC message"
@@ -153,8 +145,7 @@ class TestMalformed:
         )
 
     @pytest.mark.parametrize(
-        ("payload", "code"),
-        [(b"", frames.FRAME_SIZE_ERROR), (b"\x05pad", frames.PROTOCOL_ERROR)],
+        ("payload", "code"), [(b"", frames.FRAME_SIZE_ERROR), (b"\x05pad", frames.PROTOCOL_ERROR)]
     )
     def test_padding_ends_the_connection(self, payload, code, play):
         assert (

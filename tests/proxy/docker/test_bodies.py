@@ -124,11 +124,7 @@ def test_a_container_in_an_unknown_pod() -> None:
             "memory_swap_limit_in_bytes": 64 * MIB,
             "oom_score_adj": 1000,
         },
-        container_envs={
-            "A": "1",
-            "KUBERNETES_SERVICE_HOST": "10.96.0.1",
-            "U": 'grüße "q" \\ <&>',
-        },
+        container_envs={"A": "1", "KUBERNETES_SERVICE_HOST": "10.96.0.1", "U": 'grüße "q" \\ <&>'},
     )
 
 

@@ -329,10 +329,7 @@ def test_only_what_docker_has_a_place_for_is_sent(store: RecordStore) -> None:
         # Nothing is swapped, and stays so.
         ({"memory_limit_in_bytes": 128 * MIB}, (128, 128)),
         # Hooks that name both mean both.
-        (
-            {"memory_limit_in_bytes": 128 * MIB, "memory_swap_limit_in_bytes": 256 * MIB},
-            (128, 256),
-        ),
+        ({"memory_limit_in_bytes": 128 * MIB, "memory_swap_limit_in_bytes": 256 * MIB}, (128, 256)),
     ],
 )
 def test_swap_goes_along_with_memory(store: RecordStore, wanted: Any, sent: Any) -> None:

@@ -128,10 +128,7 @@ def test_a_message_may_be_cut_anywhere(what):
         assert read(make(), [data[:cut], data[cut:] + NEXT]) == (len(data), body)
 
 
-@given(
-    st.sampled_from(sorted(MESSAGES)),
-    st.lists(st.integers(0, 200)),
-)
+@given(st.sampled_from(sorted(MESSAGES)), st.lists(st.integers(0, 200)))
 @example("a request in chunks like an end", [49, 51, 53])
 def test_a_message_may_be_cut_often(what, cuts):
     make, data, body = MESSAGES[what]

@@ -233,12 +233,7 @@ class TestUpdate:
 
     def test_order_is_by_priority_then_name(self):
         servers, *_ = HookServerRegistrations({}).update(
-            {
-                "z": text(priority=-1),
-                "b": text(),
-                "a": text(priority=2),
-                "c": text(),
-            }
+            {"z": text(priority=-1), "b": text(), "a": text(priority=2), "c": text()}
         )
         assert [server.name for server in servers] == ["z", "b", "c", "a"]
 
