@@ -8,7 +8,7 @@ from koord_proxy.contract.events import CallAbandoned, CallEnded
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import WINDOW, released
 from tests.support import frames
-from tests.support.cri_playbook import Backend, Client, Gone, Playbook, Release
+from tests.support.cri_playbook import Backend, Client, Playbook, Release
 from tests.support.frames import message
 
 
@@ -218,12 +218,3 @@ class TestBackendGoesAway:
         goaway = frames.frame(frames.GOAWAY, 0, 0, b"\x80\x00\x00\x01" + bytes(4))
         assert play.answers(goaway)
         assert play.session.busy
-
-
-class TestConnectionIsGone:
-    @every_stand
-    def test_calls_are_over(self, stand):
-        play = stand(Playbook())
-        assert told(play >> Gone(), stand)
-        assert not play.session.busy
-        assert play >> Release(1) >> Gone()

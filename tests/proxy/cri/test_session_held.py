@@ -11,7 +11,6 @@ from tests.support.cri_playbook import (
     Client,
     Failed,
     Playbook,
-    Refuse,
     Release,
     arrived,
     cut,
@@ -168,20 +167,6 @@ class TestReleasing:
         )
         assert play.answers(play.server.answer(1)) << CallEnded(1, b"done")
         assert not play.session.busy
-
-    def test_a_second_decision_is_nothing(self, play):
-        assert (
-            collect(play, 1, ASK)
-            >> Release(1)
-            << Backend(play.client.data(1, ASK, end=True))
-            >> Release(1)
-            >> Refuse(1)
-        )
-
-    def test_deciding_what_is_not_held_is_nothing(self, play):
-        assert play.relays(play.client.request(1, "/relay"), play.client.request(3, "/hold"))
-        for stream in (1, 3, 5):
-            assert play >> Release(stream) >> Refuse(stream)
 
     def test_what_the_client_sends_after_its_end_is_dropped(self, play):
         """It broke HTTP/2, and the backend must not get it in the midst of another message."""
