@@ -13,7 +13,7 @@ from koord_model.resources import SCALARS as MODEL_SCALARS
 from koord_model.resources import LinuxResources
 from koord_proto import hook_pb2 as pb
 from koord_proxy.rules import merge
-from koord_proxy.rules.merge import Field, HookConflict, Merge, echoes, read, wishes, write
+from koord_proxy.rules.merge import Field, HookConflict, Merge, echoes, wishes
 
 FULL = {
     "cpu_period": 100_000,
@@ -194,20 +194,6 @@ class TestMaps:
             "unified[c]": "",
         }
 
-    @pytest.mark.parametrize(
-        ("group", "name"), [("annotations", "container_annotations"), ("env", "container_envs")]
-    )
-    def test_a_containers_maps_by_key(self, group, name):
-        facts = pb.ContainerResourceHookRequest(**{name: {"HOME": "/", "kept": "1", "out": "1"}})
-        wanted = {"new": "", "kept": "1", "HOME": "/root"}
-        response = pb.ContainerResourceHookResponse(**{name: wanted})
-        assert wished(facts, response) == {f"{group}[new]": "", f"{group}[HOME]": "/root"}
-
-    def test_a_pods_maps_by_key(self):
-        facts = pb.PodSandboxHookRequest(labels={"a": "1", "b": "1"}, annotations={"a": "1"})
-        response = pb.PodSandboxHookResponse(labels={"b": "2"}, annotations={"a": "1", "c": "3"})
-        assert wished(facts, response) == {"labels[b]": "2", "annotations[c]": "3"}
-
     def test_a_pods_resources_are_not_for_the_runtime(self):
         response = pb.PodSandboxHookResponse(resources=pb.LinuxContainerResources(cpu_shares=9))
         assert wished(pb.PodSandboxHookRequest(), response) == {}
@@ -272,28 +258,6 @@ class TestSeveralServers:
             "labels[x]",
             "cgroup_parent",
         ]
-
-
-@pytest.mark.parametrize(
-    ("facts", "field", "value"),
-    [
-        (pb.PodSandboxHookRequest, Field("labels", "l"), "1"),
-        (pb.PodSandboxHookRequest, Field("annotations", "a"), "1"),
-        (pb.PodSandboxHookRequest, Field("cgroup_parent"), "/p"),
-        (pb.ContainerResourceHookRequest, Field("annotations", "a"), "1"),
-        (pb.ContainerResourceHookRequest, Field("env", "E"), "1"),
-        (pb.ContainerResourceHookRequest, Field("cgroup_parent"), "/p"),
-        (pb.ContainerResourceHookRequest, Field("resources", "cpu_quota"), -1),
-        (pb.ContainerResourceHookRequest, Field("resources", "cpuset_mems"), "1"),
-        (pb.ContainerResourceHookRequest, Field("unified", "memory.high"), "max"),
-    ],
-    ids=str,
-)
-def test_a_field_written_is_read(facts, field, value):
-    written = facts()
-    write(written, field, value)
-    assert read(written, field) == value
-    assert len(written.ListFields()) == 1
 
 
 # ---- with our own hook servers, whatever they want
