@@ -18,7 +18,6 @@ import select
 import signal
 import tarfile
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -357,14 +356,6 @@ def test_answer_where_nobody_is(both, method, page, body, status):
     assert both(lambda at: at.ask(method, page, body)).status == status
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b"null", b"x" * 100, b'{"Image": 7}', b"\xff"])
-@pytest.mark.parametrize("page", ["/containers/create", f"/containers/{NAME}/update"])
-def test_bodies_that_make_no_sense(both, page, body):
-    json_type = {"Content-Type": "application/json"}
-    assert both(lambda at: at.ask("POST", page, body, **json_type)).status >= 400
-    assert both(lambda at: at.ask("POST", page, body)).status >= 400
-
-
 def test_answers_about_a_container(both):
     asked: list[tuple[str, str, Any, int]] = [
         ("POST", f"/containers/create?name={NAME}", {"Image": IMAGE}, 409),
@@ -392,32 +383,6 @@ def test_answers_about_a_container(both):
         return [created, started, *(at.ask(*one[:3]) for one in asked)]
 
     assert [one.status for one in both(look)] == [201, 204, *(one[3] for one in asked)]
-
-
-def test_two_hundred_requests_on_one_connection(both):
-    pages = [
-        ("GET", "/_ping", None),
-        ("HEAD", "/_ping", None),
-        ("GET", f"/containers/{NAME}/changes", None),
-        ("POST", f"/containers/{NAME}/start", None),
-        ("POST", f"/containers/{NAME}/update", b'{"CpuShares": 66}'),
-        ("GET", "/version", None),
-        ("DELETE", f"/containers/{NAME}", None),
-        ("POST", "/containers/create", b"{}"),
-    ]
-
-    def look(at: Docker) -> list[tuple[int, str]]:
-        with container(at), at.connection() as connection:
-            connection.connect()
-            wire, seen = connection.sock, []
-            for number in range(200):
-                method, page, body = pages[number % len(pages)]
-                connection.request(method, page, body, {"Content-Type": "application/json"})
-                seen.append(answer(connection.getresponse()))
-                assert connection.sock is wire
-            return [(one.status, one.body) for one in seen]
-
-    assert [status for status, _ in both(look)[:8]] == [200, 200, 200, 304, 200, 200, 409, 400]
 
 
 def test_chunked_body(both):
@@ -599,23 +564,6 @@ def test_abandoned_streams_are_given_up_at_both_ends(both, relay, dockerd):
             assert all(b - a >= 20 for a, b in zip(before, open_files(), strict=True))
         # A few may be opened once and kept.
         until(lambda: all(b < a + 10 for a, b in zip(before, open_files(), strict=True)))
-
-
-def test_many_at_once(both):
-    def ask(at: Docker, found: list[int]) -> None:
-        for _ in range(10):
-            found.append(at.ask("GET", "/containers/json").status)
-
-    def look(at: Docker) -> list[int]:
-        found: list[int] = []
-        threads = [threading.Thread(target=ask, args=(at, found)) for _ in range(20)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return found
-
-    assert both(look) == [200] * 200
 
 
 def test_streams_end_with_dockerd_and_it_is_found_again(both, dockerd):

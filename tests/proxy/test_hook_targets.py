@@ -29,7 +29,6 @@ from koord_proxy.hook_targets import (
 from koord_proxy.rules.breaker import BreakerState
 from koord_proxy.rules.registration import FailurePolicy, HookServerRegistration, parse
 
-from tests.support import hook_server as peer
 from tests.support.processes import PATIENCE
 
 CREATE = Stage.PRE_CREATE_CONTAINER
@@ -132,8 +131,12 @@ class TestHookServer:
 
     @pytest.mark.parametrize("there", [False, True], ids=["nobody", "something else"])
     async def test_no_hook_server_there(self, tmp_path, there):
-        path = tmp_path / "s.sock"
-        with peer.NotHttp2(path) if there else contextlib.nullcontext():
+        async def speak(_: Any, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.0 500 no\r\n\r\nI am not who you think I am.\r\n" * 9)
+            writer.close()
+
+        path = tmp_path / ("s.sock" if there else "nobody.sock")
+        async with await asyncio.start_unix_server(speak, tmp_path / "s.sock"):
             error = await failure(path, timeout=0.3)
             async with asking(path) as target:
                 assert not await target.probe()

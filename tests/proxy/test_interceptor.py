@@ -21,7 +21,7 @@ from koord_proto import hook_pb2 as pb
 from koord_proxy.contract.events import CallAbandoned, CallEnded, Treatment
 from koord_proxy.contract.runtime_client import RuntimeNotFoundError
 from koord_proxy.interceptor import SkipRule
-from koord_proxy.rules.records import KEPT_MISSED, MissedHookCall, RecordKind, RuntimeRecord
+from koord_proxy.rules.records import MissedHookCall, RecordKind, RuntimeRecord
 from koord_proxy.rules.registration import FailurePolicy
 from koord_proxy.store import RecordStore
 
@@ -392,20 +392,6 @@ class TestMissed:
             assert client.released == client.store._expected == {}
             assert [result.split()[1] for result in client.counted()] == ["refused"]
             assert (client.record(SANDBOX), client.record()) == (a_pod(), a_container())
-
-    async def test_only_so_many_are_remembered(self, intercepting, runtime):
-        async with intercepting() as client:
-            (await made(client)).hooks.wants = AWAY
-            for quota in range(KEPT_MISSED + 3):
-                await client.do(runtime.update(cpu_quota=5000 + quota))
-            assert len(client.record().missed) == KEPT_MISSED
-
-    async def test_what_another_server_wants_is_done(self, intercepting):
-        async with intercepting(Hooks(wants=AWAY), others=[Hooks("second", SHARES)]) as client:
-            await client.run_pod()
-            sent = await client.create()
-            assert sent.cpu_shares == 7
-            assert client.counted()["CreateContainer missed"] == 1
 
 
 class TestUnreadable:
