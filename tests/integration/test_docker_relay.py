@@ -115,12 +115,6 @@ def container(at: Docker, script: str = "", *options: str) -> Iterator[None]:
 # The command line.
 
 
-def test_run(both):
-    said = both(lambda at: at(*RUN, IMAGE, "sh", "-c", "echo out; echo err >&2; exit 7"))
-    assert (said.code, said.out) == (7, "out\n")
-    assert said.err.endswith("err\n")
-
-
 @pytest.mark.parametrize("how", ["exec", "run"])
 def test_terminal(both, how):
     def look(at: Docker) -> int:
@@ -143,18 +137,6 @@ def test_terminal(both, how):
             return terminal.wait()
 
     assert both(look) == 5
-
-
-def test_attach(both):
-    def look(at: Docker) -> tuple[bytes, int]:
-        script = "read word; echo got $word; exit 3"
-        with container(at, script, "-i"), at.spawn("attach", NAME) as attached:
-            # Its end would be the end of what is shown, too.
-            attached.stdin.write(b"hello\n")
-            attached.stdin.flush()
-            return attached.stdout.read(), attached.wait()
-
-    assert both(look) == (b"got hello\n", 3)
 
 
 def test_logs_are_followed(both):
@@ -188,22 +170,6 @@ def test_copy_in_and_out(both, tmp_path):
     assert inside.out.startswith(md5(data))
     assert (tmp_path / "out").read_bytes() == data
     assert missing.code == 1
-
-
-def test_classic_build(both, tmp_path):
-    context = tmp_path / "context"
-    context.mkdir()
-    (context / "noise").write_bytes(noise(3 * MB))
-    steps = "COPY noise /noise\nRUN busybox md5sum /noise\nLABEL who=you"
-    (context / "Dockerfile").write_text(f"FROM {IMAGE}\n{steps}\n")
-    flags = ("--no-cache", "--network=none", "--tag=built")
-
-    def look(at: Docker) -> tuple[Said, Said]:
-        return at("build", *flags, context), at("inspect", "--format={{.Config.Labels}}", "built")
-
-    built, labels = both(look)
-    assert md5(noise(3 * MB)) in built.out
-    assert labels.out == "map[who:you]\n"
 
 
 def test_buildkit(both, tmp_path):
