@@ -16,20 +16,7 @@ from koord_proxy.cri.session import CriSession
 
 from tests.support import frames, playbook
 from tests.support.frames import ClientFrames, Frame, ServerFrames
-from tests.support.playbook import Backend, Client, Drain, Gone, Outgoing, Release
-
-__all__ = [
-    "Backend",
-    "Client",
-    "Drain",
-    "Failed",
-    "Gone",
-    "Playbook",
-    "Refuse",
-    "Release",
-    "arrived",
-    "cut",
-]
+from tests.support.playbook import Backend, Client, Outgoing
 
 TREATMENTS = {"/relay": Treatment.RELAY, "/watch": Treatment.WATCH, "/hold": Treatment.HOLD}
 

@@ -6,8 +6,9 @@ import pytest
 from koord_proxy.cri.session import CriSession
 
 from tests.support import frames
-from tests.support.cri_playbook import Backend, Client, Failed, Playbook
+from tests.support.cri_playbook import Failed, Playbook
 from tests.support.frames import ClientFrames, message
+from tests.support.playbook import Backend, Client
 
 EITHER_SIDES = {
     "PING": lambda peer: peer.ping(),

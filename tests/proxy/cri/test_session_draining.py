@@ -10,17 +10,9 @@ from koord_proxy.cri.session import CriSession
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import WINDOW
 from tests.support import frames
-from tests.support.cri_playbook import (
-    Backend,
-    Client,
-    Drain,
-    Failed,
-    Playbook,
-    Refuse,
-    Release,
-    arrived,
-)
+from tests.support.cri_playbook import Failed, Playbook, Refuse, arrived
 from tests.support.frames import message
+from tests.support.playbook import Backend, Client, Drain, Release
 
 NO_LIMIT = 2**31 - 1
 

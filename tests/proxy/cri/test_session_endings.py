@@ -8,8 +8,9 @@ from koord_proxy.contract.events import CallAbandoned, CallEnded
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import WINDOW, released
 from tests.support import frames
-from tests.support.cri_playbook import Backend, Client, Playbook, Release
+from tests.support.cri_playbook import Playbook
 from tests.support.frames import message
+from tests.support.playbook import Backend, Client, Release
 
 
 def collecting(play: Playbook, stream: int = 1) -> Playbook:

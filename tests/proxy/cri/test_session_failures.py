@@ -10,17 +10,9 @@ from koord_proxy.contract.events import CallAbandoned, CallEnded
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import released
 from tests.support import frames
-from tests.support.cri_playbook import (
-    Backend,
-    Client,
-    Drain,
-    Failed,
-    Gone,
-    Playbook,
-    Refuse,
-    Release,
-)
+from tests.support.cri_playbook import Failed, Playbook, Refuse
 from tests.support.frames import message
+from tests.support.playbook import Backend, Client, Drain, Gone, Release
 
 
 class TestPreface:

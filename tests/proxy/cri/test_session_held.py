@@ -6,16 +6,9 @@ import pytest
 from koord_proxy.contract.events import CallEnded, RequestArrived
 
 from tests.support import frames
-from tests.support.cri_playbook import (
-    Backend,
-    Client,
-    Failed,
-    Playbook,
-    Release,
-    arrived,
-    cut,
-)
+from tests.support.cri_playbook import Failed, Playbook, arrived, cut
 from tests.support.frames import message
+from tests.support.playbook import Backend, Client, Release
 
 ASK = message(b"ask")
 

@@ -8,8 +8,9 @@ from koord_proxy.contract.events import CallAbandoned, CallEnded, RequestArrived
 from tests.proxy.cri.test_session_held import ASK
 from tests.proxy.cri.test_session_windows import full, released
 from tests.support import frames
-from tests.support.cri_playbook import Backend, Client, Failed, Playbook, Refuse, Release, arrived
+from tests.support.cri_playbook import Failed, Playbook, Refuse, arrived
 from tests.support.frames import message
+from tests.support.playbook import Backend, Client, Release
 
 
 def trailers_and_next(play: Playbook) -> tuple[Playbook, bytes, bytes]:

@@ -10,8 +10,9 @@ from koord_proxy.cri import limits
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import full
 from tests.support import frames
-from tests.support.cri_playbook import Backend, Client, Failed, Playbook, Refuse, Release, cut
+from tests.support.cri_playbook import Failed, Playbook, Refuse, cut
 from tests.support.frames import literals, message
+from tests.support.playbook import Backend, Client, Release
 
 RESPONSE = [(":status", "200"), ("content-type", "application/grpc")]
 NO = [("grpc-status", "14"), ("grpc-message", "no")]

@@ -9,8 +9,9 @@ from koord_proxy.contract.events import CallEnded, RequestArrived
 from koord_proxy.cri import limits
 
 from tests.proxy.cri.test_session_held import ASK, collect
-from tests.support.cri_playbook import Backend, Client, Playbook, Release, arrived, cut
+from tests.support.cri_playbook import Playbook, arrived, cut
 from tests.support.frames import message
+from tests.support.playbook import Backend, Client, Release
 
 BOMB = gzip.compress(bytes((16 << 20) + 1))
 

@@ -9,8 +9,9 @@ from koord_proxy.contract.events import CallEnded, RequestArrived
 
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.support import frames
-from tests.support.cri_playbook import Backend, Client, Failed, Playbook, Release, arrived, cut
+from tests.support.cri_playbook import Failed, Playbook, arrived, cut
 from tests.support.frames import message
+from tests.support.playbook import Backend, Client, Release
 
 WINDOW = 65_535
 

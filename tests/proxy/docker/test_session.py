@@ -11,17 +11,12 @@ from tests.support.docker_playbook import (
     NO_CONTENT,
     PING,
     PONG,
-    Backend,
-    BackendEnds,
-    Client,
-    ClientEnds,
-    Drain,
-    Gone,
     Playbook,
     answer,
     chunked,
     post,
 )
+from tests.support.playbook import Backend, BackendEnds, Client, ClientEnds, Drain, Gone
 
 UPLOAD = post("/relay/build", b"", "Transfer-Encoding: chunked")
 DOWNLOAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

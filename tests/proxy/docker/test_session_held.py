@@ -14,19 +14,21 @@ from tests.support.docker_playbook import (
     NO_CONTENT,
     PING,
     PONG,
+    Playbook,
+    answer,
+    arrived,
+    chunked,
+    post,
+)
+from tests.support.playbook import (
     Backend,
     BackendEnds,
     Client,
     ClientEnds,
     Drain,
     Gone,
-    Playbook,
     Refuse,
     Release,
-    answer,
-    arrived,
-    chunked,
-    post,
 )
 
 HOLD, WATCH = "/hold/create?name=k8s_a", "/watch/create?name=k8s_a"

@@ -6,21 +6,8 @@ import pytest
 from koord_proxy.contract.events import CallEnded
 from koord_proxy.docker.http_messages import MAX_HEAD
 
-from tests.support.docker_playbook import (
-    PING,
-    PONG,
-    Backend,
-    BackendEnds,
-    Client,
-    ClientEnds,
-    Drain,
-    Gone,
-    Playbook,
-    Release,
-    answer,
-    arrived,
-    post,
-)
+from tests.support.docker_playbook import PING, PONG, Playbook, answer, arrived, post
+from tests.support.playbook import Backend, BackendEnds, Client, ClientEnds, Drain, Gone, Release
 
 UPGRADE = ("Connection: Upgrade", "Upgrade: tcp")
 EXEC = post("/relay/exec", b'{"Tty": true}', *UPGRADE)
