@@ -194,27 +194,6 @@ def test_killed_koordlet_for_real(containerd, real_proxy, koordlet, policy):
         assert container_values(cri, pod.container_id).memory_limit == 128 << 20
 
 
-@requires_containerd
-def test_hung_koordlet_for_real(containerd, real_proxy, brief):
-    koordlet = brief
-    real_proxy.wait_for_server("koordlet")
-    with real_proxy.cri() as cri:
-        koordlet.signal(signal.SIGSTOP)
-        unmanaged = run_pod(cri, batch_pod_config(cgroup_root=containerd.cgroup_root))
-        assert container_values(cri, unmanaged.container_id).memory_limit == UNLIMITED
-        assert real_proxy.outcomes("timeout", server="koordlet") == 1
-        koordlet.signal(signal.SIGCONT)
-        real_proxy.wait_for_breaker_not_open("koordlet")
-        # The next update that it answers brings it what it missed.
-        linux = pb.LinuxContainerResources(cpu_shares=2)
-
-        def brought() -> bool:
-            cri.update_container_resources(unmanaged.container_id, linux)
-            return container_values(cri, unmanaged.container_id).memory_limit == 128 << 20
-
-        until(brought, "koordlet is asked again")
-
-
 def _is_hooked(cri: Cri, runtime: Any) -> bool:
     pod = run_pod(cri, batch_pod_config())
     sent = pb.CreateContainerRequest.FromString(runtime.requests_of("CreateContainer")[-1])

@@ -287,10 +287,7 @@ async def living(shared: socket.socket, backend: Path) -> AsyncIterator[None]:
     try:
         async with asyncio.TaskGroup() as tasks:
             relay = Relay(
-                backend_path=str(backend),
-                session=CriSession,
-                interceptor=relay_all(),
-                tasks=tasks,
+                backend_path=str(backend), session=CriSession, interceptor=relay_all(), tasks=tasks
             )
             await relay.listen([shared.dup()])
             yield

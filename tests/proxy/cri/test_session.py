@@ -54,26 +54,26 @@ def test_settings_are_acknowledged_by_the_peers_themselves(play):
         assert back(peer.settings_ack()), "one too many is the peer's to complain about"
 
 
-def test_push_promise_goes_on(play):
-    promise = play.server.push_promise(1, 2, [(":path", "/x"), ("x-new", "1")], pieces=3)
+def test_push_promise_goes_on(play, client, server):
+    promise = server.push_promise(1, 2, [(":path", "/x"), ("x-new", "1")], pieces=3)
     assert (
-        play.relays(play.client.request(1, "/relay"))
+        play.relays(client.request(1, "/relay"))
         .answers(promise)
-        .answers(play.server.answer(2))
-        .answers(play.server.answer(1))
+        .answers(server.answer(2))
+        .answers(server.answer(1))
     )
     assert ("x-new", "1") in play.to_client.headers[1][0]
 
 
-def test_a_call_without_a_body_is_passed_on_however_its_method_is_treated(play):
+def test_a_call_without_a_body_is_passed_on_however_its_method_is_treated(play, client, server):
     for stream, path in ((1, "/relay"), (3, "/watch"), (5, "/hold")):
-        assert play.relays(play.client.request(stream, path, end=True))
-        assert play.answers(play.server.trailers_only(stream, 12))
+        assert play.relays(client.request(stream, path, end=True))
+        assert play.answers(server.trailers_only(stream, 12))
     assert not play.session.busy
 
 
-def test_a_chunk_of_ordinary_frames_is_not_copied(play):
-    chunk = play.client.request(1, "/relay") + play.client.data(1, b"x" * 1000, end=True)
+def test_a_chunk_of_ordinary_frames_is_not_copied(play, client):
+    chunk = client.request(1, "/relay") + client.data(1, b"x" * 1000, end=True)
     play.session.receive_from_client(chunk)
     assert play.session.to_backend[0] is chunk
 
@@ -83,29 +83,29 @@ class TestHeaderBlocks:
     @pytest.mark.parametrize(
         "how", [{}, {"padding": 0}, {"padding": 30}, {"priority": True}], ids=str
     )
-    def test_go_on_byte_for_byte(self, pieces, how, play):
-        request = play.client.request(1, "/relay", [("x", "y" * 300)], pieces=pieces, **how)
-        assert play.relays(request, play.client.data(1, b"", end=True))
+    def test_go_on_byte_for_byte(self, pieces, how, play, client):
+        request = client.request(1, "/relay", [("x", "y" * 300)], pieces=pieces, **how)
+        assert play.relays(request, client.data(1, b"", end=True))
         assert play.tallies["/relay"].calls == 1
 
-    def test_of_relayed_calls_keep_the_table_for_held_ones(self, play):
+    def test_of_relayed_calls_keep_the_table_for_held_ones(self, play, client):
         """A block read wrongly anywhere would make this one's path another's."""
         paths = ["/relay", "/hold", "/watch", "/relay", "/hold"]
         for number, path in enumerate(paths):
-            request = play.client.request(2 * number + 1, path, [("x-n", str(number))])
+            request = client.request(2 * number + 1, path, [("x-n", str(number))])
             assert play.relays(request)
         assert [play.tallies[path].calls for path in ("/relay", "/hold", "/watch")] == [2, 2, 1]
 
-    def test_of_trailers_move_the_table_too(self, play):
+    def test_of_trailers_move_the_table_too(self, play, client):
         assert play.relays(
-            play.client.request(1, "/relay"),
-            play.client.trailers(1, [("x-sum", "12345")]),
-            play.client.request(3, "/hold", [("x-sum", "12345")]),
+            client.request(1, "/relay"),
+            client.trailers(1, [("x-sum", "12345")]),
+            client.request(3, "/hold", [("x-sum", "12345")]),
         )
         assert play.tallies["/hold"].calls == 1
 
-    def test_of_the_backend_are_not_read(self, play):
-        nonsense = play.server.block(1, b"\xff\xff\xff\xff\xff\xff")
+    def test_of_the_backend_are_not_read(self, play, server):
+        nonsense = server.block(1, b"\xff\xff\xff\xff\xff\xff")
         play.session.receive_from_backend(nonsense)
         assert play.session.to_client == [nonsense]
         assert not play.session.failed
@@ -150,8 +150,8 @@ class TestPieces:
         assert play >> Client(b"") >> Backend(b"")
         assert play >> Client(frames.PREFACE) >> Client(b"")
 
-    def test_a_frame_goes_on_when_it_is_whole(self, play):
-        request = play.client.request(1, "/relay")
+    def test_a_frame_goes_on_when_it_is_whole(self, play, client):
+        request = client.request(1, "/relay")
         assert (
             play
             >> Client(request[:4])

@@ -54,21 +54,21 @@ def parts(block: bytes) -> list[bytes]:
 
 
 class TestAsked:
-    def test_the_last_word_follows_the_acknowledgement(self, play):
+    def test_the_last_word_follows_the_acknowledgement(self, play, server):
         assert asked(play)
         assert not play.session.drained
-        assert play >> Client(acknowledgement(play)) << Client(play.server.goaway(0))
+        assert play >> Client(acknowledgement(play)) << Client(server.goaway(0))
         assert play.session.drained
 
-    def test_or_the_end_of_its_time(self, play):
-        assert asked(play) >> CutOff() << Client(play.server.goaway(0))
+    def test_or_the_end_of_its_time(self, play, server):
+        assert asked(play) >> CutOff() << Client(server.goaway(0))
         assert play.session.drained
         # Late, it is still ours.
         assert play >> Client(acknowledgement(play))
 
-    def test_it_is_asked_once_and_told_once(self, play):
+    def test_it_is_asked_once_and_told_once(self, play, server):
         assert asked(play) >> Drain()
-        assert play >> CutOff() << Client(play.server.goaway(0)) >> CutOff() >> Drain()
+        assert play >> CutOff() << Client(server.goaway(0)) >> CutOff() >> Drain()
 
     @pytest.mark.parametrize("path", ["/relay", "/watch", "/hold"])
     def test_calls_on_their_way_are_served(self, path, play, client, server):
@@ -85,29 +85,29 @@ class TestAsked:
         assert play if path == "/relay" else play << CallEnded(1, None)
         assert play.session.drained
 
-    def test_the_last_stream_is_the_highest_whether_over_or_not(self, play):
-        assert play.relays(play.client.request(1, "/relay"), play.client.request(3, "/relay"))
-        assert play.answers(play.server.answer(3))
+    def test_the_last_stream_is_the_highest_whether_over_or_not(self, play, client, server):
+        assert play.relays(client.request(1, "/relay"), client.request(3, "/relay"))
+        assert play.answers(server.answer(3))
         assert told(play, 3)
         assert not play.session.drained
-        assert play.answers(play.server.answer(1))
+        assert play.answers(server.answer(1))
         assert play.session.drained
 
-    def test_a_stream_whose_headers_are_under_way_counts(self, play):
-        first, second, third = parts(play.client.request(1, "/relay", pieces=3))
+    def test_a_stream_whose_headers_are_under_way_counts(self, play, client, server):
+        first, second, third = parts(client.request(1, "/relay", pieces=3))
         assert play.relays(first)
-        assert asked(play) >> CutOff() << Client(play.server.goaway(1))
+        assert asked(play) >> CutOff() << Client(server.goaway(1))
         assert not play.session.drained
-        assert play.relays(second, third).answers(play.server.answer(1))
+        assert play.relays(second, third).answers(server.answer(1))
         assert play.session.drained
 
-    def test_what_the_backend_is_saying_is_heard_out(self, play):
-        assert play.relays(play.client.request(1, "/relay"), play.client.reset(1))
-        first, second = parts(play.server.response(1, pieces=2))
-        ping = play.server.ping(PING_PAYLOAD)
+    def test_what_the_backend_is_saying_is_heard_out(self, play, client, server):
+        assert play.relays(client.request(1, "/relay"), client.reset(1))
+        first, second = parts(server.response(1, pieces=2))
+        ping = server.ping(PING_PAYLOAD)
         assert play.answers(first) >> Drain() >> CutOff()
         assert not play.session.drained
-        goaways = play.server.goaway(NO_LIMIT), ping, play.server.goaway(1)
+        goaways = server.goaway(NO_LIMIT), ping, server.goaway(1)
         assert play >> Backend(second) << Client(second, *goaways)
         assert play.session.drained
 
@@ -115,8 +115,8 @@ class TestAsked:
         assert asked(play) >> Client(b"\xff" * 9) << Failed(frames.FRAME_SIZE_ERROR)
         assert play >> CutOff() >> Drain()
 
-    def test_an_acknowledgement_inside_a_header_block_is_none(self, play):
-        first, _ = parts(play.client.request(1, "/relay", pieces=2))
+    def test_an_acknowledgement_inside_a_header_block_is_none(self, play, client):
+        first, _ = parts(client.request(1, "/relay", pieces=2))
         assert asked(play).relays(first)
         assert play >> Client(acknowledgement(play)) << Failed(frames.PROTOCOL_ERROR)
 
@@ -137,9 +137,9 @@ class TestPings:
         assert play.answers(play.server.ping(PING_PAYLOAD, ack=True))
         assert play >> Client(acknowledgement(play)) << Client(play.server.goaway(0))
 
-    def test_of_the_backend_may_have_the_same_payload(self, play):
+    def test_of_the_backend_may_have_the_same_payload(self, play, server):
         """Each gets one acknowledgement."""
-        assert play.answers(play.server.ping(PING_PAYLOAD))
+        assert play.answers(server.ping(PING_PAYLOAD))
         assert told(play, 0).relays(acknowledgement(play))
 
 
@@ -218,12 +218,12 @@ class TestLeftOut:
         assert play.answers(server.settings_ack(), server.ping())
         assert play.relays(client.data(1, ASK, end=True)).answers(server.answer(1))
 
-    def test_frames_behind_a_stall_may_be_among_them(self, play, client):
+    def test_frames_behind_a_stall_may_be_among_them(self, play, client, server):
         unended(play)
         trailers = client.trailers(1)
         assert play >> Client(trailers, client.request(3, "/hold")) << arrived(1, b"ask")
         assert play.session.stalled
-        assert asked(play) >> CutOff() << Client(play.server.goaway(1))
+        assert asked(play) >> CutOff() << Client(server.goaway(1))
         assert play >> Release(1) << Backend(client.data(1, ASK), trailers)
         assert not play.session.stalled
 
@@ -240,35 +240,35 @@ class TestTrailers:
     """The backend would not understand them once a header block was left out."""
 
     @pytest.mark.parametrize("pieces", [1, 3])
-    def test_before_that_they_go_on(self, pieces, play):
-        assert play.relays(play.client.request(1, "/relay"))
+    def test_before_that_they_go_on(self, pieces, play, client):
+        assert play.relays(client.request(1, "/relay"))
         fields = [("x-sum", "12345")]
-        assert told(play, 1).relays(play.client.headers(1, fields, end=True, pieces=pieces))
+        assert told(play, 1).relays(client.headers(1, fields, end=True, pieces=pieces))
 
     @pytest.mark.parametrize("pieces", [1, 3])
-    def test_after_it_the_call_ends_without_them(self, pieces, play, client):
+    def test_after_it_the_call_ends_without_them(self, pieces, play, client, server):
         assert play.relays(client.request(1, "/relay"), client.data(1, message(b"ask")))
         assert told(play, 1) >> Client(client.request(3, "/relay", [("x-new", "1")]))
         # These refer to what the backend has not seen.
         trailers = client.headers(1, [("x-new", "1"), ("x-other", "2")], end=True, pieces=pieces)
         assert play >> Client(trailers) << Backend(client.data(1, b"", end=True))
-        assert play.answers(play.server.answer(1))
+        assert play.answers(server.answer(1))
         assert play.session.drained
 
-    def test_of_a_held_call_wait_for_its_message(self, play, client):
+    def test_of_a_held_call_wait_for_its_message(self, play, client, server):
         unended(play)
         assert told(play, 1) >> Client(client.request(3, "/relay"))
         assert play >> Client(client.trailers(1)) << arrived(1, b"ask")
         assert play >> Release(1) << Backend(client.data(1, ASK), client.data(1, b"", end=True))
-        assert play.answers(play.server.answer(1)) << CallEnded(1, b"done")
+        assert play.answers(server.answer(1)) << CallEnded(1, b"done")
         assert play.session.drained
 
 
 class TestBackendsGoaway:
     """A client is never told of a later last stream than before."""
 
-    def test_after_ours_says_no_more_than_ours(self, play, server):
-        assert play.relays(play.client.request(1, "/relay"))
+    def test_after_ours_says_no_more_than_ours(self, play, server, client):
+        assert play.relays(client.request(1, "/relay"))
         assert told(play, 1)
         assert (
             play >> Backend(server.goaway(NO_LIMIT, 2, b"so")) << Client(server.goaway(1, 2, b"so"))

@@ -88,11 +88,11 @@ class TestClient:
             << Failed(frames.ENHANCE_YOUR_CALM)
         )
 
-    def test_sends_a_few_bytes_that_are_a_megabyte_of_headers(self, play):
+    def test_sends_a_few_bytes_that_are_a_megabyte_of_headers(self, play, client):
         entry = b"\x40" + frames.literals([("x", "y" * 4000)])[1:]
         assert (
             play
-            >> Client(play.client.block(1, entry + b"\xbe" * 300))
+            >> Client(client.block(1, entry + b"\xbe" * 300))
             << Failed(frames.COMPRESSION_ERROR)
         )
 
@@ -110,20 +110,9 @@ class TestBackend:
             (frames.frame(frames.GOAWAY, 0, 0, bytes(7)), frames.FRAME_SIZE_ERROR),
         ],
     )
-    def test_sends(self, frame, code, play):
-        assert play.relays(play.client.request(1, "/hold"))
+    def test_sends(self, frame, code, play, client):
+        assert play.relays(client.request(1, "/hold"))
         assert play >> Backend(frame) << Failed(code)
-
-    def test_sends_data_behind_a_stalled_client_that_is_wrong(self, play, client):
-        """What was read of the client is looked at when the backend lets it go on."""
-        request, trailers = client.request(1, "/hold"), client.trailers(1)
-        play = play.relays(request) >> Client(client.data(1, ASK), trailers, b"\xff" * 9)
-        play.requests.clear()
-        play.to_client.frames.clear()
-        reset = play.server.reset(1)
-        play.session.receive_from_backend(reset)
-        assert play.session.failed
-        assert play.session.failed.code == frames.FRAME_SIZE_ERROR
 
 
 class TestFailure:
@@ -143,15 +132,15 @@ class TestFailure:
         )
         assert not play.session.busy
 
-    def test_is_the_end(self, play):
+    def test_is_the_end(self, play, client, server):
         assert collect(play, 1, ASK)
         assert (
             play
             >> Client(b"\xff" * 9)
             << CallAbandoned(1)
             << Failed(frames.FRAME_SIZE_ERROR)
-            >> Client(play.client.ping())
-            >> Backend(play.server.ping(), play.server.settings())
+            >> Client(client.ping())
+            >> Backend(server.ping(), server.settings())
             >> Release(1)
             >> Refuse(1)
             >> Drain()

@@ -34,49 +34,49 @@ def collect(play: Playbook, stream: int, body: bytes, *, announced: bool = False
 
 
 class TestCollecting:
-    def test_headers_go_at_once_and_data_waits(self, play):
-        request = play.client.request(1, "/hold")
+    def test_headers_go_at_once_and_data_waits(self, play, client):
+        request = client.request(1, "/hold")
         assert (
             play
             >> Client(request)
             << Backend(request)
-            >> Client(play.client.data(1, ASK[:4]))
-            << Client(play.client.credit(1, 4), play.client.credit(0, 4))
-            >> Client(play.client.data(1, ASK[4:], end=True))
+            >> Client(client.data(1, ASK[:4]))
+            << Client(client.credit(1, 4), client.credit(0, 4))
+            >> Client(client.data(1, ASK[4:], end=True))
             << arrived(1, b"ask")
-            << Client(play.client.credit(0, 4))
+            << Client(client.credit(0, 4))
         )
         assert play.session.busy
         assert not play.session.stalled
 
-    def test_padding_is_credited_and_left_out(self, play):
+    def test_padding_is_credited_and_left_out(self, play, client):
         assert (
-            play.relays(play.client.request(1, "/hold", padding=9))
-            >> Client(play.client.data(1, ASK[:4], padding=100))
-            << Client(play.client.credit(1, 105), play.client.credit(0, 105))
-            >> Client(play.client.data(1, ASK[4:], end=True, padding=0))
+            play.relays(client.request(1, "/hold", padding=9))
+            >> Client(client.data(1, ASK[:4], padding=100))
+            << Client(client.credit(1, 105), client.credit(0, 105))
+            >> Client(client.data(1, ASK[4:], end=True, padding=0))
             << arrived(1, b"ask")
-            << Client(play.client.credit(0, 5))
+            << Client(client.credit(0, 5))
         )
 
-    def test_the_end_may_come_with_nothing(self, play):
+    def test_the_end_may_come_with_nothing(self, play, client):
         assert (
-            play.relays(play.client.request(1, "/hold"))
-            >> Client(play.client.data(1, ASK))
-            << Client(play.client.credit(1, 8), play.client.credit(0, 8))
-            >> Client(play.client.data(1))
-            >> Client(play.client.data(1, end=True))
+            play.relays(client.request(1, "/hold"))
+            >> Client(client.data(1, ASK))
+            << Client(client.credit(1, 8), client.credit(0, 8))
+            >> Client(client.data(1))
+            >> Client(client.data(1, end=True))
             << arrived(1, b"ask")
             >> Release(1)
-            << Backend(play.client.data(1, ASK, end=True))
+            << Backend(client.data(1, ASK, end=True))
         )
 
-    def test_several_frames_in_one_chunk_are_credited_exactly(self, play):
-        data = [play.client.data(1, ASK[i : i + 1]) for i in range(7)]
+    def test_several_frames_in_one_chunk_are_credited_exactly(self, play, client):
+        data = [client.data(1, ASK[i : i + 1]) for i in range(7)]
         assert (
-            play.relays(play.client.request(1, "/hold"))
-            >> Client(*data, play.client.data(1, ASK[7:], end=True))
-            << Client(*[play.client.credit(1, 1)] * 7, play.client.credit(0, 8))
+            play.relays(client.request(1, "/hold"))
+            >> Client(*data, client.data(1, ASK[7:], end=True))
+            << Client(*[client.credit(1, 1)] * 7, client.credit(0, 8))
             << arrived(1, b"ask")
         )
 
@@ -98,19 +98,19 @@ class TestCollecting:
             << Backend(client.data(1, ASK, end=True))
         )
 
-    def test_the_backends_credit_reaches_a_client_that_is_still_sending(self, play):
+    def test_the_backends_credit_reaches_a_client_that_is_still_sending(self, play, server):
         """The client may use it; afterwards it could only make its window overflow."""
         assert (
             play.relays(play.client.request(1, "/hold"))
-            .answers(play.server.credit(1, 1000))
+            .answers(server.credit(1, 1000))
             .relays(play.client.credit(1, 1000))
         )
         assert (
             collect(play, 1, ASK, announced=True)
-            >> Backend(play.server.credit(1, 1000))
+            >> Backend(server.credit(1, 1000))
             >> Release(1)
             << Backend(play.client.data(1, ASK, end=True))
-            >> Backend(play.server.credit(1, 1000), play.server.credit(0, 8))
+            >> Backend(server.credit(1, 1000), server.credit(0, 8))
         )
 
     def test_single_bytes_add_up(self):
@@ -124,24 +124,24 @@ class TestMalformed:
     @pytest.mark.parametrize(
         "body", [b"", b"\x00\x00\x00", ASK[:-1], ASK + b"!", ASK + ASK, b"\x00\xff\xff\xff\xff"]
     )
-    def test_is_told_and_goes_on_as_it_came(self, body, play):
+    def test_is_told_and_goes_on_as_it_came(self, body, play, client):
         problem = f"{len(body)} bytes are not one gRPC message"
-        credit = [play.client.credit(0, len(body))] if body else []
+        credit = [client.credit(0, len(body))] if body else []
         assert (
-            play.relays(play.client.request(1, "/hold"))
-            >> Client(play.client.data(1, body, end=True))
+            play.relays(client.request(1, "/hold"))
+            >> Client(client.data(1, body, end=True))
             << RequestArrived(1, "hold", None, True, problem)
             << Client(*credit)
             >> Release(1)
-            << Backend(play.client.data(1, body, end=True))
+            << Backend(client.data(1, body, end=True))
         )
 
     @pytest.mark.parametrize(
         ("payload", "code"), [(b"", frames.FRAME_SIZE_ERROR), (b"\x05pad", frames.PROTOCOL_ERROR)]
     )
-    def test_padding_ends_the_connection(self, payload, code, play):
+    def test_padding_ends_the_connection(self, payload, code, play, client):
         assert (
-            play.relays(play.client.request(1, "/hold"))
+            play.relays(client.request(1, "/hold"))
             >> Client(frames.frame(frames.DATA, frames.PADDED, 1, payload))
             << Failed(code)
         )
@@ -149,29 +149,29 @@ class TestMalformed:
 
 class TestReleasing:
     @pytest.mark.parametrize("size", [0, 1, 3, 16_379, 16_380, 60_000])
-    def test_another_message_is_sent_in_place(self, size, play):
+    def test_another_message_is_sent_in_place(self, size, play, client, server):
         body = message(bytes(size))
         *pieces, last = cut(body, 16_384)
-        expected = [play.client.data(1, piece) for piece in pieces]
+        expected = [client.data(1, piece) for piece in pieces]
         assert (
             collect(play, 1, ASK)
             >> Release(1, bytes(size))
-            << Backend(*expected, play.client.data(1, last, end=True))
+            << Backend(*expected, client.data(1, last, end=True))
         )
-        assert play.answers(play.server.answer(1)) << CallEnded(1, b"done")
+        assert play.answers(server.answer(1)) << CallEnded(1, b"done")
         assert not play.session.busy
 
-    def test_what_the_client_sends_after_its_end_is_dropped(self, play):
+    def test_what_the_client_sends_after_its_end_is_dropped(self, play, client, server):
         """It broke HTTP/2, and the backend must not get it in the midst of another message."""
         assert (
             collect(play, 1, ASK)
-            >> Client(play.client.data(1, b"more"))
-            << Client(play.client.credit(0, 4))
+            >> Client(client.data(1, b"more"))
+            << Client(client.credit(0, 4))
             >> Release(1)
-            << Backend(play.client.data(1, ASK, end=True))
-            >> Client(play.client.data(1, b"more"))
-            >> Backend(play.server.credit(0, 8))
-            << Client(play.client.credit(0, 4))
+            << Backend(client.data(1, ASK, end=True))
+            >> Client(client.data(1, b"more"))
+            >> Backend(server.credit(0, 8))
+            << Client(client.credit(0, 4))
         )
 
     def test_frames_are_16_kib_even_if_more_is_allowed(self):

@@ -110,30 +110,30 @@ class TestTrailers:
             << Client(play.client.credit(0, 12))
         )
 
-    def test_in_pieces_stop_the_client_at_the_first(self, play):
-        request = play.client.request(1, "/hold")
-        trailers = play.client.headers(1, [("x-sum", "a" * 50)], end=True, pieces=3)
+    def test_in_pieces_stop_the_client_at_the_first(self, play, client):
+        request = client.request(1, "/hold")
+        trailers = client.headers(1, [("x-sum", "a" * 50)], end=True, pieces=3)
         first = trailers[: trailers.index(b"\x09\x00", 9) - 3]
         assert (
             play.relays(request)
-            >> Client(play.client.data(1, ASK), first)
-            << Client(play.client.credit(1, 8), play.client.credit(0, 8))
+            >> Client(client.data(1, ASK), first)
+            << Client(client.credit(1, 8), client.credit(0, 8))
             << arrived(1, b"ask")
             >> Release(1)
-            << Backend(play.client.data(1, ASK), first)
+            << Backend(client.data(1, ASK), first)
             >> Client(trailers[len(first) :])
             << Backend(trailers[len(first) :])
         )
 
-    def test_may_be_all_there_is(self, play):
-        request, trailers = play.client.request(1, "/hold"), play.client.trailers(1)
+    def test_may_be_all_there_is(self, play, client):
+        request, trailers = client.request(1, "/hold"), client.trailers(1)
         problem = "0 bytes are not one gRPC message"
         assert (
             play.relays(request)
             >> Client(trailers)
             << RequestArrived(1, "hold", None, True, problem)
             >> Release(1)
-            << Backend(play.client.data(1), trailers)
+            << Backend(client.data(1), trailers)
         )
 
     def test_of_relayed_data_that_waits(self):
@@ -150,10 +150,10 @@ class TestTrailers:
             << Backend(play.client.data(3, b"c"), trailers, ping)
         )
 
-    def test_with_a_path_are_trailers_still(self, play):
+    def test_with_a_path_are_trailers_still(self, play, client):
         """A stream is one call, whatever comes later on it."""
-        request, again = play.client.request(1, "/watch"), play.client.request(1, "/hold")
-        assert play.relays(request).relays(again).relays(play.client.data(1, ASK))
+        request, again = client.request(1, "/watch"), client.request(1, "/hold")
+        assert play.relays(request).relays(again).relays(client.data(1, ASK))
         assert play.tallies["/hold"].calls == 0
 
     def test_what_follows_them_may_be_wrong(self):

@@ -28,11 +28,11 @@ class TestWatching:
         assert not play.session.busy
         assert play.session._state.held_bytes == 0
 
-    def test_a_malformed_request_is_told(self, play):
-        last = play.client.data(1, b"junk", end=True)
+    def test_a_malformed_request_is_told(self, play, client):
+        last = client.data(1, b"junk", end=True)
         problem = "4 bytes are not one gRPC message"
         assert (
-            play.relays(play.client.request(1, "/watch"))
+            play.relays(client.request(1, "/watch"))
             >> Client(last)
             << Backend(last)
             << RequestArrived(1, "watch", None, False, problem)

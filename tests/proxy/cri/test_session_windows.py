@@ -40,29 +40,29 @@ def full(play: Playbook, stream: int = 1) -> Playbook:
 
 
 class TestReleasing:
-    def test_as_it_came_swallows_as_much_credit_as_was_given(self, play):
+    def test_as_it_came_swallows_as_much_credit_as_was_given(self, play, server):
         assert (
             released(play, 1, ASK)
-            >> Backend(play.server.credit(0, 5), play.server.credit(1, 8))
-            >> Backend(play.server.credit(0, 3))
+            >> Backend(server.credit(0, 5), server.credit(1, 8))
+            >> Backend(server.credit(0, 3))
         )
-        assert play.answers(play.server.credit(0, 8))
+        assert play.answers(server.credit(0, 8))
 
-    def test_a_smaller_message_swallows_only_its_own(self, play):
+    def test_a_smaller_message_swallows_only_its_own(self, play, client, server):
         body = message(bytes(5000))
         assert (
             collect(play, 1, body)
             >> Release(1, b"tiny")
-            << Backend(play.client.data(1, message(b"tiny"), end=True))
-            >> Backend(play.server.credit(0, 9))
+            << Backend(client.data(1, message(b"tiny"), end=True))
+            >> Backend(server.credit(0, 9))
         )
-        assert play.answers(play.server.credit(0, 1))
+        assert play.answers(server.credit(0, 1))
 
-    def test_credit_is_swallowed_to_the_byte(self, play):
+    def test_credit_is_swallowed_to_the_byte(self, play, server):
         assert (
             released(play, 1, ASK)
-            >> Backend(play.server.credit(0, 5), play.server.credit(0, 10))
-            << Client(play.server.credit(0, 7))
+            >> Backend(server.credit(0, 5), server.credit(0, 10))
+            << Client(server.credit(0, 7))
         )
 
     def test_a_larger_one_waits_for_the_backends_windows(self, play):
@@ -80,14 +80,14 @@ class TestReleasing:
         assert play >> Backend(server.credit(0, 60_000))
         assert play.answers(server.credit(0, 1))
 
-    def test_the_connections_window_is_shared(self, play):
+    def test_the_connections_window_is_shared(self, play, client):
         body = message(bytes(1000 - 5))
         server = play.server
         assert full(play)
-        request = play.client.request(3, "/hold")
+        request = client.request(3, "/hold")
         assert (
             play
-            >> Client(request, play.client.data(3, body, end=True))
+            >> Client(request, client.data(3, body, end=True))
             << Backend(request)
             << arrived(3, body[5:])
             >> Release(3)
@@ -152,11 +152,11 @@ class TestInitialWindow:
         assert play >> Client(ack, ack) << Backend(ack, ack, *datas(play, 1, body, 10, 10))
 
     @pytest.mark.parametrize("phase", ["arriving", "with the shell"])
-    def test_changes_for_calls_that_are_held(self, phase, play):
+    def test_changes_for_calls_that_are_held(self, phase, play, client, server):
         body = message(bytes(95))
-        settings = play.server.settings({frames.INITIAL_WINDOW_SIZE: 7})
-        ack = play.client.settings_ack()
-        assert play.relays(play.client.request(1, "/hold"))
+        settings = server.settings({frames.INITIAL_WINDOW_SIZE: 7})
+        ack = client.settings_ack()
+        assert play.relays(client.request(1, "/hold"))
         if phase == "arriving":
             assert play.answers(settings).relays(ack)
             assert collect(play, 1, body, announced=True)
@@ -164,19 +164,19 @@ class TestInitialWindow:
             assert collect(play, 1, body, announced=True).answers(settings).relays(ack)
         assert play >> Release(1) << Backend(*datas(play, 1, body, 0, 7))
 
-    def test_of_a_setting_named_twice_is_the_last(self, play):
+    def test_of_a_setting_named_twice_is_the_last(self, play, client):
         settings = frames.frame(
             frames.SETTINGS, 0, 0, bytes.fromhex("0004 00000002 0004 00000003".replace(" ", ""))
         )
-        ack = play.client.settings_ack()
+        ack = client.settings_ack()
         assert play.answers(settings).relays(ack)
         body = message(bytes(95))
         assert released(play, 1, body, 3)
 
-    def test_of_new_calls_is_the_new_one(self, play):
-        assert play.answers(play.server.settings({frames.INITIAL_WINDOW_SIZE: 7}))
-        assert play.relays(play.client.request(1, "/hold"), play.client.settings_ack())
-        assert play.relays(play.client.request(3, "/hold"))
+    def test_of_new_calls_is_the_new_one(self, play, client, server):
+        assert play.answers(server.settings({frames.INITIAL_WINDOW_SIZE: 7}))
+        assert play.relays(client.request(1, "/hold"), client.settings_ack())
+        assert play.relays(client.request(3, "/hold"))
         body = message(bytes(95))
         assert collect(collect(play, 1, body, announced=True), 3, body, announced=True)
         for stream in (1, 3):
@@ -300,30 +300,26 @@ class TestRelayedDataWithoutRoom:
 
 
 class TestClientsWindow:
-    def test_may_be_used_up_but_not_exceeded(self, play):
-        assert play.relays(play.client.request(1, "/relay"))
+    def test_may_be_used_up_but_not_exceeded(self, play, client):
+        assert play.relays(client.request(1, "/relay"))
         for piece in cut(bytes(WINDOW), 16_384):
-            assert play.relays(play.client.data(1, piece))
-        assert play.relays(play.client.data(1))
-        assert play >> Client(play.client.data(1, b"!")) << Failed(frames.FLOW_CONTROL_ERROR)
+            assert play.relays(client.data(1, piece))
+        assert play.relays(client.data(1))
+        assert play >> Client(client.data(1, b"!")) << Failed(frames.FLOW_CONTROL_ERROR)
 
-    def test_counts_padding(self, play):
-        assert play.relays(play.client.request(1, "/relay"))
+    def test_counts_padding(self, play, client):
+        assert play.relays(client.request(1, "/relay"))
         for piece in cut(bytes(WINDOW - 10), 16_384):
-            assert play.relays(play.client.data(1, piece))
-        assert (
-            play
-            >> Client(play.client.data(1, b"", padding=10))
-            << Failed(frames.FLOW_CONTROL_ERROR)
-        )
+            assert play.relays(client.data(1, piece))
+        assert play >> Client(client.data(1, b"", padding=10)) << Failed(frames.FLOW_CONTROL_ERROR)
 
-    def test_counts_held_bytes_only_while_they_are_not_credited(self, play):
-        assert play.relays(play.client.request(1, "/hold"))
-        pieces = [play.client.data(1, piece) for piece in cut(bytes(WINDOW), 16_384)]
+    def test_counts_held_bytes_only_while_they_are_not_credited(self, play, client):
+        assert play.relays(client.request(1, "/hold"))
+        pieces = [client.data(1, piece) for piece in cut(bytes(WINDOW), 16_384)]
         assert (
             play
-            >> Client(*pieces, play.client.data(1, b"!"))
-            << Client(*(play.client.credit(1, len(piece) - 9) for piece in pieces))
+            >> Client(*pieces, client.data(1, b"!"))
+            << Client(*(client.credit(1, len(piece) - 9) for piece in pieces))
             << Failed(frames.FLOW_CONTROL_ERROR)
         )
 
@@ -354,8 +350,8 @@ class TestClientsWindow:
             << Failed(frames.FLOW_CONTROL_ERROR)
         )
 
-    def test_grows_by_what_the_backend_gives(self, play):
-        assert play.answers(play.server.credit(0, 2**31 - 1 - WINDOW))
-        assert play.relays(play.client.request(1, "/relay"))
+    def test_grows_by_what_the_backend_gives(self, play, client, server):
+        assert play.answers(server.credit(0, 2**31 - 1 - WINDOW))
+        assert play.relays(client.request(1, "/relay"))
         for _ in range(10):
-            assert play.relays(play.client.data(1, bytes(16_384)))
+            assert play.relays(client.data(1, bytes(16_384)))
