@@ -184,6 +184,11 @@ class TestLife:
             assert 'koord_runtime_proxy_records{kind="pod"} 1.0' in metrics
             await asyncio.sleep(0.05)
         assert not proxy.status.exists()
+        # Its records outlive it.
+        async with running(proxy):
+            await until(proxy.status.exists)
+            [pod] = json.loads(await proxy.page("/pods"))
+            assert pod["containers"][0]["id"] == container
 
     async def test_hook_servers_come_and_go(self, tmp_path):
         with peer.HookServer(
@@ -203,17 +208,6 @@ class TestLife:
                 await until(lambda: servers(proxy, 0))
                 await run_pod(proxy.address)
                 assert len(hooks.asked) == 1
-
-    async def test_records_outlive_it(self, tmp_path):
-        async with running(Running(tmp_path)) as proxy:
-            sandbox, container = await run_pod(proxy.address)
-        again = Running(tmp_path)
-        again.runtime = proxy.runtime
-        async with running(again):
-            await until(lambda: again.status.exists())
-            [pod] = json.loads(await again.page("/pods"))
-            assert pod["id"] == sandbox
-            assert pod["containers"][0]["id"] == container
 
     async def test_no_status_pages_stop_no_calls(self, tmp_path, caplog):
         for address in ("", f"unix://{tmp_path}/cgroup"):

@@ -306,43 +306,34 @@ class TestWriteContainer:
 
 class TestWriteUpdate:
     def test_the_full_set_is_sent(self):
+        resources = {
+            "cpu_shares": 7,
+            "cpuset_mems": "0",
+            "unified": {"memory.high": "max"},
+            "hugepage_limits": [{"page_size": "2Mi", "limit": 9}],
+        }
         stored = pb.ContainerResourceHookRequest(
-            container_annotations={"c": "1"},
-            container_resources={
-                "cpu_shares": 7,
-                "cpuset_mems": "0",
-                "unified": {"memory.high": "max"},
-                "hugepage_limits": [{"page_size": "2Mi", "limit": 9}],
-            },
+            container_annotations={"c": "1"}, container_resources=resources
         )
         request = cri.UpdateContainerResourcesRequest(
             container_id="c", linux={"cpu_shares": 2, "cpuset_cpus": "3"}, annotations={"u": "1"}
         )
         rules.write_update(request, stored)
         assert request == cri.UpdateContainerResourcesRequest(
-            container_id="c",
-            linux={
-                "cpu_shares": 7,
-                "cpuset_mems": "0",
-                "unified": {"memory.high": "max"},
-                "hugepage_limits": [{"page_size": "2Mi", "limit": 9}],
-            },
-            annotations={"c": "1", "u": "1"},
+            container_id="c", linux=resources, annotations={"c": "1", "u": "1"}
         )
 
-    def test_hugepages_of_the_request_stand(self):
-        request = cri.UpdateContainerResourcesRequest(
-            linux={"hugepage_limits": [{"page_size": "1Gi", "limit": 1}]}
-        )
-        before = read_by_proxy(request, cri.UpdateContainerResourcesRequest)
-        facts = rules.updated_facts(TestUpdatedFacts.STORED, request)
-        rules.write_update(request, facts)
-        assert request.linux.hugepage_limits == before.linux.hugepage_limits
-
-    def test_with_nothing_stored_it_stays_as_it_came(self):
+    @pytest.mark.parametrize(
+        "stored", [TestUpdatedFacts.STORED, pb.ContainerResourceHookRequest()], ids=["much", "none"]
+    )
+    def test_hugepages_of_the_request_stand(self, stored):
+        """With nothing stored all of it stays as it came."""
         request = read_by_proxy(update_request(), cri.UpdateContainerResourcesRequest)
-        rules.write_update(request, rules.updated_facts(pb.ContainerResourceHookRequest(), request))
-        assert read_by_proxy(request, full.UpdateContainerResourcesRequest) == update_request()
+        rules.write_update(request, rules.updated_facts(stored, request))
+        found = read_by_proxy(request, full.UpdateContainerResourcesRequest)
+        before = update_request()
+        assert found.linux.hugepage_limits == before.linux.hugepage_limits
+        assert (found == before) is (stored is not TestUpdatedFacts.STORED)
 
 
 def messages_in(message: Message) -> list[Message]:
@@ -364,38 +355,44 @@ def strange(message: Message) -> int:
     )
 
 
-@pytest.mark.parametrize("make", [run_request, create_request, update_request])
-def test_what_is_unknown_survives_a_rewrite_at_every_depth(make):
+def rewrite_sandbox(seen: Any, request: Any) -> None:
+    facts = rules.pod_facts(seen.config, seen.runtime_handler)
+    facts.annotations["hook"] = request.config.annotations["hook"] = "1"
+    facts.cgroup_parent = request.config.linux.cgroup_parent = "/q"
+    rules.write_sandbox(seen, facts, [Field(ANNOTATIONS, "hook"), Field(CGROUP_PARENT)])
+
+
+def rewrite_container(seen: Any, request: Any) -> None:
+    facts, limits = create_facts(request), request.config.linux.resources
+    facts.container_resources.cpu_shares = limits.cpu_shares = 9
+    facts.container_resources.unified["memory.low"] = limits.unified["memory.low"] = "1"
+    facts.container_envs["Z"], request.config.envs[0].value = "2", b"2"
+    facts.pod_cgroup_parent = request.sandbox_config.linux.cgroup_parent = "/q"
+    changed = [Field(RESOURCES, "cpu_shares"), Field(UNIFIED, "memory.low"), Field(ENV, "Z")]
+    rules.write_container(seen, facts, [*changed, Field(CGROUP_PARENT)])
+
+
+def rewrite_update(seen: Any, request: Any) -> None:
+    stored = pb.ContainerResourceHookRequest(container_annotations={"c": "1"})
+    rules.write_update(seen, rules.updated_facts(stored, seen))
+    request.annotations["c"] = "1"
+
+
+@pytest.mark.parametrize(
+    ("make", "rewrite"),
+    [
+        (run_request, rewrite_sandbox),
+        (create_request, rewrite_container),
+        (update_request, rewrite_update),
+    ],
+)
+def test_what_is_unknown_survives_a_rewrite_at_every_depth(make, rewrite):
     request = make()
     for one in messages_in(request):
         one.MergeFromString(STRANGE)
     count = len(messages_in(request))
-    kind = getattr(cri, type(request).__name__)
-    seen = read_by_proxy(request, kind)
-    if make is run_request:
-        facts: Any = rules.pod_facts(seen.config, seen.runtime_handler)
-        facts.annotations["hook"] = "1"
-        facts.cgroup_parent = "/q"
-        changed = [Field(ANNOTATIONS, "hook"), Field(CGROUP_PARENT)]
-        rules.write_sandbox(seen, facts, changed)
-        request.config.annotations["hook"] = "1"
-        request.config.linux.cgroup_parent = "/q"
-    elif make is create_request:
-        facts = create_facts(request)
-        facts.container_resources.cpu_shares = 9
-        facts.container_resources.unified["memory.low"] = "1"
-        facts.container_envs["Z"] = "2"
-        facts.pod_cgroup_parent = "/q"
-        changed = [Field(RESOURCES, "cpu_shares"), Field(UNIFIED, "memory.low"), Field(ENV, "Z")]
-        rules.write_container(seen, facts, [*changed, Field(CGROUP_PARENT)])
-        request.config.linux.resources.cpu_shares = 9
-        request.config.linux.resources.unified["memory.low"] = "1"
-        request.config.envs[0].value = b"2"
-        request.sandbox_config.linux.cgroup_parent = "/q"
-    else:
-        stored = pb.ContainerResourceHookRequest(container_annotations={"c": "1"})
-        rules.write_update(seen, rules.updated_facts(stored, seen))
-        request.annotations["c"] = "1"
+    seen = read_by_proxy(request, getattr(cri, type(request).__name__))
+    rewrite(seen, request)
     arrived = read_by_proxy(seen, type(request))
     # Comparing messages takes unknown fields in; counting shows that there are any.
     assert arrived == request
