@@ -147,6 +147,12 @@ def arrived(stream: int, content: bytes, *, method: str = "hold") -> RequestArri
     return RequestArrived(stream, method, content, method == "hold")
 
 
+def credited(stream: int, size: int) -> Client:
+    """Credit for what was read of a stream: its own and the connection's, or only this (0)."""
+    credit = ClientFrames().credit
+    return Client(*([credit(stream, size)] if stream else []), credit(0, size))
+
+
 def cut(data: bytes, size: int) -> Iterable[bytes]:
     """Some bytes in pieces of a size."""
     return (data[start : start + size] for start in range(0, len(data), size))

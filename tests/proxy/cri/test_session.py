@@ -152,13 +152,8 @@ class TestPieces:
 
     def test_a_frame_goes_on_when_it_is_whole(self, play, client):
         request = client.request(1, "/relay")
-        assert (
-            play
-            >> Client(request[:4])
-            >> Client(request[4:20])
-            >> Client(request[20:], request[:0])
-            << Backend(request)
-        )
+        assert play >> Client(request[:4]) >> Client(request[4:20])
+        assert play >> Client(request[20:], request[:0]) << Backend(request)
 
 
 class TestFrameSizes:

@@ -10,7 +10,7 @@ from koord_proxy.cri.session import CriSession
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import WINDOW
 from tests.support import frames
-from tests.support.cri_playbook import Failed, Playbook, Refuse, arrived
+from tests.support.cri_playbook import Failed, Playbook, Refuse, arrived, credited
 from tests.support.frames import message
 from tests.support.playbook import Backend, Client, Drain, Release
 
@@ -43,9 +43,7 @@ def unended(play: Playbook) -> Playbook:
     """A held call whose message is there, and which trailers are to end."""
     client, size = play.client, len(ASK)
     return (
-        play.relays(client.request(1, "/hold"))
-        >> Client(client.data(1, ASK))
-        << Client(client.credit(1, size), client.credit(0, size))
+        play.relays(client.request(1, "/hold")) >> Client(client.data(1, ASK)) << credited(1, size)
     )
 
 
@@ -77,7 +75,7 @@ class TestAsked:
         assert not play.session.drained
         play = play >> Client(client.data(1, ASK, end=True))
         if path == "/hold":
-            play = play << arrived(1, b"ask") << Client(client.credit(0, 8)) >> Release(1)
+            play = play << arrived(1, b"ask") << credited(0, 8) >> Release(1)
         play = play << Backend(client.data(1, ASK, end=True))
         if path == "/watch":
             play = play << arrived(1, b"ask", method="watch")
@@ -156,12 +154,8 @@ class TestLeftOut:
     def test_nothing_of_them_reaches_anybody(self, path):
         play = self.play()
         client = play.client
-        assert (
-            play
-            >> Client(client.request(3, path))
-            >> Client(client.data(3, ASK, end=True))
-            << Client(client.credit(0, len(ASK)))
-        )
+        assert play >> Client(client.request(3, path))
+        assert play >> Client(client.data(3, ASK, end=True)) << credited(0, len(ASK))
         assert play.tallies[path].calls == (path == "/relay")
         assert play.answers(play.server.answer(1))
         assert play.session.drained
@@ -195,7 +189,7 @@ class TestLeftOut:
         play = self.play()
         first, _ = parts(play.client.request(3, "/relay", pieces=2))
         assert play >> Client(first)
-        assert play >> Client(play.client.credit(0, 1)) << Failed(frames.PROTOCOL_ERROR)
+        assert play >> credited(0, 1) << Failed(frames.PROTOCOL_ERROR)
 
     def test_the_window_is_still_a_window(self):
         play = self.play()
@@ -203,7 +197,7 @@ class TestLeftOut:
         assert play >> Client(client.request(3, "/relay"))
         for _ in range(2 * WINDOW // 16_000):
             data = client.data(3, bytes(16_000))
-            assert play >> Client(data) << Client(client.credit(0, 16_000))
+            assert play >> Client(data) << credited(0, 16_000)
         for _ in range(4):
             assert play.relays(client.data(1, bytes(16_000)))
         assert play >> Client(client.data(3, bytes(16_000))) << Failed(frames.FLOW_CONTROL_ERROR)

@@ -8,7 +8,7 @@ from koord_proxy.contract.events import CallAbandoned, CallEnded
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import WINDOW, released
 from tests.support import frames
-from tests.support.cri_playbook import Playbook
+from tests.support.cri_playbook import Playbook, credited
 from tests.support.frames import message
 from tests.support.playbook import Backend, Client, Release
 
@@ -18,7 +18,7 @@ def collecting(play: Playbook, stream: int = 1) -> Playbook:
     return (
         play.relays(play.client.request(stream, "/hold"))
         >> Client(play.client.data(stream, ASK[:4]))
-        << Client(play.client.credit(stream, 4), play.client.credit(0, 4))
+        << credited(stream, 4)
     )
 
 
@@ -154,13 +154,8 @@ class TestBackendAnswersEarly:
             "the backend would wait for the request for ever"
         )
         assert play.session.busy
-        assert (
-            play
-            >> Client(play.client.data(1, b"more"))
-            << Client(play.client.credit(0, 4))
-            >> Client(play.client.data(1, b"last", end=True))
-            << Client(play.client.credit(0, 4))
-        )
+        assert play >> Client(play.client.data(1, b"more")) << credited(0, 4)
+        assert play >> Client(play.client.data(1, b"last", end=True)) << credited(0, 4)
         assert not play.session.busy
 
     def test_the_client_may_give_up_then(self):

@@ -134,18 +134,9 @@ class TestFailure:
 
     def test_is_the_end(self, play, client, server):
         assert collect(play, 1, ASK)
-        assert (
-            play
-            >> Client(b"\xff" * 9)
-            << CallAbandoned(1)
-            << Failed(frames.FRAME_SIZE_ERROR)
-            >> Client(client.ping())
-            >> Backend(server.ping(), server.settings())
-            >> Release(1)
-            >> Refuse(1)
-            >> Drain()
-            >> Gone()
-        )
+        assert play >> Client(b"\xff" * 9) << CallAbandoned(1) << Failed(frames.FRAME_SIZE_ERROR)
+        assert play >> Client(client.ping()) >> Backend(server.ping(), server.settings())
+        assert play >> Release(1) >> Refuse(1) >> Drain() >> Gone()
 
     def test_says_what_was_wrong(self, play):
         play.session.receive_from_client(b"\x00\xff\xff" + bytes(6))

@@ -36,15 +36,10 @@ class TestHeaderBlocks:
         assert collect(play, 5, ASK)
         first, second, third = self.parts(client.request(7, "/relay", pieces=3))
         early = server.trailers_only(5, 12)
+        assert play.relays(first) >> Release(1) >> Client(second) << Backend(second) >> Refuse(3)
+        assert play >> Backend(early) << Client(early) << CallAbandoned(5)
         assert (
-            play.relays(first)
-            >> Release(1)
-            >> Client(second)
-            << Backend(second)
-            >> Refuse(3)
-            >> Backend(early)
-            << Client(early)
-            << CallAbandoned(5)
+            play
             >> Client(third)
             << Backend(
                 third,
@@ -66,15 +61,11 @@ class TestHeaderBlocks:
             "push promise": lambda: server.push_promise(1, 2, [(":path", "/x")], pieces=3),
         }[kind]()
         first, second, third = self.parts(block)
+        assert play.answers(first) >> Client(held, client.data(3, ASK[:4])) << Backend(held)
+        assert play >> Backend(second) << Client(second) >> Drain()
+        assert play >> Client(client.data(3, ASK[4:], end=True)) << arrived(3, b"ask")
         assert (
-            play.answers(first)
-            >> Client(held, client.data(3, ASK[:4]))
-            << Backend(held)
-            >> Backend(second)
-            << Client(second)
-            >> Drain()
-            >> Client(client.data(3, ASK[4:], end=True))
-            << arrived(3, b"ask")
+            play
             >> Backend(third, server.ping())
             << Client(
                 third,
@@ -100,7 +91,7 @@ class TestHeaderBlocks:
             << Client(
                 second,
                 third,
-                *[client.credit(3, 16_384), client.credit(0, 16_384)] * (WINDOW // 16_384),
+                *[client.credit(3, 16384), client.credit(0, 16384)] * (WINDOW // 16384),
             )
         )
 
@@ -108,13 +99,9 @@ class TestHeaderBlocks:
         """A client that stalls is not read, so the block is the backend's."""
         play, trailers, following = trailers_and_next(Playbook())
         first, second, third = self.parts(play.server.response(1, pieces=3))
-        assert (
-            play.answers(first)
-            >> Release(1)
-            << Backend(play.client.data(1, ASK), trailers, following)
-            >> Backend(second, third)
-            << Client(second, third)
-        )
+        assert play.answers(first)
+        assert play >> Release(1) << Backend(play.client.data(1, ASK), trailers, following)
+        assert play >> Backend(second, third) << Client(second, third)
 
     @pytest.mark.parametrize(
         "inside",
@@ -163,10 +150,9 @@ class TestFirstSettings:
     def test_come_before_credit(self):
         play = self.start()
         client, server = play.client, play.server
+        assert play >> Client(client.data(1, ASK[4:], end=True)) << arrived(1, b"ask")
         assert (
             play
-            >> Client(client.data(1, ASK[4:], end=True))
-            << arrived(1, b"ask")
             >> Backend(server.settings({3: 100}), server.ping())
             << Client(
                 server.settings({3: 100}),
@@ -181,9 +167,9 @@ class TestFirstSettings:
         play = self.start()
         client, server = play.client, play.server
         credit = client.credit(1, 4), client.credit(0, 4)
+        assert play >> Drain()
         assert (
             play
-            >> Drain()
             >> Backend(server.settings())
             << Client(server.settings(), *credit, *farewell(server))
         )

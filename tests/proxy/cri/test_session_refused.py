@@ -10,7 +10,7 @@ from koord_proxy.cri import limits
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import full
 from tests.support import frames
-from tests.support.cri_playbook import Playbook, Refuse, cut
+from tests.support.cri_playbook import Playbook, Refuse, credited, cut
 from tests.support.frames import literals, message
 from tests.support.playbook import Backend, Client, Release
 
@@ -53,11 +53,8 @@ class TestRefusing:
 
     def test_after_response_headers_is_said_in_trailers(self, play, client, server):
         assert play.relays(client.request(1, "/hold")).answers(server.response(1))
-        assert (
-            refused(play, announced=True)
-            >> Backend(server.settings_ack())
-            << answer(play, literals(NO))
-        )
+        assert refused(play, announced=True)
+        assert play >> Backend(server.settings_ack()) << answer(play, literals(NO))
 
     def test_crossing_response_headers_is_said_in_trailers(self, play, server):
         assert refused(play).answers(server.response(1), server.data(1, b"some"))
@@ -70,12 +67,8 @@ class TestRefusing:
         assert not play.session.busy
 
     def test_crossing_a_reset_answers_all_the_same(self, play, server):
-        assert (
-            refused(play)
-            >> Backend(server.reset(1))
-            >> Backend(server.settings_ack())
-            << answer(play, literals(RESPONSE + NO))
-        )
+        assert refused(play) >> Backend(server.reset(1))
+        assert play >> Backend(server.settings_ack()) << answer(play, literals(RESPONSE + NO))
 
     def test_other_frames_of_the_stream_still_pass(self, play, client, server):
         assert refused(play).answers(server.credit(1, 5)).relays(client.credit(1, 5))
@@ -85,24 +78,12 @@ class TestRefusing:
         assert collect(play, 1, ASK)
         assert collect(play, 3, ASK)
         ours = [client.settings()]
-        assert (
-            play.relays(client.settings({3: 7}))
-            >> Refuse(3)
-            << Backend(client.reset(3), *ours)
-            >> Client(client.settings({3: 8}))
-            << Backend(client.settings({3: 8}))
-            >> Refuse(1)
-            << Backend(client.reset(1), *ours)
-            >> Backend(ack)
-            << Client(ack)
-            >> Backend(ack)
-            << answer(play, literals(RESPONSE + NO), 3)
-            >> Backend(ack)
-            << Client(ack)
-            >> Backend(ack, ack)
-            << answer(play, literals(RESPONSE + NO), 1)
-            << Client(ack)
-        )
+        assert play.relays(client.settings({3: 7})) >> Refuse(3) << Backend(client.reset(3), *ours)
+        assert play >> Client(client.settings({3: 8})) << Backend(client.settings({3: 8}))
+        assert play >> Refuse(1) << Backend(client.reset(1), *ours) >> Backend(ack) << Client(ack)
+        assert play >> Backend(ack) << answer(play, literals(RESPONSE + NO), 3)
+        assert play >> Backend(ack) << Client(ack)
+        assert play >> Backend(ack, ack) << answer(play, literals(RESPONSE + NO), 1) << Client(ack)
         assert not play.session.busy
 
     @pytest.mark.parametrize(
@@ -153,10 +134,9 @@ class TestHeaderTable:
             wanted = {} if size is None else {frames.HEADER_TABLE_SIZE: size}
             assert play.relays(client.settings(wanted)).answers(server.settings_ack())
         update = b"" if expected is None else frames.table_size(expected)
+        assert refused(play)
         assert (
-            refused(play)
-            >> Backend(server.settings_ack())
-            << answer(play, update + literals(RESPONSE + NO))
+            play >> Backend(server.settings_ack()) << answer(play, update + literals(RESPONSE + NO))
         )
         again = literals(RESPONSE + NO)
         assert refused(play, 3) >> Backend(server.settings_ack()) << answer(play, again, 3), (
@@ -178,12 +158,9 @@ class TestHeaderTable:
         assert play.relays(client.settings({frames.HEADER_TABLE_SIZE: 100}))
         play = refused(play)
         ack = server.settings_ack()
+        assert play >> Backend(ack) << Client(ack)
         assert (
-            play
-            >> Backend(ack)
-            << Client(ack)
-            >> Backend(ack)
-            << answer(play, frames.table_size(100) + literals(RESPONSE + NO))
+            play >> Backend(ack) << answer(play, frames.table_size(100) + literals(RESPONSE + NO))
         )
 
 
@@ -197,22 +174,18 @@ class TestClientOfARefusedCall:
         monkeypatch.setattr(limits, "MAX_MESSAGE", 20)
         play = Playbook()
         client = play.client
+        assert play.relays(client.request(1, "/hold"))
         assert (
-            play.relays(client.request(1, "/hold"))
+            play
             >> Client(client.data(1, bytes(26)))
             << Backend(client.reset(1), client.settings())
-            << Client(client.credit(0, 26))
+            << credited(0, 26)
         )
         play = play >> Backend(play.server.settings_ack())
         assert play.to_client.frames.pop().flags & frames.END_STREAM
         # What is on its way is dropped; its room on the connection is not lost.
-        assert (
-            play
-            >> Client(client.data(1, bytes(7)))
-            << Client(client.credit(0, 7))
-            >> Client(client.data(1, b"", padding=2))
-            << Client(client.credit(0, 3))
-        )
+        assert play >> Client(client.data(1, bytes(7))) << credited(0, 7)
+        assert play >> Client(client.data(1, b"", padding=2)) << credited(0, 3)
         assert play.session.busy
 
     @pytest.mark.parametrize("how", ["end", "reset", "trailers", "backend", "goaway"])
@@ -222,17 +195,18 @@ class TestClientOfARefusedCall:
         play = Playbook()
         client, server = play.client, play.server
         ack = server.settings_ack()
+        assert play.relays(client.request(1, "/hold"))
         assert (
-            play.relays(client.request(1, "/hold"))
+            play
             >> Client(client.data(1, bytes(26)))
             << Backend(client.reset(1), client.settings())
-            << Client(client.credit(0, 26))
+            << credited(0, 26)
         )
         if when == "after":
             play = play >> Backend(ack)
             play.to_client.frames.clear()
         if how == "end":
-            assert play >> Client(client.data(1, b"!", end=True)) << Client(client.credit(0, 1))
+            assert play >> Client(client.data(1, b"!", end=True)) << credited(0, 1)
         elif how == "reset":
             assert play >> Client(client.reset(1))
         elif how == "trailers":
@@ -266,7 +240,7 @@ class TestTooLarge:
             play
             >> Client(last)
             << Backend(client.reset(1), client.settings())
-            << Client(client.credit(0, len(last) - 9))
+            << credited(0, len(last) - 9)
         )
         play = play >> Backend(server.settings_ack())
         play.to_client.frames.clear()
@@ -285,14 +259,13 @@ class TestTooLarge:
         if others == "/watch":
             assert play.relays(data)
         else:
-            assert play >> Client(data) << Client(client.credit(1, 60), client.credit(0, 60))
+            assert play >> Client(data) << credited(1, 60)
+        assert play >> Client(client.data(3, bytes(40))) << credited(3, 40)
         assert (
             play
-            >> Client(client.data(3, bytes(40)))
-            << Client(client.credit(3, 40), client.credit(0, 40))
             >> Client(client.data(3, bytes(1)))
             << Backend(client.reset(3), client.settings())
-            << Client(client.credit(0, 1))
+            << credited(0, 1)
         )
         play = play >> Backend(play.server.settings_ack())
         play.to_client.frames.clear()
@@ -321,4 +294,4 @@ def test_refusing_takes_nothing_off_the_windows():
     assert play.requests.pop()
     assert play >> Refuse(3) << Backend(client.reset(3), client.settings())
     # The eight bytes that were read here come off what is swallowed.
-    assert play >> Backend(server.credit(0, 65_535)) << Client(client.credit(0, 8))
+    assert play >> Backend(server.credit(0, 65_535)) << credited(0, 8)

@@ -9,7 +9,7 @@ from koord_proxy.contract.events import CallEnded, RequestArrived
 from koord_proxy.cri import limits
 
 from tests.proxy.cri.test_session_held import ASK, collect
-from tests.support.cri_playbook import Playbook, arrived, cut
+from tests.support.cri_playbook import Playbook, arrived, credited, cut
 from tests.support.frames import message
 from tests.support.playbook import Backend, Client, Release
 
@@ -31,8 +31,9 @@ class TestWatching:
     def test_a_malformed_request_is_told(self, play, client):
         last = client.data(1, b"junk", end=True)
         problem = "4 bytes are not one gRPC message"
+        assert play.relays(client.request(1, "/watch"))
         assert (
-            play.relays(client.request(1, "/watch"))
+            play
             >> Client(last)
             << Backend(last)
             << RequestArrived(1, "watch", None, False, problem)
@@ -61,26 +62,26 @@ class TestWatching:
 class TestCompressed:
     def test_requests_are_read_and_go_on_as_they_came(self, play, client):
         body = message(gzip.compress(b"ask" * 50), compressed=True)
+        assert play.relays(client.request(1, "/hold", [("grpc-encoding", "gzip")]))
         assert (
-            play.relays(client.request(1, "/hold", [("grpc-encoding", "gzip")]))
+            play
             >> Client(client.data(1, body, end=True))
             << arrived(1, b"ask" * 50)
-            << Client(client.credit(0, len(body)))
-            >> Release(1)
-            << Backend(client.data(1, body, end=True))
+            << credited(0, len(body))
         )
+        assert play >> Release(1) << Backend(client.data(1, body, end=True))
 
     def test_a_changed_message_is_sent_plain(self, play, client):
         """Which any receiver understands, whatever encoding the call named."""
         body = message(gzip.compress(b"ask"), compressed=True)
+        assert play.relays(client.request(1, "/hold", [("grpc-encoding", "gzip")]))
         assert (
-            play.relays(client.request(1, "/hold", [("grpc-encoding", "gzip")]))
+            play
             >> Client(client.data(1, body, end=True))
             << arrived(1, b"ask")
-            << Client(client.credit(0, len(body)))
-            >> Release(1, b"other")
-            << Backend(client.data(1, message(b"other"), end=True))
+            << credited(0, len(body))
         )
+        assert play >> Release(1, b"other") << Backend(client.data(1, message(b"other"), end=True))
 
     def test_an_encoding_may_be_named_and_not_used(self, play, client):
         assert play.relays(client.request(1, "/hold", [("grpc-encoding", "snappy")]))
@@ -96,7 +97,7 @@ class TestCompressed:
     def test_what_cannot_be_read_is_reported(self, play, client, encoding, payload, problem):
         body = message(payload, compressed=True)
         assert play.relays(client.request(1, "/hold", [("grpc-encoding", encoding)]))
-        play = play >> Client(client.data(1, body, end=True)) << Client(client.credit(0, len(body)))
+        play = play >> Client(client.data(1, body, end=True)) << credited(0, len(body))
         request = play.requests.pop()
         assert request.message is None
         assert request.problem.startswith(problem)
