@@ -56,14 +56,7 @@ class TestTrailers:
         play, trailers, following = trailers_and_next(Playbook())
         reset, settings = play.client.reset(1), play.client.settings()
         assert play >> Refuse(1) << Backend(reset, settings, trailers, following)
-        refusal = frames.literals(
-            [
-                (":status", "200"),
-                ("content-type", "application/grpc"),
-                ("grpc-status", "14"),
-                ("grpc-message", "no"),
-            ]
-        )
+        refusal = frames.literals([*frames.RESPONSE, ("grpc-status", "14"), ("grpc-message", "no")])
         assert (
             play
             >> Backend(play.server.settings_ack())

@@ -11,11 +11,12 @@ from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import full
 from tests.support import frames
 from tests.support.cri_playbook import Playbook, Refuse, credited, cut
-from tests.support.frames import literals, message
+from tests.support.frames import RESPONSE, literals, message
 from tests.support.playbook import Backend, Client, Release
 
-RESPONSE = [(":status", "200"), ("content-type", "application/grpc")]
 NO = [("grpc-status", "14"), ("grpc-message", "no")]
+ANSWER = literals([*RESPONSE, *NO])
+TRAILERS = literals(NO)
 
 
 def refused(play: Playbook, stream: int = 1, *, announced: bool = False) -> Playbook:
@@ -34,7 +35,7 @@ def answer(play: Playbook, block: bytes, stream: int = 1) -> Client:
 class TestRefusing:
     def test_resets_the_call_and_answers_once_the_backend_confirmed(self, play, server):
         ack = server.settings_ack()
-        assert refused(play) >> Backend(ack) << answer(play, literals(RESPONSE + NO))
+        assert refused(play) >> Backend(ack) << answer(play, ANSWER)
         assert not play.session.busy
         assert play.answers(ack), "later ones are the client's"
 
@@ -42,9 +43,7 @@ class TestRefusing:
         """What the backend says later refers to its own entries, and finds them."""
         assert play.relays(client.request(3, "/relay")).relays(client.request(5, "/relay"))
         assert play.answers(server.response(3, [("x-new", "first")]))
-        assert (
-            refused(play) >> Backend(server.settings_ack()) << answer(play, literals(RESPONSE + NO))
-        )
+        assert refused(play) >> Backend(server.settings_ack()) << answer(play, ANSWER)
         assert len(play.to_client.decoder.header_table.dynamic_entries) == 2
         response = server.response(5, [("x-new", "first")])
         assert len(response) == 9 + 3, "indices only"
@@ -54,11 +53,11 @@ class TestRefusing:
     def test_after_response_headers_is_said_in_trailers(self, play, client, server):
         assert play.relays(client.request(1, "/hold")).answers(server.response(1))
         assert refused(play, announced=True)
-        assert play >> Backend(server.settings_ack()) << answer(play, literals(NO))
+        assert play >> Backend(server.settings_ack()) << answer(play, TRAILERS)
 
     def test_crossing_response_headers_is_said_in_trailers(self, play, server):
         assert refused(play).answers(server.response(1), server.data(1, b"some"))
-        assert play >> Backend(server.settings_ack()) << answer(play, literals(NO))
+        assert play >> Backend(server.settings_ack()) << answer(play, TRAILERS)
 
     @pytest.mark.parametrize("whole", ["answer", "trailers_only"])
     def test_crossing_a_whole_answer_leaves_it_at_that(self, whole, play, server):
@@ -68,7 +67,7 @@ class TestRefusing:
 
     def test_crossing_a_reset_answers_all_the_same(self, play, server):
         assert refused(play) >> Backend(server.reset(1))
-        assert play >> Backend(server.settings_ack()) << answer(play, literals(RESPONSE + NO))
+        assert play >> Backend(server.settings_ack()) << answer(play, ANSWER)
 
     def test_other_frames_of_the_stream_still_pass(self, play, client, server):
         assert refused(play).answers(server.credit(1, 5)).relays(client.credit(1, 5))
@@ -81,9 +80,9 @@ class TestRefusing:
         assert play.relays(client.settings({3: 7})) >> Refuse(3) << Backend(client.reset(3), *ours)
         assert play >> Client(client.settings({3: 8})) << Backend(client.settings({3: 8}))
         assert play >> Refuse(1) << Backend(client.reset(1), *ours) >> Backend(ack) << Client(ack)
-        assert play >> Backend(ack) << answer(play, literals(RESPONSE + NO), 3)
+        assert play >> Backend(ack) << answer(play, ANSWER, 3)
         assert play >> Backend(ack) << Client(ack)
-        assert play >> Backend(ack, ack) << answer(play, literals(RESPONSE + NO), 1) << Client(ack)
+        assert play >> Backend(ack, ack) << answer(play, ANSWER, 1) << Client(ack)
         assert not play.session.busy
 
     @pytest.mark.parametrize(
@@ -135,10 +134,8 @@ class TestHeaderTable:
             assert play.relays(client.settings(wanted)).answers(server.settings_ack())
         update = b"" if expected is None else frames.table_size(expected)
         assert refused(play)
-        assert (
-            play >> Backend(server.settings_ack()) << answer(play, update + literals(RESPONSE + NO))
-        )
-        again = literals(RESPONSE + NO)
+        assert play >> Backend(server.settings_ack()) << answer(play, update + ANSWER)
+        again = ANSWER
         assert refused(play, 3) >> Backend(server.settings_ack()) << answer(play, again, 3), (
             "once is enough"
         )
@@ -150,18 +147,14 @@ class TestHeaderTable:
         )
         server.encoder.header_table_size = 100
         assert play.answers(server.response(3))
-        assert (
-            refused(play) >> Backend(server.settings_ack()) << answer(play, literals(RESPONSE + NO))
-        )
+        assert refused(play) >> Backend(server.settings_ack()) << answer(play, ANSWER)
 
     def test_not_acknowledged_yet_is_not_lowered(self, play, client, server):
         assert play.relays(client.settings({frames.HEADER_TABLE_SIZE: 100}))
         play = refused(play)
         ack = server.settings_ack()
         assert play >> Backend(ack) << Client(ack)
-        assert (
-            play >> Backend(ack) << answer(play, frames.table_size(100) + literals(RESPONSE + NO))
-        )
+        assert play >> Backend(ack) << answer(play, frames.table_size(100) + ANSWER)
 
 
 class TestClientOfARefusedCall:
