@@ -109,6 +109,7 @@ async def test_before_anything_happened(tmp_path):
 
 async def test_when_all_is_well(short_path):
     async with parts(short_path) as found, runtime(short_path):
+        assert (await found.healthz())["backend"].startswith("waited for: ")
         found.reconciler.done = True
         found.dispatcher.replace([InProcessTarget(load(["batchresource"]), NodeView())])
         found.store.put(pod("s"))

@@ -160,11 +160,13 @@ class TestHookServer:
             assert await target.probe()
         assert served.asked == []
 
-    async def test_even_if_it_has_that_method(self, tmp_path, monkeypatch):
+    @pytest.mark.parametrize("code", ["OK", "INTERNAL"])
+    async def test_even_if_it_has_that_method(self, tmp_path, monkeypatch, code):
         monkeypatch.setattr(hook_targets, "PROBE_TIMEOUT", PATIENCE)
 
         async def answer(_: bytes, context: Any) -> bytes:
-            await context.abort(grpc.StatusCode.INTERNAL, "")
+            if code != "OK":
+                await context.abort(grpc.StatusCode[code], "")
             return b""
 
         handler = grpc.unary_unary_rpc_method_handler(answer)
