@@ -18,7 +18,7 @@ from koord_proxy.store import RecordStore
 log = get_log("koord_proxy.hookservers")
 
 LOOK_SECONDS = 0.5
-"""How often it is looked whether anything in the directory has changed."""
+"""How often to check the directory for changes."""
 MAX_FILE = 1 << 20
 """Bytes of a registration file; real ones have some hundred."""
 
@@ -31,10 +31,10 @@ class UnguardedError(PermissionError):
 
 
 class HookDirectory:
-    """Reads registrations and tells who is to be asked whenever that changes.
+    """Reads registrations, and reports the servers in use whenever they change.
 
-    Servers in the ``store`` are expected whether or not their files are there. ``touched`` is
-    told the names of servers whose files were put there or written again, be it with the same
+    Servers in the ``store`` are expected whether or not their files are there. ``touched`` gets
+    the names of servers whose files were created or written again, even with the same
     content: servers do that when they start.
     """
 
@@ -163,7 +163,7 @@ def _files(directory: Path) -> dict[str, bytes]:
         for entry in entries:
             if _is_registration(entry.name):
                 try:
-                    # What is no file, a FIFO say, could be read for ever.
+                    # Anything but a file, such as a FIFO, could be read for ever.
                     if not entry.is_file():
                         continue
                     with open(entry.path, "rb") as file:  # noqa: PTH123

@@ -78,7 +78,7 @@ class HookTarget(Protocol):
         """The answer to one stage.
 
         Raises:
-            HookError, NotSubscribedError: there is none.
+            HookError, NotSubscribedError: the server gave no valid response.
         """
 
     async def probe(self) -> bool:

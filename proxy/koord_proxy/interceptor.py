@@ -129,7 +129,7 @@ class Interceptor:
         self.skip = skip
 
     def route(self, target: str) -> Route:
-        """How a call is treated: held only where somebody wants to be asked first."""
+        """How a call is treated: held only if hooks are called first."""
         call = self._api.call(target)
         tally = self._metrics.tally(self._api.label(target))
         if not call:
@@ -143,7 +143,7 @@ class Interceptor:
         calls: dict[int, InterceptedCall],
         requests: Iterable[SessionEvent],
     ) -> None:
-        """Act on what a session wants; ``calls`` are those of its connection, by stream."""
+        """Handle a session's events; ``calls`` are those of its connection, by stream."""
         for request in requests:
             if isinstance(request, RequestArrived):
                 self._arrived(connection, calls, request)
@@ -166,7 +166,7 @@ class Interceptor:
             return
         if call is not None:
             calls[arrived.stream] = call
-        if call is None or not arrived.held or not self._wanted(call.method):
+        if call is None or not arrived.held or not self._has_pre_hooks(call.method):
             if call is not None:
                 self._note(call, missed=())
             if arrived.held:
@@ -180,10 +180,10 @@ class Interceptor:
             call.task = self._tasks.create_task(decide)
 
     def _read(self, arrived: RequestArrived) -> InterceptedCall | None:
-        """Read a request and find what it is about; None if that is nothing of Kubernetes'.
+        """Decode a request and find its record; None if it does not concern Kubernetes.
 
         Raises:
-            ValueError: it cannot be read; one line that says why.
+            ValueError: it cannot be decoded; one line that says why.
         """
         if arrived.problem:
             raise ValueError(arrived.problem)
@@ -194,16 +194,16 @@ class Interceptor:
         self._find(call)
         return call
 
-    def _wanted(self, method: InterceptedMethod) -> bool:
-        """Whether somebody wants to be asked first."""
+    def _has_pre_hooks(self, method: InterceptedMethod) -> bool:
+        """Whether hooks are called before it goes on."""
         return method.pre is not None and bool(self._dispatcher.subscribed[method.pre])
 
     def _unreadable(self, connection: Decidable, arrived: RequestArrived, problem: str) -> None:
-        """Hooks cannot be asked about it. The runtime will have its own opinion of it."""
+        """Hooks cannot be called for it; the runtime decides what to do with it."""
         self._warnings.warning("cannot decode the request", method=arrived.method, problem=problem)
         if not arrived.held:
             return
-        if self._insisting(self._api.stages(arrived.method)):
+        if self._failing_server(self._api.stages(arrived.method)):
             message = f"koord-runtime-proxy: {arrived.method}: cannot decode the request: {problem}"
             connection.refuse(arrived.stream, message)
             self._count(arrived.method, "refused")
@@ -211,8 +211,8 @@ class Interceptor:
             connection.release(arrived.stream)
             self._count(arrived.method, "unreadable")
 
-    def _insisting(self, stages: Iterable[Stage]) -> str:
-        """A server without which no call may go on in these stages; empty if there is none."""
+    def _failing_server(self, stages: Iterable[Stage]) -> str:
+        """A server with the policy Fail in these stages; empty if there is none."""
         targets = (target for stage in stages for target in self._dispatcher.subscribed[stage])
         return next((target.name for target in targets if target.policy is FailurePolicy.FAIL), "")
 
@@ -240,13 +240,13 @@ class Interceptor:
             # It must not cost more than this connection.
             log.error("defect: connection closed", method=call.method.name, error=repr(error))
             connection.close()
-        # What was released is written when the loop turns: counted and told after that.
-        asyncio.get_running_loop().call_soon(self._tell, call, decision)
+        # What was released is written when the loop turns: counted and logged after that.
+        asyncio.get_running_loop().call_soon(self._report, call, decision)
 
-    def _tell(self, call: InterceptedCall, decision: CallDecision) -> None:
+    def _report(self, call: InterceptedCall, decision: CallDecision) -> None:
         self._count(call.method.name, decision.result)
         if decision.verdict is not None:
-            _say(call, decision.verdict)
+            _log_verdict(call, decision.verdict)
         if decision.left_out and call.facts is not None:
             fields = ", ".join(sorted(map(str, decision.left_out)))
             log.warning(
@@ -265,7 +265,9 @@ class Interceptor:
             except RuntimeNotFoundError:
                 # The runtime will say so.
                 return CallDecision("unknown")
-            server = "" if found else self._insisting((call.method.pre,) if call.method.pre else ())
+            server = (
+                "" if found else self._failing_server((call.method.pre,) if call.method.pre else ())
+            )
             if server:
                 return CallDecision("refused", refusal=_not_looked_up(call, server))
         if call.facts is None or call.method.pre is None:
@@ -307,11 +309,11 @@ class Interceptor:
             call.facts = _facts_of(request, call.record)
 
     async def _look_up(self, call: InterceptedCall) -> bool:
-        """Ask the runtime about the pod or container that the call is about; whether it told.
+        """Look up the pod or container of the call; whether the runtime has it.
 
         Raises:
-            NotFoundError: there is none.
-            NotKubernetesError: it is nothing of Kubernetes'.
+            RuntimeNotFoundError: there is none.
+            NotKubernetesError: it does not belong to Kubernetes.
         """
         if call.method.makes:
             found = await self._adopt(RecordKind.POD, call.request.sandbox)
@@ -385,7 +387,7 @@ class Interceptor:
             log.error("defect: post hook failed", stage=stage, error=repr(error))
 
     def _abandoned(self, call: InterceptedCall) -> None:
-        """The client gave up: so do the hooks."""
+        """The client gave up, so the hook calls are cancelled."""
         if call.task is not None:
             call.task.cancel()
         if call.record is not None and call.method.makes:
@@ -404,7 +406,7 @@ def _not_looked_up(call: InterceptedCall, server: str) -> str:
     )
 
 
-def _say(call: InterceptedCall, verdict: DispatchResult) -> None:
+def _log_verdict(call: InterceptedCall, verdict: DispatchResult) -> None:
     say = log.warning if verdict.missed else log.info
     say(
         "unmanaged" if verdict.missed else "hooked",

@@ -201,7 +201,7 @@ class Proxy:
         """The status pages.
 
         Raises:
-            ValueError: the address is none they may be served on.
+            ValueError: the pages may not be served on that address.
         """
         if not self.settings.metrics_address:
             return None

@@ -31,7 +31,7 @@ LEFT_OVER_SECONDS = 240.0
 """How long the runtime may go on making what it was asked for before a crash: twice what the
 kubelet waits for a call."""
 LOOK_SECONDS = 2.0
-"""How often it is looked whether that has come."""
+"""How often to look for it."""
 ADOPT_SECONDS = 2.0
 """How long a call waits for its pod or container to be looked up."""
 
@@ -84,13 +84,13 @@ class RecordReconciler:
         self._store.forget_left_over()
 
     async def adopt(self, kind: RecordKind, id: str) -> RuntimeRecord | None:  # noqa: A002
-        """Look up one pod or container a call is about; None if the runtime cannot tell.
+        """Look up one pod or container a call is about; None if the runtime does not answer.
 
-        What it did not tell is found in its lists, once it gives them.
+        It is found in the runtime's lists once they can be read.
 
         Raises:
-            NotFoundError: there is nothing of that id.
-            NotKubernetesError: it is neither.
+            RuntimeNotFoundError: there is nothing of that id.
+            NotKubernetesError: it is not a pod or container of Kubernetes.
         """
         try:
             async with asyncio.timeout(ADOPT_SECONDS), self._connect() as runtime:

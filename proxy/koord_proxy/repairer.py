@@ -133,7 +133,7 @@ class Repairer:
         """Ask again about one stage, and do what can be done; whether all could be asked.
 
         Raises:
-            RuntimeCallError: what is wanted could not be set.
+            RuntimeCallError: the runtime did not set the hooks' values.
         """
         before = record.facts
         update = self._api.update(record.id)
@@ -197,7 +197,7 @@ class Repairer:
 
 
 def _beyond_repair(merge: Merge) -> list[Field]:
-    """What is wanted and can only be given to what is yet to be made."""
+    """The changes that are possible only when something is created."""
     limits = (RESOURCES, UNIFIED) if isinstance(merge.facts, ContainerHookRequest) else ()
     return [field for field in merge.claims if field.group not in limits]
 

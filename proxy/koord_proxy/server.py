@@ -53,8 +53,8 @@ class _Side(asyncio.Protocol):
         self.full = False
         self.ended = False
         """It sends no more."""
-        self.told = False
-        """It was told that nothing more is sent to it."""
+        self.eof_sent = False
+        """It knows that nothing more is sent to it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -69,8 +69,8 @@ class _Side(asyncio.Protocol):
 
     def end(self) -> None:
         """Say that nothing more is sent to it, once."""
-        if not self.told and self.transport is not None and not self.transport.is_closing():
-            self.told = True
+        if not self.eof_sent and self.transport is not None and not self.transport.is_closing():
+            self.eof_sent = True
             self.transport.write_eof()
 
     def pause_writing(self) -> None:

@@ -14,9 +14,7 @@ from tests.support.proxy import Proxy
 
 
 def _lives_without_its_database(proxy: Proxy, hooks: HookServer) -> None:
-    hooks.behave = wishing(envs={"FROM_THE_HOOK": "yes"}, stages=(Stage.PRE_CREATE_CONTAINER,))
-    hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
+    proxy.use(hooks, wishing(envs={"FROM_THE_HOOK": "yes"}, stages=(Stage.PRE_CREATE_CONTAINER,)))
     with proxy.cri() as cri:
         pod = run_pod(cri, batch_pod_config(envs={"PLAIN": "as it was"}))
         cri.update_container_resources(pod.container_id, pb.LinuxContainerResources(cpu_shares=2))
@@ -30,8 +28,7 @@ def _lives_without_its_database(proxy: Proxy, hooks: HookServer) -> None:
 def test_corrupt_database(directory, runtime, hooks, spoilt):
     proxy = Proxy(directory, runtime.address)
     with proxy:
-        hooks.register(proxy.hooks)
-        proxy.wait_for_server(hooks.name)
+        proxy.use(hooks)
         with proxy.cri() as cri:
             pods = [run_pod(cri, batch_pod_config()) for _ in range(40)]
         assert proxy.healthz()["database"] == "ok"
@@ -79,9 +76,7 @@ def test_unwritable_database(directory, runtime, hooks, where):
 
 
 def test_database_is_the_owners_alone(proxy, hooks):
-    hooks.behave = nothing
-    hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
+    proxy.use(hooks, nothing)
     with proxy.cri() as cri:
         run_pod(cri, batch_pod_config(envs={"PLAIN": "as it was"}))
     files = [path for path in proxy.directory.iterdir() if path.name.startswith("state.db")]

@@ -12,7 +12,6 @@ import signal
 import socket
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -39,7 +38,7 @@ from tests.support.dockerd import IMAGE, Dockerd, why_not
 from tests.support.hook_server import HookServer, echo, refusing, waiting, wishing
 from tests.support.pod_cases import BE, MIB
 from tests.support.processes import until
-from tests.support.proxy import GIVEN_UP, Koordlet, Proxy, trials
+from tests.support.proxy import Koordlet, Proxy
 
 _WHY_NOT = why_not()
 
@@ -89,9 +88,7 @@ def direct(dockerd: Dockerd) -> Iterator[CriDockerd]:
 @pytest.fixture
 def wishes(proxy: Proxy, hooks: HookServer) -> HookServer:
     """A registered hook server that wants something of every pod."""
-    hooks.behave = WISHES
-    hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
+    proxy.use(hooks, WISHES)
     return hooks
 
 
@@ -216,28 +213,6 @@ def test_container_that_ends_by_itself(proxy: Proxy, cri: CriDockerd, wishes: Ho
     assert cri.containers() == set()
 
 
-def test_failures_of_dockerd_leave_nothing_behind(
-    proxy: Proxy, cri: CriDockerd, wishes: HookServer
-) -> None:
-    pod, container = cri.run(NOTED)
-    before = kept(proxy)
-    with pytest.raises(EngineError) as failure:
-        cri.create_container(pod)
-    assert failure.value.status == 409
-    assert kept(proxy) == before
-    # What cri-dockerd does then, where the other one cannot be removed.
-    other = cri.create(f"{pod.container_name('main')}_1a2b3c4d", container_body(pod))
-    assert proxy.containers().keys() == {container, other}
-    with pytest.raises(EngineError):
-        cri.update(container, CpusetCpus="4096")
-    cri.update(container, CpuShares=3)
-    assert wishes.requests(UPDATE)[-1].container_resources.cpuset_cpus == ""
-    proxy.restart_after_kill()
-    assert proxy.containers().keys() == {container, other}
-    cri.remove(pod)
-    assert kept(proxy) == []
-
-
 # Restarts.
 
 
@@ -289,28 +264,6 @@ def test_proxy_restarts_amid_a_pods_making(
     assert kept(proxy) == []
 
 
-def test_made_behind_the_proxys_back(
-    proxy: Proxy, cri: CriDockerd, direct: CriDockerd, wishes: HookServer
-) -> None:
-    """A sandbox is looked up when a container is made in it, a container at its update."""
-    pod, container = direct.run(NOTED)
-    other = direct.run_pod_sandbox(NOTED)
-    assert proxy.pods() == []
-    cri.update(container, CpuShares=3)
-    cri.create_container(other)
-    # The first of each: the repair may have asked again by now.
-    update, create = wishes.requests(UPDATE)[0], wishes.requests(CREATE)[0]
-    for request, its in ((update, pod), (create, other)):
-        assert request.pod_meta.uid == its.uid
-        assert request.pod_labels["koordinator.sh/qosClass"] == "BE"
-        assert NOTED.annotations.items() <= dict(request.pod_annotations).items()
-        assert request.pod_cgroup_parent == its.parent
-    assert by_id(proxy).keys() == {pod.sandbox, other.sandbox}
-    for one in (pod, other):
-        cri.remove(one)
-    assert kept(proxy) == []
-
-
 def test_killed_amid_many_creates(
     proxy: Proxy, cri: CriDockerd, direct: CriDockerd, wishes: HookServer
 ) -> None:
@@ -340,32 +293,6 @@ def test_killed_amid_many_creates(
     for pod in pods:
         cri.remove_pod_sandbox(pod)
     assert proxy.pods() == []
-
-
-def test_made_when_the_proxy_is_dead(
-    dockerd: Dockerd, proxy: Proxy, cri: CriDockerd, direct: CriDockerd, wishes: HookServer
-) -> None:
-    """That hooks missed it is not to be seen in dockerd, only in what the proxy wrote before."""
-    pod = cri.run_pod_sandbox(NOTED)
-    wishes.behave = refusing
-    with ThreadPoolExecutor(1) as kubelet:
-        dockerd.signal(signal.SIGSTOP)
-        try:
-            making = kubelet.submit(cri.create_container, pod)
-            missed = {"method": "CreateContainer", "result": "missed"}
-            until(lambda: proxy.metric("intercepted_calls_total", **missed), "not sent on")
-            proxy.kill()
-        finally:
-            dockerd.signal(signal.SIGCONT)
-        with pytest.raises(ConnectionError):
-            making.result()
-    proxy.start()
-    until(lambda: direct.containers(pod), "dockerd did not make it")
-    until(lambda: proxy.containers().keys() == direct.containers(pod), "not found by itself")
-    (record,) = proxy.containers().values()
-    assert [one["server"] for one in record["missed"]] == [wishes.name]
-    cri.remove(pod)
-    assert kept(proxy) == []
 
 
 def test_dockerd_is_killed_and_comes_back(
@@ -401,30 +328,6 @@ def test_dockerd_is_killed_and_comes_back(
 # Hook servers that are not there.
 
 
-def test_ignored_koordlet(koordlet: Koordlet, proxy: Proxy, cri: CriDockerd) -> None:
-    proxy.wait_for_server("koordlet")
-    managed = cri.run_pod_sandbox(BE)
-    koordlet.kill()
-    pod, container = cri.run(BE)
-    told = cri.told(container)
-    assert (told["CpuShares"], told["Memory"]) == (2, 0)
-    shown = {one["id"]: one["managed"] for one in proxy.pods()}
-    assert shown == {managed.sandbox: True, pod.sandbox: False}
-    missed = proxy.containers()[container]["missed"][0]
-    assert (missed["stage"], missed["server"]) == (CREATE, "koordlet")
-    koordlet.start()
-    proxy.wait_for_breaker_not_open("koordlet")
-    # The next update brings it what it missed.
-    cri.update(container, CpuShares=2)
-    assert is_batch(cri, container)
-    again = cri.create_container(managed)
-    cri.start_container(again)
-    assert is_batch(cri, again)
-    for one in (managed, pod):
-        cri.remove(one)
-    assert kept(proxy) == []
-
-
 def test_failing_koordlet(koordlet: Koordlet, proxy: Proxy, cri: CriDockerd) -> None:
     text = koordlet.registration.read_text()
     koordlet.registration.write_text(text.replace('"Ignore"', '"Fail"'))
@@ -458,37 +361,9 @@ def test_failing_koordlet(koordlet: Koordlet, proxy: Proxy, cri: CriDockerd) -> 
     assert kept(proxy) == []
 
 
-def test_hung_server_costs_one_deadline(proxy: Proxy, cri: CriDockerd, hooks: HookServer) -> None:
-    forever = threading.Event()
-    hooks.behave = waiting(forever)
-    hooks.register(proxy.hooks, stages=(CREATE,), timeout=0.5)
-    proxy.wait_for_server(hooks.name)
-    pod = cri.run_pod_sandbox(NOTED)
-    try:
-        began = time.monotonic()
-        cri.create_container(pod)
-        assert proxy.outcomes("timeout", server="hooks") == 1
-        assert len(proxy.events(GIVEN_UP)) == 1
-        for number in range(10):
-            cri.create_container(pod, f"c{number}")
-        seconds = time.monotonic() - began
-    finally:
-        forever.set()
-    # Hung as it is, it answers probes: now and then one call finds out that it hangs.
-    waited = proxy.outcomes("timeout", server="hooks")
-    assert waited <= 1 + trials(seconds - 0.5, 0.5) < 11
-    # To make good what was missed is one of those tries, too, and no pod's.
-    assert 11 - waited <= proxy.outcomes("skipped", server="hooks") <= 11
-    assert proxy.metric("unmanaged") == 11
-    cri.remove_pod_sandbox(pod)
-    assert proxy.metric("unmanaged") == 0
-
-
 def test_client_that_leaves_makes_nothing(proxy: Proxy, cri: CriDockerd, hooks: HookServer) -> None:
     forever = threading.Event()
-    hooks.behave = waiting(forever)
-    hooks.register(proxy.hooks, policy="Fail", timeout=60)
-    proxy.wait_for_server(hooks.name)
+    proxy.use(hooks, waiting(forever), policy="Fail", timeout=60)
     pod = cri.new_pod(NOTED)
     name, body = pod.container_name("POD"), docker_bodies.text(sandbox_body(pod))
     lines = (

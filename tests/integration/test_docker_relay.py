@@ -18,10 +18,8 @@ import select
 import signal
 import tarfile
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -117,23 +115,6 @@ def container(at: Docker, script: str = "", *options: str) -> Iterator[None]:
 # The command line.
 
 
-def test_run(both):
-    said = both(lambda at: at(*RUN, IMAGE, "sh", "-c", "echo out; echo err >&2; exit 7"))
-    assert (said.code, said.out) == (7, "out\n")
-    assert said.err.endswith("err\n")
-
-
-def test_what_runs_ends_with_its_input(both):
-    said = both(lambda at: at(*RUN, "-i", IMAGE, "busybox", "wc", "-c", data=b"data\n"))
-    assert said.out == "5\n"
-
-
-def test_much_in_and_much_out(both):
-    data = noise(4 * MB)
-    said = both(lambda at: at(*RUN, "-i", IMAGE, "cat", data=data))
-    assert said.out.encode() == data
-
-
 @pytest.mark.parametrize("how", ["exec", "run"])
 def test_terminal(both, how):
     def look(at: Docker) -> int:
@@ -156,29 +137,6 @@ def test_terminal(both, how):
             return terminal.wait()
 
     assert both(look) == 5
-
-
-def test_attach(both):
-    def look(at: Docker) -> tuple[bytes, int]:
-        script = "read word; echo got $word; exit 3"
-        with container(at, script, "-i"), at.spawn("attach", NAME) as attached:
-            # Its end would be the end of what is shown, too.
-            attached.stdin.write(b"hello\n")
-            attached.stdin.flush()
-            return attached.stdout.read(), attached.wait()
-
-    assert both(look) == (b"got hello\n", 3)
-
-
-def test_logs(both):
-    def look(at: Docker) -> Said:
-        with container(at, "for i in $(seq 1 2000); do echo line $i; done; echo last >&2"):
-            at("wait", NAME)
-            return at("logs", "--timestamps", NAME)
-
-    said = both(look)
-    assert said.out.splitlines() == [f"TIME line {i}" for i in range(1, 2001)]
-    assert said.err == "TIME last\n"
 
 
 def test_logs_are_followed(both):
@@ -214,22 +172,6 @@ def test_copy_in_and_out(both, tmp_path):
     assert missing.code == 1
 
 
-def test_classic_build(both, tmp_path):
-    context = tmp_path / "context"
-    context.mkdir()
-    (context / "noise").write_bytes(noise(3 * MB))
-    steps = "COPY noise /noise\nRUN busybox md5sum /noise\nLABEL who=you"
-    (context / "Dockerfile").write_text(f"FROM {IMAGE}\n{steps}\n")
-    flags = ("--no-cache", "--network=none", "--tag=built")
-
-    def look(at: Docker) -> tuple[Said, Said]:
-        return at("build", *flags, context), at("inspect", "--format={{.Config.Labels}}", "built")
-
-    built, labels = both(look)
-    assert md5(noise(3 * MB)) in built.out
-    assert labels.out == "map[who:you]\n"
-
-
 def test_buildkit(both, tmp_path):
     context = tmp_path / "context"
     context.mkdir()
@@ -251,49 +193,6 @@ def test_buildkit(both, tmp_path):
     _, labels, digest = both(look)
     assert labels.out == "map[who:you]\n"
     assert digest == md5(noise(3 * MB))
-
-
-def test_events(both):
-    def look(at: Docker) -> list[bytes]:
-        flags = (f"--since={time.time()}", f"--filter=container={NAME}", "--format={{.Action}}")
-        with at.spawn("events", *flags) as watching:
-            with container(at, "exit 4"):
-                at("wait", NAME)
-            return list(takewhile(lambda line: line != b"destroy\n", watching.stdout))
-
-    assert both(look) == [b"create\n", b"start\n", b"die\n"]
-
-
-def test_stats(both):
-    def look(at: Docker) -> Said:
-        with container(at):
-            _works(at)
-            return at("stats", "--no-stream", "--format={{.Name}} {{.PIDs}}", NAME)
-
-    assert both(look).out == f"{NAME} 2\n"
-
-
-def test_wait(both):
-    def look(at: Docker) -> tuple[bytes, int]:
-        with container(at, "read _; exit 9", "-i"), at.spawn("wait", NAME) as waiting:
-            at("attach", NAME, data=b"\n")
-            return waiting.stdout.read(), waiting.wait()
-
-    assert both(look) == (b"9\n", 0)
-
-
-def test_save_and_load(both, tmp_path):
-    def look(at: Docker) -> tuple[Said, ...]:
-        return (
-            at("import", "-", "saved:1", data=archive(MB)),
-            at("save", "--output", tmp_path / "tar", "saved:1"),
-            at("rmi", "saved:1"),
-            at("load", "--input", tmp_path / "tar"),
-            at("image", "ls", "--format={{.Repository}}:{{.Tag}} {{.ID}} {{.Size}}", "saved"),
-            at("rmi", "saved:1"),
-        )
-
-    assert [said.code for said in both(look)] == [0] * 6
 
 
 def test_life_of_a_container(both):
@@ -390,74 +289,6 @@ def test_package_runs_and_executes(both):
     assert ended == {"Error": None, "StatusCode": 0}
 
 
-@contextlib.contextmanager
-def _taken(stream: Any) -> Iterator[Any]:
-    """A connection that the package took over: its file does not close it."""
-    wire = stream._sock
-    try:
-        yield stream
-    finally:
-        stream.close()
-        wire.close()
-
-
-def test_package_ends_the_input_of_an_exec(both):
-    def look(at: Docker) -> bytes:
-        with container(at), at.package() as client:
-            made = client.api.exec_create(NAME, ["busybox", "md5sum"], stdin=True)
-            with _taken(client.api.exec_start(made["Id"], socket=True)) as stream:
-                stream._sock.sendall(noise(MB))
-                stream._sock.shutdown(1)
-                return b"".join(iter(lambda: stream.read(KB), b""))
-
-    # After the eight bytes that tell which stream it is of.
-    assert both(look)[8:].decode() == f"{md5(noise(MB))}  -\n"
-
-
-def test_package_attaches_and_follows(both):
-    def look(at: Docker) -> list[Any]:
-        with container(at, "read word; echo got $word; read _", "-i"), at.package() as client:
-            logs = client.containers.get(NAME).logs(stream=True, follow=True)
-            query = {"stdin": 1, "stdout": 1, "stream": 1}
-            with _taken(client.api.attach_socket(NAME, params=query)) as stream:
-                stream._sock.sendall(b"hello\n")
-                seen = stream.read(8 + len("got hello\n"))
-                followed = next(logs)
-                stream._sock.sendall(b"\n")
-                return [seen, stream.read(), followed, list(logs)]
-
-    assert both(look) == [b"\1\0\0\0\0\0\0\ngot hello\n", b"", b"got hello\n", []]
-
-
-def test_package_moves_archives_and_builds(both):
-    def look(at: Docker) -> list[Any]:
-        with container(at), at.package() as client:
-            subject = client.containers.get(NAME)
-            assert subject.put_archive("/root", archive(8 * MB))
-            stream, about = subject.get_archive("/root/noise")
-            with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as tar:
-                back = tar.extractfile("noise").read()
-            recipe = f"FROM {IMAGE}\nENV X=1\n".encode()
-            built, said = client.images.build(fileobj=io.BytesIO(recipe), nocache=True, rm=True)
-            return [md5(back), about["size"], built.attrs["Config"]["Env"], normal(str([*said]))]
-
-    digest, size, environment, _ = both(look)
-    assert (digest, size) == (md5(noise(8 * MB)), 8 * MB)
-    assert environment == ["PATH=/bin", "X=1"]
-
-
-def test_package_sees_events_as_they_happen(both):
-    def look(at: Docker) -> list[str]:
-        with at.package() as client:
-            only = {"container": NAME, "event": ["start", "die"]}
-            events = client.events(since=time.time(), decode=True, filters=only)
-            with container(at):
-                first = next(events)
-            return [first["Action"], next(events)["Action"]]
-
-    assert both(look) == ["start", "die"]
-
-
 # Answers, byte for byte.
 
 _NOBODY = [
@@ -491,14 +322,6 @@ def test_answer_where_nobody_is(both, method, page, body, status):
     assert both(lambda at: at.ask(method, page, body)).status == status
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b"null", b"x" * 100, b'{"Image": 7}', b"\xff"])
-@pytest.mark.parametrize("page", ["/containers/create", f"/containers/{NAME}/update"])
-def test_bodies_that_make_no_sense(both, page, body):
-    json_type = {"Content-Type": "application/json"}
-    assert both(lambda at: at.ask("POST", page, body, **json_type)).status >= 400
-    assert both(lambda at: at.ask("POST", page, body)).status >= 400
-
-
 def test_answers_about_a_container(both):
     asked: list[tuple[str, str, Any, int]] = [
         ("POST", f"/containers/create?name={NAME}", {"Image": IMAGE}, 409),
@@ -526,32 +349,6 @@ def test_answers_about_a_container(both):
         return [created, started, *(at.ask(*one[:3]) for one in asked)]
 
     assert [one.status for one in both(look)] == [201, 204, *(one[3] for one in asked)]
-
-
-def test_two_hundred_requests_on_one_connection(both):
-    pages = [
-        ("GET", "/_ping", None),
-        ("HEAD", "/_ping", None),
-        ("GET", f"/containers/{NAME}/changes", None),
-        ("POST", f"/containers/{NAME}/start", None),
-        ("POST", f"/containers/{NAME}/update", b'{"CpuShares": 66}'),
-        ("GET", "/version", None),
-        ("DELETE", f"/containers/{NAME}", None),
-        ("POST", "/containers/create", b"{}"),
-    ]
-
-    def look(at: Docker) -> list[tuple[int, str]]:
-        with container(at), at.connection() as connection:
-            connection.connect()
-            wire, seen = connection.sock, []
-            for number in range(200):
-                method, page, body = pages[number % len(pages)]
-                connection.request(method, page, body, {"Content-Type": "application/json"})
-                seen.append(answer(connection.getresponse()))
-                assert connection.sock is wire
-            return [(one.status, one.body) for one in seen]
-
-    assert [status for status, _ in both(look)[:8]] == [200, 200, 200, 304, 200, 200, 409, 400]
 
 
 def test_chunked_body(both):
@@ -676,36 +473,6 @@ def _exec_id(at: Docker, wish: dict[str, Any]) -> str:
         return str(json.load(connection.getresponse())["Id"])
 
 
-def test_attach_by_websocket(both):
-    def look(at: Docker) -> bytes:
-        page = f"/containers/{NAME}/attach/ws?logs=1&stdout=1&stream=1"
-        head = (
-            f"GET {page} HTTP/1.1\r\nHost: docker\r\nOrigin: http://docker\r\n"
-            "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-        )
-        with container(at, "echo hi; read _", "-i"), at.wire(head.encode()) as wire:
-            seen = b""
-            while b"hi\n" not in seen:
-                seen += wire.recv(1 << 16)
-            at("kill", NAME)
-            return seen
-
-    assert both(look).startswith(b"HTTP/1.1 101 ")
-
-
-def test_headers_come_before_the_body_is_there(both):
-    def look(at: Docker) -> tuple[int, bytes]:
-        with container(at, "read _; exit 8", "-i"), at.connection() as connection:
-            connection.request("POST", f"/containers/{NAME}/wait")
-            response = connection.getresponse()
-            at("attach", NAME, data=b"\n")
-            return response.status, response.read()
-
-    status, body = both(look)
-    assert (status, json.loads(body)["StatusCode"]) == (200, 8)
-
-
 # Back-pressure, and what clients leave behind.
 
 LARGE = 64 * MB
@@ -763,23 +530,6 @@ def test_abandoned_streams_are_given_up_at_both_ends(both, relay, dockerd):
             assert all(b - a >= 20 for a, b in zip(before, open_files(), strict=True))
         # A few may be opened once and kept.
         until(lambda: all(b < a + 10 for a, b in zip(before, open_files(), strict=True)))
-
-
-def test_many_at_once(both):
-    def ask(at: Docker, found: list[int]) -> None:
-        for _ in range(10):
-            found.append(at.ask("GET", "/containers/json").status)
-
-    def look(at: Docker) -> list[int]:
-        found: list[int] = []
-        threads = [threading.Thread(target=ask, args=(at, found)) for _ in range(20)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return found
-
-    assert both(look) == [200] * 200
 
 
 def test_streams_end_with_dockerd_and_it_is_found_again(both, dockerd):

@@ -14,15 +14,7 @@ import pytest
 from koord_hooks.stages import Stage
 
 from tests.support.containerd import requires_containerd
-from tests.support.cri import (
-    Cri,
-    PodPlan,
-    RunningPod,
-    batch_pod_config,
-    pb,
-    remove_pod,
-    run_pod,
-)
+from tests.support.cri import Cri, PodPlan, RunningPod, batch_pod_config, pb, remove_pod, run_pod
 from tests.support.hook_server import HookServer, wishing
 from tests.support.processes import PATIENCE, until
 from tests.support.proxy import Proxy, connect
@@ -74,9 +66,7 @@ def _asked_at_update(
 
 
 def _survives_a_crash(proxy: Proxy, hooks: HookServer, plan: PodPlan) -> None:
-    hooks.behave = WISHES
-    hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
+    proxy.use(hooks, WISHES)
     without = _asked_at_update(proxy, hooks, plan, lambda: None)
     crashed = _asked_at_update(proxy, hooks, plan, proxy.restart_after_kill)
     assert len(without) == 2
@@ -110,14 +100,8 @@ def test_hooks_hear_the_same_after_kill_9_for_real(containerd, real_proxy, hooks
 @pytest.mark.parametrize("method", ["RunPodSandbox", "CreateContainer"])
 def test_killed_between_the_making_and_the_answer(proxy, runtime, hooks, method):
     """The runtime has made it; the proxy never hears of that."""
-    hooks.behave = WISHES
-    hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
-    usual, made, dead = (
-        runtime.runtime._answers[method],
-        threading.Event(),
-        threading.Event(),
-    )
+    proxy.use(hooks, WISHES)
+    usual, made, dead = (runtime.runtime._answers[method], threading.Event(), threading.Event())
 
     def make_and_wait(data: bytes) -> Any:
         answer = usual(data)
@@ -153,52 +137,11 @@ def test_killed_between_the_making_and_the_answer(proxy, runtime, hooks, method)
     assert asked == usual_asked
 
 
-def test_made_only_after_the_proxy_is_back(proxy, runtime, hooks):
-    """Containerd goes on making what it was asked for, though the client is gone."""
-    hooks.behave = WISHES
-    hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
-    usual, asked_for, dead = (
-        runtime.runtime._answers["CreateContainer"],
-        threading.Event(),
-        threading.Event(),
-    )
-    heard = []
-
-    def listen_only(data: bytes) -> Any:
-        heard.append(data)
-        asked_for.set()
-        assert dead.wait(PATIENCE)
-        return pb.CreateContainerResponse()
-
-    runtime.runtime._answers["CreateContainer"] = listen_only
-    plan = _plan()
-    with ThreadPoolExecutor(1) as kubelet, proxy.cri() as cri:
-        running = kubelet.submit(run_pod, cri, plan)
-        assert asked_for.wait(PATIENCE)
-        proxy.kill()
-        dead.set()
-        assert _code(running.result) is grpc.StatusCode.UNAVAILABLE
-    runtime.runtime._answers["CreateContainer"] = usual
-    proxy.start()
-    assert proxy.containers() == {}
-    with connect(runtime.address) as direct:
-        request = pb.CreateContainerRequest.FromString(heard[0])
-        made = direct.call("CreateContainer", request, pb.CreateContainerResponse)
-    until(lambda: made.container_id in proxy.containers(), "not found by itself")
-    with proxy.cri() as cri:
-        cri.start_container(made.container_id)
-        _update(cri, RunningPod(request.pod_sandbox_id, made.container_id, plan))
-    assert hooks.requests(UPDATE)[-1].container_envs["FROM_THE_HOOK"] == "yes"
-
-
 def _killed_amid_creates(
     proxy: Proxy, hooks: HookServer, direct: Cri, cgroup_root: str, pods: int
 ) -> None:
     """Kill the proxy amid many creates; everything the runtime has is known afterwards."""
-    hooks.behave = WISHES
-    hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
+    proxy.use(hooks, WISHES)
     plans = [_plan(cgroup_root, f"many-{number}") for number in range(pods)]
 
     def create(plan: PodPlan) -> None:
@@ -257,9 +200,7 @@ def test_killed_amid_many_creates_for_real(containerd, real_proxy, hooks):
 
 def _pods_change_while_away(proxy: Proxy, hooks: HookServer, direct: Cri, cgroup_root: str) -> Any:
     """What the hook server is asked at the update of a pod that was made meanwhile."""
-    hooks.behave = WISHES
-    hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
+    proxy.use(hooks, WISHES)
     with proxy.cri() as cri:
         gone, stays = (run_pod(cri, _plan(cgroup_root, name)) for name in ("gone", "stays"))
     proxy.kill()
@@ -302,47 +243,6 @@ def test_pods_that_changed_while_the_proxy_was_down_for_real(containerd, real_pr
     plan = _plan()
     # The embedded runtime shows no environment.
     assert asked.container_envs == {one.key: one.value.decode() for one in plan.container.envs}
-
-
-def test_pod_made_behind_a_running_proxy_is_hooked_when_it_is_met(proxy, runtime, hooks):
-    hooks.behave = wishing(resources={"cpu_shares": 555})
-    hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
-    with connect(runtime.address) as direct, proxy.cri() as cri:
-        pod = run_pod(direct, _plan())
-        _update(cri, pod)
-        (asked,) = hooks.requests(UPDATE)
-        assert asked.pod_cgroup_parent == pod.plan.sandbox.linux.cgroup_parent
-        resources = direct.container_status(pod.container_id).status.resources.linux
-        assert resources.cpu_shares == 555
-
-
-def test_failed_create_leaves_nothing_behind(proxy, hooks):
-    hooks.behave = WISHES
-    hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
-    plan = _plan()
-    with proxy.cri() as cri:
-        pod = run_pod(cri, plan)
-        # The name is taken: the runtime refuses.
-        with pytest.raises(grpc.RpcError):
-            cri.create_container(pod.sandbox_id, plan.container, plan.sandbox)
-        assert proxy.containers().keys() == {pod.container_id}
-        proxy.restart_after_kill()
-        cri.wait_until_ready()
-        assert proxy.containers().keys() == {pod.container_id}
-
-
-def test_failed_update_changes_nothing_that_is_known(proxy, hooks):
-    hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
-    with proxy.cri() as cri:
-        pod = run_pod(cri, _plan())
-        no_such_cpu = pb.LinuxContainerResources(cpuset_cpus="4096")
-        with pytest.raises(grpc.RpcError):
-            cri.update_container_resources(pod.container_id, no_such_cpu)
-        _update(cri, pod)
-    assert hooks.requests(UPDATE)[-1].container_resources.cpuset_cpus == ""
 
 
 def _code(call: Callable[[], object]) -> grpc.StatusCode:

@@ -21,23 +21,9 @@ from tests.support.cri import (
     run_pod,
 )
 from tests.support.embedded import EmbeddedRuntime
-from tests.support.hook_server import HookServer, wishing
+from tests.support.hook_server import wishing
 from tests.support.processes import until
 from tests.support.proxy import Koordlet, Proxy
-
-CREATE = Stage.PRE_CREATE_CONTAINER
-WATCHER = "koord_proxy.hookservers"
-
-
-def _said(proxy: Proxy, name: str, level: str = "warning") -> list[str]:
-    """What was said about one file."""
-    return [
-        event["message"]
-        for event in proxy.events()
-        if event["logger"] == WATCHER
-        and event["level"] == level
-        and event["message"].startswith(f"{name}:")
-    ]
 
 
 def _troubles(proxy: Proxy) -> dict[str, str]:
@@ -60,63 +46,8 @@ def _is_hooked(cri: Cri, runtime: EmbeddedRuntime) -> bool:
 # Files.
 
 
-BAD_FILES = {
-    "half written": '{"remote-endpoint": "/run/x.sock", "runtime-ho',
-    "empty": "",
-    "no object": "[1, 2]",
-    "wrong kind": '{"remote-endpoint": 7, "runtime-hooks": ["PreCreateContainer"]}',
-    "no endpoint": '{"runtime-hooks": ["PreCreateContainer"]}',
-    "relative": '{"remote-endpoint": "x.sock", "runtime-hooks": ["PreCreateContainer"]}',
-    "policy": '{"remote-endpoint": "/x.sock", "failure-policy": "Abort", "runtime-hooks": []}',
-    "timeout": '{"remote-endpoint": "/x.sock", "timeout": -1, "runtime-hooks": []}',
-    "nested": "[" * 5000,
-    "not text": "\udcff\udcfe",
-}
-
-
-def test_bad_files_disturb_nobody_and_are_reported_once(proxy, cri, runtime, hooks):
-    hooks.behave = wishing(resources={"cpu_shares": 321})
-    hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
-    for number, content in enumerate(BAD_FILES.values()):
-        file = proxy.hooks / f"bad-{number}.json"
-        file.write_bytes(content.encode(errors="surrogateescape"))
-        proxy.wait_until(lambda file=file: _said(proxy, file.name), f"not reported: {file.name}")
-        assert _is_hooked(cri, runtime)
-    for number in range(len(BAD_FILES)):
-        # Written again as it was, it is no news.
-        file = proxy.hooks / f"bad-{number}.json"
-        file.write_bytes(file.read_bytes())
-    (proxy.hooks / "mark.json").write_text("x")
-    proxy.wait_until(lambda: _said(proxy, "mark.json"), "not reported")
-    for number in range(len(BAD_FILES)):
-        (line,) = _said(proxy, f"bad-{number}.json")
-        assert "\n" not in line
-    assert [one["name"] for one in proxy.healthz()["hook_servers"]] == ["hooks"]
-    # Changed, and still bad: that is reported.
-    (proxy.hooks / "mark.json").write_text("y")
-    proxy.wait_until(lambda: len(_said(proxy, "mark.json")) == 2, "not reported")
-
-
-def test_half_written_file_is_used_once_it_is_whole(proxy, cri, runtime, hooks):
-    hooks.behave = wishing(resources={"cpu_shares": 321})
-    whole = hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
-    text = whole.read_text()
-    # In place, as the Go koordlet writes it.
-    whole.write_text(text[:30])
-    proxy.wait_until(lambda: _said(proxy, whole.name), "not reported")
-    assert "last good version stays in use" in _said(proxy, whole.name)[0]
-    assert _is_hooked(cri, runtime)
-    whole.write_text(text.replace('"Ignore"', '"Fail"'))
-    proxy.wait_until(lambda: proxy.policy(hooks.name) == "Fail", "not in use when whole")
-    assert _is_hooked(cri, runtime)
-
-
 def test_file_that_vanishes(proxy, cri, runtime, hooks):
-    hooks.behave = wishing(resources={"cpu_shares": 321})
-    file = hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
+    file = proxy.use(hooks, wishing(resources={"cpu_shares": 321}))
     assert _is_hooked(cri, runtime)
     file.unlink()
     proxy.wait_until(lambda: _troubles(proxy), "not named")
@@ -135,9 +66,7 @@ def test_file_that_vanishes(proxy, cri, runtime, hooks):
 
 @pytest.mark.parametrize("spoilt", [None, "{"], ids=["deleted", "damaged"])
 def test_last_good_registration_outlives_the_proxy(proxy, runtime, hooks, spoilt):
-    hooks.behave = wishing(resources={"cpu_shares": 321})
-    file = hooks.register(proxy.hooks, policy="Fail")
-    proxy.wait_for_server(hooks.name)
+    file = proxy.use(hooks, wishing(resources={"cpu_shares": 321}), policy="Fail")
     proxy.stop()
     if spoilt is None:
         file.unlink()
@@ -155,96 +84,11 @@ def test_last_good_registration_outlives_the_proxy(proxy, runtime, hooks, spoilt
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-def test_unknown_stage_is_passed_over(proxy, cri, runtime, hooks):
-    hooks.behave = wishing(resources={"cpu_shares": 321})
-    file = hooks.register(proxy.hooks)
-    content = json.loads(file.read_text())
-    content["runtime-hooks"] = ["PreCreateContainer", "PreImaginePod", "NoneRuntimeHookType"]
-    file.write_text(json.dumps(content))
-    proxy.wait_until(lambda: _said(proxy, file.name), "not reported")
-    (line,) = _said(proxy, file.name)
-    assert "PreImaginePod" in line
-    # Read again as it changes, it may be in use by nobody for a moment.
-    stages = lambda: [one["stages"] for one in proxy.healthz()["hook_servers"]]  # noqa: E731
-    proxy.wait_until(lambda: stages() == [["PreCreateContainer"]], "not in use")
-    assert _is_hooked(cri, runtime)
-
-
-def test_other_files_are_left_alone(proxy, hooks):
-    hooks.register(proxy.hooks)
-    for name in ("README", ".hidden.json", "hooks.json.swp", "notes.yaml"):
-        (proxy.hooks / name).write_text("nothing")
-    (proxy.hooks / "directory.json").mkdir()
-    proxy.wait_for_server(hooks.name)
-    assert [one["name"] for one in proxy.healthz()["hook_servers"]] == ["hooks"]
-
-
-def test_directory_that_is_removed_and_made_anew(proxy, hooks):
-    hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
-    for file in proxy.hooks.iterdir():
-        file.unlink()
-    proxy.hooks.rmdir()
-    proxy.wait_until(lambda: _troubles(proxy), "not named")
-    hooks.register(proxy.hooks)
-    proxy.wait_until(lambda: not _troubles(proxy), "not read again")
-    assert proxy.breaker(hooks.name) == "closed"
-
-
 # Several servers.
 
 
-def test_order_and_conflicts(proxy, cri, runtime, directory):
-    """Each sees what those before it changed; of two different wishes the first counts."""
-    names = {"zulu": 1, "alpha": 2, "bravo": 2}
-    servers = {name: HookServer(directory, name) for name in names}
-    for shares, (name, server) in enumerate(servers.items(), 101):
-        server.behave = wishing(
-            resources={"cpu_shares": shares}, envs={f"BY_{name.upper()}": name}, stages=(CREATE,)
-        )
-    for name, server in servers.items():
-        server.start()
-        server.register(proxy.hooks, priority=names[name])
-        proxy.wait_for_server(name)
-    try:
-        config = _created(cri, runtime)
-    finally:
-        for server in servers.values():
-            server.die()
-    assert [one["name"] for one in proxy.healthz()["hook_servers"]] == ["zulu", "alpha", "bravo"]
-    first, second, third = (servers[name].requests(CREATE)[0] for name in names)
-    assert [seen.container_resources.cpu_shares for seen in (first, second, third)] == [2, 101, 101]
-    new = {"BY_ZULU", "BY_ALPHA", "BY_BRAVO"}
-    assert [sorted(new & seen.container_envs.keys()) for seen in (first, second, third)] == [
-        [],
-        ["BY_ZULU"],
-        ["BY_ALPHA", "BY_ZULU"],
-    ]
-    assert config.linux.resources.cpu_shares == 101
-    assert new <= {one.key for one in config.envs}
-    conflicts = [event for event in proxy.events() if "conflict" in event["message"]]
-    assert [(one["kept"], one["overruled"]) for one in conflicts] == [
-        ("zulu", "alpha"),
-        ("zulu", "bravo"),
-    ]
-    assert all("cpu_shares" in one["field"] for one in conflicts)
-
-
-def test_each_server_is_asked_about_its_own_stages_only(proxy, cri, hooks, directory):
-    with HookServer(directory, "other") as other:
-        hooks.register(proxy.hooks, stages=(Stage.PRE_RUN_POD_SANDBOX,))
-        other.register(proxy.hooks, stages=(Stage.POST_START_CONTAINER,))
-        for server in (hooks, other):
-            proxy.wait_for_server(server.name)
-        remove_pod(cri, run_pod(cri, batch_pod_config()))
-        until(lambda: other.asked, "not asked after the start")
-    assert [asked.stage for asked in hooks.asked] == [Stage.PRE_RUN_POD_SANDBOX]
-    assert [asked.stage for asked in other.asked] == [Stage.POST_START_CONTAINER]
-
-
 def test_every_stage_of_a_life(proxy, cri, hooks):
-    hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
+    proxy.use(hooks)
     pod = run_pod(cri, batch_pod_config())
     cri.update_container_resources(pod.container_id, pb.LinuxContainerResources(cpu_shares=5))
     cri.stop_container(pod.container_id)
@@ -259,16 +103,6 @@ def test_every_stage_of_a_life(proxy, cri, hooks):
     assert (set(counts.values()), removed) == ({1}, 0)
     for asked in hooks.asked:
         assert asked.request.pod_meta.name == pod.plan.sandbox.metadata.name
-
-
-def test_removing_a_pod_that_runs_asks_first(proxy, cri, hooks):
-    hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
-    pod = run_pod(cri, batch_pod_config())
-    cri.remove_pod_sandbox(pod.sandbox_id)
-    (asked,) = hooks.requests(Stage.PRE_REMOVE_POD_SANDBOX)
-    assert asked.pod_meta.uid == pod.plan.sandbox.metadata.uid
-    assert proxy.pods() == []
 
 
 # koordlet.
@@ -299,8 +133,7 @@ def test_koordlet_that_is_away_is_expected(directory, runtime, how):
         assert _is_batch(cri, runtime)
 
 
-@pytest.mark.parametrize("how", ["stopped", "killed"])
-@pytest.mark.parametrize("proxy_too", [False, True], ids=["proxy stays", "proxy restarts"])
+@pytest.mark.parametrize(("how", "proxy_too"), [("stopped", False), ("killed", True)])
 def test_what_started_without_koordlet_is_named_and_repaired(
     proxy, runtime, koordlet, how, proxy_too
 ):

@@ -39,9 +39,7 @@ def test_large_response(proxy, cri, runtime, size):
 
 @pytest.mark.parametrize("size", [400 * KB, 12 * MB], ids=["400 KB", "12 MB"])
 def test_large_hooked_request(proxy, cri, runtime, hooks, size):
-    hooks.behave = wishing(resources={"cpu_shares": 321})
-    hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
+    proxy.use(hooks, wishing(resources={"cpu_shares": 321}))
     plan = batch_pod_config(envs={"FILLER": "y" * size})
     run_pod(cri, plan, timeout=PATIENCE)
     sent = pb.CreateContainerRequest.FromString(runtime.requests_of("CreateContainer")[-1])
@@ -141,9 +139,7 @@ def test_twenty_connections_at_once(proxy, runtime, koordlet):
 
 
 def test_many_calls_at_once_on_one_connection(proxy, cri, hooks):
-    hooks.behave = wishing(resources={"cpu_shares": 321})
-    hooks.register(proxy.hooks)
-    proxy.wait_for_server(hooks.name)
+    proxy.use(hooks, wishing(resources={"cpu_shares": 321}))
     pods = [run_pod(cri, batch_pod_config()) for _ in range(10)]
 
     def call(number: int) -> int:
@@ -155,25 +151,6 @@ def test_many_calls_at_once_on_one_connection(proxy, cri, hooks):
 
     with ThreadPoolExecutor(30) as threads:
         assert set(threads.map(call, range(300))) == {321}
-
-
-def test_client_that_speaks_something_else(proxy, cri):
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(PATIENCE)
-        client.connect(str(proxy.address))
-        client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        # Told so, and hung up on.
-        said = b"".join(iter(lambda: client.recv(4096), b""))
-    assert b"does not speak HTTP/2" in said
-    assert cri.version().runtime_name == "embedded"
-
-
-def test_client_that_connects_and_says_nothing(proxy, cri):
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(proxy.address))
-        until(lambda: proxy.healthz()["connections"] == 2)
-        assert cri.version().runtime_name == "embedded"
-    until(lambda: proxy.healthz()["connections"] == 1)
 
 
 def test_calls_of_unknown_services_pass(proxy, runtime):

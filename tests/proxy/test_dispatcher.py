@@ -8,17 +8,15 @@ import json
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 from koord_hooks.stages import Stage
 from koord_proto import hook_pb2 as pb
 from koord_proxy import dispatcher as dispatcher_module
-from koord_proxy.dispatcher import Dispatcher
+from koord_proxy.dispatcher import Dispatcher, DispatchResult
 from koord_proxy.hook_targets import HookError, HookServerTarget, NotSubscribedError
 from koord_proxy.metrics import Metrics
 from koord_proxy.rules.breaker import Breaker, BreakerState
@@ -34,17 +32,42 @@ STAGE = CREATE.value
 DEADLINE = 0.3
 SOONER = 14.0
 """Seconds in which one that was long given up is not probed by itself."""
+CLOSED, HALF_OPEN, OPEN = BreakerState.CLOSED, BreakerState.HALF_OPEN, BreakerState.OPEN
+UNREACHABLE = HookError("unavailable", "unreachable (so)", reached=False)
 
 
 class _Over(Exception):
     """The test is over: what still runs is cancelled."""
 
 
+class Dispatching(Dispatcher):
+    """A dispatcher as tests use it."""
+
+    async def create(self) -> DispatchResult:
+        """Ask about the creation of a container."""
+        return await self.ask(CREATE, facts())
+
+    async def under_way(self, server: peer.HookServer) -> asyncio.Task[DispatchResult]:
+        """Such a call that has come to a server."""
+        call = asyncio.get_running_loop().create_task(self.create())
+        await until(lambda: server.asked)
+        return call
+
+    def outcomes(self) -> dict[str, int]:
+        """Counts by server and outcome."""
+        return {
+            f"{sample.labels['server']} {sample.labels['outcome']}": int(sample.value)
+            for metric in self._metrics.hook_outcomes.collect()
+            for sample in metric.samples
+            if sample.name.endswith("_total")
+        }
+
+
 @contextlib.asynccontextmanager
-async def dispatching(*targets: Any) -> AsyncIterator[Dispatcher]:
+async def dispatching(*targets: Any) -> AsyncIterator[Dispatching]:
     try:
         async with asyncio.TaskGroup() as tasks:
-            dispatcher = Dispatcher(Metrics(), tasks)
+            dispatcher = Dispatching(Metrics(), tasks)
             dispatcher.replace(targets)
             tasks.create_task(dispatcher.probe_forever())
             yield dispatcher
@@ -55,24 +78,14 @@ async def dispatching(*targets: Any) -> AsyncIterator[Dispatcher]:
         pass
 
 
-def facts(**resources: int) -> pb.ContainerResourceHookRequest:
+def facts() -> pb.ContainerResourceHookRequest:
     return pb.ContainerResourceHookRequest(
         pod_meta=pb.PodSandboxMetadata(name="job", namespace="batch"),
         container_meta=pb.ContainerMetadata(name="main"),
         container_envs={"SECRET": "hunter2"},
-        container_resources=pb.LinuxContainerResources(cpu_shares=2, **resources),
+        container_resources=pb.LinuxContainerResources(cpu_shares=2),
         pod_cgroup_parent="/p",
     )
-
-
-def outcomes(dispatcher: Dispatcher) -> dict[str, int]:
-    """Counts by server and outcome."""
-    return {
-        f"{sample.labels['server']} {sample.labels['outcome']}": int(sample.value)
-        for metric in dispatcher._metrics.hook_outcomes.collect()
-        for sample in metric.samples
-        if sample.name.endswith("_total")
-    }
 
 
 def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
@@ -84,16 +97,16 @@ def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]
 
 
 @pytest.fixture(autouse=True)
-def seen(caplog: pytest.LogCaptureFixture) -> None:
+def quick_probes(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pykoord")
-
-
-@pytest.fixture(autouse=True)
-def quick_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher_module, "PROBE_SECONDS", 0.02)
 
 
-def target_of(served: peer.HookServer, **more: object) -> HookServerTarget:
+async def never() -> bool:
+    return False
+
+
+def target_of(served: peer.HookServer, *, probed: bool = True, **more: object) -> HookServerTarget:
     file = {
         "remote-endpoint": str(served.socket),
         "runtime-hooks": list(Stage),
@@ -101,24 +114,22 @@ def target_of(served: peer.HookServer, **more: object) -> HookServerTarget:
         "timeout": PATIENCE,
         **more,
     }
-    return HookServerTarget(parse(served.name, json.dumps(file).encode()))
+    target = HookServerTarget(parse(served.name, json.dumps(file).encode()))
+    if not probed:
+        target.probe = never  # type: ignore[method-assign]
+    return target
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[peer.HookServer]:
-    with peer.HookServer(tmp_path, "a") as server:
-        yield server
-
-
-@pytest.fixture
-def other(tmp_path: Path) -> Iterator[peer.HookServer]:
-    with peer.HookServer(tmp_path, "b") as server:
-        yield server
+def hanging(served: peer.HookServer, then: peer.Behaviour = peer.echo) -> threading.Event:
+    """Have the server hang until the event is set."""
+    event = threading.Event()
+    served.behave = peer.waiting(event, then)
+    return event
 
 
 @dataclass(eq=False)
 class Scripted:
-    """A target that answers at once, with what the test says."""
+    """A target that answers at once, with what the test says; with ``hangs`` not at all."""
 
     name: str
     answer: Any = None
@@ -130,9 +141,12 @@ class Scripted:
     alive: bool = True
     closed: bool = False
     asked: int = 0
+    hangs: bool = False
 
     async def ask(self, stage: Stage, facts: Any) -> Any:
         self.asked += 1
+        if self.hangs:
+            await asyncio.Event().wait()
         if isinstance(self.answer, Exception):
             raise self.answer
         return pb.ContainerResourceHookResponse(container_resources=self.answer)
@@ -142,6 +156,10 @@ class Scripted:
 
     async def close(self) -> None:
         self.closed = True
+
+
+def shares(number: int) -> pb.LinuxContainerResources:
+    return pb.LinuxContainerResources(cpu_shares=number)
 
 
 class TestAsking:
@@ -155,35 +173,30 @@ class TestAsking:
     async def test_all_in_order_each_sees_what_the_ones_before_changed(self, served, other):
         served.behave = peer.wishing(resources={"cpu_shares": 7}, envs={"A": "1"})
         async with dispatching(target_of(served), target_of(other)) as dispatcher:
-            verdict = await dispatcher.ask(CREATE, facts())
-            assert outcomes(dispatcher) == {"a applied": 1, "b unchanged": 1}
+            verdict = await dispatcher.create()
+            assert dispatcher.outcomes() == {"a applied": 1, "b unchanged": 1}
+            assert dispatcher._metrics.hook_seconds.labels("a", STAGE)._sum.get() > 0
         [second] = other.requests(CREATE)
         assert second.container_resources.cpu_shares == 7
         assert second.container_envs["A"] == "1"
         assert verdict.asked == 2
-        assert verdict.merge.claims == {
-            Field("resources", "cpu_shares"): "a",
-            Field("env", "A"): "a",
-        }
-        assert dispatcher._metrics.hook_seconds.labels("a", STAGE)._sum.get() > 0
+        claims = {Field("resources", "cpu_shares"): "a", Field("env", "A"): "a"}
+        assert verdict.merge.claims == claims
 
-    async def test_only_those_subscribed(self, served, other):
+    async def test_only_those_subscribed(self):
         targets = (
-            target_of(served, **{"runtime-hooks": ["PreRunPodSandbox"]}),
-            target_of(other, **{"runtime-hooks": ["PreCreateContainer"]}),
+            Scripted("a", stages=frozenset({Stage.PRE_RUN_POD_SANDBOX})),
+            Scripted("b", stages=frozenset({CREATE})),
         )
         async with dispatching(*targets) as dispatcher:
             assert dispatcher.subscribed[Stage.PRE_RUN_POD_SANDBOX] == targets[:1]
-            await dispatcher.ask(CREATE, facts())
-        assert served.asked == []
-        assert len(other.asked) == 1
+            await dispatcher.create()
+        assert [target.asked for target in targets] == [0, 1]
 
     async def test_two_that_disagree(self, caplog):
-        wanted = [pb.LinuxContainerResources(cpu_shares=shares) for shares in (7, 8)]
-        targets = [Scripted(name, answer) for name, answer in zip("ab", wanted, strict=True)]
-        async with dispatching(*targets) as dispatcher:
-            verdict = await dispatcher.ask(CREATE, facts())
-            assert outcomes(dispatcher) == {"a applied": 1, "b unchanged": 1}
+        async with dispatching(Scripted("a", shares(7)), Scripted("b", shares(8))) as dispatcher:
+            verdict = await dispatcher.create()
+            assert dispatcher.outcomes() == {"a applied": 1, "b unchanged": 1}
         assert verdict.merge.facts.container_resources.cpu_shares == 7
         assert verdict.merge.conflicts == [HookConflict(Field("resources", "cpu_shares"), "a", "b")]
         assert events(caplog) == [
@@ -203,76 +216,73 @@ class TestAsking:
     async def test_one_that_does_not_know_the_stage_is_passed_over(self):
         targets = Scripted("a", NotSubscribedError(), FailurePolicy.FAIL), Scripted("b")
         async with dispatching(*targets) as dispatcher:
-            verdict = await dispatcher.ask(CREATE, facts())
-            assert outcomes(dispatcher) == {"a not_subscribed": 1, "b unchanged": 1}
+            verdict = await dispatcher.create()
+            assert dispatcher.outcomes() == {"a not_subscribed": 1, "b unchanged": 1}
         assert (verdict.asked, verdict.refusal, verdict.missed) == (1, "", [])
 
+    async def test_many_calls_at_once_over_several_connections(self, served):
+        served.behave = peer.wishing(resources={"cpu_shares": 7})
+        async with dispatching(target_of(served, connections=4)) as dispatcher:
+            verdicts = await asyncio.gather(*(dispatcher.create() for _ in range(50)))
+            assert dispatcher.outcomes() == {"a applied": 50}
+        assert all(one.merge.facts.container_resources.cpu_shares == 7 for one in verdicts)
 
-def hanging(served: peer.HookServer) -> threading.Event:
-    """Have the server hang until the event is set."""
-    event = threading.Event()
-    served.behave = peer.waiting(event)
-    return event
-
-
-TROUBLES = {
-    # What the server does; the outcome; what is said; whether it answered at all.
-    "hung": (hanging, "timeout", "no answer within 0.3 s", False),
-    "gone": (lambda served: served.die(), "unavailable", "unreachable (", False),
-    "garbage": (
-        lambda served: setattr(served, "behave", peer.garbage),
-        "garbage",
-        "the response is not a valid hook response",
-        True,
-    ),
-    "refusing": (
-        lambda served: setattr(served, "behave", peer.refusing),
-        "refused",
-        "FAILED_PRECONDITION: not today",
-        True,
-    ),
-}
+    async def test_a_defect_in_a_target_is_the_calls_own(self):
+        target = Scripted("a", KeyError("defect"), timeout=5)
+        async with dispatching(target) as dispatcher:
+            with pytest.raises(KeyError):
+                await dispatcher.create()
+            # The others live on.
+            target.answer = None
+            assert (await dispatcher.create()).asked == 1
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
-@pytest.mark.parametrize("policy", ["Ignore", "Fail"])
-class TestTrouble:
-    async def test_what_becomes_of_the_call(self, served, other, trouble, policy, caplog):
-        cause, outcome, text, reached = TROUBLES[trouble]
-        cause(served)
-        other.behave = peer.wishing(resources={"cpu_shares": 7})
-        more = {"timeout": DEADLINE} if outcome == "timeout" else {}
-        targets = target_of(served, **{"failure-policy": policy, **more}), target_of(other)
-        targets[0].probe = never
-        async with dispatching(*targets) as dispatcher:
-            started = time.monotonic()
-            before = time.time()
-            verdict = await dispatcher.ask(CREATE, facts())
-            assert time.monotonic() - started < PATIENCE
-            breaker = targets[0].breaker.state
-            counted = outcomes(dispatcher)
-        assert counted[f"a {outcome}"] == 1
-        assert breaker is (BreakerState.CLOSED if reached else BreakerState.OPEN)
-        said = dict(events(caplog))
-        assert said["hook not applied"]["outcome"] == outcome
-        assert said["hook not applied"]["policy"] == policy
-        assert said["hook not applied"]["pod"] == "batch/job"
-        assert ("hook server unavailable, skipping it until it answers" in said) is not reached
-        assert "hunter2" not in caplog.text + str(said)
-        if policy == "Fail":
-            # Nobody else is asked: the call will not be made.
-            assert other.asked == []
-            assert verdict.missed == []
-            start = f"koord-runtime-proxy: hook server a at {STAGE}: {text}"
-            assert verdict.refusal.startswith(start)
-            assert verdict.refusal.endswith(" (its failure policy is Fail)")
-        else:
-            assert verdict.refusal == ""
-            assert verdict.merge.facts.container_resources.cpu_shares == 7
-            [missed] = verdict.missed
-            assert (missed.stage, missed.server) == (STAGE, "a")
-            assert missed.reason.startswith(text)
-            assert before <= missed.at <= time.time()
+@pytest.mark.parametrize(
+    "error",
+    [
+        HookError("timeout", "no answer within 0.3 s", reached=False),
+        UNREACHABLE,
+        HookError("garbage", "the response is not a valid hook response", reached=True),
+        HookError("refused", "FAILED_PRECONDITION: not today", reached=True),
+    ],
+    ids=lambda error: error.outcome,
+)
+@pytest.mark.parametrize("policy", list(FailurePolicy))
+async def test_what_becomes_of_a_call_in_trouble(error, policy, caplog):
+    hangs = error.outcome == "timeout"
+    timeout = DEADLINE if hangs else None
+    one = Scripted("a", error, policy, alive=False, hangs=hangs, timeout=timeout)
+    other = Scripted("b", shares(7))
+    async with dispatching(one, other) as dispatcher:
+        before = time.time()
+        verdict = await dispatcher.create()
+        counted = dispatcher.outcomes()
+    assert counted[f"a {error.outcome}"] == 1
+    assert one.breaker.state is (CLOSED if error.reached else OPEN)
+    said = dict(events(caplog))
+    assert said["hook not applied"] == {
+        "server": "a",
+        "stage": CREATE,
+        "outcome": error.outcome,
+        "error": str(error),
+        "policy": policy.value,
+        "pod": "batch/job",
+        "container": "main",
+    }
+    assert ("hook server unavailable, skipping it until it answers" in said) is not error.reached
+    assert "hunter2" not in caplog.text + str(said)
+    if policy is FailurePolicy.FAIL:
+        # Nobody else is asked: the call will not be made.
+        assert (other.asked, verdict.missed) == (0, [])
+        assert verdict.refusal == (
+            f"koord-runtime-proxy: hook server a at {STAGE}: {error} (its failure policy is Fail)"
+        )
+    else:
+        assert verdict.refusal == ""
+        assert verdict.merge.facts.container_resources.cpu_shares == 7
+        [missed] = verdict.missed
+        assert (missed.stage, missed.server, missed.reason) == (STAGE, "a", str(error))
+        assert before <= missed.at <= time.time()
 
 
 async def test_after_a_call_there_is_nothing_to_refuse():
@@ -286,108 +296,96 @@ async def test_after_a_call_there_is_nothing_to_refuse():
 
 
 class TestBreaker:
-    async def test_only_one_call_pays_the_deadline(self, served):
-        hanging(served)
-        target = target_of(served, **{"failure-policy": "Fail", "timeout": DEADLINE})
-        target.probe = never
+    async def test_only_one_call_pays_the_deadline(self, caplog):
+        target = Scripted("a", policy=FailurePolicy.FAIL, timeout=DEADLINE, alive=False, hangs=True)
         async with dispatching(target) as dispatcher:
-            await dispatcher.ask(CREATE, facts())
+            await dispatcher.create()
+            caplog.clear()
             started = time.monotonic()
-            verdicts = [await dispatcher.ask(CREATE, facts()) for _ in range(20)]
+            verdicts = [await dispatcher.create() for _ in range(20)]
             assert time.monotonic() - started < len(verdicts) * DEADLINE
-            assert outcomes(dispatcher) == {"a timeout": 1, "a skipped": 20}
-            assert dispatcher.breakers() == {"a": BreakerState.OPEN.value}
-        assert len(served.asked) == 1
+            assert dispatcher.outcomes() == {"a timeout": 1, "a skipped": 20}
+            assert dispatcher.breakers() == {"a": OPEN.value}
+        assert target.asked == 1
         refusal = "koord-runtime-proxy: hook server a at PreCreateContainer: unreachable"
         assert {verdict.refusal.partition(" (")[0] for verdict in verdicts} == {refusal}
-
-    async def test_skipped_calls_are_noted_and_not_said_aloud(self, caplog):
-        target = Scripted("a", HookError("unavailable", "unreachable", reached=False), alive=False)
-        async with dispatching(target) as dispatcher:
-            await dispatcher.ask(CREATE, facts())
-            caplog.clear()
-            verdict = await dispatcher.ask(CREATE, facts())
-        assert [(missed.server, missed.reason) for missed in verdict.missed] == [
-            ("a", "unreachable")
-        ]
+        # Skipped calls are counted, and not logged each.
         assert events(caplog) == []
+
+    async def test_skipped_calls_are_noted(self):
+        target = Scripted("a", UNREACHABLE, alive=False)
+        async with dispatching(target) as dispatcher:
+            await dispatcher.create()
+            verdict = await dispatcher.create()
+        [missed] = verdict.missed
+        assert (missed.server, missed.reason) == ("a", "unreachable")
 
     async def test_it_is_asked_again_once_it_answers(self, served, caplog):
         target = target_of(served)
         async with dispatching(target) as dispatcher:
             served.die()
-            await dispatcher.ask(CREATE, facts())
-            await dispatcher.ask(CREATE, facts())
-            assert target.breaker.state is BreakerState.OPEN
+            await dispatcher.create()
+            assert target.breaker.state is OPEN
             served.start()
-            await until(lambda: target.breaker.state is BreakerState.HALF_OPEN)
-            await dispatcher.ask(CREATE, facts())
-            assert target.breaker.state is BreakerState.CLOSED
-            counted = outcomes(dispatcher)
-            assert counted.pop("a unavailable") + counted.pop("a skipped") == 2
-            assert counted == {"a unchanged": 1}
+            await until(lambda: target.breaker.state is HALF_OPEN)
+            await dispatcher.create()
+            assert target.breaker.state is CLOSED
+            assert dispatcher.outcomes() == {"a unavailable": 1, "a unchanged": 1}
         assert ("hook server available again", {"server": "a"}) in events(caplog)
 
-    async def test_one_trial_when_half_open(self, served):
-        event = hanging(served)
-        target = target_of(served, timeout=DEADLINE)
+    async def test_one_trial_when_half_open(self):
+        target = Scripted("a", timeout=DEADLINE, hangs=True)
         async with dispatching(target) as dispatcher:
-            await dispatcher.ask(CREATE, facts())
+            await dispatcher.create()
             # Its probe is answered although it hangs.
-            await until(lambda: target.breaker.state is BreakerState.HALF_OPEN)
-            verdicts = await asyncio.gather(*(dispatcher.ask(CREATE, facts()) for _ in range(5)))
-            assert outcomes(dispatcher) == {"a timeout": 2, "a skipped": 4}
-            assert target.breaker.state is BreakerState.OPEN
-            event.set()
+            await until(lambda: target.breaker.state is HALF_OPEN)
+            verdicts = await asyncio.gather(*(dispatcher.create() for _ in range(5)))
+            assert dispatcher.outcomes() == {"a timeout": 2, "a skipped": 4}
+            assert target.breaker.state is OPEN
         assert [missed.reason for verdict in verdicts for missed in verdict.missed] == [
             "no answer within 0.3 s",
             *["unreachable"] * 4,
         ]
 
     async def test_a_late_answer_is_dropped_counted_and_a_sign_of_life(self, served, caplog):
-        event = threading.Event()
-        served.behave = peer.waiting(event, peer.wishing(resources={"cpu_shares": 7}))
-        target = target_of(served, timeout=DEADLINE)
-        target.probe = never
+        event = hanging(served, peer.wishing(resources={"cpu_shares": 7}))
+        target = target_of(served, timeout=DEADLINE, probed=False)
         async with dispatching(target) as dispatcher:
-            verdict = await dispatcher.ask(CREATE, facts())
+            verdict = await dispatcher.create()
             assert len(verdict.missed) == 1
             event.set()
-            await until(lambda: "a late" in outcomes(dispatcher))
-            assert target.breaker.state is BreakerState.HALF_OPEN
-            assert outcomes(dispatcher) == {"a timeout": 1, "a late": 1}
+            await until(lambda: "a late" in dispatcher.outcomes())
+            assert target.breaker.state is HALF_OPEN
+            assert dispatcher.outcomes() == {"a timeout": 1, "a late": 1}
             assert verdict.merge.facts.container_resources.cpu_shares == 2
             assert verdict.merge.claims == {}
-        assert events(caplog)[-1] == (
-            "late hook answer dropped",
-            {"server": "a", "stage": CREATE},
-        )
+        late = ("late hook answer dropped", {"server": "a", "stage": CREATE})
+        assert events(caplog)[-1] == late
 
     async def test_a_server_that_dies_after_the_deadline_says_nothing_late(self, served):
         hanging(served)
-        target = target_of(served, timeout=DEADLINE)
-        target.probe = never
+        target = target_of(served, timeout=DEADLINE, probed=False)
         async with dispatching(target) as dispatcher:
-            await dispatcher.ask(CREATE, facts())
+            await dispatcher.create()
             await asyncio.to_thread(served.die)
             await asyncio.sleep(0.05)
-            assert outcomes(dispatcher) == {"a timeout": 1}
-            assert target.breaker.state is BreakerState.OPEN
+            assert dispatcher.outcomes() == {"a timeout": 1}
+            assert target.breaker.state is OPEN
 
     async def test_a_refusal_closes_it(self):
         target = Scripted("a", HookError("refused", "no", reached=True))
         target.breaker.failed(0)
         target.breaker.probe_answered()
         async with dispatching(target) as dispatcher:
-            await dispatcher.ask(CREATE, facts())
-        assert target.breaker.state is BreakerState.CLOSED
+            await dispatcher.create()
+        assert target.breaker.state is CLOSED
 
     async def test_a_probe_that_fails_waits_for_the_next(self):
         target = Scripted("a", alive=False)
         target.breaker.failed(-100)
         async with dispatching(target):
             await until(lambda: not target.breaker.probe_due(time.monotonic()))
-            assert target.breaker.state is BreakerState.OPEN
+            assert target.breaker.state is OPEN
 
     async def test_one_that_hangs_does_not_keep_the_others_from_being_probed(self):
         hung, back = Scripted("a"), Scripted("b")
@@ -396,87 +394,69 @@ class TestBreaker:
         for target in (hung, back):
             target.breaker.failed(-100)
         async with dispatching(hung, back):
-            await until(lambda: back.breaker.state is BreakerState.HALF_OPEN)
-            assert hung.breaker.state is BreakerState.OPEN
+            await until(lambda: back.breaker.state is HALF_OPEN)
+            assert hung.breaker.state is OPEN
             forever.set()
+
+    async def test_probes_go_on_though_one_is_closed_meanwhile(self, served, other):
+        closed, away = target_of(other), target_of(served)
+        for target in (closed, away):
+            target.breaker.failed(-100)
+        await closed.close()
+        async with dispatching(closed, away):
+            await until(lambda: away.breaker.state is HALF_OPEN)
+            assert closed.breaker.state is OPEN
 
 
 class TestRegisteredAnew:
     """Whoever writes its registration again has most likely just begun to serve."""
 
-    def long_gone(self, target: Any) -> None:
-        now = time.monotonic()
+    def gone(self, name: str, **more: Any) -> Scripted:
+        """One that was long given up."""
+        target, now = Scripted(name, **more), time.monotonic()
         target.breaker.failed(now)
         for _ in range(10):
             target.breaker.probe_failed(now)
         assert not target.breaker.probe_due(now + SOONER)
+        return target
 
-    async def test_it_is_probed_at_once(self, served, caplog):
-        target = target_of(served)
-        async with dispatching(target) as dispatcher:
-            served.die()
-            await dispatcher.ask(CREATE, facts())
-            self.long_gone(target)
-            served.start()
-            dispatcher.probe_now({"a", "nobody"})
-            await until(lambda: target.breaker.state is BreakerState.HALF_OPEN, SOONER)
-            await dispatcher.ask(CREATE, facts())
-            assert outcomes(dispatcher) == {"a unavailable": 1, "a unchanged": 1}
-        assert events(caplog).count(("hook server available again", {"server": "a"})) == 1
-
-    async def test_only_it_and_only_if_it_was_given_up(self):
-        targets = Scripted("gone"), Scripted("other"), Scripted("well")
-        for target in targets[:2]:
-            self.long_gone(target)
+    async def test_it_is_probed_at_once(self, caplog):
+        """Only it, and only if it was given up."""
+        targets = self.gone("gone"), self.gone("other"), Scripted("well")
         async with dispatching(*targets) as dispatcher:
-            dispatcher.probe_now({"gone", "well"})
-            await until(lambda: targets[0].breaker.state is BreakerState.HALF_OPEN, SOONER)
-            states = [target.breaker.state for target in targets]
-        assert states == [BreakerState.HALF_OPEN, BreakerState.OPEN, BreakerState.CLOSED]
+            dispatcher.probe_now({"gone", "well", "nobody"})
+            await until(lambda: targets[0].breaker.state is HALF_OPEN, SOONER)
+            assert [target.breaker.state for target in targets] == [HALF_OPEN, OPEN, CLOSED]
+        assert events(caplog) == [("hook server available again", {"server": "gone"})]
 
     async def test_one_that_is_not_there_yet_is_probed_again_soon(self):
-        target = Scripted("a", alive=False)
-        self.long_gone(target)
+        target = self.gone("a", alive=False)
         async with dispatching(target) as dispatcher:
             dispatcher.probe_now({"a"})
             await asyncio.sleep(0.05)
-            assert target.breaker.state is BreakerState.OPEN
+            assert target.breaker.state is OPEN
             target.alive = True
-            await until(lambda: target.breaker.state is BreakerState.HALF_OPEN, SOONER)
+            await until(lambda: target.breaker.state is HALF_OPEN, SOONER)
 
 
-async def never() -> bool:
-    return False
-
-
-class TestGivenUp:
-    async def test_the_hook_call_is_cancelled(self, served):
-        hanging(served)
-        target = target_of(served)
-        async with dispatching(target) as dispatcher:
-            call = asyncio.get_running_loop().create_task(dispatcher.ask(CREATE, facts()))
-            await until(lambda: served.asked)
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            await until(lambda: served.cancelled)
-            assert outcomes(dispatcher) == {"a cancelled": 1}
-            assert target.breaker.state is BreakerState.CLOSED
-
-    async def test_a_trial_may_be_made_again(self, served):
-        hanging(served)
-        target = target_of(served)
+@pytest.mark.parametrize("trial", [False, True])
+async def test_a_call_given_up_cancels_the_hook_call(served, trial):
+    hanging(served)
+    target = target_of(served)
+    if trial:
         target.breaker.failed(0)
         target.breaker.probe_answered()
-        async with dispatching(target) as dispatcher:
-            call = asyncio.get_running_loop().create_task(dispatcher.ask(CREATE, facts()))
-            await until(lambda: served.asked)
-            assert not target.breaker.admit()
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            assert target.breaker.state is BreakerState.HALF_OPEN
-            assert target.breaker.admit()
+    async with dispatching(target) as dispatcher:
+        call = await dispatcher.under_way(served)
+        assert bool(target.breaker.admit()) is not trial
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await until(lambda: served.cancelled)
+        assert dispatcher.outcomes() == {"a cancelled": 1}
+        assert target.breaker.state is (HALF_OPEN if trial else CLOSED)
+        # A trial may be made again.
+        assert target.breaker.admit()
 
 
 class TestReplacing:
@@ -484,8 +464,7 @@ class TestReplacing:
         gone, stays = Scripted("a", timeout=0.1), Scripted("b")
         async with dispatching(gone, stays) as dispatcher:
             dispatcher.replace([stays])
-            assert dispatcher.targets == (stays,)
-            assert dispatcher.subscribed[CREATE] == (stays,)
+            assert dispatcher.targets == dispatcher.subscribed[CREATE] == (stays,)
             await asyncio.sleep(0)
             assert not gone.closed
             await until(lambda: gone.closed)
@@ -495,8 +474,7 @@ class TestReplacing:
         event = hanging(served)
         targets = target_of(served), target_of(other)
         async with dispatching(*targets) as dispatcher:
-            call = asyncio.get_running_loop().create_task(dispatcher.ask(CREATE, facts()))
-            await until(lambda: served.asked)
+            call = await dispatcher.under_way(served)
             dispatcher.replace(targets[:1])
             event.set()
             assert (await call).asked == 2
@@ -506,69 +484,28 @@ class TestReplacing:
     async def test_one_closed_before_its_turn_is_away(self, served, other, policy):
         event = hanging(served)
         gone = target_of(other, timeout=0.01, **{"failure-policy": policy})
+        closed = asyncio.Event()
+        close = gone.close
+
+        async def noted() -> None:
+            await close()
+            closed.set()
+
+        gone.close = noted
         async with dispatching(target_of(served), gone) as dispatcher:
-            call = asyncio.get_running_loop().create_task(dispatcher.ask(CREATE, facts()))
-            await until(lambda: served.asked)
-            closed = asyncio.Event()
-            close = gone.close
-
-            async def noted() -> None:
-                await close()
-                closed.set()
-
-            gone.close = noted
+            call = await dispatcher.under_way(served)
             dispatcher.replace(dispatcher.targets[:1])
             await asyncio.wait_for(closed.wait(), PATIENCE)
             event.set()
             verdict = await call
-            assert outcomes(dispatcher) == {"a unchanged": 1, "b unavailable": 1}
+            assert dispatcher.outcomes() == {"a unchanged": 1, "b unavailable": 1}
         assert bool(verdict.refusal) is (policy == "Fail")
 
     async def test_one_closed_while_it_is_asked_is_away(self, served):
         hanging(served)
         target = target_of(served)
         async with dispatching(target) as dispatcher:
-            call = asyncio.get_running_loop().create_task(dispatcher.ask(CREATE, facts()))
-            await until(lambda: served.asked)
+            call = await dispatcher.under_way(served)
             await target.close()
             [missed] = (await call).missed
         assert missed.reason == "no longer registered"
-
-    async def test_probes_go_on_though_one_is_closed_meanwhile(self, served, other):
-        closed, away = target_of(other), target_of(served)
-        for target in (closed, away):
-            target.breaker.failed(-100)
-        await closed.close()
-        async with dispatching(closed, away):
-            await until(lambda: away.breaker.state is BreakerState.HALF_OPEN)
-            assert closed.breaker.state is BreakerState.OPEN
-
-    async def test_a_defect_in_a_target_is_the_calls_own(self):
-        target = Scripted("a", KeyError("defect"), timeout=5)
-        async with dispatching(target) as dispatcher:
-            with pytest.raises(KeyError):
-                await dispatcher.ask(CREATE, facts())
-            # The others live on.
-            target.answer = None
-            assert (await dispatcher.ask(CREATE, facts())).asked == 1
-
-
-async def test_many_calls_at_once_over_several_connections(served):
-    served.behave = peer.wishing(resources={"cpu_shares": 7})
-    async with dispatching(target_of(served, connections=4)) as dispatcher:
-        asked = (dispatcher.ask(CREATE, facts()) for _ in range(50))
-        verdicts = await asyncio.gather(*asked)
-        assert outcomes(dispatcher) == {"a applied": 50}
-    assert all(one.merge.facts.container_resources.cpu_shares == 7 for one in verdicts)
-
-
-async def test_unimplemented_over_the_wire_is_not_subscribed(served):
-    def behave(_: Any, question: peer.Question) -> bytes:
-        question.refuse(grpc.StatusCode.UNIMPLEMENTED, "")
-        return b""
-
-    served.behave = behave
-    async with dispatching(target_of(served, **{"failure-policy": "Fail"})) as dispatcher:
-        verdict = await dispatcher.ask(Stage.PRE_REMOVE_POD_SANDBOX, pb.PodSandboxHookRequest())
-        assert outcomes(dispatcher) == {"a not_subscribed": 1}
-    assert verdict.refusal == ""

@@ -22,7 +22,6 @@ import pytest
 from koord_demo.runtime import DemoRuntime, serve
 from koord_hooks.runner import load
 from koord_hooks.stages import Stage
-from koord_model.version import VERSION
 from koord_proxy import hook_directory, main, reconciler
 from koord_proxy.config import ProxySettings
 from koord_service.settings import flag_of
@@ -46,112 +45,48 @@ def logging_as_it_was() -> Iterator[None]:
     gc.unfreeze()
 
 
-def exits(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as caught:
-        main.main(argv)
+PLUGINS = load(["all"]).names
+
+
+@pytest.mark.parametrize(
+    ("flag", "code", "words"),
+    [
+        ("--metrics-address=192.0.2.1:80", 2, "192.0.2.1:80"),
+        ("--hook-plugins=magic", 2, f'"magic" does not exist; there are: {", ".join(PLUGINS)}'),
+        ("--no-such-flag", 2, "--no-such-flag"),
+        ("--socket-owner=nobody-at-all", 2, "owner: there is no user "),
+        (f"--koord-runtimeproxy-endpoint=/{'x' * 120}", 2, "a unix socket path has at most 107"),
+        ("--koord-runtimeproxy-endpoint={}/file", 1, "/file: is not a socket; remove it"),
+        ("--koord-runtimeproxy-endpoint={}/live", 1, "a running server answers on this socket"),
+    ],
+)
+def test_why_it_does_not_start_is_one_line(capsys, tmp_path, flag, code, words):
+    (tmp_path / "file").touch()
+    settings = Running(tmp_path, state_path="", metrics_address="").settings
+    argv = [
+        f"{flag_of(field)}={getattr(settings, field.name)}"
+        for field in dataclasses.fields(settings)
+        if field.name.endswith(("_endpoint", "_path", "_address"))
+    ]
+    with socket.socket(socket.AF_UNIX) as live:
+        live.bind(str(tmp_path / "live"))
+        live.listen()
+        with pytest.raises(SystemExit) as caught:
+            main.main([*argv, flag.format(tmp_path)])
     out, err = capsys.readouterr()
-    return caught.value.code, out, err
+    assert (caught.value.code, out) == (code, "")
+    assert words in err
+    assert len(err.splitlines()) == 1
+    assert err.startswith("koord-runtime-proxy: ")
 
 
-class TestWords:
-    def test_status_pages_for_the_network_are_refused(self, capsys, tmp_path):
-        settings = (f"--koord-runtimeproxy-endpoint={tmp_path}/p.sock", "--state-path=")
-        code, out, err = exits(capsys, *settings, "--metrics-address=192.0.2.1:80")
-        assert (code, out) == (2, "")
-        assert "192.0.2.1:80" in err
-        assert len(err.splitlines()) == 1
+def test_several_errors_are_no_ones_to_hide(monkeypatch, tmp_path):
+    async def run(*_: object) -> None:
+        raise ExceptionGroup("", [OSError("a"), OSError("b")])
 
-    def test_version(self, capsys):
-        assert exits(capsys, "--version") == (0, f"koord-runtime-proxy {VERSION}\n", "")
-
-    def test_help_names_every_flag_with_its_default(self, capsys):
-        code, out, err = exits(capsys, "--help")
-        assert (code, err) == (0, "")
-        words = " ".join(out.split())
-        for field in dataclasses.fields(ProxySettings):
-            assert f" {flag_of(field)} " in words.replace("[", " ").replace("]", " ")
-            if field.default:
-                # Long ones are broken over lines.
-                assert str(field.default) in words.replace("- ", "-")
-        assert "--config" in words
-        assert "--version" in words
-
-    @pytest.mark.parametrize(
-        ("argv", "line"),
-        [
-            (
-                ["--koord-runtimeproxy-endpoint=x"],
-                '--koord-runtimeproxy-endpoint is "x"; expected the absolute path of a socket',
-            ),
-            (
-                ["--hook-plugins=magic"],
-                f'hook plugin "magic" does not exist; there are: {", ".join(load(["all"]).names)}',
-            ),
-            (["--socket-mode=x"], 'socket mode is "x"; expected octal digits such as "0660"'),
-        ],
-    )
-    def test_bad_settings_are_one_line(self, capsys, argv, line):
-        assert exits(capsys, *argv) == (2, "", f"koord-runtime-proxy: {line}\n")
-
-    @pytest.mark.parametrize(
-        "argv",
-        [["--nonsense"], ["--drain-timeout=x"], ["--config=/none"], ["--backend-runtime-mode=X"]],
-        ids=str,
-    )
-    def test_whatever_is_wrong(self, capsys, argv):
-        code, out, err = exits(capsys, *argv)
-        assert (code, out) == (2, "")
-        assert len(err.splitlines()) == 1
-        assert err.startswith("koord-runtime-proxy: ")
-
-
-class TestSocketTrouble:
-    @pytest.fixture
-    def argv(self, tmp_path: Path) -> list[str]:
-        return [
-            f"--koord-runtimeproxy-endpoint={tmp_path}/p.sock",
-            f"--remote-runtime-service-endpoint={tmp_path}/r.sock",
-            f"--hook-config-path={tmp_path}/hookserver.d",
-            "--state-path=",
-            "--metrics-address=",
-        ]
-
-    def test_a_file_in_its_place(self, capsys, argv, tmp_path):
-        (tmp_path / "p.sock").touch()
-        code, _, err = exits(capsys, *argv)
-        assert code == 1
-        expected = "is not a socket; remove it, or choose another path"
-        assert err == f"koord-runtime-proxy: {tmp_path}/p.sock: {expected}\n"
-
-    def test_a_live_server_in_its_place(self, capsys, argv, tmp_path):
-        with socket.socket(socket.AF_UNIX) as live:
-            live.bind(str(tmp_path / "p.sock"))
-            live.listen()
-            code, _, err = exits(capsys, *argv)
-        assert code == 1
-        expected = "a running server answers on this socket"
-        assert err == f"koord-runtime-proxy: {tmp_path}/p.sock: {expected}\n"
-
-    @pytest.mark.parametrize(
-        ("flag", "line"),
-        [
-            ("--socket-owner=nobody-at-all", "owner: there is no user "),
-            (f"--koord-runtimeproxy-endpoint=/{'x' * 120}", "a unix socket path has at most 107"),
-        ],
-    )
-    def test_settings_found_wrong_late(self, capsys, argv, flag, line):
-        code, _, err = exits(capsys, *argv, flag)
-        assert code == 2
-        assert line in err
-        assert len(err.splitlines()) == 1
-
-    def test_several_errors_are_no_ones_to_hide(self, argv, monkeypatch):
-        async def run(*_: object) -> None:
-            raise ExceptionGroup("", [OSError("a"), OSError("b")])
-
-        monkeypatch.setattr(main, "_run", run)
-        with pytest.raises(ExceptionGroup):
-            main.main(argv)
+    monkeypatch.setattr(main, "_run", run)
+    with pytest.raises(ExceptionGroup):
+        main.main(["--state-path=", "--metrics-address="])
 
 
 class Running:
@@ -225,6 +160,11 @@ def quick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
         monkeypatch.delenv(name, raising=False)
 
 
+async def servers(proxy: Running, number: int) -> bool:
+    """Whether so many hook servers are in use."""
+    return len((await proxy.healthz())["hook_servers"]) == number
+
+
 class TestLife:
     async def test_a_pod_with_plugins_in_the_proxy(self, tmp_path):
         async with running(Running(tmp_path), ["batchresource"]) as proxy:
@@ -244,6 +184,11 @@ class TestLife:
             assert 'koord_runtime_proxy_records{kind="pod"} 1.0' in metrics
             await asyncio.sleep(0.05)
         assert not proxy.status.exists()
+        # Its records outlive it.
+        async with running(proxy):
+            await until(proxy.status.exists)
+            [pod] = json.loads(await proxy.page("/pods"))
+            assert pod["containers"][0]["id"] == container
 
     async def test_hook_servers_come_and_go(self, tmp_path):
         with peer.HookServer(
@@ -251,32 +196,18 @@ class TestLife:
         ) as hooks:
             async with running(Running(tmp_path)) as proxy:
                 file = hooks.register(proxy.hooks, stages=[Stage.PRE_CREATE_CONTAINER])
-                while not (await proxy.healthz())["hook_servers"]:
-                    await asyncio.sleep(0.01)
+                await until(lambda: servers(proxy, 1))
                 await run_pod(proxy.address)
                 assert len(hooks.asked) == 1
                 # Another is added: this one keeps its connection.
                 other = file.with_name("other.json")
                 other.write_text(file.read_text())
-                while len((await proxy.healthz())["hook_servers"]) < 2:
-                    await asyncio.sleep(0.01)
+                await until(lambda: servers(proxy, 2))
                 for one in (file, other):
                     one.rename(one.with_suffix(".removed"))
-                while (await proxy.healthz())["hook_servers"]:
-                    await asyncio.sleep(0.01)
+                await until(lambda: servers(proxy, 0))
                 await run_pod(proxy.address)
                 assert len(hooks.asked) == 1
-
-    async def test_records_outlive_it(self, tmp_path):
-        async with running(Running(tmp_path)) as proxy:
-            sandbox, container = await run_pod(proxy.address)
-        again = Running(tmp_path)
-        again.runtime = proxy.runtime
-        async with running(again):
-            await until(lambda: again.status.exists())
-            [pod] = json.loads(await again.page("/pods"))
-            assert pod["id"] == sandbox
-            assert pod["containers"][0]["id"] == container
 
     async def test_no_status_pages_stop_no_calls(self, tmp_path, caplog):
         for address in ("", f"unix://{tmp_path}/cgroup"):

@@ -120,56 +120,50 @@ async def test_dockers_too():
     assert record.missed == []
 
 
-async def test_nothing_is_set_where_nothing_is_wanted():
-    bench = Bench(Hooks())
-    record = await bench.repaired(container())
-    assert record.missed == []
-    assert bench.runtime.updates == []
+@pytest.mark.parametrize(
+    ("make", "stages", "wants"),
+    [
+        (container, [Stage.PRE_CREATE_CONTAINER], Patch()),
+        (
+            container,
+            [Stage.PRE_CREATE_CONTAINER, Stage.PRE_START_CONTAINER, Stage.POST_START_CONTAINER],
+            Patch(),
+        ),
+        (pod, [Stage.PRE_RUN_POD_SANDBOX], Patch()),
+        # Hooks that come after change nothing.
+        (container, [Stage.POST_START_CONTAINER], SHARES),
+    ],
+)
+async def test_asked_in_order_and_nothing_is_set_where_nothing_is_wanted(make, stages, wants):
+    bench = Bench(Hooks(wants=wants))
+    record = await bench.repaired(make(*map(missed, stages)))
+    assert bench.asked == stages
+    assert (record.missed, bench.runtime.updates) == ([], [])
+    assert make is pod or record.facts.container_resources.cpu_shares == 2
 
 
-async def test_what_cannot_be_changed_any_more_stays_named():
-    bench = Bench(Hooks(wants=Patch(resources=SHARES.resources, env={"A": "hunter2"})))
-    record = await bench.repaired(container())
+@pytest.mark.parametrize(
+    ("make", "wants", "left_out"),
+    [
+        (container, Patch(resources=SHARES.resources, env={"A": "hunter2"}), "env[A]"),
+        (pod, Patch(annotations={"a": "1"}), "annotations[a]"),
+    ],
+)
+async def test_what_cannot_be_changed_any_more_stays_named(make, wants, left_out):
+    bench = Bench(Hooks(wants=wants))
+    record = await bench.repaired(make())
     [left] = record.missed
-    assert (left.stage, left.server, left.at) == ("PreCreateContainer", "hooks", missed().at)
-    assert "env[A]" in left.reason
+    assert (left.stage, left.server, left.at) == (bench.asked[0], "hooks", missed().at)
+    assert left_out in left.reason
     assert "hunter2" not in left.reason
-    assert record.facts.container_resources.cpu_shares == 7
-    assert dict(record.facts.container_envs) == {}
+    if make is container:
+        assert record.facts.container_resources.cpu_shares == 7
+        assert dict(record.facts.container_envs) == {}
+    else:
+        assert dict(record.facts.annotations) == {}
     # Said once, nobody is asked again.
     await bench.repairer.look()
     assert len(bench.asked) == 1
-
-
-async def test_a_pod_is_told_of():
-    bench = Bench(Hooks())
-    record = await bench.repaired(pod())
-    assert bench.asked == [Stage.PRE_RUN_POD_SANDBOX]
-    assert record.missed == []
-
-
-async def test_what_is_wanted_of_a_sandbox_stays_named():
-    bench = Bench(Hooks(wants=Patch(annotations={"a": "1"})))
-    record = await bench.repaired(pod())
-    [left] = record.missed
-    assert "annotations[a]" in left.reason
-    assert dict(record.facts.annotations) == {}
-
-
-async def test_hooks_that_come_after_are_told_and_change_nothing():
-    bench = Bench(Hooks(wants=SHARES))
-    record = await bench.repaired(container(missed(Stage.POST_START_CONTAINER)))
-    assert bench.asked == [Stage.POST_START_CONTAINER]
-    assert (record.missed, bench.runtime.updates) == ([], [])
-    assert record.facts.container_resources.cpu_shares == 2
-
-
-async def test_stages_in_the_order_in_which_they_were_missed():
-    bench = Bench(Hooks())
-    stages = [Stage.PRE_CREATE_CONTAINER, Stage.PRE_START_CONTAINER, Stage.POST_START_CONTAINER]
-    record = await bench.repaired(container(*map(missed, stages)))
-    assert bench.asked == stages
-    assert record.missed == []
 
 
 async def test_only_those_who_missed_it_are_asked():
@@ -180,27 +174,20 @@ async def test_only_those_who_missed_it_are_asked():
 
 
 @pytest.mark.parametrize("server", ["nobody", "in-process"])
-async def test_nobody_is_asked_who_is_none_of_them(server):
+async def test_no_other_server_is_asked(server):
     bench = Bench(Hooks(), Hooks("in-process", waits=False))
     record = await bench.repaired(container(missed(server=server)))
     assert len(record.missed) == 1
 
 
-async def test_one_that_is_away_is_waited_for():
-    bench = Bench(Hooks(wants=SHARES))
-    bench.hooks.breaker.failed(0)
-    record = await bench.repaired(container())
-    assert (bench.asked, len(record.missed)) == ([], 1)
-    bench.hooks.breaker.probe_answered()
-    await bench.repairer.look()
-    assert record.missed == []
-
-
 @pytest.mark.parametrize("policy", list(FailurePolicy))
-async def test_one_that_goes_away_again_costs_no_pause(policy):
-    bench = Bench(Hooks(wants=AWAY, policy=policy))
+@pytest.mark.parametrize("wants", [SHARES, AWAY], ids=["away", "goes away again"])
+async def test_one_that_is_away_is_waited_for(policy, wants):
+    bench = Bench(Hooks(wants=wants, policy=policy))
+    if wants is SHARES:
+        bench.hooks.breaker.failed(0)
     record = await bench.repaired(container())
-    assert len(record.missed) == 1
+    assert (len(bench.asked), len(record.missed)) == (int(wants is AWAY), 1)
     bench.hooks.wants = SHARES
     bench.hooks.breaker.probe_answered()
     await bench.repairer.look()
@@ -211,26 +198,22 @@ async def test_one_that_goes_away_again_costs_no_pause(policy):
 async def test_a_runtime_that_refuses_is_asked_again_later(error, monkeypatch):
     bench = Bench(Hooks(wants=SHARES))
     bench.runtime.error = error
+    other = container(missed(Stage.POST_START_CONTAINER))
+    other.id = "d"
+    bench.store.put(other)
     record = await bench.repaired(container())
     assert record.missed == [missed()]
     assert record.facts.container_resources.cpu_shares == 2
+    # Others do not wait for it.
+    assert other.missed == []
+    asked = len(bench.asked)
     bench.runtime.error = None
     await bench.repairer.look()
-    assert len(bench.asked) == 1
+    assert len(bench.asked) == asked
     later = time.monotonic() + repairer.FIRST_PAUSE
     monkeypatch.setattr(time, "monotonic", lambda: later)
     await bench.repairer.look()
     assert record.missed == []
-
-
-async def test_one_trouble_does_not_keep_the_others_waiting():
-    bench = Bench(Hooks(wants=SHARES))
-    bench.runtime.error = RuntimeCallError("exited")
-    other = container(missed(Stage.POST_START_CONTAINER))
-    other.id = "d"
-    bench.store.put(other)
-    await bench.repaired(container())
-    assert other.missed == []
 
 
 async def test_an_update_of_the_clients_in_between_counts():

@@ -8,13 +8,10 @@ import itertools
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import uvloop
 from koord_proxy import server
-from koord_proxy.contract.events import Route, Tally, Treatment
 from koord_proxy.cri.draining import PING_PAYLOAD
 from koord_proxy.cri.session import CriSession
 from koord_proxy.server import Relay
@@ -24,6 +21,7 @@ from tests.support.caller import Caller
 from tests.support.embedded import EmbeddedRuntime
 from tests.support.frames import ClientFrames, Frame, ServerFrames, message
 from tests.support.processes import PATIENCE
+from tests.support.relaying import listening, relay_all, relaying
 from tests.support.waiting import until
 
 HELLO = frames.PREFACE + ClientFrames().settings()
@@ -36,18 +34,6 @@ ASKED = [
 
 def last_word(stream: int) -> Frame:
     return frames.read_frames(ServerFrames().goaway(stream))[0][0]
-
-
-def interceptor() -> Any:
-    """One that takes no interest in anything."""
-    tally = Tally()
-    return SimpleNamespace(route=lambda path: Route(Treatment.RELAY, tally), handle=lambda *_: None)
-
-
-def a_relay(backend: Path, tasks: asyncio.TaskGroup) -> Relay:
-    return Relay(
-        backend_path=str(backend), session=CriSession, interceptor=interceptor(), tasks=tasks
-    )
 
 
 class Backend:
@@ -149,18 +135,7 @@ class Node:
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
     backend = Backend()
-    serving = await asyncio.start_unix_server(backend.serve, tmp_path / "r.sock")
-    listening = socket.socket(socket.AF_UNIX)
-    listening.bind(str(tmp_path / "p.sock"))
-    listening.listen()
-    async with serving, asyncio.TaskGroup() as tasks:
-        relay = Relay(
-            backend_path=str(tmp_path / "r.sock"),
-            session=CriSession,
-            interceptor=interceptor(),
-            tasks=tasks,
-        )
-        await relay.listen([listening])
+    async with relaying(tmp_path, CriSession, backend.serve) as relay:
         node = Node(tmp_path, relay, backend)
         yield node
         for peer in node.peers:
@@ -307,17 +282,14 @@ class _Over(Exception):
 
 
 @contextlib.asynccontextmanager
-async def living(listening: socket.socket, backend: Path) -> AsyncIterator[None]:
+async def living(shared: socket.socket, backend: Path) -> AsyncIterator[None]:
     """One life of a proxy on a socket that outlives it, as systemd has it."""
     try:
         async with asyncio.TaskGroup() as tasks:
             relay = Relay(
-                backend_path=str(backend),
-                session=CriSession,
-                interceptor=interceptor(),
-                tasks=tasks,
+                backend_path=str(backend), session=CriSession, interceptor=relay_all(), tasks=tasks
             )
-            await relay.listen([listening.dup()])
+            await relay.listen([shared.dup()])
             yield
             await asyncio.wait_for(relay.drain(2 * PATIENCE), PATIENCE)
             raise _Over
@@ -331,26 +303,24 @@ async def living(listening: socket.socket, backend: Path) -> AsyncIterator[None]
 def test_no_call_is_lost_however_often_the_proxy_is_restarted(tmp_path, run, restarts):
     callers = [Caller(tmp_path / "p.sock") for _ in range(4)]
 
-    async def live(listening: socket.socket, backend: Path) -> None:
+    async def live(shared: socket.socket, backend: Path) -> None:
         # Where all is slow there are more of them, so that each caller calls under many.
         for number in itertools.count():
             if number >= restarts and min(caller.calls for caller in callers) > restarts:
                 break
             assert number < 20 * restarts, [caller.calls for caller in callers]
-            async with living(listening, backend):
+            async with living(shared, backend):
                 # Now in the middle of a call, now while the client connects.
                 await asyncio.sleep(0.02 + number % 10 / 500)
-        async with living(listening, backend):
+        async with living(shared, backend):
             for caller in callers:
                 caller.over = True
             await until(lambda: not any(caller.is_alive() for caller in callers))
 
-    with EmbeddedRuntime(tmp_path) as runtime, socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(tmp_path / "p.sock"))
-        listening.listen(128)
+    with EmbeddedRuntime(tmp_path) as runtime, listening(tmp_path / "p.sock") as shared:
         for caller in callers:
             caller.start()
-        run(live(listening, runtime.address))
+        run(live(shared, runtime.address))
         for caller in callers:
             caller.join(PATIENCE)
     assert [caller.errors for caller in callers] == [[]] * len(callers)

@@ -106,13 +106,10 @@ class TestRecords:
         assert again.get(RecordKind.POD, "s").missed == [MISSED]
         assert again.get(RecordKind.CONTAINER, "c").sandbox == "s"
         assert not again.left_over
-
-    def test_what_was_changed_is_there_after_a_kill(self, store, killed):
-        store.made(container(), "c")
-        record = store.get(RecordKind.CONTAINER, "c")
-        record.facts = pb.ContainerResourceHookRequest(container_envs={"A": "2"})
-        record.missed = [MISSED, MISSED]
-        store.put(record)
+        # And so is what was changed.
+        other.facts = pb.ContainerResourceHookRequest(container_envs={"A": "2"})
+        other.missed = [MISSED, MISSED]
+        store.put(other)
         assert everything(killed()) == everything(store)
 
     def test_what_is_gone_stays_gone(self, store, killed):
@@ -125,14 +122,11 @@ class TestRecords:
         store.drop(RecordKind.POD, "a")
         assert set(everything(store)["container"]) == {"cb"}
         assert everything(killed()) == everything(store)
-        store.made(container("second", "b"), "d")
-        store.drop(RecordKind.POD, "b")
+        # Even with one nobody knows.
+        store.made(container("second", "c"), "d")
+        for name in "bc":
+            store.drop(RecordKind.POD, name)
         assert everything(store) == everything(killed()) == {"pod": {}, "container": {}}
-
-    def test_containers_leave_with_a_pod_nobody_knows(self, store, killed):
-        store.made(container(sandbox="s"), "c")
-        store.drop(RecordKind.POD, "s")
-        assert everything(killed()) == {"pod": {}, "container": {}}
 
     def test_in_memory_only(self, opened):
         store = opened("")
@@ -147,18 +141,14 @@ class TestRecords:
 
 
 class TestExpected:
-    def test_it_is_no_record_before_it_is_made(self, store, killed):
-        store.expect(container())
-        assert store.records(RecordKind.CONTAINER) == []
-        again = killed()
-        assert again.records(RecordKind.CONTAINER) == []
-        assert again.left_over
-
     @pytest.mark.parametrize("make", [pod, container])
     def test_it_came_while_we_were_away(self, store, killed, make):
         record = make(missed=[MISSED])
         store.expect(record)
         again = killed()
+        # It is no record before it is made.
+        assert store.records(record.kind) == again.records(record.kind) == []
+        assert again.left_over
         key = identity(record.kind, record.facts, record.sandbox)
         assert again.came(key, "x")
         assert not again.came(key, "x")
@@ -168,8 +158,7 @@ class TestExpected:
         if make is container:
             assert dict(found.facts.container_envs) == dict(record.facts.container_envs)
             assert found.facts.container_meta.id == "x"
-        database = again._state._database
-        assert database.execute("SELECT id, expected FROM records").fetchall() == [("x", 0)]
+        assert rows(again) == [("x", 0)]
 
     def test_what_nobody_expected_did_not_come(self, store):
         assert not store.came("pod/u/0", "x")
@@ -183,9 +172,9 @@ class TestExpected:
         again = killed()
         again.forget_left_over()
         assert not again.left_over
-        assert again._state._database.execute("SELECT count(*) FROM records").fetchone() == (0,)
+        assert rows(again) == []
 
-    def test_it_is_left_over_through_several_kills(self, path, store, killed, opened):
+    def test_it_is_left_over_through_several_kills(self, store, killed, opened):
         store.expect(pod())
         once = killed()
         once.made(container(), "c")
@@ -200,20 +189,16 @@ class TestExpected:
         store.not_made(record)
         assert not killed().left_over
 
-    def test_made_by_a_repeated_call_after_a_kill(self, store, killed):
-        store.expect(container())
-        again = killed()
-        repeated = container()
-        again.expect(repeated)
-        again.made(repeated, "c")
-        assert not again.left_over
-        assert set(everything(again)["container"]) == {"c"}
-
-    def test_one_left_over_stays_so_when_a_repeated_call_fails(self, store, killed, opened):
+    @pytest.mark.parametrize("made", [True, False])
+    def test_a_repeated_call_after_a_kill(self, store, killed, opened, made):
         store.expect(container(missed=[MISSED]))
-        again = killed()
-        repeated = container()
+        again, repeated = killed(), container()
         again.expect(repeated)
+        if made:
+            again.made(repeated, "c")
+            assert not again.left_over
+            assert set(everything(again)["container"]) == {"c"}
+            return
         again.not_made(repeated)
         assert again.left_over
         last = opened(again._path)
@@ -229,105 +214,68 @@ class TestExpected:
         assert again.get(RecordKind.CONTAINER, "ca").sandbox == "a"
 
 
-CORRUPTIONS: dict[str, Callable[[Path], object]] = {
-    "facts are no message": lambda path: _execute(
-        path, "UPDATE records SET facts = x'ffffff' WHERE id = 'd'"
-    ),
-    "missed is no JSON": lambda path: _execute(
-        path, "UPDATE records SET missed = '{' WHERE id = 'd'"
-    ),
-    "missed is something else": lambda path: _execute(
-        path, "UPDATE records SET missed = '[[1]]' WHERE id = 'd'"
-    ),
-    "a kind nobody knows": lambda path: _execute(
-        path, "UPDATE records SET kind = 'node' WHERE id = 'd'"
-    ),
-}
+def rows(store: RecordStore) -> list[Any]:
+    return store._state._database.execute("SELECT id, expected FROM records").fetchall()
 
 
-def _execute(path: Path, statement: str) -> None:
-    database = sqlite3.connect(path)
-    with database:
-        database.execute(statement)
-    database.close()
+@pytest.mark.parametrize(
+    "change", ["facts = x'ffffff'", "missed = '{'", "missed = '[[1]]'", "kind = 'node'"]
+)
+def test_records_begin_anew_where_they_are_corrupt(path, opened, change, caplog):
+    store = opened(path)
+    store.register({"a": b"1"})
+    for name in "cd":
+        store.made(container(name), name)
+    store.expect(container("later"))
+    store.close()
+    with contextlib.closing(sqlite3.connect(path)) as spoilt:
+        spoilt.execute(f"UPDATE records SET {change} WHERE id = 'd'")
+        spoilt.commit()
+    store = opened(path)
+    assert everything(store) == {"pod": {}, "container": {}}
+    assert (store.left_over, store.trouble) == (False, "")
+    [event] = caplog.records
+    assert "hunter2" not in str(event.__dict__)
+    store.made(container(), "new")
+    store.close()
+    again = opened(path)
+    assert set(everything(again)["container"]) == {"new"}
+    # Registrations survive.
+    assert again.registrations == {"a": b"1"}
 
 
-class TestCorrupt:
-    @pytest.mark.parametrize("what", CORRUPTIONS)
-    def test_records_begin_anew(self, path, opened, what, caplog):
-        first = opened(path)
-        for name in "cd":
-            first.made(container(name), name)
-        first.expect(container("later"))
-        first.close()
-        CORRUPTIONS[what](Path(path))
-        second = opened(path)
-        assert everything(second) == {"pod": {}, "container": {}}
-        assert (second.left_over, second.trouble) == (False, "")
-        [event] = caplog.records
-        assert "hunter2" not in str(event.__dict__)
-        second.made(container(), "new")
-        second.close()
-        assert set(everything(opened(path))["container"]) == {"new"}
-
-
-def fail_writes(store: RecordStore) -> None:
-    """Let the database be as large as it is now, and no larger."""
-    pages = store._state._database.execute("PRAGMA page_count").fetchone()[0]
-    store._state._database.execute(f"PRAGMA max_page_count={pages}")
-
-
-class TestTrouble:
-    @pytest.fixture(autouse=True)
-    def soon(self, monkeypatch):
-        self.clock = 1000.0
-        monkeypatch.setattr(sqlite_state.time, "monotonic", lambda: self.clock)
-
-    def test_a_full_disk_and_then_room_again(self, store, killed, caplog):
-        caplog.set_level(logging.INFO, "pykoord")
-        store.made(pod("kept"), "kept")
-        store.made(pod("gone"), "gone")
-        fail_writes(store)
-        large = container()
-        large.facts.container_envs["LARGE"] = "hunter2" * 10_000
-        store.expect(large)
-        assert store.trouble.endswith("database or disk is full; records are kept in memory only")
-        store.made(large, "c")
-        store.drop(RecordKind.POD, "gone")
-        expected = container("later")
-        store.expect(expected)
-        assert set(everything(killed())["pod"]) == {"kept", "gone"}
-        # Left alone for a while, then everything is written anew.
-        self.clock += sqlite_state.RETRY_SECONDS - 1
-        store.made(pod("a"), "a")
-        assert store.trouble != ""
-        self.clock += 1
-        store.made(pod("b"), "b")
-        assert store.trouble == ""
-        again = killed()
-        assert everything(again) == everything(store)
-        assert set(everything(again)["pod"]) == {"kept", "a", "b"}
-        assert again.came("container/s/later/0", "d")
-        assert [record.getMessage() for record in caplog.records] == [
-            "state database cannot be used",
-            "state database can be used again",
-        ]
-        assert "hunter2" not in str([record.__dict__ for record in caplog.records])
-
-    def test_left_over_is_written_anew_too(self, store, killed):
-        store.expect(pod())
-        again = killed()
-        fail_writes(again)
-        large = container()
-        large.facts.container_envs["LARGE"] = "x" * 100_000
-        again.made(large, "c")
-        self.clock += sqlite_state.RETRY_SECONDS
-        again.put(large)
-        assert again.trouble == ""
-        rows = again._state._database.execute(
-            "SELECT id FROM records WHERE expected = 1"
-        ).fetchall()
-        assert rows == [("pod/u/0",)]
+def test_a_full_disk_and_then_room_again(store, killed, caplog, monkeypatch):
+    clock = 1000.0
+    monkeypatch.setattr(sqlite_state.time, "monotonic", lambda: clock)
+    caplog.set_level(logging.INFO, "pykoord")
+    store.expect(pod("before"))
+    store = killed()
+    for name in ("kept", "gone"):
+        store.made(pod(name), name)
+    # Let the database be as large as it is now, and no larger.
+    database = store._state._database
+    pages = database.execute("PRAGMA page_count").fetchone()[0]
+    database.execute(f"PRAGMA max_page_count={pages}")
+    large = container()
+    large.facts.container_envs["LARGE"] = "hunter2" * 10_000
+    store.expect(large)
+    assert store.trouble.endswith("database or disk is full; records are kept in memory only")
+    store.made(large, "c")
+    store.drop(RecordKind.POD, "gone")
+    store.expect(container("later"))
+    # Left alone for a while, then everything is written anew.
+    clock += sqlite_state.RETRY_SECONDS
+    store.made(pod("a"), "a")
+    assert store.trouble == ""
+    assert sorted(rows(store)) == [
+        ("a", 0),
+        ("c", 0),
+        ("container/s/later/0", 1),
+        ("kept", 0),
+        ("pod/before/0", 1),
+    ]
+    assert len(caplog.records) == 2
+    assert "hunter2" not in str([record.__dict__ for record in caplog.records])
 
 
 class TestRegistrations:
@@ -358,21 +306,6 @@ class TestRegistrations:
         again = opened(path)
         assert again.registrations == {"a": b"1"}
         assert again.get(RecordKind.CONTAINER, "c") is not None
-
-    def test_they_survive_records_that_are_corrupt(self, path, opened):
-        store = opened(path)
-        store.register({"a": b"1"})
-        store.made(container(), "c")
-        store.close()
-        with contextlib.closing(sqlite3.connect(path)) as spoilt:
-            spoilt.execute("UPDATE records SET missed = 'no JSON'")
-            spoilt.commit()
-        again = opened(path)
-        assert again.trouble == ""
-        assert again.records(RecordKind.CONTAINER) == []
-        assert again.registrations == {"a": b"1"}
-        again.close()
-        assert opened(path).registrations == {"a": b"1"}
 
     def test_what_could_not_be_written_is_written_later(self, path, opened, monkeypatch):
         monkeypatch.setattr(sqlite_state, "RETRY_SECONDS", 0.0)

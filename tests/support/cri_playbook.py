@@ -16,20 +16,7 @@ from koord_proxy.cri.session import CriSession
 
 from tests.support import frames, playbook
 from tests.support.frames import ClientFrames, Frame, ServerFrames
-from tests.support.playbook import Backend, Client, Drain, Gone, Outgoing, Release
-
-__all__ = [
-    "Backend",
-    "Client",
-    "Drain",
-    "Failed",
-    "Gone",
-    "Playbook",
-    "Refuse",
-    "Release",
-    "arrived",
-    "cut",
-]
+from tests.support.playbook import Backend, Client, Outgoing
 
 TREATMENTS = {"/relay": Treatment.RELAY, "/watch": Treatment.WATCH, "/hold": Treatment.HOLD}
 
@@ -158,6 +145,12 @@ class Playbook(playbook.Playbook):
 def arrived(stream: int, content: bytes, *, method: str = "hold") -> RequestArrived:
     """The request that a held or watched call turns into."""
     return RequestArrived(stream, method, content, method == "hold")
+
+
+def credited(stream: int, size: int) -> Client:
+    """Credit for what was read of a stream: its own and the connection's, or only this (0)."""
+    credit = ClientFrames().credit
+    return Client(*([credit(stream, size)] if stream else []), credit(0, size))
 
 
 def cut(data: bytes, size: int) -> Iterable[bytes]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from tests.support.docker_requests import Asked
+from tests.support.runtime_requests import RuntimeRequest
 
 HEAD = "HTTP/1.1 {} \r\nServer: Docker/28.5.2 (linux)\r\nContent-Type: application/json\r\n"
 NAME = re.compile(r"/?[a-zA-Z0-9][a-zA-Z0-9_.-]+")
@@ -91,7 +91,7 @@ class Engine:
 
     # ---- what its other clients do
 
-    def create(self, asked: Asked) -> str:
+    def create(self, asked: RuntimeRequest) -> str:
         """Make a container, as a request says; its id."""
         [name] = parse_qs(asked.target.partition("?")[2])["name"]
         if not NAME.fullmatch(name):

@@ -6,32 +6,6 @@ from koord_proxy.contract.events import RequestArrived, Route, Tally, Treatment
 from koord_proxy.docker.session import DockerSession
 
 from tests.support import playbook
-from tests.support.playbook import (
-    Backend,
-    BackendEnds,
-    Client,
-    ClientEnds,
-    Drain,
-    Gone,
-    Refuse,
-    Release,
-)
-
-__all__ = [
-    "Backend",
-    "BackendEnds",
-    "Client",
-    "ClientEnds",
-    "Drain",
-    "Gone",
-    "Playbook",
-    "Refuse",
-    "Release",
-    "answer",
-    "arrived",
-    "chunked",
-    "post",
-]
 
 TREATMENTS = {"relay": Treatment.RELAY, "watch": Treatment.WATCH, "hold": Treatment.HOLD}
 PING = b"GET /relay/ping HTTP/1.1\r\nHost: docker\r\n\r\n"

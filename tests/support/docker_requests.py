@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import json
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlencode
+
+from koord_proxy.docker.calls import DockerApi
 
 from tests.support import docker_bodies as bodies
 from tests.support.docker_bodies import CONTAINER, SANDBOX, UID, text
+from tests.support.runtime_requests import RuntimeRequest, SentRequest
 
 VERSION = "/v1.46"
+OTHER = RuntimeRequest(f"GET {VERSION}/containers/json?all=1")
+"""One that is only relayed."""
 
-
-class Asked(NamedTuple):
-    """One request; ``target`` begins with the HTTP method."""
-
-    target: str
-    body: bytes = b""
+api = DockerApi
 
 
 def name(container: str = "POD", pod: str = "life", uid: str = UID, attempt: int = 0) -> str:
     return f"k8s_{container}_{pod}_default_{uid}_{attempt}"
 
 
-def create(name: str, body: Any) -> Asked:
+def create(name: str, body: Any) -> RuntimeRequest:
     query = urlencode({"name": name})
     sent = body if isinstance(body, bytes) else text(body)
-    return Asked(f"POST {VERSION}/containers/create?{query}", sent)
+    return RuntimeRequest(f"POST {VERSION}/containers/create?{query}", sent)
 
 
 def create_sandbox(
-    pod: str = "life", uid: str = UID, attempt: int = 0, **labels: str | None
-) -> Asked:
-    """The container that holds a pod's namespaces; a label that is None is left out."""
+    pod: str = "life",
+    uid: str = UID,
+    attempt: int = 0,
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> RuntimeRequest:
+    """The container that holds a pod's namespaces."""
     body = bodies.sandbox_create()
-    body["Labels"] |= {"io.kubernetes.pod.name": pod, "io.kubernetes.pod.uid": uid}
-    _label(body, labels)
+    own = {"io.kubernetes.pod.name": pod, "io.kubernetes.pod.uid": uid}
+    noted = {f"annotation.{key}": value for key, value in (annotations or {}).items()}
+    body["Labels"] |= {**own, **(labels or {}), **noted}
     return create(name("POD", pod, uid, attempt), body)
 
 
@@ -47,8 +55,11 @@ def create_container(
     *,
     labels: dict[str, str | None] | None = None,
     **limits: int | str,
-) -> Asked:
-    """A container in a sandbox; ``limits`` are members of its host configuration."""
+) -> RuntimeRequest:
+    """A container in a sandbox; ``limits`` are members of its host configuration.
+
+    A label that is None is left out.
+    """
     body = bodies.container_create()
     body["Labels"] |= {
         "io.kubernetes.container.name": container,
@@ -57,24 +68,26 @@ def create_container(
         "io.kubernetes.sandbox.id": sandbox,
     }
     body["HostConfig"] |= {"NetworkMode": f"container:{sandbox}", **limits}
-    _label(body, labels or {})
+    body["Labels"] |= labels or {}
+    body["Labels"] = {key: value for key, value in body["Labels"].items() if value is not None}
     return create(name(container, pod, uid, attempt), body)
 
 
-def start(id: str = CONTAINER) -> Asked:  # noqa: A002
-    return Asked(f"POST {VERSION}/containers/{id}/start")
+def start(id: str = CONTAINER) -> RuntimeRequest:  # noqa: A002
+    return RuntimeRequest(f"POST {VERSION}/containers/{id}/start")
 
 
-def update(id: str = CONTAINER, **limits: int | str) -> Asked:  # noqa: A002
-    return Asked(f"POST {VERSION}/containers/{id}/update", text(bodies.update(**limits)))
+def update(id: str = CONTAINER, cpu_quota: int = 0, **limits: int | str) -> RuntimeRequest:  # noqa: A002
+    limits.setdefault("CpuQuota", cpu_quota)
+    return RuntimeRequest(f"POST {VERSION}/containers/{id}/update", text(bodies.update(**limits)))
 
 
-def stop(id: str = CONTAINER, seconds: int = 10) -> Asked:  # noqa: A002
-    return Asked(f"POST {VERSION}/containers/{id}/stop?t={seconds}")
+def stop(id: str = CONTAINER, seconds: int = 10) -> RuntimeRequest:  # noqa: A002
+    return RuntimeRequest(f"POST {VERSION}/containers/{id}/stop?t={seconds}")
 
 
-def remove(id: str = CONTAINER) -> Asked:  # noqa: A002
-    return Asked(f"DELETE {VERSION}/containers/{id}?force=1&v=1")
+def remove(id: str = CONTAINER) -> RuntimeRequest:  # noqa: A002
+    return RuntimeRequest(f"DELETE {VERSION}/containers/{id}?force=1&v=1")
 
 
 def made(id: str) -> bytes:  # noqa: A002
@@ -82,9 +95,22 @@ def made(id: str) -> bytes:  # noqa: A002
     return text({"Id": id, "Warnings": []})
 
 
-def _label(body: dict[str, Any], labels: dict[str, str | None]) -> None:
-    for key, value in labels.items():
-        if value is None:
-            del body["Labels"][key]
-        else:
-            body["Labels"][key] = value
+def unreadable() -> RuntimeRequest:
+    """A create of Kubernetes' that cannot be decoded."""
+    return create(name("main"), b'{"Image": "busybox"')
+
+
+def read(_: RuntimeRequest, body: bytes) -> SentRequest:
+    whole = json.loads(body)
+    prefix = "annotation."
+    labels = whole.get("Labels") or {}
+    limits = whole.get("HostConfig", whole)
+    return SentRequest(
+        {key: value for key, value in labels.items() if not key.startswith(prefix)},
+        {key.removeprefix(prefix): labels[key] for key in labels if key.startswith(prefix)},
+        f"/{limits['CgroupParent']}",
+        dict(one.split("=", 1) for one in whole.get("Env") or ()),
+        limits["CpuShares"],
+        limits["CpuQuota"],
+        whole,
+    )

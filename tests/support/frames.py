@@ -8,23 +8,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import hpack
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 KINDS = (
-    "DATA",
-    "HEADERS",
-    "PRIORITY",
-    "RST_STREAM",
-    "SETTINGS",
-    "PUSH_PROMISE",
-    "PING",
-    "GOAWAY",
-    "WINDOW_UPDATE",
-    "CONTINUATION",
+    *("DATA", "HEADERS", "PRIORITY", "RST_STREAM", "SETTINGS"),
+    *("PUSH_PROMISE", "PING", "GOAWAY", "WINDOW_UPDATE", "CONTINUATION"),
 )
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS = range(5)
 PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(5, 10)
@@ -38,6 +30,8 @@ NO_ERROR, PROTOCOL_ERROR, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR = 0, 1, 3, 6
 CANCEL, COMPRESSION_ERROR, ENHANCE_YOUR_CALM = 8, 9, 11
 
 Fields = Iterable[tuple[str, str]]
+RESPONSE = ((":status", "200"), ("content-type", "application/grpc"))
+"""The headers of a response."""
 
 
 class Frame(NamedTuple):
@@ -106,25 +100,9 @@ class FrameFactory:
         flags = (END_STREAM if end else 0) | (0 if padding is None else PADDED)
         return frame(DATA, flags, stream, _padded(data, padding))
 
-    def headers(
-        self,
-        stream: int,
-        fields: Fields,
-        *,
-        end: bool = False,
-        padding: int | None = None,
-        priority: bool = False,
-        pieces: int = 1,
-    ) -> bytes:
-        """A header block in so many pieces: HEADERS, then CONTINUATION frames."""
-        return self.block(
-            stream,
-            self.encoder.encode(fields),
-            end=end,
-            padding=padding,
-            priority=priority,
-            pieces=pieces,
-        )
+    def headers(self, stream: int, fields: Fields, **how: Any) -> bytes:
+        """A header block, compressed; for ``how`` see ``block``."""
+        return self.block(stream, self.encoder.encode(fields), **how)
 
     def block(
         self,
@@ -136,6 +114,7 @@ class FrameFactory:
         priority: bool = False,
         pieces: int = 1,
     ) -> bytes:
+        """A header block in so many pieces: HEADERS, then CONTINUATION frames."""
         flags = (END_STREAM if end else 0) | (0 if padding is None else PADDED)
         flags |= PRIORITISED if priority else 0
         parts = list(_cut(block, pieces))
@@ -172,17 +151,7 @@ class FrameFactory:
 class ClientFrames(FrameFactory):
     """What a gRPC client sends."""
 
-    def request(
-        self,
-        stream: int,
-        path: str,
-        fields: Fields = (),
-        *,
-        end: bool = False,
-        padding: int | None = None,
-        priority: bool = False,
-        pieces: int = 1,
-    ) -> bytes:
+    def request(self, stream: int, path: str, fields: Fields = (), **how: Any) -> bytes:
         all_fields = [
             (":method", "POST"),
             (":scheme", "http"),
@@ -192,9 +161,7 @@ class ClientFrames(FrameFactory):
             ("te", "trailers"),
             *fields,
         ]
-        return self.headers(
-            stream, all_fields, end=end, padding=padding, priority=priority, pieces=pieces
-        )
+        return self.headers(stream, all_fields, **how)
 
     def trailers(self, stream: int, fields: Fields = (("x-sum", "1"),)) -> bytes:
         return self.headers(stream, fields, end=True)
@@ -204,19 +171,13 @@ class ServerFrames(FrameFactory):
     """What a gRPC server sends."""
 
     def response(self, stream: int, fields: Fields = (), *, pieces: int = 1) -> bytes:
-        all_fields = [(":status", "200"), ("content-type", "application/grpc"), *fields]
-        return self.headers(stream, all_fields, pieces=pieces)
+        return self.headers(stream, [*RESPONSE, *fields], pieces=pieces)
 
     def trailers(self, stream: int, status: int = 0, *, pieces: int = 1) -> bytes:
         return self.headers(stream, [("grpc-status", str(status))], end=True, pieces=pieces)
 
     def trailers_only(self, stream: int, status: int) -> bytes:
-        fields = [
-            (":status", "200"),
-            ("content-type", "application/grpc"),
-            ("grpc-status", str(status)),
-        ]
-        return self.headers(stream, fields, end=True)
+        return self.headers(stream, [*RESPONSE, ("grpc-status", str(status))], end=True)
 
     def answer(self, stream: int, content: bytes = b"done") -> bytes:
         """A whole call's response: headers, one message, trailers."""

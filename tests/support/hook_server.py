@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -198,45 +196,6 @@ class HookServer:
             return answer
 
         return grpc.unary_unary_rpc_method_handler(method)
-
-
-class NotHttp2:
-    """Something that listens, and says what no gRPC server says."""
-
-    def __init__(self, path: Path) -> None:
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
-        self._listener.listen()
-        self._thread = threading.Thread(target=self._serve)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._thread.join(PATIENCE)
-        self.close()
-
-    def close(self) -> None:
-        """Listen no more; the socket's file stays."""
-        self._listener.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            with connection, contextlib.suppress(OSError):
-                connection.recv(1 << 16)
-                connection.sendall(b"HTTP/1.0 500 no\r\n\r\nI am not who you think I am.\r\n" * 9)
 
 
 def _echoed(asked: Asked) -> Any:

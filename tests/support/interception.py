@@ -7,13 +7,14 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import Any
 
 from koord_hooks.protocol import respond
 from koord_hooks.stages import Stage
 from koord_model.patch import Patch
 from koord_proxy.contract.events import CallEnded, RequestArrived, Treatment
-from koord_proxy.contract.runtime_api import RuntimeApi
+from koord_proxy.contract.runtime_client import NotKubernetesError
 from koord_proxy.dispatcher import Dispatcher
 from koord_proxy.hook_targets import HookError
 from koord_proxy.interceptor import InterceptedCall, Interceptor, SkipRule
@@ -23,7 +24,9 @@ from koord_proxy.rules.records import RecordKind, RuntimeRecord
 from koord_proxy.rules.registration import FailurePolicy
 from koord_proxy.store import RecordStore
 
+from tests.support.docker_bodies import CONTAINER, SANDBOX
 from tests.support.processes import PATIENCE
+from tests.support.runtime_requests import RuntimeRequest, SentRequest
 
 SKIP = "runtimeproxy.koordinator.sh/skip-hookserver"
 AWAY = HookError("timeout", "no answer", reached=True)
@@ -70,10 +73,39 @@ class Hooks:
         pass
 
 
+class Runtime:
+    """What the runtime has, as far as it is looked up; notes what it was asked for.
+
+    ``error`` is raised after that; so is ``NotKubernetesError`` where something is of another
+    kind.
+    """
+
+    def __init__(self, *records: RuntimeRecord, error: Exception | None = None) -> None:
+        self.asked: list[tuple[RecordKind, str]] = []
+        self._records = records
+        self._error = error
+
+    async def __call__(self, store: RecordStore, kind: RecordKind, id: str) -> RuntimeRecord | None:  # noqa: A002
+        self.asked.append((kind, id))
+        if self._error is not None:
+            raise self._error
+        for record in self._records:
+            if record.id.startswith(id):
+                if record.kind is not kind:
+                    raise NotKubernetesError
+                store.put(record)
+                return record
+        return None
+
+
 @dataclass(eq=False)
 class Client:
-    """A connection, and the calls that are made on it."""
+    """A connection, and the calls that are made on it.
 
+    ``runtime`` makes and reads requests: ``cri_requests`` or ``docker_requests``.
+    """
+
+    runtime: ModuleType
     interceptor: Interceptor
     store: RecordStore
     hooks: Hooks
@@ -100,9 +132,10 @@ class Client:
     def held(self, target: str) -> bool:
         return self.interceptor.route(target).treatment is Treatment.HOLD
 
-    def arrived(self, target: str, message: bytes, problem: str = "") -> int:
+    def arrive(self, request: RuntimeRequest, problem: str = "") -> int:
         """A request arrives, held or watched as its route says."""
         self.stream += 2
+        target, message = request
         route = self.interceptor.route(target)
         assert route.treatment is not Treatment.RELAY
         read = None if problem else message
@@ -112,33 +145,52 @@ class Client:
         )
         return self.stream
 
-    async def sent(self, target: str, message: bytes, problem: str = "") -> bytes | None:
-        """The message that goes on; None if it goes as it came. Raises what refuses it."""
-        stream = self.arrived(target, message, problem)
-        if self.held(target):
+    async def ask(self, request: RuntimeRequest, problem: str = "") -> SentRequest | None:
+        """The request that goes on; None if it goes as it came. Raises what refuses it."""
+        stream, held = self.arrive(request, problem), self.held(request.target)
+        if held:
             async with asyncio.timeout(PATIENCE):
                 await self.decided.wait()
             # Decisions are counted when the loop turns.
             await asyncio.sleep(0)
         if stream in self.refused:
             raise RefusedError(self.refused[stream])
-        assert (stream in self.released) is self.held(target)
-        return self.released.get(stream)
+        assert (stream in self.released) is held
+        message = self.released.get(stream)
+        return None if message is None else self.runtime.read(request, message)
 
-    async def end(self, response: Any = b"") -> None:
+    async def run_pod(self, **more: Any) -> SentRequest | None:
+        return await self.do(self.runtime.create_sandbox(**more), self.runtime.made(SANDBOX))
+
+    async def create(self, **more: Any) -> SentRequest | None:
+        return await self.do(self.runtime.create_container(**more), self.runtime.made(CONTAINER))
+
+    async def do(self, request: RuntimeRequest, response: bytes | None = b"") -> SentRequest | None:
+        """A whole call."""
+        sent = await self.ask(request)
+        await self.end(response)
+        return sent
+
+    async def end(self, response: bytes | None = b"") -> None:
         """The call made last ends; None for a failure."""
-        message = response if isinstance(response, bytes | None) else response.SerializeToString()
-        self.handle(CallEnded(self.stream, message))
+        self.handle(CallEnded(self.stream, response))
         for _ in range(5):
             await asyncio.sleep(0)
 
     def stages(self) -> list[str]:
         return [stage.value for stage, _ in self.hooks.asked]
 
-    def facts(self, kind: RecordKind, name: str) -> Any:
-        record = self.store.get(kind, name)
+    def record(self, id: str = CONTAINER) -> RuntimeRecord:  # noqa: A002
+        record = self.store.get(RecordKind.POD if id == SANDBOX else RecordKind.CONTAINER, id)
         assert record is not None
-        return record.facts
+        return record
+
+    def facts(self, id: str = CONTAINER) -> Any:  # noqa: A002
+        return self.record(id).facts
+
+    def ids(self) -> set[str]:
+        """What there are records of."""
+        return {record.id for kind in RecordKind for record in self.store.records(kind)}
 
     def counted(self) -> dict[str, int]:
         return {
@@ -149,19 +201,15 @@ class Client:
         }
 
 
-C = TypeVar("C", bound=Client)
-
-
 @contextlib.asynccontextmanager
-async def intercepting_for(
-    client: type[C],
-    api: Callable[[RecordStore], RuntimeApi],
+async def intercepting(
+    runtime: ModuleType,
     tmp_path: Path,
     hooks: Hooks | None = None,
     adopt: LookUp | None = None,
     others: Iterable[Hooks] = (),
-) -> AsyncIterator[C]:
-    """Such a client, with an interceptor of an API behind it.
+) -> AsyncIterator[Client]:
+    """A client of a runtime, with an interceptor behind it.
 
     ``adopt`` looks up what is unknown; without it nothing is to be looked up.
     """
@@ -178,7 +226,7 @@ async def intercepting_for(
             dispatcher = Dispatcher(metrics, tasks)
             dispatcher.replace([hooks, *others])
             interceptor = Interceptor(
-                api=api(store),
+                api=runtime.api(store),
                 store=store,
                 dispatcher=dispatcher,
                 metrics=metrics,
@@ -186,7 +234,7 @@ async def intercepting_for(
                 skip=SkipRule(SKIP, "true"),
                 adopt=look_up,
             )
-            yield client(interceptor, store, hooks)
+            yield Client(runtime, interceptor, store, hooks)
             raise _Over
     except* _Over:
         pass

@@ -13,7 +13,7 @@ from koord_proxy.rules.breaker import FIRST_PAUSE, LONGEST_PAUSE
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.cri import Cri
-from tests.support.hook_server import LENIENT
+from tests.support.hook_server import LENIENT, Behaviour, HookServer
 from tests.support.processes import Program, get, until
 
 GIVEN_UP = "hook server unavailable, skipping it until it answers"
@@ -132,6 +132,13 @@ class Proxy(Agent):
     def policy(self, server: str) -> str:
         """Fail or Ignore; empty where the server is not in use."""
         return self._of_server(server, "policy")
+
+    def use(self, hooks: HookServer, behave: Behaviour | None = None, **more: Any) -> Path:
+        """Register a hook server, and wait until it is in use; its registration."""
+        hooks.behave = behave or hooks.behave
+        file = hooks.register(self.hooks, **more)
+        self.wait_for_server(hooks.name)
+        return file
 
     def wait_for_server(self, name: str) -> None:
         """Wait until a hook server's registration is in use."""

@@ -19,8 +19,7 @@ def test_what_is_packed_is_unpacked(content):
 
 
 @pytest.mark.parametrize(
-    "body",
-    [b"", bytes(4), message(b"ask")[:-1], message(b"ask") + b"!", message(b"") * 2],
+    "body", [b"", bytes(4), message(b"ask")[:-1], message(b"ask") + b"!", message(b"") * 2]
 )
 def test_what_is_not_one_message(body):
     with pytest.raises(MessageError, match=f"^{len(body)} bytes are not one gRPC message$"):

@@ -37,21 +37,6 @@ def test_what_is_put_is_swallowed_of_the_backends_credit(window):
     assert window.room == 65_555
 
 
-def test_what_is_taken_and_put_evens_out(window):
-    window.put(100)
-    window.taken(70)
-    assert window.owed() == 0
-    window.sent(100)
-    window.credited(100)
-    assert window.owed() == 70
-
-
-def test_what_is_dropped_is_as_if_never_put(window):
-    window.put(100)
-    window.dropped(100)
-    assert (window.room, window.debt, window.queued) == (65_535, 0, 0)
-
-
 def test_what_waits_takes_of_the_clients_window(window):
     window.queue(65_000)
     window.arrived(535)

@@ -51,7 +51,7 @@ class HeaderReader:
         """The headers of one whole block.
 
         Raises:
-            ProtocolError: the block is no HPACK, or too long when decoded.
+            ProtocolError: the block is not valid HPACK, or too long when decoded.
         """
         known = self._seen.get(block)
         if known is not None:
@@ -72,7 +72,7 @@ class HeaderReader:
         return result
 
     def _table(self) -> tuple[int, int, object]:
-        """What tells whether the table changed.
+        """What shows whether the table changed.
 
         The newest entry may be put in once more, so it is to be compared by identity.
         """

@@ -6,7 +6,7 @@ import zlib
 
 PREFIX_SIZE = 5
 
-# What zlib is told to expect, by the gRPC name of the encoding.
+# The format that zlib expects, by the gRPC name of the encoding.
 _WINDOW_BITS = {"gzip": 31, "deflate": 15}
 
 

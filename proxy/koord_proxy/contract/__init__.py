@@ -1,7 +1,7 @@
 """What the proxy's parts know of each other, so that CRI and Docker's API are treated alike. No IO.
 
 Glossary:
-    events          what a session tells the shell around it, and the session itself.
+    events          what a session reports to the shell around it, and the session itself.
     runtime_api     an API: which of its calls are intercepted, and how they are read.
     runtime_client  what the proxy asks of a runtime itself.
 """

@@ -108,7 +108,7 @@ class RelaySession(Protocol):
 
     @property
     def drained(self) -> bool:
-        """The client was told all there is to its leaving, and its calls are over."""
+        """The client knows that it has to leave, and its calls are over."""
 
     @property
     def eof_to_client(self) -> bool:

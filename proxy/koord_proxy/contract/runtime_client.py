@@ -9,7 +9,7 @@ from koord_proxy.rules.records import RuntimeRecord
 
 
 class RuntimeCallError(Exception):
-    """The runtime did not answer as hoped; the message is one line."""
+    """A call to the runtime failed; the message is one line."""
 
 
 class RuntimeNotFoundError(RuntimeCallError):
@@ -17,7 +17,7 @@ class RuntimeNotFoundError(RuntimeCallError):
 
 
 class NotKubernetesError(Exception):
-    """It is nothing of Kubernetes': hooks have no business with it."""
+    """It does not belong to Kubernetes: hooks are not called for it."""
 
 
 class RuntimeListItem(NamedTuple):
@@ -58,16 +58,16 @@ class RuntimeClient(Protocol):
         """The record of a pod sandbox.
 
         Raises:
-            NotFoundError: there is nothing of that id.
-            NotKubernetesError: it is none.
+            RuntimeNotFoundError: there is nothing of that id.
+            NotKubernetesError: it is not a pod sandbox.
         """
 
     async def container(self, id: str) -> RuntimeRecord:  # noqa: A002
         """The record of a container, its pod known by its names only.
 
         Raises:
-            NotFoundError: there is nothing of that id.
-            NotKubernetesError: it is in no pod.
+            RuntimeNotFoundError: there is nothing of that id.
+            NotKubernetesError: it is not in a pod.
         """
 
     async def update(self, id: str, message: bytes) -> None:  # noqa: A002

@@ -21,7 +21,7 @@ from koord_wire.frames import HEADER_SIZE, STREAM_MASK, Handler
 from koord_wire.windows import ConnectionWindow
 
 PING_PAYLOAD = b"koordbye"
-"""What tells our PING's acknowledgement from those that are for the backend."""
+"""Distinguishes our PING's acknowledgement from those for the backend."""
 
 
 class Draining:
@@ -34,7 +34,7 @@ class Draining:
         self.last_stream = 0
         """The last stream that the client opened."""
         self.allowed = STREAM_MASK
-        """The last stream of which the client was told that it counts. It may only fall."""
+        """The last stream that a GOAWAY has named. It may only fall."""
         self.cut = STREAM_MASK
         """The last stream that is not left out."""
         self.announced = False

@@ -71,15 +71,15 @@ def updated_facts(
     """The stored facts with what UpdateContainerResources sets laid over them."""
     facts = ContainerHookRequest()
     facts.CopyFrom(stored)
-    wanted, target = request.linux, facts.container_resources
+    desired, target = request.linux, facts.container_resources
     for name in SCALARS:
-        value = getattr(wanted, name)
+        value = getattr(desired, name)
         if value:
             setattr(target, name, value)
-    target.unified.update(wanted.unified)
-    if wanted.hugepage_limits:
+    target.unified.update(desired.unified)
+    if desired.hugepage_limits:
         del target.hugepage_limits[:]
-        _merge(wanted, target, "hugepage_limits")
+        _merge(desired, target, "hugepage_limits")
     facts.container_annotations.update(request.annotations)
     return facts
 

@@ -64,7 +64,7 @@ class CriSession:
 
     @property
     def drained(self) -> bool:
-        """The client was told all there is to its leaving, and its calls are over."""
+        """The client knows that it has to leave, and its calls are over."""
         over = not (self._state.streams or self._state.in_block)
         return self._client.draining.announced and over
 

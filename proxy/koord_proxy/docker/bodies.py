@@ -1,7 +1,7 @@
 """Create and update requests of the Docker Engine API to facts, and what hooks changed back.
 
 A body is changed field by field; all other values go on byte for byte, in their order.
-Of values that docker would refuse hooks are told nothing: docker will say so.
+Hooks do not see values that docker would refuse: docker will report them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ContainerBody:
     def pod_facts(self) -> PodHookRequest:
         """What the container that is a sandbox says of its pod.
 
-        Its limits are those of the sandbox alone, so that of the pod's nothing is told.
+        Its limits are those of the sandbox alone, so the pod's are left empty.
         """
         facts = PodHookRequest(
             runtime_handler=self._runtime,
@@ -192,7 +192,7 @@ class UpdateBody:
         """
         self._body = body
         self._limits = _limits(JsonObject(body, "the update body"))
-        # It is no limit that can be updated.
+        # Docker cannot update this limit.
         self._limits.pop("oom_score_adj", None)
 
     def updated_facts(self, stored: ContainerHookRequest) -> ContainerHookRequest:
@@ -232,13 +232,13 @@ def tie_swap(
     for a container without limits allow as much swap as memory. Limits that were not alike
     before the hooks stay apart, unless docker would refuse them.
     """
-    known, wanted = before.container_resources, facts.container_resources
+    known, desired = before.container_resources, facts.container_resources
     swap = known.memory_swap_limit_in_bytes
     alike = swap == known.memory_limit_in_bytes
-    refused = 0 < swap < wanted.memory_limit_in_bytes
+    refused = 0 < swap < desired.memory_limit_in_bytes
     if MEMORY not in claims or SWAP in claims or not (alike or refused):
         return dict(claims)
-    wanted.memory_swap_limit_in_bytes = wanted.memory_limit_in_bytes
+    desired.memory_swap_limit_in_bytes = desired.memory_limit_in_bytes
     return {**claims, SWAP: claims[MEMORY]}
 
 
@@ -249,7 +249,7 @@ def _labels(config: JsonObject) -> dict[str, str]:
 
 
 def _variables(config: JsonObject) -> dict[str, str]:
-    """Those that have a name and a value; what has none is kept, and nobody told."""
+    """Those that have a name and a value; others stay in the body, and hooks do not see them."""
     return {name: value for name, value in map(_split, config.array("Env")) if name}
 
 
@@ -273,9 +273,9 @@ def _has_place(field: Field) -> bool:
     return field.group != UNIFIED and not (field.group == LABELS and field.name in OWN_LABELS)
 
 
-def _with_variables(env: list[Raw], wanted: Mapping[str, str]) -> list[Raw]:
+def _with_variables(env: list[Raw], desired: Mapping[str, str]) -> list[Raw]:
     """The environment with these values; of a variable given twice both are changed."""
-    texts = {name: raw(f"{name}={value}") for name, value in sorted(wanted.items())}
+    texts = {name: raw(f"{name}={value}") for name, value in sorted(desired.items())}
     names = [_split(variable)[0] for variable in env]
     changed = [texts.get(name, variable) for name, variable in zip(names, env, strict=True)]
     return changed + [text for name, text in texts.items() if name not in names]

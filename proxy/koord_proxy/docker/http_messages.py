@@ -1,10 +1,10 @@
 """Where HTTP/1.1 messages end in bytes that come in pieces of any size (RFC 9112 §6.3).
 
-llhttp tells that a head or a chunked body has ended, but not at which byte. Either
+llhttp reports that a head or a chunked body has ended, but not at which byte. Either
 ends with an empty line, so never elsewhere than behind a CRLF CRLF. Hence:
 
 1. The parser is fed as bytes come, but with no piece that goes on behind a CRLF CRLF.
-2. Where it tells of an end, that is the end of the piece it was fed.
+2. When it reports an end, that is the end of the piece it was fed.
 
 A body whose length was announced is counted and not parsed.
 """
@@ -34,7 +34,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class HttpMessageError(Exception):
-    """It is no HTTP/1; the message is one line."""
+    """The bytes are not valid HTTP/1; the message is one line."""
 
 
 class BodyCopy:
@@ -69,7 +69,7 @@ class Body(Protocol):
         """Its last byte was taken."""
 
     def take(self, data: bytes, start: int) -> int:
-        """Take what belongs to it, and tell where that ends."""
+        """Take what belongs to it; returns where that ends."""
 
 
 class CountedBody:
@@ -96,22 +96,22 @@ class CountedBody:
 class ChunkedBody:
     """A body in chunks, with the trailers behind them."""
 
-    __slots__ = ("_parsed", "_told", "copy", "size")
+    __slots__ = ("_events", "_parsed", "copy", "size")
 
     def __init__(self) -> None:
         self.size = 0
         self.copy: BodyCopy | None = None
-        self._told = _ToldOfChunks()
-        parser = HttpRequestParser(self._told)
+        self._events = _ChunkEvents()
+        parser = HttpRequestParser(self._events)
         parser.feed_data(CHUNKED_HEAD)
-        self._parsed = _Parsed(parser, self._told)
+        self._parsed = _Parsed(parser, self._events)
 
     @property
     def complete(self) -> bool:
-        return self._told.complete
+        return self._events.complete
 
     def take(self, data: bytes, start: int) -> int:
-        self._told.copy = self.copy
+        self._events.copy = self.copy
         end = self._parsed.take(data, start)
         self.size += end - start
         return end
@@ -123,9 +123,9 @@ class HttpMessage:
     def __init__(self, parser: type[HttpRequestParser | HttpResponseParser]) -> None:
         self.body: Body | None = None
         self.head_size = 0
-        self._told = _ToldOfHead()
-        self._parser = parser(self._told)
-        self._parsed = _Parsed(self._parser, self._told)
+        self._events = _HeadEvents()
+        self._parser = parser(self._events)
+        self._parsed = _Parsed(self._parser, self._events)
 
     @property
     def complete(self) -> bool:
@@ -138,7 +138,7 @@ class HttpMessage:
         Returns where that ends.
 
         Raises:
-            MessageError: it is no HTTP/1.
+            HttpMessageError: the bytes are not valid HTTP/1.
         """
         if self.body is not None:
             return self.body.take(data, start)
@@ -146,13 +146,13 @@ class HttpMessage:
         self.head_size += end - start
         if self.head_size > MAX_HEAD:
             raise HttpMessageError(f"a head of more than {MAX_HEAD} bytes")
-        if self._told.complete:
+        if self._events.complete:
             self.body = self._announced()
         return end
 
     def _announced(self) -> Body:
         """The body that the head announces."""
-        version, fields = self._parser.get_http_version(), self._told.fields
+        version, fields = self._parser.get_http_version(), self._events.fields
         if not version.startswith("1."):
             raise HttpMessageError(f"HTTP/{version}")
         coding = fields.get(b"transfer-encoding")
@@ -178,20 +178,20 @@ class EngineRequest(HttpMessage):
     @property
     def target(self) -> str:
         """What the request line names, as it stands there."""
-        return self._told.target.decode("latin-1")
+        return self._events.target.decode("latin-1")
 
     @property
     def last(self) -> bool:
         """The client will ask no more on this connection."""
-        options = self._told.fields.get(b"connection", b"").lower().split(b",")
+        options = self._events.fields.get(b"connection", b"").lower().split(b",")
         old = self._parser.get_http_version() == "1.0"
         return old or b"close" in map(bytes.strip, options)
 
     @property
     def expects_continue(self) -> bool:
-        """The client waits to be told that its body is welcome."""
+        """The client waits for 100 Continue before it sends the body."""
         old = self._parser.get_http_version() == "1.0"
-        return not old and self._told.fields.get(b"expect", b"").lower() == b"100-continue"
+        return not old and self._events.fields.get(b"expect", b"").lower() == b"100-continue"
 
 
 class EngineResponse(HttpMessage):
@@ -217,7 +217,7 @@ class EngineResponse(HttpMessage):
         return self.status < 200 and not self.endless
 
     def _announced(self) -> Body:
-        status, fields = self.status, self._told.fields
+        status, fields = self.status, self._events.fields
         body = super()._announced()
         connected = self._method == "CONNECT" and 200 <= status < 300
         if status == 101 or connected:
@@ -233,7 +233,7 @@ class EngineResponse(HttpMessage):
 
 
 def without_expect(head: bytes) -> bytes:
-    """The head of a request whose client no longer waits to be told to send its body."""
+    """The head of a request without ``Expect``: its client no longer waits."""
     return _without((b"expect",), head)
 
 
@@ -265,12 +265,12 @@ def error_response(status: str, message: str, method: str, *, last: bool) -> byt
     return head if method == "HEAD" else head + body
 
 
-class _Told(Protocol):
+class _ParserEvents(Protocol):
     complete: bool
 
 
-class _ToldOfHead:
-    """What llhttp tells of a head."""
+class _HeadEvents:
+    """Receives a head from llhttp."""
 
     __slots__ = ("complete", "fields", "target")
 
@@ -293,8 +293,8 @@ class _ToldOfHead:
         self.complete = True
 
 
-class _ToldOfChunks:
-    """What llhttp tells of a chunked body."""
+class _ChunkEvents:
+    """Receives a chunked body from llhttp."""
 
     __slots__ = ("complete", "copy")
 
@@ -313,26 +313,28 @@ class _ToldOfChunks:
 class _Parsed:
     """A part of a message that llhttp reads: the algorithm above."""
 
-    __slots__ = ("_parser", "_tail", "_told")
+    __slots__ = ("_events", "_parser", "_tail")
 
-    def __init__(self, parser: HttpRequestParser | HttpResponseParser, told: _Told) -> None:
+    def __init__(
+        self, parser: HttpRequestParser | HttpResponseParser, events: _ParserEvents
+    ) -> None:
         self._parser = parser
-        self._told = told
+        self._events = events
         self._tail = b""
         """The last bytes behind a cut: what follows may make a CRLF CRLF of them."""
 
     def take(self, data: bytes, start: int) -> int:
-        """Feed what comes up to the part's end, and tell where that is.
+        """Feed bytes up to the part's end; returns where that is.
 
         Raises:
-            MessageError: it is no HTTP/1.
+            HttpMessageError: the bytes are not valid HTTP/1.
         """
-        while start < len(data) and not self._told.complete:
+        while start < len(data) and not self._events.complete:
             end = self._cut(data, start)
             try:
                 self._parser.feed_data(data[start:end])
             except HttpParserUpgrade:
-                # That of a request is only a wish, and a response's is seen by its status.
+                # A request only asks for it, and a response's status shows it.
                 pass
             except HttpParserError as error:
                 raise HttpMessageError(str(error)) from error

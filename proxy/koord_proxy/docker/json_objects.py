@@ -25,7 +25,7 @@ class JsonObject:
         """Read one.
 
         Raises:
-            ValueError: it is none; the message is one line that begins with ``what``.
+            ValueError: it is not a JSON object; the message is one line that begins with ``what``.
         """
         self._what = what
         self.members = parsed(text, dict[str, Raw], f"{what} is not a JSON object")
@@ -57,8 +57,8 @@ class JsonObject:
         return decoded(self.get(field), str) or ""
 
     def _spelling(self, field: str) -> str:
-        wanted = field.casefold()
-        return next((key for key in reversed(self.members) if key.casefold() == wanted), field)
+        folded = field.casefold()
+        return next((key for key in reversed(self.members) if key.casefold() == folded), field)
 
 
 def parsed(text: bytes, kind: type[T], problem: str) -> T:

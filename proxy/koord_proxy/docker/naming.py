@@ -39,7 +39,7 @@ class Name(NamedTuple):
 
 
 def parse_name(name: str) -> Name | None:
-    """Read ``k8s_<container>_<pod>_<namespace>_<uid>_<attempt>``; None if it is no such name.
+    """Read ``k8s_<container>_<pod>_<namespace>_<uid>_<attempt>``; None for any other name.
 
     After a name conflict cri-dockerd appends a random token, and in docker's answers
     names begin with a slash.
@@ -56,7 +56,7 @@ def parse_name(name: str) -> Name | None:
 def kind_of(labels: Mapping[str, str]) -> RecordKind | None:
     """Whether labels are those of a sandbox or a container; None: of nothing of Kubernetes'.
 
-    The name alone does not tell: anybody can give such a one. cri-dockerd labels all
+    The name alone does not decide: anybody can choose such a name. cri-dockerd labels all
     it makes and lists by that label only, so that what has none, or another value, does
     not exist for the kubelet.
     """
@@ -78,7 +78,7 @@ def split_labels(labels: Mapping[str, str]) -> tuple[dict[str, str], dict[str, s
 def expanded_parent(parent: str) -> str:
     """A cgroup parent as the kubelet says it: a path, from the slice's name if docker has that.
 
-    Its form tells the driver: docker takes a bare ``….slice`` for systemd only. The slice
+    Its form shows the driver: docker takes a bare ``….slice`` for systemd only. The slice
     ``a-b.slice`` lies in ``a.slice``.
     """
     if not _is_slice(parent):
@@ -92,14 +92,14 @@ def expanded_parent(parent: str) -> str:
     return "".join(f"/{'-'.join(parts[:count])}{_SLICE}" for count in range(1, len(parts) + 1))
 
 
-def docker_parent(wanted: str, given: str) -> str:
-    """A cgroup parent a hook wants, as docker takes it in place of the one given.
+def docker_parent(desired: str, given: str) -> str:
+    """A cgroup parent that a hook sets, as docker takes it in place of the one given.
 
-    Where none was given, the form of what is wanted tells the driver.
+    Without one, the form of the hook's value shows the driver.
     """
-    if _is_slice(given) or (not given and wanted.endswith(_SLICE)):
-        return wanted.rstrip("/").rpartition("/")[2] or _ROOT_SLICE
-    return wanted
+    if _is_slice(given) or (not given and desired.endswith(_SLICE)):
+        return desired.rstrip("/").rpartition("/")[2] or _ROOT_SLICE
+    return desired
 
 
 def _is_slice(parent: str) -> bool:

@@ -10,7 +10,8 @@ Bytes go on verbatim and in order, with these exceptions:
   takes one after the other.
 * A refused request is answered here, and the engine hears nothing of it.
 
-What is no HTTP/1, or no longer (an attached terminal), is a tunnel: bytes both ways.
+A connection that is not HTTP/1, or no longer (an attached terminal), is a tunnel: bytes
+both ways.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ MAX_RESPONSE = 1 << 20
 """Bytes of a response that are read; those of intercepted calls are tiny."""
 
 SHOWN = 200
-"""Characters of a target that are told."""
-GONE_WILL_DO = frozenset((STOP, REMOVE))
-"""Calls that have what they wanted if there is nothing of that name."""
+"""Characters of a target that are logged."""
+NOT_FOUND_IS_SUCCESS = frozenset((STOP, REMOVE))
+"""Calls that succeed if there is nothing of that name."""
 
 
 class EngineError(Exception):
@@ -63,12 +64,12 @@ class Exchange:
         "flows",
         "kept",
         "method",
+        "reported",
         "request",
         "response",
         "stream",
         "tally",
         "target",
-        "told",
         "treatment",
     )
 
@@ -79,8 +80,8 @@ class Exchange:
         """What came of the request and did not go on."""
         self.flows = False
         """The request goes on, as it comes."""
-        self.told = False
-        """The shell knows of it, and waits for its end."""
+        self.reported = False
+        """The shell knows of it, and expects its end."""
         # These count once the request's head is complete.
         self.treatment = Treatment.RELAY
         self.tally = Tally()
@@ -97,7 +98,7 @@ class Exchange:
     def outcome(self, response: EngineResponse) -> bytes | None:
         """What the response contains, if it means success."""
         status = response.status
-        gone = status == 404 and self.method in GONE_WILL_DO
+        gone = status == 404 and self.method in NOT_FOUND_IS_SUCCESS
         # 304: it was started, or stopped, before.
         if not (200 <= status < 300 or status == 304 or gone):
             return None
@@ -199,7 +200,7 @@ class DockerSession:
         if message is not None:
             head, body = with_length(head, len(message)), message
         elif exchange.request.expects_continue:
-            # It was told to go on.
+            # It got its 100 Continue.
             head = without_expect(head)
         exchange.kept = [head + body]
         self._send_on(exchange)
@@ -222,7 +223,7 @@ class DockerSession:
         self._last = True
 
     def cut_off(self) -> None:
-        """A client of HTTP/1.1 is not told that it is asked to leave: it has no part in it."""
+        """HTTP/1.1 has no message that asks a client to leave, so there is nothing to end."""
 
     def abandon(self) -> None:
         """One side is gone: the exchange under way is over."""
@@ -299,7 +300,7 @@ class DockerSession:
         if copy is not None:
             message = bytes(copy.content) if copy.whole else None
             problem = "" if copy.whole else f"it is larger than {MAX_MESSAGE} bytes"
-            exchange.told = True
+            exchange.reported = True
             held = exchange.treatment is Treatment.HOLD
             self.requests.append(
                 RequestArrived(
@@ -311,7 +312,7 @@ class DockerSession:
     # ---- from the engine
 
     def _take_response(self, data: bytes, start: int) -> int:
-        """Take what belongs to the response that is due, and tell where that ends."""
+        """Take what belongs to the response that is due; returns where that ends."""
         due = self._due()
         if due is None:
             # Whatever it answers is not what it is asked next.
@@ -353,8 +354,8 @@ class DockerSession:
 
     def _end_call(self, exchange: Exchange, response: bytes | None) -> None:
         """Tell the shell what became of a call it knows of."""
-        if exchange.told:
-            exchange.told = False
+        if exchange.reported:
+            exchange.reported = False
             ended = CallEnded(exchange.stream, response)
             self.requests.append(ended if exchange.flows else CallAbandoned(exchange.stream))
 
@@ -413,4 +414,4 @@ class DockerSession:
         exchange = self._exchange
         if exchange is None or exchange.stream != stream:
             return None
-        return exchange if exchange.told and not exchange.flows else None
+        return exchange if exchange.reported and not exchange.flows else None

@@ -25,7 +25,7 @@ _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?]*(?=/)")
 """What comes before the path where a client names the server as well."""
 _VERSION = re.compile(r"/v[0-9.]+(?=/)")
 _UNCLEAN = re.compile(r"/(?:\.{0,2}(?=/)|\.{1,2}\Z)")
-"""A segment that is empty, or a dot or two; the empty one behind a last slash is none."""
+"""A segment that is empty, or a dot or two; the empty one behind a last slash does not count."""
 
 SHORT = 256
 """Characters of a target without its query that are looked at once."""

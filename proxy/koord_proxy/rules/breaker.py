@@ -1,4 +1,4 @@
-"""When a hook server is not asked: a circuit breaker, told the time.
+"""When a hook server is not asked: a circuit breaker that is given the time.
 
 1. Closed: every call is let through.
 2. A call that timed out or found nobody opens it. Nobody is let through.

@@ -1,10 +1,10 @@
-"""Hook responses laid over the facts, field by field, and who wanted what.
+"""Hook responses merged into the facts, field by field, and which server set what.
 
 The rules are Koordinator's, with the differences that docs/compatibility.md
 lists. The one that needs care: in protobuf, a response with an empty cpuset or a
 zero ``oom_score_adj`` may mean "clear it" or "I said nothing about it". A server
 that echoes the request (as the Go koordlet does) means the first, one that sends
-only its wishes means the second. ``echoes`` tells which it is.
+only what it changes means the second. ``echoes`` distinguishes them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CONTAINER_MAPS = {ANNOTATIONS: "container_annotations", ENV: "container_envs"}
 
 
 class HookConflict(NamedTuple):
-    """A field that a second server wanted different; the first one's value stands."""
+    """A field that two servers set differently; the first one's value stands."""
 
     field: Field
     kept: str
@@ -52,10 +52,10 @@ class HookConflict(NamedTuple):
 
 
 class Merge:
-    """Facts, as all servers asked so far want them.
+    """Facts with the changes of all servers called so far.
 
-    ``claims`` has who wanted which field, and what. The facts given are changed
-    in place, so that the next server sees what the ones before it want.
+    ``claims`` has the server that set each field. The facts are changed in place, so
+    that the next server sees the changes of those before it.
     """
 
     def __init__(self, facts: HookRequest) -> None:
@@ -65,9 +65,9 @@ class Merge:
         self.conflicts: list[HookConflict] = []
 
     def add(self, server: str, response: HookResponse) -> bool:
-        """Lay a server's response over the facts; True if it changed anything."""
+        """Merge a server's response into the facts; True if it changed anything."""
         changed = False
-        for field, value in list(wishes(self.facts, response)):
+        for field, value in list(desired_values(self.facts, response)):
             first = self.claims.setdefault(field, server)
             if first != server:
                 self.conflicts.append(HookConflict(field, first, server))
@@ -78,7 +78,7 @@ class Merge:
         return changed
 
     def undo(self, fields: Iterable[Field]) -> None:
-        """Put claimed fields back as they were: they cannot be had, and are not remembered."""
+        """Restore claimed fields: the runtime cannot set them, so they are not recorded."""
         for field in fields:
             before = self._before[field]
             if before is None:
@@ -88,59 +88,59 @@ class Merge:
             del self.claims[field]
 
 
-def wishes(facts: HookRequest, response: HookResponse) -> Iterator[tuple[Field, Value]]:
-    """The fields a response wants to be different from the facts.
+def desired_values(facts: HookRequest, response: HookResponse) -> Iterator[tuple[Field, Value]]:
+    """The fields in which a response differs from the facts.
 
     Facts and response are both of a pod or both of a container.
     """
     if isinstance(response, pb.PodSandboxHookResponse):
         pod = cast("PodHookRequest", facts)
-        yield from _map_wishes(LABELS, pod.labels, response.labels)
-        yield from _map_wishes(ANNOTATIONS, pod.annotations, response.annotations)
-        parent, wanted = pod.cgroup_parent, response.cgroup_parent
+        yield from _map_values(LABELS, pod.labels, response.labels)
+        yield from _map_values(ANNOTATIONS, pod.annotations, response.annotations)
+        parent, desired = pod.cgroup_parent, response.cgroup_parent
     else:
         facts = cast("ContainerHookRequest", facts)
-        yield from _map_wishes(
+        yield from _map_values(
             ANNOTATIONS, facts.container_annotations, response.container_annotations
         )
-        yield from _map_wishes(ENV, facts.container_envs, response.container_envs)
+        yield from _map_values(ENV, facts.container_envs, response.container_envs)
         if response.HasField("container_resources"):
-            yield from _resource_wishes(facts, response)
-        parent, wanted = facts.pod_cgroup_parent, response.pod_cgroup_parent
-    if wanted and wanted != parent:
-        yield Field(CGROUP_PARENT), wanted
+            yield from _resource_values(facts, response)
+        parent, desired = facts.pod_cgroup_parent, response.pod_cgroup_parent
+    if desired and desired != parent:
+        yield Field(CGROUP_PARENT), desired
 
 
-def _map_wishes(
-    group: str, known: Mapping[str, str], wanted: Mapping[str, str]
+def _map_values(
+    group: str, known: Mapping[str, str], desired: Mapping[str, str]
 ) -> Iterator[tuple[Field, Value]]:
-    for name, value in wanted.items():
+    for name, value in desired.items():
         if known.get(name) != value:
             yield Field(group, name), value
 
 
-def _resource_wishes(
+def _resource_values(
     facts: ContainerHookRequest, response: pb.ContainerResourceHookResponse
 ) -> Iterator[tuple[Field, Value]]:
-    known, wanted = facts.container_resources, response.container_resources
+    known, desired = facts.container_resources, response.container_resources
     for name in _POSITIVE:
-        value = getattr(wanted, name)
+        value = getattr(desired, name)
         if value > 0 and value != getattr(known, name):
             yield Field(RESOURCES, name), value
-    if wanted.cpu_quota not in (0, known.cpu_quota):
-        yield Field(RESOURCES, "cpu_quota"), wanted.cpu_quota
+    if desired.cpu_quota not in (0, known.cpu_quota):
+        yield Field(RESOURCES, "cpu_quota"), desired.cpu_quota
     for name in _CLEARABLE:
-        value = getattr(wanted, name)
+        value = getattr(desired, name)
         if value == getattr(known, name) or (not value and not echoes(facts, response)):
             continue
         if name == "oom_score_adj" and not -1000 <= value <= 1000:
             continue
         yield Field(RESOURCES, name), value
-    yield from _map_wishes(UNIFIED, known.unified, wanted.unified)
+    yield from _map_values(UNIFIED, known.unified, desired.unified)
 
 
 def echoes(facts: ContainerHookRequest, response: pb.ContainerResourceHookResponse) -> bool:
-    """Whether a server answers with the request, its wishes laid over it.
+    """Whether a server answers with the request, its changes merged into it.
 
     It does if everything the request had comes back set: every annotation and
     environment key, the pod's cgroup parent, every resource number and every
@@ -148,7 +148,7 @@ def echoes(facts: ContainerHookRequest, response: pb.ContainerResourceHookRespon
     ``oom_score_adj``) are not counted. A request without any of these cannot be
     echoed, and nothing is cleared then.
     """
-    known, wanted = facts.container_resources, response.container_resources
+    known, desired = facts.container_resources, response.container_resources
     numbers = [name for name in (*_POSITIVE, "cpu_quota") if getattr(known, name)]
     has_something = bool(
         numbers
@@ -159,8 +159,8 @@ def echoes(facts: ContainerHookRequest, response: pb.ContainerResourceHookRespon
     )
     return (
         has_something
-        and all(getattr(wanted, name) for name in numbers)
-        and all(name in wanted.unified for name in known.unified)
+        and all(getattr(desired, name) for name in numbers)
+        and all(name in desired.unified for name in known.unified)
         and all(name in response.container_annotations for name in facts.container_annotations)
         and all(name in response.container_envs for name in facts.container_envs)
         and bool(response.pod_cgroup_parent or not facts.pod_cgroup_parent)

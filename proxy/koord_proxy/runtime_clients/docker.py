@@ -1,6 +1,6 @@
 """The few requests the proxy makes of dockerd itself, to know what it has.
 
-They are rare (at start, and for a container that nobody has told of): each is made on a
+They are rare (at start, and for a container that is unknown): each is made on a
 connection of its own.
 """
 
@@ -28,7 +28,7 @@ TIMEOUT = 10.0
 MAX_ANSWER = 1 << 26
 """Bytes of an answer: a list of thousands of containers."""
 SAID = 300
-"""Characters that are told of what cannot be used."""
+"""Characters that are logged of an answer that cannot be used."""
 
 
 class DockerRuntimeClient:
@@ -89,7 +89,7 @@ class DockerRuntimeClient:
         """The body of a successful answer.
 
         Raises:
-            RuntimeCallError: there is none.
+            RuntimeCallError: dockerd did not answer, or with an error.
         """
         try:
             async with asyncio.timeout(TIMEOUT):
@@ -113,7 +113,7 @@ async def _ask(path: str, method: str, target: str, content: bytes) -> tuple[Eng
 
     Raises:
         OSError: nobody is there, or no more.
-        MessageError: the answer cannot be read.
+        HttpMessageError: the answer cannot be parsed.
     """
     reader, writer = await asyncio.open_unix_connection(path)
     try:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_demo.runtime import DemoRuntime
 from koord_proto import cri_pb2 as cri
 from koord_proto import hook_pb2 as pb
 from koord_proxy.cri.adoption import container_record, pod_record
 from koord_proxy.rules.records import RecordKind, RuntimeRecord, put_into_pod
-
-from tests.support.cri import batch_pod_config
-from tests.support.cri import pb as full
 
 PARENT = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podu.slice"
 POD_LABELS = {
@@ -50,13 +45,9 @@ def container_status(info: Any = None, **resources: Any) -> cri.ContainerStatusR
         }
     )
     if resources:
-        response.status.resources.linux.MergeFrom(pb_resources(**resources))
+        response.status.resources.linux.MergeFrom(cri.LinuxContainerResources(**resources))
     _set(response, info)
     return response
-
-
-def pb_resources(**resources: Any) -> cri.LinuxContainerResources:
-    return cri.LinuxContainerResources(**resources)
 
 
 def _set(response: Any, info: Any) -> None:
@@ -146,36 +137,24 @@ class TestPod:
 
 
 class TestContainer:
-    POD = RuntimeRecord(
-        RecordKind.POD,
-        "s",
-        pb.PodSandboxHookRequest(
-            pod_meta={"name": "job", "namespace": "batch", "uid": "u", "attempt": 1},
-            labels={"app": "job"},
-            annotations={"a": "1"},
-            cgroup_parent=PARENT,
-        ),
-    )
-
     def test_as_containerd_shows_it_in_a_known_pod(self):
-        response = container_status(CONTAINERD, cpu_shares=2, cpuset_cpus="7")
-        record = container_record("c", response)
-        put_into_pod(record, self.POD)
-        assert record == RuntimeRecord(
-            RecordKind.CONTAINER,
-            "c",
-            pb.ContainerResourceHookRequest(
-                pod_meta={"name": "job", "namespace": "batch", "uid": "u", "attempt": 1},
-                container_meta={"name": "main", "attempt": 2, "id": "c"},
-                container_annotations={"c": "1"},
-                container_resources=LIMITS,
-                pod_annotations={"a": "1"},
-                pod_labels={"app": "job"},
-                pod_cgroup_parent=PARENT,
-                container_envs={"GIVEN": "of the spec=", "EMPTY": ""},
-            ),
-            "s",
+        meta = {"name": "job", "namespace": "batch", "uid": "u", "attempt": 1}
+        pod = pb.PodSandboxHookRequest(
+            pod_meta=meta, labels={"app": "job"}, annotations={"a": "1"}, cgroup_parent=PARENT
         )
+        record = container_record("c", container_status(CONTAINERD, cpu_shares=2, cpuset_cpus="7"))
+        put_into_pod(record, RuntimeRecord(RecordKind.POD, "s", pod))
+        facts = pb.ContainerResourceHookRequest(
+            pod_meta=meta,
+            container_meta={"name": "main", "attempt": 2, "id": "c"},
+            container_annotations={"c": "1"},
+            container_resources=LIMITS,
+            pod_annotations={"a": "1"},
+            pod_labels={"app": "job"},
+            pod_cgroup_parent=PARENT,
+            container_envs={"GIVEN": "of the spec=", "EMPTY": ""},
+        )
+        assert record == RuntimeRecord(RecordKind.CONTAINER, "c", facts, "s")
 
     def test_in_a_pod_that_nobody_knows(self):
         facts = container_record("c", container_status(CONTAINERD)).facts
@@ -222,18 +201,14 @@ class TestContainer:
         assert facts.container_resources == pb.LinuxContainerResources(cpu_shares=5)
         assert dict(facts.container_envs) == {}
 
-    @pytest.mark.parametrize(
-        "broken",
-        [
-            {"process": {"env": ["A=\ud800"]}},
-            {"linux": {"resources": {"cpu": {"cpus": "\udfff"}}}},
-            {"linux": {"resources": {"unified": {"x": "\ud800"}}}},
-            {"linux": {"cgroupsPath": "/\ud800/x"}},
-        ],
-        ids=ascii,
-    )
-    def test_text_that_is_no_unicode_is_left_out(self, broken):
-        info = {"config": {"envs": [{"key": "A"}]}, "runtimeSpec": broken}
+    def test_text_that_is_no_unicode_is_left_out(self):
+        process = {"env": ["A=\ud800"]}
+        resources = {"cpu": {"cpus": "\udfff"}, "unified": {"x": "\ud800"}}
+        linux = {"resources": resources, "cgroupsPath": "/\ud800/x"}
+        info = {
+            "config": {"envs": [{"key": "A"}]},
+            "runtimeSpec": {"process": process, "linux": linux},
+        }
         facts = container_record("c", container_status(info)).facts
         assert dict(facts.container_envs) == {}
         assert facts.container_resources == pb.LinuxContainerResources()
@@ -257,12 +232,7 @@ _NAMES = [
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
     lambda inner: (
-        st.lists(inner, max_size=2)
-        | st.dictionaries(
-            st.sampled_from(_NAMES),
-            inner,
-            max_size=3,
-        )
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(_NAMES), inner, max_size=3)
     ),
     max_leaves=12,
 )
@@ -274,41 +244,3 @@ def test_no_info_is_too_strange(info: object) -> None:
     pod = pod_record("s", pod_status(text))
     response = container_status(text)
     put_into_pod(container_record("c", response), pod)
-
-
-def test_what_the_embedded_runtime_shows(tmp_path: Path) -> None:
-    runtime = DemoRuntime(tmp_path)
-    plan = batch_pod_config("worker", envs={"A": "1"}, labels={"l": "1"})
-
-    def call(method: str, request: Any, response: Any) -> Any:
-        answer = runtime.answer(method, request.SerializeToString())
-        return response.FromString(answer.SerializeToString())
-
-    pod_id = call(
-        "RunPodSandbox", full.RunPodSandboxRequest(config=plan.sandbox), cri.RunPodSandboxResponse
-    ).pod_sandbox_id
-    create = full.CreateContainerRequest(
-        pod_sandbox_id=pod_id, config=plan.container, sandbox_config=plan.sandbox
-    )
-    made = call("CreateContainer", create, cri.CreateContainerResponse).container_id
-    pod = pod_record(
-        pod_id,
-        call(
-            "PodSandboxStatus",
-            cri.StatusRequest(id=pod_id, verbose=True),
-            cri.PodSandboxStatusResponse,
-        ),
-    )
-    assert pod.facts.pod_meta.name == "worker"
-    assert pod.facts.labels["l"] == "1"
-    assert pod.facts.cgroup_parent == plan.sandbox.linux.cgroup_parent
-    status = call(
-        "ContainerStatus", cri.StatusRequest(id=made, verbose=True), cri.ContainerStatusResponse
-    )
-    container = container_record(made, status)
-    assert container.sandbox == pod_id
-    assert container.facts.pod_cgroup_parent == plan.sandbox.linux.cgroup_parent
-    put_into_pod(container, pod)
-    assert container.facts.pod_cgroup_parent == plan.sandbox.linux.cgroup_parent
-    assert container.facts.container_resources.cpu_shares == 2
-    assert container.facts.container_resources.oom_score_adj == 1000

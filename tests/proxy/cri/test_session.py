@@ -6,8 +6,9 @@ import pytest
 from koord_proxy.cri.session import CriSession
 
 from tests.support import frames
-from tests.support.cri_playbook import Backend, Client, Failed, Playbook, cut
-from tests.support.frames import ClientFrames, ServerFrames, message
+from tests.support.cri_playbook import Failed, Playbook
+from tests.support.frames import ClientFrames, message
+from tests.support.playbook import Backend, Client
 
 EITHER_SIDES = {
     "PING": lambda peer: peer.ping(),
@@ -34,8 +35,7 @@ EITHER_SIDES = {
 
 @pytest.mark.parametrize("what", EITHER_SIDES)
 @pytest.mark.parametrize("sender", ["client", "backend"])
-def test_goes_on_verbatim(what, sender):
-    play = Playbook()
+def test_goes_on_verbatim(what, sender, play):
     assert play.relays(play.client.request(1, "/relay"))
     frame = EITHER_SIDES[what](play.client)
     if sender == "client":
@@ -44,8 +44,7 @@ def test_goes_on_verbatim(what, sender):
         assert play.answers(frame)
 
 
-def test_settings_are_acknowledged_by_the_peers_themselves():
-    play = Playbook()
+def test_settings_are_acknowledged_by_the_peers_themselves(play):
     for peer, passes, back in (
         (play.client, play.relays, play.answers),
         (play.server, play.answers, play.relays),
@@ -55,38 +54,26 @@ def test_settings_are_acknowledged_by_the_peers_themselves():
         assert back(peer.settings_ack()), "one too many is the peer's to complain about"
 
 
-def test_push_promise_goes_on():
-    play = Playbook()
-    promise = play.server.push_promise(1, 2, [(":path", "/x"), ("x-new", "1")], pieces=3)
+def test_push_promise_goes_on(play, client, server):
+    promise = server.push_promise(1, 2, [(":path", "/x"), ("x-new", "1")], pieces=3)
     assert (
-        play.relays(play.client.request(1, "/relay"))
+        play.relays(client.request(1, "/relay"))
         .answers(promise)
-        .answers(play.server.answer(2))
-        .answers(play.server.answer(1))
+        .answers(server.answer(2))
+        .answers(server.answer(1))
     )
     assert ("x-new", "1") in play.to_client.headers[1][0]
 
 
-def test_a_whole_call():
-    play = Playbook()
-    body = message(b"ask")
-    assert play.relays(
-        play.client.request(1, "/relay"), play.client.data(1, body, end=True)
-    ).answers(play.server.answer(1))
-    assert not play.session.busy
-
-
-def test_a_call_without_a_body_is_passed_on_however_its_method_is_treated():
-    play = Playbook()
+def test_a_call_without_a_body_is_passed_on_however_its_method_is_treated(play, client, server):
     for stream, path in ((1, "/relay"), (3, "/watch"), (5, "/hold")):
-        assert play.relays(play.client.request(stream, path, end=True))
-        assert play.answers(play.server.trailers_only(stream, 12))
+        assert play.relays(client.request(stream, path, end=True))
+        assert play.answers(server.trailers_only(stream, 12))
     assert not play.session.busy
 
 
-def test_a_chunk_of_ordinary_frames_is_not_copied():
-    play = Playbook()
-    chunk = play.client.request(1, "/relay") + play.client.data(1, b"x" * 1000, end=True)
+def test_a_chunk_of_ordinary_frames_is_not_copied(play, client):
+    chunk = client.request(1, "/relay") + client.data(1, b"x" * 1000, end=True)
     play.session.receive_from_client(chunk)
     assert play.session.to_backend[0] is chunk
 
@@ -96,44 +83,29 @@ class TestHeaderBlocks:
     @pytest.mark.parametrize(
         "how", [{}, {"padding": 0}, {"padding": 30}, {"priority": True}], ids=str
     )
-    def test_go_on_byte_for_byte(self, pieces, how):
-        play = Playbook()
-        request = play.client.request(1, "/relay", [("x", "y" * 300)], pieces=pieces, **how)
-        assert play.relays(request, play.client.data(1, b"", end=True))
+    def test_go_on_byte_for_byte(self, pieces, how, play, client):
+        request = client.request(1, "/relay", [("x", "y" * 300)], pieces=pieces, **how)
+        assert play.relays(request, client.data(1, b"", end=True))
         assert play.tallies["/relay"].calls == 1
 
-    def test_may_refer_to_earlier_ones(self):
-        """The second request is a few bytes of indices, and still is known by its path."""
-        play = Playbook()
-        first, second, third = (
-            play.client.request(stream, "/relay", [("x-token", "abc")]) for stream in (1, 3, 5)
-        )
-        assert len(second) < 20
-        assert second[9:] == third[9:]
-        assert play.relays(first).relays(second).relays(third)
-        assert play.tallies["/relay"].calls == 3
-
-    def test_of_relayed_calls_keep_the_table_for_held_ones(self):
+    def test_of_relayed_calls_keep_the_table_for_held_ones(self, play, client):
         """A block read wrongly anywhere would make this one's path another's."""
-        play = Playbook()
         paths = ["/relay", "/hold", "/watch", "/relay", "/hold"]
         for number, path in enumerate(paths):
-            request = play.client.request(2 * number + 1, path, [("x-n", str(number))])
+            request = client.request(2 * number + 1, path, [("x-n", str(number))])
             assert play.relays(request)
         assert [play.tallies[path].calls for path in ("/relay", "/hold", "/watch")] == [2, 2, 1]
 
-    def test_of_trailers_move_the_table_too(self):
-        play = Playbook()
+    def test_of_trailers_move_the_table_too(self, play, client):
         assert play.relays(
-            play.client.request(1, "/relay"),
-            play.client.trailers(1, [("x-sum", "12345")]),
-            play.client.request(3, "/hold", [("x-sum", "12345")]),
+            client.request(1, "/relay"),
+            client.trailers(1, [("x-sum", "12345")]),
+            client.request(3, "/hold", [("x-sum", "12345")]),
         )
         assert play.tallies["/hold"].calls == 1
 
-    def test_of_the_backend_are_not_read(self):
-        play = Playbook()
-        nonsense = play.server.block(1, b"\xff\xff\xff\xff\xff\xff")
+    def test_of_the_backend_are_not_read(self, play, server):
+        nonsense = server.block(1, b"\xff\xff\xff\xff\xff\xff")
         play.session.receive_from_backend(nonsense)
         assert play.session.to_client == [nonsense]
         assert not play.session.failed
@@ -173,44 +145,20 @@ class TestPieces:
         )
         self.exchange(play)
 
-    @pytest.mark.parametrize("size", [2, 5, 9, 10, 23, 100])
-    def test_do_not_change_what_goes_out(self, size):
-        client, server = ClientFrames(), ServerFrames()
-        sent = frames.PREFACE + client.settings()
-        for stream in (1, 3, 5):
-            sent += client.request(stream, "/relay", [("x", "y" * 99)], pieces=2)
-            sent += client.data(stream, bytes(1000), padding=5) + client.data(stream, end=True)
-        answered = b"".join(server.answer(stream) for stream in (1, 3, 5))
-        session = Playbook(handshake=False).session
-        for piece in cut(sent, size):
-            session.receive_from_client(piece)
-        for piece in cut(answered, size):
-            session.receive_from_backend(piece)
-        assert b"".join(session.to_backend) == sent
-        assert b"".join(session.to_client) == answered
-        assert not session.busy
-
     def test_of_nothing(self):
         play = Playbook(handshake=False)
         assert play >> Client(b"") >> Backend(b"")
         assert play >> Client(frames.PREFACE) >> Client(b"")
 
-    def test_a_frame_goes_on_when_it_is_whole(self):
-        play = Playbook()
-        request = play.client.request(1, "/relay")
-        assert (
-            play
-            >> Client(request[:4])
-            >> Client(request[4:20])
-            >> Client(request[20:], request[:0])
-            << Backend(request)
-        )
+    def test_a_frame_goes_on_when_it_is_whole(self, play, client):
+        request = client.request(1, "/relay")
+        assert play >> Client(request[:4]) >> Client(request[4:20])
+        assert play >> Client(request[20:], request[:0]) << Backend(request)
 
 
 class TestFrameSizes:
     @pytest.mark.parametrize("sender", ["client", "backend"])
-    def test_are_16_kib_unless_allowed(self, sender):
-        play = Playbook()
+    def test_are_16_kib_unless_allowed(self, sender, play):
         side, passes = (Client, play.relays) if sender == "client" else (Backend, play.answers)
         assert passes(frames.frame(0xEE, 0, 1, bytes(16_384)))
         assert (
@@ -238,9 +186,7 @@ class TestFrameSizes:
 
 
 class TestTallies:
-    def test_count_calls_and_bytes_of_data_by_method(self):
-        play = Playbook()
-        client, server = play.client, play.server
+    def test_count_calls_and_bytes_of_data_by_method(self, play, client, server):
         assert play.relays(
             client.request(1, "/relay"),
             client.data(1, bytes(10), padding=4),

@@ -8,8 +8,9 @@ from koord_proxy.contract.events import CallAbandoned, CallEnded
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import WINDOW, released
 from tests.support import frames
-from tests.support.cri_playbook import Backend, Client, Gone, Playbook, Release
+from tests.support.cri_playbook import Playbook, credited
 from tests.support.frames import message
+from tests.support.playbook import Backend, Client, Release
 
 
 def collecting(play: Playbook, stream: int = 1) -> Playbook:
@@ -17,7 +18,7 @@ def collecting(play: Playbook, stream: int = 1) -> Playbook:
     return (
         play.relays(play.client.request(stream, "/hold"))
         >> Client(play.client.data(stream, ASK[:4]))
-        << Client(play.client.credit(stream, 4), play.client.credit(0, 4))
+        << credited(stream, 4)
     )
 
 
@@ -153,13 +154,8 @@ class TestBackendAnswersEarly:
             "the backend would wait for the request for ever"
         )
         assert play.session.busy
-        assert (
-            play
-            >> Client(play.client.data(1, b"more"))
-            << Client(play.client.credit(0, 4))
-            >> Client(play.client.data(1, b"last", end=True))
-            << Client(play.client.credit(0, 4))
-        )
+        assert play >> Client(play.client.data(1, b"more")) << credited(0, 4)
+        assert play >> Client(play.client.data(1, b"last", end=True)) << credited(0, 4)
         assert not play.session.busy
 
     def test_the_client_may_give_up_then(self):
@@ -191,11 +187,6 @@ class TestBackendAnswersEarly:
         assert play >> Backend(play.server.credit(0, WINDOW))
         assert play.answers(play.server.credit(0, 1))
 
-    def test_to_a_call_that_is_all_sent_is_no_early_answer(self):
-        play = sent(Playbook())
-        assert play.answers(play.server.answer(1)) << CallEnded(1, b"done")
-        assert not play.session.busy
-
 
 class TestBackendGoesAway:
     @every_stand
@@ -223,12 +214,3 @@ class TestBackendGoesAway:
         goaway = frames.frame(frames.GOAWAY, 0, 0, b"\x80\x00\x00\x01" + bytes(4))
         assert play.answers(goaway)
         assert play.session.busy
-
-
-class TestConnectionIsGone:
-    @every_stand
-    def test_calls_are_over(self, stand):
-        play = stand(Playbook())
-        assert told(play >> Gone(), stand)
-        assert not play.session.busy
-        assert play >> Release(1) >> Gone()

@@ -10,17 +10,9 @@ from koord_proxy.contract.events import CallAbandoned, CallEnded
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import released
 from tests.support import frames
-from tests.support.cri_playbook import (
-    Backend,
-    Client,
-    Drain,
-    Failed,
-    Gone,
-    Playbook,
-    Refuse,
-    Release,
-)
+from tests.support.cri_playbook import Failed, Playbook, Refuse
 from tests.support.frames import message
+from tests.support.playbook import Backend, Client, Drain, Gone, Release
 
 
 class TestPreface:
@@ -66,10 +58,7 @@ FROM_CLIENT = {
     "HEADERS with no padding length": (_of(frames.HEADERS, 0xC, b""), frames.FRAME_SIZE_ERROR),
     "HEADERS of too much padding": (_of(frames.HEADERS, 0xC, b"\x02\x82"), 1),
     "HEADERS with half a priority": (_of(frames.HEADERS, 0x24, b"\x00\x00"), 1),
-    "HEADERS on no stream": (
-        lambda play: play.client.request(0, "/hold"),
-        frames.PROTOCOL_ERROR,
-    ),
+    "HEADERS on no stream": (lambda play: play.client.request(0, "/hold"), frames.PROTOCOL_ERROR),
     "CONTINUATION of nothing": (_of(frames.CONTINUATION, 4, b"\x82"), frames.PROTOCOL_ERROR),
     "SETTINGS cut short": (_of(frames.SETTINGS, 0, bytes(7)), frames.FRAME_SIZE_ERROR),
 }
@@ -82,20 +71,12 @@ class TestClient:
         play = Playbook()
         assert play >> Client(make(play)) << Failed(code)
 
-    @pytest.mark.parametrize("what", FROM_CLIENT)
-    def test_sends_in_single_bytes(self, what):
-        make, code = FROM_CLIENT[what]
-        play = Playbook().byte_by_byte()
-        assert play >> Client(make(play)) << Failed(code)
-
-    def test_sends_continuation_of_another_stream(self):
-        play = Playbook()
+    def test_sends_continuation_of_another_stream(self, play):
         first = frames.frame(frames.HEADERS, 0, 1, b"\x82")
         other = frames.frame(frames.CONTINUATION, 4, 3, b"\x82")
         assert play.relays(first) >> Client(other) << Failed(frames.PROTOCOL_ERROR)
 
-    def test_sends_a_header_block_of_over_256_kib(self):
-        play = Playbook()
+    def test_sends_a_header_block_of_over_256_kib(self, play):
         piece = bytes(16_384)
         assert play.relays(frames.frame(frames.HEADERS, 0, 1, piece))
         for _ in range(15):
@@ -107,12 +88,11 @@ class TestClient:
             << Failed(frames.ENHANCE_YOUR_CALM)
         )
 
-    def test_sends_a_few_bytes_that_are_a_megabyte_of_headers(self):
-        play = Playbook()
+    def test_sends_a_few_bytes_that_are_a_megabyte_of_headers(self, play, client):
         entry = b"\x40" + frames.literals([("x", "y" * 4000)])[1:]
         assert (
             play
-            >> Client(play.client.block(1, entry + b"\xbe" * 300))
+            >> Client(client.block(1, entry + b"\xbe" * 300))
             << Failed(frames.COMPRESSION_ERROR)
         )
 
@@ -130,29 +110,13 @@ class TestBackend:
             (frames.frame(frames.GOAWAY, 0, 0, bytes(7)), frames.FRAME_SIZE_ERROR),
         ],
     )
-    def test_sends(self, frame, code):
-        play = Playbook()
-        assert play.relays(play.client.request(1, "/hold"))
+    def test_sends(self, frame, code, play, client):
+        assert play.relays(client.request(1, "/hold"))
         assert play >> Backend(frame) << Failed(code)
-
-    def test_sends_data_behind_a_stalled_client_that_is_wrong(self):
-        """What was read of the client is looked at when the backend lets it go on."""
-        play = Playbook()
-        client = play.client
-        request, trailers = client.request(1, "/hold"), client.trailers(1)
-        play = play.relays(request) >> Client(client.data(1, ASK), trailers, b"\xff" * 9)
-        play.requests.clear()
-        play.to_client.frames.clear()
-        reset = play.server.reset(1)
-        play.session.receive_from_backend(reset)
-        assert play.session.failed
-        assert play.session.failed.code == frames.FRAME_SIZE_ERROR
 
 
 class TestFailure:
-    def test_ends_every_call(self):
-        play = Playbook()
-        client = play.client
+    def test_ends_every_call(self, play, client):
         assert play.relays(
             client.request(1, "/relay"), client.request(3, "/watch"), client.request(5, "/hold")
         )
@@ -168,23 +132,12 @@ class TestFailure:
         )
         assert not play.session.busy
 
-    def test_is_the_end(self):
-        play = Playbook()
+    def test_is_the_end(self, play, client, server):
         assert collect(play, 1, ASK)
-        assert (
-            play
-            >> Client(b"\xff" * 9)
-            << CallAbandoned(1)
-            << Failed(frames.FRAME_SIZE_ERROR)
-            >> Client(play.client.ping())
-            >> Backend(play.server.ping(), play.server.settings())
-            >> Release(1)
-            >> Refuse(1)
-            >> Drain()
-            >> Gone()
-        )
+        assert play >> Client(b"\xff" * 9) << CallAbandoned(1) << Failed(frames.FRAME_SIZE_ERROR)
+        assert play >> Client(client.ping()) >> Backend(server.ping(), server.settings())
+        assert play >> Release(1) >> Refuse(1) >> Drain() >> Gone()
 
-    def test_says_what_was_wrong(self):
-        play = Playbook()
+    def test_says_what_was_wrong(self, play):
         play.session.receive_from_client(b"\x00\xff\xff" + bytes(6))
         assert str(play.session.failed) == "a frame of 65535 bytes; 16384 are allowed"

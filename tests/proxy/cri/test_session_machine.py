@@ -15,13 +15,7 @@ import h2.exceptions
 import h2.settings
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from koord_proxy.contract.events import (
     CallAbandoned,
     CallEnded,
@@ -322,12 +316,7 @@ class Relay(RuleBasedStateMachine):
         ]
 
     @precondition(lambda self: self.answerable())
-    @rule(
-        data=st.data(),
-        size=st.integers(0, 30_000),
-        end=st.booleans(),
-        whole=st.booleans(),
-    )
+    @rule(data=st.data(), size=st.integers(0, 30_000), end=st.booleans(), whole=st.booleans())
     def respond(self, data: st.DataObject, size: int, end: bool, whole: bool) -> None:
         stream = data.draw(st.sampled_from(self.answerable()))
         self.respond_some(stream, size, end, whole)
@@ -469,8 +458,6 @@ class Relay(RuleBasedStateMachine):
 
 
 Relay.TestCase.settings = settings(
-    stateful_step_count=60,
-    report_multiple_bugs=False,
-    suppress_health_check=list(HealthCheck),
+    stateful_step_count=60, report_multiple_bugs=False, suppress_health_check=list(HealthCheck)
 )
 TestRelay = Relay.TestCase

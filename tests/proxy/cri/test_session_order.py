@@ -8,16 +8,9 @@ from koord_proxy.contract.events import CallAbandoned, CallEnded, RequestArrived
 from tests.proxy.cri.test_session_held import ASK
 from tests.proxy.cri.test_session_windows import full, released
 from tests.support import frames
-from tests.support.cri_playbook import (
-    Backend,
-    Client,
-    Failed,
-    Playbook,
-    Refuse,
-    Release,
-    arrived,
-)
+from tests.support.cri_playbook import Failed, Playbook, Refuse, arrived, credited
 from tests.support.frames import message
+from tests.support.playbook import Backend, Client, Release
 
 
 def trailers_and_next(play: Playbook) -> tuple[Playbook, bytes, bytes]:
@@ -28,7 +21,7 @@ def trailers_and_next(play: Playbook) -> tuple[Playbook, bytes, bytes]:
     play = (
         play.relays(request)
         >> Client(play.client.data(1, ASK), trailers, following)
-        << Client(play.client.credit(1, 8), play.client.credit(0, 8))
+        << credited(1, 8)
         << arrived(1, b"ask")
     )
     assert play.session.stalled
@@ -39,12 +32,8 @@ class TestTrailers:
     def test_behind_a_held_message_stop_the_client_until_it_is_sent(self):
         play, trailers, following = trailers_and_next(Playbook())
         ping = play.client.ping()
-        assert (
-            play
-            >> Client(ping)
-            >> Release(1)
-            << Backend(play.client.data(1, ASK), trailers, following, ping)
-        )
+        assert play >> Client(ping)
+        assert play >> Release(1) << Backend(play.client.data(1, ASK), trailers, following, ping)
         assert not play.session.stalled
         assert play.relays(play.client.data(3, b"x", end=True)).answers(play.server.answer(3))
         assert play.answers(play.server.answer(1)) << CallEnded(1, b"done")
@@ -67,14 +56,7 @@ class TestTrailers:
         play, trailers, following = trailers_and_next(Playbook())
         reset, settings = play.client.reset(1), play.client.settings()
         assert play >> Refuse(1) << Backend(reset, settings, trailers, following)
-        refusal = frames.literals(
-            [
-                (":status", "200"),
-                ("content-type", "application/grpc"),
-                ("grpc-status", "14"),
-                ("grpc-message", "no"),
-            ]
-        )
+        refusal = frames.literals([*frames.RESPONSE, ("grpc-status", "14"), ("grpc-message", "no")])
         assert (
             play
             >> Backend(play.server.settings_ack())
@@ -114,36 +96,24 @@ class TestTrailers:
             << Backend(play.client.data(1, ASK), trailers, following, held)
             << arrived(5, bytes(15))
             # Twenty bytes came, eight of which the backend's credit pays for.
-            << Client(play.client.credit(0, 12))
+            << credited(0, 12)
         )
 
-    def test_in_pieces_stop_the_client_at_the_first(self):
-        play = Playbook()
-        request = play.client.request(1, "/hold")
-        trailers = play.client.headers(1, [("x-sum", "a" * 50)], end=True, pieces=3)
+    def test_in_pieces_stop_the_client_at_the_first(self, play, client):
+        request = client.request(1, "/hold")
+        trailers = client.headers(1, [("x-sum", "a" * 50)], end=True, pieces=3)
         first = trailers[: trailers.index(b"\x09\x00", 9) - 3]
-        assert (
-            play.relays(request)
-            >> Client(play.client.data(1, ASK), first)
-            << Client(play.client.credit(1, 8), play.client.credit(0, 8))
-            << arrived(1, b"ask")
-            >> Release(1)
-            << Backend(play.client.data(1, ASK), first)
-            >> Client(trailers[len(first) :])
-            << Backend(trailers[len(first) :])
-        )
+        assert play.relays(request)
+        assert play >> Client(client.data(1, ASK), first) << credited(1, 8) << arrived(1, b"ask")
+        assert play >> Release(1) << Backend(client.data(1, ASK), first)
+        assert play >> Client(trailers[len(first) :]) << Backend(trailers[len(first) :])
 
-    def test_may_be_all_there_is(self):
-        play = Playbook()
-        request, trailers = play.client.request(1, "/hold"), play.client.trailers(1)
+    def test_may_be_all_there_is(self, play, client):
+        request, trailers = client.request(1, "/hold"), client.trailers(1)
         problem = "0 bytes are not one gRPC message"
-        assert (
-            play.relays(request)
-            >> Client(trailers)
-            << RequestArrived(1, "hold", None, True, problem)
-            >> Release(1)
-            << Backend(play.client.data(1), trailers)
-        )
+        assert play.relays(request)
+        assert play >> Client(trailers) << RequestArrived(1, "hold", None, True, problem)
+        assert play >> Release(1) << Backend(client.data(1), trailers)
 
     def test_of_relayed_data_that_waits(self):
         play = full(Playbook())
@@ -151,63 +121,51 @@ class TestTrailers:
         trailers, ping = play.client.trailers(3), play.client.ping()
         assert play >> Client(play.client.data(3, b"abc"), trailers, ping)
         assert play.session.stalled
+        assert play >> Backend(play.server.credit(0, 2)) << Backend(play.client.data(3, b"ab"))
         assert (
             play
-            >> Backend(play.server.credit(0, 2))
-            << Backend(play.client.data(3, b"ab"))
             >> Backend(play.server.credit(0, 1))
             << Backend(play.client.data(3, b"c"), trailers, ping)
         )
 
-    def test_with_a_path_are_trailers_still(self):
+    def test_with_a_path_are_trailers_still(self, play, client):
         """A stream is one call, whatever comes later on it."""
-        play = Playbook()
-        request, again = play.client.request(1, "/watch"), play.client.request(1, "/hold")
-        assert play.relays(request).relays(again).relays(play.client.data(1, ASK))
+        request, again = client.request(1, "/watch"), client.request(1, "/hold")
+        assert play.relays(request).relays(again).relays(client.data(1, ASK))
         assert play.tallies["/hold"].calls == 0
-
-    def test_single_bytes_wait_as_well(self):
-        play = Playbook()
-        play, trailers, following = trailers_and_next(play)
-        ping = play.client.ping()
-        play = play.byte_by_byte() >> Client(ping)
-        assert play >> Release(1) << Backend(play.client.data(1, ASK), trailers, following, ping)
 
     def test_what_follows_them_may_be_wrong(self):
         """It is seen only when a decision lets the client go on."""
         play, *_ = trailers_and_next(Playbook())
+        assert play >> Client(b"\xff" * 20)
         assert (
             play
-            >> Client(b"\xff" * 20)
             >> Release(1)
             << Backend(play.client.data(1, ASK))
             << CallEnded(1, None)
             << Failed(frames.FRAME_SIZE_ERROR)
         )
         play, *_ = trailers_and_next(Playbook())
+        assert play >> Client(b"\xff" * 20)
         assert (
             play
-            >> Client(b"\xff" * 20)
             >> Refuse(1)
             << Backend(play.client.reset(1), play.client.settings())
             << Failed(frames.FRAME_SIZE_ERROR)
         )
         assert not play.session.busy
 
-    def test_two_calls_may_stop_the_client_one_after_the_other(self):
-        play = Playbook()
-        client = play.client
+    def test_two_calls_may_stop_the_client_one_after_the_other(self, play, client):
         requests = client.request(1, "/hold"), client.request(3, "/hold")
         trailers = client.trailers(1), client.trailers(3)
+        assert play.relays(*requests)
         assert (
-            play.relays(*requests)
+            play
             >> Client(client.data(1, ASK), client.data(3, ASK), *trailers)
             << Client(client.credit(1, 8), client.credit(3, 8), client.credit(0, 16))
             << arrived(1, b"ask")
-            >> Release(1)
-            << Backend(client.data(1, ASK), trailers[0])
-            << arrived(3, b"ask")
         )
+        assert play >> Release(1) << Backend(client.data(1, ASK), trailers[0]) << arrived(3, b"ask")
         assert play.session.stalled
         assert play >> Release(3) << Backend(client.data(3, ASK), trailers[1])
         assert not play.session.stalled
@@ -225,15 +183,9 @@ class TestSettingsAcknowledgement:
         ack, ping = client.settings_ack(), client.ping()
         assert play >> Client(client.data(3, b"abc"), client.data(5, b"d"), ack, ping)
         assert play.session.stalled
-        assert (
-            play
-            >> Backend(server.credit(0, 2))
-            << Backend(client.data(3, b"ab"))
-            >> Backend(server.credit(0, 1))
-            << Backend(client.data(3, b"c"))
-            >> Backend(server.credit(0, 1))
-            << Backend(client.data(5, b"d"), ack, ping)
-        )
+        assert play >> Backend(server.credit(0, 2)) << Backend(client.data(3, b"ab"))
+        assert play >> Backend(server.credit(0, 1)) << Backend(client.data(3, b"c"))
+        assert play >> Backend(server.credit(0, 1)) << Backend(client.data(5, b"d"), ack, ping)
         assert not play.session.stalled
 
     def test_goes_on_when_that_data_is_dropped(self):

@@ -10,17 +10,9 @@ from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_order import trailers_and_next
 from tests.proxy.cri.test_session_windows import WINDOW
 from tests.support import frames
-from tests.support.cri_playbook import (
-    Backend,
-    Client,
-    Drain,
-    Failed,
-    Playbook,
-    Refuse,
-    Release,
-    arrived,
-)
+from tests.support.cri_playbook import Failed, Playbook, Refuse, arrived
 from tests.support.frames import ServerFrames
+from tests.support.playbook import Backend, Client, Drain, Release
 
 
 def farewell(server: ServerFrames) -> tuple[bytes, bytes]:
@@ -38,23 +30,16 @@ class TestHeaderBlocks:
         )
         return first, second, third
 
-    def test_of_the_client_are_not_interrupted(self):
-        play = Playbook()
-        client, server = play.client, play.server
+    def test_of_the_client_are_not_interrupted(self, play, client, server):
         assert collect(play, 1, ASK)
         assert collect(play, 3, ASK)
         assert collect(play, 5, ASK)
         first, second, third = self.parts(client.request(7, "/relay", pieces=3))
         early = server.trailers_only(5, 12)
+        assert play.relays(first) >> Release(1) >> Client(second) << Backend(second) >> Refuse(3)
+        assert play >> Backend(early) << Client(early) << CallAbandoned(5)
         assert (
-            play.relays(first)
-            >> Release(1)
-            >> Client(second)
-            << Backend(second)
-            >> Refuse(3)
-            >> Backend(early)
-            << Client(early)
-            << CallAbandoned(5)
+            play
             >> Client(third)
             << Backend(
                 third,
@@ -67,9 +52,7 @@ class TestHeaderBlocks:
         assert play.relays(client.request(9, "/relay", pieces=2))
 
     @pytest.mark.parametrize("kind", ["response", "trailers", "push promise"])
-    def test_of_the_backend_are_not_interrupted(self, kind):
-        play = Playbook()
-        client, server = play.client, play.server
+    def test_of_the_backend_are_not_interrupted(self, kind, play, client, server):
         assert play.relays(client.request(1, "/relay"))
         held = client.request(3, "/hold")
         block = {
@@ -78,15 +61,11 @@ class TestHeaderBlocks:
             "push promise": lambda: server.push_promise(1, 2, [(":path", "/x")], pieces=3),
         }[kind]()
         first, second, third = self.parts(block)
+        assert play.answers(first) >> Client(held, client.data(3, ASK[:4])) << Backend(held)
+        assert play >> Backend(second) << Client(second) >> Drain()
+        assert play >> Client(client.data(3, ASK[4:], end=True)) << arrived(3, b"ask")
         assert (
-            play.answers(first)
-            >> Client(held, client.data(3, ASK[:4]))
-            << Backend(held)
-            >> Backend(second)
-            << Client(second)
-            >> Drain()
-            >> Client(client.data(3, ASK[4:], end=True))
-            << arrived(3, b"ask")
+            play
             >> Backend(third, server.ping())
             << Client(
                 third,
@@ -98,9 +77,9 @@ class TestHeaderBlocks:
             )
         )
 
-    def test_of_the_backend_are_followed_by_credit_for_all_that_was_read(self):
-        play = Playbook()
-        client, server = play.client, play.server
+    def test_of_the_backend_are_followed_by_credit_for_all_that_was_read(
+        self, play, client, server
+    ):
         assert play.relays(client.request(1, "/relay"), client.request(3, "/hold"))
         first, second, third = self.parts(server.response(1, pieces=3))
         assert play.answers(first)
@@ -112,7 +91,7 @@ class TestHeaderBlocks:
             << Client(
                 second,
                 third,
-                *[client.credit(3, 16_384), client.credit(0, 16_384)] * (WINDOW // 16_384),
+                *[client.credit(3, 16384), client.credit(0, 16384)] * (WINDOW // 16384),
             )
         )
 
@@ -120,13 +99,9 @@ class TestHeaderBlocks:
         """A client that stalls is not read, so the block is the backend's."""
         play, trailers, following = trailers_and_next(Playbook())
         first, second, third = self.parts(play.server.response(1, pieces=3))
-        assert (
-            play.answers(first)
-            >> Release(1)
-            << Backend(play.client.data(1, ASK), trailers, following)
-            >> Backend(second, third)
-            << Client(second, third)
-        )
+        assert play.answers(first)
+        assert play >> Release(1) << Backend(play.client.data(1, ASK), trailers, following)
+        assert play >> Backend(second, third) << Client(second, third)
 
     @pytest.mark.parametrize(
         "inside",
@@ -142,9 +117,7 @@ class TestHeaderBlocks:
             "credit",
         ],
     )
-    def test_of_the_client_may_hold_nothing_else(self, inside):
-        play = Playbook()
-        client = play.client
+    def test_of_the_client_may_hold_nothing_else(self, inside, play, client):
         assert play.relays(client.request(1, "/hold"))
         frame = {
             "data": lambda: client.data(1, b"x"),
@@ -177,10 +150,9 @@ class TestFirstSettings:
     def test_come_before_credit(self):
         play = self.start()
         client, server = play.client, play.server
+        assert play >> Client(client.data(1, ASK[4:], end=True)) << arrived(1, b"ask")
         assert (
             play
-            >> Client(client.data(1, ASK[4:], end=True))
-            << arrived(1, b"ask")
             >> Backend(server.settings({3: 100}), server.ping())
             << Client(
                 server.settings({3: 100}),
@@ -195,9 +167,9 @@ class TestFirstSettings:
         play = self.start()
         client, server = play.client, play.server
         credit = client.credit(1, 4), client.credit(0, 4)
+        assert play >> Drain()
         assert (
             play
-            >> Drain()
             >> Backend(server.settings())
             << Client(server.settings(), *credit, *farewell(server))
         )

@@ -10,11 +10,13 @@ from koord_proxy.cri import limits
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import full
 from tests.support import frames
-from tests.support.cri_playbook import Backend, Client, Failed, Playbook, Refuse, Release, cut
-from tests.support.frames import literals, message
+from tests.support.cri_playbook import Playbook, Refuse, credited, cut
+from tests.support.frames import RESPONSE, literals, message
+from tests.support.playbook import Backend, Client, Release
 
-RESPONSE = [(":status", "200"), ("content-type", "application/grpc")]
 NO = [("grpc-status", "14"), ("grpc-message", "no")]
+ANSWER = literals([*RESPONSE, *NO])
+TRAILERS = literals(NO)
 
 
 def refused(play: Playbook, stream: int = 1, *, announced: bool = False) -> Playbook:
@@ -31,110 +33,67 @@ def answer(play: Playbook, block: bytes, stream: int = 1) -> Client:
 
 
 class TestRefusing:
-    def test_resets_the_call_and_answers_once_the_backend_confirmed(self):
-        play = Playbook()
-        ack = play.server.settings_ack()
-        assert refused(play) >> Backend(ack) << answer(play, literals(RESPONSE + NO))
+    def test_resets_the_call_and_answers_once_the_backend_confirmed(self, play, server):
+        ack = server.settings_ack()
+        assert refused(play) >> Backend(ack) << answer(play, ANSWER)
         assert not play.session.busy
         assert play.answers(ack), "later ones are the client's"
 
-    def test_moves_no_table(self):
+    def test_moves_no_table(self, play, client, server):
         """What the backend says later refers to its own entries, and finds them."""
-        play = Playbook()
-        assert play.relays(play.client.request(3, "/relay")).relays(
-            play.client.request(5, "/relay")
-        )
-        assert play.answers(play.server.response(3, [("x-new", "first")]))
-        assert (
-            refused(play)
-            >> Backend(play.server.settings_ack())
-            << answer(play, literals(RESPONSE + NO))
-        )
+        assert play.relays(client.request(3, "/relay")).relays(client.request(5, "/relay"))
+        assert play.answers(server.response(3, [("x-new", "first")]))
+        assert refused(play) >> Backend(server.settings_ack()) << answer(play, ANSWER)
         assert len(play.to_client.decoder.header_table.dynamic_entries) == 2
-        response = play.server.response(5, [("x-new", "first")])
+        response = server.response(5, [("x-new", "first")])
         assert len(response) == 9 + 3, "indices only"
         assert play.answers(response)
         assert play.to_client.headers[5] == [[*RESPONSE, ("x-new", "first")]]
 
-    def test_after_response_headers_is_said_in_trailers(self):
-        play = Playbook()
-        assert play.relays(play.client.request(1, "/hold")).answers(play.server.response(1))
-        assert (
-            refused(play, announced=True)
-            >> Backend(play.server.settings_ack())
-            << answer(play, literals(NO))
-        )
+    def test_after_response_headers_is_said_in_trailers(self, play, client, server):
+        assert play.relays(client.request(1, "/hold")).answers(server.response(1))
+        assert refused(play, announced=True)
+        assert play >> Backend(server.settings_ack()) << answer(play, TRAILERS)
 
-    def test_crossing_response_headers_is_said_in_trailers(self):
-        play = Playbook()
-        assert refused(play).answers(play.server.response(1), play.server.data(1, b"some"))
-        assert play >> Backend(play.server.settings_ack()) << answer(play, literals(NO))
+    def test_crossing_response_headers_is_said_in_trailers(self, play, server):
+        assert refused(play).answers(server.response(1), server.data(1, b"some"))
+        assert play >> Backend(server.settings_ack()) << answer(play, TRAILERS)
 
     @pytest.mark.parametrize("whole", ["answer", "trailers_only"])
-    def test_crossing_a_whole_answer_leaves_it_at_that(self, whole):
-        play = Playbook()
-        answered = play.server.answer(1) if whole == "answer" else play.server.trailers_only(1, 12)
-        assert refused(play).answers(answered) >> Backend(play.server.settings_ack())
+    def test_crossing_a_whole_answer_leaves_it_at_that(self, whole, play, server):
+        answered = server.answer(1) if whole == "answer" else server.trailers_only(1, 12)
+        assert refused(play).answers(answered) >> Backend(server.settings_ack())
         assert not play.session.busy
 
-    def test_crossing_a_reset_answers_all_the_same(self):
-        play = Playbook()
-        assert (
-            refused(play)
-            >> Backend(play.server.reset(1))
-            >> Backend(play.server.settings_ack())
-            << answer(play, literals(RESPONSE + NO))
-        )
+    def test_crossing_a_reset_answers_all_the_same(self, play, server):
+        assert refused(play) >> Backend(server.reset(1))
+        assert play >> Backend(server.settings_ack()) << answer(play, ANSWER)
 
-    def test_other_frames_of_the_stream_still_pass(self):
-        play = Playbook()
-        assert refused(play).answers(play.server.credit(1, 5)).relays(play.client.credit(1, 5))
+    def test_other_frames_of_the_stream_still_pass(self, play, client, server):
+        assert refused(play).answers(server.credit(1, 5)).relays(client.credit(1, 5))
 
-    def test_confirmations_come_in_order_with_the_clients(self):
-        play = Playbook()
-        client, server = play.client, play.server
+    def test_confirmations_come_in_order_with_the_clients(self, play, client, server):
         ack = server.settings_ack()
         assert collect(play, 1, ASK)
         assert collect(play, 3, ASK)
         ours = [client.settings()]
-        assert (
-            play.relays(client.settings({3: 7}))
-            >> Refuse(3)
-            << Backend(client.reset(3), *ours)
-            >> Client(client.settings({3: 8}))
-            << Backend(client.settings({3: 8}))
-            >> Refuse(1)
-            << Backend(client.reset(1), *ours)
-            >> Backend(ack)
-            << Client(ack)
-            >> Backend(ack)
-            << answer(play, literals(RESPONSE + NO), 3)
-            >> Backend(ack)
-            << Client(ack)
-            >> Backend(ack, ack)
-            << answer(play, literals(RESPONSE + NO), 1)
-            << Client(ack)
-        )
+        assert play.relays(client.settings({3: 7})) >> Refuse(3) << Backend(client.reset(3), *ours)
+        assert play >> Client(client.settings({3: 8})) << Backend(client.settings({3: 8}))
+        assert play >> Refuse(1) << Backend(client.reset(1), *ours) >> Backend(ack) << Client(ack)
+        assert play >> Backend(ack) << answer(play, ANSWER, 3)
+        assert play >> Backend(ack) << Client(ack)
+        assert play >> Backend(ack, ack) << answer(play, ANSWER, 1) << Client(ack)
         assert not play.session.busy
-
-    def test_by_single_bytes(self):
-        play = Playbook().byte_by_byte()
-        assert (
-            refused(play)
-            >> Backend(play.server.settings_ack())
-            << answer(play, literals(RESPONSE + NO))
-        )
 
     @pytest.mark.parametrize(
         "text", ["", "plain", "100% übel\n", "\x00\x7f~ ", "日" * 3000, "x" * 50_000, "\udcff"]
     )
-    def test_says_anything_in_one_frame(self, text):
-        play = Playbook()
+    def test_says_anything_in_one_frame(self, text, play, client, server):
         play = (
             collect(play, 1, ASK)
             >> Refuse(1, 2, text)
-            << Backend(play.client.reset(1), play.client.settings())
-            >> Backend(play.server.settings_ack())
+            << Backend(client.reset(1), client.settings())
+            >> Backend(server.settings_ack())
         )
         (frame,) = play.to_client.frames
         assert frame.flags == frames.END_HEADERS | frames.END_STREAM
@@ -168,78 +127,58 @@ class TestHeaderTable:
             ([100, None], 100),
         ],
     )
-    def test_is_lowered_by_a_refusal(self, sizes, expected):
-        play = Playbook()
+    def test_is_lowered_by_a_refusal(self, sizes, expected, play, client, server):
         play.to_client.decoder.max_allowed_table_size = 8192
         for size in sizes:
             wanted = {} if size is None else {frames.HEADER_TABLE_SIZE: size}
-            assert play.relays(play.client.settings(wanted)).answers(play.server.settings_ack())
+            assert play.relays(client.settings(wanted)).answers(server.settings_ack())
         update = b"" if expected is None else frames.table_size(expected)
-        assert (
-            refused(play)
-            >> Backend(play.server.settings_ack())
-            << answer(play, update + literals(RESPONSE + NO))
-        )
-        again = literals(RESPONSE + NO)
-        assert refused(play, 3) >> Backend(play.server.settings_ack()) << answer(play, again, 3), (
+        assert refused(play)
+        assert play >> Backend(server.settings_ack()) << answer(play, update + ANSWER)
+        again = ANSWER
+        assert refused(play, 3) >> Backend(server.settings_ack()) << answer(play, again, 3), (
             "once is enough"
         )
 
-    def test_was_lowered_by_the_backend_itself(self):
-        play = Playbook()
-        assert play.relays(play.client.request(3, "/relay"))
-        assert play.relays(play.client.settings({frames.HEADER_TABLE_SIZE: 100})).answers(
-            play.server.settings_ack()
+    def test_was_lowered_by_the_backend_itself(self, play, client, server):
+        assert play.relays(client.request(3, "/relay"))
+        assert play.relays(client.settings({frames.HEADER_TABLE_SIZE: 100})).answers(
+            server.settings_ack()
         )
-        play.server.encoder.header_table_size = 100
-        assert play.answers(play.server.response(3))
-        assert (
-            refused(play)
-            >> Backend(play.server.settings_ack())
-            << answer(play, literals(RESPONSE + NO))
-        )
+        server.encoder.header_table_size = 100
+        assert play.answers(server.response(3))
+        assert refused(play) >> Backend(server.settings_ack()) << answer(play, ANSWER)
 
-    def test_not_acknowledged_yet_is_not_lowered(self):
-        play = Playbook()
-        assert play.relays(play.client.settings({frames.HEADER_TABLE_SIZE: 100}))
+    def test_not_acknowledged_yet_is_not_lowered(self, play, client, server):
+        assert play.relays(client.settings({frames.HEADER_TABLE_SIZE: 100}))
         play = refused(play)
-        ack = play.server.settings_ack()
-        assert (
-            play
-            >> Backend(ack)
-            << Client(ack)
-            >> Backend(ack)
-            << answer(play, frames.table_size(100) + literals(RESPONSE + NO))
-        )
+        ack = server.settings_ack()
+        assert play >> Backend(ack) << Client(ack)
+        assert play >> Backend(ack) << answer(play, frames.table_size(100) + ANSWER)
 
 
 class TestClientOfARefusedCall:
-    def test_may_give_up_first(self):
+    def test_may_give_up_first(self, play, client, server):
         """Its reset would be the second that the backend gets."""
-        play = Playbook()
-        assert refused(play) >> Client(play.client.reset(1)) >> Backend(play.server.settings_ack())
+        assert refused(play) >> Client(client.reset(1)) >> Backend(server.settings_ack())
         assert not play.session.busy
 
     def test_is_not_waited_for_when_it_has_not_ended(self, monkeypatch):
         monkeypatch.setattr(limits, "MAX_MESSAGE", 20)
         play = Playbook()
         client = play.client
+        assert play.relays(client.request(1, "/hold"))
         assert (
-            play.relays(client.request(1, "/hold"))
+            play
             >> Client(client.data(1, bytes(26)))
             << Backend(client.reset(1), client.settings())
-            << Client(client.credit(0, 26))
+            << credited(0, 26)
         )
         play = play >> Backend(play.server.settings_ack())
         assert play.to_client.frames.pop().flags & frames.END_STREAM
         # What is on its way is dropped; its room on the connection is not lost.
-        assert (
-            play
-            >> Client(client.data(1, bytes(7)))
-            << Client(client.credit(0, 7))
-            >> Client(client.data(1, b"", padding=2))
-            << Client(client.credit(0, 3))
-        )
+        assert play >> Client(client.data(1, bytes(7))) << credited(0, 7)
+        assert play >> Client(client.data(1, b"", padding=2)) << credited(0, 3)
         assert play.session.busy
 
     @pytest.mark.parametrize("how", ["end", "reset", "trailers", "backend", "goaway"])
@@ -249,17 +188,18 @@ class TestClientOfARefusedCall:
         play = Playbook()
         client, server = play.client, play.server
         ack = server.settings_ack()
+        assert play.relays(client.request(1, "/hold"))
         assert (
-            play.relays(client.request(1, "/hold"))
+            play
             >> Client(client.data(1, bytes(26)))
             << Backend(client.reset(1), client.settings())
-            << Client(client.credit(0, 26))
+            << credited(0, 26)
         )
         if when == "after":
             play = play >> Backend(ack)
             play.to_client.frames.clear()
         if how == "end":
-            assert play >> Client(client.data(1, b"!", end=True)) << Client(client.credit(0, 1))
+            assert play >> Client(client.data(1, b"!", end=True)) << credited(0, 1)
         elif how == "reset":
             assert play >> Client(client.reset(1))
         elif how == "trailers":
@@ -278,14 +218,11 @@ class TestClientOfARefusedCall:
 
 
 class TestTooLarge:
-    def test_a_message_of_16_mib_is_held(self):
-        play = Playbook()
+    def test_a_message_of_16_mib_is_held(self, play):
         body = message(bytes(16 << 20))
         assert collect(play, 1, body)
 
-    def test_a_larger_one_is_refused(self):
-        play = Playbook()
-        client = play.client
+    def test_a_larger_one_is_refused(self, play, client, server):
         assert play.relays(client.request(1, "/hold"))
         body = message(bytes((16 << 20) + 1))
         *pieces, last = (client.data(1, piece) for piece in cut(body, 16_384))
@@ -296,9 +233,9 @@ class TestTooLarge:
             play
             >> Client(last)
             << Backend(client.reset(1), client.settings())
-            << Client(client.credit(0, len(last) - 9))
+            << credited(0, len(last) - 9)
         )
-        play = play >> Backend(play.server.settings_ack())
+        play = play >> Backend(server.settings_ack())
         play.to_client.frames.clear()
         (fields,) = play.to_client.headers[1]
         text = "the request is larger than what is held (16777216 bytes a message)"
@@ -315,14 +252,13 @@ class TestTooLarge:
         if others == "/watch":
             assert play.relays(data)
         else:
-            assert play >> Client(data) << Client(client.credit(1, 60), client.credit(0, 60))
+            assert play >> Client(data) << credited(1, 60)
+        assert play >> Client(client.data(3, bytes(40))) << credited(3, 40)
         assert (
             play
-            >> Client(client.data(3, bytes(40)))
-            << Client(client.credit(3, 40), client.credit(0, 40))
             >> Client(client.data(3, bytes(1)))
             << Backend(client.reset(3), client.settings())
-            << Client(client.credit(0, 1))
+            << credited(0, 1)
         )
         play = play >> Backend(play.server.settings_ack())
         play.to_client.frames.clear()
@@ -351,10 +287,4 @@ def test_refusing_takes_nothing_off_the_windows():
     assert play.requests.pop()
     assert play >> Refuse(3) << Backend(client.reset(3), client.settings())
     # The eight bytes that were read here come off what is swallowed.
-    assert play >> Backend(server.credit(0, 65_535)) << Client(client.credit(0, 8))
-
-
-def test_a_broken_frame_ends_it_all():
-    play = Playbook()
-    assert refused(play) >> Backend(b"\xff" * 9) << Failed(frames.FRAME_SIZE_ERROR)
-    assert play >> Backend(play.server.settings_ack()) >> Refuse(1) >> Release(1)
+    assert play >> Backend(server.credit(0, 65_535)) << credited(0, 8)

@@ -9,8 +9,9 @@ from koord_proxy.contract.events import CallEnded, RequestArrived
 
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.support import frames
-from tests.support.cri_playbook import Backend, Client, Failed, Playbook, Release, arrived, cut
+from tests.support.cri_playbook import Failed, Playbook, arrived, credited, cut
 from tests.support.frames import message
+from tests.support.playbook import Backend, Client, Release
 
 WINDOW = 65_535
 
@@ -39,41 +40,32 @@ def full(play: Playbook, stream: int = 1) -> Playbook:
 
 
 class TestReleasing:
-    def test_as_it_came_swallows_as_much_credit_as_was_given(self):
-        play = Playbook()
-        assert (
-            released(play, 1, ASK)
-            >> Backend(play.server.credit(0, 5), play.server.credit(1, 8))
-            >> Backend(play.server.credit(0, 3))
-        )
-        assert play.answers(play.server.credit(0, 8))
+    def test_as_it_came_swallows_as_much_credit_as_was_given(self, play, server):
+        assert released(play, 1, ASK) >> Backend(server.credit(0, 5), server.credit(1, 8))
+        assert play >> Backend(server.credit(0, 3))
+        assert play.answers(server.credit(0, 8))
 
-    def test_a_smaller_message_swallows_only_its_own(self):
-        play = Playbook()
+    def test_a_smaller_message_swallows_only_its_own(self, play, client, server):
         body = message(bytes(5000))
-        assert (
-            collect(play, 1, body)
-            >> Release(1, b"tiny")
-            << Backend(play.client.data(1, message(b"tiny"), end=True))
-            >> Backend(play.server.credit(0, 9))
-        )
-        assert play.answers(play.server.credit(0, 1))
+        assert collect(play, 1, body)
+        assert play >> Release(1, b"tiny") << Backend(client.data(1, message(b"tiny"), end=True))
+        assert play >> Backend(server.credit(0, 9))
+        assert play.answers(server.credit(0, 1))
 
-    def test_credit_is_swallowed_to_the_byte(self):
-        play = Playbook()
+    def test_credit_is_swallowed_to_the_byte(self, play, server):
+        assert released(play, 1, ASK)
         assert (
-            released(play, 1, ASK)
-            >> Backend(play.server.credit(0, 5), play.server.credit(0, 10))
-            << Client(play.server.credit(0, 7))
+            play
+            >> Backend(server.credit(0, 5), server.credit(0, 10))
+            << Client(server.credit(0, 7))
         )
 
-    def test_a_larger_one_waits_for_the_backends_windows(self):
-        play = Playbook()
+    def test_a_larger_one_waits_for_the_backends_windows(self, play):
         body = message(bytes(100_000 - 5))
         server = play.server
+        assert released(play, 1, body) >> Backend(server.credit(0, 40_000))
         assert (
-            released(play, 1, body)
-            >> Backend(server.credit(0, 40_000))
+            play
             >> Backend(server.credit(1, 20_000))
             << Backend(*datas(play, 1, body, WINDOW, 20_000))
             >> Backend(server.credit(1, 30_000))
@@ -83,24 +75,20 @@ class TestReleasing:
         assert play >> Backend(server.credit(0, 60_000))
         assert play.answers(server.credit(0, 1))
 
-    def test_the_connections_window_is_shared(self):
-        play = Playbook()
+    def test_the_connections_window_is_shared(self, play, client):
         body = message(bytes(1000 - 5))
         server = play.server
         assert full(play)
-        request = play.client.request(3, "/hold")
+        request = client.request(3, "/hold")
         assert (
             play
-            >> Client(request, play.client.data(3, body, end=True))
+            >> Client(request, client.data(3, body, end=True))
             << Backend(request)
             << arrived(3, body[5:])
-            >> Release(3)
-            >> Backend(server.credit(3, 1 << 20))
-            >> Backend(server.credit(0, 999))
-            << Backend(*datas(play, 3, body, 0, 999))
-            >> Backend(server.credit(0, 1))
-            << Backend(*datas(play, 3, body, 999, 1))
         )
+        assert play >> Release(3) >> Backend(server.credit(3, 1 << 20))
+        assert play >> Backend(server.credit(0, 999)) << Backend(*datas(play, 3, body, 0, 999))
+        assert play >> Backend(server.credit(0, 1)) << Backend(*datas(play, 3, body, 999, 1))
 
     def test_credit_for_another_stream_is_its_own(self):
         play = Playbook(settings={frames.INITIAL_WINDOW_SIZE: 10})
@@ -113,36 +101,16 @@ class TestReleasing:
     def test_an_empty_message_needs_no_window(self):
         play = Playbook(settings={frames.INITIAL_WINDOW_SIZE: 0})
         problem = "0 bytes are not one gRPC message"
+        assert play.relays(play.client.request(1, "/hold"))
         assert (
-            play.relays(play.client.request(1, "/hold"))
+            play
             >> Client(play.client.data(1, end=True))
             << RequestArrived(1, "hold", None, True, problem)
-            >> Release(1)
-            << Backend(play.client.data(1, end=True))
         )
-
-    def test_a_client_that_gives_up_takes_its_bytes_with_it(self):
-        play = Playbook()
-        body = message(bytes(100_000))
-        reset = play.client.reset(1)
-        assert released(play, 1, body) >> Client(reset) << Backend(reset) << CallEnded(1, None)
-        # All that was sent, and nothing else, is to be swallowed.
-        assert play >> Backend(play.server.credit(0, WINDOW))
-        assert play.answers(play.server.credit(0, 1))
+        assert play >> Release(1) << Backend(play.client.data(1, end=True))
 
 
 class TestInitialWindow:
-    def test_is_what_a_released_message_may_take(self):
-        play = Playbook(settings={frames.INITIAL_WINDOW_SIZE: 10})
-        body = message(bytes(25))
-        assert (
-            released(play, 1, body, 10)
-            >> Backend(play.server.credit(1, 15))
-            << Backend(*datas(play, 1, body, 10, 15))
-            >> Backend(play.server.credit(1, 5))
-            << Backend(*datas(play, 1, body, 25, 5))
-        )
-
     def test_counts_from_the_clients_acknowledgement_on(self):
         play = Playbook(settings={frames.INITIAL_WINDOW_SIZE: 10})
         client, server = play.client, play.server
@@ -176,12 +144,11 @@ class TestInitialWindow:
         assert play >> Client(ack, ack) << Backend(ack, ack, *datas(play, 1, body, 10, 10))
 
     @pytest.mark.parametrize("phase", ["arriving", "with the shell"])
-    def test_changes_for_calls_that_are_held(self, phase):
-        play = Playbook()
+    def test_changes_for_calls_that_are_held(self, phase, play, client, server):
         body = message(bytes(95))
-        settings = play.server.settings({frames.INITIAL_WINDOW_SIZE: 7})
-        ack = play.client.settings_ack()
-        assert play.relays(play.client.request(1, "/hold"))
+        settings = server.settings({frames.INITIAL_WINDOW_SIZE: 7})
+        ack = client.settings_ack()
+        assert play.relays(client.request(1, "/hold"))
         if phase == "arriving":
             assert play.answers(settings).relays(ack)
             assert collect(play, 1, body, announced=True)
@@ -189,21 +156,19 @@ class TestInitialWindow:
             assert collect(play, 1, body, announced=True).answers(settings).relays(ack)
         assert play >> Release(1) << Backend(*datas(play, 1, body, 0, 7))
 
-    def test_of_a_setting_named_twice_is_the_last(self):
-        play = Playbook()
+    def test_of_a_setting_named_twice_is_the_last(self, play, client):
         settings = frames.frame(
             frames.SETTINGS, 0, 0, bytes.fromhex("0004 00000002 0004 00000003".replace(" ", ""))
         )
-        ack = play.client.settings_ack()
+        ack = client.settings_ack()
         assert play.answers(settings).relays(ack)
         body = message(bytes(95))
         assert released(play, 1, body, 3)
 
-    def test_of_new_calls_is_the_new_one(self):
-        play = Playbook()
-        assert play.answers(play.server.settings({frames.INITIAL_WINDOW_SIZE: 7}))
-        assert play.relays(play.client.request(1, "/hold"), play.client.settings_ack())
-        assert play.relays(play.client.request(3, "/hold"))
+    def test_of_new_calls_is_the_new_one(self, play, client, server):
+        assert play.answers(server.settings({frames.INITIAL_WINDOW_SIZE: 7}))
+        assert play.relays(client.request(1, "/hold"), client.settings_ack())
+        assert play.relays(client.request(3, "/hold"))
         body = message(bytes(95))
         assert collect(collect(play, 1, body, announced=True), 3, body, announced=True)
         for stream in (1, 3):
@@ -217,16 +182,10 @@ class TestRelayedDataWithoutRoom:
         play = full(Playbook())
         client, server = play.client, play.server
         assert play.relays(client.request(3, "/relay"))
-        assert (
-            play
-            >> Client(client.data(3, b"one"), client.data(3, b"two", end=True))
-            >> Backend(server.credit(0, 2))
-            << Backend(client.data(3, b"on"))
-            >> Backend(server.credit(0, 2))
-            << Backend(client.data(3, b"et"))
-            >> Backend(server.credit(0, 2))
-            << Backend(client.data(3, b"wo", end=True))
-        )
+        assert play >> Client(client.data(3, b"one"), client.data(3, b"two", end=True))
+        assert play >> Backend(server.credit(0, 2)) << Backend(client.data(3, b"on"))
+        assert play >> Backend(server.credit(0, 2)) << Backend(client.data(3, b"et"))
+        assert play >> Backend(server.credit(0, 2)) << Backend(client.data(3, b"wo", end=True))
         assert not play.session._state.queue
 
     def test_passes_what_waits_for_its_own_window(self):
@@ -239,16 +198,14 @@ class TestRelayedDataWithoutRoom:
         play = full(Playbook())
         client = play.client
         assert play.relays(client.request(3, "/relay"), client.request(5, "/relay"))
+        assert play >> Client(client.data(3, b"abc"))
+        assert play >> Backend(play.server.credit(0, 2)) << Backend(client.data(3, b"ab"))
         assert (
             play
-            >> Client(client.data(3, b"abc"))
-            >> Backend(play.server.credit(0, 2))
-            << Backend(client.data(3, b"ab"))
             >> Client(client.data(3, b"", end=True), client.data(5, b""))
             << Backend(client.data(5, b""))
-            >> Backend(play.server.credit(0, 2))
-            << Backend(client.data(3, b"c", end=True))
         )
+        assert play >> Backend(play.server.credit(0, 2)) << Backend(client.data(3, b"c", end=True))
         assert play.relays(client.data(5, b"!"))
 
     def test_loses_its_padding_which_is_credited(self):
@@ -262,7 +219,7 @@ class TestRelayedDataWithoutRoom:
             << Backend(client.data(3, b"abc"))
             # What was put on is swallowed, less the seven bytes of padding.
             >> Backend(server.credit(0, WINDOW - 3))
-            << Client(client.credit(0, 7))
+            << credited(0, 7)
         )
 
     def test_of_nothing_but_padding(self):
@@ -272,9 +229,8 @@ class TestRelayedDataWithoutRoom:
             play
             >> Client(play.client.data(3, b"", padding=6, end=True))
             << Backend(play.client.data(3, b"", end=True))
-            >> Backend(play.server.credit(0, WINDOW))
-            << Client(play.client.credit(0, 7))
         )
+        assert play >> Backend(play.server.credit(0, WINDOW)) << credited(0, 7)
 
     @pytest.mark.parametrize("who", ["client", "backend"])
     def test_is_dropped_with_a_reset_and_credited(self, who):
@@ -286,13 +242,8 @@ class TestRelayedDataWithoutRoom:
             assert play.relays(reset)
         else:
             assert play.answers(reset)
-        assert (
-            play
-            >> Backend(server.credit(0, WINDOW - 1))
-            << Client(client.credit(0, 99))
-            >> Backend(server.credit(0, 1))
-            << Client(client.credit(0, 1))
-        )
+        assert play >> Backend(server.credit(0, WINDOW - 1)) << credited(0, 99)
+        assert play >> Backend(server.credit(0, 1)) << credited(0, 1)
         assert play.answers(server.credit(0, 1))
 
     def test_is_dropped_when_the_backend_goes_away(self):
@@ -300,7 +251,7 @@ class TestRelayedDataWithoutRoom:
         client, server = play.client, play.server
         assert play.relays(client.request(3, "/relay")) >> Client(client.data(3, bytes(100)))
         assert play.answers(server.goaway(1))
-        assert play >> Backend(server.credit(0, WINDOW)) << Client(client.credit(0, 100))
+        assert play >> Backend(server.credit(0, WINDOW)) << credited(0, 100)
 
     def test_stays_after_an_early_answer(self):
         """The answer may say all, but what the client sent is the backend's to receive."""
@@ -317,43 +268,32 @@ class TestRelayedDataWithoutRoom:
         for number in range(1, 100):
             letter = bytes((number,))
             before = bytes((number - 1,)) if number > 1 else b"a"
-            assert (
-                play
-                >> Client(client.data(3, letter))
-                >> Backend(server.credit(0, 1))
-                << Backend(client.data(3, before))
-            )
+            assert play >> Client(client.data(3, letter))
+            assert play >> Backend(server.credit(0, 1)) << Backend(client.data(3, before))
         assert len(play.session._state.queue[3].data) <= 2
 
 
 class TestClientsWindow:
-    def test_may_be_used_up_but_not_exceeded(self):
-        play = Playbook()
-        assert play.relays(play.client.request(1, "/relay"))
+    def test_may_be_used_up_but_not_exceeded(self, play, client):
+        assert play.relays(client.request(1, "/relay"))
         for piece in cut(bytes(WINDOW), 16_384):
-            assert play.relays(play.client.data(1, piece))
-        assert play.relays(play.client.data(1))
-        assert play >> Client(play.client.data(1, b"!")) << Failed(frames.FLOW_CONTROL_ERROR)
+            assert play.relays(client.data(1, piece))
+        assert play.relays(client.data(1))
+        assert play >> Client(client.data(1, b"!")) << Failed(frames.FLOW_CONTROL_ERROR)
 
-    def test_counts_padding(self):
-        play = Playbook()
-        assert play.relays(play.client.request(1, "/relay"))
+    def test_counts_padding(self, play, client):
+        assert play.relays(client.request(1, "/relay"))
         for piece in cut(bytes(WINDOW - 10), 16_384):
-            assert play.relays(play.client.data(1, piece))
-        assert (
-            play
-            >> Client(play.client.data(1, b"", padding=10))
-            << Failed(frames.FLOW_CONTROL_ERROR)
-        )
+            assert play.relays(client.data(1, piece))
+        assert play >> Client(client.data(1, b"", padding=10)) << Failed(frames.FLOW_CONTROL_ERROR)
 
-    def test_counts_held_bytes_only_while_they_are_not_credited(self):
-        play = Playbook()
-        assert play.relays(play.client.request(1, "/hold"))
-        pieces = [play.client.data(1, piece) for piece in cut(bytes(WINDOW), 16_384)]
+    def test_counts_held_bytes_only_while_they_are_not_credited(self, play, client):
+        assert play.relays(client.request(1, "/hold"))
+        pieces = [client.data(1, piece) for piece in cut(bytes(WINDOW), 16_384)]
         assert (
             play
-            >> Client(*pieces, play.client.data(1, b"!"))
-            << Client(*(play.client.credit(1, len(piece) - 9) for piece in pieces))
+            >> Client(*pieces, client.data(1, b"!"))
+            << Client(*(client.credit(1, len(piece) - 9) for piece in pieces))
             << Failed(frames.FLOW_CONTROL_ERROR)
         )
 
@@ -361,9 +301,9 @@ class TestClientsWindow:
         play = full(Playbook())
         assert play.relays(play.client.request(3, "/relay"))
         pieces = [play.client.data(3, piece) for piece in cut(bytes(WINDOW), 16_384)]
+        assert play >> Client(*pieces)
         assert (
             play
-            >> Client(*pieces)
             >> Client(play.client.data(3, b"!"))
             << CallEnded(1, None)
             << Failed(frames.FLOW_CONTROL_ERROR)
@@ -384,9 +324,8 @@ class TestClientsWindow:
             << Failed(frames.FLOW_CONTROL_ERROR)
         )
 
-    def test_grows_by_what_the_backend_gives(self):
-        play = Playbook()
-        assert play.answers(play.server.credit(0, 2**31 - 1 - WINDOW))
-        assert play.relays(play.client.request(1, "/relay"))
+    def test_grows_by_what_the_backend_gives(self, play, client, server):
+        assert play.answers(server.credit(0, 2**31 - 1 - WINDOW))
+        assert play.relays(client.request(1, "/relay"))
         for _ in range(10):
-            assert play.relays(play.client.data(1, bytes(16_384)))
+            assert play.relays(client.data(1, bytes(16_384)))

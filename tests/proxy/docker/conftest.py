@@ -1,4 +1,4 @@
-"""Sockets are tried in both event loops: they differ in how connections end."""
+"""A session; and sockets in both event loops, which differ in how connections end."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from collections.abc import Callable, Mapping
 
 import pytest
 import uvloop
+
+from tests.support.docker_playbook import Playbook
+
+
+@pytest.fixture
+def play() -> Playbook:
+    return Playbook()
 
 
 def pytest_asyncio_loop_factories(

@@ -124,11 +124,7 @@ def test_a_container_in_an_unknown_pod() -> None:
             "memory_swap_limit_in_bytes": 64 * MIB,
             "oom_score_adj": 1000,
         },
-        container_envs={
-            "A": "1",
-            "KUBERNETES_SERVICE_HOST": "10.96.0.1",
-            "U": 'grüße "q" \\ <&>',
-        },
+        container_envs={"A": "1", "KUBERNETES_SERVICE_HOST": "10.96.0.1", "U": 'grüße "q" \\ <&>'},
     )
 
 
@@ -165,20 +161,12 @@ def test_a_container_without_anything(empty: dict[str, Any]) -> None:
     ("name", "labels"),
     [
         ("k8s_foo", {"io.kubernetes.docker.type": "container"}),
-        ("web", None),
-        ("", {}),
         (CONTAINER_NAME, None),
-        (CONTAINER_NAME, {}),
         (CONTAINER_NAME, {"io.kubernetes.sandbox.id": SANDBOX}),
-        (CONTAINER_NAME, {"io.kubernetes.docker.type": "other"}),
     ],
 )
 def test_nothing_of_kubernetes(name: str, labels: dict[str, str] | None) -> None:
     assert CreateBody.read(text({"Image": "busybox", "Labels": labels}), name) is None
-
-
-def test_a_body_that_is_nothing_of_kubernetes_is_not_even_read() -> None:
-    assert CreateBody.read(b"no JSON", "web") is None
 
 
 def test_limits_that_docker_would_refuse_are_not_told() -> None:
@@ -244,13 +232,11 @@ def test_a_sandbox_is_changed() -> None:
 def test_a_container_is_changed() -> None:
     changed = written(
         container_create(),
-        container_annotations={"io.kubernetes.container.hash": "x"},
         container_resources={"cpu_quota": -1, "cpuset_cpus": "0-3", "oom_score_adj": 500},
         pod_cgroup_parent="/kubepods.slice/kubepods-x.slice",
         container_envs={"A": 'a"b', "Z": "z", "B": "", "KUBERNETES_SERVICE_HOST": "10.96.0.1"},
     )
     expected = container_create()
-    expected["Labels"]["annotation.io.kubernetes.container.hash"] = "x"
     expected["HostConfig"] |= {
         "CpuQuota": -1,
         "CpusetCpus": "0-3",
@@ -259,14 +245,6 @@ def test_a_container_is_changed() -> None:
     }
     expected["Env"] = ['A=a"b', *expected["Env"][1:], "B=", "Z=z"]
     assert sent(changed) == sent(expected)
-
-
-def test_only_what_was_wanted_is_touched() -> None:
-    body = sent(container_create())
-    request = create(body)
-    merge = merged(facts_of(body), container_resources={"cpuset_cpus": "0-3"})
-    after = request.written(merge.facts, merge.claims)
-    assert after == body.replace(b'"CpusetCpus":""', b'"CpusetCpus":"0-3"')
 
 
 @pytest.mark.parametrize("empty", [{}, {"HostConfig": None, "Env": None}])
@@ -320,11 +298,7 @@ def test_what_has_no_place_is_left_out(field: Field) -> None:
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        (b"", "the create body is not a JSON object"),
-        (b"null", "the create body is not a JSON object"),
         (b"[]", "the create body is not a JSON object"),
-        (b'{"a":1', "the create body is not a JSON object"),
-        (b'{"a":"\\ud800"}', "the create body is not a JSON object"),
         (b'{"HostConfig":5}', '"HostConfig" of the create body is not a JSON object'),
         (b'{"Labels":[]}', '"Labels" of the create body is not a JSON object'),
         (text(bare(Env={})), '"Env" of the create body is not a JSON array'),
@@ -413,20 +387,14 @@ def test_an_update_that_sets_nothing() -> None:
 
 
 def test_an_update_is_changed_where_it_was_wanted() -> None:
-    body = sent(update(CpusetCpus="0"))
+    body = sent(update(CpusetCpus="0")).replace(b"{", b'{"Later":[1e400, 7],', 1)
     request = UpdateBody(body)
-    merge = merged(
-        request.updated_facts(stored()), container_resources={"cpu_quota": -1, "cpuset_cpus": "1"}
-    )
-    after = request.written(merge.facts, merge.claims)
-    assert after == body.replace(b'"CpusetCpus":"0"', b'"CpusetCpus":"1"').replace(
-        b'"CpuQuota":0', b'"CpuQuota":-1'
-    )
-
-
-def test_nothing_wanted_of_an_update_changes_nothing() -> None:
-    body = b'{"Memory":1e400,"memory":5,"A":[ ]}'
-    assert UpdateBody(body).written(stored(), {}) == body
+    assert request.written(stored(), {}) == body
+    wants = {"cpu_quota": -1, "cpuset_cpus": "1"}
+    merge = merged(request.updated_facts(stored()), container_resources=wants)
+    after = body.replace(b'"CpusetCpus":"0"', b'"CpusetCpus":"1"')
+    after = after.replace(b'"CpuQuota":0', b'"CpuQuota":-1')
+    assert request.written(merge.facts, merge.claims) == after
 
 
 def test_what_an_update_cannot_do_is_left_out() -> None:
@@ -445,10 +413,9 @@ def test_what_an_update_cannot_do_is_left_out() -> None:
     assert request.written(facts, claims) == body.replace(b'"CpuQuota":0', b'"CpuQuota":50000')
 
 
-@pytest.mark.parametrize("body", [b"", b"null", b'"x"', b"{"])
-def test_updates_that_cannot_be_read(body: bytes) -> None:
+def test_updates_that_cannot_be_read() -> None:
     with pytest.raises(ValueError, match=r"^the update body is not a JSON object: .+$"):
-        UpdateBody(body)
+        UpdateBody(b"null")
 
 
 # ---- the swap limit
@@ -485,14 +452,3 @@ def test_swap_goes_along_with_memory(
     assert facts.container_resources.memory_swap_limit_in_bytes == expected
     assert claims == merge.claims | ({SWAP: "hook"} if expected != swap else {})
     assert before.container_resources.memory_limit_in_bytes == memory
-
-
-def test_a_batch_container_gets_no_swap() -> None:
-    request = UpdateBody(text(update(CpusetCpus="0")))
-    before = request.updated_facts(stored())
-    merge = merged(
-        request.updated_facts(stored()), container_resources={"memory_limit_in_bytes": 128 * MIB}
-    )
-    claims = tie_swap(before, merge.facts, merge.claims)
-    after = json.loads(request.written(merge.facts, claims))
-    assert after == update(CpusetCpus="0", Memory=128 * MIB, MemorySwap=128 * MIB)

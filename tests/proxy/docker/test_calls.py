@@ -23,7 +23,7 @@ from koord_proxy.store import RecordStore
 
 from tests.support import docker_bodies as bodies
 from tests.support import docker_requests as requests
-from tests.support.docker_bodies import CONTAINER, ENV, SANDBOX, SPEC, UID, text
+from tests.support.docker_bodies import CONTAINER, SANDBOX, UID, text
 
 MIB = 1 << 20
 
@@ -47,7 +47,7 @@ def put_container(store: RecordStore, id: str, attempt: int = 0, **limits: int) 
     store.put(RuntimeRecord(RecordKind.CONTAINER, id, facts, SANDBOX))
 
 
-def read(store: RecordStore, asked: requests.Asked) -> InterceptedRequest | None:
+def read(store: RecordStore, asked: requests.RuntimeRequest) -> InterceptedRequest | None:
     calls = DockerApi(store)
     call = calls.call(asked.target)
     assert call, asked.target
@@ -55,7 +55,7 @@ def read(store: RecordStore, asked: requests.Asked) -> InterceptedRequest | None
 
 
 def about(store: RecordStore, target: str, body: bytes = b"") -> tuple[str, str] | None:
-    asked = read(store, requests.Asked(target, body))
+    asked = read(store, requests.RuntimeRequest(target, body))
     return None if asked is None else (asked.method.name, asked.id)
 
 
@@ -73,54 +73,40 @@ def test_what_may_be_asked_first() -> None:
 # ---- what is made
 
 
-def test_a_sandbox(store: RecordStore) -> None:
-    asked = read(store, requests.create_sandbox(attempt=3))
+@pytest.mark.parametrize(
+    ("request_", "method", "sandbox", "kind"),
+    [
+        (requests.create_sandbox(attempt=3), "RunPodSandbox", "", PodHookRequest),
+        (requests.create_container(attempt=2), "CreateContainer", SANDBOX, ContainerHookRequest),
+        # After a name conflict cri-dockerd appends a token and tries again.
+        (
+            requests.create(f"{requests.name('main')}_6ba5f31a", bodies.container_create()),
+            "CreateContainer",
+            SANDBOX,
+            ContainerHookRequest,
+        ),
+    ],
+    ids=["sandbox", "container", "name taken"],
+)
+def test_creates(store: RecordStore, request_: Any, method: str, sandbox: str, kind: Any) -> None:
+    asked = read(store, request_)
     assert asked is not None
-    assert (asked.method.name, asked.id, asked.sandbox) == ("RunPodSandbox", "", "")
-    facts = asked.new_facts(None)
-    assert isinstance(facts, PodHookRequest)
-    assert facts.pod_meta == pb.PodSandboxMetadata(
-        name="life", namespace="default", uid=UID, attempt=3
-    )
-    assert facts.labels["koordinator.sh/qosClass"] == "BE"
-    assert dict(facts.annotations) == {"node.koordinator.sh/extended-resource-spec": SPEC}
-    assert facts.cgroup_parent == bodies.PARENT_PATH
-
-
-def test_a_container(store: RecordStore) -> None:
-    asked = read(store, requests.create_container(attempt=2))
-    assert asked is not None
-    assert (asked.method.name, asked.id, asked.sandbox) == ("CreateContainer", "", SANDBOX)
+    assert (asked.method.name, asked.id, asked.sandbox) == (method, "", sandbox)
     assert not asked.describes_pod
-    pod = PodHookRequest(labels={"l": "1"}, annotations={"a": "1"}, pod_meta={"uid": "kept"})
-    facts = asked.new_facts(pod)
-    assert isinstance(facts, ContainerHookRequest)
-    assert (facts.container_meta.name, facts.container_meta.attempt) == ("main", 2)
-    assert facts.pod_meta.uid == "kept"
-    assert dict(facts.pod_labels) == {"l": "1"}
-    assert dict(facts.pod_annotations) == {"a": "1"}
-    # Without its pod it still tells whose it is.
-    alone = asked.new_facts(None)
-    assert (alone.pod_meta.name, alone.pod_meta.uid) == ("life", UID)
-
-
-def test_what_it_made(store: RecordStore) -> None:
-    asked = read(store, requests.create_container())
-    assert asked is not None
+    facts = asked.new_facts(None)
+    assert type(facts) is kind
+    # A container without its pod still says whose it is.
+    assert (facts.pod_meta.name, facts.pod_meta.uid) == ("life", UID)
     assert asked.created_id(requests.made("c")) == "c"
     assert asked.created_id(b"") == ""
-    # What makes nothing has made nothing.
-    started = read(store, requests.start())
-    assert started is not None
-    assert started.created_id(requests.made("c")) == ""
 
 
-def test_a_name_that_was_taken(store: RecordStore) -> None:
-    """cri-dockerd appends a token and tries again."""
-    taken = requests.create(f"{requests.name('main')}_6ba5f31a", bodies.container_create())
-    asked = read(store, taken)
+def test_a_container_in_a_known_pod(store: RecordStore) -> None:
+    asked = read(store, requests.create_container(attempt=2))
     assert asked is not None
-    assert asked.method.name == "CreateContainer"
+    facts: Any = asked.new_facts(PodHookRequest(labels={"l": "1"}, pod_meta={"uid": "kept"}))
+    assert (facts.container_meta.name, facts.container_meta.attempt) == ("main", 2)
+    assert (facts.pod_meta.uid, dict(facts.pod_labels)) == ("kept", {"l": "1"})
 
 
 @pytest.mark.parametrize(
@@ -139,22 +125,10 @@ def test_a_name_of_nothing_of_kubernetes(store: RecordStore, name: str, body: by
     assert read(store, requests.create(name, body)) is None
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        {"io.kubernetes.docker.type": None},
-        {"io.kubernetes.docker.type": ""},
-        {"io.kubernetes.docker.type": "Container"},
-    ],
-)
-def test_labels_of_nothing_of_kubernetes(store: RecordStore, labels: Any) -> None:
-    assert read(store, requests.create_container(labels=labels)) is None
-
-
-def test_no_name(store: RecordStore) -> None:
-    body = text(bodies.container_create())
-    for query in ("", "?", "?name", "?name=", "?x=1"):
-        assert read(store, requests.Asked(f"POST /containers/create{query}", body)) is None
+def test_labels_of_nothing_of_kubernetes(store: RecordStore) -> None:
+    for value in (None, "", "Container"):
+        request = requests.create_container(labels={"io.kubernetes.docker.type": value})
+        assert read(store, request) is None
 
 
 @pytest.mark.parametrize(
@@ -170,12 +144,16 @@ def test_no_name(store: RecordStore) -> None:
         ("?name={}", False),
         ("name={}%20", False),
         ("Name={}", False),
+        ("", False),
+        ("?", False),
+        ("name", False),
+        ("name=", False),
     ],
 )
 def test_where_the_name_is(store: RecordStore, query: str, seen: bool) -> None:
     target = f"POST /containers/create?{query.format(requests.name('main'))}"
     body = text(bodies.container_create())
-    assert (read(store, requests.Asked(target, body)) is not None) is seen
+    assert (read(store, requests.RuntimeRequest(target, body)) is not None) is seen
 
 
 def test_the_name_is_decoded(store: RecordStore) -> None:
@@ -183,19 +161,16 @@ def test_the_name_is_decoded(store: RecordStore) -> None:
     body = text(bodies.container_create())
     for host in ("", "http://docker"):
         target = f"POST {host}/v1.46/containers/create?name={name}#"
-        assert read(store, requests.Asked(target, body)) is None
-        asked = read(store, requests.Asked(target.removesuffix("#"), body))
+        assert read(store, requests.RuntimeRequest(target, body)) is None
+        asked = read(store, requests.RuntimeRequest(target.removesuffix("#"), body))
         assert asked is not None
         assert asked.new_facts(None).pod_meta.uid == UID
 
 
-@pytest.mark.parametrize("body", [b"", b"no JSON", b"[]", b"null", b'{"Labels":1}', b'{"Labels":{'])
-def test_a_body_that_cannot_be_read(store: RecordStore, body: bytes) -> None:
-    with pytest.raises(ValueError, match=r"^.*is not a JSON object.*$") as caught:
-        read(store, requests.create(requests.name("main"), body))
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize("name", [requests.name("main"), requests.name()])
+def test_a_body_that_cannot_be_read(store: RecordStore, name: str) -> None:
     with pytest.raises(ValueError, match="is not a JSON object"):
-        read(store, requests.create(requests.name(), body))
+        read(store, requests.create(name, b"no JSON"))
 
 
 # ---- what is about one
@@ -279,13 +254,12 @@ def test_a_container_that_is_called_like_a_sandbox(store: RecordStore) -> None:
     assert about(store, f"POST /containers/{requests.name('POD')}/stop") is None
 
 
-@pytest.mark.parametrize("body", [b"", b"no JSON", b"[]"])
-def test_an_update_that_cannot_be_read(store: RecordStore, body: bytes) -> None:
+def test_an_update_that_cannot_be_read(store: RecordStore) -> None:
     for shown in (CONTAINER, "unknown"):
         with pytest.raises(ValueError, match=r"^the update body is not a JSON object"):
-            about(store, f"POST /containers/{shown}/update", body)
+            about(store, f"POST /containers/{shown}/update", b"[]")
     # Nobody reads that of a sandbox.
-    assert about(store, f"POST /containers/{SANDBOX}/update", body) is None
+    assert about(store, f"POST /containers/{SANDBOX}/update", b"[]") is None
 
 
 def test_a_request_makes_and_sets_what_it_is_for(store: RecordStore) -> None:
@@ -294,162 +268,90 @@ def test_a_request_makes_and_sets_what_it_is_for(store: RecordStore) -> None:
     assert removed is not None
     for asked in (started, removed):
         assert asked.rewrite(Merge(PodHookRequest())) == RewrittenRequest(None)
+        assert asked.created_id(requests.made("c")) == ""
         with pytest.raises(TypeError, match="makes nothing"):
             asked.new_facts(None)
         with pytest.raises(TypeError, match="sets nothing"):
             asked.updated_facts(ContainerHookRequest())
 
 
-# ---- what hooks change
+# ---- what hooks change: the details are those of test_bodies
 
 
-def written(
-    asked: InterceptedRequest | None, facts: Any, *wants: Any
-) -> tuple[Any, list[str], Any]:
-    """The body sent on, None if as it came; what was left out; and the facts as they are kept."""
+def rewritten(
+    store: RecordStore, request: requests.RuntimeRequest, known: Any, *responses: Any
+) -> tuple[Any, list[str], Merge]:
+    """The body sent on, None if as it came; what was left out; and the merge."""
+    asked = read(store, request)
     assert asked is not None
-    merge = Merge(facts)
-    for number, wish in enumerate(wants):
-        response = respond(merge.facts, wish) if isinstance(wish, Patch) else wish
-        merge.add(f"hooks{number}", response)
+    makes = asked.method.makes
+    merge = Merge(asked.new_facts(known) if makes else asked.updated_facts(known))
+    for number, response in enumerate(responses):
+        wants = respond(merge.facts, response) if isinstance(response, Patch) else response
+        merge.add(f"hooks{number}", wants)
     message, left_out = asked.rewrite(merge)
     body = None if message is None else json.loads(message)
-    return body, [str(field) for field in left_out], merge.facts
-
-
-def made(store: RecordStore, request: requests.Asked, *wants: Any) -> tuple[Any, list[str], Any]:
-    asked = read(store, request)
-    assert asked is not None
-    return written(asked, asked.new_facts(None), *wants)
-
-
-def updated(
-    store: RecordStore, request: requests.Asked, known: ContainerHookRequest, *wants: Any
-) -> tuple[Any, list[str], Any]:
-    asked = read(store, request)
-    assert asked is not None
-    return written(asked, asked.updated_facts(known), *wants)
+    return body, [str(field) for field in left_out], merge
 
 
 def limits(**wanted: Any) -> pb.ContainerResourceHookResponse:
     return pb.ContainerResourceHookResponse(container_resources=wanted)
 
 
-def different(body: dict[str, Any], before: bytes) -> dict[str, Any]:
-    """Members that are not as before."""
-    return {name: value for name, value in body.items() if json.loads(before)[name] != value}
+CREATES = [requests.create_sandbox(), requests.create_container()]
+UPDATE_REQUEST = requests.update(CpuShares=4)
 
 
-def test_nobody_wants_anything(store: RecordStore) -> None:
-    known = ContainerHookRequest()
-    for patches in ((), (Patch(),)):
-        assert made(store, requests.create_sandbox(), *patches)[:2] == (None, [])
-        assert made(store, requests.create_container(), *patches)[:2] == (None, [])
-        update = requests.update(CpuShares=4)
-        assert updated(store, update, known, *patches)[:2] == (None, [])
+@pytest.mark.parametrize("request_", [*CREATES, UPDATE_REQUEST])
+@pytest.mark.parametrize("patches", [(), (Patch(),)])
+def test_nobody_wants_anything(store: RecordStore, request_: Any, patches: Any) -> None:
+    known = ContainerHookRequest() if request_ is UPDATE_REQUEST else None
+    assert rewritten(store, request_, known, *patches)[:2] == (None, [])
 
 
-def test_a_sandbox_changed(store: RecordStore) -> None:
-    request = requests.create_sandbox()
-    patch = Patch(labels={"l": "1"}, annotations={"a": "1"}, cgroup_parent="/a.slice/a-b.slice")
-    body, left_out, _ = made(store, request, patch)
-    assert left_out == []
-    assert set(different(body, request.body)) == {"Labels", "HostConfig"}
-    assert body["Labels"] == bodies.SANDBOX_LABELS | {"l": "1", "annotation.a": "1"}
-    # Docker's name of it: the last slice.
-    assert body["HostConfig"]["CgroupParent"] == "a-b.slice"
-
-
-def test_a_container_changed(store: RecordStore) -> None:
-    request = requests.create_container()
-    body, left_out, facts = made(
-        store, request, Patch(env={"A": "2", "B": "3"}), limits(cpu_shares=7, cpuset_cpus="0-1")
-    )
-    assert left_out == []
-    assert body["Env"] == ["A=2", *ENV[1:], "B=3"]
-    before = json.loads(request.body)["HostConfig"]
-    assert body["HostConfig"] == before | {"CpuShares": 7, "CpusetCpus": "0-1"}
-    assert facts.container_resources.cpu_shares == 7
-
-
-def test_what_docker_has_no_place_for(store: RecordStore) -> None:
-    request = requests.create_container()
+def test_only_what_docker_has_a_place_for_is_sent(store: RecordStore) -> None:
+    sandbox, container = CREATES
     unified = limits(unified={"memory.high": "1"})
-    body, left_out, _ = made(store, request, unified)
-    assert (body, left_out) == (None, ["unified[memory.high]"])
-    body, left_out, _ = made(store, request, unified, limits(cpu_shares=7))
+    assert rewritten(store, container, None, unified)[:2] == (None, ["unified[memory.high]"])
+    body, left_out, _ = rewritten(store, container, None, unified, limits(cpu_shares=7))
     assert left_out == ["unified[memory.high]"]
-    assert body["HostConfig"]["CpuShares"] == 7
-    assert "memory.high" not in json.dumps(body)
+    assert body["HostConfig"] == json.loads(container.body)["HostConfig"] | {"CpuShares": 7}
     own = Patch(labels={"io.kubernetes.docker.type": "container"})
-    body, left_out, _ = made(store, requests.create_sandbox(), own)
-    assert (body, left_out) == (None, ["labels[io.kubernetes.docker.type]"])
+    expected = (None, ["labels[io.kubernetes.docker.type]"])
+    assert rewritten(store, sandbox, None, own)[:2] == expected
+    body, left_out, _ = rewritten(store, sandbox, None, Patch(labels={"l": "1"}))
+    assert (body["Labels"], left_out) == (bodies.SANDBOX_LABELS | {"l": "1"}, [])
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted", "sent"),
+    ("wanted", "sent"),
     [
-        # As much memory as memory and swap: nothing is swapped, and stays so.
-        ((64, 64), {"memory_limit_in_bytes": 128 * MIB}, (128, 128)),
-        ((64, 64), {"memory_limit_in_bytes": 32 * MIB}, (32, 32)),
-        # No limit: it gets no swap with its limit, either.
-        ((0, 0), {"memory_limit_in_bytes": 128 * MIB}, (128, 128)),
-        # Dockerd would refuse the limit above the one of both.
-        ((64, 96), {"memory_limit_in_bytes": 128 * MIB}, (128, 128)),
-        # Swap of its own, as far as dockerd allows it, stays.
-        ((64, 256), {"memory_limit_in_bytes": 128 * MIB}, (128, 256)),
-        ((64, -1), {"memory_limit_in_bytes": 128 * MIB}, (128, -1)),
+        # Nothing is swapped, and stays so.
+        ({"memory_limit_in_bytes": 128 * MIB}, (128, 128)),
         # Hooks that name both mean both.
-        (
-            (64, 64),
-            {"memory_limit_in_bytes": 128 * MIB, "memory_swap_limit_in_bytes": 256 * MIB},
-            (128, 256),
-        ),
-        ((64, 64), {"memory_swap_limit_in_bytes": 256 * MIB}, (64, 256)),
+        ({"memory_limit_in_bytes": 128 * MIB, "memory_swap_limit_in_bytes": 256 * MIB}, (128, 256)),
     ],
 )
-def test_swap_goes_along_with_memory(
-    store: RecordStore, given: tuple[int, int], wanted: dict[str, int], sent: tuple[int, int]
-) -> None:
-    def size(number: int) -> int:
-        return number * MIB if number > 0 else number
-
-    memory, swap = map(size, given)
-    request = requests.create_container(Memory=memory, MemorySwap=swap)
-    body, left_out, facts = made(store, request, limits(**wanted))
-    host = body["HostConfig"]
-    assert left_out == []
-    assert (host["Memory"], host["MemorySwap"]) == tuple(map(size, sent))
-    assert facts.container_resources.memory_swap_limit_in_bytes == size(sent[1])
-    # What is raised by an update is known from before.
-    known = ContainerHookRequest(
-        container_resources={
-            "memory_limit_in_bytes": memory,
-            "memory_swap_limit_in_bytes": swap,
-        }
-    )
-    body, left_out, facts = updated(store, requests.update(CpuShares=4), known, limits(**wanted))
-    assert left_out == []
-    # What stays as it is need not be said.
-    assert body["Memory"] in (size(sent[0]), 0)
-    assert body["MemorySwap"] in (size(sent[1]), 0)
-    resources = facts.container_resources
-    assert resources.memory_limit_in_bytes == size(sent[0])
-    assert resources.memory_swap_limit_in_bytes == size(sent[1])
+def test_swap_goes_along_with_memory(store: RecordStore, wanted: Any, sent: Any) -> None:
+    size = {"memory_limit_in_bytes": 64 * MIB, "memory_swap_limit_in_bytes": 64 * MIB}
+    container = requests.create_container(Memory=64 * MIB, MemorySwap=64 * MIB)
+    known = ContainerHookRequest(container_resources=size)
+    for request, before in ((container, None), (UPDATE_REQUEST, known)):
+        body, left_out, merge = rewritten(store, request, before, limits(**wanted))
+        host = body.get("HostConfig", body)
+        assert (host["Memory"], host["MemorySwap"]) == (sent[0] * MIB, sent[1] * MIB)
+        assert left_out == []
+        resources = merge.facts.container_resources
+        assert resources.memory_swap_limit_in_bytes == sent[1] * MIB
 
 
 def test_who_wanted_memory_wanted_swap(store: RecordStore) -> None:
-    asked = read(store, requests.create_container())
-    assert asked is not None
-    merge = Merge(asked.new_facts(None))
-    merge.add("first", limits(memory_limit_in_bytes=128 * MIB))
-    merge.add("second", limits(memory_limit_in_bytes=256 * MIB))
-    message, _ = asked.rewrite(merge)
-    assert message is not None
-    host = json.loads(message)["HostConfig"]
+    wants = [limits(memory_limit_in_bytes=size * MIB) for size in (128, 256)]
+    body, _, merge = rewritten(store, CREATES[1], None, *wants)
+    host = body["HostConfig"]
     assert (host["Memory"], host["MemorySwap"]) == (128 * MIB, 128 * MIB)
     [conflict] = merge.conflicts
-    assert (conflict.kept, conflict.overruled) == ("first", "second")
+    assert (conflict.kept, conflict.overruled) == ("hooks0", "hooks1")
 
 
 class TestUpdate:
@@ -458,36 +360,10 @@ class TestUpdate:
         container_resources={"cpu_shares": 2, "cpu_quota": 5000, "cpuset_cpus": "0-3"},
     )
 
-    def test_facts(self, store: RecordStore) -> None:
-        asked = read(store, requests.update(CpuQuota=7000, CpusetCpus="1"))
-        assert asked is not None
-        facts = asked.updated_facts(self.KNOWN)
-        resources = facts.container_resources
-        assert (resources.cpu_shares, resources.cpu_quota) == (2, 7000)
-        assert resources.cpuset_cpus == "1"
-        assert dict(facts.container_annotations) == {"c": "1"}
-        # What is known is not changed before the update has succeeded.
-        assert self.KNOWN.container_resources.cpu_quota == 5000
-
-    def test_the_rest_of_the_body_stays(self, store: RecordStore) -> None:
-        request = requests.update(CpuQuota=7000)
-        unknown = b'{"Later":[1e3, 1e400],' + request.body[1:].rstrip()
-        request = request._replace(body=unknown)
-        body, left_out, _ = updated(store, request, self.KNOWN, limits(cpu_shares=7))
-        assert left_out == []
-        assert different(body, unknown) == {"CpuShares": 7}
-        asked = read(store, request)
-        assert asked is not None
-        merge = Merge(asked.updated_facts(self.KNOWN))
-        merge.add("hooks", limits(cpu_shares=7))
-        message, _ = asked.rewrite(merge)
-        assert message == unknown.replace(b'"CpuShares":0', b'"CpuShares":7')
-
     def test_what_it_cannot_do(self, store: RecordStore) -> None:
         patch = Patch(annotations={"c": "2"}, env={"A": "2"}, cgroup_parent="/x")
-        body, left_out, _ = updated(
-            store, requests.update(), self.KNOWN, patch, limits(oom_score_adj=5)
-        )
+        score = limits(oom_score_adj=5)
+        body, left_out, _ = rewritten(store, requests.update(), self.KNOWN, patch, score)
         assert body is None
         assert sorted(left_out) == [
             "annotations[c]",
@@ -502,15 +378,11 @@ class TestUpdate:
             container_annotations={"c": "1"},
             container_resources={"cpu_shares": 7, "cpu_quota": 5000, "cpuset_cpus": ""},
         )
-        asked = read(store, requests.update())
-        assert asked is not None
-        merge = Merge(asked.updated_facts(self.KNOWN))
-        merge.add("koordlet", echo)
-        message, left_out = asked.rewrite(merge)
-        assert message is not None
-        assert [str(field) for field in left_out] == ["resources[cpuset_cpus]"]
-        assert json.loads(message)["CpusetCpus"] == ""
-        assert json.loads(message)["CpuShares"] == 7
-        merge.undo(left_out)
-        assert merge.facts.container_resources.cpuset_cpus == "0-3"
-        assert merge.facts.container_resources.cpu_shares == 7
+        body, left_out, merge = rewritten(store, requests.update(), self.KNOWN, echo)
+        assert left_out == ["resources[cpuset_cpus]"]
+        assert (body["CpusetCpus"], body["CpuShares"]) == ("", 7)
+        merge.undo([field for field in merge.claims if str(field) in left_out])
+        resources = merge.facts.container_resources
+        assert (resources.cpuset_cpus, resources.cpu_shares) == ("0-3", 7)
+        # What is known is not changed before the update has succeeded.
+        assert self.KNOWN.container_resources.cpu_shares == 2

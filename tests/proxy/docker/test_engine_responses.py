@@ -32,24 +32,20 @@ def test_the_id_of_what_was_made(response: bytes, id: str) -> None:  # noqa: A00
     assert id_of_created(response) == id
 
 
-def test_an_inspected_sandbox() -> None:
+def test_what_is_inspected_is_what_was_created() -> None:
     created = CreateBody.read(text(bodies.sandbox_create()), bodies.SANDBOX_NAME)
     assert created is not None
-    facts = created.container.pod_facts()
+    pod = created.container.pod_facts()
     # Docker fills in its default.
-    facts.runtime_handler = "runc"
-    assert inspected(text(bodies.sandbox_inspected())) == RuntimeRecord(
-        RecordKind.POD, SANDBOX, facts
-    )
-
-
-def test_an_inspected_container() -> None:
+    pod.runtime_handler = "runc"
+    record = RuntimeRecord(RecordKind.POD, SANDBOX, pod)
+    assert inspected(text(bodies.sandbox_inspected())) == record
     created = CreateBody.read(text(bodies.container_create()), bodies.CONTAINER_NAME)
     assert created is not None
     facts = created.container.container_facts(None)
     facts.container_meta.id = CONTAINER
-    record = inspected(text(bodies.container_inspected()))
-    assert record == RuntimeRecord(RecordKind.CONTAINER, CONTAINER, facts, SANDBOX)
+    record = RuntimeRecord(RecordKind.CONTAINER, CONTAINER, facts, SANDBOX)
+    assert inspected(text(bodies.container_inspected())) == record
 
 
 def test_a_container_that_names_no_sandbox() -> None:
@@ -125,29 +121,19 @@ def test_a_listed_container_with_several_names() -> None:
 
 
 def test_what_is_nothing_of_kubernetes_has_no_identity() -> None:
-    for entry in (
-        ContainerListEntry("a"),
-        ContainerListEntry("a", [f"/{bodies.CONTAINER_NAME}"], {}),
-    ):
+    names = [f"/{bodies.CONTAINER_NAME}"]
+    for entry in (ContainerListEntry("a"), ContainerListEntry("a", names, {})):
         assert (entry.kind, entry.identity, entry.sandbox) == (None, "", "")
 
 
-@pytest.mark.parametrize(
-    ("state", "live"),
-    [
-        ("created", True),
-        ("running", True),
-        ("paused", True),
-        ("restarting", True),
-        ("removing", False),
-        ("exited", False),
-        ("dead", False),
-        ("", False),
-    ],
-)
-def test_live_states(state: str, live: bool) -> None:
-    body = [bodies.listed(SANDBOX, bodies.SANDBOX_NAME, bodies.SANDBOX_LABELS, state)]
-    assert listed(text(body))[0].live is live
+@pytest.mark.parametrize("state", ["created", "running", "paused", "restarting"])
+@pytest.mark.parametrize("other", ["removing", "exited", "dead", ""])
+def test_live_states(state: str, other: str) -> None:
+    body = [
+        bodies.listed(SANDBOX, bodies.SANDBOX_NAME, bodies.SANDBOX_LABELS, one)
+        for one in (state, other)
+    ]
+    assert [one.live for one in listed(text(body))] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from koord_proxy.contract.events import Route, Tally, Treatment
-from koord_proxy.docker.calls import DockerApi
 from koord_proxy.docker.session import DockerSession
 from koord_proxy.rules.registration import FailurePolicy
 from koord_proxy.server import WRITE_AHEAD, Relay
 
 from tests.support import docker_requests as requests
-from tests.support.interception import AWAY, Client, Hooks, intercepting_for
+from tests.support.interception import AWAY, Hooks, intercepting
 from tests.support.processes import PATIENCE
+from tests.support.relaying import relaying
+from tests.support.waiting import until
 
 PING = b"GET /_ping HTTP/1.1\r\nHost: docker\r\n\r\n"
 PONG = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK"
@@ -47,12 +44,13 @@ class Peer:
 @dataclass
 class Node:
     relay: Relay
-    path: Path
-    accepted: asyncio.Queue[Peer]
-    peers: list[Peer]
+    directory: Path
+    accepted: asyncio.Queue[Peer] = field(default_factory=asyncio.Queue)
+    peers: list[Peer] = field(default_factory=list)
 
     async def client(self) -> Peer:
-        self.peers.append(Peer(*await asyncio.open_unix_connection(self.path)))
+        path = self.directory / "p.sock"
+        self.peers.append(Peer(*await asyncio.open_unix_connection(path)))
         return self.peers[-1]
 
     async def pair(self) -> tuple[Peer, Peer]:
@@ -60,40 +58,22 @@ class Node:
         client = await self.client()
         return client, await asyncio.wait_for(self.accepted.get(), PATIENCE)
 
-    async def gone(self) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while self.relay.connections:
-                await asyncio.sleep(0.01)
+    async def gone(self, client: Peer) -> None:
+        client.writer.close()
+        await until(lambda: not self.relay.connections)
 
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    accepted: asyncio.Queue[Peer] = asyncio.Queue()
-    peers: list[Peer] = []
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        found.peers.append(Peer(reader, writer))
+        found.accepted.put_nowait(found.peers[-1])
 
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peers.append(Peer(reader, writer))
-        accepted.put_nowait(peers[-1])
-
-    tally = Tally()
-    interceptor: Any = SimpleNamespace(
-        route=lambda _: Route(Treatment.RELAY, tally), handle=lambda *_: None
-    )
-    listening = socket.socket(socket.AF_UNIX)
-    listening.bind(str(tmp_path / "p.sock"))
-    listening.listen()
-    serving = await asyncio.start_unix_server(accept, tmp_path / "d.sock")
-    async with serving, asyncio.TaskGroup() as tasks:
-        relay = Relay(
-            backend_path=str(tmp_path / "d.sock"),
-            session=DockerSession,
-            interceptor=interceptor,
-            tasks=tasks,
-        )
-        await relay.listen([listening])
-        yield Node(relay, tmp_path / "p.sock", accepted, peers)
+    async with relaying(tmp_path, DockerSession, accept) as relay:
+        found = Node(relay, tmp_path)
+        yield found
         await relay.drain(0)
-        for peer in peers:
+        for peer in found.peers:
             peer.writer.close()
 
 
@@ -109,7 +89,7 @@ async def test_what_was_sent_ahead_is_served_and_then_the_next(node):
     await engine.gets(PING * 2)
     client.writer.close()
     await engine.gets_end()
-    await node.gone()
+    await node.gone(client)
 
 
 async def test_a_client_that_has_said_all_gets_its_answer(node):
@@ -121,8 +101,7 @@ async def test_a_client_that_has_said_all_gets_its_answer(node):
     engine.send(PONG)
     await client.gets(PONG)
     await client.gets_end()
-    client.writer.close()
-    await node.gone()
+    await node.gone(client)
 
 
 async def attached(node: Node) -> tuple[Peer, Peer]:
@@ -144,8 +123,7 @@ async def test_input_ends_and_output_goes_on(node):
     await client.gets(b"out")
     engine.writer.close()
     await client.gets_end()
-    client.writer.close()
-    await node.gone()
+    await node.gone(client)
 
 
 async def test_output_ends_and_input_goes_on(node):
@@ -157,7 +135,7 @@ async def test_output_ends_and_input_goes_on(node):
     client.writer.close()
     await engine.gets_end()
     engine.writer.close()
-    await node.gone()
+    await node.gone(client)
 
 
 @pytest.mark.parametrize("towards_client", [True, False])
@@ -203,29 +181,17 @@ async def test_many_refused_at_once_cost_one_turn_each(tmp_path):
     create = (
         b"POST /containers/create?name=%s HTTP/1.1\r\nHost: docker\r\nContent-Length: 1\r\n\r\nx"
     )
-    listening = socket.socket(socket.AF_UNIX)
-    listening.bind(str(tmp_path / "p.sock"))
-    listening.listen()
     engine: list[asyncio.StreamWriter] = []
-    serving = await asyncio.start_unix_server(
-        lambda _, writer: engine.append(writer), tmp_path / "d.sock"
-    )
-    kept = intercepting_for(Client, DockerApi, tmp_path, hooks)
-    async with serving, kept as client, asyncio.TaskGroup() as tasks:
-        relay = Relay(
-            backend_path=str(tmp_path / "d.sock"),
-            session=DockerSession,
-            interceptor=client.interceptor,
-            tasks=tasks,
-        )
-        await relay.listen([listening])
+    first = requests.create_sandbox()
+    async with (
+        intercepting(requests, tmp_path, hooks) as client,
+        relaying(
+            tmp_path, DockerSession, lambda _, writer: engine.append(writer), client.interceptor
+        ) as relay,
+    ):
         peer = Peer(*await asyncio.open_unix_connection(tmp_path / "p.sock"))
-        first = requests.create_sandbox()
-        peer.send(
-            f"{first.target} HTTP/1.1\r\nHost: docker\r\n"
-            f"Content-Length: {len(first.body)}\r\n\r\n".encode()
-            + first.body
-        )
+        head = f"{first.target} HTTP/1.1\r\nHost: docker\r\nContent-Length: {len(first.body)}"
+        peer.send(head.encode() + b"\r\n\r\n" + first.body)
         peer.send(create % requests.name("main").encode() * number)
         got = b""
         while got.count(b"503 Service Unavailable") < number + 1:
@@ -249,18 +215,6 @@ class TestDraining:
             client.writer.close()
         assert not node.relay.connections
 
-    async def test_a_request_under_way_is_answered(self, node):
-        client, engine = await node.pair()
-        client.send(PING)
-        await engine.gets(PING)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(node.relay.drain(PATIENCE))
-            await asyncio.sleep(0.05)
-            engine.send(PONG)
-            await client.gets(PONG + b"")
-            await client.gets_end()
-            client.writer.close()
-
     async def test_a_tunnel_has_its_time(self, node):
         client, engine = await attached(node)
         async with asyncio.TaskGroup() as group:
@@ -281,15 +235,13 @@ async def test_an_engine_that_is_lost(node):
     engine.writer.close()
     await client.gets(PONG[:-1])
     await client.gets_end()
-    client.writer.close()
-    await node.gone()
+    await node.gone(client)
 
 
 async def test_an_engine_that_is_away(node, tmp_path):
-    (tmp_path / "d.sock").unlink()
+    (tmp_path / "b.sock").unlink()
     client = await node.client()
     client.send(PING)
     await client.gets_end()
-    client.writer.close()
-    await node.gone()
+    await node.gone(client)
     assert "No such file" in node.relay.backend_error

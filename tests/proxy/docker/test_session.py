@@ -11,25 +11,19 @@ from tests.support.docker_playbook import (
     NO_CONTENT,
     PING,
     PONG,
-    Backend,
-    BackendEnds,
-    Client,
-    ClientEnds,
-    Drain,
-    Gone,
     Playbook,
     answer,
     chunked,
     post,
 )
+from tests.support.playbook import Backend, BackendEnds, Client, ClientEnds, Drain, Gone
 
 UPLOAD = post("/relay/build", b"", "Transfer-Encoding: chunked")
 DOWNLOAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 class TestExchange:
-    def test_a_whole_one(self):
-        play = Playbook()
+    def test_a_whole_one(self, play):
         assert play.relays(PING)
         assert play.session.busy
         assert play.answers(PONG)
@@ -44,12 +38,10 @@ class TestExchange:
         head = f"\r\nPOST /relay/x?a=%20 HTTP/1.1\r\nhost:docker\r\n{fields}\r\n".encode()
         assert Playbook().relays(head).answers(PONG)
 
-    def test_a_head_waits_until_it_is_complete(self):
-        play = Playbook()
+    def test_a_head_waits_until_it_is_complete(self, play):
         assert play >> Client(PING[:-1]) >> Client(PING[-1:]) << Backend(PING)
 
-    def test_bodies_stream(self):
-        play = Playbook()
+    def test_bodies_stream(self, play):
         assert play.relays(UPLOAD)
         for _ in range(3):
             assert play.relays(b"5\r\nhel").relays(b"lo\r\n")
@@ -78,22 +70,14 @@ class TestExchange:
         assert play.answers(NO_CONTENT)
         assert not play.session.busy
 
-    def test_head_has_no_body(self):
-        play = Playbook()
+    def test_head_has_no_body(self, play):
         ping = PING.replace(b"GET", b"HEAD")
         for _ in range(2):
             assert play.relays(ping).answers(PONG.removesuffix(b"pong"))
 
-    def test_the_same_in_single_bytes(self):
-        play = Playbook().byte_by_byte()
-        for _ in range(2):
-            assert play.relays(UPLOAD, chunked(b"\r\n\r\n", trailers=b"A: b\r\n"))
-            assert play.answers(DOWNLOAD, chunked(b"\r\n\r\n", b"x", extension=b";a"))
-
 
 class TestSentAhead:
-    def test_waits_for_the_response(self):
-        play = Playbook()
+    def test_waits_for_the_response(self, play):
         second = PING.replace(b"ping", b"info")
         assert play >> Client(PING, second) << Backend(PING)
         assert play.session.stalled
@@ -103,23 +87,20 @@ class TestSentAhead:
         assert not play.session.stalled
         assert play.answers(PONG)
 
-    def test_part_of_a_request_waits_as_well(self):
-        play = Playbook()
+    def test_part_of_a_request_waits_as_well(self, play):
         assert play >> Client(PING, PING[:9]) << Backend(PING)
         assert play.session.stalled
         assert play >> Backend(PONG) << Client(PONG)
         assert not play.session.stalled
         assert play >> Client(PING[9:]) << Backend(PING)
 
-    def test_the_end_of_a_response_that_comes_in_parts(self):
-        play = Playbook()
+    def test_the_end_of_a_response_that_comes_in_parts(self, play):
         assert play >> Client(PING, PING) << Backend(PING)
         assert play.answers(PONG[:-1])
         assert play >> Backend(PONG[-1:]) << Client(PONG[-1:]) << Backend(PING)
 
-    def test_many_at_once(self):
+    def test_many_at_once(self, play):
         """As many as a socket gives in one go, and more, do not pile up calls of calls."""
-        play = Playbook()
         assert play >> Client(PING * 5000) << Backend(PING)
         for _ in range(4999):
             assert play >> Backend(PONG) << Client(PONG) << Backend(PING)
@@ -153,8 +134,7 @@ class TestEarlyResponse:
 
 
 class TestTally:
-    def test_all_bytes_of_the_messages_count(self):
-        play = Playbook()
+    def test_all_bytes_of_the_messages_count(self, play):
         request, response = UPLOAD + chunked(b"abc"), DOWNLOAD + chunked(b"defg")
         assert play >> Client(request, PING) << Backend(request)
         assert (play.tally.calls, play.tally.from_client) == (1, len(request))
@@ -162,8 +142,7 @@ class TestTally:
         assert play.tally.from_backend == len(CONTINUE + response)
         assert (play.tally.calls, play.tally.from_client) == (2, len(request + PING))
 
-    def test_a_request_counts_once_its_head_is_complete(self):
-        play = Playbook()
+    def test_a_request_counts_once_its_head_is_complete(self, play):
         assert play >> Client(PING[:-1])
         assert (play.tally.calls, play.tally.from_client) == (0, 0)
         assert play >> Client(PING[-1:]) << Backend(PING)

@@ -6,21 +6,8 @@ import pytest
 from koord_proxy.contract.events import CallEnded
 from koord_proxy.docker.http_messages import MAX_HEAD
 
-from tests.support.docker_playbook import (
-    PING,
-    PONG,
-    Backend,
-    BackendEnds,
-    Client,
-    ClientEnds,
-    Drain,
-    Gone,
-    Playbook,
-    Release,
-    answer,
-    arrived,
-    post,
-)
+from tests.support.docker_playbook import PING, PONG, Playbook, answer, arrived, post
+from tests.support.playbook import Backend, BackendEnds, Client, ClientEnds, Drain, Gone, Release
 
 UPGRADE = ("Connection: Upgrade", "Upgrade: tcp")
 EXEC = post("/relay/exec", b'{"Tty": true}', *UPGRADE)
@@ -62,10 +49,6 @@ class TestTunnel:
         assert play.tally.calls == 1
         assert play.tally.from_client == len(EXEC) + 4
         assert play.tally.from_backend == len(switched) + 6
-
-    def test_in_single_bytes(self, switched):
-        play = Playbook().byte_by_byte().relays(EXEC)
-        assert play.answers(switched, RAW).relays(RAW)
 
     def test_before_the_request_is_complete(self):
         play = Playbook().relays(EXEC[:-1]).answers(HIJACKED)
@@ -133,8 +116,7 @@ NO_REQUESTS = {
 class TestNoHttp:
     @pytest.mark.parametrize("what", NO_REQUESTS)
     @pytest.mark.parametrize("before", [b"", PING])
-    def test_a_request_goes_on_raw(self, what, before):
-        play = Playbook()
+    def test_a_request_goes_on_raw(self, what, before, play):
         if before:
             assert play.relays(before).answers(PONG)
         assert play.relays(NO_REQUESTS[what])
@@ -144,10 +126,6 @@ class TestNoHttp:
         assert play.answers(answer(400, b"Bad Request"), RAW).relays(RAW, CREATE)
         assert play.session.warning == warning
         assert play.session.failed is None
-
-    @pytest.mark.parametrize("what", NO_REQUESTS)
-    def test_in_single_bytes(self, what):
-        assert Playbook().byte_by_byte().relays(NO_REQUESTS[what])
 
     @pytest.mark.parametrize("what", NO_REQUESTS)
     def test_sent_ahead(self, what):

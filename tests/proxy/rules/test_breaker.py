@@ -73,11 +73,11 @@ def test_a_call_from_before_that_is_given_up_does_not_end_the_trial():
     assert breaker.admit()
 
 
-def test_opening_is_told_once():
+def test_opening_and_an_answered_probe_are_news_once():
     breaker = Breaker()
-    assert breaker.failed(0)
-    assert not breaker.failed(0)
-    play(breaker, "probe_answered", "admit")
+    assert [breaker.failed(0) for _ in range(2)] == [True, False]
+    assert [breaker.probe_answered() for _ in range(2)] == [True, False]
+    breaker.admit()
     assert breaker.failed(0)
 
 
@@ -106,7 +106,7 @@ def test_it_waits_longer_and_longer_up_to_a_bound(trials):
     assert found[-3:] == [LONGEST_PAUSE] * 3
 
 
-def test_an_answer_makes_it_start_anew():
+def test_pauses_begin_anew_after_an_answer():
     breaker = Breaker()
     pauses(breaker, trials=False)
     breaker.answered()
@@ -126,26 +126,14 @@ def test_a_sign_of_a_new_beginning_is_probed_at_once_and_pauses_begin_anew():
 
 
 @pytest.mark.parametrize("steps", [(), ("failed", "probe_answered")])
-def test_it_is_nothing_to_one_that_is_not_open(steps):
-    breaker = Breaker()
-    play(breaker, *steps)
-    before = breaker.state
-    assert not breaker.hurry(0)
-    assert breaker.state is before
-
-
-def test_an_answered_probe_is_news_once():
-    breaker = Breaker()
-    assert not breaker.probe_answered()
-    breaker.failed(0)
-    assert [breaker.probe_answered() for _ in range(2)] == [True, False]
-
-
-@pytest.mark.parametrize("steps", [(), ("failed", "probe_answered")])
 def test_only_an_open_one_is_probed(steps):
     breaker = Breaker()
     play(breaker, *steps)
+    before = breaker.state
     assert not breaker.probe_due(1e9)
+    assert not breaker.hurry(0)
+    assert not breaker.probe_answered()
+    assert breaker.state is before
 
 
 class Histories(RuleBasedStateMachine):

@@ -13,7 +13,7 @@ from koord_model.resources import SCALARS as MODEL_SCALARS
 from koord_model.resources import LinuxResources
 from koord_proto import hook_pb2 as pb
 from koord_proxy.rules import merge
-from koord_proxy.rules.merge import Field, HookConflict, Merge, echoes, read, wishes, write
+from koord_proxy.rules.merge import Field, HookConflict, Merge, desired_values, echoes
 
 FULL = {
     "cpu_period": 100_000,
@@ -39,7 +39,7 @@ def container(**resources: Any) -> pb.ContainerResourceHookRequest:
 
 
 def echo(facts: pb.ContainerResourceHookRequest, **changes: Any) -> Any:
-    """The answer of a server in the Go koordlet's way: all that was asked, wishes laid over it."""
+    """The answer of a server in the Go koordlet's way: all that was asked, with changes."""
     response = respond(facts, Patch())
     for name, value in changes.items():
         setattr(response.container_resources, name, value)
@@ -47,14 +47,14 @@ def echo(facts: pb.ContainerResourceHookRequest, **changes: Any) -> Any:
 
 
 def partial(**resources: Any) -> pb.ContainerResourceHookResponse:
-    """The answer of a server that sends its wishes only."""
+    """The answer of a server that sends only its changes."""
     return pb.ContainerResourceHookResponse(
         container_resources=pb.LinuxContainerResources(**resources)
     )
 
 
-def wished(facts: Any, response: Any) -> dict[str, Any]:
-    return {str(field): value for field, value in wishes(facts, response)}
+def desired(facts: Any, response: Any) -> dict[str, Any]:
+    return {str(field): value for field, value in desired_values(facts, response)}
 
 
 class TestScalars:
@@ -87,29 +87,29 @@ class TestScalars:
     def test_what_is_taken_from_a_response(self, style, name, value, taken):
         facts = container()
         response = echo(facts, **{name: value}) if style == "echo" else partial(**{name: value})
-        assert wished(facts, response) == ({f"resources[{name}]": value} if taken else {})
+        assert desired(facts, response) == ({f"resources[{name}]": value} if taken else {})
 
     @pytest.mark.parametrize("name", merge.SCALARS)
     def test_the_value_asked_with_is_no_wish(self, name):
-        assert wished(container(), partial(**{name: FULL[name]})) == {}
+        assert desired(container(), partial(**{name: FULL[name]})) == {}
 
     @pytest.mark.parametrize(
         ("name", "nothing"), [("oom_score_adj", 0), ("cpuset_cpus", ""), ("cpuset_mems", "")]
     )
     def test_only_a_server_that_echoes_can_clear(self, name, nothing):
         facts = container()
-        assert wished(facts, partial(cpu_shares=2)) == {"resources[cpu_shares]": 2}
-        assert wished(facts, echo(facts, **{name: nothing})) == {f"resources[{name}]": nothing}
+        assert desired(facts, partial(cpu_shares=2)) == {"resources[cpu_shares]": 2}
+        assert desired(facts, echo(facts, **{name: nothing})) == {f"resources[{name}]": nothing}
 
     def test_a_response_without_resources_wants_none(self):
         facts = container()
         response = echo(facts)
         response.ClearField("container_resources")
-        assert wished(facts, response) == {}
+        assert desired(facts, response) == {}
 
     def test_hugepages_are_the_requests(self):
         response = partial(hugepage_limits=[pb.HugepageLimit(page_size="2Mi", limit=1)])
-        assert wished(container(), response) == {}
+        assert desired(container(), response) == {}
 
     def test_a_request_without_resources_can_be_given_some(self):
         facts = pb.ContainerResourceHookRequest()
@@ -161,7 +161,7 @@ class TestEchoes:
         missing(response)
         assert not echoes(facts, response)
         response.container_resources.cpuset_cpus = ""
-        assert "resources[cpuset_cpus]" not in wished(facts, response)
+        assert "resources[cpuset_cpus]" not in desired(facts, response)
 
     @pytest.mark.parametrize(
         "facts",
@@ -175,7 +175,7 @@ class TestEchoes:
     )
     def test_nothing_to_echo(self, facts):
         assert not echoes(facts, respond(facts, Patch()))
-        assert wished(facts, partial()) == {}
+        assert desired(facts, partial()) == {}
 
     def test_a_parent_where_there_was_none_is_still_an_echo(self):
         facts = container()
@@ -183,43 +183,29 @@ class TestEchoes:
         response = respond(
             facts, Patch(cgroup_parent="/p", resources=LinuxResources(cpuset_cpus=""))
         )
-        assert wished(facts, response) == {"resources[cpuset_cpus]": "", "cgroup_parent": "/p"}
+        assert desired(facts, response) == {"resources[cpuset_cpus]": "", "cgroup_parent": "/p"}
 
 
 class TestMaps:
     def test_unified_by_key(self):
         facts = container(unified={"a": "1", "b": "2"})
-        assert wished(facts, partial(unified={"b": "3", "c": ""})) == {
+        assert desired(facts, partial(unified={"b": "3", "c": ""})) == {
             "unified[b]": "3",
             "unified[c]": "",
         }
 
-    @pytest.mark.parametrize(
-        ("group", "name"), [("annotations", "container_annotations"), ("env", "container_envs")]
-    )
-    def test_a_containers_maps_by_key(self, group, name):
-        facts = pb.ContainerResourceHookRequest(**{name: {"HOME": "/", "kept": "1", "out": "1"}})
-        wanted = {"new": "", "kept": "1", "HOME": "/root"}
-        response = pb.ContainerResourceHookResponse(**{name: wanted})
-        assert wished(facts, response) == {f"{group}[new]": "", f"{group}[HOME]": "/root"}
-
-    def test_a_pods_maps_by_key(self):
-        facts = pb.PodSandboxHookRequest(labels={"a": "1", "b": "1"}, annotations={"a": "1"})
-        response = pb.PodSandboxHookResponse(labels={"b": "2"}, annotations={"a": "1", "c": "3"})
-        assert wished(facts, response) == {"labels[b]": "2", "annotations[c]": "3"}
-
     def test_a_pods_resources_are_not_for_the_runtime(self):
         response = pb.PodSandboxHookResponse(resources=pb.LinuxContainerResources(cpu_shares=9))
-        assert wished(pb.PodSandboxHookRequest(), response) == {}
+        assert desired(pb.PodSandboxHookRequest(), response) == {}
 
 
 @pytest.mark.parametrize(("wanted", "taken"), [("", False), ("/p", False), ("/q", True)])
 def test_cgroup_parent(wanted, taken):
     expected = {"cgroup_parent": wanted} if taken else {}
     pod = pb.PodSandboxHookRequest(cgroup_parent="/p")
-    assert wished(pod, pb.PodSandboxHookResponse(cgroup_parent=wanted)) == expected
+    assert desired(pod, pb.PodSandboxHookResponse(cgroup_parent=wanted)) == expected
     one = pb.ContainerResourceHookRequest(pod_cgroup_parent="/p")
-    assert wished(one, pb.ContainerResourceHookResponse(pod_cgroup_parent=wanted)) == expected
+    assert desired(one, pb.ContainerResourceHookResponse(pod_cgroup_parent=wanted)) == expected
 
 
 class TestSeveralServers:
@@ -272,28 +258,6 @@ class TestSeveralServers:
             "labels[x]",
             "cgroup_parent",
         ]
-
-
-@pytest.mark.parametrize(
-    ("facts", "field", "value"),
-    [
-        (pb.PodSandboxHookRequest, Field("labels", "l"), "1"),
-        (pb.PodSandboxHookRequest, Field("annotations", "a"), "1"),
-        (pb.PodSandboxHookRequest, Field("cgroup_parent"), "/p"),
-        (pb.ContainerResourceHookRequest, Field("annotations", "a"), "1"),
-        (pb.ContainerResourceHookRequest, Field("env", "E"), "1"),
-        (pb.ContainerResourceHookRequest, Field("cgroup_parent"), "/p"),
-        (pb.ContainerResourceHookRequest, Field("resources", "cpu_quota"), -1),
-        (pb.ContainerResourceHookRequest, Field("resources", "cpuset_mems"), "1"),
-        (pb.ContainerResourceHookRequest, Field("unified", "memory.high"), "max"),
-    ],
-    ids=str,
-)
-def test_a_field_written_is_read(facts, field, value):
-    written = facts()
-    write(written, field, value)
-    assert read(written, field) == value
-    assert len(written.ListFields()) == 1
 
 
 # ---- with our own hook servers, whatever they want
@@ -355,7 +319,7 @@ _WIRE = {"memory_limit": "memory_limit_in_bytes", "memory_swap_limit": "memory_s
 
 @given(_PODS | _CONTAINERS)
 def test_an_exact_echo_wants_nothing(facts: Any) -> None:
-    assert wished(facts, respond(facts, Patch())) == {}
+    assert desired(facts, respond(facts, Patch())) == {}
 
 
 @given(_PODS, _PATCHES)

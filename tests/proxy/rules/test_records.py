@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from koord_proto import hook_pb2 as pb
-from koord_proxy.rules.records import RecordKind, RuntimeRecord, identity, labels_of, names_of
+from koord_proxy.rules.records import (
+    KEPT_MISSED,
+    MissedHookCall,
+    RecordKind,
+    RuntimeRecord,
+    identity,
+    labels_of,
+    names_of,
+)
 
 POD = pb.PodSandboxHookRequest(
     pod_meta={"name": "job", "namespace": "batch", "uid": "u", "attempt": 3},
@@ -38,3 +46,8 @@ def test_each_record_has_misses_of_its_own():
     one, other = (RuntimeRecord(RecordKind.POD, name, POD) for name in "ab")
     assert one.missed == []
     assert one.missed is not other.missed
+    calls = [MissedHookCall("s", "h", "r", number) for number in range(KEPT_MISSED + 3)]
+    for call in calls:
+        one.note([call])
+    # Of many the last ones are remembered.
+    assert one.missed == calls[3:]

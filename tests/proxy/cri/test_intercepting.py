@@ -1,0 +1,41 @@
+"""What interception does for CRI only; the rest is the contract in ``test_interceptor.py``."""
+
+from __future__ import annotations
+
+from koord_model.patch import Patch
+from koord_model.resources import LinuxResources
+from koord_proto import cri_pb2 as cri
+
+from tests.support import cri_requests as requests
+from tests.support.docker_bodies import PARENT_PATH
+from tests.support.interception import Hooks, intercepting
+
+SHARES = Patch(resources=LinuxResources(cpu_shares=7))
+
+
+async def test_a_create_says_itself_what_is_needed_of_an_unknown_pod(tmp_path):
+    async with intercepting(requests, tmp_path, Hooks(wants=SHARES)) as client:
+        sent = await client.create()
+        _, asked = client.hooks.asked[-1]
+    assert sent.cpu_shares == 7
+    assert (asked.pod_meta.name, asked.pod_cgroup_parent) == ("life", PARENT_PATH)
+
+
+async def test_an_update_is_sent_as_the_full_set(tmp_path):
+    async with intercepting(requests, tmp_path) as client:
+        await client.run_pod()
+        await client.create()
+        client.hooks.wants = SHARES
+        sent = await client.do(requests.update(cpu_quota=7000, cpuset_cpus="1"))
+        assert sent.whole.linux == cri.LinuxContainerResources(
+            cpu_shares=7, cpu_quota=7000, cpuset_cpus="1"
+        )
+        assert sent.whole.annotations == {"c": "1"}
+        assert client.facts().container_resources.cpuset_cpus == "1"
+        # One that is the full set goes on as it came.
+        client.hooks.wants = Patch()
+        request = cri.UpdateContainerResourcesRequest.FromString(
+            requests.update(cpu_shares=3, cpu_quota=9, cpuset_cpus="1").body
+        )
+        request.annotations["c"] = "1"
+        assert await client.do(requests.call("UpdateContainerResources", request)) is None
