@@ -12,8 +12,8 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 from koord_model.version import VERSION
-from koord_wire.unary import UnaryConnection, Event, Headers, Response
 from koord_wire.frames import ProtocolError
+from koord_wire.unary import Event, Headers, Response, UnaryConnection
 
 from koord_kube.client import Cluster, content_type, notice_lost_peer
 from koord_kube.failures import reason_of

@@ -12,8 +12,8 @@ from h2.settings import SettingCodes, Settings
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_wire import frames
-from koord_wire.unary import MAX_BODY, UnaryConnection, Event, Response, StreamFailure
 from koord_wire.frames import ProtocolError, frame
+from koord_wire.unary import MAX_BODY, Event, Response, StreamFailure, UnaryConnection
 
 TOKEN = b"Bearer " + b"t" * 900
 
