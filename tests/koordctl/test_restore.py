@@ -20,7 +20,7 @@ from koordctl.restore import RestoreError, put_back, report_json, report_lines
 
 from koordctl import main as program
 from tests.support.fake_cgroupfs import FakeCgroupfs
-from tests.support.node import FakeKernel as FakeNode
+from tests.support.node import FakeKernel
 
 GROUP = "kubepods/pod1"
 SHARES, QUOTA = Target(GROUP, "cpu.shares"), Target(GROUP, "cpu.cfs_quota_us")
@@ -205,9 +205,9 @@ CACHES = "/sys/fs/resctrl"
 
 
 @pytest.fixture
-def with_caches(tmp_path: Path) -> tuple[FakeNode, str]:
+def with_caches(tmp_path: Path) -> tuple[FakeKernel, str]:
     """A node whose koordlet was killed: a pod's group, its class's, and one of somebody else."""
-    node, state = FakeNode(1), str(tmp_path)
+    node, state = FakeKernel(1), str(tmp_path)
     node.cgroups.make_group(GROUP)
     baselines = BaselineStore(f"{state}/originals.db", print)
     keep = baselines.keep_cache_groups
@@ -219,7 +219,7 @@ def with_caches(tmp_path: Path) -> tuple[FakeNode, str]:
     return node, state
 
 
-def test_cache_groups_that_koordlet_made_are_removed(with_caches: tuple[FakeNode, str]) -> None:
+def test_cache_groups_that_koordlet_made_are_removed(with_caches: tuple[FakeKernel, str]) -> None:
     node, state = with_caches
     report = put_back(node, state, print, dry_run=True)
     removed = [
@@ -239,7 +239,7 @@ def test_cache_groups_that_koordlet_made_are_removed(with_caches: tuple[FakeNode
 
 
 def test_a_cache_group_that_stays(
-    with_caches: tuple[FakeNode, str], monkeypatch: pytest.MonkeyPatch
+    with_caches: tuple[FakeKernel, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, state = with_caches
 

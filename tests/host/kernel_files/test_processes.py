@@ -24,7 +24,7 @@ from koord_host.kernel_files.processes import (
     start_time,
 )
 
-from tests.support.node import FakeKernel as FakeNode
+from tests.support.node import FakeKernel
 
 GROUP = "kubepods/pod1/c1"
 PROCS = f"/sys/fs/cgroup/{GROUP}/cgroup.procs"
@@ -54,12 +54,12 @@ def test_places(place: str, process: Process | None) -> None:
 
 class TestListing:
     @pytest.fixture
-    def node(self) -> FakeNode:
-        node = FakeNode(2)
+    def node(self) -> FakeKernel:
+        node = FakeKernel(2)
         node.cgroups.make_group(GROUP)
         return node
 
-    def test_names_who_is_in_the_group(self, node: FakeNode) -> None:
+    def test_names_who_is_in_the_group(self, node: FakeKernel) -> None:
         one, two = node.start_process(GROUP), node.start_process(GROUP)
         assert in_group(node, "/proc", GROUP, PROCS) == (
             Process(GROUP, one, one),
@@ -68,7 +68,7 @@ class TestListing:
         node.remove_group(GROUP)
         assert in_group(node, "/proc", GROUP, PROCS) == ()
 
-    def test_leaves_out_who_was_not_in_it_all_the_time(self, node: FakeNode) -> None:
+    def test_leaves_out_who_was_not_in_it_all_the_time(self, node: FakeKernel) -> None:
         """A number that another pod's process gets between listing and start time."""
         ends, reused, stays = (node.start_process(GROUP) for _ in range(3))
         node.cgroups.make_group("kubepods/pod2")

@@ -15,7 +15,7 @@ from koord_host.resource_executor.journal import Journal
 from koord_host.resource_executor.restore import RestoreOutcome, restore
 
 from tests.host.conftest import HOOKS, STRATEGY, V1, MakeNode, Node, desired, make_executor, only
-from tests.support.node import FakeKernel as FakeNode
+from tests.support.node import FakeKernel
 
 BE = "kubepods/besteffort"
 POD, CONTAINER = f"{BE}/pod1", f"{BE}/pod1/c1"
@@ -245,7 +245,7 @@ class Processes:
     """A container's processes, and an executor for their OOM scores."""
 
     def __init__(self) -> None:
-        self.files, self.baselines, self.now = FakeNode(1), BaselineStore("", print), 0.0
+        self.files, self.baselines, self.now = FakeKernel(1), BaselineStore("", print), 0.0
         self.files.cgroups.make_group(CONTAINER)
         self.executor = make_executor(
             self.files, baselines=self.baselines, monotonic=lambda: self.now

@@ -12,14 +12,8 @@ from koord_host.knobs.layout import Driver
 from koord_model.qos import QoSClass
 from koordlet.metrics_advisor.contract.metric_kinds import KINDS
 
-from tests.support.deciding_node import (
-    SETTLED,
-    DecidingNode,
-    Run,
-    everything_on,
-    measured,
-    some_pods,
-)
+from tests.support.node.strategies import SETTLED, StrategyNode, StrategyRun
+from tests.support.node.workload import everything_on, measured, some_pods
 
 PODS = (QoSClass.LSE, QoSClass.LSR, QoSClass.LS, QoSClass.BE, QoSClass.NONE, QoSClass.BE)
 DAY = 86_400.0
@@ -29,8 +23,8 @@ NOTHING = tuple(KINDS)
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> DecidingNode:
-    made = DecidingNode(tmp_path, 2, Driver.SYSTEMD, vendor=True, iocost=True)
+def node(tmp_path: Path) -> StrategyNode:
+    made = StrategyNode(tmp_path, 2, Driver.SYSTEMD, vendor=True, iocost=True)
     made.start(*some_pods(made.layout, *PODS))
     made.slo = everything_on(**CALM)
     look(made, 0.6)
@@ -38,29 +32,29 @@ def node(tmp_path: Path) -> DecidingNode:
 
 
 @pytest.fixture
-def run(node: DecidingNode) -> Iterator[Run]:
+def run(node: StrategyNode) -> Iterator[StrategyRun]:
     with node.run() as begun:
         begun.comes_to_rest()
         yield begun
 
 
-def look(node: DecidingNode, load: float, *missing: str) -> None:
+def look(node: StrategyNode, load: float, *missing: str) -> None:
     node.measured = measured(node.pods, load, 3, missing, at=node.wall)
 
 
-def writes(node: DecidingNode) -> list[tuple[str, str]]:
+def writes(node: StrategyNode) -> list[tuple[str, str]]:
     return [one for one in node.files.writes if not one[0].endswith("/memory.reclaim")]
 
 
-def well(run: Run) -> None:
+def well(run: StrategyRun) -> None:
     assert [one for one in run.rounds.states() if one.failures or one.overruns] == []
 
 
-def rounds_of(run: Run) -> dict[str, int]:
+def rounds_of(run: StrategyRun) -> dict[str, int]:
     return {one.name: one.rounds for one in run.rounds.states()}
 
 
-def best_effort_cpus(node: DecidingNode) -> frozenset[int]:
+def best_effort_cpus(node: StrategyNode) -> frozenset[int]:
     return node.cpus(node.layout.kube_qos_group(node.pods[3].kube))
 
 
@@ -68,7 +62,7 @@ def best_effort_cpus(node: DecidingNode) -> frozenset[int]:
 
 
 @pytest.mark.parametrize("jump", [DAY, -DAY, -1.8e9], ids=["forth", "back", "to 1970"])
-def test_the_wall_clock_jumps(node: DecidingNode, run: Run, jump: float) -> None:
+def test_the_wall_clock_jumps(node: StrategyNode, run: StrategyRun, jump: float) -> None:
     before, values = writes(node), node.values()
     node.wall += jump
     # Windows end at the wall clock: at first they are empty, and what is newest is stale.
@@ -83,7 +77,7 @@ def test_the_wall_clock_jumps(node: DecidingNode, run: Run, jump: float) -> None
     assert (writes(node), node.values()) == (before, values)
 
 
-def test_a_machine_that_slept_makes_up_for_nothing(node: DecidingNode, run: Run) -> None:
+def test_a_machine_that_slept_makes_up_for_nothing(node: StrategyNode, run: StrategyRun) -> None:
     """All that was measured is old; then there is room again, and it is taken step by step."""
     had, asked = best_effort_cpus(node), rounds_of(run)
     look(node, 0.6, *NOTHING)
@@ -101,7 +95,9 @@ def test_a_machine_that_slept_makes_up_for_nothing(node: DecidingNode, run: Run)
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["nothing is measured", "nor pods known"])
-def test_what_is_not_known_changes_nothing(node: DecidingNode, run: Run, known: bool) -> None:
+def test_what_is_not_known_changes_nothing(
+    node: StrategyNode, run: StrategyRun, known: bool
+) -> None:
     before, node.pods_known = writes(node), known
     look(node, 0.99, *NOTHING, "facts")
     run.rounds_of(*[10.0] * 60)
@@ -111,7 +107,7 @@ def test_what_is_not_known_changes_nothing(node: DecidingNode, run: Run, known: 
     assert run.found.claims == []
 
 
-def test_after_a_restart_nothing_is_put_back_before_pods_are_known(node: DecidingNode) -> None:
+def test_after_a_restart_nothing_is_put_back_before_pods_are_known(node: StrategyNode) -> None:
     with node.run() as run:
         run.comes_to_rest()
     values = node.values()
@@ -151,7 +147,7 @@ THRESHOLD = "resourceUsedThresholdWithBE"
     ],
 )
 def test_what_is_wrong_in_it_costs_one_line_and_nothing_else(
-    node: DecidingNode, run: Run, where: str, wrong: Any, line: str
+    node: StrategyNode, run: StrategyRun, where: str, wrong: Any, line: str
 ) -> None:
     good = everything_on(**CALM)
     node.slo = changed(good, where, wrong)

@@ -15,7 +15,8 @@ from koord_host.planning.outcomes import Outcome
 from koord_model.qos import QoSClass
 from koordlet.qos_manager.core.strategy import PodView
 
-from tests.support.deciding_node import DecidingNode, Run, a_pod, all_of, everything_on, measured
+from tests.support.node.strategies import StrategyNode, StrategyRun, all_of
+from tests.support.node.workload import a_pod, everything_on, measured
 
 ROUNDS = int(os.environ.get("KOORD_TEST_ROUNDS", "600"))
 """10 000 are three hours of rounds; by hand, before a release."""
@@ -23,14 +24,14 @@ REMEMBERED = 300
 EVERY = (QoSClass.LS, QoSClass.BE, QoSClass.NONE, QoSClass.LSR, QoSClass.BE)
 
 
-def passing(node: DecidingNode, number: int) -> PodView:
+def passing(node: StrategyNode, number: int) -> PodView:
     """A pod that was not there before."""
     qos = EVERY[number % len(EVERY)]
     own = f"{8 + number % 4}" if qos is QoSClass.LSR else ""
     return a_pod(node.layout, f"p{number:06}", qos, 1 + number % 2, own)
 
 
-def sizes(run: Run) -> dict[str, int]:
+def sizes(run: StrategyRun) -> dict[str, int]:
     """How many things each part keeps, in whatever it keeps them."""
     parts: list[Any] = [
         run.rounds,
@@ -73,7 +74,7 @@ def _kept(part: Any, seen: set[int]) -> Iterator[Any]:
 def test_pods_that_come_and_go_leave_nothing(
     tmp_path: Path, version: int, driver: Driver, hooks: str
 ) -> None:
-    node = DecidingNode(tmp_path, version, driver)
+    node = StrategyNode(tmp_path, version, driver)
     node.start(*(passing(node, number) for number in range(5)))
     node.slo = everything_on()
     begun: dict[str, int] = {}

@@ -22,7 +22,7 @@ from koordlet.qos_manager.plan_queue import AppliedPlans, NodePlan, PlanQueue
 from koordlet.runtime_hooks.reconciler.reconciler import HOOKS
 from koordlet.runtime_hooks.reconciler.tasks import TaskReconciler
 
-from tests.support.node import FakeKernel as FakeNode
+from tests.support.node import FakeKernel
 
 BE = "kubepods/besteffort"
 QUOTA = Target(BE, "cpu.cfs_quota_us")
@@ -33,7 +33,7 @@ class Bench:
     """A plan queue on a node in memory."""
 
     def __init__(self, directory: str = "") -> None:
-        self.node = FakeNode(2)
+        self.node = FakeKernel(2)
         self.node.cgroups.make_group(f"{BE}/pod1")
         self.begin(directory)
 

@@ -24,17 +24,8 @@ from koordlet.qos_manager.core.strategy import Plan, Strategy, StrategyView
 from koordlet.qos_manager.strategy_table import select_enabled
 from koordlet.qos_manager.suppression.be_cpus import own_cpus
 
-from tests.support.deciding_node import (
-    ALL_GATES,
-    SETTLED,
-    DecidingNode,
-    Run,
-    a_pod,
-    all_of,
-    everything_on,
-    measured,
-    some_pods,
-)
+from tests.support.node.strategies import ALL_GATES, SETTLED, StrategyNode, StrategyRun, all_of
+from tests.support.node.workload import a_pod, everything_on, measured, some_pods
 
 CLASSES = tuple(QoSClass)
 PLUGINS = load(sorted(available_plugins()))
@@ -77,9 +68,9 @@ class Case:
     def runner(self) -> HookRunner:
         return PLUGINS if self.hooks else HookRunner([])
 
-    def node(self, directory: Path) -> DecidingNode:
+    def node(self, directory: Path) -> StrategyNode:
         options = {"vendor": self.vendor, "iocost": self.iocost, "static": self.static}
-        node = DecidingNode(directory, self.version, self.driver, **options)
+        node = StrategyNode(directory, self.version, self.driver, **options)
         node.start(*some_pods(node.layout, *self.pods))
         return node
 
@@ -112,7 +103,7 @@ def cases(hooks: st.SearchStrategy[bool]) -> st.SearchStrategy[Case]:
 
 
 @contextmanager
-def node_of(case: Case) -> Iterator[DecidingNode]:
+def node_of(case: Case) -> Iterator[StrategyNode]:
     with tempfile.TemporaryDirectory(prefix="koord-test-", dir="/dev/shm") as directory:
         yield case.node(Path(directory))
 
@@ -131,7 +122,7 @@ def planning_twice(strategy: Strategy) -> Strategy:
 STRATEGIES = [planning_twice(one) for one in select_enabled(KoordletSettings(), ALL_GATES)[0]]
 
 
-def rounds(node: DecidingNode, run: Run, case: Case, *numbers: int) -> None:
+def rounds(node: StrategyNode, run: StrategyRun, case: Case, *numbers: int) -> None:
     for number in numbers:
         load, missing = case.rounds[number % len(case.rounds)]
         node.measured = measured(node.pods, load, case.seed + number // 2, missing, at=node.wall)
@@ -139,7 +130,7 @@ def rounds(node: DecidingNode, run: Run, case: Case, *numbers: int) -> None:
         agreed(node, run)
 
 
-def agreed(node: DecidingNode, run: Run) -> None:
+def agreed(node: StrategyNode, run: StrategyRun) -> None:
     """Nobody is in another's way, and the kernel takes whatever is written."""
     assert run.found is not None
     assert run.found.problems == ()
@@ -160,7 +151,7 @@ def foreseen(path: str, text: str, code: int) -> bool:
     return reclaimed or (not text.strip() and code == errno.ENOSPC)
 
 
-def chosen_within_the_machine(node: DecidingNode, run: Run) -> None:
+def chosen_within_the_machine(node: StrategyNode, run: StrategyRun) -> None:
     if not node.measured.latest.facts or not run.wanted:
         # Which CPUs there are is not known: those that were desired stay.
         return
@@ -174,7 +165,7 @@ def chosen_within_the_machine(node: DecidingNode, run: Run) -> None:
             assert not node.cpus(one.target.place) & lse, one
 
 
-def writes(node: DecidingNode) -> list[tuple[str, str]]:
+def writes(node: StrategyNode) -> list[tuple[str, str]]:
     return [one for one in node.files.writes if not one[0].endswith("/memory.reclaim")]
 
 
@@ -255,7 +246,7 @@ def test_switched_off_all_is_as_hooks_alone_want_it(case: Case) -> None:
         assert node.values() == hooks_alone.values()
 
 
-def off(run: Run) -> dict[str, Any]:
+def off(run: StrategyRun) -> dict[str, Any]:
     """Every strategy switched off by its mode; hooks find the NodeSLO as it was."""
     modes = {one.name: {"mode": "off"} for one in run.strategies}
     return {"extensions": {"pykoord": {"strategies": modes}}}
@@ -280,7 +271,7 @@ PLAIN = replace(KILLED, version=2, driver=Driver.SYSTEMD, vendor=False, policy="
 class Killed:
     """A node on which koordlet was killed at some write, and what should become of it."""
 
-    moments: list[DecidingNode]
+    moments: list[StrategyNode]
     found: dict[str, str]
     wanted: dict[str, str]
 
@@ -293,7 +284,7 @@ def lives(case: Case, directory: Path) -> Killed:
     node = case.node(directory / "node")
     node.slo = everything_on(case.policy, case.identity, pressure_suppress={"mode": "off"})
     node.measured = measured(node.pods, case.rounds[0][0], case.seed)
-    moments: dict[tuple[int, int], DecidingNode] = {}
+    moments: dict[tuple[int, int], StrategyNode] = {}
 
     def dies() -> None:
         """Whoever dies here leaves what the copy has; nothing new is the same death again."""
@@ -318,7 +309,7 @@ def lives(case: Case, directory: Path) -> Killed:
     return Killed(list(moments.values()), found, wanted)
 
 
-def rounds_until_rest(run: Run) -> None:
+def rounds_until_rest(run: StrategyRun) -> None:
     run.rounds_of(1.0, 5.0, SETTLED, 61.0)
 
 

@@ -21,7 +21,7 @@ from koordlet.qos_manager.view_builder import (
 from koordlet.states_informer.state.pod_inventory import PodRecord
 from koordlet.states_informer.state.share_pools import ReservedCPUs
 
-from tests.support.node import FakeKernel as FakeNode
+from tests.support.node import FakeKernel
 from tests.support.observed import DictionaryCache
 
 LAYOUT = Layout(2, Driver.CGROUPFS)
@@ -45,7 +45,7 @@ def newest(clock: Clock) -> LatestStore:
 def seen(**changes: object) -> ViewSources:
     usual = ViewSources(
         LAYOUT,
-        FakeNode(2),
+        FakeKernel(2),
         pods=lambda: (RECORD,),
         pods_known=lambda: True,
         view=NodeView,
@@ -121,7 +121,7 @@ def test_windows_end_at_the_view_s_moment() -> None:
 
 
 def cgroups(base: dict[Target, Value] | None = None) -> RoundCgroupReader:
-    node = FakeNode(2)
+    node = FakeKernel(2)
     for group in ("kubepods/besteffort/poda/c1", "kubepods/besteffort/podb"):
         node.cgroups.make_group(group)
     node.write("/sys/fs/cgroup/kubepods/besteffort/cpu.max", "50000 100000")
