@@ -41,17 +41,17 @@ def life(pytestconfig: pytest.Config) -> machine.Life:
     reason = why_not()
     if reason is not None:
         pytest.skip(reason)
-    lived = _live("multi")
+    lived = _live()
     if lived.frozen:
-        lived = dataclasses.replace(_live("single"), frozen=lived.frozen)
+        lived = dataclasses.replace(_live(), frozen=lived.frozen)
     pytestconfig.stash[_LIFE] = lived
     return lived
 
 
-def _live(threads: str) -> machine.Life:
+def _live() -> machine.Life:
     with tempfile.TemporaryDirectory(dir=base.cache(), prefix="disk-") as directory:
         disk = node_disk.make(Path(directory))
-        return machine.live(disk, base.cache() / "console.log", threads)
+        return machine.live(disk, base.cache() / "console.log")
 
 
 def pytest_terminal_summary(
