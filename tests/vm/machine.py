@@ -48,8 +48,8 @@ class Life:
 def live(disk: Path, console: Path) -> Life:
     """Boot the disk, wait until the machine is off, and read what it wrote.
 
-    One thread emulates all processors. Side by side they are faster by a third, and QEMU 7.2 froze in
-    three of six boots: all of them spin, and no interrupt gets through.
+    One thread emulates all processors. Side by side they are faster by a third, and QEMU 7.2
+    froze in three of six boots: all of them spin with interrupts off.
     """
     # Beside the disk, which is this run's alone: another's results must not be taken for ours.
     results, monitor = disk.with_name("results.jsonl"), disk.with_name("monitor.sock")
