@@ -37,6 +37,7 @@ class _Write:
     request: Request
     token: bytes
     answer: asyncio.Future[Response]
+    connection: _Connection | None = None
     stream: int = 0
 
 
@@ -123,11 +124,10 @@ class Http2Writer:
 
     def _abandon(self, write: _Write) -> None:
         """Nobody waits for it any more; mostly it has its answer."""
-        if not write.stream:
-            if write in self._waiting:
-                self._waiting.remove(write)
-        elif self._connection is not None:
-            self._connection.cancel(write)
+        if write.connection is not None:
+            write.connection.cancel(write)
+        elif write in self._waiting:
+            self._waiting.remove(write)
 
     # ---- the connection
 
@@ -214,6 +214,7 @@ class _Connection(asyncio.Protocol):
         write.stream = self._http2.request(
             request.method.encode(), path.encode(), body, write.token, headers
         )
+        write.connection = self
         self._writes[write.stream] = write
         self._flush_soon()
 

@@ -21,6 +21,7 @@ from koord_kube.http2_writer import Http2Writer
 from koord_kube.protocol.api import ApiError, ConflictError, NotLeadingError
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS
+from koord_wire.frames import GOAWAY, frame
 
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.processes import PATIENCE
@@ -251,6 +252,30 @@ async def test_what_was_not_processed_is_sent_again(server: Http2Server, connect
     assert isinstance(second.result(), bytes)
     assert len(server.connections) == 2
     assert [name(one) for one in server.requests] == ["first", "second", "second"]
+
+
+async def test_an_old_connections_answer_touches_no_write_on_the_next(
+    server: Http2Server, connect: Connect
+) -> None:
+    server.hold = True
+    writer = await connect(deadline=5.0)
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(outcome(writer, binding("first")))
+        await until(lambda: server.requests)
+        old = server.connections[0]
+        old.h2.send_headers(1, [(":status", "201")])
+        old.flush()
+        old.transport.write(frame(GOAWAY, 0, 0, b"\0\0\0\1" + bytes(4)))
+        await until(lambda: not writer._connection or not writer._connection.usable)
+        second = group.create_task(outcome(writer, binding("second")))
+        await until(lambda: len(server.requests) == 2)
+        old.h2.send_data(1, b"{}", end_stream=True)
+        old.flush()
+        await until(first.done)
+        server.connections[1].answer(1)
+    assert isinstance(first.result(), bytes)
+    assert isinstance(second.result(), bytes)
+    assert not server.resets
 
 
 async def test_only_who_leads_writes(server: Http2Server, connect: Connect) -> None:
