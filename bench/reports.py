@@ -269,19 +269,19 @@ def _tell(loaders: Sequence[Any], word: str) -> None:
         one.stdin.flush()
 
 
-class Marked(NamedTuple):
+class ReportMark(NamedTuple):
     """What became of reports since the last mark: how long answers took, and refusals."""
 
     milliseconds: list[float]
     refused: int
 
 
-def mark(loaders: Sequence[Any]) -> Marked:
+def mark(loaders: Sequence[Any]) -> ReportMark:
     """What became of reports since the last mark."""
     _tell(loaders, "mark")
     found = [json.loads(loader.stdout.readline()) for loader in loaders]
     took = sorted(1e3 * one for each in found for one in each["took"])
-    return Marked(took, sum(each["refused"] for each in found))
+    return ReportMark(took, sum(each["refused"] for each in found))
 
 
 def raise_limit() -> None:
