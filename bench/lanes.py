@@ -145,12 +145,12 @@ class Bench:
 
     def _hand_over(self, number: int) -> None:
         quota = DesiredValue(Target(self.be, "cpu.cfs_quota_us"), _value(number), "load")
-        deeds: tuple[tuple[str, tuple[DesiredValue, ...]], ...] = ()
+        one_shot: tuple[tuple[str, tuple[DesiredValue, ...]], ...] = ()
         if number % 50 == 0:
             # Ended, or not, the next one is wanted: there is always a reclaim under way.
             reclaim = DesiredValue(Target(self.be, "memory.reclaim"), _RECLAIM_BYTES, "cold")
-            deeds = (("memory_offload", (reclaim,)),)
-        submit_plan(self.node, NodePlan({"cpu_suppress": (quota,)}, deeds=deeds))
+            one_shot = (("memory_offload", (reclaim,)),)
+        submit_plan(self.node, NodePlan({"cpu_suppress": (quota,)}, one_shot=one_shot))
 
     def _milliseconds(self, number: int, at: float) -> float:
         done = next(when for value, when in self.kernel.written if value >= _value(number))

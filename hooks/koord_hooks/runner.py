@@ -42,7 +42,7 @@ _AnyPatch = TypeVar("_AnyPatch", Patch, NodePatch, covariant=True)
 class HookResult(Generic[_AnyPatch]):
     """What the plugins made of one stage or subject of reconciliation.
 
-    ``wished`` are the plugins that returned a patch, ``patches`` those patches, in
+    ``contributors`` are the plugins that returned a patch, ``patches`` those patches, in
     the same order. ``failures`` are those that
     raised or did not return a patch, with the reason; the patches of the
     others are in ``patch`` all the same. A plugin that raises ``ValueError`` has not
@@ -50,7 +50,7 @@ class HookResult(Generic[_AnyPatch]):
     """
 
     patch: _AnyPatch
-    wished: tuple[str, ...] = ()
+    contributors: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     failures: tuple[tuple[str, Exception], ...] = ()
     patches: tuple[_AnyPatch, ...] = ()

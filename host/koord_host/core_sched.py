@@ -106,7 +106,7 @@ class CoreSched:
             return False, _REASONS.get(error.errno or 0, str(error))
         return True, ""
 
-    def level(
+    def reconcile(
         self,
         groups: Mapping[CoreSchedGroup, tuple[Process, ...]],
         cancel: CancelToken | None = None,

@@ -106,7 +106,7 @@ class HostTraffic:
         self._cancel = uncancelled()
         self._shaped: NetworkInterface | None = None
 
-    def level(
+    def reconcile(
         self, wanted: Traffic | None, why: str = "", cancel: CancelToken | None = None
     ) -> TrafficReport:
         """Bring the host to these classes, or for ``None`` to nothing of ours; again does nothing.

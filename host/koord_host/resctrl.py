@@ -156,7 +156,7 @@ class ResctrlGroups:
         there = self.groups()
         return max(self.info().closids - 1 - len(there) - len(self._kept(there)), 0)
 
-    def level(
+    def reconcile(
         self,
         tenants: Iterable[Tenant],
         shared: Mapping[str, ResctrlLimits] | None = None,
@@ -254,7 +254,7 @@ class ResctrlGroups:
     def _make(self, group: str, why: str) -> str:
         """See that a group is there; "", or why it cannot be."""
         if not group or "/" in group or group in _NO_GROUPS or group.startswith("."):
-            return f"{group!r} is no name for one"
+            return f"{group!r} is not a valid name for one"
         there = self.groups()
         if group in there:
             return ""

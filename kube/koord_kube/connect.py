@@ -51,7 +51,7 @@ def in_cluster(environ: Mapping[str, str], account: Path = ACCOUNT) -> Cluster:
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise ConnectError(
-            "no Kubernetes API: this is no pod (KUBERNETES_SERVICE_HOST and _PORT are not set) "
+            "no Kubernetes API: not in a pod (KUBERNETES_SERVICE_HOST and _PORT are not set) "
             "and no --kubeconfig is given"
         )
     for name in ("token", "ca.crt"):

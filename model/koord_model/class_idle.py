@@ -38,7 +38,7 @@ def refused(kube_qos: KubeQoS, view: NodeView) -> str:
     return ""
 
 
-def level(kube_qos: KubeQoS, *, idle: bool, why: str, view: NodeView) -> Patch | None:
+def idle_patch(kube_qos: KubeQoS, *, idle: bool, why: str, view: NodeView) -> Patch | None:
     """The class's group made idle or not, as far as that can be; ``why`` begins the reason.
 
     A besteffort group that should be idle and cannot be has the least weight.

@@ -24,11 +24,11 @@ def parse(text: str) -> frozenset[int]:
     for part in text.strip().split(",") if text.strip() else ():
         match = _RANGE.fullmatch(part)
         if match is None:
-            raise ValueError(f'{excerpt(text)} is no CPU list; expected one like "0-3,8"')
+            raise ValueError(f'{excerpt(text)} is not a valid CPU list; expected one like "0-3,8"')
         low, high = int(match[1]), int(match[2] or match[1])
         listed += high - low + 1
         if low > high or high >= MAX_CPU:
-            raise ValueError(f"{excerpt(text)}: {part} is no range of CPUs")
+            raise ValueError(f"{excerpt(text)}: {part} is not a valid range of CPUs")
         if listed > MAX_CPU:
             raise ValueError(f"{excerpt(text)} names the same CPUs over and over")
         cpus.update(range(low, high + 1))

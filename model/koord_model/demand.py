@@ -47,7 +47,7 @@ class InitContainer:
 
 
 def amounts(quantities: Mapping[str, object] | None) -> Amounts:
-    """Kubernetes quantities as numbers; what is no quantity is left out."""
+    """Kubernetes quantities as numbers; what is not a valid quantity is left out."""
     if not quantities:
         return _NONE
     found = ((name, _amount(name, str(given))) for name, given in quantities.items())

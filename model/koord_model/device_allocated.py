@@ -48,7 +48,7 @@ def gpus(pod: Pod) -> tuple[tuple[GPU, ...], tuple[str, ...]]:
     """The pod's GPUs, and lines on what was ignored.
 
     Raises:
-        ValueError: the annotation is no JSON object; one line says how.
+        ValueError: the annotation is not a JSON object; one line says how.
     """
     return _devices(pod, "gpu", _gpu)
 
@@ -57,7 +57,7 @@ def rdma_devices(pod: Pod) -> tuple[tuple[RDMA, ...], tuple[str, ...]]:
     """The pod's RDMA devices, and lines on what was ignored.
 
     Raises:
-        ValueError: the annotation is no JSON object; one line says how.
+        ValueError: the annotation is not a JSON object; one line says how.
     """
     return _devices(pod, "rdma", _rdma)
 

@@ -16,7 +16,9 @@ def seconds(text: str) -> float:
         ValueError: it is none; negative ones are not taken either.
     """
     if _DURATION.fullmatch(text) is None:
-        raise ValueError(f'"{text[:40]}" is no duration; expected one like 90s, 5m or 1h30m')
+        raise ValueError(
+            f'"{text[:40]}" is not a valid duration; expected one like 90s, 5m or 1h30m'
+        )
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 

@@ -56,7 +56,7 @@ def batch_resources(pod: Pod) -> Mapping[str, BatchResources] | None:
     """The batch resources of a pod's containers by name; ``None`` if it names no container.
 
     Raises:
-        ValueError: the annotation is no JSON, or names no containers; one line says how.
+        ValueError: the annotation is not valid JSON, or names no containers; one line says how.
     """
     return _told_of(pod, read(pod, ANNOTATION_EXTENDED_RESOURCE_SPEC, parse)) or None
 
@@ -65,7 +65,7 @@ def init_resources(pod: Pod) -> Mapping[str, BatchResources]:
     """The batch resources of a pod's init containers by name.
 
     Raises:
-        ValueError: the annotation is no JSON, or names no containers; one line says how.
+        ValueError: the annotation is not valid JSON, or names no containers; one line says how.
     """
     return _told_of(pod, read(pod, ANNOTATION_EXTENDED_RESOURCE_SPEC, parse_inits))
 
@@ -128,7 +128,7 @@ def _member(given: object, name: str) -> object:
     if given is None:
         return None
     if not isinstance(given, dict):
-        raise ValueError(f"{shown(given)} is no object")  # noqa: TRY004 - bad input, not a defect
+        raise ValueError(f"{shown(given)} is not an object")  # noqa: TRY004 - bad input, not a defect
     return given.get(name)
 
 
@@ -136,7 +136,7 @@ def _amount(quantity: object, most: int) -> Amount | None:
     if quantity is None:
         return None
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
-        problem = f"{shown(quantity)} is no quantity; expected one like 500m, 2 or 1Gi"
+        problem = f"{shown(quantity)} is not a valid quantity; expected one like 500m, 2 or 1Gi"
         raise ValueError(problem)  # noqa: TRY004 - bad input, not a defect
     value = whole(quantity)
     if not 0 <= value <= most:

@@ -73,6 +73,8 @@ def _exact(quantity: str | int | float) -> Decimal:
     text = str(quantity).strip()
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
-        raise ValueError(f"{excerpt(text)} is no quantity; expected one like 500m, 2 or 1Gi")
+        raise ValueError(
+            f"{excerpt(text)} is not a valid quantity; expected one like 500m, 2 or 1Gi"
+        )
     digits, suffix = match.groups(default="")
     return _EXACT.multiply(Decimal(digits), _SUFFIXES[suffix])

@@ -51,7 +51,7 @@ class CacheWays:
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.end <= 100:
             raise ValueError(
-                f"[{self.start}, {self.end}] is no range; expected 0 ≤ start < end ≤ 100"
+                f"[{self.start}, {self.end}] is not a valid range; expected 0 ≤ start < end ≤ 100"
             )
 
     def __str__(self) -> str:
@@ -195,7 +195,7 @@ def parse(text: str) -> ResctrlAnnotation:
     if document is None:
         return ResctrlAnnotation()
     if not isinstance(document, dict):
-        raise ValueError(f"{_json(document)} is no JSON object")  # noqa: TRY004 - bad input
+        raise ValueError(f"{_json(document)} is not a JSON object")  # noqa: TRY004 - bad input
     sections = _keys(document, "", _PARTS, ignored)
     desired = ResctrlAnnotation(
         llc=_part(sections, "llc", "range", _ways, ignored),

@@ -271,7 +271,7 @@ _NO_RATIOS = ("101", "inf", "nan", "0x1p1", "1_0")
 
 DIFFERENCES = (shortest, not_refused, rounded_down, comes_back, negative, typing_error)
 DECISIONS = {
-    "bad annotations": "A text that is no JSON costs itself.",
+    "bad annotations": "A text that is not valid JSON costs itself.",
     "bad fields": "A field of a wrong type costs itself, or what cannot be without it.",
     "bad lists": "A CPU list that is none costs itself, or the pool.",
     "out of range": "An amount below 0 is none.",

@@ -106,11 +106,11 @@ async def _watch(api: Any, tmp_path: Path) -> None:
 
 async def _say(api: Any) -> None:
     """Tell of a pod."""
-    announcer = PodEventWriter(api, NAME)
-    announcer.say(PodEvent(pod_view().record.pod, "evictPodSuccess", "evicted"), 0.0, 0.0)
+    event_writer = PodEventWriter(api, NAME)
+    event_writer.record(PodEvent(pod_view().record.pod, "evictPodSuccess", "evicted"), 0.0, 0.0)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-        telling = group.create_task(announcer.run())
-        while not announcer.counts["written"]:
+        telling = group.create_task(event_writer.run())
+        while not event_writer.counts["written"]:
             await asyncio.sleep(0.01)
         telling.cancel()
 

@@ -44,7 +44,7 @@ def create(*plugins: tuple[str, object]) -> Any:
 def test_a_patch_is_applied_and_its_plugin_named() -> None:
     outcome = create(("a", Wants(7)))
     assert outcome.patch == Patch(resources=LinuxResources(cpu_quota=7), why="a: quota 7")
-    assert outcome.wished == ("a",)
+    assert outcome.contributors == ("a",)
     assert outcome.conflicts == outcome.failures == ()
 
 
@@ -84,7 +84,7 @@ def test_a_hook_may_leave_arguments_out() -> None:
         ("container", plugin(pre_create_container=lambda container: seen.append(container))),
     )
     assert seen == [CONTAINER, "none", VIEW]
-    assert (outcome.patch, outcome.wished, outcome.failures) == (Patch(), (), ())
+    assert (outcome.patch, outcome.contributors, outcome.failures) == (Patch(), (), ())
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_hook_may_leave_arguments_out() -> None:
 def test_what_is_no_patch_is_a_failure_of_its_plugin_alone(returned: object, reason: str) -> None:
     outcome = create(("a", plugin(pre_create_container=lambda: returned)), ("b", Wants(7)))
     assert outcome.patch.resources.cpu_quota == 7
-    assert outcome.wished == ("b",)
+    assert outcome.contributors == ("b",)
     [(name, error)] = outcome.failures
     assert name == "a"
     assert reason in str(error)
@@ -146,7 +146,7 @@ class TestLoading:
         others |= {"theirs": Wants(3), "batchresource": Wants(3)}
         loaded = load(["theirs", "batchresource"])
         assert loaded.names == ("batchresource", "theirs")
-        assert loaded.run(Stage.PRE_CREATE_CONTAINER, CONTAINER, VIEW).wished == ("theirs",)
+        assert loaded.run(Stage.PRE_CREATE_CONTAINER, CONTAINER, VIEW).contributors == ("theirs",)
 
     def test_a_broken_one_disturbs_only_those_who_want_it(self, others: dict[str, object]) -> None:
         others["broken"] = ImportError("no module named theirs")

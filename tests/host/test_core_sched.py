@@ -132,7 +132,7 @@ class ByLabel:
         self.sched = sched
         self._start = start
 
-    def level(
+    def reconcile(
         self, groups: dict[str, tuple[int, ...]], cancel: CancelToken | None = None
     ) -> CoreSchedReport:
         wanted = {
@@ -141,7 +141,7 @@ class ByLabel:
             )
             for name, pids in groups.items()
         }
-        report = self.sched.level(wanted, cancel)
+        report = self.sched.reconcile(wanted, cancel)
         names = {group.name: cookie for group, cookie in report.cookies.items()}
         return replace(report, cookies=names)
 
@@ -154,7 +154,7 @@ def made(kernel: KernelFilesystem) -> tuple[ByLabel, Recorder]:
 def test_a_group_shares_one_cookie_and_no_other_group_has_it() -> None:
     kernel = KernelFilesystem({1: 0, 2: 0, 3: 0, 4: 0})
     sched, record = made(kernel)
-    report = sched.level({"shop": (1, 2), "batch": (3,), "": (4,)})
+    report = sched.reconcile({"shop": (1, 2), "batch": (3,), "": (4,)})
     assert report == CoreSchedReport(created=2, shared=1, cookies={"batch": 0xABC1, "shop": 0xABC2})
     assert kernel.tasks == {1: 0xABC2, 2: 0xABC2, 3: 0xABC1, 4: 0}
     assert record.lines == [
@@ -168,18 +168,18 @@ def test_what_is_right_is_not_touched_again_not_even_after_a_restart() -> None:
     kernel = KernelFilesystem({1: 0, 2: 0, 3: 0})
     wanted = {"shop": (1, 2), "batch": (3,)}
     sched, _ = made(kernel)
-    first = sched.level(wanted)
+    first = sched.reconcile(wanted)
     before, writes = dict(kernel.tasks), kernel.writes
     again, record = made(kernel)
     for one in (sched, again):
-        assert one.level(wanted) == CoreSchedReport(cookies=first.cookies)
+        assert one.reconcile(wanted) == CoreSchedReport(cookies=first.cookies)
     assert (kernel.tasks, kernel.writes, record.lines) == (before, writes, [])
 
 
 def test_tasks_of_no_group_lose_theirs() -> None:
     kernel = KernelFilesystem({1: 5, 2: 5, 3: 0})
     sched, record = made(kernel)
-    assert sched.level({"": (2, 3), "shop": (1,)}) == CoreSchedReport(
+    assert sched.reconcile({"": (2, 3), "shop": (1,)}) == CoreSchedReport(
         cleared=1, cookies={"shop": 5}
     )
     assert kernel.tasks == {1: 5, 2: 0, 3: 0}
@@ -189,7 +189,7 @@ def test_tasks_of_no_group_lose_theirs() -> None:
 def test_it_stops_between_two_tasks_and_the_next_time_goes_on() -> None:
     kernel = KernelFilesystem({1: 0, 2: 0, 3: 0, 4: 0, 5: 0})
     sched, record = made(kernel)
-    cookie = sched.level({"b": (4, 5)}).cookies["b"]
+    cookie = sched.reconcile({"b": (4, 5)}).cookies["b"]
     # "b" now is two that share its cookie and one of "a": which keeps it is known from before.
     token, shares = CancelToken(lambda: 0.0, 1.0), kernel.writes
 
@@ -200,7 +200,7 @@ def test_it_stops_between_two_tasks_and_the_next_time_goes_on() -> None:
 
     sched.sched._prctl = prctl
     groups = {"a": (1, 2, 3), "b": (4,), "c": (5,)}
-    report = sched.level(groups, token)
+    report = sched.reconcile(groups, token)
     [line] = report.errors
     assert line.startswith("core scheduling: it was cancelled")
     assert [one[0] for one in record.lines[2:]] == [
@@ -208,7 +208,7 @@ def test_it_stops_between_two_tasks_and_the_next_time_goes_on() -> None:
         "core scheduling cookie of 2",
     ]
     assert kernel.tasks[3] == 0
-    report = sched.level(groups)
+    report = sched.reconcile(groups)
     assert report.errors == []
     assert report.cookies["b"] == cookie, "remembered, though it was not come to"
     assert kernel.tasks[1] == kernel.tasks[2] == kernel.tasks[3]
@@ -218,9 +218,9 @@ def test_it_stops_between_two_tasks_and_the_next_time_goes_on() -> None:
 def test_a_cookie_two_groups_have_stays_where_it_was() -> None:
     kernel = KernelFilesystem({1: 0, 2: 0, 3: 0})
     sched, _ = made(kernel)
-    cookie = sched.level({"b": (1, 2, 3)}).cookies["b"]
+    cookie = sched.reconcile({"b": (1, 2, 3)}).cookies["b"]
     # Two of three go to another group: it is the one that gets a new cookie.
-    report = sched.level({"a": (1, 2), "b": (3,)})
+    report = sched.reconcile({"a": (1, 2), "b": (3,)})
     assert report.cookies["b"] == cookie
     assert report.cookies["a"] != cookie
     assert kernel.tasks[1] == kernel.tasks[2] == report.cookies["a"]
@@ -229,7 +229,7 @@ def test_a_cookie_two_groups_have_stays_where_it_was() -> None:
 def test_after_a_restart_it_stays_where_most_tasks_have_it() -> None:
     kernel = KernelFilesystem({1: 5, 2: 5, 3: 5, 4: 6})
     sched, _ = made(kernel)
-    report = sched.level({"a": (1, 2), "b": (3, 4)})
+    report = sched.reconcile({"a": (1, 2), "b": (3, 4)})
     assert report == CoreSchedReport(shared=1, cookies={"a": 5, "b": 6})
     assert kernel.tasks == {1: 5, 2: 5, 3: 6, 4: 6}
 
@@ -239,9 +239,9 @@ def test_after_a_restart_it_stays_where_most_tasks_have_it() -> None:
 def test_a_task_that_ends_meanwhile_harms_nobody(who: int, calls: int) -> None:
     kernel = KernelFilesystem({1: 0, 2: 0, 3: 0}, ending={who: calls})
     sched, _ = made(kernel)
-    assert sched.level({"shop": (1, 2, 3)}).errors == []
+    assert sched.reconcile({"shop": (1, 2, 3)}).errors == []
     kernel.ending.clear()
-    assert sched.level({"shop": (1, 2, 3)}).errors == []
+    assert sched.reconcile({"shop": (1, 2, 3)}).errors == []
     assert len(set(kernel.tasks.values())) == 1
     assert 0 not in kernel.tasks.values()
 
@@ -249,7 +249,7 @@ def test_a_task_that_ends_meanwhile_harms_nobody(who: int, calls: int) -> None:
 def test_a_pid_that_was_used_again_is_not_in_the_group() -> None:
     kernel = KernelFilesystem({1: 0, 2: 7}, starts={2: 2})
     sched, _ = made(kernel)
-    assert sched.level({"shop": (1, 2)}) == CoreSchedReport(created=1, cookies={"shop": 0xABC1})
+    assert sched.reconcile({"shop": (1, 2)}) == CoreSchedReport(created=1, cookies={"shop": 0xABC1})
     assert kernel.tasks == {1: 0xABC1, 2: 7}
 
 
@@ -262,7 +262,7 @@ def test_a_pid_that_is_used_again_meanwhile_gets_nobody_into_the_group(
     """Another task that had a cookie may lose it, and get it back in the next round."""
     kernel = KernelFilesystem({1: 0, 2: 0, 3: 0}, reused={who: (operation, theirs)})
     sched, _ = made(kernel)
-    report = sched.level({"shop": (1, 2, 3)})
+    report = sched.reconcile({"shop": (1, 2, 3)})
     assert not report.errors
     pending = {pid: cookie for pid, cookie in kernel.tasks.items() if pid not in kernel.starts}
     assert set(pending.values()) == {report.cookies["shop"]}
@@ -273,7 +273,7 @@ def test_a_pid_that_is_used_again_meanwhile_gets_nobody_into_the_group(
 
 def test_a_task_that_may_not_be_touched_is_reported_and_the_others_go_on() -> None:
     kernel = KernelFilesystem({1: 0, 2: 0, 3: 0}, protected={1})
-    report = made(kernel)[0].level({"shop": (1, 2, 3)})
+    report = made(kernel)[0].reconcile({"shop": (1, 2, 3)})
     assert report.errors == [
         "core scheduling cookie of 1: [Errno 1] Operation not permitted (left as it is)"
     ]
@@ -284,10 +284,10 @@ def test_no_thread_of_the_agent_keeps_a_cookie() -> None:
     kernel = KernelFilesystem({1: 0, 2: 0})
     sched, _ = made(kernel)
     assert sched.sched.available() == (True, "")
-    cookie = sched.level({"shop": (1, 2), "gone": (3,), "empty": ()}).cookies["shop"]
+    cookie = sched.reconcile({"shop": (1, 2), "gone": (3,), "empty": ()}).cookies["shop"]
     kernel.tasks[7] = 0
     shared = CoreSchedReport(shared=1, cookies={"shop": cookie})
-    assert sched.level({"shop": (7, 1, 2)}) == shared
+    assert sched.reconcile({"shop": (7, 1, 2)}) == shared
     assert kernel.taken == {cookie}
     assert [thread for thread in threading.enumerate() if kernel.own.get(thread)] == []
 
@@ -299,7 +299,7 @@ def test_an_agent_with_a_cookie_changes_nothing() -> None:
         kernel.own.setdefault(threading.current_thread(), 9)
         kernel.prctl(operation, pid, scope, address)
 
-    report = ByLabel(CoreSched(Recorder(), partial(held, kernel, "/proc"), prctl)).level(
+    report = ByLabel(CoreSched(Recorder(), partial(held, kernel, "/proc"), prctl)).reconcile(
         {"shop": (1,), "": (2,)}
     )
     [error] = report.errors
@@ -317,7 +317,7 @@ def test_an_agent_with_a_cookie_changes_nothing() -> None:
 def test_where_it_is_not_available_it_says_why(lacks: str, reason: str) -> None:
     sched, _ = made(KernelFilesystem(**{lacks: False}))  # type: ignore[arg-type]
     assert sched.sched.available() == (False, reason)
-    [error] = sched.level({"shop": (1,)}).errors
+    [error] = sched.reconcile({"shop": (1,)}).errors
     assert reason in error
 
 
@@ -334,7 +334,7 @@ def test_whatever_was_there_groups_end_up_apart(
         groups: dict[str, tuple[int, ...]] = {}
         for pid, name in placed.items():
             groups[name] = (*groups.get(name, ()), pid)
-        report = sched.level(groups)
+        report = sched.reconcile(groups)
         assert report.errors == []
         of_group = {
             name: {kernel.tasks[pid] for pid in pids if pid in kernel.tasks}
@@ -345,7 +345,7 @@ def test_whatever_was_there_groups_end_up_apart(
         assert all(len(cookies) == 1 and 0 not in cookies for cookies in shown)
         assert len(set.union(set(), *shown)) == len(shown), "each group has another"
         writes = kernel.writes
-        sched.level(groups)
+        sched.reconcile(groups)
         assert kernel.writes == writes
 
 
@@ -362,15 +362,17 @@ class TestTheRealKernel:
         try:
             a, b, c = (one.pid for one in started)
             sched = ByLabel(CoreSched(Recorder(), partial(held, RealKernel(), "/proc")), real_start)
-            report = sched.level({"x": (a, b), "y": (c,)})
+            report = sched.reconcile({"x": (a, b), "y": (c,)})
             if any("Operation not permitted" in error for error in report.errors):
                 pytest.skip("may not trace other processes (CAP_SYS_PTRACE)")
             assert (report.created, report.shared, report.errors) == (2, 1, [])
             assert cookie_of(a) == cookie_of(b) == report.cookies["x"]
             assert cookie_of(c) == report.cookies["y"] != report.cookies["x"]
             assert cookie_of(0) == cookie_of(os.getpid()) == 0
-            assert sched.level({"x": (a, b), "y": (c,)}) == CoreSchedReport(cookies=report.cookies)
-            assert sched.level({"": (a, b, c)}).cleared == 3
+            assert sched.reconcile({"x": (a, b), "y": (c,)}) == CoreSchedReport(
+                cookies=report.cookies
+            )
+            assert sched.reconcile({"": (a, b, c)}).cleared == 3
             assert {cookie_of(pid) for pid in (a, b, c)} == {0}
         finally:
             for one in started:

@@ -35,14 +35,14 @@ class Node:
             **more,  # type: ignore[arg-type]
         )
 
-    def level(
+    def reconcile(
         self,
         *limits: ResctrlLimits,
         tids: Tids = (),
         shared: Mapping[str, ResctrlLimits] | None = None,
         pod: str = "",
     ) -> tuple[str, ...]:
-        report = self.groups.level([tenant(asked, tids, pod) for asked in limits], shared)
+        report = self.groups.reconcile([tenant(asked, tids, pod) for asked in limits], shared)
         self.fake.check()
         return report.refused
 
@@ -71,7 +71,7 @@ def test_a_pod_has_its_group_with_its_tasks_in_it() -> None:
     node = Node(FakeResctrl())
     for tid in (11, 12, 99):
         node.fake.add_task(tid)
-    report = node.groups.level([tenant(DESIRED, (11, 12))])
+    report = node.groups.reconcile([tenant(DESIRED, (11, 12))])
     assert (report.placed, report.refused) == ({"koordlet-a": "koordlet-a"}, ())
     assert report.free == 8 - 1 - 1 - 3
     assert node.lines("koordlet-a") == {"L3": "0=003ff;1=003ff", "MB": "0=40;1=40"}
@@ -93,18 +93,18 @@ def test_a_pod_has_its_group_with_its_tasks_in_it() -> None:
 
 def test_a_changed_limit_is_applied_where_it_differs() -> None:
     node = Node(FakeResctrl(l3_domains=(0, 8)))
-    node.level(DESIRED)
+    node.reconcile(DESIRED)
     node.written()
-    node.level(replace(DESIRED, mb_by_domain={8: 70}))
+    node.reconcile(replace(DESIRED, mb_by_domain={8: 70}))
     assert node.written() == [("koordlet-a/schemata", "MB:8=70\n")]
-    node.level(replace(DESIRED, llc=None, mb=None))
+    node.reconcile(replace(DESIRED, llc=None, mb=None))
     assert node.lines("koordlet-a") == {"L3": "0=fffff;8=fffff", "MB": "0=100;8=100"}
 
 
 def test_what_cannot_be_had_is_reported_and_the_rest_applied() -> None:
     node = Node(FakeResctrl(mb="mbps"))
     asked = replace(DESIRED, llc_by_domain={5: CacheWays(0, 10)})
-    domain, bandwidth = node.level(asked, pod="shop/web-0")
+    domain, bandwidth = node.reconcile(asked, pod="shop/web-0")
     assert domain == "pod shop/web-0: resctrl: llc: cacheID 5 does not exist; there are: 0, 1"
     assert bandwidth.startswith("pod shop/web-0: resctrl: mb: 40 % of an unknown bandwidth")
     assert node.lines("koordlet-a")["L3"] == "0=003ff;1=003ff"
@@ -117,14 +117,14 @@ def test_a_line_that_the_kernel_refuses_is_reported_with_its_reason() -> None:
     fake.make_directory(f"{ROOT}/theirs")
     fake.write(f"{ROOT}/theirs/schemata", "L3:0=fff00;1=fff00\n")
     fake.write(f"{ROOT}/theirs/mode", "exclusive\n")
-    [line] = node.level(DESIRED)
+    [line] = node.reconcile(DESIRED)
     assert line == (
         "resctrl group koordlet-a: resctrl: the kernel refuses L3:0=3ff;1=3ff: Invalid argument "
         "(Overlaps with exclusive group)"
     )
     assert node.lines("koordlet-a") == {"L3": "0=000ff;1=000ff", "MB": "0=40;1=40"}
     # What is not asked for stays clear of them.
-    assert node.level(replace(DESIRED, llc=None)) == ()
+    assert node.reconcile(replace(DESIRED, llc=None)) == ()
 
 
 def test_a_value_that_the_kernel_rounds_is_written_once() -> None:
@@ -136,15 +136,15 @@ def test_a_value_that_the_kernel_rounds_is_written_once() -> None:
 
     node = Node(Rounding())
     for _ in range(3):
-        assert node.level(DESIRED) == ()
+        assert node.reconcile(DESIRED) == ()
     assert [change[3] for change in node.journal if change[1] == "resctrl.MB"] == ["MB:0=60;1=60"]
-    node.level(replace(DESIRED, mb=50))
+    node.reconcile(replace(DESIRED, mb=50))
     assert node.lines("koordlet-a")["MB"] == "0=50;1=50"
     # A group made anew is set anew.
-    node.level(DESIRED)
+    node.reconcile(DESIRED)
     node.groups.collect(())
     node.fake.writes.clear()
-    node.level(DESIRED)
+    node.reconcile(DESIRED)
     assert [text for _, text in node.written()] == ["L3:0=3ff;1=3ff\n", "MB:0=60;1=60\n"]
 
 
@@ -161,7 +161,7 @@ def test_groups_are_kept_for_classes_and_the_rest_share() -> None:
         limits("e", QoSClass.SYSTEM),
     ]
     shared = {"LS": ResctrlLimits("LS", llc=CacheWays(0, 70))}
-    lines = node.level(*asked, shared=shared)
+    lines = node.reconcile(*asked, shared=shared)
     assert node.groups.groups() == ("LS", "LSR", "koordlet-a", "koordlet-b")
     assert (node.lines("LS"), node.lines("LSR")) == (
         {"L3": "0=03fff;1=03fff"},
@@ -181,11 +181,11 @@ def test_who_shares_gets_its_group_when_one_is_free() -> None:
     node = Node(FakeResctrl(closids=5, mb=None))
     node.fake.add_task(21)
     b = limits("b")
-    report = node.groups.level([tenant(limits("a")), tenant(b, (21,))])
+    report = node.groups.reconcile([tenant(limits("a")), tenant(b, (21,))])
     assert report.placed == {"koordlet-a": "koordlet-a", "koordlet-b": "LS"}
     assert (report.free, node.tasks("LS")) == (0, {21})
     assert node.groups.collect({"koordlet-b"}) == ()
-    report = node.groups.level([tenant(b, (21,))])
+    report = node.groups.reconcile([tenant(b, (21,))])
     assert (report.placed, node.tasks("koordlet-b")) == ({"koordlet-b": "koordlet-b"}, {21})
 
 
@@ -193,7 +193,7 @@ def test_shared_groups_that_others_made_are_used_as_they_are() -> None:
     node = Node(FakeResctrl(closids=4, mb=None))
     node.fake.make_directory(f"{ROOT}/LS")
     node.fake.write(f"{ROOT}/LS/schemata", "L3:0=f\n")
-    node.level(limits("a"), shared={"LS": ResctrlLimits("LS")})
+    node.reconcile(limits("a"), shared={"LS": ResctrlLimits("LS")})
     assert node.lines("LS") == {"L3": "0=0000f;1=fffff"}
     node.groups.remove_all_ours()
     assert node.groups.groups() == ("LS",)
@@ -201,7 +201,7 @@ def test_shared_groups_that_others_made_are_used_as_they_are() -> None:
 
 def test_shared_groups_are_tenants_too_when_somebody_wants_them() -> None:
     node = Node(FakeResctrl(closids=4, mb=None))
-    assert node.level(BE, limits("a", QoSClass.BE), shared={"BE": ResctrlLimits("BE")})
+    assert node.reconcile(BE, limits("a", QoSClass.BE), shared={"BE": ResctrlLimits("BE")})
     assert node.lines("BE") == {"L3": "0=0003f;1=0003f"}
 
 
@@ -239,14 +239,14 @@ FULL = "nor is there a group LS: No space left on device (Out of"
     ids=["out of RMIDs", "out of CLOSIDs", "silent"],
 )
 def test_there_may_be_no_group(fake: FakeResctrl, asked: list[ResctrlLimits], words: str) -> None:
-    assert Node(fake).level(*asked)[0].endswith(words)
+    assert Node(fake).reconcile(*asked)[0].endswith(words)
 
 
 @pytest.mark.parametrize("name", ["", "info", "mon_groups", "../x", "a/b", ".x"])
 def test_names_that_are_no_groups(name: str) -> None:
     node = Node(FakeResctrl())
-    [line] = node.level(ResctrlLimits(name, mb=40))
-    assert f"{name!r} is no name for one" in line
+    [line] = node.reconcile(ResctrlLimits(name, mb=40))
+    assert f"{name!r} is not a valid name for one" in line
     assert node.groups.groups() == ()
 
 
@@ -264,7 +264,7 @@ def test_threads_that_appear_meanwhile_are_moved_too() -> None:
             node.fake.add_task(alive[-1])
 
     node.fake.before_write = fork
-    assert node.level(DESIRED, tids=lambda: list(alive)) == ()
+    assert node.reconcile(DESIRED, tids=lambda: list(alive)) == ()
     assert node.tasks("koordlet-a") == {11, 12, 13}
 
 
@@ -293,7 +293,7 @@ def test_a_number_that_another_thread_gets_is_left_or_taken_back(moment: str) ->
             reuse()
 
     node.fake.before_write = written
-    assert node.level(DESIRED, tids=listed) == ()
+    assert node.reconcile(DESIRED, tids=listed) == ()
     assert (node.tasks("koordlet-a"), node.tasks("")) == (set(), {11})
     assert [line for line in node.journal if line[1] == "resctrl.tasks"] == []
 
@@ -307,7 +307,7 @@ def test_threads_that_never_stop_appearing_are_left_for_the_next_time() -> None:
         node.fake.add_task(alive[-1])
         return alive
 
-    assert node.level(DESIRED, tids=listed) == (
+    assert node.reconcile(DESIRED, tids=listed) == (
         (
             "resctrl group koordlet-a: resctrl: not all threads are in koordlet-a:"
             " threads appear faster than they move"
@@ -334,7 +334,7 @@ def test_it_stops_between_two_threads_and_the_next_time_goes_on() -> None:
         node.fake.add_task(tid)
     both = [tenant(DESIRED, range(11, 15)), tenant(limits("b"), range(15, 19))]
     # Two lines of schemata, and the tasks.
-    report = node.groups.level(both, cancel=after(node, 4))
+    report = node.groups.reconcile(both, cancel=after(node, 4))
     assert node.tasks("koordlet-a") == {11, 12}
     assert report.placed == {"koordlet-a": "koordlet-a"}, "the other was not come to"
     assert [line.rpartition(": ")[2] for line in report.refused] == [
@@ -342,7 +342,7 @@ def test_it_stops_between_two_threads_and_the_next_time_goes_on() -> None:
         "it was cancelled (the next look goes on)",
     ]
     assert node.journal[-1][1:4] == ("resctrl.tasks", "elsewhere", "11 12")
-    report = node.groups.level(both)
+    report = node.groups.reconcile(both)
     assert (node.tasks("koordlet-a"), node.tasks("koordlet-b")) == (
         {*range(11, 15)},
         {*range(15, 19)},
@@ -352,7 +352,7 @@ def test_it_stops_between_two_threads_and_the_next_time_goes_on() -> None:
 
 def test_groups_that_are_not_removed_in_time_are_reported_and_still_ours() -> None:
     node = Node(FakeResctrl())
-    node.level(DESIRED)
+    node.reconcile(DESIRED)
     token = CancelToken(lambda: 0.0, 1.0)
     token.cancel()
     assert node.groups.collect([], token) == (
@@ -387,7 +387,7 @@ def test_threads_that_cannot_be_moved(tids: Tids, moved: set[int], words: str | 
             raise OSError(errno.EPERM, "Operation not permitted")
 
     node.fake.before_write = refuse
-    lines = node.level(DESIRED, tids=tids)
+    lines = node.reconcile(DESIRED, tids=tids)
     assert (lines == ()) if words is None else lines[0].endswith(words)
     assert node.tasks("koordlet-a") == moved
 
@@ -396,7 +396,7 @@ def test_the_journal_does_not_list_thousands() -> None:
     node = Node(FakeResctrl())
     for tid in range(1, 31):
         node.fake.add_task(tid)
-    node.level(DESIRED, tids=range(1, 31))
+    node.reconcile(DESIRED, tids=range(1, 31))
     assert node.journal[-1][3].endswith(" 19 20 and 10 more")
 
 
@@ -409,7 +409,7 @@ def test_a_group_that_vanishes_meanwhile_costs_that_pod_alone() -> None:
             node.fake.remove_group("koordlet-a")
 
     node.fake.before_write = vanish
-    [line] = node.level(DESIRED, limits("b"), tids=[11])
+    [line] = node.reconcile(DESIRED, limits("b"), tids=[11])
     assert line.startswith("resctrl group koordlet-a: resctrl: [Errno 2]")
     assert node.tasks("koordlet-b") == {11}
 
@@ -422,8 +422,8 @@ def test_groups_of_pods_that_are_gone_are_collected_and_no_others() -> None:
     node.fake.make_directory(f"{ROOT}/theirs")
     node.fake.make_directory(f"{ROOT}/LS")
     node.fake.add_task(11)
-    node.level(limits("a"), limits("b"), tids=[11])
-    node.level(BE, ResctrlLimits("LS", llc=CacheWays(0, 100)))
+    node.reconcile(limits("a"), limits("b"), tids=[11])
+    node.reconcile(BE, ResctrlLimits("LS", llc=CacheWays(0, 100)))
     assert node.groups.collect({"koordlet-a", "BE"}) == ()
     assert node.groups.groups() == ("BE", "LS", "koordlet-a", "theirs")
     assert 11 in node.tasks("")
@@ -437,7 +437,7 @@ def test_putting_back_what_was_found() -> None:
     node = Node(FakeResctrl(closids=16, mb=None))
     for name in ("theirs", "LSR", "koordlet-old"):
         node.fake.make_directory(f"{ROOT}/{name}")
-    node.level(limits("a"), BE)
+    node.reconcile(limits("a"), BE)
     later = Node(node.fake, made=node.groups.shared)
     assert later.groups.remove_all_ours() == ()
     assert node.groups.groups() == ("LSR", "theirs")
@@ -446,7 +446,7 @@ def test_putting_back_what_was_found() -> None:
 @pytest.mark.parametrize("how", ["removed by us", "removed by them"])
 def test_a_shared_group_that_somebody_made_anew_is_theirs(how: str) -> None:
     node = Node(FakeResctrl(mb=None))
-    node.level(BE)
+    node.reconcile(BE)
     if how == "removed by us":
         node.groups.remove_all_ours()
     else:
@@ -465,7 +465,7 @@ def test_a_group_that_cannot_be_removed_is_reported() -> None:
             raise OSError(errno.EBUSY, "Device or resource busy")
 
     node = Node(Busy())
-    node.level(limits("a"), limits("b"))
+    node.reconcile(limits("a"), limits("b"))
     assert node.groups.collect(()) == (
         "resctrl group koordlet-a not removed: Device or resource busy",
     )
@@ -490,7 +490,7 @@ def test_where_it_is_not_mounted_it_says_why(text: str | None, reason: str) -> N
 
     groups = ResctrlGroups(Listed(), "/elsewhere", record=print)
     assert (groups.available(), groups.why_not()) == (False, reason)
-    report = groups.level([tenant(DESIRED)])
+    report = groups.reconcile([tenant(DESIRED)])
     assert (report.placed, report.refused) == ({}, (f"resctrl: {reason}",))
     assert groups.collect(()) == groups.remove_all_ours() == ()
 
@@ -505,10 +505,10 @@ def test_a_node_that_can_only_be_monitored() -> None:
 
 def test_a_remount_with_other_options_is_noticed() -> None:
     node = Node(FakeResctrl())
-    node.level(DESIRED)
+    node.reconcile(DESIRED)
     node.fake = FakeResctrl(code_data=True, l2_domains=(0, 4))
     vars(node.groups)["_files"] = node.fake
-    assert node.level(replace(DESIRED, l2=CacheWays(0, 10))) == ()
+    assert node.reconcile(replace(DESIRED, l2=CacheWays(0, 10))) == ()
     assert node.lines("koordlet-a") == {
         "L3CODE": "0=003ff;1=003ff",
         "L3DATA": "0=003ff;1=003ff",
@@ -532,7 +532,7 @@ class Late(FakeResctrl):
 
 def test_a_group_that_somebody_makes_or_removes_first_is_no_error() -> None:
     node = Node(Late())
-    assert node.level(DESIRED) == ()
+    assert node.reconcile(DESIRED) == ()
     assert node.lines("koordlet-a")["MB"] == "0=40;1=40"
     assert node.groups.collect(()) == ()
     assert node.groups.groups() == ()
@@ -581,12 +581,12 @@ def test_no_machine_refuses_a_line(
     node = Node(fake, full_bandwidth=100_000 if mb == "mbps" else None)
     asked = ResctrlLimits("koordlet-a", llc=CacheWays(start, 100), mb=percent if mb else None)
     fake.add_task(11)
-    assert node.level(asked, tids=[11]) == ()
+    assert node.reconcile(asked, tids=[11]) == ()
     node.written()
     # What is in line is not written again, nor after a restart.
     for again in (node, Node(fake, full_bandwidth=100_000 if mb == "mbps" else None)):
         known = len(again.journal)
-        assert again.level(asked, tids=[11]) == ()
+        assert again.reconcile(asked, tids=[11]) == ()
         assert (again.written(), len(again.journal)) == ([], known)
 
 
@@ -606,7 +606,7 @@ class Pods(RuleBasedStateMachine):
         self.node.fake.add_task(self.started)
         asked = ResctrlLimits(f"koordlet-{self.started}", llc=CacheWays(start, 100), fallback=qos)
         self.alive[asked.group] = (asked, (self.started,))
-        self.level()
+        self.reconcile()
 
     @rule(data=st.data(), start=st.integers(0, 99))
     def change(self, data: st.DataObject, start: int) -> None:
@@ -614,14 +614,14 @@ class Pods(RuleBasedStateMachine):
             group = data.draw(st.sampled_from(sorted(self.alive)))
             asked, tids = self.alive[group]
             self.alive[group] = (replace(asked, llc=CacheWays(start, 100)), tids)
-            self.level()
+            self.reconcile()
 
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
         if self.alive:
             _, tids = self.alive.pop(data.draw(st.sampled_from(sorted(self.alive))))
             self.node.fake.remove_task(tids[0])
-            self.level()
+            self.reconcile()
 
     @rule()
     def somebody_else_makes_one(self) -> None:
@@ -632,10 +632,10 @@ class Pods(RuleBasedStateMachine):
         except OSError:
             pass
 
-    def level(self) -> None:
+    def reconcile(self) -> None:
         groups = self.node.groups
         assert groups.collect(self.alive) == ()
-        report = groups.level([tenant(*one) for one in self.alive.values()])
+        report = groups.reconcile([tenant(*one) for one in self.alive.values()])
         for group, (_, tids) in self.alive.items():
             placed = report.placed[group]
             assert placed in (group, "LSR", "LS", "BE", "")
@@ -665,6 +665,6 @@ def test_shared_groups_are_reported_before_they_are_made_and_after_they_went() -
         reported.append((sorted(names), fake.exists(f"{ROOT}/BE")))
 
     node = Node(fake, keep=keep)
-    node.level(BE, limits("a"))
+    node.reconcile(BE, limits("a"))
     node.groups.collect(())
     assert reported == [(["BE"], False), ([], False)]

@@ -213,7 +213,7 @@ def with_caches(tmp_path: Path) -> tuple[FakeKernel, str]:
     keep = baselines.keep_cache_groups
     groups = ResctrlGroups(node, record=lambda *_: None, keep=keep)
     for name in ("BE", "koordlet-a"):
-        groups.level([Tenant(ResctrlLimits(name, llc=CacheWays(0, 50)), lambda: ())])
+        groups.reconcile([Tenant(ResctrlLimits(name, llc=CacheWays(0, 50)), lambda: ())])
     node.resctrl.make_directory(f"{CACHES}/LS")
     baselines.close()
     return node, state

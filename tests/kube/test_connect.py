@@ -75,8 +75,8 @@ class TestPod:
     @pytest.mark.parametrize(
         ("missing", "reason"),
         [
-            ("KUBERNETES_SERVICE_HOST", "this is no pod .*--kubeconfig"),
-            ("KUBERNETES_SERVICE_PORT", "this is no pod .*--kubeconfig"),
+            ("KUBERNETES_SERVICE_HOST", "not in a pod .*--kubeconfig"),
+            ("KUBERNETES_SERVICE_PORT", "not in a pod .*--kubeconfig"),
             ("token", "token: not there; .*automount"),
             ("ca.crt", "ca.crt: not there; .*automount"),
         ],

@@ -22,7 +22,7 @@ def test_as_go_reads_them(word: str, expected: float) -> None:
 
 @pytest.mark.parametrize("word", ["", "5", "m", "-5m", "5m ", "1d", "1s" * 9, "9" * 400 + "s"])
 def test_what_is_none(word: str) -> None:
-    with pytest.raises(ValueError, match="is no duration; expected one like 90s"):
+    with pytest.raises(ValueError, match="is not a valid duration; expected one like 90s"):
         seconds(word)
 
 

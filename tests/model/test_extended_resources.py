@@ -23,14 +23,14 @@ def test_a_pod_that_names_no_container_has_none(text: str) -> None:
 @pytest.mark.parametrize(
     ("limits", "problem"),
     [
-        ({BATCH_CPU: "half"}, f'"main" limits {BATCH_CPU}: "half" is no quantity'),
+        ({BATCH_CPU: "half"}, f'"main" limits {BATCH_CPU}: "half" is not a valid quantity'),
         ({BATCH_CPU: "-1"}, f'"main" limits {BATCH_CPU}: "-1" is out of range; expected 0 to'),
         ({BATCH_CPU: 10**12}, '"1000000000000" is out of range; expected 0 to 65536000'),
         ({BATCH_MEMORY: "1e99"}, f'limits {BATCH_MEMORY}: "1e99" is out of range'),
         ({BATCH_MEMORY: 10**40}, "out of range"),
-        ({BATCH_MEMORY: "1e9999999"}, "is no quantity"),
-        ({BATCH_MEMORY: True}, "true is no quantity"),
-        ({BATCH_MEMORY: ["1Gi"]}, "a list is no quantity"),
+        ({BATCH_MEMORY: "1e9999999"}, "is not a valid quantity"),
+        ({BATCH_MEMORY: True}, "true is not a valid quantity"),
+        ({BATCH_MEMORY: ["1Gi"]}, "a list is not a valid quantity"),
     ],
 )
 def test_an_amount_that_cannot_be_costs_only_itself(
@@ -56,7 +56,7 @@ def test_a_container_of_another_shape_costs_only_itself(given: object) -> None:
     read = batch_resources(pod(text))
     assert read is not None
     assert {"cpu_limit", "memory_limit"} <= read["main"].unusable
-    assert all("is no object (left out)" in line for line in read["main"].ignored)
+    assert all("is not an object (left out)" in line for line in read["main"].ignored)
     assert read["other"] == BatchResources()
 
 

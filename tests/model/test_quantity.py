@@ -39,7 +39,9 @@ def test_quantities_round_up_exactly(quantity: str | int | float, expected: int)
     ],
 )
 def test_other_text_is_refused_and_shown(quantity: str | float) -> None:
-    with pytest.raises(ValueError, match="is no quantity; expected one like 500m, 2 or 1") as error:
+    with pytest.raises(
+        ValueError, match="is not a valid quantity; expected one like 500m, 2 or 1"
+    ) as error:
         whole(quantity)
     assert len(str(error.value)) < 120
 

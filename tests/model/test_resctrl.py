@@ -192,7 +192,7 @@ def test_no_text_is_an_exception(text: str) -> None:
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 5), (5, 5), (6, 5), (0, 101)])
 def test_ways_are_a_range(start: int, end: int) -> None:
-    with pytest.raises(ValueError, match="is no range"):
+    with pytest.raises(ValueError, match="is not a valid range"):
         CacheWays(start, end)
 
 

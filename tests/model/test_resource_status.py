@@ -23,11 +23,14 @@ def test_nothing_decided(text: str) -> None:
 @pytest.mark.parametrize(
     ("status", "problem"),
     [
-        ({"cpuset": "all"}, '"all" is no CPU list'),
+        ({"cpuset": "all"}, '"all" is not a valid CPU list'),
         ({"cpuset": 3}, "Expected `str | null`"),
-        ({"cpuset": "0-99999999"}, "is no range of CPUs"),
-        ({"numaNodeResources": [node(0, cpu="many")]}, '"many" is no quantity'),
-        ({"numaNodeResources": [node(0, cpu="1"), node(1, cpu="many")]}, '"many" is no quantity'),
+        ({"cpuset": "0-99999999"}, "is not a valid range of CPUs"),
+        ({"numaNodeResources": [node(0, cpu="many")]}, '"many" is not a valid quantity'),
+        (
+            {"numaNodeResources": [node(0, cpu="1"), node(1, cpu="many")]},
+            '"many" is not a valid quantity',
+        ),
         ({"numaNodeResources": [node(4, cpu="-1")]}, "NUMA node 4: less than no CPU"),
         ({"numaNodeResources": [{"node": "0"}]}, "Expected `int`"),
         ({"numaNodeResources": [{"node": -1}]}, ">= 0"),

@@ -47,7 +47,7 @@ def test_a_pod_without_the_annotation_has_none() -> None:
         ("{", "truncated"),
         ("[]", "Expected `object"),
         ('{"egressLimit": true}', "Expected"),
-        ('{"ingressLimit": "many"}', 'ingressLimit: "many" is no quantity'),
+        ('{"ingressLimit": "many"}', 'ingressLimit: "many" is not a valid quantity'),
         (f'{{"egressLimit": {MAX_BITS + 1}}}', "is out of range; expected 0 to 90071992547"),
     ],
 )

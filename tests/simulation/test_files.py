@@ -22,7 +22,7 @@ def test_a_trace_is_looked_for_beside_its_scenario(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("a: [", "while parsing"),
-        ("colour: red", "is no field"),
+        ("colour: red", "is not a field"),
         ("trace: gone.csv", "gone.csv: No such file"),
         ("trace: bad.csv", "trace bad.csv: line 1"),
         ("trace: bad.gz", "trace bad.gz: Unknown compression"),

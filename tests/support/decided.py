@@ -36,7 +36,7 @@ def evicted(pod: str, aspect: str = EVICTED) -> Decision:
 
 def state(name: str, gate: str, mode: StrategyMode = StrategyMode.ON, **more: Any) -> StrategyState:
     """A strategy that has worked for a minute."""
-    fields = {"rounds": 60, "seconds": 0.0021, "decided_at": NOW, "decisions": 1, "wishes": 2}
+    fields = {"rounds": 60, "seconds": 0.0021, "decided_at": NOW, "decisions": 1, "desired": 2}
     return StrategyState(name, gate, mode, True, 1.0, **{**fields, **more})
 
 
@@ -89,7 +89,7 @@ class DecidedNode:
             self.decisions,
             strategies=lambda: self.states,
             signals=lambda: self.signals,
-            wishes=lambda group: [dict(one) for one in self.wished.get(group, ())],
+            desired=lambda group: [dict(one) for one in self.wished.get(group, ())],
         )
 
 

@@ -164,7 +164,7 @@ def response_status(block: bytes) -> int:
     Of common forms the first field is cut out by its length, and remembered.
 
     Raises:
-        ProtocolError: the block is no HPACK, or its status is no number.
+        ProtocolError: the block is no HPACK, or its status is not a number.
     """
     first = _first_field(block)
     known = _STATUSES.get(first)

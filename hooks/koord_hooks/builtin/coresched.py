@@ -57,7 +57,7 @@ def reconcile_kube_qos(kube_qos: KubeQoS, view: NodeView) -> Patch | None:
     strategy = view.slo.of(kube_class(kube_qos, view.slo)).cpu
     idle = strategy.sched_idle == 1
     why = f"{kube_qos} group, schedIdle {strategy.sched_idle}"
-    patch = class_idle.level(kube_qos, idle=idle, why=why, view=view)
+    patch = class_idle.idle_patch(kube_qos, idle=idle, why=why, view=view)
     if not idle or not (reason := class_idle.refused(kube_qos, view)):
         return patch
     line = f"NodeSLO: schedIdle is 1 for the {kube_qos} group, which is not made idle: {reason}"

@@ -63,7 +63,7 @@ def reconcile_kube_qos(kube_qos: KubeQoS, view: NodeView) -> Patch | None:
         return Patch(knobs={_BVT: identity}, why=f"{why} → {_BVT} {identity}")
     if view.slo.cpu_policy is not CPUPolicy.GROUP_IDENTITY:
         return None  # cpu.idle is then the other policy's
-    return class_idle.level(kube_qos, idle=identity < 0, why=why, view=view)
+    return class_idle.idle_patch(kube_qos, idle=identity < 0, why=why, view=view)
 
 
 @hookimpl

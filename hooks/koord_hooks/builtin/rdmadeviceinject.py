@@ -26,7 +26,7 @@ def pre_create_container(container: Container, view: NodeView) -> Patch | None:
     addresses = [address for device in given for address in device.addresses]
     verbs = view.kernel.verbs
     unknown = tuple(
-        f"{where(container.pod)} rdma: {excerpt(address)} is no RDMA device of this node; "
+        f"{where(container.pod)} rdma: {excerpt(address)} is not an RDMA device of this node; "
         f"there are: {', '.join(sorted(verbs)) or 'none'}"
         for address in addresses
         if address.lower() not in verbs

@@ -48,7 +48,7 @@ def by_key(text: str) -> dict[str, _Keys]:
         device, *tokens = line.split()
         pairs = [token.partition("=") for token in tokens]
         if not _DEVICE.fullmatch(device) or not all(equals for _, equals, _ in pairs):
-            raise ValueError(f'{line!r} is no line of a device; expected one like "8:0 key=1"')
+            raise ValueError(f'{line!r} is not the line of a device; expected one like "8:0 key=1"')
         found[device] = {key: value for key, _, value in pairs}
     return found
 
@@ -106,7 +106,9 @@ def weights(text: str) -> dict[str, int]:
             continue
         match = _WEIGHT_LINE.fullmatch(line.strip())
         if match is None:
-            raise ValueError(f'{line!r} is no weight; expected one like "default 100" or "8:0 50"')
+            raise ValueError(
+                f'{line!r} is not a weight; expected one like "default 100" or "8:0 50"'
+            )
         weight = int(match[2])
         if weight > _MOST_WEIGHT or (match[1] == "default" and not weight):
             raise ValueError(f"{line!r} is out of range; expected a weight from 1 to 10000")

@@ -165,7 +165,7 @@ def _whole(text: str) -> int:
 
 
 def _refuse(text: str) -> int:
-    raise ValueError(f"{text.strip()!r} is no number")
+    raise ValueError(f"{text.strip()!r} is not a number")
 
 
 def _bytes_v1(text: str) -> int:

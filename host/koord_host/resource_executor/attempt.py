@@ -85,7 +85,7 @@ def _write_to_process(files: KernelFiles, layout: Layout, target: Target, text: 
     """Write to the process that was meant, never to one that has its number now."""
     process = processes.parse(target.place)
     if process is None:
-        raise FileNotFoundError(errno.ENOENT, f"{target.place} is no process")
+        raise FileNotFoundError(errno.ENOENT, f"{target.place} is not a process")
     with processes.held(files, layout.proc_root, process) as directory:
         return directory.write_and_read(KNOBS[target.knob].v1, text)
 

@@ -69,7 +69,7 @@ def _stat(files: FileReader, layout: Layout, place: str) -> str:
     """
     process = processes.parse(place)
     if process is None:
-        raise FileNotFoundError(errno.ENOENT, f"{place} is no process")
+        raise FileNotFoundError(errno.ENOENT, f"{place} is not a process")
     stat = files.read(f"{layout.proc_root}/{process.pid}/{processes.STAT}")
     processes.verify(process, stat)
     return stat

@@ -155,12 +155,12 @@ def node_metric_state(state: ReporterState, link: DirectLink | None) -> ReportSt
     if state.link_trouble:
         trouble.append(f"direct link: {state.link_trouble}")
     return ReportState(
-        way=state.way.value,
+        way=state.route.value,
         reported_at=state.reported_at,
         sent=sent,
         failures=state.failures + state.link_failures,
         trouble="; ".join(trouble),
-        leader=link.leader if link is not None and state.way is ReportRoute.DIRECT else "",
+        leader=link.leader if link is not None and state.route is ReportRoute.DIRECT else "",
     )
 
 

@@ -86,7 +86,7 @@ def open_qos_manager(
     held = lambda record: cgroup_documents(record, layout, reader, standing)  # noqa: E731
     decided = replace(decided, cgroups=held)
     if node is not None:
-        decided = replace(decided, wishes=partial(_wishes, node))
+        decided = replace(decided, desired=partial(_desired_values, node))
 
     def register(registry: CollectorRegistry) -> None:
         registry.register(StrategyMetrics(observing.observed, decided))
@@ -102,7 +102,7 @@ def submit_plan(node: ManagedNode, wanted: NodePlan) -> None:
     node.reconcile_loop.hurry()
 
 
-def _wishes(node: ManagedNode, group: str) -> list[Document]:
+def _desired_values(node: ManagedNode, group: str) -> list[Document]:
     """What stands of a cgroup's knobs, for people."""
     return [
         {

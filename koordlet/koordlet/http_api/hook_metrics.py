@@ -58,7 +58,7 @@ class HookMetrics:
     def count(self, stage: Stage, outcome: HookResult[Patch], seconds: float) -> None:
         """Note one answered call."""
         self._by_stage[stage].observe(seconds)
-        for plugin in outcome.wished:
+        for plugin in outcome.contributors:
             self._plugins.labels(stage.value, plugin, "patch").inc()
         for plugin, _ in outcome.failures:
             self._plugins.labels(stage.value, plugin, "failed").inc()

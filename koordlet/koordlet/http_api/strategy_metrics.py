@@ -91,7 +91,9 @@ def _fares(families: MetricFamilies, state: StrategyState) -> None:
         return
     families.add("strategy_seconds", "CPU time of its last round.", labels, state.seconds)
     families.add("strategy_decisions", "Decisions that stand.", labels, state.decisions)
-    families.add("strategy_wishes", "Knobs for which it desires a value now.", labels, state.wishes)
+    families.add(
+        "strategy_wishes", "Knobs for which it desires a value now.", labels, state.desired
+    )
     families.count("strategy_rounds", "Rounds of a strategy.", labels, state.rounds)
     families.count("strategy_failures", "Rounds in which it failed.", labels, state.failures)
     families.count("strategy_overruns", "Rounds that took too long.", labels, state.overruns)

@@ -72,7 +72,7 @@ class ReporterState:
     link; "" while all is well.
     """
 
-    way: ReportRoute = ReportRoute.NONE
+    route: ReportRoute = ReportRoute.NONE
     direct: int = 0
     objects: int = 0
     failures: int = 0
@@ -155,7 +155,7 @@ class NodeMetricReporter:
             self._trouble("")
             return None
         if self._api is None:
-            self.state.way = ReportRoute.NONE
+            self.state.route = ReportRoute.NONE
             return min(self._backoff.next(), interval)
         if not self._limit.allow(self._monotonic()):
             return min(1 / _QPS, interval)
@@ -182,13 +182,13 @@ class NodeMetricReporter:
                 _log.warning("direct link does not work", reason=str(error), instead=instead)
             self.state.link_trouble = str(error)
             return False
-        if self.state.link_trouble or self.state.way is ReportRoute.NONE:
+        if self.state.link_trouble or self.state.route is ReportRoute.NONE:
             _log.info("reports go by the direct link")
         self.state.link_trouble = ""
         return True
 
     def _failed(self, error: ApiError, interval: float) -> float:
-        self.state.way = ReportRoute.NONE
+        self.state.route = ReportRoute.NONE
         self.state.failures += 1
         if isinstance(error, NotFoundError):
             self._trouble(f"NodeMetric {self._node} is not there yet; the manager creates it")
@@ -196,8 +196,8 @@ class NodeMetricReporter:
             self._trouble(str(error))
         return max(min(self._backoff.next(), interval), error.retry_after)
 
-    def _arrived(self, way: ReportRoute) -> None:
-        self.state.way = way
+    def _arrived(self, route: ReportRoute) -> None:
+        self.state.route = route
         self.state.reported_at = self._now()
 
     def _trouble(self, reason: str) -> None:

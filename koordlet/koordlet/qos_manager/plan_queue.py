@@ -29,14 +29,14 @@ class NodePlan:
     """What one round wants of the node.
 
     ``desired`` holds the values of every enabled strategy and replaces the previous ones; so
-    do ``caches``. ``deeds`` are done once, ``lines`` are for the journal. ``complete`` is
+    do ``caches``. ``one_shot`` are done once, ``lines`` are for the journal. ``complete`` is
     whether every strategy has run with all pods known: the executor may then restore what an
     earlier run left behind and nobody wants now.
     """
 
     desired: Mapping[str, tuple[DesiredValue, ...]] = field(default_factory=dict)
     caches: tuple[CacheClass, ...] = ()
-    deeds: tuple[tuple[str, tuple[DesiredValue, ...]], ...] = ()
+    one_shot: tuple[tuple[str, tuple[DesiredValue, ...]], ...] = ()
     lines: tuple[Event, ...] = ()
     complete: bool = False
 
@@ -45,7 +45,7 @@ class NodePlan:
         same = self.desired.keys() == before.desired.keys() and all(
             desired is before.desired[name] for name, desired in self.desired.items()
         )
-        news = self.deeds or self.lines or self.complete != before.complete
+        news = self.one_shot or self.lines or self.complete != before.complete
         return not same or self.caches != before.caches or bool(news)
 
 
@@ -126,8 +126,8 @@ class PlanQueue:
             since.append(at)
             for line in plan.lines:
                 self._journal.add(line)
-            for name, deeds in plan.deeds:
-                self._executor.run_once(owner(name), deeds)
+            for name, one_shot in plan.one_shot:
+                self._executor.run_once(owner(name), one_shot)
         if plan is not None:
             self._set_desired(plan)
             self._hold(plan.caches)

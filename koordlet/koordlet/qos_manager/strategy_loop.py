@@ -151,7 +151,7 @@ class StrategyLoop:
         node_plan = NodePlan(
             desired={name: plan.desired for name, plan in found.done() if plan.desired},
             caches=tuple(one for _, plan in found.done() for one in plan.caches),
-            deeds=tuple(found.deeds),
+            one_shot=tuple(found.one_shot),
             lines=tuple(journal_line.line(entry) for entry in news),
             complete=self._is_complete(view),
         )

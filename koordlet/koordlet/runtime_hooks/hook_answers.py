@@ -166,7 +166,7 @@ def hook_answer(
     carried = _CARRIED[transport][stage]
     left = {*left_out, *(conflict.field for conflict in outcome.conflicts)}
     plugins, room = [], MOST_FIELDS
-    for name, patch in zip(outcome.wished, outcome.patches, strict=True):
+    for name, patch in zip(outcome.contributors, outcome.patches, strict=True):
         fields = tuple(islice(_fields(subject, patch, carried, left), room))
         room -= len(fields)
         if fields:

@@ -47,12 +47,12 @@ def parse_rules(text: str, online: str = "") -> NodeRules:
     ``online`` are the node's CPUs ("": not known): the file can mean no others.
 
     Raises:
-        ValueError: it is no YAML, or a document is no object of a known kind.
+        ValueError: it is not valid YAML, or a document is no object of a known kind.
     """
     try:
         documents = [one for one in yaml.safe_load_all(text) if one is not None]
     except yaml.YAMLError as error:
-        raise ValueError(f"is no YAML: {' '.join(str(error).split())}") from None
+        raise ValueError(f"is not valid YAML: {' '.join(str(error).split())}") from None
     rules = NO_RULES
     for document in documents:
         rules = _with_document(rules, document, online)

@@ -186,7 +186,7 @@ class NodeMetricReceiver:
             return grpc.StatusCode.INVALID_ARGUMENT, f"the session of {node} is empty"
         status = _object(request.status)
         if not status:
-            return grpc.StatusCode.INVALID_ARGUMENT, f"status of {node} is no JSON object"
+            return grpc.StatusCode.INVALID_ARGUMENT, f"status of {node} is not a JSON object"
         before, sequence = self._newest.get(node), request.sequence
         if before and before.followed == session:
             return grpc.StatusCode.ABORTED, f"{node}: another session has followed this one"

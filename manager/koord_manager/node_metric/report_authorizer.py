@@ -77,7 +77,9 @@ class ReportAuthorizer:
     ) -> None:
         namespace, slash, name = account.partition("/")
         if not namespace or not slash or not name or "/" in name:
-            raise ValueError(f"{excerpt(account)} is no service account; expected NAMESPACE/NAME")
+            raise ValueError(
+                f"{excerpt(account)} is not a service account; expected NAMESPACE/NAME"
+            )
         self._api = api
         self._namespace = namespace
         self._user = f"system:serviceaccount:{namespace}:{name}"

@@ -65,7 +65,7 @@ def _rules(written: str) -> LabelRules:
         listed = json.loads(written) if written.strip() else []
     except (ValueError, RecursionError):
         return LabelRules(
-            ignored=(f"{_WHERE} rules: {excerpt(written)} is no JSON (no rule is used)",)
+            ignored=(f"{_WHERE} rules: {excerpt(written)} is not valid JSON (no rule is used)",)
         )
     found = [
         _rule(fields) for fields in Fields({"rules": listed}, _WHERE, ignored).objects("rules")

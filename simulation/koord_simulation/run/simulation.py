@@ -231,10 +231,10 @@ class Simulation:
             for group in one.groups
         }
         self.node.set_classes(shares)
-        for _, deeds in found.deeds:
-            for deed in deeds:
-                if deed.target.knob == _RECLAIM:
-                    self.node.reclaim(deed.target.place, float(deed.value))
+        for _, one_shot in found.one_shot:
+            for action in one_shot:
+                if action.target.knob == _RECLAIM:
+                    self.node.reclaim(action.target.place, float(action.value))
         self._evict(view, found)
 
     def _evict(self, view: StrategyView, found: RoundPlans) -> None:

@@ -54,7 +54,7 @@ def read(given: object, table: Mapping[str, Read]) -> dict[str, object]:
     found = {}
     for name, value in mapping(given).items():
         if name not in table:
-            raise ValueError(f"{shown(name)} is no field; there are {', '.join(table)}")
+            raise ValueError(f"{shown(name)} is not a field; there are {', '.join(table)}")
         try:
             found[name] = table[name](value)
         except ValueError as error:
@@ -158,7 +158,7 @@ def _shapes(
     }
     for name, fields in given.items():
         if name not in tables:
-            raise ValueError(f"{shown(name)} is no curve; there are {', '.join(tables)}")
+            raise ValueError(f"{shown(name)} is not a curve; there are {', '.join(tables)}")
         make, table = tables[str(name)]
         values = (
             {"level": level(fields)} if name == "constant" else _of_curve(fields, str(name), table)

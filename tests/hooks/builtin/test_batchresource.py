@@ -177,7 +177,7 @@ def test_an_amount_that_cannot_be_read_leaves_the_others() -> None:
     assert "cpu limit cannot be read → left as it is" in patch.why
     [line] = patch.ignored
     assert line.startswith("pod batch/job-1: ")
-    assert '"half" is no quantity' in line
+    assert '"half" is not a valid quantity' in line
     broken = pod(a=spec("half", "half", "half"), b=spec(500, 1000, "1Gi"))
     patch = batchresource.pre_create_container(Container(broken, "b"), VIEW)
     assert patch is not None

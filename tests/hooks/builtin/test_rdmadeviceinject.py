@@ -58,13 +58,13 @@ WHERE = "pod ml/train-0: annotation scheduling.koordinator.sh/device-allocated: 
     [
         (
             *([functions("0000:99:00.1"), {"id": PF}], VIEW, {MANAGER, "/dev/infiniband/uverbs0"}),
-            f'"0000:99:00.1" is no RDMA device of this node; there are: {PF}, {VF1}, {VF2}',
+            f'"0000:99:00.1" is not an RDMA device of this node; there are: {PF}, {VF1}, {VF2}',
         ),
         (
             [{"id": PF}],
             NodeView(),
             set(),
-            f'"{PF}" is no RDMA device of this node; there are: none',
+            f'"{PF}" is not an RDMA device of this node; there are: none',
         ),
         *(([one], VIEW, set(), None) for one in ({"id": 3}, functions(3), functions([]), 7)),
     ],

@@ -199,7 +199,7 @@ class TestPodsWithALimit:
         ("text", "told"),
         [
             ("{", "annotation koordinator.sh/networkQOS: "),
-            ('{"egressLimit": "fast"}', 'egressLimit: "fast" is no quantity'),
+            ('{"egressLimit": "fast"}', 'egressLimit: "fast" is not a valid quantity'),
             ('{"egressLimit": "-1"}', 'egressLimit: "-1" is out of range; expected 0 to '),
             ('{"egressLimit": "1E"}', 'egressLimit: "1E" is out of range'),
             ('{"egressLimit": [1]}', "Expected"),

@@ -341,7 +341,7 @@ async def test_one_that_fails_costs_the_others_nothing(theirs, plan, counts, rea
         await until(lambda: node.watermark == "150", "ours works")
         await until(lambda: getattr(node.state("theirs"), counts) > 1, "it fails, over and over")
         found = node.state("theirs")
-        assert (found.reason, found.wishes, node.decisions("theirs")) == (reason, 0, [])
+        assert (found.reason, found.desired, node.decisions("theirs")) == (reason, 0, [])
         assert node.metric(f"strategy_{counts}_total", "theirs") >= 2
         rounds = node.state(SYSTEM).rounds
         await until(lambda: node.state(SYSTEM).rounds > rounds, "ours goes on")

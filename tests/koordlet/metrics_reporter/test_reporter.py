@@ -101,7 +101,7 @@ async def test_the_object_holds_the_status_and_nothing_older(
     assert kept["spec"] == {"x": 1}
     [asked] = api.asked
     assert (asked.verb, asked.path.rsplit("/", 1)[1]) == ("patch", "status")
-    assert reporter.state.way is ReportRoute.OBJECT
+    assert reporter.state.route is ReportRoute.OBJECT
     assert (reporter.state.objects, reporter.state.reported_at) == (1, 1000.0)
 
 
@@ -115,7 +115,7 @@ async def test_with_the_direct_link_the_object_is_not_written(
         await reporter.round()
     assert link.sent == [(STATUS, 1000.0, 30.0)] * 3
     assert api.asked == []
-    assert (reporter.state.way, reporter.state.direct) == (ReportRoute.DIRECT, 3)
+    assert (reporter.state.route, reporter.state.direct) == (ReportRoute.DIRECT, 3)
 
 
 async def test_where_the_link_fails_the_object_stands_in_until_it_works_again(
@@ -128,7 +128,7 @@ async def test_where_the_link_fails_the_object_stands_in_until_it_works_again(
     for works in (True, False, False, True):
         link.works = works
         assert await reporter.round() == 57.0
-        ways.append(reporter.state.way)
+        ways.append(reporter.state.route)
     assert ways == [ReportRoute.DIRECT, ReportRoute.OBJECT, ReportRoute.OBJECT, ReportRoute.DIRECT]
     assert len(api.asked) == 2
     assert reporter.state.link_failures == 2
@@ -182,10 +182,10 @@ async def test_without_any_way_but_a_link_that_fails(make: Make) -> None:
     link.works = False
     reporter = make(None, link)
     assert await reporter.round() == 7.5
-    assert reporter.state.way is ReportRoute.NONE
+    assert reporter.state.route is ReportRoute.NONE
     link.works = True
     await reporter.round()
-    assert reporter.state.way is ReportRoute.DIRECT
+    assert reporter.state.route is ReportRoute.DIRECT
 
 
 async def test_before_the_first_sample_nothing_is_reported(make: Make) -> None:

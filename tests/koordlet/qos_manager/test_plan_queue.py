@@ -81,7 +81,7 @@ def plan(*values: int, **more: Any) -> NodePlan:
     return NodePlan({"cpu_suppress": desired}, **more)
 
 
-DEED = DesiredValue(Target(BE, "memory.reclaim"), 1 << 20, "pressure is low")
+ACTION = DesiredValue(Target(BE, "memory.reclaim"), 1 << 20, "pressure is low")
 
 
 def test_values_are_written_and_rolled_back_to_those_of_hooks() -> None:
@@ -101,7 +101,7 @@ def test_values_are_written_and_rolled_back_to_those_of_hooks() -> None:
 
 def test_of_several_rounds_the_last_counts_and_each_is_reported_once() -> None:
     bench = Bench()
-    bench.round(plan(50_000, deeds=(("memory_offload", (DEED,)),)), plan(40_000))
+    bench.round(plan(50_000, one_shot=(("memory_offload", (ACTION,)),)), plan(40_000))
     assert (bench.quota, bench.plan_queue.base(QUOTA)) == ("40000 100000", -1)
     [done] = bench.applied.rounds
     assert (QUOTA, 40_000) in [(one.target, one.new) for one in done.results]
@@ -156,7 +156,7 @@ def test_whether_there_is_anything_to_do() -> None:
     assert not NodePlan(one.desired).differs(one)
     for other in (
         NodePlan(),
-        replace(one, deeds=(("a", (DEED,)),)),
+        replace(one, one_shot=(("a", (ACTION,)),)),
         replace(one, lines=(DecisionEntry("t", "s", "on", "o"),)),
         replace(one, caches=(of_class,)),
         replace(one, complete=True),

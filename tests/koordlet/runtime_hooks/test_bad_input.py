@@ -80,7 +80,7 @@ PODS = {
     "one amount that is none": Case(
         keys.ANNOTATION_EXTENDED_RESOURCE_SPEC,
         batch(cpu="half", memory="1Gi"),
-        '"half" is no quantity',
+        '"half" is not a valid quantity',
         {"oom_score_adj": "100", "memory.limit_in_bytes": str(1 << 30), "cpu.shares": "2"},
         "BE",
     ),
@@ -90,7 +90,7 @@ PODS = {
         "cpuset 2-3,64 names CPUs that this node does not have: 64",
         {"oom_score_adj": "100", **POOLS},
     ),
-    "status that is no JSON": Case(
+    "status that is not valid JSON": Case(
         keys.ANNOTATION_RESOURCE_STATUS, "cpus", '"cpus"', {"oom_score_adj": "100"}
     ),
     "score out of range": Case(
@@ -105,7 +105,7 @@ PODS = {
         "mb.schemata.percent is 150; expected 1 to 100",
     ),
     "bandwidth that is none": Case(
-        keys.ANNOTATION_NETWORK_QOS, {"egressLimit": "much"}, '"much" is no quantity'
+        keys.ANNOTATION_NETWORK_QOS, {"egressLimit": "much"}, '"much" is not a valid quantity'
     ),
     "unknown core policy": Case(
         keys.LABEL_CORE_SCHED_POLICY, "always", '"always"; expected none or exclusive', rule=SECOND

@@ -158,7 +158,7 @@ def broken_plugin() -> SimpleNamespace:
 class TestFailures:
     REASON = (
         "pod batch/job-1: annotation node.koordinator.sh/extended-resource-spec: "
-        'container "main" requests kubernetes.io/batch-cpu: "half" is no quantity; '
+        'container "main" requests kubernetes.io/batch-cpu: "half" is not a valid quantity; '
         "expected one like 500m, 2 or 1Gi (left out)"
     )
 

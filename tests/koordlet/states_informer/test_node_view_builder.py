@@ -69,8 +69,8 @@ metadata: {{annotations: {{node.koordinator.sh/cpu-shared-pools: '{pools}'}}}}
     @pytest.mark.parametrize(
         ("text", "reason"),
         [
-            ("a: [", "is no YAML: while parsing a flow node"),
-            ("a: b: c", "is no YAML: mapping values are not allowed here"),
+            ("a: [", "is not valid YAML: while parsing a flow node"),
+            ("a: b: c", "is not valid YAML: mapping values are not allowed here"),
             ("kind: Pod", 'has a document of kind "Pod"; expected one of NodeSLO, Node'),
             ("just words", 'has a document of kind ""'),
             ("- kind: NodeSLO", 'has a document of kind ""'),
@@ -109,7 +109,7 @@ class TestChanges:
     @pytest.mark.parametrize(
         ("spoil", "reason"),
         [
-            (lambda file: file.write_text("a: ["), "is no YAML"),
+            (lambda file: file.write_text("a: ["), "is not valid YAML"),
             (lambda file: file.write_bytes(b"\xff"), "cannot be read: 'utf-8' codec"),
             (lambda file: file.unlink(), "cannot be read: No such file"),
         ],

@@ -173,10 +173,10 @@ async def test_the_list_says_who_runs_at_its_interval(node, listed, source):
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b"", "the list is no pod list: Input data was truncated"),
+        (b"", "the list is not a pod list: Input data was truncated"),
         (b'{"items": []}', "the list lists no pods"),
-        (b'{"items": 7}', "the list is no pod list: Expected `array | null`"),
-        (BOTH[:-9], "the list is no pod list"),
+        (b'{"items": 7}', "the list is not a pod list: Expected `array | null`"),
+        (BOTH[:-9], "the list is not a pod list"),
         (OSError("/pods: No such file"), "/pods: No such file"),
     ],
 )

@@ -324,7 +324,7 @@ async def test_no_time_in_a_metric_ends_the_controller(bench, at):
     assert side.offered() == 4000
     side.made.received("n1", json.dumps({"updateTime": at}).encode(), time.monotonic())
     await side.offers(None)
-    assert side.made.trouble.startswith("NodeMetric of n1 is no NodeMetric status")
+    assert side.made.trouble.startswith("NodeMetric of n1 is not a valid NodeMetric status")
 
 
 async def test_a_node_whose_clock_is_ahead_does_not_outlive_its_last_report(bench):

@@ -64,7 +64,7 @@ def test_a_pod_may_opt_out() -> None:
 @pytest.mark.parametrize(
     ("rules", "names", "line"),
     [
-        ("[", [], 'rules: "[" is no JSON (no rule is used)'),
+        ("[", [], 'rules: "[" is not valid JSON (no rule is used)'),
         ({"name": "a"}, [], "rules is an object; expected a list (left out)"),
         ([COSTS, 1], ["costs"], "rules[1] is 1; expected an object (left out)"),
         (

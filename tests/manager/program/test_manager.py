@@ -154,10 +154,10 @@ class TestTroubleIsTold:
     ) -> None:
         made = side.manager()
         for number in range(1000):
-            made._warn(f"node-{number}: annotation is no JSON")
+            made._warn(f"node-{number}: annotation is not valid JSON")
         made._warn("node-1: something else")
         assert [more["what"] for _, more in lines] == [
-            "node-0: annotation is no JSON",
+            "node-0: annotation is not valid JSON",
             "node-1: something else",
         ]
 

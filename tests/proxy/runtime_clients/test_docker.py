@@ -76,7 +76,7 @@ async def test_no_version_is_asked_for(tmp_path):
 
 async def test_a_ping_of_a_daemon_that_works_and_of_one_that_does_not(tmp_path):
     engine = Engine()
-    engine.answer = http("200 OK", "OK")  # the body is no JSON
+    engine.answer = http("200 OK", "OK")  # the body is not valid JSON
     async with asking(engine, tmp_path / "s") as runtime:
         await runtime.ping()
         engine.answer = http("500 Internal Server Error", "not yet")

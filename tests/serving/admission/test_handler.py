@@ -104,10 +104,10 @@ async def test_a_webhook_that_fails_costs_one_request_and_tells_no_secret(
 @pytest.mark.parametrize(
     ("body", "headers", "status", "said"),
     [
-        (b"{", {}, 400, "the review is no JSON"),
-        (b"", {}, 400, "the review is no JSON"),
+        (b"{", {}, 400, "the review is not valid JSON"),
+        (b"", {}, 400, "the review is not valid JSON"),
         # JSON can say what no UTF-8 can: half a letter.
-        (json.dumps(review()).replace("web-1", "\\ud800").encode(), {}, 400, "is no JSON"),
+        (json.dumps(review()).replace("web-1", "\\ud800").encode(), {}, 400, "is not valid JSON"),
         (json.dumps({**review(), "apiVersion": "v2"}).encode(), {}, 400, 'of "v2"; expected'),
         (b"{}", {"Content-Type": "text/yaml"}, 415, "expected application/json"),
         (b" " * ((8 << 20) + 1), {}, 413, "longer than 8388608 bytes"),

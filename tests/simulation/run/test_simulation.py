@@ -182,9 +182,11 @@ def test_notice_is_given_first() -> None:
 def test_deeds_and_cache_classes_reach_the_node() -> None:
     group = f"{BE}/poduid-default-job"
     half = CacheClass(ResctrlLimits("BE", CacheWays(0, 20)), (f"{group}/job-c0",))
-    deed = DesiredValue(Target(group, "memory.reclaim"), GIB)
+    action = DesiredValue(Target(group, "memory.reclaim"), GIB)
     other = DesiredValue(Target(group, "memory.high"), 1)
-    strategy = Recorder(Plan(), Plan(deeds=(deed, other), caches=(half,)), Plan(caches=(half,)))
+    strategy = Recorder(
+        Plan(), Plan(one_shot=(action, other), caches=(half,)), Plan(caches=(half,))
+    )
     run = simulate(
         on(story(web(cpu=1), job(cpu=6, page_cache=2 * GIB, cold=0.9), seconds=6)),
         [strategy.strategy],

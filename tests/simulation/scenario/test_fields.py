@@ -45,9 +45,9 @@ def test_values(read: Callable[[object], object], given: object, value: object) 
         (fields.seconds, "soon", "no duration"),
         (fields.amounts, {"cpu": True}, "expected a quantity"),
         (fields.amounts, [1], "expected names with values"),
-        (fields.cores, {"cosine": 1}, "is no curve; there are constant, sine"),
+        (fields.cores, {"cosine": 1}, "is not a curve; there are constant, sine"),
         (fields.cores, {"sine": {"mean": 1}}, "sine wants mean, swing"),
-        (fields.cores, {"sine": {"middle": 1}}, "is no field"),
+        (fields.cores, {"sine": {"middle": 1}}, "is not a field"),
         (fields.cores, {"sine": {"mean": "x"}}, "sine: mean"),
         (fields.cores, "many", "expected a number"),
     ],
@@ -83,5 +83,5 @@ def test_lists_and_objects() -> None:
     assert fields.listed(None) == ()
     with pytest.raises(ValueError, match='"x"; expected a list'):
         fields.listed("x")
-    with pytest.raises(ValueError, match='"colour" is no field; there are name'):
+    with pytest.raises(ValueError, match='"colour" is not a field; there are name'):
         fields.read({"colour": 1}, {"name": fields.text})

@@ -75,7 +75,7 @@ def test_pods_of_a_trace_run_beside_the_others(spelt: str) -> None:
     ("text", "says"),
     [
         ("[1]", "a list; expected names with values"),
-        ("colour: red", '"colour" is no field; there are name'),
+        ("colour: red", '"colour" is not a field; there are name'),
         ("seconds: soon", r"seconds: .*no duration"),
         ("seconds: 0", "expected 1 at least"),
         ("pods: 5", "pods: 5; expected a list"),
@@ -90,7 +90,7 @@ def test_pods_of_a_trace_run_beside_the_others(spelt: str) -> None:
         ("strategies: {a: maybe}", 'a is "maybe"; expected off, shadow or on'),
         ("strategies: {a: [1]}", "expected off, shadow or on"),
         ("trace: {speed: 3}", "there is no file"),
-        ("limits: {per_hour: 3}", 'limits: "per_hour" is no field'),
+        ("limits: {per_hour: 3}", 'limits: "per_hour" is not a field'),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(text: str, says: str) -> None:

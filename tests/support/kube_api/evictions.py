@@ -91,7 +91,7 @@ def _ready(pod: Object) -> bool:
 
 
 def _selects(budget: Object, pod: Object) -> bool:
-    """In policy/v1 an empty selector is all pods of the namespace, none is no pod."""
+    """In policy/v1 an empty selector is all pods of the namespace, none is not a valid pod."""
     selector = budget.get("spec", {}).get("selector")
     if selector is None or budget["metadata"]["namespace"] != pod["metadata"]["namespace"]:
         return False

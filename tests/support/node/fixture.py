@@ -242,7 +242,9 @@ class NodeFixture:
         class FakeTraffic:
             def __init__(self, *_: object, **__: object) -> None: ...
 
-            def level(self, wanted: Traffic | None, why: str, cancel: CancelToken) -> TrafficReport:
+            def reconcile(
+                self, wanted: Traffic | None, why: str, cancel: CancelToken
+            ) -> TrafficReport:
                 files.traffic = wanted
                 return TrafficReport()
 

@@ -31,7 +31,7 @@ MOST_PODS = 16
 """Whose cgroups are looked at, where pods of many namespaces have the name."""
 
 
-def _no_wishes(_: str) -> Sequence[Document]:
+def _no_values(_: str) -> Sequence[Document]:
     return ()
 
 
@@ -43,7 +43,7 @@ def _no_cgroups(_: PodRecord) -> Sequence[Document]:
 class DecisionSources:
     """What koordlet decides, for pages; all of it is safe to ask from any thread.
 
-    ``signals`` are those of the last round, by strategy. ``wishes`` gives all values desired
+    ``signals`` are those of the last round, by strategy. ``desired`` gives all values desired
     of a cgroup's knobs: documents with ``knob``, ``value``, ``owner``, ``why``, and ``conflict``
     ("" for none: other owners and their values). ``cgroups`` gives what those of a pod hold now.
     """
@@ -51,7 +51,7 @@ class DecisionSources:
     decisions: DecisionLog
     strategies: Callable[[], tuple[StrategyState, ...]] = tuple
     signals: Callable[[], Mapping[str, tuple[StrategySignal, ...]]] = dict
-    wishes: Callable[[str], Sequence[Document]] = _no_wishes
+    desired: Callable[[str], Sequence[Document]] = _no_values
     cgroups: Callable[[PodRecord], Sequence[Document]] = _no_cgroups
 
 
@@ -108,7 +108,7 @@ def why_document(
         "cgroups": [group for groups in held for group in groups],
         "decisions": [_standing(one) for one in found.standing],
         "history": [_entry(one) for one in found.history],
-        "wishes": list(decided.wishes(asked.group)) if asked.group else [],
+        "wishes": list(decided.desired(asked.group)) if asked.group else [],
         "strategies": strategy_documents(decided),
     }
 

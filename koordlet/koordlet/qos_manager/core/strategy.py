@@ -264,14 +264,14 @@ class CacheClass(NamedTuple):
 class Plan:
     """All that a strategy wants now.
 
-    ``desired`` are states of knobs; ``deeds`` are writes that are done once and leave no
+    ``desired`` are states of knobs; ``one_shot`` are writes that are done once and leave no
     state (``memory.reclaim``).
     """
 
     desired: tuple[DesiredValue, ...] = ()
     decisions: tuple[Decision, ...] = ()
     claims: tuple[EvictionClaim, ...] = ()
-    deeds: tuple[DesiredValue, ...] = ()
+    one_shot: tuple[DesiredValue, ...] = ()
     caches: tuple[CacheClass, ...] = ()
     signals: tuple[StrategySignal, ...] = ()
     notices: tuple[PodNotice, ...] = ()

@@ -47,7 +47,7 @@ class StrategyState:
 
     ``reason`` says why it is off, or why its last round was skipped; "" if neither is so.
     ``seconds`` is what its last round took, ``decided_at`` when that was (seconds since the
-    epoch, 0 before), ``decisions`` and ``wishes`` (desired values) how many it has now.
+    epoch, 0 before), ``decisions`` and ``desired`` (desired values) how many it has now.
     """
 
     name: str
@@ -62,14 +62,14 @@ class StrategyState:
     seconds: float = 0.0
     decided_at: float = 0.0
     decisions: int = 0
-    wishes: int = 0
+    desired: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RoundPlans:
     """The result of a round: the plans of strategies that are not off, and which strategies ran.
 
-    One-shot parts (claims, deeds, notices) count only for those ``planned_now``; desired values
+    One-shot parts (claims, one_shot, notices) count only for those ``planned_now``; desired values
     and decisions hold until the next plan. ``problems`` are new lines to log.
     """
 
@@ -107,12 +107,12 @@ class RoundPlans:
         ]
 
     @property
-    def deeds(self) -> list[tuple[str, tuple[DesiredValue, ...]]]:
+    def one_shot(self) -> list[tuple[str, tuple[DesiredValue, ...]]]:
         """What is to be written once."""
         return [
-            (name, plan.deeds)
+            (name, plan.one_shot)
             for name, mode, plan in self._planned_now()
-            if mode is StrategyMode.ON and plan.deeds
+            if mode is StrategyMode.ON and plan.one_shot
         ]
 
     @property
@@ -261,7 +261,7 @@ class StrategyRunner:
         record.planned = view.steady
         record.plan = replace(plan, desired=reuse_unchanged(record.plan.desired, plan.desired))
         record.state = replace(
-            state, decisions=len(plan.decisions), wishes=len(plan.desired), reason=""
+            state, decisions=len(plan.decisions), desired=len(plan.desired), reason=""
         )
         return True
 
@@ -288,7 +288,7 @@ class StrategyRunner:
         if found.mode is StrategyMode.OFF:
             record.plan = NOTHING
             reason = "switched off by the NodeSLO"
-            record.state = replace(record.state, reason=reason, decisions=0, wishes=0)
+            record.state = replace(record.state, reason=reason, decisions=0, desired=0)
         return True
 
     def _plan(

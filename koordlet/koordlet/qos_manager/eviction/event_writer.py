@@ -42,21 +42,21 @@ class PodEventWriter:
         self._trouble = ""
         self.counts: Counter[str] = Counter()
 
-    def say(self, saying: PodEvent, at: float, steady: float) -> None:
+    def record(self, one: PodEvent, at: float, steady: float) -> None:
         """Have it written soon, unless the same was said a short time ago.
 
         ``at`` is seconds since the epoch, ``steady`` those of a steady clock.
         """
         if self._api is None:
             return
-        count = self._repeated.count(saying.key, steady)
+        count = self._repeated.count(one.key, steady)
         if not count:
             self.counts["repeated"] += 1
             return
         if len(self._waiting) >= _MOST_WAITING:
             self._waiting.popleft()
             self.counts["dropped"] += 1
-        self._waiting.append(event(saying, self._node, at, count))
+        self._waiting.append(event(one, self._node, at, count))
         self._some.set()
 
     async def run(self) -> None:

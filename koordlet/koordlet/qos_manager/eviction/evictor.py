@@ -79,37 +79,37 @@ class EvictionAttempt:
 class Evictor:
     """Evicts until cancelled.
 
-    ``why_not`` says why no pod is evicted: then ``way`` is not used, and what would be done is
+    ``why_not`` says why no pod is evicted: then ``backend`` is not used, and what would be done is
     decided and logged, but not done. ``own`` are the names of koordlet's own pod.
     """
 
     def __init__(
         self,
-        way: EvictionBackend | None,
+        backend: EvictionBackend | None,
         limits: EvictionLimits,
-        announcer: PodEventWriter,
+        event_writer: PodEventWriter,
         *,
         why_not: str = "",
         own: frozenset[str] = frozenset(),
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._backend = None if why_not else way
+        self._backend = None if why_not else backend
         self.why_not = why_not
         self._own = own
         self._now = now
         self._monotonic = monotonic
         self._account = EvictionAccount(limits, monotonic(), pretended=self._backend is None)
         self._shadow = EvictionAccount(limits, monotonic(), pretended=True)
-        self._announcer = announcer
+        self._event_writer = event_writer
         self._waiting: asyncio.Queue[tuple[Eviction, EvictionAttempt]] = asyncio.Queue()
         self._news: list[Decided] = []
         self._recent: deque[EvictionAttempt] = deque(maxlen=_MOST_RECENT)
         self._evicting: frozenset[str] = frozenset()
-        self.counts = EvictionCounts(announcer.counts)
+        self.counts = EvictionCounts(event_writer.counts)
 
     @property
-    def way(self) -> str:
+    def backend_name(self) -> str:
         """The name of the eviction backend; "" without one."""
         return self._backend.name if self._backend is not None else ""
 
@@ -147,7 +147,7 @@ class Evictor:
             self._log_eviction("would evict", eviction, reason="strategy in shadow mode")
         for warned in shown.warned:
             self._shadow.warn(warned.pod.uid, view.steady)
-        self._say(
+        self._record_events(
             events.of_notice(name, one)
             for name, mode, one in notices
             if mode is StrategyMode.ON and (self._backend is not None or not one.of_eviction)
@@ -160,11 +160,11 @@ class Evictor:
         """Carry out what was chosen, and write Events, until cancelled."""
         way = self._backend
         if way is None:
-            await self._announcer.run()
+            await self._event_writer.run()
             return
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._announcer.run())
+                group.create_task(self._event_writer.run())
                 while True:
                     # As many at once as the minute's budget allows.
                     eviction, attempt = await self._waiting.get()
@@ -217,10 +217,10 @@ class Evictor:
         self._waiting.put_nowait((eviction, attempt))
 
     async def _carry_out(
-        self, way: EvictionBackend, eviction: Eviction, attempt: EvictionAttempt
+        self, backend: EvictionBackend, eviction: Eviction, attempt: EvictionAttempt
     ) -> None:
         try:
-            outcome = await way.evict(
+            outcome = await backend.evict(
                 eviction.pod.record, grace_seconds(eviction.pod), forced=eviction.claim.forced
             )
         except Exception as error:
@@ -250,15 +250,15 @@ class Evictor:
             self._log_eviction("gone before it was evicted", eviction)
             return
         if outcome.end is EvictionResult.EVICTED:
-            self._log_eviction("evicted", eviction, by=self.way)
-            text = f"evicted by {self.way}: {eviction.claim.decision.outcome}"
+            self._log_eviction("evicted", eviction, by=self.backend_name)
+            text = f"evicted by {self.backend_name}: {eviction.claim.decision.outcome}"
             said = replace(
                 eviction.decision, outcome=f"{text} ({eviction.claim.rule})", aspect=EVICTED
             )
             self._news.append((eviction.strategy, eviction.mode, said))
         else:
             self._log_eviction("not evicted", eviction, reason=outcome.reason)
-        self._say([events.of_outcome(eviction, outcome, self.way)])
+        self._record_events([events.of_outcome(eviction, outcome, self.backend_name)])
 
     def _log_overdue(self, late: OverduePod) -> None:
         pod, strategy, seconds, attempts = late
@@ -274,7 +274,7 @@ class Evictor:
         decision = Decision(text, given=given, pod=pod.name, aspect="eviction")
         self._news.append((strategy, StrategyMode.ON, decision))
         message = f"{text} ({seconds:.0f} s, evicted {attempts} times)"
-        self._say([events.PodEvent(pod.record.pod, events.STAYS, message)])
+        self._record_events([events.PodEvent(pod.record.pod, events.STAYS, message)])
 
     def _log_warnings(
         self, choice: EvictionSelection, account: EvictionAccount, now: float
@@ -283,7 +283,7 @@ class Evictor:
             if account.warn(warned.pod.uid, now) and self._backend is not None:
                 fields = {"pod": warned.pod.name, "strategy": warned.strategy}
                 _log.info("to be evicted soon", **fields, seconds=warned.seconds)
-                self._say([events.of_warned(warned)])
+                self._record_events([events.of_warned(warned)])
 
     def _log_eviction(self, message: str, eviction: Eviction, **fields: object) -> None:
         log = _log.warning if message == "not evicted" else _log.info
@@ -296,9 +296,9 @@ class Evictor:
             why=str(eviction.decision),
         )
 
-    def _say(self, sayings: Iterable[events.PodEvent]) -> None:
-        for saying in sayings:
-            self._announcer.say(saying, self._now(), self._monotonic())
+    def _record_events(self, pod_events: Iterable[events.PodEvent]) -> None:
+        for one in pod_events:
+            self._event_writer.record(one, self._now(), self._monotonic())
 
 
 def open_evictor(
@@ -316,8 +316,8 @@ def open_evictor(
         # The look after the next one began when it was gone.
         settles=2 * settings.collect_res_used_interval + 1,
     )
-    announcer = PodEventWriter(api, cluster.name if cluster else node_name(settings, environ))
-    return Evictor(way, limits, announcer, why_not=why_not, own=own_names(environ))
+    event_writer = PodEventWriter(api, cluster.name if cluster else node_name(settings, environ))
+    return Evictor(way, limits, event_writer, why_not=why_not, own=own_names(environ))
 
 
 def _backend(settings: KoordletSettings, api: Api | None) -> tuple[EvictionBackend | None, str]:

@@ -101,7 +101,7 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     done = [one for one in found if one.amount]
     decisions = tuple(one.decision for one in found)
     return Plan(
-        deeds=tuple(_reclaim(one) for one in done),
+        one_shot=tuple(_reclaim(one) for one in done),
         decisions=decisions,
         signals=tuple(
             StrategySignal("offload_bytes", float(one.amount), one.pod.name) for one in done

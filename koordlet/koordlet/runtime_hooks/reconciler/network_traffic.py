@@ -44,6 +44,6 @@ class TrafficShaper:
         self._jobs.submit(Job(KEY, SECONDS, partial(self._shape, wanted, why)))
 
     def _shape(self, wanted: Traffic | None, why: str, cancel: CancelToken) -> None:
-        report = self._traffic.level(wanted, why, cancel)
+        report = self._traffic.reconcile(wanted, why, cancel)
         for line in (*report.errors, *report.ignored):
             self._log(line)

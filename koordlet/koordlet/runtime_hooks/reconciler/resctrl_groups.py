@@ -83,7 +83,7 @@ class ResctrlReconciler:
         # Before their removal: no container may start in a group that is about to go.
         self.made &= live
         stay = self._groups.collect(live, cancel)
-        report = self._groups.level(desired.tenants, desired.shared, cancel)
+        report = self._groups.reconcile(desired.tenants, desired.shared, cancel)
         before = {group: self._placed[group] for group in wanted if group in self._placed}
         self._placed = {**before, **report.placed}
         self.made = frozenset(name for name in self._placed.values() if name)

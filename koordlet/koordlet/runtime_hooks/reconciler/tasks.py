@@ -154,7 +154,7 @@ class TaskReconciler:
             group: tuple(process for one in members for process in self._processes(one))
             for group, members in groups.items()
         }
-        report = core_sched.level(tasks, cancel)
+        report = core_sched.reconcile(tasks, cancel)
         for line in report.errors:
             self._troubles.put(line)
         if report.mistaken:

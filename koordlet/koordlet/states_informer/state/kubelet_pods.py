@@ -105,7 +105,7 @@ def parse(text: bytes, layout: Layout) -> tuple[PodRecord, ...]:
     try:
         listed = _DECODER.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ValueError(f"is no pod list: {error}") from None
+        raise ValueError(f"is not a pod list: {error}") from None
     if not listed.items:
         raise ValueError("lists no pods")
     return tuple(_record(pod, layout) for pod in listed.items if pod.status.phase not in _ENDED)

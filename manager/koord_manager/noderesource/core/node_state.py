@@ -151,7 +151,7 @@ def metric_summary(status: bytes) -> MetricSummary:
     try:
         given = _STATUS.decode(status) or _Status()
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ValueError(f"is no NodeMetric status: {error}") from None
+        raise ValueError(f"is not a valid NodeMetric status: {error}") from None
     node = given.node or _Node()
     return MetricSummary(
         updated=given.updated.timestamp() if given.updated else None,

@@ -75,7 +75,7 @@ def read_pod_summary(text: bytes) -> PodSummary:
     try:
         pod = _DECODER.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ValueError(f"is no Pod: {error}") from None
+        raise ValueError(f"is not a valid Pod: {error}") from None
     labels, spec = pod.metadata.labels or {}, pod.spec
     kube = _kube_qos(pod)
     priority = priority_class_or_default(labels, spec.priority, kube)

@@ -98,7 +98,7 @@ def decode(content: bytes) -> RecommendationPod:
     try:
         pod = _DECODER.decode(content)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ValueError(f"is no pod: {error}") from None
+        raise ValueError(f"is not a valid pod: {error}") from None
     meta = pod.metadata
     beside = (one for one in pod.spec.init_containers or () if one.is_sidecar)
     stay = (*(pod.spec.containers or ()), *beside)

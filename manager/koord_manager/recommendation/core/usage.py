@@ -59,7 +59,7 @@ def pods_usage(status: bytes) -> Iterator[PodContainerUsage]:
     try:
         found = _DECODER.decode(status)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ValueError(f"is no status of a NodeMetric: {error}") from None
+        raise ValueError(f"is not a valid NodeMetric status: {error}") from None
     for one in found.pods or ():
         used = _amount(one.usage.resources if one.usage else None)
         if used is not None:

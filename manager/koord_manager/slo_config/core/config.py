@@ -203,7 +203,7 @@ def unknown_in(data: Mapping[str, str]) -> Iterator[ConfigProblem]:
     for key in islice(sorted(data.keys() - KEYS), MOST_UNKNOWN):
         near = get_close_matches(key[:_LONGEST_KEY], KEYS, 1)
         hint = f"did you mean {near[0]}?" if near else f"expected {', '.join(sorted(KEYS))}"
-        yield ConfigProblem(key, f"{excerpt(key)} is no key of this ConfigMap; {hint}")
+        yield ConfigProblem(key, f"{excerpt(key)} is not a key of this ConfigMap; {hint}")
     for key in sorted(data.keys() & KEYS):
         try:
             document = decode(_ANY, data[key]) if data[key].strip() else None

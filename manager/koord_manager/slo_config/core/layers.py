@@ -89,7 +89,7 @@ def _decoded(key: str, text: str, problems: list[str]) -> Document:
     try:
         document = decode(_ANY, text)
     except ValueError as error:
-        problems.append(f"{key} is no JSON: {error}")
+        problems.append(f"{key} is not valid JSON: {error}")
         return {}
     if document is not None and not isinstance(document, Mapping):
         problems.append(f"{key} is {excerpt(text)}; expected an object")

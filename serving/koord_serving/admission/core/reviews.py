@@ -89,7 +89,7 @@ def read(body: bytes) -> AdmissionRequest:
     except msgspec.ValidationError as error:
         raise AdmissionReviewError(f"the review is malformed: {_without_values(error)}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise AdmissionReviewError("the review is no JSON") from None
+        raise AdmissionReviewError("the review is not valid JSON") from None
     except RecursionError:
         raise AdmissionReviewError("the review is nested too deep") from None
 

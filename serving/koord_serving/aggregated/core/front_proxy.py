@@ -107,5 +107,5 @@ def _strings(data: Mapping[str, object], key: str) -> list[str]:
     except ValueError:
         found = None
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise ValueError(f"{key} is no list of names in JSON")
+        raise ValueError(f"{key} is not a list of names in JSON")
     return [one for one in found if one]

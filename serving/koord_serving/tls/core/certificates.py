@@ -116,7 +116,7 @@ def trouble(certificate: bytes, key: bytes, now: datetime) -> str:
     """Why a server cannot show this certificate, in a line; "" where it can."""
     found = _certificate(certificate)
     if found is None:
-        return "is no certificate in PEM"
+        return "is not a certificate in PEM"
     if not _belongs(found, _private_key(key)):
         return "the key is not the certificate's"
     return _untimely(found, now)

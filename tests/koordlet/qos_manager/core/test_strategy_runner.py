@@ -89,11 +89,11 @@ def test_each_runs_at_its_interval_with_its_memory_and_missed_rounds_are_not_rep
 
 
 def test_desired_values_stay_between_two_plans_and_claims_do_not() -> None:
-    plan = Plan(desired=desired(5), decisions=(Decision("five"),), deeds=desired(6))
+    plan = Plan(desired=desired(5), decisions=(Decision("five"),), one_shot=desired(6))
     runner = runner_of(Recorder(lambda *_: plan, interval=10.0).strategy())
     first, second = runner.decide(view(0.0)), runner.decide(view(1.0))
     assert (first.planned_now, second.planned_now) == ({"one"}, set())
-    assert (first.deeds, second.deeds) == ([("one", desired(6))], [])
+    assert (first.one_shot, second.one_shot) == ([("one", desired(6))], [])
     assert dict(second.done())["one"].desired == desired(5)
     assert second.decisions == [("one", StrategyMode.ON, Decision("five"))]
     assert second.claims == second.notices == []
@@ -161,13 +161,13 @@ def test_a_plan_that_took_too_long_is_not_taken() -> None:
 
 
 def test_in_shadow_mode_a_plan_is_shown_and_not_carried_out() -> None:
-    plan = Plan(desired(5), (Decision("five"),), deeds=desired(6), signals=(SIGNAL,))
+    plan = Plan(desired(5), (Decision("five"),), one_shot=desired(6), signals=(SIGNAL,))
     runner = runner_of(lambda *_: plan)
     found = runner.decide(view(mode="shadow"))
-    assert list(found.done()) == found.deeds == []
+    assert list(found.done()) == found.one_shot == []
     assert found.decisions == [("one", StrategyMode.SHADOW, Decision("five"))]
     assert (found.signals, runner.signals) == ({"one": (SIGNAL,)}, {})
-    assert runner.decide(view(1.0)).deeds == [("one", desired(6))]
+    assert runner.decide(view(1.0)).one_shot == [("one", desired(6))]
     assert runner.signals == {"one": (SIGNAL,)}
     # Where nothing is written all are shadows, which get each other's signals.
     runner = StrategyRunner([Recorder(lambda *_: plan).strategy()], lambda: 0.0, shown_only=True)
@@ -181,7 +181,7 @@ def test_switched_off_it_does_not_run_and_begins_anew_later() -> None:
     runner.decide(view(0.0))
     assert runner.decide(view(1.0, mode="off")).plans == {}
     off = state(runner)
-    assert (len(one.calls), off.mode, off.wishes) == (1, StrategyMode.OFF, 0)
+    assert (len(one.calls), off.mode, off.desired) == (1, StrategyMode.OFF, 0)
     assert off.reason == "switched off by the NodeSLO"
     runner.decide(view(2.0))
     assert one.calls[-1][2] is None

@@ -48,7 +48,7 @@ SAYING = PodEvent(POD.record.pod, SUCCESS, "evicted")
 
 
 @pytest.mark.parametrize(
-    ("saying", "reason", "message"),
+    ("event", "reason", "message"),
     [
         (
             of_outcome(EVICTION, EvictionOutcome(EvictionResult.EVICTED), "API"),
@@ -67,9 +67,9 @@ SAYING = PodEvent(POD.record.pod, SUCCESS, "evicted")
         ),
     ],
 )
-def test_the_message_has_the_numbers(saying: PodEvent, reason: str, message: str) -> None:
-    assert (saying.reason, saying.warning) == (reason, True)
-    assert saying.message.startswith(message)
+def test_the_message_has_the_numbers(event: PodEvent, reason: str, message: str) -> None:
+    assert (event.reason, event.warning) == (reason, True)
+    assert event.message.startswith(message)
 
 
 @pytest.mark.parametrize(("warning", "type_"), [(True, "Warning"), (False, "Normal")])
@@ -118,7 +118,7 @@ async def test_it_is_tried_a_few_times(
         api.fail(**failure)
     writer = PodEventWriter(client, "node-1", sleep=no_sleep)
     for number, reason in enumerate((SUCCESS, "Other")):
-        writer.say(SAYING._replace(reason=reason), AT + number, 0)
+        writer.record(SAYING._replace(reason=reason), AT + number, 0)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(writer.run())
         await until(lambda: sum(writer.counts.values()) == 2)
@@ -136,10 +136,10 @@ async def no_sleep(seconds: float) -> None:
 
 def test_without_an_api_nothing_waits_repetitions_are_counted_and_the_oldest_dropped() -> None:
     none = PodEventWriter(None, "node-1")
-    none.say(SAYING, AT, 0)
+    none.record(SAYING, AT, 0)
     assert not none._waiting
     writer = PodEventWriter(Client.__new__(Client), "node-1")
     for number in (0, *range(300)):
-        writer.say(SAYING._replace(reason=str(number)), AT, 0)
+        writer.record(SAYING._replace(reason=str(number)), AT, 0)
     assert writer.counts == {"repeated": 1, "dropped": 44}
     assert writer._waiting[0]["reason"] == "44"

@@ -80,9 +80,9 @@ class FakeWriter:
         self.said: list[PodEvent] = []
         self.counts: Counter[str] = Counter()
 
-    def say(self, saying: PodEvent, at: float, steady: float) -> None:
+    def record(self, one: PodEvent, at: float, steady: float) -> None:
         assert at == AT + steady
-        self.said.append(saying)
+        self.said.append(one)
 
     async def run(self) -> None:
         await asyncio.Event().wait()
@@ -211,7 +211,7 @@ async def test_in_a_dry_run_nobody_is_evicted_or_alarmed(caplog: pytest.LogCaptu
         said.append(await bench.round([A], claim(1, A), after=40))
         assert [WOULD in one for one in said] == [True] + [False] * 30 + [True]
         assert (bench.evictor.evicting(), bench.evictor.recent()) == (frozenset(), ())
-        assert bench.evictor.way == ""
+        assert bench.evictor.backend_name == ""
         assert bench.events == [("b", "CPUInterference", False)]
     assert backend.calls == []
     lines = [one.fields for one in caplog.records if one.message == "would evict"]  # type: ignore[attr-defined]
@@ -354,5 +354,5 @@ async def test_the_backend_and_the_limits_are_those_of_the_settings(
     }
     settings = KoordletSettings(**flags, **limits)  # type: ignore[arg-type]
     evictor = open_evictor(settings, cluster, {"POD_UID": "u"})
-    assert (evictor.way, bool(evictor.why_not), evictor._own) == (name, not name, {"u"})
+    assert (evictor.backend_name, bool(evictor.why_not), evictor._own) == (name, not name, {"u"})
     assert evictor._account.limits == EvictionLimits(3, 7, 9)

@@ -46,10 +46,10 @@ def node(
 
 
 def amounts(made: Plan) -> dict[str, int]:
-    for one in made.deeds:
+    for one in made.one_shot:
         KNOBS[one.target.knob].check(one.value)
         assert one.target.knob == RECLAIM
-    return {one.target.place: int(one.value) for one in made.deeds}
+    return {one.target.place: int(one.value) for one in made.one_shot}
 
 
 def outcome(made: Plan) -> str:
@@ -107,7 +107,7 @@ def test_how_much_is_reclaimed(
 )
 def test_why_nothing_is_reclaimed(seen: StrategyView, reason: str) -> None:
     made = planned(seen)
-    assert (made.deeds, outcome(made)) == ((), f"nothing is reclaimed: {reason}")
+    assert (made.one_shot, outcome(made)) == ((), f"nothing is reclaimed: {reason}")
 
 
 def test_from_which_pods_memory_is_reclaimed() -> None:
@@ -128,7 +128,7 @@ def test_it_is_done_once_in_its_time(after: float, again: bool) -> None:
     first = planned(node(pod))
     assert planned(node(pod)) == first
     later = planned(node(pod, steady=STEADY + after), first.memory)
-    assert bool(later.deeds) is again
+    assert bool(later.one_shot) is again
     assert [one.outcome for one in later.decisions] == [one.outcome for one in first.decisions]
 
 

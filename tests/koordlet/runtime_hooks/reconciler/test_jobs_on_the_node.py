@@ -99,7 +99,7 @@ class Hanging:
                     managed.reconcile_loop.saw(
                         Stage.POST_START_CONTAINER, POD.container(self.node.layout)
                     )
-                    managed.plan_queue.put(NodePlan(deeds=(("memory_offload", (RECLAIM,)),)))
+                    managed.plan_queue.put(NodePlan(one_shot=(("memory_offload", (RECLAIM,)),)))
                     managed.reconcile_loop.hurry()
                     await until(self.kernel.begun.is_set, "it hangs")
                     yield managed

@@ -22,7 +22,7 @@ class Bench:
         self.jobs = HeldJobs()
         self.shape = TrafficShaper(self, self.jobs, self.told.append, lambda: self.now, 60.0)  # type: ignore[arg-type]
 
-    def level(self, wanted: Traffic | None, why: str, cancel: CancelToken) -> TrafficReport:
+    def reconcile(self, wanted: Traffic | None, why: str, cancel: CancelToken) -> TrafficReport:
         self.shaped.append((wanted, why))
         return TrafficReport(errors=["no module"], ignored=("a pod",))
 

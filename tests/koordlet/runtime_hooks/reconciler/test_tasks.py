@@ -62,7 +62,7 @@ class Bench(NodeFixture):
         wanted = DesiredState(scope, "shop/web-1", tasks=tasks, resctrl=resctrl, groups=groups)
         self.tasks.hold(wanted)
 
-    def level(self, after: float = 0.0, *, complete: bool = True) -> tuple[str, ...]:
+    def reconcile(self, after: float = 0.0, *, complete: bool = True) -> tuple[str, ...]:
         """Reconcile after some seconds; what could not be done."""
         self.steady += after
         troubles = self.tasks.reconcile(self.apply, complete=complete)
@@ -93,25 +93,25 @@ class TestScores:
         pids = [bench.files.start_process(MAIN) for _ in range(2)]
         pids.append(bench.files.start_process(OTHER, -998))
         bench.want(self.WANTED)
-        assert bench.level() == ()
+        assert bench.reconcile() == ()
         assert bench.scores(*pids) == [500, 500, -998]
 
     def test_what_starts_later_is_found_at_the_interval(self, bench):
         bench.want(self.WANTED)
-        bench.level()
+        bench.reconcile()
         late = bench.files.start_process(MAIN)
         for after, score in ((59, 0), (2, 500)):
-            bench.level(after)
+            bench.reconcile(after)
             assert bench.scores(late) == [score]
 
     def test_a_task_or_a_group_that_has_ended_is_no_trouble(self, bench):
         pid = bench.files.start_process(MAIN)
         bench.want(self.WANTED)
-        bench.level()
+        bench.reconcile()
         bench.files.end_process(pid)
-        assert bench.level(61) == ()
+        assert bench.reconcile(61) == ()
         bench.files.remove_group(POD)
-        assert bench.level(61) == ()
+        assert bench.reconcile(61) == ()
 
     @pytest.mark.parametrize(("there", "score"), [(OTHER, -998), (MAIN, 500)])
     def test_a_reused_pid_is_left_until_the_next_listing(self, bench, there, score):
@@ -125,15 +125,15 @@ class TestScores:
         bench.steady += 61
         bench.apply.apply()
         assert bench.scores(early, late) == [-998, -998]
-        bench.level()
+        bench.reconcile()
         assert bench.scores(early, late) == [score, score]
 
     def test_nothing_is_looked_for_where_nothing_is_wanted(self, bench):
-        bench.level()
+        bench.reconcile()
         bench.want(self.WANTED)
         bench.want()
         pid = bench.files.start_process(MAIN)
-        bench.level(61)
+        bench.reconcile(61)
         assert bench.scores(pid) == [0]
 
 
@@ -143,10 +143,10 @@ class TestCores:
         cookies = bench.files.cookies
         bench.want(DesiredTasks(MAIN, core_sched=SHOP))
         bench.want(DesiredTasks(OTHER, core_sched=SHOP), scope="pod u2")
-        assert bench.level() == ()
+        assert bench.reconcile() == ()
         assert cookies[one] == cookies[two] != 0
         bench.want(DesiredTasks(OTHER, core_sched=NO_GROUP), scope="pod u2")
-        bench.level()
+        bench.reconcile()
         assert cookies[two] == 0
         assert cookies[three] == cookies[one] != 0
 
@@ -155,7 +155,7 @@ class TestCores:
         bench.tasks._core_sched = None
         pid = bench.files.start_process(MAIN)
         bench.want(DesiredTasks(MAIN, core_sched=SHOP))
-        assert bench.level() == ()
+        assert bench.reconcile() == ()
         assert bench.files.cookies[pid] == 0
 
 
@@ -163,20 +163,20 @@ class TestCaches:
     def test_the_tasks_of_a_pod_are_in_its_group_while_it_lives(self, bench):
         pid = bench.files.start_process(MAIN)
         bench.want(resctrl=CACHE)
-        assert bench.level() == ()
+        assert bench.reconcile() == ()
         assert bench.in_group("koordlet-u1") == {pid}
         assert bench.tasks.cache_groups == {"koordlet-u1"}
         bench.tasks.forget("pod u1")
-        bench.level(complete=False)
+        bench.reconcile(complete=False)
         assert bench.caches() == set()
         assert bench.tasks.cache_groups == frozenset()
 
     def test_groups_of_pods_that_may_not_be_known_yet_are_left(self):
         bench = Bench(2, "koordlet-u9")
         bench.want(resctrl=CACHE)
-        bench.level(complete=False)
+        bench.reconcile(complete=False)
         assert bench.caches() == {"koordlet-u1", "koordlet-u9"}
-        bench.level(61, complete=True)
+        bench.reconcile(61, complete=True)
         assert bench.caches() == {"koordlet-u1"}
 
     def test_without_a_free_group_a_pod_shares_its_class_s_by_the_node_s_rules(self):
@@ -185,7 +185,7 @@ class TestCaches:
         enabled = ClassQoS(resctrl=ResctrlQoS(enable=True, cat_end=30))
         bench.tasks.share(NodeSLO(classes={QoSClass.BE: enabled}))
         bench.want(resctrl=CACHE)
-        [line] = bench.level()
+        [line] = bench.reconcile()
         assert line.startswith("pod shop/web-1: llc 0–50 % not applied: no resctrl group of its")
         assert bench.in_group("BE") == {pid}
         assert "L3:0=0003f" in bench.files.read("/sys/fs/resctrl/BE/schemata").replace(" ", "")
@@ -193,48 +193,48 @@ class TestCaches:
     def test_a_class_s_group_is_there_as_long_as_a_scope_wants_it(self, bench):
         bench.files.resctrl.add_task(7)
         bench.want(scope="class BE", resctrl=OF_BE)
-        assert bench.level() == ()
+        assert bench.reconcile() == ()
         assert bench.tasks.cache_groups == {"BE"}
         bench.tasks.forget("class BE")
-        assert bench.level() == ()
+        assert bench.reconcile() == ()
         assert bench.caches() == set()
 
     def test_a_class_s_group_stays_for_a_pod_without_a_group_of_its_own(self):
         bench = Bench()
         bench.want(scope="class BE", resctrl=OF_BE)
-        bench.level()
+        bench.reconcile()
         bench.files.resctrl.closids = 2
         bench.want(resctrl=CACHE)
-        bench.level()
+        bench.reconcile()
         assert bench.tasks.cache_groups == {"BE"}
         bench.tasks.forget("class BE")
-        bench.level()
+        bench.reconcile()
         assert bench.caches() == {"BE"}
 
     def test_resctrl_that_is_unmounted_is_no_defect(self):
         bench = Bench()
         bench.want(resctrl=CACHE)
-        bench.level()
+        bench.reconcile()
         bench.files._has_resctrl = False
         bench.want(resctrl=replace(CACHE, mb=10))
-        assert bench.level(complete=False) == ()
+        assert bench.reconcile(complete=False) == ()
         assert bench.tasks.cache_groups == frozenset()
 
     def test_groups_of_an_earlier_run_stay_until_it_is_known_who_wants_them(self):
         bench = Bench(left=("BE", "LS"))
-        bench.level()
+        bench.reconcile()
         assert bench.caches() == {"BE", "LS"}
         bench.want(scope="class LS", resctrl=OF_LS)
         bench.tasks.forget_left()
-        bench.level()
+        bench.reconcile()
         assert bench.caches() == {"LS"}
 
     def test_of_an_earlier_run_one_that_was_wanted_and_is_not_any_more_goes_at_once(self):
         bench = Bench(left=("BE", "LS"))
         bench.want(scope="class LS", resctrl=OF_LS)
-        bench.level()
+        bench.reconcile()
         bench.tasks.forget("class LS")
-        bench.level()
+        bench.reconcile()
         assert bench.caches() == {"BE"}
 
 
@@ -252,7 +252,7 @@ class TestAsJobs:
     def test_tasks_are_those_there_are_when_the_job_begins(self, bench, jobs):
         ended = bench.files.start_process(MAIN)
         bench.want(DesiredTasks(MAIN, core_sched=SHOP), resctrl=CACHE)
-        bench.level()
+        bench.reconcile()
         bench.files.end_process(ended)
         late = bench.files.start_process(MAIN)
         jobs.run()
@@ -262,18 +262,18 @@ class TestAsJobs:
     def test_troubles_are_reported_once_in_the_round_after_it(self, jobs):
         bench = Bench(2, *"abcd", jobs=jobs)
         bench.want(resctrl=CACHE)
-        assert bench.level() == ()
+        assert bench.reconcile() == ()
         jobs.run()
-        [line] = bench.level()
+        [line] = bench.reconcile()
         assert line.startswith("pod shop/web-1: llc 0–50 % not applied")
-        assert bench.level() == ()
+        assert bench.reconcile() == ()
 
     def test_cores_that_are_not_wanted_any_more_are_not_shared_late(self, bench, jobs):
         pid = bench.files.start_process(MAIN)
         bench.want(DesiredTasks(MAIN, core_sched=SHOP))
-        bench.level()
+        bench.reconcile()
         bench.tasks.forget("pod u1")
-        bench.level()
+        bench.reconcile()
         jobs.run()
         assert bench.files.cookies[pid] == 0
 
@@ -281,12 +281,12 @@ class TestAsJobs:
         self, bench, jobs, monkeypatch
     ):
         bench.want(resctrl=CACHE)
-        bench.level()
+        bench.reconcile()
         assert bench.tasks.cache_groups == frozenset()
         jobs.run()
         assert bench.tasks.cache_groups == {"koordlet-u1"}
         bench.tasks.forget("pod u1")
-        bench.level()
+        bench.reconcile()
         seen: list[frozenset[str]] = []
         removed = lambda _: seen.append(bench.tasks.cache_groups)  # noqa: E731
         monkeypatch.setattr(bench.files, "remove_directory", removed)
@@ -296,20 +296,20 @@ class TestAsJobs:
     def test_a_group_that_ended_goes_though_its_job_was_replaced(self, bench, jobs):
         bench.files.make_directory("/sys/fs/resctrl/koordlet-u9")
         bench.want(resctrl=CACHE)
-        bench.level(complete=False)
+        bench.reconcile(complete=False)
         jobs.run()
         bench.tasks.forget("pod u1")
-        bench.level(complete=False)
+        bench.reconcile(complete=False)
         bench.want(DesiredTasks(MAIN, core_sched=SHOP))
-        bench.level(complete=False)
+        bench.reconcile(complete=False)
         jobs.run()
         assert bench.caches() == {"koordlet-u9"}, "it may be a pod's"
 
     def test_a_group_that_begins_and_ends_again_meanwhile_goes_too(self, bench, jobs):
         bench.want(resctrl=CACHE)
-        bench.level(complete=False)
+        bench.reconcile(complete=False)
         bench.tasks.forget("pod u1")
-        bench.level(complete=False)
+        bench.reconcile(complete=False)
         running = jobs.queue.begin("resctrl")
         assert running is not None
         bench.want(resctrl=CACHE)
@@ -317,20 +317,20 @@ class TestAsJobs:
         running.job.work(running.token)
         jobs.queue.end(running)
         bench.files.make_directory("/sys/fs/resctrl/koordlet-u1")
-        bench.level(complete=False)
+        bench.reconcile(complete=False)
         jobs.run()
         assert bench.caches() == set()
 
     def test_a_cancelled_job_leaves_what_it_did_not_come_to_as_it_was(self, bench, jobs):
         bench.want(resctrl=CACHE)
         bench.want(scope="pod u2", resctrl=replace(CACHE, group="koordlet-u2"))
-        bench.level()
+        bench.reconcile()
         jobs.run()
-        bench.level(61)
+        bench.reconcile(61)
         running = jobs.queue.begin("resctrl")
         assert running is not None
         running.token.cancel()
         running.job.work(running.token)
         jobs.queue.end(running)
         assert bench.tasks.cache_groups == {"koordlet-u1", "koordlet-u2"}
-        assert bench.level() == ("resctrl: it was cancelled (the next look goes on)",)
+        assert bench.reconcile() == ("resctrl: it was cancelled (the next look goes on)",)

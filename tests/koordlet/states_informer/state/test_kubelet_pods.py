@@ -131,7 +131,7 @@ def test_a_pod_on_the_hosts_network_has_no_address_of_its_own():
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [(text, "is no pod list") for text in (b"", b"[]", b'{"items": 1}', b"\xff")]
+    [(text, "is not a pod list") for text in (b"", b"[]", b'{"items": 1}', b"\xff")]
     + [(text, "lists no pods") for text in (b"{}", b'{"items": []}', b'{"items": null}')],
 )
 def test_what_is_no_list_or_an_empty_one_is_refused(text, reason):

@@ -197,7 +197,7 @@ def test_a_metric_that_cannot_be_read_is_told() -> None:
     assert (one.status("n"), one.status("other")) == (status(), None)
     one.metric("n", b"{")
     one.calculate(NOW)
-    assert "NodeMetric of n is no NodeMetric status" in one.refused["n"]
+    assert "NodeMetric of n is not a valid NodeMetric status" in one.refused["n"]
     one.metric("n", status())
     one.calculate(NOW)
     assert one.refused == {}

@@ -92,7 +92,7 @@ def test_what_is_no_quantity_was_not_measured_and_half_of_a_usage_is_known_by_ha
     ],
 )  # fmt: skip
 def test_what_is_no_status_is_refused(text: bytes) -> None:
-    with pytest.raises(ValueError, match="is no NodeMetric status"):
+    with pytest.raises(ValueError, match="is not a valid NodeMetric status"):
         metric_summary(text)
     assert updated(text) == 0.0
 

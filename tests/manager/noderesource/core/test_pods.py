@@ -65,5 +65,5 @@ def test_equal_values_are_kept_once() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"[]", b'{"spec":{"containers":7}}', b"\xff"])
 def test_what_is_no_pod_is_refused(text: bytes) -> None:
-    with pytest.raises(ValueError, match="is no Pod"):
+    with pytest.raises(ValueError, match="is not a valid Pod"):
         read_pod_summary(text)

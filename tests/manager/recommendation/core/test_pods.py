@@ -78,7 +78,7 @@ def test_kills_are_those_of_running_containers_with_a_limit_of_their_own() -> No
 
 
 def test_what_is_no_pod() -> None:
-    with pytest.raises(ValueError, match="is no pod"):
+    with pytest.raises(ValueError, match="is not a valid pod"):
         decode(b'{"metadata": 7}')
 
 

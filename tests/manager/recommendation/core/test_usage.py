@@ -33,5 +33,5 @@ def test_pods_and_the_containers_that_are_told_of() -> None:
 
 
 def test_what_is_no_status() -> None:
-    with pytest.raises(ValueError, match="is no status of a NodeMetric"):
+    with pytest.raises(ValueError, match="is not a valid NodeMetric status"):
         list(pods_usage(b'{"podsMetric": 7}'))

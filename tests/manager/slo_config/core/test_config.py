@@ -78,7 +78,10 @@ def test_a_key_that_says_nothing_has_its_defaults(key: str, text: str):
 @pytest.mark.parametrize("key", sorted(KEYS))
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("{", 'is no JSON: "{": Input data was truncated'), ("[]", 'is "[]"; expected an object')],
+    [
+        ("{", 'is not valid JSON: "{": Input data was truncated'),
+        ("[]", 'is "[]"; expected an object'),
+    ],
 )
 def test_what_is_no_object_names_its_key(key: str, text: str, said: str):
     assert bad(text, key) == [f"{key} {said}"]

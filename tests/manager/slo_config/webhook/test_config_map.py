@@ -65,7 +65,7 @@ BAD = {"cpu-burst-config": "{"}
         ),
         # A key that is bad already does not keep others from changing.
         (BAD | GOOD, BAD, ""),
-        (BAD | {"colocation-config": "{"}, BAD, "colocation-config is no JSON"),
+        (BAD | {"colocation-config": "{"}, BAD, "colocation-config is not valid JSON"),
         ({"cpu-burst-config": "[]"}, BAD, 'cpu-burst-config is "[]"'),
         # Selectors that overlap.
         (
@@ -92,7 +92,7 @@ def test_another_config_map_is_none_of_its_business():
     verdict = asked(
         {"colocation-config": "{"}, None, elsewhere, namespace="mine", name="strategies"
     )
-    assert verdict.refusal.startswith("colocation-config is no JSON")
+    assert verdict.refusal.startswith("colocation-config is not valid JSON")
 
 
 def test_one_without_a_name_in_the_question_has_it_in_the_object():
@@ -108,7 +108,7 @@ def test_deleting_it_is_allowed_and_said_what_it_means():
 def test_a_key_that_nobody_reads_is_warned_of():
     verdict = asked({"colocation-confg": "{}"})
     assert verdict.refusal == ""
-    assert verdict.warnings[0].startswith('"colocation-confg" is no key of this ConfigMap; ')
+    assert verdict.warnings[0].startswith('"colocation-confg" is not a key of this ConfigMap; ')
 
 
 @pytest.mark.parametrize(

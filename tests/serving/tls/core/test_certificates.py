@@ -294,7 +294,7 @@ def test_a_damaged_certificate_raises_nothing(place: int, value: int) -> None:
 def test_trouble_says_what_is_wrong() -> None:
     data, other = first(), first()
     assert certificates.trouble(data[CERT], data[KEY], NOW) == ""
-    assert certificates.trouble(b"", data[KEY], NOW) == "is no certificate in PEM"
+    assert certificates.trouble(b"", data[KEY], NOW) == "is not a certificate in PEM"
     assert "not the certificate's" in certificates.trouble(data[CERT], other[KEY], NOW)
     assert "ended at" in certificates.trouble(data[CERT], data[KEY], NOW + 2 * LIFE)
     assert certificates.expiry(data[CERT]) == NOW + LIFE

@@ -35,12 +35,12 @@ class PodEvent(NamedTuple):
         return self.pod.uid, self.reason
 
 
-def of_outcome(eviction: Eviction, outcome: EvictionOutcome, way: str) -> PodEvent:
+def of_outcome(eviction: Eviction, outcome: EvictionOutcome, backend: str) -> PodEvent:
     """An Event with the result of an eviction and the numbers behind the decision."""
     why = f"{eviction.strategy}: {_numbers(eviction)}"
     pod = eviction.pod.record.pod
     if outcome.end is EvictionResult.EVICTED:
-        return PodEvent(pod, SUCCESS, f"evicted by {way} for {why}")
+        return PodEvent(pod, SUCCESS, f"evicted by {backend} for {why}")
     return PodEvent(pod, FAILURE, f"not evicted ({outcome.reason}), wanted for {why}")
 
 
@@ -57,16 +57,16 @@ def of_notice(strategy: str, notice: PodNotice) -> PodEvent:
     return PodEvent(notice.pod.record.pod, notice.reason, message, notice.warning)
 
 
-def event(saying: PodEvent, node: str, at: float, count: int = 1) -> Object:
+def event(one: PodEvent, node: str, at: float, count: int = 1) -> Object:
     """The object to create, at ``at`` seconds since the epoch."""
-    pod = saying.pod
+    pod = one.pod
     return events.event(
         events.reference(PODS, pod.name, pod.namespace, pod.uid),
-        saying.reason,
-        saying.message,
+        one.reason,
+        one.message,
         events.EventSource(COMPONENT, node),
         at,
-        warning=saying.warning,
+        warning=one.warning,
         count=count,
     )
 
