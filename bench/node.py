@@ -54,7 +54,7 @@ class Node:
             self.files,
             self.layout,
             Journal(str(scratch / "journal.jsonl"), print),
-            BaselineStore(str(scratch / "originals.db"), print),
+            BaselineStore(str(scratch / "originals.db")),
             clock=time.time,
             monotonic=time.monotonic,
             refresh_seconds=3600.0,

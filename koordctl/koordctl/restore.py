@@ -69,9 +69,7 @@ def put_back(
     with ExitStack() as at_exit:
         try:
             layout = detect.layout(files, cgroup_root=cgroup_root)
-            troubles: list[str] = []
-            database = f"{state}/originals.db"
-            baselines = BaselineStore(database, troubles.append, boot=detect.boot(files))
+            baselines = BaselineStore(f"{state}/originals.db", boot=detect.boot(files))
         except detect.DetectError as error:
             raise RestoreError(str(error)) from None
         except InUseError:
@@ -81,8 +79,8 @@ def put_back(
                 "(koordlet --restore-on-stop)"
             ) from None
         at_exit.callback(baselines.close)
-        if troubles:
-            raise RestoreError(troubles[0])
+        if baselines.trouble:
+            raise RestoreError(baselines.trouble)
         if dry_run:
             return [
                 *foresee(files, layout, baselines, force=force),

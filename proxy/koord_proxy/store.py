@@ -190,7 +190,7 @@ class RecordStore:
             else:
                 self._records[record.kind].setdefault(record.id, record)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Drop the records of a corrupt database; registrations that could be read stay."""
         for records in self._records.values():
             records.clear()

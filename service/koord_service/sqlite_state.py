@@ -2,7 +2,7 @@
 
 SQLite in WAL mode. A commit costs some tens of microseconds: it reaches the kernel, which a
 killed process cannot take back, but waits for no disk. Checkpoints, which do, are a thread's
-work (``checkpoint``).
+work (``checkpoint``), or SQLite's own with ``auto_checkpoint``, for who has no such thread.
 
 A database that fails stops nothing. A corrupt one is set aside under another name and a new one
 begun. One that cannot be opened or written is left alone for a while; then all that memory
@@ -12,6 +12,7 @@ holds is written at once. What is in the tables is the owner's business (``State
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import sqlite3
 import time
@@ -23,6 +24,9 @@ from koord_service.logs import EventLog
 
 RETRY_SECONDS = 10.0
 """How long after a failure the database is left alone."""
+
+_PAGES = 1000
+"""SQLite's own: a log of this many pages is written back by who commits."""
 
 Change = tuple[str, Iterable[tuple[object, ...]]]
 """A statement, and the rows that it is about."""
@@ -40,24 +44,41 @@ class StateOwner(Protocol):
     def load(self, database: sqlite3.Connection) -> None:
         """Read the rows; what memory holds already stands."""
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Drop what was read from a database that turned out to be corrupt."""
 
     def everything(self) -> Iterable[Change]:
         """Statements that make the tables what memory holds, whatever they hold now."""
 
 
+class InUseError(Exception):
+    """Another process has the database open; the message is one line."""
+
+
 class SqliteState:
     """The database of a ``StateOwner``; without a path there is none and nothing happens.
 
-    ``trouble`` says what is wrong with it, "" if nothing is.
+    With ``exclusive``, no other process can open it so meanwhile. ``trouble`` says what is
+    wrong with it, "" if nothing is; ``replaced`` why a corrupt one was set aside, "" if none was.
     """
 
-    def __init__(self, path: str, owner: StateOwner, log: EventLog) -> None:
+    def __init__(
+        self,
+        path: str,
+        owner: StateOwner,
+        log: EventLog,
+        *,
+        exclusive: bool = False,
+        auto_checkpoint: bool = False,
+    ) -> None:
         self.trouble = ""
+        self.replaced = ""
         self._path = path
         self._owner = owner
         self._log = log
+        self._exclusive = exclusive
+        self._auto_checkpoint = auto_checkpoint
+        self._lock = -1
         self._database: sqlite3.Connection | None = None
         self._retry_at = 0.0
         self._loaded = False
@@ -68,7 +89,11 @@ class SqliteState:
         return self._database is not None
 
     def open(self) -> None:
-        """Open and read the database; set a corrupt one aside and begin a new one."""
+        """Open and read the database; set a corrupt one aside and begin a new one.
+
+        Raises:
+            InUseError: it is ``exclusive``, and another process has it.
+        """
         if not self._path:
             return
         corrupt: tuple[type[Exception], ...] = (sqlite3.DatabaseError, *self._owner.corrupt)
@@ -104,7 +129,13 @@ class SqliteState:
             own.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def close(self) -> None:
-        """Write the log back and close the database."""
+        """Write the log back, close the database and let others have it."""
+        self._disconnect()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _disconnect(self) -> None:
         if self._database is not None:
             with contextlib.suppress(sqlite3.Error):
                 self._database.close()
@@ -113,7 +144,11 @@ class SqliteState:
     def _begin(self) -> sqlite3.Connection:
         """Open the database; create it if it is missing."""
         create_file(self._path)
+        if self._exclusive and self._lock < 0:
+            self._lock = _locked_file(f"{self._path}.lock")
         self._database = connect(self._path)
+        if self._auto_checkpoint:
+            self._database.execute(f"PRAGMA wal_autocheckpoint={_PAGES}")
         self._database.executescript(self._owner.schema)
         return self._database
 
@@ -124,9 +159,10 @@ class SqliteState:
         return database
 
     def _replace(self, error: Exception) -> None:
-        self.close()
-        self._owner.forget()
+        self._disconnect()
+        self._owner.reset()
         aside = set_database_aside(self._path)
+        self.replaced = f"{self._path} was corrupt ({error}) and is now {aside}"
         # Logged once and no trouble any more: the new one survives a crash as the old one did.
         self._log.error(
             "state database was corrupt, began a new one",
@@ -137,7 +173,8 @@ class SqliteState:
         run_transaction(self._load(), self._owner.everything())
 
     def _write_everything(self) -> None:
-        failures: tuple[type[Exception], ...] = (sqlite3.Error, OSError, *self._owner.corrupt)
+        expected = sqlite3.Error, OSError, InUseError
+        failures: tuple[type[Exception], ...] = (*expected, *self._owner.corrupt)
         try:
             # What could not be read at the start may be readable now.
             database = self._begin() if self._loaded else self._load()
@@ -154,7 +191,7 @@ class SqliteState:
         if trouble != self.trouble:
             self._log.error("state database cannot be used", path=self._path, error=str(error))
         self.trouble = trouble
-        self.close()
+        self._disconnect()
 
 
 def create_file(path: str) -> None:
@@ -165,6 +202,19 @@ def create_file(path: str) -> None:
     Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
     Path(path).chmod(0o600)
+
+
+def _locked_file(path: str) -> int:
+    file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        raise InUseError(f"{path} is locked: another process uses this database") from None
+    except OSError:
+        os.close(file)
+        raise
+    return file
 
 
 def connect(path: str) -> sqlite3.Connection:

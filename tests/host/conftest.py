@@ -44,7 +44,7 @@ def make_executor(
     jobs: Jobs | None = None,
 ) -> Executor:
     if baselines is None:
-        baselines = BaselineStore("", print)
+        baselines = BaselineStore("")
     return Executor(
         files, layout, journal or Journal("", print), baselines,
         clock=clock, monotonic=monotonic, policy=policy, jobs=jobs,
@@ -64,9 +64,7 @@ class Node:
         self.reported: list[str] = []
         self.journal_path = str(directory / "journal.jsonl")
         self.journal = Journal(self.journal_path, self.reported.append)
-        self.baselines = BaselineStore(
-            str(directory / "originals.db"), self.reported.append, boot="b"
-        )
+        self.baselines = BaselineStore(str(directory / "originals.db"), boot="b")
         self.executor = self.make_executor(policy=policy)
 
     def make_executor(

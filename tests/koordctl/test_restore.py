@@ -42,7 +42,7 @@ def files() -> FakeCgroupfs:
 @pytest.fixture
 def state(tmp_path: Path, files: FakeCgroupfs) -> str:
     """The state directory of a koordlet that has changed two files, and stopped."""
-    baselines = BaselineStore(f"{tmp_path}/originals.db", print)
+    baselines = BaselineStore(f"{tmp_path}/originals.db")
     journal = Journal("", print)
     executor = Executor(files, LAYOUT, journal, baselines, clock=lambda: 1.0, monotonic=lambda: 1.0)
     wishes = (DesiredValue(SHARES, 512), DesiredValue(QUOTA, 50_000))
@@ -87,7 +87,7 @@ def test_a_place_outside_of_groups_is_left(files: FakeCgroupfs, state: str) -> N
 
 
 def test_while_koordlet_runs(files: FakeCgroupfs, state: str) -> None:
-    running = BaselineStore(f"{state}/originals.db", print)
+    running = BaselineStore(f"{state}/originals.db")
     with pytest.raises(
         RestoreError, match=r"koordlet is running.*systemctl stop koordlet.*-on-stop"
     ):
@@ -209,7 +209,7 @@ def with_caches(tmp_path: Path) -> tuple[FakeKernel, str]:
     """A node whose koordlet was killed: a pod's group, its class's, and one of somebody else."""
     node, state = FakeKernel(1), str(tmp_path)
     node.cgroups.make_group(GROUP)
-    baselines = BaselineStore(f"{state}/originals.db", print)
+    baselines = BaselineStore(f"{state}/originals.db")
     keep = baselines.keep_cache_groups
     groups = ResctrlGroups(node, record=lambda *_: None, keep=keep)
     for name in ("BE", "koordlet-a"):

@@ -37,7 +37,7 @@ class Numbers:
         for name, number in database.execute("SELECT name, number FROM numbers"):
             self.known.setdefault(name, int(number))
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self.known.clear()
 
     def everything(self) -> Iterator[Change]:

@@ -1,11 +1,10 @@
 """What was found before the first change of each target, to put it back one day.
 
-SQLite in WAL mode. One transaction *before* a round's writes, of what was found and of
-what will be written, and one after them: whenever the program is killed, what it may
-have changed is known for ours and can be put back. A database that takes nothing (a
-full disk) stops no change of the node, and is brought up to date once it takes again.
-Commits reach the kernel and wait for no disk; after a reboot the groups are new and
-nothing is left to put back, so a database of an earlier boot is emptied.
+One transaction *before* a round's writes, of what was found and of what will be written, and
+one after them: whenever the program is killed, what it may have changed is known for ours and
+can be put back. A database that takes nothing (a full disk) stops no change of the node. After
+a reboot the groups are new and nothing is left to put back, so a database of an earlier boot is
+emptied.
 
 The database is locked for as long as it is open: there is one writer a node. Jobs keep the
 cache groups that they make, from threads of their own.
@@ -13,20 +12,18 @@ cache groups that they make, from threads of their own.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
 import sqlite3
 import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import ClassVar, NamedTuple
+
+from koord_service.logs import get_log
+from koord_service.sqlite_state import Change, InUseError, SqliteState, run_transaction
 
 from koord_host.kernel_files import processes
 from koord_host.planning.desired_values import Target
 
-_Batch = tuple[str, Sequence[tuple[object, ...]]]
+__all__ = ["BaselineStore", "BaselineValue", "InUseError"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS originals (
@@ -52,10 +49,23 @@ _KEEP = (
     " VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 _FORGET = "DELETE FROM originals WHERE place = ? AND knob = ?"
+_FORGET_PENDING = "DELETE FROM under_way WHERE place = ? AND knob = ?"
+_FORGET_ALL_PENDING: Change = "DELETE FROM under_way", [()]
 _SET_OWNER = "UPDATE originals SET strategy = ? WHERE place = ? AND knob = ?"
-_FORGET_GROUPS = "DELETE FROM cache_groups", [()]
+_SET_OURS = "UPDATE originals SET ours = ? WHERE place = ? AND knob = ?"
+_FORGET_GROUPS: Change = "DELETE FROM cache_groups", [()]
 _KEEP_GROUP = "INSERT OR IGNORE INTO cache_groups (name) VALUES (?)"
+_KEEP_BOOT = "INSERT INTO boot (id) VALUES (?)"
 _ADD_PENDING = "INSERT OR IGNORE INTO under_way (place, knob, text) VALUES (?, ?, ?)"
+
+_EMPTY: tuple[Change, ...] = (
+    ("DELETE FROM originals", [()]),
+    _FORGET_ALL_PENDING,
+    _FORGET_GROUPS,
+    ("DELETE FROM boot", [()]),
+)
+
+_log = get_log("koord_host.baselines")
 
 
 class BaselineValue(NamedTuple):
@@ -78,36 +88,35 @@ class BaselineValue(NamedTuple):
     strategy: str = ""
 
 
-class InUseError(Exception):
-    """Another process has the database open; the message is one line."""
-
-
 class BaselineStore:
-    """Originals by target, in memory and in the database.
+    """Baselines by target, in memory and in the database.
 
-    ``path`` "" keeps them in memory only. ``boot`` names this boot of the machine.
-    ``trouble`` is what is wrong with the database, "" if nothing; ``on_trouble`` is called with it
-    once. Without a database baselines are kept in memory, and changes go on.
+    ``path`` "" keeps them in memory only. ``boot`` names this boot of the machine. Without a
+    database baselines are kept in memory, and changes go on.
 
     Raises:
         InUseError: another process, such as a running koordlet, has it open.
     """
 
-    def __init__(self, path: str, on_trouble: Callable[[str], None], *, boot: str = "") -> None:
-        self.trouble = ""
+    schema: ClassVar[str] = _SCHEMA
+    corrupt: ClassVar[tuple[type[Exception], ...]] = (ValueError, TypeError)
+
+    def __init__(self, path: str, *, boot: str = "") -> None:
         self.cache_groups: frozenset[str] = frozenset()
         """The shared resctrl groups that were made, by this run or one before."""
-        self._path = path
-        self._on_trouble = on_trouble
+        self._boot = boot
         self._known: dict[Target, BaselineValue] = {}
         self._unsure: set[Target] = set()
-        self._behind = False
-        self._database: sqlite3.Connection | None = None
-        self._lock = -1
+        self._pending: list[tuple[str, str, str]] = []
         self._turn = threading.Lock()
         """Held for a change of what is known, and its transaction."""
-        if path:
-            self._begin(boot)
+        self._state = SqliteState(path, self, _log, exclusive=True, auto_checkpoint=True)
+        self._state.open()
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the database, or was when it was opened; "" if nothing."""
+        return self._state.trouble or self._state.replaced
 
     def __len__(self) -> int:
         return len(self._known)
@@ -144,11 +153,12 @@ class BaselineStore:
                 self._known[row.target] = row
                 self._unsure.discard(row.target)
                 former += before
-            self._run(
+            self._pending = [(*target, text) for target, text in pending]
+            self._write(
                 (_KEEP, _rows(rows)),
                 (_FORGET, former),
                 (_SET_OWNER, self._set_owners(owners)),
-                (_ADD_PENDING, [(*target, text) for target, text in pending]),
+                (_ADD_PENDING, self._pending),
             )
 
     def _inherited(self, row: BaselineValue) -> tuple[BaselineValue, list[Target]]:
@@ -173,7 +183,7 @@ class BaselineStore:
         Targets of which nothing is remembered owe nobody anything.
         """
         with self._turn:
-            self._run((_SET_OWNER, self._set_owners(owners)))
+            self._write((_SET_OWNER, self._set_owners(owners)))
 
     def _set_owners(self, owners: Iterable[tuple[Target, str]]) -> list[tuple[str, str, str]]:
         rows = []
@@ -194,10 +204,9 @@ class BaselineStore:
                     self._known[target] = known._replace(ours=text, pending=())
                     self._unsure.discard(target)
                     rows.append((text, *target))
-            self._run(
-                ("UPDATE originals SET ours = ? WHERE place = ? AND knob = ?", rows),
-                ("DELETE FROM under_way", [()]),
-                (_ADD_PENDING, self._pending_writes()),
+            self._pending = []
+            self._write(
+                (_SET_OURS, rows), _FORGET_ALL_PENDING, (_ADD_PENDING, self._unsure_writes())
             )
 
     def forget(self, targets: Iterable[Target]) -> None:
@@ -205,10 +214,7 @@ class BaselineStore:
         with self._turn:
             gone = [target for target in targets if self._known.pop(target, None) is not None]
             self._unsure.difference_update(gone)
-            self._run(
-                (_FORGET, gone),
-                ("DELETE FROM under_way WHERE place = ? AND knob = ?", gone),
-            )
+            self._write((_FORGET, gone), (_FORGET_PENDING, gone))
 
     def forget_gone(self, there: Callable[[BaselineValue], bool]) -> None:
         """Forget what belongs to places that are gone, or others of the same name now."""
@@ -220,132 +226,60 @@ class BaselineStore:
         with self._turn:
             if names != self.cache_groups:
                 self.cache_groups = names
-                self._run(_FORGET_GROUPS, (_KEEP_GROUP, [(name,) for name in sorted(names)]))
+                self._write(_FORGET_GROUPS, (_KEEP_GROUP, _names(names)))
 
     def close(self) -> None:
         """Close the database and let others have it."""
         with self._turn:
-            database, self._database = self._database, None
-        if database is not None:
-            with contextlib.suppress(sqlite3.Error):
-                database.close()
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+            self._state.close()
 
     # ---- the database
 
-    def _begin(self, boot: str) -> None:
-        try:
-            Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = _locked(f"{self._path}.lock")
-            try:
-                self._load(boot)
-            except sqlite3.OperationalError:
-                raise
-            except (sqlite3.DatabaseError, ValueError, TypeError) as error:
-                self._set_aside(error)
-                self._load(boot)
-        except (sqlite3.Error, OSError) as error:
-            self._give_up(error)
-
-    def _load(self, boot: str) -> None:
-        # Made here, so that it is never anybody else's to read.
-        os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-        self._database = _connect(self._path)
-        self._database.executescript(_SCHEMA)
-        columns = self._database.execute("PRAGMA table_info(originals)").fetchall()
+    def load(self, database: sqlite3.Connection) -> None:
+        """Read the database; what memory holds already stands."""
+        columns = database.execute("PRAGMA table_info(originals)").fetchall()
         if all(name != "strategy" for _, name, *_ in columns):
-            self._database.execute(_ADD_STRATEGY)
-        known = self._database.execute("SELECT id FROM boot").fetchone()
-        if known != (boot,):
-            self._empty(self._database, boot)
-        rows = self._database.execute(
+            database.execute(_ADD_STRATEGY)
+        if database.execute("SELECT id FROM boot").fetchone() != (self._boot,):
+            run_transaction(database, [*_EMPTY, (_KEEP_BOOT, [(self._boot,)])])
+        rows = database.execute(
             "SELECT place, knob, identity, found, found_at, ours, strategy FROM originals"
         )
+        read: dict[Target, BaselineValue] = {}
         for place, knob, identity, text, found_at, ours, strategy in rows:
             target = Target(place, knob)
-            self._known[target] = BaselineValue(
-                target, identity, text, found_at, ours, strategy=strategy
-            )
-        for place, knob, text in self._database.execute("SELECT place, knob, text FROM under_way"):
+            read[target] = BaselineValue(target, identity, text, found_at, ours, strategy=strategy)
+        for place, knob, text in database.execute("SELECT place, knob, text FROM under_way"):
             target = Target(place, knob)
-            if (known := self._known.get(target)) is not None:
-                self._known[target] = known._replace(pending=(*known.pending, text))
+            if (known := read.get(target)) is not None:
+                read[target] = known._replace(pending=(*known.pending, text))
                 self._unsure.add(target)
-        groups = self._database.execute("SELECT name FROM cache_groups").fetchall()
-        self.cache_groups = frozenset(name for (name,) in groups)
+        self._unsure -= self._known.keys()
+        self._known = read | self._known
+        groups = database.execute("SELECT name FROM cache_groups").fetchall()
+        self.cache_groups = self.cache_groups or frozenset(name for (name,) in groups)
 
-    def _empty(self, database: sqlite3.Connection, boot: str) -> None:
-        database.execute("BEGIN IMMEDIATE")
-        database.execute("DELETE FROM originals")
-        database.execute("DELETE FROM under_way")
-        database.execute("DELETE FROM cache_groups")
-        database.execute("DELETE FROM boot")
-        database.execute("INSERT INTO boot (id) VALUES (?)", (boot,))
-        database.execute("COMMIT")
-
-    def _set_aside(self, error: Exception) -> None:
-        if self._database is not None:
-            self._database.close()
-            self._database = None
+    def reset(self) -> None:
+        """Drop what was read from a database that turned out to be corrupt."""
         self._known.clear()
         self._unsure.clear()
-        aside = f"{self._path}.corrupt-{int(time.time())}"
-        Path(self._path).rename(aside)
-        for suffix in ("-wal", "-shm"):
-            Path(self._path + suffix).unlink(missing_ok=True)
-        self._say(f"{self._path} was corrupt ({error}) and is now {aside}; began a new one")
+        self.cache_groups = frozenset()
 
-    def _give_up(self, error: Exception) -> None:
-        if self._database is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._database.close()
-            self._database = None
-        reason = getattr(error, "strerror", None) or error
-        self._say(f"{self._path}: {reason}; originals are kept in memory only")
+    def everything(self) -> Iterator[Change]:
+        """The tables as memory has them."""
+        yield from _EMPTY
+        yield _KEEP_BOOT, [(self._boot,)]
+        yield _KEEP, _rows(self._known.values())
+        yield _ADD_PENDING, [*self._unsure_writes(), *self._pending]
+        yield _KEEP_GROUP, _names(self.cache_groups)
 
-    def _say(self, trouble: str) -> None:
-        self.trouble = trouble
-        self._on_trouble(trouble)
-
-    def _pending_writes(self) -> list[tuple[str, str, str]]:
+    def _unsure_writes(self) -> list[tuple[str, str, str]]:
         unsure = (self._known[target] for target in self._unsure)
         return [(*known.target, text) for known in unsure for text in known.pending]
 
-    def _run(self, *batches: _Batch) -> None:
-        """Run statements in one transaction; after one that failed, all that is known first."""
-        if self._database is None or not any(rows for _, rows in batches):
-            return
-        if self._behind:
-            everything = ("DELETE FROM originals", [()]), (_KEEP, _rows(self._known.values()))
-            groups = (_KEEP_GROUP, [(name,) for name in sorted(self.cache_groups)])
-            batches = (
-                *everything,
-                (_ADD_PENDING, self._pending_writes()),
-                _FORGET_GROUPS,
-                groups,
-                *batches,
-            )
-        try:
-            self._database.execute("BEGIN IMMEDIATE")
-            for statement, rows in batches:
-                if rows:
-                    self._database.executemany(statement, rows)
-            self._database.execute("COMMIT")
-        except sqlite3.Error as error:
-            self._fall_behind(self._database, error)
-        else:
-            if self._behind:
-                self._behind, self.trouble = False, ""
-
-    def _fall_behind(self, database: sqlite3.Connection, error: sqlite3.Error) -> None:
-        """A full disk has room again one day: every round tries again."""
-        with contextlib.suppress(sqlite3.Error):
-            database.execute("ROLLBACK")
-        if not self._behind:
-            self._behind = True
-            self._say(f"{self._path}: {error}; originals are kept in memory until that is over")
+    def _write(self, *changes: Change) -> None:
+        if any(rows for _, rows in changes):
+            self._state.apply(*changes)
 
 
 def _rows(baselines: Iterable[BaselineValue]) -> list[tuple[object, ...]]:
@@ -355,26 +289,5 @@ def _rows(baselines: Iterable[BaselineValue]) -> list[tuple[object, ...]]:
     ]
 
 
-def _locked(path: str) -> int:
-    file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        raise InUseError(f"{path} is locked: another process writes to this node") from None
-    except OSError:
-        os.close(file)
-        raise
-    return file
-
-
-def _connect(path: str) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=1.0, isolation_level=None, check_same_thread=False)
-    try:
-        database.execute("PRAGMA journal_mode=WAL")
-        # NORMAL: commits reach the kernel, checkpoints the disk.
-        database.execute("PRAGMA synchronous=NORMAL")
-    except sqlite3.Error:
-        database.close()
-        raise
-    return database
+def _names(groups: Iterable[str]) -> list[tuple[str]]:
+    return [(name,) for name in sorted(groups)]

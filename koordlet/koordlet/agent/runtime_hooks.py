@@ -125,9 +125,7 @@ def open_node(
     """
     journal = Journal(f"{settings.state_dir}/{journal_file.NAME}", partial(_warn, "journal"))
     boot = detect.boot(files, layout.proc_root)
-    baselines = BaselineStore(
-        f"{settings.state_dir}/originals.db", partial(_warn, "originals"), boot=boot
-    )
+    baselines = BaselineStore(f"{settings.state_dir}/originals.db", boot=boot)
     jobs = jobs or JobThreads(_log_job_failure)
     executor = Executor(
         files,

@@ -14,7 +14,6 @@ PACKAGES = sorted(path.parent for path in ROOT.glob("[a-z]*/*/py.typed"))
 WRITERS = {
     "koord_host.kernel": "kernel files: the one writer; and agents' files",
     "koord_host.resource_executor.journal": "the journal of changes",
-    "koord_host.resource_executor.baselines": "the database of what was found, and its lock",
     "koordctl.hooks": "the mark of a hook server that is deregistered",
     "koordctl.main": "/dev/null in place of a closed standard output",
     "koordctl.predict_backtest": "none: it unpacks a trace in memory",

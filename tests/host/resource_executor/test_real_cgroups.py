@@ -86,7 +86,7 @@ def groups() -> Iterator[Groups]:
 
 @pytest.fixture
 def executor(groups: Groups, tmp_path: Path) -> Iterator[Executor]:
-    baselines = BaselineStore(str(tmp_path / "o.db"), print, boot=detect.boot(groups.kernel))
+    baselines = BaselineStore(str(tmp_path / "o.db"), boot=detect.boot(groups.kernel))
     yield make_executor(groups.kernel, LAYOUT, None, baselines, monotonic=time.monotonic)
     baselines.close()
 

@@ -117,7 +117,7 @@ def test_v2_takes_no_empty_cpuset_from_a_group_with_tasks(node2: Node) -> None:
 @given(changes())
 def test_any_state_is_put_back_without_a_refusal(both: tuple[State, State]) -> None:
     before, after = both
-    files, baselines = started(before), BaselineStore("", print)
+    files, baselines = started(before), BaselineStore("")
     executor = make_executor(files, baselines=baselines)
     executor.set_desired(HOOKS, "all", tuple(desired_of(after, files)))
     executor.apply()

@@ -41,7 +41,7 @@ class Bench:
         """Koordlet starts, with a directory for its journal and baselines."""
         path = f"{directory}/journal" if directory else ""
         self.journal = Journal(path, print)
-        self.originals = BaselineStore(f"{directory}/originals" if directory else "", print)
+        self.originals = BaselineStore(f"{directory}/originals" if directory else "")
         self.executor = Executor(
             self.node,
             LAYOUT,

@@ -258,7 +258,7 @@ class NodeFixture:
             self.files,
             self.layout,
             Journal("", print),
-            BaselineStore("", print),
+            BaselineStore(""),
             clock=lambda: self.wall,
             monotonic=lambda: self.steady,
         )
