@@ -159,7 +159,7 @@ EXPECTED = {
 def test_classes_are_made_once_and_reported(node: Namespace) -> None:
     record = Recorder()
     shaped = host(record)
-    assert node.do(shaped.level, traffic(), "netQOSPolicy tc") == TrafficReport("up0", 5)
+    assert node.do(shaped.reconcile, traffic(), "netQOSPolicy tc") == TrafficReport("up0", 5)
     assert classes(node) == EXPECTED
     assert "qdisc htb 1: root" in node.run("tc", "qdisc", "show", "dev", "up0")
     assert record.lines[0] == (
@@ -174,8 +174,8 @@ def test_classes_are_made_once_and_reported(node: Namespace) -> None:
         "parent 1:1 prio 2 rate 40000000bit ceil 80000000bit",
         "netQOSPolicy tc",
     )
-    assert node.do(shaped.level, traffic()) == TrafficReport("up0", 0)
-    assert node.do(host(record).level, traffic()) == TrafficReport("up0", 0), "nor after a restart"
+    assert node.do(shaped.reconcile, traffic()) == TrafficReport("up0", 0)
+    assert node.do(host(record).reconcile, traffic()) == TrafficReport("up0", 0), "nor after a restart"
     assert len(record.lines) == 5
 
 
@@ -183,10 +183,10 @@ def test_what_changed_is_changed_and_what_is_not_wanted_goes(node: Namespace) ->
     record = Recorder()
     shaped = host(record)
     own = TrafficClass("pod shop/db", 0xBEEF, 2, 8000, 5 * M)
-    assert node.do(shaped.level, traffic(own)).changed == 6
+    assert node.do(shaped.reconcile, traffic(own)).changed == 6
     assert "1:beef parent 1:1 prio 2 rate 8Kbit ceil 5Mbit" in classes(node)
     before = len(record.lines)
-    assert node.do(shaped.level, traffic(ls=35 * M)) == TrafficReport("up0", 2)
+    assert node.do(shaped.reconcile, traffic(ls=35 * M)) == TrafficReport("up0", 2)
     assert [line[:2] for line in record.lines[before:]] == [
         ("class 1:beef on up0", "parent 1:1 prio 2 rate 8000bit ceil 5000000bit"),
         ("class 1:3 on up0", "parent 1:1 prio 2 rate 40000000bit ceil 80000000bit"),
@@ -198,20 +198,20 @@ def test_what_changed_is_changed_and_what_is_not_wanted_goes(node: Namespace) ->
 def test_faster_than_thirty_two_bits_can_say(node: Namespace) -> None:
     fast = Traffic(400_000 * M, (TrafficClass("system", 2, 1, 400_000 * M, 400_000 * M),))
     shaped = host(Recorder())
-    assert node.do(shaped.level, fast) == TrafficReport("up0", 3)
+    assert node.do(shaped.reconcile, fast) == TrafficReport("up0", 3)
     assert "1:2 parent 1:1 prio 1 rate 400Gbit ceil 400Gbit" in classes(node)
-    assert node.do(shaped.level, fast) == TrafficReport("up0", 0)
+    assert node.do(shaped.reconcile, fast) == TrafficReport("up0", 0)
 
 
 def test_undone_the_kernels_own_qdisc_is_back(node: Namespace) -> None:
     before = node.run("tc", "qdisc", "show", "dev", "up0")
     record = Recorder()
     shaped = host(record)
-    node.do(shaped.level, traffic())
-    assert node.do(shaped.level, None, "koordlet stops") == TrafficReport("up0", 1)
+    node.do(shaped.reconcile, traffic())
+    assert node.do(shaped.reconcile, None, "koordlet stops") == TrafficReport("up0", 1)
     assert record.lines[-1] == ("qdisc on up0", "htb 1: default 2", "", "koordlet stops")
     assert node.run("tc", "qdisc", "show", "dev", "up0") == before
-    assert node.do(shaped.level, None) == TrafficReport()
+    assert node.do(shaped.reconcile, None) == TrafficReport()
 
 
 @pytest.mark.parametrize(
@@ -221,9 +221,9 @@ def test_what_somebody_chose_is_left_alone(node: Namespace, words: str) -> None:
     node.run("tc", "qdisc", "add", "dev", "up0", "root", *words.split())
     before = node.run("tc", "qdisc", "show", "dev", "up0")
     record = Recorder()
-    [error] = node.do(host(record).level, traffic()).errors
+    [error] = node.do(host(record).reconcile, traffic()).errors
     assert "not made by pykoord" in error
-    assert node.do(host(record).level, None) == TrafficReport()
+    assert node.do(host(record).reconcile, None) == TrafficReport()
     assert node.run("tc", "qdisc", "show", "dev", "up0") == before
     assert record.lines == []
 
@@ -231,26 +231,26 @@ def test_what_somebody_chose_is_left_alone(node: Namespace, words: str) -> None:
 def test_the_default_route_moves_and_the_classes_with_it(node: Namespace) -> None:
     veth(node, "second", metric=50, number=104)
     shaped = host(Recorder())
-    assert node.do(shaped.level, traffic()).interface == "second", "it has the better metric"
+    assert node.do(shaped.reconcile, traffic()).interface == "second", "it has the better metric"
     node.run("ip", "route", "del", "default", "dev", "second")
-    assert node.do(shaped.level, traffic()) == TrafficReport("up0", 6)
+    assert node.do(shaped.reconcile, traffic()) == TrafficReport("up0", 6)
     assert classes(node, "second") == set()
     assert classes(node) == EXPECTED
     node.run("ip", "link", "del", "up0")
-    assert node.do(shaped.level, traffic()).errors == [
+    assert node.do(shaped.reconcile, traffic()).errors == [
         "no interface has the default route (traffic is not shaped)"
     ]
     node.run("ip", "route", "add", "default", "dev", "second")
-    assert node.do(shaped.level, traffic()) == TrafficReport("second", 5)
+    assert node.do(shaped.reconcile, traffic()) == TrafficReport("second", 5)
 
 
 def test_a_missing_kernel_module_is_reported_and_the_rest_is_done(node: Namespace) -> None:
     shaped = host(Recorder(), net_cls=True)
-    report = node.do(shaped.level, traffic())
+    report = node.do(shaped.reconcile, traffic())
     filters = node.run("tc", "filter", "show", "dev", "up0", "parent", "1:")
     if "cgroup" in filters:
         assert report == TrafficReport("up0", 6)
-        assert node.do(shaped.level, traffic()) == TrafficReport("up0", 0)
+        assert node.do(shaped.reconcile, traffic()) == TrafficReport("up0", 0)
     else:
         [error] = report.errors
         assert error.startswith("filter on up0: add: [Errno 2]")
@@ -263,16 +263,16 @@ def test_without_a_packet_filter_it_says_so(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     shaped = HostTraffic(Recorder())
-    [error] = node.do(shaped.level, traffic()).errors
+    [error] = node.do(shaped.reconcile, traffic()).errors
     assert error.startswith("neither nft nor iptables with ipset is installed")
-    assert node.do(shaped.level, None) == TrafficReport("up0", 1)
+    assert node.do(shaped.reconcile, None) == TrafficReport("up0", 1)
 
 
 def test_a_program_that_fails_is_reported_in_its_words(node: Namespace) -> None:
     def run(*_: object) -> CommandResult:
         return CommandResult(1, error="Error: Could not process rule:\n  Operation not permitted\n")
 
-    report = node.do(host(Recorder(), Nft(), run=run).level, traffic())
+    report = node.do(host(Recorder(), Nft(), run=run).reconcile, traffic())
     [error] = report.errors
     assert error.startswith("nft -f -: Error: Could not process rule: Operation not permitted (")
 
@@ -282,13 +282,13 @@ def test_it_works_where_uvloop_is_everybodys_event_loop(
 ) -> None:
     uvloop = pytest.importorskip("uvloop")
     monkeypatch.setattr("asyncio.new_event_loop", uvloop.new_event_loop)
-    assert node.do(host(Recorder()).level, traffic()) == TrafficReport("up0", 5)
+    assert node.do(host(Recorder()).reconcile, traffic()) == TrafficReport("up0", 5)
     gc.collect()  # what is left open warns
 
 
 def test_without_pyroute2_it_says_so(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyroute2", None)
-    [error] = namespace.do(host(Recorder()).level, traffic()).errors
+    [error] = namespace.do(host(Recorder()).reconcile, traffic()).errors
     assert error.startswith("pyroute2 cannot be loaded: ")
 
 
@@ -351,10 +351,10 @@ class TestStopping:
         answer = run_command(FilterCommand(("touch", str(tmp_path / "file"))), token)
         assert answer.error == "not run: it was cancelled"
         assert not (tmp_path / "file").exists()
-        report = node.do(host(Recorder()).level, traffic(), "", token)
+        report = node.do(host(Recorder()).reconcile, traffic(), "", token)
         assert report.changed == 0
         assert report.errors == ["qdisc on up0: not changed: it was cancelled"]
-        assert node.do(host(Recorder()).level, traffic()).changed == 5
+        assert node.do(host(Recorder()).reconcile, traffic()).changed == 5
 
 
 class TestPackets:
@@ -373,9 +373,9 @@ class TestPackets:
         shaped = host(record, classifier)
         member = TrafficMember("shop/db", "10.103.0.7", "kubepods/pod1")
         wanted = traffic(members=(member,))
-        report = node.do(shaped.level, wanted, "a pod came")
+        report = node.do(shaped.reconcile, wanted, "a pod came")
         assert report.errors == []
-        assert node.do(shaped.level, wanted) == TrafficReport("up0", 0)
+        assert node.do(shaped.reconcile, wanted) == TrafficReport("up0", 0)
         before = sent(node)
         node.do(send, "10.103.0.7", 20)
         node.do(send, "10.103.0.1", 3)
@@ -385,8 +385,8 @@ class TestPackets:
 
         # Another class for the pod: the rules are made anew.
         own = TrafficClass("pod shop/db", 0xBEEF, 2, 8000, 50 * M, members=(member,))
-        assert node.do(shaped.level, traffic(own)).errors == []
-        assert node.do(shaped.level, traffic(own)) == TrafficReport("up0", 0)
+        assert node.do(shaped.reconcile, traffic(own)).errors == []
+        assert node.do(shaped.reconcile, traffic(own)) == TrafficReport("up0", 0)
         node.do(send, "10.103.0.7", 5)
         assert sent(node)["1:beef"] == 5
         assert sent(node)["1:3"] == after["1:3"]
@@ -399,7 +399,7 @@ class TestPackets:
             member = TrafficMember("kube-system/proxy", "", "pykoord-test-traffic/pod1")
             gone = TrafficMember("kube-system/gone", "", "pykoord-test-traffic/pod2")
             shaped = host(Recorder(), classifier, cgroup_root=str(root))
-            report = node.do(shaped.level, traffic(members=(member, gone)))
+            report = node.do(shaped.reconcile, traffic(members=(member, gone)))
             assert report.errors == []
             before = sent(node)
             node.do(send_from_cgroup, group / "pod1", 7)
@@ -417,9 +417,9 @@ class TestPackets:
             TrafficMember("shop/db", "10.103.0.7", "kubepods/pod1"),
             TrafficMember("shop/six", "fd00::7", "kubepods/pod2"),
         )
-        assert node.do(shaped.level, traffic(members=members)).errors == []
+        assert node.do(shaped.reconcile, traffic(members=members)).errors == []
         restarted = host(Recorder(), classifier)
-        undone = node.do(restarted.level, None)
+        undone = node.do(restarted.reconcile, None)
         assert undone.errors == []
         assert undone.changed > 1
         assert classes(node) == set()
@@ -429,7 +429,7 @@ class TestPackets:
             assert "PYKOORD" not in node.run("iptables", "-t", "mangle", "-S")
             assert "PYKOORD" not in node.run("ip6tables", "-t", "mangle", "-S")
             assert node.run("ipset", "list", "-n") == ""
-        assert node.do(restarted.level, None) == TrafficReport()
+        assert node.do(restarted.reconcile, None) == TrafficReport()
 
 
 def sent(namespace: Namespace) -> dict[str, int]:

@@ -144,19 +144,19 @@ class TestTheState:
         await started(node, managed, JOB)
         await started(node, managed, LS)
         assert main(node, JOB, "cpu.max") == LIMITED
-        said = [event for event, _ in words("originals", "journal")]
-        assert sorted(said) == ["journal", "originals"]
+        said = [event for event, _ in words("state database cannot be used", "journal")]
+        assert sorted(said) == ["journal", "state database cannot be used"]
 
 
 async def test_a_second_koordlet_leaves_the_node_alone_and_answers_hooks(
     node, agent, words, batch_container, batch_answer
 ):
     node.start_koordlet()
-    with pytest.raises(InUseError, match="another process writes to this node"):
+    with pytest.raises(InUseError, match="another process uses this database"):
         node.start_koordlet()
     second = agent()
     [(_, fields)] = words("not writing kernel files, only answering hooks")
-    assert "another process writes to this node" in fields["reason"]
+    assert "another process uses this database" in fields["reason"]
     ask = second._server._handler(Stage.PRE_CREATE_CONTAINER).unary_unary
     assert ask is not None
     assert await ask(batch_container, None) == batch_answer  # type: ignore[arg-type, misc]

@@ -76,7 +76,7 @@ def test_pods_of_a_trace_run_beside_the_others(spelt: str) -> None:
     [
         ("[1]", "a list; expected names with values"),
         ("colour: red", '"colour" is not a field; there are name'),
-        ("seconds: soon", r"seconds: .*no duration"),
+        ("seconds: soon", r"seconds: .*not a valid duration"),
         ("seconds: 0", "expected 1 at least"),
         ("pods: 5", "pods: 5; expected a list"),
         ("pods: [{qos: LS}]", r"pods: \[0\] has no name"),

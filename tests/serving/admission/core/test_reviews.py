@@ -77,9 +77,9 @@ def test_an_object_without_a_name_yet_is_called_by_its_own_words(meta: Any, name
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        (b'{"kind":"AdmissionReview"', "no JSON"),
+        (b"", "not valid JSON"),
+        (b"\xff\xfe", "not valid JSON"),
+        (b'{"kind":"AdmissionReview"', "not valid JSON"),
         (b"[]", "malformed: Expected `object`, got `array`"),
         (b"{}", 'this is "" of ""; expected AdmissionReview of admission.k8s.io/v1'),
         (
@@ -95,7 +95,7 @@ def test_an_object_without_a_name_yet_is_called_by_its_own_words(meta: Any, name
         (encoded(review(uid=7)), "Expected `str`, got `int` - at `$.uid`"),
         (encoded(review("a secret")), "Expected `object | null`, got `str` - at `$.object`"),
         (b'{"request":' + b"[" * 100_000, "nested too deep"),
-        (encoded(review()).replace(b'"shop"', b'"\xff\xff"'), "no JSON"),
+        (encoded(review()).replace(b'"shop"', b'"\xff\xff"'), "not valid JSON"),
     ],
 )
 def test_what_is_no_question_is_refused_in_a_line(body: bytes, said: str) -> None:
