@@ -10,9 +10,9 @@ PYTEST := $(BIN)/python -m pytest
 PARTS := -m "not integration and not containerd and not vm"
 WHOLE := -m "(integration or containerd) and not quiet and not vm"
 MEASURED := -m quiet
-# A test of the clock or of real processes that fails is tried once more, and the summary names it:
-# one that passed only then is a defect of the test or of the product, to be looked at.
-AGAIN := --reruns 1 --reruns-delay 2
+# A test of the clock or of real processes that fails is tried once more, by itself: one that passes
+# only then is a defect of the test or of the product, to be looked at. The first summary names it.
+AGAIN := $(PYTEST) --last-failed --last-failed-no-failures none
 RUNTIME ?= embedded
 
 .PHONY: help demo test unit conformance whole integration test-vm lint format bench chaos fuzz mutants proto clean
@@ -28,17 +28,17 @@ test: $(STAMP)test-all ## Check style and layers, then run every test (as root a
 	@tools/system_packages test
 	@tools/system_packages vm
 	@$(MAKE) --no-print-directory lint unit conformance whole test-vm
-	@$(PYTEST) tests/integration $(AGAIN) $(MEASURED)
+	@$(PYTEST) tests/integration $(MEASURED) || $(AGAIN) tests/integration $(MEASURED)
 
 unit: $(STAMP)test-all ## Run only the tests of parts: no root, no containerd, some minutes.
-	@PYTHONHASHSEED=0 $(PYTEST) -n auto $(AGAIN) $(PARTS) # workers name sets alike
+	@PYTHONHASHSEED=0 $(PYTEST) -n auto $(PARTS) || $(AGAIN) $(PARTS) # workers name sets alike
 
 conformance: $(STAMP)test-all ## Replay all vectors recorded from Koordinator; make unit replays a tenth.
 	@CONFORMANCE_STEP=1 $(PYTEST) -n auto -q tests/conformance
 
 # Those of the whole that measure nothing: they wait more than they work, hence four at once.
 whole: $(STAMP)test-all
-	@PYTHONHASHSEED=0 $(PYTEST) -n 4 --dist loadfile $(AGAIN) $(WHOLE) # each worker with daemons of its own
+	@PYTHONHASHSEED=0 $(PYTEST) -n 4 --dist loadfile $(WHOLE) || $(AGAIN) $(WHOLE) # each worker with daemons of its own
 
 integration: $(STAMP)test-all ## Run only the tests of the whole, as root also on a real containerd.
 	@tools/system_packages test
