@@ -175,7 +175,9 @@ def test_classes_are_made_once_and_reported(node: Namespace) -> None:
         "netQOSPolicy tc",
     )
     assert node.do(shaped.reconcile, traffic()) == TrafficReport("up0", 0)
-    assert node.do(host(record).reconcile, traffic()) == TrafficReport("up0", 0), "nor after a restart"
+    assert node.do(host(record).reconcile, traffic()) == TrafficReport("up0", 0), (
+        "nor after a restart"
+    )
     assert len(record.lines) == 5
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -267,6 +268,10 @@ PLAIN = replace(KILLED, version=2, driver=Driver.SYSTEMD, vendor=False, policy="
 """Between them all kinds of files are written, with as few groups as do."""
 
 
+STRIDE = int(os.environ.get("KOORD_TEST_STRIDE", "5"))
+"""Each test tries other moments; 1 tries all of them in each, by hand, before a release."""
+
+
 @dataclass
 class Killed:
     """A node on which koordlet was killed at some write, and what should become of it."""
@@ -323,7 +328,7 @@ def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_killed_and_started_again_all_is_as_without_the_kill(
     killed: Killed, tmp_path: Path
 ) -> None:
-    for number, moment in enumerate(killed.moments[::3]):
+    for number, moment in enumerate(killed.moments[::STRIDE]):
         node = moment.copied(tmp_path / str(number))
         with node.run() as run:
             rounds_until_rest(run)
@@ -331,7 +336,7 @@ def test_killed_and_started_again_all_is_as_without_the_kill(
 
 
 def test_killed_and_switched_off_all_is_as_it_was_found(killed: Killed, tmp_path: Path) -> None:
-    for number, moment in enumerate(killed.moments[1::2]):
+    for number, moment in enumerate(killed.moments[1::STRIDE]):
         node = moment.copied(tmp_path / str(number))
         node.slo = None
         with node.run() as run:
@@ -342,7 +347,7 @@ def test_killed_and_switched_off_all_is_as_it_was_found(killed: Killed, tmp_path
 
 def test_killed_and_restored_all_is_as_it_was_found(killed: Killed, tmp_path: Path) -> None:
     left = RestoreOutcome.SKIPPED, RestoreOutcome.REFUSED
-    for number, moment in enumerate(killed.moments[::2]):
+    for number, moment in enumerate(killed.moments[2::STRIDE]):
         node = moment.copied(tmp_path / str(number))
         # Where the kernel takes no empty set again, they have all CPUs instead already.
         assert {one.old for one in node.restored() if one.outcome in left} <= {"0-15"}, number
