@@ -62,6 +62,18 @@ def milli(quantity: str | int | float) -> int:
     return int(_EXACT.multiply(1000, _exact(quantity)).to_integral_value(ROUND_UP))
 
 
+def nano(quantity: str | int | float) -> int:
+    """The quantity in billionths, rounded away from 0: as exact as Kubernetes keeps any.
+
+    Raises:
+        ValueError: the text is not a quantity; the message shows it.
+    """
+    plain = _plain(quantity)
+    if plain is not None:
+        return plain * 10**9
+    return int(_EXACT.multiply(10**9, _exact(quantity)).to_integral_value(ROUND_UP))
+
+
 def _plain(quantity: str | int | float) -> int | None:
     """What is digits only, as most of a metric's thousands of amounts are."""
     if isinstance(quantity, str) and quantity.isascii() and quantity.isdigit():

@@ -1,0 +1,1 @@
+"""koord-scheduler: places pods on nodes."""

@@ -1,0 +1,127 @@
+"""The nodes of the cluster, as columns. No IO."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+from koord_model.demand import amounts
+
+from koord_scheduler.columns.arrays import Amounts, Mask, lengthened
+from koord_scheduler.columns.journal import RowJournal
+from koord_scheduler.columns.labels import LabelColumns
+from koord_scheduler.columns.resources import Request, ResourceColumns
+from koord_scheduler.columns.taints import TaintColumn
+from koord_scheduler.objects.node import UNSCHEDULABLE, Node
+
+_SHORTEST = 64
+_TIES = 1 << 20
+
+
+class NodeColumns:
+    """Nodes by row: labels, taints, resources, and which rows changed.
+
+    ``is_node`` says which rows have a node. ``tie_break`` is a fraction in [0, 1), another one
+    for each node: added to scores, which are whole numbers, it lets equal scores go to one node
+    of them, the same for the same ``seed``.
+    """
+
+    def __init__(self, seed: int = 0, length: int = _SHORTEST) -> None:
+        self.generation = 0
+        self.journal = RowJournal()
+        self.labels = LabelColumns(length)
+        self.taints = TaintColumn(length)
+        self.resources = ResourceColumns(length)
+        self.is_node: Mask = np.zeros(length, np.bool_)
+        self.tie_break: Amounts = np.zeros(length)
+        self._seed = seed
+        self._names: list[str] = [""] * length
+        self._pods = [0] * length
+        self._row_of: dict[str, int] = {}
+        self._free = list(range(length - 1, -1, -1))
+        self._ties: set[float] = set()
+
+    def __len__(self) -> int:
+        """How many rows there are, with a node or without."""
+        return len(self._names)
+
+    def row(self, name: str) -> int | None:
+        """The row of a node; ``None`` if there is no such node, and no pod on it."""
+        return self._row_of.get(name)
+
+    def name(self, row: int) -> str:
+        """The name of the node in a row, "" if the row is free."""
+        return self._names[row]
+
+    def set(self, node: Node) -> int:
+        """Add a node, or take over what changed in one; returns its row."""
+        row = self._row_for(node.name)
+        self.is_node[row] = True
+        self.labels.set(row, node.labels)
+        taints = node.spec.taints or []
+        self.taints.set(row, [*taints, UNSCHEDULABLE] if node.spec.unschedulable else taints)
+        self.resources.set_allocatable(row, amounts(node.status.allocatable))
+        self.journal.add(row)
+        return row
+
+    def remove(self, name: str) -> None:
+        """Forget a node; its row stays for as long as pods are on it."""
+        row = self._row_of[name]
+        self.is_node[row] = False
+        self.labels.set(row, {})
+        self.taints.set(row, ())
+        self.resources.set_allocatable(row, {})
+        self._changed(row)
+
+    def add_pod(self, node: str, request: Request) -> int:
+        """A pod is on a node, which need not be known yet; returns the node's row."""
+        row = self._row_for(node)
+        self._pods[row] += 1
+        self.resources.add(row, request)
+        self.journal.add(row)
+        return row
+
+    def remove_pod(self, node: str, request: Request) -> None:
+        """A pod is not on a node any more."""
+        row = self._row_of[node]
+        self._pods[row] -= 1
+        self.resources.add(row, request, -1)
+        self._changed(row)
+
+    def _row_for(self, name: str) -> int:
+        row = self._row_of.get(name)
+        if row is None:
+            if not self._free:
+                self._lengthen(2 * len(self))
+            row = self._row_of[name] = self._free.pop()
+            self._names[row] = name
+            self.tie_break[row] = self._tie(name)
+        return row
+
+    def _changed(self, row: int) -> None:
+        """Give the row free if neither a node nor a pod is in it."""
+        self.journal.add(row)
+        if not self.is_node[row] and not self._pods[row]:
+            del self._row_of[self._names[row]]
+            self._names[row] = ""
+            self._ties.discard(float(self.tie_break[row]))
+            self._free.append(row)
+
+    def _tie(self, name: str) -> float:
+        place = zlib.crc32(name.encode(), self._seed) % _TIES
+        while (tie := place / _TIES) in self._ties:
+            place = (place + 1) % _TIES
+        self._ties.add(tie)
+        return tie
+
+    def _lengthen(self, length: int) -> None:
+        before = len(self)
+        self.labels.lengthen(length)
+        self.taints.lengthen(length)
+        self.resources.lengthen(length)
+        self.is_node = lengthened(self.is_node, length, fill=False)
+        self.tie_break = lengthened(self.tie_break, length, 0)
+        self._names += [""] * (length - before)
+        self._pods += [0] * (length - before)
+        self._free = list(range(length - 1, before - 1, -1))
+        self.generation += 1

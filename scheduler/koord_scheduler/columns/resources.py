@@ -1,0 +1,63 @@
+"""What nodes have and what their pods ask for, by resource. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from koord_model.keys import CPU, MEMORY
+
+from koord_scheduler.columns.arrays import Amounts, lengthened
+
+PODS = "pods"
+EPHEMERAL_STORAGE = "ephemeral-storage"
+_ALWAYS = (CPU, MEMORY, PODS, EPHEMERAL_STORAGE)
+
+Request = tuple[tuple[int, float], ...]
+"""Amounts by the number of their resource; those that are 0 are left out."""
+
+
+class ResourceColumns:
+    """Amounts by resource and row: CPU in millicores, everything else whole.
+
+    ``allocatable[r]`` and ``requested[r]`` are the columns of the resource with number ``r``.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.names: list[str] = list(_ALWAYS)
+        self._number_of = {name: number for number, name in enumerate(self.names)}
+        self.allocatable: Amounts = np.zeros((len(self.names), length))
+        self.requested: Amounts = np.zeros((len(self.names), length))
+
+    def lengthen(self, length: int) -> None:
+        """Make room for more rows, which have nothing yet."""
+        self.allocatable = lengthened(self.allocatable, length, 0)
+        self.requested = lengthened(self.requested, length, 0)
+
+    def number(self, name: str) -> int:
+        """The number of a resource; a new one if nobody has named it yet."""
+        found = self._number_of.get(name)
+        if found is None:
+            found = self._number_of[name] = len(self.names)
+            self.names.append(name)
+            row = np.zeros((1, self.allocatable.shape[1]))
+            self.allocatable = np.concatenate((self.allocatable, row))
+            self.requested = np.concatenate((self.requested, row))
+        return found
+
+    def request(self, amounts: Mapping[str, int]) -> Request:
+        """Amounts by number in place of name."""
+        numbered = ((self.number(name), float(amount)) for name, amount in amounts.items())
+        return tuple(sorted((number, amount) for number, amount in numbered if amount))
+
+    def set_allocatable(self, row: int, amounts: Mapping[str, int]) -> None:
+        """What a node has, in place of what it had."""
+        numbered = self.request(amounts)
+        self.allocatable[:, row] = 0
+        for number, amount in numbered:
+            self.allocatable[number, row] = amount
+
+    def add(self, row: int, request: Request, sign: int = 1) -> None:
+        """A pod is on a node, or with -1 for ``sign`` not any more."""
+        for number, amount in request:
+            self.requested[number, row] += sign * amount

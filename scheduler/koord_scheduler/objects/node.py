@@ -1,0 +1,81 @@
+"""A Node as the scheduler reads it. No IO."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from koord_kube.views.pod import Quantities
+
+from koord_scheduler.objects.metadata import ObjectMeta
+
+
+class Taint(msgspec.Struct, frozen=True, gc=False):
+    """What keeps pods away that do not tolerate it.
+
+    ``effect`` is NoSchedule, NoExecute (both forbid) or PreferNoSchedule (a lower score).
+    """
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+"""What ``spec.unschedulable`` is taken for."""
+
+
+class NodeSpec(msgspec.Struct, frozen=True, gc=False):
+    """What the node admits."""
+
+    taints: list[Taint] | None = None
+    unschedulable: bool = False
+
+
+class ContainerImage(msgspec.Struct, frozen=True, rename={"size": "sizeBytes"}, gc=False):
+    """An image on the node under all its names; ``size`` is in bytes."""
+
+    names: list[str] | None = None
+    size: int = 0
+
+
+class NodeStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """What the node has."""
+
+    allocatable: Quantities | None = None
+    images: list[ContainerImage] | None = None
+    declared_features: list[str] | None = None
+    volumes_attached: list[dict[str, Any]] | None = None
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A node of the cluster."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def name(self) -> str:
+        """The name, which is unique."""
+        return self.metadata.name
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels."""
+        return self.metadata.labels or {}
+
+
+_DECODER = msgspec.json.Decoder(Node)
+
+
+def read_node(text: bytes) -> Node:
+    """The node in a JSON document.
+
+    Raises:
+        ValueError: it is not a Node.
+    """
+    try:
+        return _DECODER.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ValueError(f"is not a valid Node: {error}") from None

@@ -1,0 +1,137 @@
+"""Which nodes a pod may run on by their labels and names: nodeSelector and nodeAffinity. No IO.
+
+As in Kubernetes: terms are alternatives, what a term says has to hold together, and a term
+without anything matches no node. ``Gt`` and ``Lt`` compare whole numbers; a label that is not one
+matches neither.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRequirement:
+    """One condition on a label of a node; ``operator`` is In, NotIn, Exists, …, Gt or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def allows(self, value: str | None) -> bool:
+        """Whether a node with this value of the label is meant; ``None`` if it has no such."""
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "Gt" | "Lt":
+                return self._compares(value)
+            case _:
+                return False
+
+    def _compares(self, value: str | None) -> bool:
+        if len(self.values) != 1 or value is None:
+            return False
+        here, there = whole_number(value), whole_number(self.values[0])
+        if here is None or there is None:
+            return False
+        return here > there if self.operator == "Gt" else here < there
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelectorTerm:
+    """Conditions on labels, and on the node's name; all have to hold."""
+
+    labels: tuple[NodeRequirement, ...] = ()
+    names: tuple[NodeRequirement, ...] = ()
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a node is meant."""
+        if not self.labels and not self.names:
+            return False
+        return all(one.allows(labels.get(one.key)) for one in self.labels) and all(
+            one.allows(name) for one in self.names
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredNodes:
+    """The nodes on which a pod may run: by ``nodeSelector``, and by any of ``terms``.
+
+    ``terms`` is ``None`` where the pod has no required node affinity.
+    """
+
+    selector: tuple[NodeRequirement, ...] = ()
+    terms: tuple[NodeSelectorTerm, ...] | None = None
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether the pod may run on a node."""
+        if not all(one.allows(labels.get(one.key)) for one in self.selector):
+            return False
+        return self.terms is None or any(one.matches(name, labels) for one in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredNodes:
+    """Nodes that a pod would rather run on: weights, each with its term."""
+
+    terms: tuple[tuple[int, NodeSelectorTerm], ...] = ()
+
+    def score(self, name: str, labels: Mapping[str, str]) -> int:
+        """The sum of the weights of the terms that a node matches."""
+        return sum(weight for weight, term in self.terms if term.matches(name, labels))
+
+
+def whole_number(text: str) -> int | None:
+    """A number as Go's ``ParseInt`` reads it, within 64 bits; ``None`` if it is not one."""
+    if not _WHOLE.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def required_nodes(
+    node_selector: Mapping[str, str] | None, affinity: Mapping[str, Any] | None
+) -> RequiredNodes:
+    """What a pod's ``nodeSelector`` and ``affinity`` require of nodes."""
+    selector = tuple(
+        NodeRequirement(key, "In", (value,)) for key, value in sorted((node_selector or {}).items())
+    )
+    required = _node_affinity(affinity).get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required is None:
+        return RequiredNodes(selector)
+    return RequiredNodes(selector, tuple(map(_term, required.get("nodeSelectorTerms") or ())))
+
+
+def preferred_nodes(affinity: Mapping[str, Any] | None) -> PreferredNodes:
+    """What a pod's ``affinity`` prefers of nodes; a weight of 0 says nothing."""
+    preferred = _node_affinity(affinity).get("preferredDuringSchedulingIgnoredDuringExecution")
+    weighted = ((one.get("weight", 0), one.get("preference") or {}) for one in preferred or ())
+    return PreferredNodes(tuple((weight, _term(term)) for weight, term in weighted if weight))
+
+
+def _node_affinity(affinity: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return (affinity or {}).get("nodeAffinity") or {}
+
+
+def _term(given: Mapping[str, Any]) -> NodeSelectorTerm:
+    return NodeSelectorTerm(
+        _requirements(given.get("matchExpressions")), _requirements(given.get("matchFields"))
+    )
+
+
+def _requirements(given: list[Mapping[str, Any]] | None) -> tuple[NodeRequirement, ...]:
+    return tuple(
+        NodeRequirement(one.get("key", ""), one.get("operator", ""), tuple(one.get("values") or ()))
+        for one in given or ()
+    )

@@ -1,0 +1,133 @@
+"""A Pod as the scheduler reads it: in one pass, and only what decides where it runs. No IO.
+
+What is compiled once for each class of equal pods (affinity, selectors) stays as the API
+has it until then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from koord_kube.views.pod import Quantities, ResourceRequirements
+
+from koord_scheduler.objects.metadata import ObjectMeta
+
+Document = dict[str, Any]
+
+
+class ContainerPort(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """A port of a container; ``host_port`` 0 takes none of the node's."""
+
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+
+
+class SchedulingContainer(msgspec.Struct, frozen=True, rename="camel"):
+    """A container, or an init container."""
+
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements | None = None
+    restart_policy: str | None = None
+    ports: list[ContainerPort] | None = None
+
+    @property
+    def is_sidecar(self) -> bool:
+        """Whether an init container stays and runs beside the others."""
+        return self.restart_policy == "Always"
+
+
+class Toleration(msgspec.Struct, frozen=True, gc=False):
+    """Taints that a pod bears; "" for ``key`` or ``effect`` means any."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class TopologySpreadConstraint(msgspec.Struct, frozen=True, rename="camel"):
+    """How evenly pods are to be spread over the domains of a label of nodes."""
+
+    topology_key: str = ""
+    max_skew: int = 1
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: Document | None = None
+    match_label_keys: list[str] | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+
+
+class SchedulingSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """What a pod is, and where it may run."""
+
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: int | None = None
+    preemption_policy: str | None = None
+    containers: list[SchedulingContainer] | None = None
+    init_containers: list[SchedulingContainer] | None = None
+    resources: ResourceRequirements | None = None
+    overhead: Quantities | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Document | None = None
+    tolerations: list[Toleration] | None = None
+    topology_spread_constraints: list[TopologySpreadConstraint] | None = None
+    scheduling_gates: list[dict[str, str]] | None = None
+    host_network: bool | None = None
+    volumes: list[Document] | None = None
+    resource_claims: list[Document] | None = None
+
+
+class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What a running container has, while it is being resized also other than it asks for."""
+
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: Quantities | None = None
+
+
+class PodCondition(msgspec.Struct, frozen=True, gc=False):
+    """One of the pod's conditions."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+
+
+class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What became of a pod."""
+
+    phase: str = ""
+    nominated_node_name: str = ""
+    conditions: list[PodCondition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    resources: ResourceRequirements | None = None
+    allocated_resources: Quantities | None = None
+
+
+class PodInfo(msgspec.Struct, frozen=True):
+    """A pod, waiting or placed."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: SchedulingSpec = SchedulingSpec()
+    status: PodStatus = PodStatus()
+
+
+_DECODER = msgspec.json.Decoder(PodInfo)
+
+
+def read_pod(text: bytes) -> PodInfo:
+    """The pod in a JSON document.
+
+    Raises:
+        ValueError: it is not a Pod.
+    """
+    try:
+        return _DECODER.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ValueError(f"is not a valid Pod: {error}") from None

@@ -1,0 +1,195 @@
+"""Columns say of each node what its last Node object and its pods say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.objects.metadata import ObjectMeta
+from koord_scheduler.objects.node import UNSCHEDULABLE, Node, NodeSpec, NodeStatus, Taint
+from koord_scheduler.objects.node_selector import NodeRequirement
+
+NAMES = [f"n{number}" for number in range(6)]
+TAINTS = [Taint("gpu", "", "NoSchedule"), Taint("slow", "yes", "PreferNoSchedule")]
+AMOUNTS = {
+    ("cpu", "4"): 4000,
+    ("cpu", "3900m"): 3900,
+    ("memory", "8Gi"): 8 << 30,
+    ("pods", "110"): 110,
+    ("example.com/gpu", "2"): 2,
+    ("example.com/gpu", "8"): 8,
+}
+REQUIREMENTS = [
+    NodeRequirement("zone", "In", ("a", "c")),
+    NodeRequirement("zone", "NotIn", ("a",)),
+    NodeRequirement("zone", "Exists"),
+    NodeRequirement("zone", "DoesNotExist"),
+    NodeRequirement("disks", "Gt", ("1",)),
+    NodeRequirement("disks", "Lt", ("2",)),
+    NodeRequirement("nobody", "NotIn", ("a",)),
+]
+
+labels = st.fixed_dictionaries(
+    {}, optional={"zone": st.sampled_from("abc"), "disks": st.sampled_from(["1", "2", "many"])}
+)
+nodes = st.builds(
+    Node,
+    st.builds(ObjectMeta, name=st.sampled_from(NAMES), labels=labels | st.none()),
+    st.builds(NodeSpec, st.lists(st.sampled_from(TAINTS), unique=True) | st.none(), st.booleans()),
+    st.builds(
+        NodeStatus,
+        st.fixed_dictionaries(
+            {"cpu": st.sampled_from(["4", "3900m"]), "pods": st.just("110")},
+            optional={"memory": st.just("8Gi"), "example.com/gpu": st.sampled_from("28")},
+        ),
+    ),
+)
+requests = st.fixed_dictionaries(
+    {"pods": st.just(1), "cpu": st.integers(0, 2000)}, optional={"example.com/nic": st.just(2)}
+)
+changes = st.lists(
+    st.tuples(st.just("set"), nodes)
+    | st.tuples(st.just("remove"), st.sampled_from(NAMES))
+    | st.tuples(st.just("add"), st.tuples(st.sampled_from(NAMES), requests))
+    | st.tuples(st.just("drop"), st.integers(0, 20)),
+    max_size=40,
+)
+
+
+class Cluster:
+    """The same changes, in columns and in lists."""
+
+    def __init__(self) -> None:
+        self.columns = NodeColumns(length=2)
+        self.nodes: dict[str, Node] = {}
+        self.pods: list[tuple[str, dict[str, int]]] = []
+
+    def change(self, what: str, subject: Any) -> str:
+        """The name of the node that has changed, "" if none has."""
+        columns = self.columns
+        if what == "set":
+            self.nodes[subject.name] = subject
+            columns.set(subject)
+            return str(subject.name)
+        if what == "remove" and subject in self.nodes:
+            del self.nodes[subject]
+            columns.remove(subject)
+            return str(subject)
+        if what == "add":
+            self.pods.append(subject)
+            columns.add_pod(subject[0], columns.resources.request(subject[1]))
+            return str(subject[0])
+        if what == "drop" and subject < len(self.pods):
+            name, request = self.pods.pop(subject)
+            columns.remove_pod(name, columns.resources.request(request))
+            return name
+        return ""
+
+    def check(self) -> None:
+        columns = self.columns
+        rows = {name: columns.row(name) for name in NAMES}
+        used = {name: row for name, row in rows.items() if row is not None}
+        assert used.keys() == self.nodes.keys() | {name for name, _ in self.pods}
+        assert len(set(used.values())) == len(used)
+        assert [columns.name(row) for row in used.values()] == list(used)
+        assert columns.is_node.sum() == len(self.nodes)
+        for name, row in used.items():
+            node = self.nodes.get(name, Node())
+            assert columns.is_node[row] == (name in self.nodes)
+            assert columns.labels.of(row) == node.labels
+            cordoned = [UNSCHEDULABLE] if node.spec.unschedulable else []
+            assert columns.taints.of(row) == (*(node.spec.taints or ()), *cordoned)
+            asked = Counter[str]()
+            for other, request in self.pods:
+                asked.update(request if other == name else {})
+            self.check_amounts(row, node, asked)
+            for requirement in REQUIREMENTS:
+                matches = columns.labels.matches([requirement])
+                assert matches[row] == requirement.allows(node.labels.get(requirement.key))
+
+    def check_amounts(self, row: int, node: Node, asked: Counter[str]) -> None:
+        resources = self.columns.resources
+        has = node.status.allocatable or {}
+        for number, name in enumerate(resources.names):
+            amount = AMOUNTS[name, has[name]] if name in has else 0
+            assert resources.allocatable[number, row] == amount
+            assert resources.requested[number, row] == asked[name]
+
+
+@given(changes)
+def test_columns_are_what_nodes_and_pods_say(changes: list[tuple[str, Any]]) -> None:
+    cluster = Cluster()
+    for change in changes:
+        seen, length = cluster.columns.journal.position, len(cluster.columns)
+        before = {name: cluster.columns.row(name) for name in NAMES}
+        name = cluster.change(*change)
+        changed = cluster.columns.journal.changed_since(seen)
+        row = (
+            cluster.columns.row(name)
+            if cluster.columns.row(name) is not None
+            else before[name]
+            if name
+            else None
+        )
+        assert list(changed) == ([] if row is None else [row])
+        assert (cluster.columns.generation > 0) == (len(cluster.columns) > 2)
+        assert len(cluster.columns) >= length
+        cluster.check()
+    while cluster.pods:
+        cluster.change("drop", 0)
+    for name in [*cluster.nodes]:
+        cluster.change("remove", name)
+    cluster.check()
+    assert not cluster.columns.resources.requested.any()
+
+
+def test_equal_scores_go_to_one_node_the_same_for_a_seed() -> None:
+    def best(seed: int) -> list[str]:
+        columns = NodeColumns(seed)
+        for name in NAMES:
+            columns.set(Node(ObjectMeta(name=name)))
+        ties = columns.tie_break[columns.is_node]
+        assert len(set(ties)) == len(NAMES)
+        assert (ties >= 0).all()
+        assert (ties < 1).all()
+        return sorted(NAMES, key=lambda name: columns.tie_break[columns.row(name)])
+
+    assert best(1) == best(1)
+    assert len({tuple(best(seed)) for seed in range(5)}) > 1
+
+
+def test_what_is_asked_of_sets_of_taints_is_asked_once_for_each() -> None:
+    columns = NodeColumns()
+    for number in range(20):
+        taints = TAINTS[: number % 3]
+        columns.set(Node(ObjectMeta(name=f"n{number}"), NodeSpec(taints)))
+    asked: list[int] = []
+
+    def count(taints: tuple[Taint, ...]) -> float:
+        asked.append(len(taints))
+        return len(taints)
+
+    rows = np.array([columns.row("n1"), columns.row("n5"), columns.row("n3")])
+    assert list(columns.taints.values(count, rows)) == [1, 2, 0]
+    assert columns.taints.values(count).sum() == 7 * 0 + 7 * 1 + 6 * 2
+    assert asked == [0, 1, 2] * 2
+
+
+@pytest.mark.parametrize("length", [0, 1, 8])
+def test_a_label_is_known_from_the_first_question_on(length: int) -> None:
+    columns = NodeColumns(length=8)
+    for number in range(length):
+        columns.set(Node(ObjectMeta(name=f"n{number}", labels={"zone": "ab"[number % 2]})))
+    zone = columns.labels.column("zone")
+    assert zone.values == ["a", "b"][:length]
+    columns.set(Node(ObjectMeta(name="late", labels={"zone": "late"})))
+    assert columns.labels.column("zone") is zone
+    assert zone.values[-1] == "late"
+    row = columns.row("late")
+    assert (zone.codes == len(zone.values) - 1).nonzero()[0].tolist() == [row]
+    assert columns.labels.matches([NodeRequirement("zone", "In", ("late",))], np.array([row]))[0]
