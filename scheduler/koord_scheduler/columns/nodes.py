@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import zlib
+from typing import NamedTuple
 
 import numpy as np
 from koord_model.demand import amounts
 
 from koord_scheduler.columns.arrays import Amounts, Mask, lengthened
+from koord_scheduler.columns.images import ImageColumns
 from koord_scheduler.columns.journal import RowJournal
 from koord_scheduler.columns.labels import LabelColumns
-from koord_scheduler.columns.resources import Request, ResourceColumns
+from koord_scheduler.columns.ports import HostPort, HostPortColumns
+from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
 from koord_scheduler.columns.taints import TaintColumn
-from koord_scheduler.objects.node import UNSCHEDULABLE, Node
+from koord_scheduler.objects.node import Node
+from koord_scheduler.objects.requests import PodRequests
 
 _SHORTEST = 64
 _TIES = 1 << 20
 
 
+class PodUsage(NamedTuple):
+    """What a pod takes of its node, in numbers of columns; ``scored`` as in ``PodRequests``."""
+
+    request: Request
+    scored: tuple[float, float]
+    ports: tuple[HostPort, ...] = ()
+
+
 class NodeColumns:
     """Nodes by row: labels, taints, resources, and which rows changed.
 
-    ``is_node`` says which rows have a node. ``tie_break`` is a fraction in [0, 1), another one
+    ``is_node`` says which rows have a node, ``unschedulable`` which nodes are cordoned.
+    ``tie_break`` is a fraction in [0, 1), another one
     for each node: added to scores, which are whole numbers, it lets equal scores go to one node
     of them, the same for the same ``seed``.
     """
@@ -32,7 +45,10 @@ class NodeColumns:
         self.labels = LabelColumns(length)
         self.taints = TaintColumn(length)
         self.resources = ResourceColumns(length)
+        self.ports = HostPortColumns()
+        self.images = ImageColumns()
         self.is_node: Mask = np.zeros(length, np.bool_)
+        self.unschedulable: Mask = np.zeros(length, np.bool_)
         self.tie_break: Amounts = np.zeros(length)
         self._seed = seed
         self._names: list[str] = [""] * length
@@ -58,8 +74,9 @@ class NodeColumns:
         row = self._row_for(node.name)
         self.is_node[row] = True
         self.labels.set(row, node.labels)
-        taints = node.spec.taints or []
-        self.taints.set(row, [*taints, UNSCHEDULABLE] if node.spec.unschedulable else taints)
+        self.unschedulable[row] = node.spec.unschedulable
+        self.taints.set(row, node.spec.taints or ())
+        self.images.set(row, node.status.images or ())
         self.resources.set_allocatable(row, amounts(node.status.allocatable))
         self.journal.add(row)
         return row
@@ -67,25 +84,33 @@ class NodeColumns:
     def remove(self, name: str) -> None:
         """Forget a node; its row stays for as long as pods are on it."""
         row = self._row_of[name]
-        self.is_node[row] = False
+        self.is_node[row] = self.unschedulable[row] = False
         self.labels.set(row, {})
         self.taints.set(row, ())
+        self.images.set(row, ())
         self.resources.set_allocatable(row, {})
         self._changed(row)
 
-    def add_pod(self, node: str, request: Request) -> int:
+    def usage(self, pod: PodRequests, ports: tuple[HostPort, ...] = ()) -> PodUsage:
+        """What a pod takes, as columns have it."""
+        request = self.resources.request({**pod.amounts, PODS: 1})
+        return PodUsage(request, (float(pod.scored_cpu), float(pod.scored_memory)), ports)
+
+    def add_pod(self, node: str, usage: PodUsage) -> int:
         """A pod is on a node, which need not be known yet; returns the node's row."""
         row = self._row_for(node)
         self._pods[row] += 1
-        self.resources.add(row, request)
+        self.resources.add(row, usage.request, usage.scored)
+        self.ports.add(row, usage.ports)
         self.journal.add(row)
         return row
 
-    def remove_pod(self, node: str, request: Request) -> None:
+    def remove_pod(self, node: str, usage: PodUsage) -> None:
         """A pod is not on a node any more."""
         row = self._row_of[node]
         self._pods[row] -= 1
-        self.resources.add(row, request, -1)
+        self.resources.add(row, usage.request, usage.scored, -1)
+        self.ports.remove(row, usage.ports)
         self._changed(row)
 
     def _row_for(self, name: str) -> int:
@@ -120,6 +145,7 @@ class NodeColumns:
         self.taints.lengthen(length)
         self.resources.lengthen(length)
         self.is_node = lengthened(self.is_node, length, fill=False)
+        self.unschedulable = lengthened(self.unschedulable, length, fill=False)
         self.tie_break = lengthened(self.tie_break, length, 0)
         self._names += [""] * (length - before)
         self._pods += [0] * (length - before)

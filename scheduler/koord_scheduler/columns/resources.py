@@ -11,7 +11,10 @@ from koord_scheduler.columns.arrays import Amounts, lengthened
 
 PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
-_ALWAYS = (CPU, MEMORY, PODS, EPHEMERAL_STORAGE)
+ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE)
+"""Resources that every node has, and that scores compare though a pod asks for none of them."""
+SCORED = {CPU: 0, MEMORY: 1}
+"""The columns of ``ResourceColumns.scored``."""
 
 Request = tuple[tuple[int, float], ...]
 """Amounts by the number of their resource; those that are 0 are left out."""
@@ -21,18 +24,21 @@ class ResourceColumns:
     """Amounts by resource and row: CPU in millicores, everything else whole.
 
     ``allocatable[r]`` and ``requested[r]`` are the columns of the resource with number ``r``.
+    ``scored`` has the requests of CPU and memory that count for scores (``PodRequests``).
     """
 
     def __init__(self, length: int) -> None:
-        self.names: list[str] = list(_ALWAYS)
+        self.names: list[str] = [*ALWAYS, PODS]
         self._number_of = {name: number for number, name in enumerate(self.names)}
         self.allocatable: Amounts = np.zeros((len(self.names), length))
         self.requested: Amounts = np.zeros((len(self.names), length))
+        self.scored: Amounts = np.zeros((2, length))
 
     def lengthen(self, length: int) -> None:
         """Make room for more rows, which have nothing yet."""
         self.allocatable = lengthened(self.allocatable, length, 0)
         self.requested = lengthened(self.requested, length, 0)
+        self.scored = lengthened(self.scored, length, 0)
 
     def number(self, name: str) -> int:
         """The number of a resource; a new one if nobody has named it yet."""
@@ -57,7 +63,9 @@ class ResourceColumns:
         for number, amount in numbered:
             self.allocatable[number, row] = amount
 
-    def add(self, row: int, request: Request, sign: int = 1) -> None:
+    def add(self, row: int, request: Request, scored: tuple[float, float], sign: int = 1) -> None:
         """A pod is on a node, or with -1 for ``sign`` not any more."""
         for number, amount in request:
             self.requested[number, row] += sign * amount
+        self.scored[0, row] += sign * scored[0]
+        self.scored[1, row] += sign * scored[1]

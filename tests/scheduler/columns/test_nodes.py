@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
 from koord_scheduler.objects.metadata import ObjectMeta
-from koord_scheduler.objects.node import UNSCHEDULABLE, Node, NodeSpec, NodeStatus, Taint
+from koord_scheduler.objects.node import ContainerImage, Node, NodeSpec, NodeStatus, Taint
 from koord_scheduler.objects.node_selector import NodeRequirement
+from koord_scheduler.objects.requests import PodRequests
 
 NAMES = [f"n{number}" for number in range(6)]
 TAINTS = [Taint("gpu", "", "NoSchedule"), Taint("slow", "yes", "PreferNoSchedule")]
+IMAGES = ["web:1", "web:latest", "db:2"]
 AMOUNTS = {
     ("cpu", "4"): 4000,
     ("cpu", "3900m"): 3900,
@@ -37,6 +39,7 @@ REQUIREMENTS = [
 labels = st.fixed_dictionaries(
     {}, optional={"zone": st.sampled_from("abc"), "disks": st.sampled_from(["1", "2", "many"])}
 )
+image_names = st.lists(st.sampled_from(IMAGES), unique=True)
 nodes = st.builds(
     Node,
     st.builds(ObjectMeta, name=st.sampled_from(NAMES), labels=labels | st.none()),
@@ -47,15 +50,31 @@ nodes = st.builds(
             {"cpu": st.sampled_from(["4", "3900m"]), "pods": st.just("110")},
             optional={"memory": st.just("8Gi"), "example.com/gpu": st.sampled_from("28")},
         ),
+        st.lists(
+            st.builds(ContainerImage, st.sets(st.sampled_from(IMAGES)).map(list), st.integers(1, 9))
+        ),
     ),
 )
-requests = st.fixed_dictionaries(
-    {"pods": st.just(1), "cpu": st.integers(0, 2000)}, optional={"example.com/nic": st.just(2)}
+PORTS = [
+    HostPort("TCP", 80, ANY_ADDRESS),
+    HostPort("TCP", 80, "10.0.0.1"),
+    HostPort("UDP", 80, "10.0.0.2"),
+]
+pods = st.tuples(
+    st.builds(
+        PodRequests,
+        st.fixed_dictionaries(
+            {"cpu": st.integers(0, 2000)}, optional={"example.com/nic": st.just(2)}
+        ),
+        st.integers(100, 2000),
+        st.integers(200, 4000),
+    ),
+    st.lists(st.sampled_from(PORTS), unique=True).map(tuple),
 )
 changes = st.lists(
     st.tuples(st.just("set"), nodes)
     | st.tuples(st.just("remove"), st.sampled_from(NAMES))
-    | st.tuples(st.just("add"), st.tuples(st.sampled_from(NAMES), requests))
+    | st.tuples(st.just("add"), st.tuples(st.sampled_from(NAMES), pods))
     | st.tuples(st.just("drop"), st.integers(0, 20)),
     max_size=40,
 )
@@ -67,7 +86,7 @@ class Cluster:
     def __init__(self) -> None:
         self.columns = NodeColumns(length=2)
         self.nodes: dict[str, Node] = {}
-        self.pods: list[tuple[str, dict[str, int]]] = []
+        self.pods: list[tuple[str, Any]] = []
 
     def change(self, what: str, subject: Any) -> str:
         """The name of the node that has changed, "" if none has."""
@@ -82,11 +101,11 @@ class Cluster:
             return str(subject)
         if what == "add":
             self.pods.append(subject)
-            columns.add_pod(subject[0], columns.resources.request(subject[1]))
+            columns.add_pod(subject[0], columns.usage(*subject[1]))
             return str(subject[0])
         if what == "drop" and subject < len(self.pods):
-            name, request = self.pods.pop(subject)
-            columns.remove_pod(name, columns.resources.request(request))
+            name, pod = self.pods.pop(subject)
+            columns.remove_pod(name, columns.usage(*pod))
             return name
         return ""
 
@@ -102,23 +121,32 @@ class Cluster:
             node = self.nodes.get(name, Node())
             assert columns.is_node[row] == (name in self.nodes)
             assert columns.labels.of(row) == node.labels
-            cordoned = [UNSCHEDULABLE] if node.spec.unschedulable else []
-            assert columns.taints.of(row) == (*(node.spec.taints or ()), *cordoned)
-            asked = Counter[str]()
-            for other, request in self.pods:
-                asked.update(request if other == name else {})
-            self.check_amounts(row, node, asked)
+            assert columns.taints.of(row) == tuple(node.spec.taints or ())
+            assert columns.unschedulable[row] == node.spec.unschedulable
+            here = [pod for other, pod in self.pods if other == name]
+            self.check_amounts(row, node, [request for request, _ in here])
+            for port in PORTS:
+                taken = {one for _, ports in here for one in ports if one[:2] == port[:2]}
+                if port.address != ANY_ADDRESS:
+                    taken &= {port, port._replace(address=ANY_ADDRESS)}
+                assert (row in columns.ports.rows_in_conflict(port)) == bool(taken)
+            for image in IMAGES:
+                has = [one.size for one in node.status.images or () if image in one.names]
+                assert columns.images.sizes(image).get(row, 0) == (has[-1] if has else 0)
             for requirement in REQUIREMENTS:
                 matches = columns.labels.matches([requirement])
                 assert matches[row] == requirement.allows(node.labels.get(requirement.key))
 
-    def check_amounts(self, row: int, node: Node, asked: Counter[str]) -> None:
+    def check_amounts(self, row: int, node: Node, pods: list[PodRequests]) -> None:
         resources = self.columns.resources
         has = node.status.allocatable or {}
         for number, name in enumerate(resources.names):
             amount = AMOUNTS[name, has[name]] if name in has else 0
             assert resources.allocatable[number, row] == amount
-            assert resources.requested[number, row] == asked[name]
+            asked = [one.amounts.get(name, 1 if name == "pods" else 0) for one in pods]
+            assert resources.requested[number, row] == sum(asked)
+        assert resources.scored[0, row] == sum(one.scored_cpu for one in pods)
+        assert resources.scored[1, row] == sum(one.scored_memory for one in pods)
 
 
 @given(changes)

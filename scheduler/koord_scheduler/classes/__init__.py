@@ -1,0 +1,1 @@
+"""Equivalence classes: pods that are placed alike. No IO."""

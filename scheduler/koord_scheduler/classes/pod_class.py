@@ -1,0 +1,90 @@
+"""What decides where a pod runs; pods in which it is equal are one class. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from koord_model.demand import Amounts
+
+from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
+from koord_scheduler.objects.node_selector import (
+    PreferredNodes,
+    RequiredNodes,
+    preferred_nodes,
+    required_nodes,
+)
+from koord_scheduler.objects.pod import PodInfo, SchedulingContainer, Toleration
+from koord_scheduler.objects.requests import PodRequests, pending_requests
+
+
+@dataclass(frozen=True)
+class PodClass:
+    """Pods that go to the same node as long as no pod is placed in between.
+
+    ``images`` has the image of each container, normalized, once for each; ``containers`` is how
+    many containers there are, init containers included.
+    """
+
+    namespace: str
+    amounts: tuple[tuple[str, int], ...]
+    scored_cpu: int
+    scored_memory: int
+    node_name: str
+    required: RequiredNodes
+    preferred: PreferredNodes
+    tolerations: tuple[Toleration, ...]
+    ports: tuple[HostPort, ...]
+    images: tuple[str, ...]
+    containers: int
+
+    @property
+    def requests(self) -> PodRequests:
+        """What a pod of the class asks for."""
+        amounts: Amounts = dict(self.amounts)
+        return PodRequests(amounts, self.scored_cpu, self.scored_memory)
+
+
+def pod_class(pod: PodInfo) -> PodClass:
+    """The class of a pod that waits.
+
+    Raises:
+        ValueError: a quantity is not one.
+    """
+    spec = pod.spec
+    requests = pending_requests(pod)
+    containers = [*(spec.init_containers or ()), *(spec.containers or ())]
+    volumes = [(one.get("image") or {}).get("reference") for one in spec.volumes or ()]
+    images = [*(one.image for one in containers), *(name for name in volumes if name)]
+    return PodClass(
+        pod.metadata.namespace,
+        tuple(sorted(requests.amounts.items())),
+        requests.scored_cpu,
+        requests.scored_memory,
+        spec.node_name,
+        required_nodes(spec.node_selector, spec.affinity),
+        preferred_nodes(spec.affinity),
+        tuple(spec.tolerations or ()),
+        host_ports(pod),
+        tuple(sorted(map(_with_tag, images))),
+        len(containers),
+    )
+
+
+def host_ports(pod: PodInfo) -> tuple[HostPort, ...]:
+    """The ports of its node that a pod takes: those of containers that run to its end."""
+    spec = pod.spec
+    sidecars = (one for one in spec.init_containers or () if one.is_sidecar)
+    return tuple(sorted(set(_host_ports([*sidecars, *(spec.containers or ())]))))
+
+
+def _host_ports(containers: Iterable[SchedulingContainer]) -> Iterable[HostPort]:
+    for container in containers:
+        for one in container.ports or ():
+            if one.host_port > 0:
+                yield HostPort(one.protocol or "TCP", one.host_port, one.host_ip or ANY_ADDRESS)
+
+
+def _with_tag(image: str) -> str:
+    """The name of an image as the CRI has it: with a tag, "latest" if none is given."""
+    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"

@@ -1,0 +1,1 @@
+"""What plugins are, and how their answers become a decision. No IO."""

@@ -1,0 +1,64 @@
+"""The contract of plugins. No IO.
+
+Kubernetes asks a plugin about one pod and one node. Here it is asked once about a class of
+pods, and answers with functions of rows: of thousands of nodes at once, or the few that changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import ClassVar
+
+import numpy as np
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows
+from koord_scheduler.columns.nodes import NodeColumns
+
+MAX_SCORE = 100.0
+
+Filter = Callable[[Rows], Mask]
+"""Of each of these rows, whether a pod of the class can run there."""
+Score = Callable[[Rows], Amounts]
+"""Of each of these rows, how good it is: a whole number, 0 to 100 once it is normalized."""
+
+
+class Plugin:
+    """One concern of placing pods; what a plugin does not override does not concern it.
+
+    A filter and a score may depend on what ``NodeColumns`` has of the row that they are asked
+    about, and on nothing else, unless ``depends_on`` says so: rows that did not change are not
+    asked about again.
+    """
+
+    name: ClassVar[str]
+    normalizes: ClassVar[bool] = False
+    """Whether ``normalize`` does anything."""
+
+    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+        """What keeps pods of a class off nodes; ``None`` where nothing does."""
+        return None
+
+    def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
+        """What a class prefers; ``None`` where all nodes are equally good."""
+        return None
+
+    def normalize(self, scores: Amounts) -> Amounts:
+        """Scores from 0 to 100 of all nodes that are left, where they depend on each other."""
+        return scores
+
+    def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
+        """What else than its own row the score of a row depends on."""
+        return None
+
+
+def normalized(scores: Amounts, *, reverse: bool = False) -> Amounts:
+    """The highest score becomes 100, the others in proportion; the other way round in ``reverse``.
+
+    As Kubernetes' ``DefaultNormalizeScore``.
+    """
+    most = scores.max(initial=0.0)
+    if most == 0:
+        return np.full(len(scores), MAX_SCORE) if reverse else scores
+    found: Amounts = np.floor(MAX_SCORE * scores / most)
+    return MAX_SCORE - found if reverse else found

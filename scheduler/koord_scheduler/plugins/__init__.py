@@ -1,0 +1,1 @@
+"""The scheduler's plugins, one file each; they never import each other. No IO."""

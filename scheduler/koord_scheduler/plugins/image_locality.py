@@ -1,0 +1,46 @@
+"""ImageLocality: nodes that have a pod's images are better, the larger those are. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import ClassVar
+
+import numpy as np
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.arrays import Amounts, Rows
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.plugin import MAX_SCORE, Plugin, Score
+
+_LEAST = 23 * 2**20
+_MOST_OF_A_CONTAINER = 1000 * 2**20
+"""Kubernetes': bytes of images that count as none, and as much as it gets."""
+
+
+class ImageLocality(Plugin):
+    """Kubernetes' plugin of that name.
+
+    An image that few nodes have counts less, so that they do not get all the pods that use it.
+    """
+
+    name: ClassVar[str] = "ImageLocality"
+
+    def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
+        most = max(_MOST_OF_A_CONTAINER * pod.containers, _LEAST + 1)
+
+        def score(rows: Rows) -> Amounts:
+            total = int(nodes.is_node.sum())
+            sums = np.zeros(len(nodes))
+            for image in pod.images:
+                sizes = nodes.images.sizes(image)
+                for row, size in sizes.items():
+                    sums[row] += int(size * (len(sizes) / total))
+            clipped = np.clip(sums[rows], _LEAST, most)
+            found: Amounts = np.floor(MAX_SCORE * (clipped - _LEAST) / (most - _LEAST))
+            return found
+
+        return score
+
+    def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
+        counts = tuple(len(nodes.images.sizes(image)) for image in pod.images)
+        return (int(nodes.is_node.sum()), *counts) if any(counts) else None

@@ -1,0 +1,28 @@
+"""NodeName: a pod that names its node runs there or nowhere. No IO."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.arrays import Mask, Rows
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.plugin import Filter, Plugin
+
+
+class NodeName(Plugin):
+    """Kubernetes' plugin of that name."""
+
+    name: ClassVar[str] = "NodeName"
+
+    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+        if not pod.node_name:
+            return None
+
+        def can_run(rows: Rows) -> Mask:
+            # Looked up each time: the node may come later.
+            row = nodes.row(pod.node_name)
+            found: Mask = rows == (-1 if row is None else row)
+            return found
+
+        return can_run

@@ -1,0 +1,28 @@
+"""NodeUnschedulable: cordoned nodes take pods that tolerate it. No IO."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.arrays import Mask, Rows
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.plugin import Filter, Plugin
+from koord_scheduler.objects.node import UNSCHEDULABLE
+from koord_scheduler.objects.tolerations import tolerates
+
+
+class NodeUnschedulable(Plugin):
+    """Kubernetes' plugin of that name."""
+
+    name: ClassVar[str] = "NodeUnschedulable"
+
+    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+        if any(tolerates(one, UNSCHEDULABLE) for one in pod.tolerations):
+            return None
+
+        def can_run(rows: Rows) -> Mask:
+            found: Mask = ~nodes.unschedulable[rows]
+            return found
+
+        return can_run
