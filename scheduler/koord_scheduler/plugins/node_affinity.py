@@ -56,5 +56,6 @@ def _matches(term: NodeSelectorTerm, nodes: NodeColumns, rows: Rows) -> Mask:
         return np.zeros(len(rows), np.bool_)
     found = nodes.labels.matches(term.labels, rows)
     for one in term.names:
-        found &= np.array([one.allows(nodes.name(int(row))) for row in rows], np.bool_)
+        named = [row for row in map(nodes.row, one.values) if row is not None]
+        found &= np.isin(rows, named, invert=one.operator != "In")
     return found
