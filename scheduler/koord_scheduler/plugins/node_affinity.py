@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 import numpy as np
@@ -10,38 +11,44 @@ from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.plugin import Filter, Plugin, Score, normalized
-from koord_scheduler.objects.node_selector import NodeSelectorTerm
+from koord_scheduler.objects.node_selector import NodeSelectorTerm, PreferredNodes, RequiredNodes
 
 
 class NodeAffinity(Plugin):
-    """Kubernetes' plugin of that name."""
+    """Kubernetes' plugin of that name; ``added`` and ``added_preferred`` hold for all pods."""
 
     normalizes: ClassVar[bool] = True
     name: ClassVar[str] = "NodeAffinity"
 
+    def __init__(
+        self, added: RequiredNodes | None = None, added_preferred: PreferredNodes | None = None
+    ) -> None:
+        self._added = added or RequiredNodes()
+        self._added_preferred = added_preferred or PreferredNodes()
+
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
-        required = pod.required
-        if not required.selector and required.terms is None:
+        required = [one for one in (pod.required, self._added) if one != RequiredNodes()]
+        if not required:
             return None
 
         def can_run(rows: Rows) -> Mask:
-            found = nodes.labels.matches(required.selector, rows)
-            if required.terms is not None:
-                any_term = np.zeros(len(rows), np.bool_)
-                for term in required.terms:
-                    any_term |= _matches(term, nodes, rows)
-                found &= any_term
+            found = np.ones(len(rows), np.bool_)
+            for one in required:
+                found &= nodes.labels.matches(one.selector, rows)
+                if one.terms is not None:
+                    found &= _matches_any(one.terms, nodes, rows)
             return found
 
         return can_run
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
-        if not pod.preferred.terms:
+        terms = (*pod.preferred.terms, *self._added_preferred.terms)
+        if not terms:
             return None
 
         def score(rows: Rows) -> Amounts:
             found = np.zeros(len(rows))
-            for weight, term in pod.preferred.terms:
+            for weight, term in terms:
                 found += weight * _matches(term, nodes, rows)
             return found
 
@@ -49,6 +56,13 @@ class NodeAffinity(Plugin):
 
     def normalize(self, scores: Amounts) -> Amounts:
         return normalized(scores)
+
+
+def _matches_any(terms: Iterable[NodeSelectorTerm], nodes: NodeColumns, rows: Rows) -> Mask:
+    found = np.zeros(len(rows), np.bool_)
+    for term in terms:
+        found |= _matches(term, nodes, rows)
+    return found
 
 
 def _matches(term: NodeSelectorTerm, nodes: NodeColumns, rows: Rows) -> Mask:

@@ -1,11 +1,9 @@
-"""NodeResourcesFit: a node has room for what a pod asks for; the more room is left, the better.
-
-Scores as Kubernetes' strategy LeastAllocated. No IO.
-"""
+"""NodeResourcesFit: a node has room for what a pod asks for, and how full it is then. No IO."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -15,19 +13,40 @@ from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.resources import ALWAYS, SCORED
-from koord_scheduler.framework.plugin import MAX_SCORE, Filter, Plugin, Score
+from koord_scheduler.framework.plugin import Filter, Plugin, Score
+from koord_scheduler.framework.resource_scores import ResourceScore, least_allocated
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """``weights`` are those of resources in the score, ``strategy`` scores one resource.
+
+    With ``skips_zero``, as for RequestedToCapacityRatio, resources that score 0 do not count,
+    and scores are rounded in place of cut off. ``ignored_resources`` and ``ignored_groups``
+    (the part of a name before "/") are extended resources that others see to.
+    """
+
+    weights: Mapping[str, int] = field(default_factory=lambda: {CPU: 1, MEMORY: 1})
+    strategy: ResourceScore = least_allocated
+    skips_zero: bool = False
+    ignored_resources: frozenset[str] = frozenset()
+    ignored_groups: frozenset[str] = frozenset()
 
 
 class NodeResourcesFit(Plugin):
-    """Kubernetes' plugin of that name; ``weights`` are those of resources in its score."""
+    """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "NodeResourcesFit"
 
-    def __init__(self, weights: Mapping[str, int] | None = None) -> None:
-        self._weights = dict(weights or {CPU: 1, MEMORY: 1})
+    def __init__(self, settings: FitSettings | None = None) -> None:
+        self._settings = settings or FitSettings()
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
-        request = nodes.usage(pod.requests).request
+        request = [
+            (number, amount)
+            for number, amount in nodes.usage(pod.requests).request
+            if not self._is_ignored(nodes.resources.names[number])
+        ]
 
         def can_run(rows: Rows) -> Mask:
             resources = nodes.resources
@@ -40,11 +59,11 @@ class NodeResourcesFit(Plugin):
         return can_run
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
-        resources = nodes.resources
+        resources, settings = nodes.resources, self._settings
         amounts = dict(pod.amounts) | {CPU: pod.scored_cpu, MEMORY: pod.scored_memory}
         parts = [
             (resources.number(name), SCORED.get(name), amounts.get(name, 0), weight)
-            for name, weight in self._weights.items()
+            for name, weight in settings.weights.items()
             if amounts.get(name) or name in ALWAYS
         ]
 
@@ -52,16 +71,20 @@ class NodeResourcesFit(Plugin):
             total, weights = np.zeros(len(rows)), np.zeros(len(rows))
             for number, scored, amount, weight in parts:
                 has = resources.allocatable[number, rows]
-                taken = resources.requested[number] if scored is None else resources.scored[scored]
-                left = has - taken[rows] - amount
-                total += weight * _least_allocated(left, has)
-                weights += weight * (has > 0)
-            return np.floor(total / np.maximum(weights, 1.0))
+                before = resources.requested[number] if scored is None else resources.scored[scored]
+                one = settings.strategy(before[rows] + amount, has)
+                counts = weight * ((has > 0) & (one > 0) if settings.skips_zero else has > 0)
+                total += counts * one
+                weights += counts
+            mean = total / np.maximum(weights, 1.0)
+            found: Amounts = np.floor(mean + 0.5) if settings.skips_zero else np.floor(mean)
+            return found
 
         return score
 
-
-def _least_allocated(left: Amounts, has: Amounts) -> Amounts:
-    """Per cent that are left of a resource; 0 where it is not enough, or there is none."""
-    found: Amounts = np.floor(np.maximum(left, 0.0) * MAX_SCORE / np.maximum(has, 1.0))
-    return found
+    def _is_ignored(self, resource: str) -> bool:
+        group, slash, _ = resource.partition("/")
+        ignored = self._settings
+        return bool(slash) and (
+            resource in ignored.ignored_resources or group in ignored.ignored_groups
+        )

@@ -1,0 +1,47 @@
+"""How good it is that so much of a resource is taken: Kubernetes' scoring strategies. No IO.
+
+Each is a function of what is taken of a resource with a pod, and of what there is, for some rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from koord_scheduler.columns.arrays import Amounts
+from koord_scheduler.framework.plugin import MAX_SCORE
+
+ResourceScore = Callable[[Amounts, Amounts], Amounts]
+
+MOST_OF_SHAPE = 10
+"""The highest score in a shape, which says 10 where others say 100."""
+
+
+def least_allocated(taken: Amounts, has: Amounts) -> Amounts:
+    """Per cent that are left; 0 where there is not enough."""
+    found: Amounts = np.floor(np.maximum(has - taken, 0.0) * MAX_SCORE / np.maximum(has, 1.0))
+    return found
+
+
+def most_allocated(taken: Amounts, has: Amounts) -> Amounts:
+    """Per cent that are taken, at most 100."""
+    found: Amounts = np.floor(np.minimum(taken, has) * MAX_SCORE / np.maximum(has, 1.0))
+    return found
+
+
+def requested_to_capacity_ratio(shape: Sequence[tuple[int, int]]) -> ResourceScore:
+    """A broken line through points: per cent that are taken, and the score there (0 to 10)."""
+    return partial(_on_line, shape=[(at, score * MAX_SCORE / MOST_OF_SHAPE) for at, score in shape])
+
+
+def _on_line(taken: Amounts, has: Amounts, shape: Sequence[tuple[float, float]]) -> Amounts:
+    per_cent = most_allocated(taken, has)
+    # From the last point to the first: the first one that is not exceeded counts.
+    found = np.full(len(per_cent), shape[-1][1])
+    for (start, low), (end, high) in reversed(list(itertools.pairwise(shape))):
+        on_it = low + np.trunc((high - low) * (per_cent - start) / (end - start))
+        found = np.where(per_cent <= end, on_it, found)
+    return np.where(per_cent <= shape[0][0], shape[0][1], found)
