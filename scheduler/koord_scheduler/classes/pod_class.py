@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from koord_model.demand import Amounts
 
+from koord_scheduler.columns.pod_counts import PodLabels, pod_labels
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
 from koord_scheduler.objects.node_selector import (
     PreferredNodes,
@@ -16,17 +17,18 @@ from koord_scheduler.objects.node_selector import (
 )
 from koord_scheduler.objects.pod import PodInfo, SchedulingContainer, Toleration
 from koord_scheduler.objects.requests import PodRequests, pending_requests
+from koord_scheduler.objects.spread import SpreadConstraint, spread_constraint
 
 
 @dataclass(frozen=True)
 class PodClass:
     """Pods that go to the same node as long as no pod is placed in between.
 
-    ``images`` has the image of each container, normalized, once for each; ``containers`` is how
-    many containers there are, init containers included.
+    ``spread`` are its topology spread constraints, of both kinds. ``images`` has the image of
+    each container, with its tag; ``containers`` is how many there are, init containers included.
     """
 
-    namespace: str
+    labels: PodLabels
     amounts: tuple[tuple[str, int], ...]
     scored_cpu: int
     scored_memory: int
@@ -37,6 +39,7 @@ class PodClass:
     ports: tuple[HostPort, ...]
     images: tuple[str, ...]
     containers: int
+    spread: tuple[SpreadConstraint, ...]
 
     @property
     def requests(self) -> PodRequests:
@@ -49,7 +52,7 @@ def pod_class(pod: PodInfo) -> PodClass:
     """The class of a pod that waits.
 
     Raises:
-        ValueError: a quantity is not one.
+        ValueError: a quantity or a selector is not one.
     """
     spec = pod.spec
     requests = pending_requests(pod)
@@ -57,7 +60,7 @@ def pod_class(pod: PodInfo) -> PodClass:
     volumes = [(one.get("image") or {}).get("reference") for one in spec.volumes or ()]
     images = [*(one.image for one in containers), *(name for name in volumes if name)]
     return PodClass(
-        pod.metadata.namespace,
+        pod_labels(pod.metadata.namespace, pod.metadata.labels),
         tuple(sorted(requests.amounts.items())),
         requests.scored_cpu,
         requests.scored_memory,
@@ -68,6 +71,7 @@ def pod_class(pod: PodInfo) -> PodClass:
         host_ports(pod),
         tuple(sorted(map(_with_tag, images))),
         len(containers),
+        tuple(map(spread_constraint, spec.topology_spread_constraints or ())),
     )
 
 

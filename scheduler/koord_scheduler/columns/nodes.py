@@ -8,14 +8,16 @@ from typing import NamedTuple
 import numpy as np
 from koord_model.demand import amounts
 
-from koord_scheduler.columns.arrays import Amounts, Mask, lengthened
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows, lengthened
 from koord_scheduler.columns.images import ImageColumns
 from koord_scheduler.columns.journal import RowJournal
 from koord_scheduler.columns.labels import LabelColumns
+from koord_scheduler.columns.pod_counts import PodCounts, PodLabels
 from koord_scheduler.columns.ports import HostPort, HostPortColumns
 from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
 from koord_scheduler.columns.taints import TaintColumn
 from koord_scheduler.objects.node import Node
+from koord_scheduler.objects.node_selector import NodeSelectorTerm, RequiredNodes
 from koord_scheduler.objects.requests import PodRequests
 
 _SHORTEST = 64
@@ -27,12 +29,14 @@ class PodUsage(NamedTuple):
 
     request: Request
     scored: tuple[float, float]
-    ports: tuple[HostPort, ...] = ()
+    ports: tuple[HostPort, ...]
+    labels: PodLabels
 
 
 class NodeColumns:
     """Nodes by row: labels, taints, resources, and which rows changed.
 
+    ``version`` changes with every node that is set or removed, and not with pods.
     ``is_node`` says which rows have a node, ``unschedulable`` which nodes are cordoned.
     ``tie_break`` is a fraction in [0, 1), another one
     for each node: added to scores, which are whole numbers, it lets equal scores go to one node
@@ -41,18 +45,20 @@ class NodeColumns:
 
     def __init__(self, seed: int = 0, length: int = _SHORTEST) -> None:
         self.generation = 0
+        self.version = 0
         self.journal = RowJournal()
         self.labels = LabelColumns(length)
         self.taints = TaintColumn(length)
         self.resources = ResourceColumns(length)
         self.ports = HostPortColumns()
         self.images = ImageColumns()
+        self.pods = PodCounts(length)
         self.is_node: Mask = np.zeros(length, np.bool_)
         self.unschedulable: Mask = np.zeros(length, np.bool_)
         self.tie_break: Amounts = np.zeros(length)
         self._seed = seed
         self._names: list[str] = [""] * length
-        self._pods = [0] * length
+        self._pods_on = [0] * length
         self._row_of: dict[str, int] = {}
         self._free = list(range(length - 1, -1, -1))
         self._ties: set[float] = set()
@@ -69,6 +75,24 @@ class NodeColumns:
         """The name of the node in a row, "" if the row is free."""
         return self._names[row]
 
+    def matches(self, required: RequiredNodes, rows: Rows) -> Mask:
+        """Of each of these rows, whether a pod that requires such nodes may run there."""
+        found = self.labels.matches(required.selector, rows)
+        if required.terms is not None:
+            alternatives = [self.matches_term(term, rows) for term in required.terms]
+            found &= np.logical_or.reduce(alternatives, axis=0)
+        return found
+
+    def matches_term(self, term: NodeSelectorTerm, rows: Rows) -> Mask:
+        """Of each of these rows, whether a term means it; one that says nothing means none."""
+        if not term.labels and not term.names:
+            return np.zeros(len(rows), np.bool_)
+        found = self.labels.matches(term.labels, rows)
+        for one in term.names:
+            named = [row for row in map(self.row, one.values) if row is not None]
+            found &= np.isin(rows, named, invert=one.operator != "In")
+        return found
+
     def set(self, node: Node) -> int:
         """Add a node, or take over what changed in one; returns its row."""
         row = self._row_for(node.name)
@@ -78,6 +102,7 @@ class NodeColumns:
         self.taints.set(row, node.spec.taints or ())
         self.images.set(row, node.status.images or ())
         self.resources.set_allocatable(row, amounts(node.status.allocatable))
+        self.version += 1
         self.journal.add(row)
         return row
 
@@ -89,28 +114,31 @@ class NodeColumns:
         self.taints.set(row, ())
         self.images.set(row, ())
         self.resources.set_allocatable(row, {})
+        self.version += 1
         self._changed(row)
 
-    def usage(self, pod: PodRequests, ports: tuple[HostPort, ...] = ()) -> PodUsage:
+    def usage(self, pod: PodRequests, ports: tuple[HostPort, ...], labels: PodLabels) -> PodUsage:
         """What a pod takes, as columns have it."""
         request = self.resources.request({**pod.amounts, PODS: 1})
-        return PodUsage(request, (float(pod.scored_cpu), float(pod.scored_memory)), ports)
+        return PodUsage(request, (float(pod.scored_cpu), float(pod.scored_memory)), ports, labels)
 
     def add_pod(self, node: str, usage: PodUsage) -> int:
         """A pod is on a node, which need not be known yet; returns the node's row."""
         row = self._row_for(node)
-        self._pods[row] += 1
+        self._pods_on[row] += 1
         self.resources.add(row, usage.request, usage.scored)
         self.ports.add(row, usage.ports)
+        self.pods.add(row, usage.labels)
         self.journal.add(row)
         return row
 
     def remove_pod(self, node: str, usage: PodUsage) -> None:
         """A pod is not on a node any more."""
         row = self._row_of[node]
-        self._pods[row] -= 1
+        self._pods_on[row] -= 1
         self.resources.add(row, usage.request, usage.scored, -1)
         self.ports.remove(row, usage.ports)
+        self.pods.add(row, usage.labels, -1)
         self._changed(row)
 
     def _row_for(self, name: str) -> int:
@@ -126,7 +154,7 @@ class NodeColumns:
     def _changed(self, row: int) -> None:
         """Give the row free if neither a node nor a pod is in it."""
         self.journal.add(row)
-        if not self.is_node[row] and not self._pods[row]:
+        if not self.is_node[row] and not self._pods_on[row]:
             del self._row_of[self._names[row]]
             self._names[row] = ""
             self._ties.discard(float(self.tie_break[row]))
@@ -144,10 +172,11 @@ class NodeColumns:
         self.labels.lengthen(length)
         self.taints.lengthen(length)
         self.resources.lengthen(length)
+        self.pods.lengthen(length)
         self.is_node = lengthened(self.is_node, length, fill=False)
         self.unschedulable = lengthened(self.unschedulable, length, fill=False)
         self.tie_break = lengthened(self.tie_break, length, 0)
         self._names += [""] * (length - before)
-        self._pods += [0] * (length - before)
+        self._pods_on += [0] * (length - before)
         self._free = list(range(length - 1, before - 1, -1))
         self.generation += 1

@@ -10,7 +10,7 @@ import numpy as np
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import Filter, Plugin, Score
+from koord_scheduler.framework.plugin import AcrossNodes, Filter, Plugin, Score
 
 WeightedPlugins = Sequence[tuple[Plugin, int]]
 
@@ -23,6 +23,7 @@ class _ClassPlugin:
     weight: int
     filter: Filter | None
     score: Score | None
+    across: AcrossNodes | None
 
 
 class ClassScores:
@@ -35,10 +36,17 @@ class ClassScores:
         """``plugins`` with the weights of their scores."""
         self._pod = pod
         self._nodes = nodes
-        answers = (
-            _ClassPlugin(plugin, weight, plugin.filter(pod, nodes), plugin.score(pod, nodes))
+        answers = [
+            _ClassPlugin(
+                plugin,
+                weight,
+                plugin.filter(pod, nodes),
+                plugin.score(pod, nodes),
+                plugin.across(pod, nodes),
+            )
             for plugin, weight in plugins
-        )
+        ]
+        self._across = [(one.plugin.name, one.weight, one.across) for one in answers if one.across]
         self._plugins = [one for one in answers if one.filter or one.score]
         self._relative = [one for one in self._plugins if one.score and one.plugin.normalizes]
         self._seen = -1
@@ -51,7 +59,12 @@ class ClassScores:
     def feasible(self) -> Rows:
         """The rows of the nodes that a pod of the class can run on."""
         self._refresh()
-        return np.flatnonzero(self._fits)
+        rows = np.flatnonzero(self._fits)
+        for _, _, across in self._across:
+            fits = across.filter(rows)
+            if fits is not None:
+                rows = rows[fits]
+        return rows
 
     def totals(self, rows: Rows) -> Amounts:
         """The weighted scores of feasible rows; they depend on which rows these are."""
@@ -59,6 +72,10 @@ class ClassScores:
         total = self._local[rows]
         for one, raw in zip(self._relative, self._raw, strict=True):
             total += one.weight * one.plugin.normalize(raw[rows])
+        for _, weight, across in self._across:
+            scores = across.score(rows)
+            if scores is not None:
+                total += weight * scores
         return total
 
     def best(self) -> int | None:
@@ -71,16 +88,22 @@ class ClassScores:
     def rejections(self, row: int) -> list[str]:
         """The names of all plugins that keep the class off a node."""
         at = np.array([row])
-        asked = [one for one in self._plugins if one.filter is not None]
-        return [one.plugin.name for one in asked if one.filter and not one.filter(at)[0]]
+        alone = ((one.plugin.name, one.filter(at)) for one in self._plugins if one.filter)
+        across = ((name, answer.filter(at)) for name, _, answer in self._across)
+        return [name for name, fits in (*alone, *across) if fits is not None and not fits[0]]
 
     def scores(self, rows: Rows) -> dict[str, Amounts]:
         """The weighted score of each plugin for feasible rows, by its name."""
-        return {
+        found = {
             one.plugin.name: one.weight * one.plugin.normalize(one.score(rows))
             for one in self._plugins
             if one.score is not None
         }
+        for name, weight, across in self._across:
+            scores = across.score(rows)
+            if scores is not None:
+                found[name] = weight * scores
+        return found
 
     def _refresh(self) -> None:
         nodes = self._nodes

@@ -7,7 +7,7 @@ pods, and answers with functions of rows: of thousands of nodes at once, or the 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -21,6 +21,18 @@ Filter = Callable[[Rows], Mask]
 """Of each of these rows, whether a pod of the class can run there."""
 Score = Callable[[Rows], Amounts]
 """Of each of these rows, how good it is: a whole number, 0 to 100 once it is normalized."""
+
+
+class AcrossNodes(Protocol):
+    """A plugin's answer about a class that depends on all nodes; nothing of it is kept."""
+
+    def filter(self, rows: Rows) -> Mask | None:
+        """Of each of these rows, whether a pod can run there; ``None`` if it can on all."""
+        ...
+
+    def score(self, rows: Rows) -> Amounts | None:
+        """Scores from 0 to 100 of all nodes that are left; ``None`` if all are equally good."""
+        ...
 
 
 class Plugin:
@@ -46,6 +58,10 @@ class Plugin:
     def normalize(self, scores: Amounts) -> Amounts:
         """Scores from 0 to 100 of all nodes that are left, where they depend on each other."""
         return scores
+
+    def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
+        """What depends on the pods of other nodes, too; ``None`` where nothing does."""
+        return None
 
     def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
         """What else than its own row the score of a row depends on."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +10,7 @@ from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.plugin import Filter, Plugin, Score, normalized
-from koord_scheduler.objects.node_selector import NodeSelectorTerm, PreferredNodes, RequiredNodes
+from koord_scheduler.objects.node_selector import PreferredNodes, RequiredNodes
 
 
 class NodeAffinity(Plugin):
@@ -34,9 +33,7 @@ class NodeAffinity(Plugin):
         def can_run(rows: Rows) -> Mask:
             found = np.ones(len(rows), np.bool_)
             for one in required:
-                found &= nodes.labels.matches(one.selector, rows)
-                if one.terms is not None:
-                    found &= _matches_any(one.terms, nodes, rows)
+                found &= nodes.matches(one, rows)
             return found
 
         return can_run
@@ -49,27 +46,10 @@ class NodeAffinity(Plugin):
         def score(rows: Rows) -> Amounts:
             found = np.zeros(len(rows))
             for weight, term in terms:
-                found += weight * _matches(term, nodes, rows)
+                found += weight * nodes.matches_term(term, rows)
             return found
 
         return score
 
     def normalize(self, scores: Amounts) -> Amounts:
         return normalized(scores)
-
-
-def _matches_any(terms: Iterable[NodeSelectorTerm], nodes: NodeColumns, rows: Rows) -> Mask:
-    found = np.zeros(len(rows), np.bool_)
-    for term in terms:
-        found |= _matches(term, nodes, rows)
-    return found
-
-
-def _matches(term: NodeSelectorTerm, nodes: NodeColumns, rows: Rows) -> Mask:
-    if not term.labels and not term.names:
-        return np.zeros(len(rows), np.bool_)
-    found = nodes.labels.matches(term.labels, rows)
-    for one in term.names:
-        named = [row for row in map(nodes.row, one.values) if row is not None]
-        found &= np.isin(rows, named, invert=one.operator != "In")
-    return found

@@ -12,7 +12,7 @@ from koord_model.keys import CPU, MEMORY
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.resources import ALWAYS, SCORED
+from koord_scheduler.columns.resources import ALWAYS, PODS, SCORED
 from koord_scheduler.framework.plugin import Filter, Plugin, Score
 from koord_scheduler.framework.resource_scores import ResourceScore, least_allocated
 
@@ -44,7 +44,7 @@ class NodeResourcesFit(Plugin):
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         request = [
             (number, amount)
-            for number, amount in nodes.usage(pod.requests).request
+            for number, amount in nodes.resources.request({**dict(pod.amounts), PODS: 1})
             if not self._is_ignored(nodes.resources.names[number])
         ]
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_model.label_selector import LabelSelector, Operator, Requirement
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.pod_counts import PodSelector, pod_labels
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
 from koord_scheduler.objects.metadata import ObjectMeta
 from koord_scheduler.objects.node import ContainerImage, Node, NodeSpec, NodeStatus, Taint
@@ -17,6 +19,13 @@ from koord_scheduler.objects.requests import PodRequests
 
 NAMES = [f"n{number}" for number in range(6)]
 TAINTS = [Taint("gpu", "", "NoSchedule"), Taint("slow", "yes", "PreferNoSchedule")]
+IN_WEB = Requirement("app", Operator.IN, frozenset({"web"}))
+NOT_DB = Requirement("app", Operator.NOT_IN, frozenset({"db"}))
+SELECTORS = [
+    PodSelector("a", LabelSelector((IN_WEB,))),
+    PodSelector("a", LabelSelector((NOT_DB,))),
+    PodSelector("b", LabelSelector(())),
+]
 IMAGES = ["web:1", "web:latest", "db:2"]
 AMOUNTS = {
     ("cpu", "4"): 4000,
@@ -70,6 +79,12 @@ pods = st.tuples(
         st.integers(200, 4000),
     ),
     st.lists(st.sampled_from(PORTS), unique=True).map(tuple),
+    st.builds(
+        pod_labels,
+        st.sampled_from("ab"),
+        st.fixed_dictionaries({}, optional={"app": st.sampled_from(["web", "db"])}),
+        is_leaving=st.booleans(),
+    ),
 )
 changes = st.lists(
     st.tuples(st.just("set"), nodes)
@@ -124,9 +139,12 @@ class Cluster:
             assert columns.taints.of(row) == tuple(node.spec.taints or ())
             assert columns.unschedulable[row] == node.spec.unschedulable
             here = [pod for other, pod in self.pods if other == name]
-            self.check_amounts(row, node, [request for request, _ in here])
+            self.check_amounts(row, node, [request for request, _, _ in here])
+            for selector in SELECTORS:
+                matching = sum(selector.matches(labels) for _, _, labels in here)
+                assert columns.pods.counter(selector).rows[row] == matching
             for port in PORTS:
-                taken = {one for _, ports in here for one in ports if one[:2] == port[:2]}
+                taken = {one for _, ports, _ in here for one in ports if one[:2] == port[:2]}
                 if port.address != ANY_ADDRESS:
                     taken &= {port, port._replace(address=ANY_ADDRESS)}
                 assert (row in columns.ports.rows_in_conflict(port)) == bool(taken)
@@ -152,7 +170,11 @@ class Cluster:
 @given(changes)
 def test_columns_are_what_nodes_and_pods_say(changes: list[tuple[str, Any]]) -> None:
     cluster = Cluster()
-    for change in changes:
+    for selector in SELECTORS[:1]:  # the others are asked for when there may be pods already
+        cluster.columns.pods.counter(selector)
+    for change in changes[: len(changes) // 2]:
+        cluster.change(*change)
+    for change in changes[len(changes) // 2 :]:
         seen, length = cluster.columns.journal.position, len(cluster.columns)
         before = {name: cluster.columns.row(name) for name in NAMES}
         name = cluster.change(*change)

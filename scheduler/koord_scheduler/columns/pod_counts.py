@@ -1,0 +1,98 @@
+"""How many of the pods on each node a selector means. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from koord_model.label_selector import LabelSelector
+
+from koord_scheduler.columns.arrays import Amounts, lengthened
+
+
+class PodLabels(NamedTuple):
+    """What selectors of pods look at; ``is_leaving`` says whether the pod was deleted already."""
+
+    namespace: str
+    labels: tuple[tuple[str, str], ...]
+    is_leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodSelector:
+    """Pods of a namespace by their labels; those that are leaving are not meant."""
+
+    namespace: str
+    selector: LabelSelector
+
+    def matches(self, pod: PodLabels) -> bool:
+        """Whether a pod is meant."""
+        if pod.is_leaving or pod.namespace != self.namespace:
+            return False
+        return self.selector.matches(dict(pod.labels))
+
+
+class PodCounter:
+    """How many pods a selector means, by row; kept up to date."""
+
+    def __init__(self, length: int) -> None:
+        self.rows: Amounts = np.zeros(length)
+
+
+class PodCounts:
+    """Pods by their labels and row, and counters of those that somebody asks for.
+
+    A pod that comes or goes is held against each selector once for all pods with its labels.
+    """
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._rows: dict[PodLabels, dict[int, int]] = {}
+        self._counters: dict[PodSelector, PodCounter] = {}
+        self._counting: dict[PodLabels, list[PodCounter]] = {}
+
+    def lengthen(self, length: int) -> None:
+        """Make room for more rows, which have no pods yet."""
+        self._length = length
+        for counter in self._counters.values():
+            counter.rows = lengthened(counter.rows, length, 0)
+
+    def add(self, row: int, pod: PodLabels, number: int = 1) -> None:
+        """A pod with these labels is on a row's node, or with -1 for ``number`` not any more."""
+        rows = self._rows.setdefault(pod, {})
+        rows[row] = rows.get(row, 0) + number
+        if not rows[row]:
+            del rows[row]
+        for counter in self._counters_of(pod):
+            counter.rows[row] += number
+        if not rows:
+            del self._rows[pod]
+            del self._counting[pod]
+
+    def counter(self, selector: PodSelector) -> PodCounter:
+        """The counter of a selector; from the first call on it is kept up to date."""
+        found = self._counters.get(selector)
+        if found is None:
+            found = self._counters[selector] = PodCounter(self._length)
+            for pod, rows in self._rows.items():
+                if selector.matches(pod):
+                    self._counting[pod].append(found)
+                    for row, number in rows.items():
+                        found.rows[row] += number
+        return found
+
+    def _counters_of(self, pod: PodLabels) -> list[PodCounter]:
+        found = self._counting.get(pod)
+        if found is None:
+            matching = (one for selector, one in self._counters.items() if selector.matches(pod))
+            found = self._counting[pod] = list(matching)
+        return found
+
+
+def pod_labels(
+    namespace: str, labels: Mapping[str, str] | None, *, is_leaving: bool = False
+) -> PodLabels:
+    """The labels of a pod, so that pods with equal ones are counted together."""
+    return PodLabels(namespace, tuple(sorted((labels or {}).items())), is_leaving)

@@ -1,0 +1,161 @@
+"""PodTopologySpread: pods are spread evenly over the domains of a label of nodes. No IO."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.pod_counts import PodCounter, PodSelector
+from koord_scheduler.framework.plugin import MAX_SCORE, AcrossNodes, Plugin
+from koord_scheduler.objects.node_selector import RequiredNodes
+from koord_scheduler.objects.spread import SpreadConstraint
+from koord_scheduler.objects.tolerations import first_untolerated
+
+_HOSTNAME = "kubernetes.io/hostname"
+
+
+class PodTopologySpread(Plugin):
+    """Kubernetes' plugin of that name, for the constraints that pods have themselves."""
+
+    name: ClassVar[str] = "PodTopologySpread"
+
+    def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
+        return _Spread(pod, nodes) if pod.spread else None
+
+
+class _Constraint(NamedTuple):
+    """A constraint as it is for one class.
+
+    ``self_match`` is 1 if a pod of the class counts itself. ``counter`` is ``None`` where no pod
+    counts.
+    """
+
+    spread: SpreadConstraint
+    self_match: int
+    counter: PodCounter | None
+
+
+class _Spread:
+    """Constraints of one class."""
+
+    def __init__(self, pod: PodClass, nodes: NodeColumns) -> None:
+        self._pod = pod
+        self._nodes = nodes
+        constraints = [_constraint(one, pod, nodes) for one in pod.spread]
+        self._hard = [one for one in constraints if one.spread.is_hard]
+        self._soft = [one for one in constraints if not one.spread.is_hard]
+        self._version = -1
+        self._counted: list[Mask] = []
+
+    def filter(self, rows: Rows) -> Mask | None:
+        if not self._hard:
+            return None
+        self._refresh()
+        found = np.ones(len(rows), np.bool_)
+        for constraint, counted in zip(self._hard, self._counted, strict=False):
+            spread, codes = constraint.spread, self._codes(constraint)
+            counts = _counts(constraint, codes, counted)
+            is_domain = np.bincount(codes[counted], minlength=len(counts)) > 0
+            domains = counts[is_domain]
+            least = domains.min() if len(domains) >= max(1, spread.min_domains) else 0.0
+            here = codes[rows]
+            skew = np.where(here >= 0, counts[here], 0.0) + constraint.self_match - least
+            found &= (here >= 0) & (skew <= spread.max_skew)
+        return found
+
+    def score(self, rows: Rows) -> Amounts | None:
+        if not self._soft or not len(rows):
+            return None
+        self._refresh()
+        has_all = self._has_keys(self._soft)[rows]
+        left = rows[has_all]
+        if not len(left):
+            return np.zeros(len(rows))
+        raw = np.zeros(len(left))
+        for constraint, counted in zip(self._soft, self._counted[len(self._hard) :], strict=True):
+            raw += self._raw_score(constraint, counted, left)
+        scores = np.floor(raw + 0.5)
+        most, least = scores.max(), scores.min()
+        found = np.zeros(len(rows))
+        if most == 0:
+            found[has_all] = MAX_SCORE
+        else:
+            found[has_all] = np.floor(MAX_SCORE * (most + least - scores) / most)
+        return found
+
+    def _raw_score(self, constraint: _Constraint, counted: Mask, rows: Rows) -> Amounts:
+        """More pods in a domain make it worse, by the more the more domains there are."""
+        spread, codes = constraint.spread, self._codes(constraint)
+        here = codes[rows]
+        if spread.key != _HOSTNAME:
+            size = len(np.unique(here))
+            counts = _counts(constraint, codes, counted)[here]
+        else:
+            size = len(rows)
+            counts = np.zeros(size) if constraint.counter is None else constraint.counter.rows[rows]
+        found: Amounts = counts * math.log(size + 2) + (spread.max_skew - 1)
+        return found
+
+    def _codes(self, constraint: _Constraint) -> Codes:
+        return self._nodes.labels.column(constraint.spread.key).codes
+
+    def _refresh(self) -> None:
+        """Which nodes' pods count, for each constraint; that changes with nodes alone."""
+        if self._version != self._nodes.version:
+            self._version = self._nodes.version
+            both = (self._hard, self._soft)
+            self._counted = [
+                self._counted_nodes(one.spread, has_keys)
+                for constraints in both
+                for has_keys in [self._has_keys(constraints)]
+                for one in constraints
+            ]
+
+    def _has_keys(self, constraints: Sequence[_Constraint]) -> Mask:
+        found = self._nodes.is_node.copy()
+        for one in constraints:
+            found &= self._codes(one) >= 0
+        return found
+
+    def _counted_nodes(self, spread: SpreadConstraint, has_keys: Mask) -> Mask:
+        rows = np.flatnonzero(has_keys)
+        found = has_keys.copy()
+        if spread.honors_affinity and self._pod.required != RequiredNodes():
+            found[rows] &= self._nodes.matches(self._pod.required, rows)
+        if spread.honors_taints:
+            tolerations = self._pod.tolerations
+            found[rows] &= (
+                self._nodes.taints.values(
+                    lambda taints: first_untolerated(taints, tolerations) is None, rows
+                )
+                > 0
+            )
+        return found
+
+
+def _constraint(spread: SpreadConstraint, pod: PodClass, nodes: NodeColumns) -> _Constraint:
+    labels = dict(pod.labels.labels)
+    selector = spread.selects(labels)
+    if selector is None:
+        return _Constraint(spread, 0, None)
+    if not selector.requirements:
+        # As Kubernetes has it: such a selector means this pod, and counts no other.
+        return _Constraint(spread, 1, None)
+    counter = nodes.pods.counter(PodSelector(pod.labels.namespace, selector))
+    return _Constraint(spread, int(selector.matches(labels)), counter)
+
+
+def _counts(constraint: _Constraint, codes: Codes, counted: Mask) -> Amounts:
+    """How many pods count in each domain; one more at the end, for nodes without the label."""
+    length = int(codes.max(initial=-1)) + 2
+    if constraint.counter is None:
+        return np.zeros(length)
+    weights = constraint.counter.rows[counted]
+    found: Amounts = np.bincount(codes[counted], weights, length).astype(np.float64)
+    return found
