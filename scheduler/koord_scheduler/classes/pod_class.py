@@ -16,6 +16,7 @@ from koord_scheduler.objects.node_selector import (
     required_nodes,
 )
 from koord_scheduler.objects.pod import PodInfo, SchedulingContainer, Toleration
+from koord_scheduler.objects.pod_affinity import PodAffinity, pod_affinity
 from koord_scheduler.objects.requests import PodRequests, pending_requests
 from koord_scheduler.objects.spread import SpreadConstraint, spread_constraint
 
@@ -40,6 +41,7 @@ class PodClass:
     images: tuple[str, ...]
     containers: int
     spread: tuple[SpreadConstraint, ...]
+    affinity: PodAffinity
 
     @property
     def requests(self) -> PodRequests:
@@ -72,6 +74,7 @@ def pod_class(pod: PodInfo) -> PodClass:
         tuple(sorted(map(_with_tag, images))),
         len(containers),
         tuple(map(spread_constraint, spec.topology_spread_constraints or ())),
+        pod_affinity(pod.metadata.namespace, spec.affinity),
     )
 
 

@@ -9,9 +9,11 @@ import numpy as np
 from koord_model.demand import amounts
 
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows, lengthened
+from koord_scheduler.columns.held_terms import HeldTerm, HeldTerms
 from koord_scheduler.columns.images import ImageColumns
 from koord_scheduler.columns.journal import RowJournal
 from koord_scheduler.columns.labels import LabelColumns
+from koord_scheduler.columns.namespaces import Namespaces
 from koord_scheduler.columns.pod_counts import PodCounts, PodLabels
 from koord_scheduler.columns.ports import HostPort, HostPortColumns
 from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
@@ -31,6 +33,7 @@ class PodUsage(NamedTuple):
     scored: tuple[float, float]
     ports: tuple[HostPort, ...]
     labels: PodLabels
+    terms: tuple[HeldTerm, ...] = ()
 
 
 class NodeColumns:
@@ -53,6 +56,8 @@ class NodeColumns:
         self.ports = HostPortColumns()
         self.images = ImageColumns()
         self.pods = PodCounts(length)
+        self.terms = HeldTerms(length)
+        self.namespaces = Namespaces()
         self.is_node: Mask = np.zeros(length, np.bool_)
         self.unschedulable: Mask = np.zeros(length, np.bool_)
         self.tie_break: Amounts = np.zeros(length)
@@ -129,6 +134,7 @@ class NodeColumns:
         self.resources.add(row, usage.request, usage.scored)
         self.ports.add(row, usage.ports)
         self.pods.add(row, usage.labels)
+        self.terms.add(row, usage.terms)
         self.journal.add(row)
         return row
 
@@ -139,6 +145,7 @@ class NodeColumns:
         self.resources.add(row, usage.request, usage.scored, -1)
         self.ports.remove(row, usage.ports)
         self.pods.add(row, usage.labels, -1)
+        self.terms.add(row, usage.terms, -1)
         self._changed(row)
 
     def _row_for(self, name: str) -> int:
@@ -173,6 +180,7 @@ class NodeColumns:
         self.taints.lengthen(length)
         self.resources.lengthen(length)
         self.pods.lengthen(length)
+        self.terms.lengthen(length)
         self.is_node = lengthened(self.is_node, length, fill=False)
         self.unschedulable = lengthened(self.unschedulable, length, fill=False)
         self.tie_break = lengthened(self.tie_break, length, 0)

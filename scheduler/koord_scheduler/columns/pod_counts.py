@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from koord_model.label_selector import LabelSelector
@@ -20,8 +20,16 @@ class PodLabels(NamedTuple):
     is_leaving: bool = False
 
 
+class PodSelector(Hashable, Protocol):
+    """Which pods are counted."""
+
+    def matches(self, pod: PodLabels) -> bool:
+        """Whether a pod is meant."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class PodSelector:
+class SpreadSelector:
     """Pods of a namespace by their labels; those that are leaving are not meant."""
 
     namespace: str
@@ -32,6 +40,23 @@ class PodSelector:
         if pod.is_leaving or pod.namespace != self.namespace:
             return False
         return self.selector.matches(dict(pod.labels))
+
+
+@dataclass(frozen=True, slots=True)
+class AffinitySelector:
+    """Pods that all parts mean: by their namespace (``None``: any) and labels (``None``: none)."""
+
+    parts: tuple[tuple[frozenset[str] | None, LabelSelector | None], ...]
+
+    def matches(self, pod: PodLabels) -> bool:
+        """Whether a pod is meant."""
+        labels = dict(pod.labels)
+        return all(
+            (namespaces is None or pod.namespace in namespaces)
+            and selector is not None
+            and selector.matches(labels)
+            for namespaces, selector in self.parts
+        )
 
 
 class PodCounter:

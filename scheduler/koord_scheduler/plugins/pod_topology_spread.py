@@ -11,7 +11,7 @@ import numpy as np
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.pod_counts import PodCounter, PodSelector
+from koord_scheduler.columns.pod_counts import PodCounter, SpreadSelector
 from koord_scheduler.framework.plugin import MAX_SCORE, AcrossNodes, Plugin
 from koord_scheduler.objects.node_selector import RequiredNodes
 from koord_scheduler.objects.spread import SpreadConstraint
@@ -147,7 +147,7 @@ def _constraint(spread: SpreadConstraint, pod: PodClass, nodes: NodeColumns) -> 
     if not selector.requirements:
         # As Kubernetes has it: such a selector means this pod, and counts no other.
         return _Constraint(spread, 1, None)
-    counter = nodes.pods.counter(PodSelector(pod.labels.namespace, selector))
+    counter = nodes.pods.counter(SpreadSelector(pod.labels.namespace, selector))
     return _Constraint(spread, int(selector.matches(labels)), counter)
 
 

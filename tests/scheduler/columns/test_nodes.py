@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_model.label_selector import LabelSelector, Operator, Requirement
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.pod_counts import PodSelector, pod_labels
+from koord_scheduler.columns.pod_counts import SpreadSelector, pod_labels
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
 from koord_scheduler.objects.metadata import ObjectMeta
 from koord_scheduler.objects.node import ContainerImage, Node, NodeSpec, NodeStatus, Taint
@@ -22,9 +22,9 @@ TAINTS = [Taint("gpu", "", "NoSchedule"), Taint("slow", "yes", "PreferNoSchedule
 IN_WEB = Requirement("app", Operator.IN, frozenset({"web"}))
 NOT_DB = Requirement("app", Operator.NOT_IN, frozenset({"db"}))
 SELECTORS = [
-    PodSelector("a", LabelSelector((IN_WEB,))),
-    PodSelector("a", LabelSelector((NOT_DB,))),
-    PodSelector("b", LabelSelector(())),
+    SpreadSelector("a", LabelSelector((IN_WEB,))),
+    SpreadSelector("a", LabelSelector((NOT_DB,))),
+    SpreadSelector("b", LabelSelector(())),
 ]
 IMAGES = ["web:1", "web:latest", "db:2"]
 AMOUNTS = {

@@ -1,0 +1,27 @@
+"""What a pod that has a node takes there, in columns. No IO."""
+
+from __future__ import annotations
+
+from koord_scheduler.classes.pod_class import host_ports
+from koord_scheduler.columns.held_terms import held_terms
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.columns.pod_counts import pod_labels
+from koord_scheduler.objects.pod import PodInfo
+from koord_scheduler.objects.pod_affinity import pod_affinity
+from koord_scheduler.objects.requests import placed_requests
+
+
+def placed_usage(pod: PodInfo, nodes: NodeColumns) -> PodUsage:
+    """What ``nodes.add_pod`` and ``nodes.remove_pod`` take for a pod that has a node.
+
+    Raises:
+        ValueError: a quantity or a selector is not one.
+    """
+    metadata = pod.metadata
+    is_leaving = metadata.deletion_timestamp is not None
+    return nodes.usage(
+        placed_requests(pod),
+        host_ports(pod),
+        pod_labels(metadata.namespace, metadata.labels, is_leaving=is_leaving),
+        held_terms(pod_affinity(metadata.namespace, pod.spec.affinity)),
+    )

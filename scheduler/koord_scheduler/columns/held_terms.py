@@ -1,0 +1,76 @@
+"""What the pods on each node say of other pods. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+
+from koord_scheduler.columns.arrays import Amounts, lengthened
+from koord_scheduler.objects.pod_affinity import AffinityTerm, PodAffinity
+
+
+class TermKind(Enum):
+    """What a pod says of the pods that a term means."""
+
+    REQUIRED = "required"
+    ANTI = "anti"
+    PREFERRED = "preferred"
+
+
+class HeldTerm(NamedTuple):
+    """A term of pods that are placed; ``weight`` is that of a preference, negative for apart."""
+
+    kind: TermKind
+    term: AffinityTerm
+    weight: int = 0
+
+
+class HeldTerms:
+    """Terms of placed pods, and how many pods of each row have them.
+
+    ``version`` changes when there is a term that no pod had before, or has any more.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.version = 0
+        self._length = length
+        self._rows: dict[HeldTerm, Amounts] = {}
+        self._pods: dict[HeldTerm, int] = {}
+
+    def __iter__(self) -> Iterator[HeldTerm]:
+        return iter(self._rows)
+
+    def lengthen(self, length: int) -> None:
+        """Make room for more rows, which have no pods yet."""
+        self._length = length
+        self._rows = {term: lengthened(rows, length, 0) for term, rows in self._rows.items()}
+
+    def rows(self, term: HeldTerm) -> Amounts:
+        """How many pods of each row have a term."""
+        return self._rows[term]
+
+    def add(self, row: int, terms: Iterable[HeldTerm], number: int = 1) -> None:
+        """A pod with these terms is on a row's node, or with -1 for ``number`` not any more."""
+        for term in terms:
+            rows = self._rows.get(term)
+            if rows is None:
+                rows = self._rows[term] = np.zeros(self._length)
+                self._pods[term] = 0
+                self.version += 1
+            rows[row] += number
+            self._pods[term] += number
+            if not self._pods[term]:
+                del self._rows[term], self._pods[term]
+                self.version += 1
+
+
+def held_terms(affinity: PodAffinity) -> tuple[HeldTerm, ...]:
+    """What a pod says of others once it is placed."""
+    return (
+        *(HeldTerm(TermKind.REQUIRED, term) for term in affinity.required),
+        *(HeldTerm(TermKind.ANTI, term) for term in affinity.anti),
+        *(HeldTerm(TermKind.PREFERRED, term, weight) for weight, term in affinity.preferred),
+    )

@@ -1,0 +1,146 @@
+"""InterPodAffinity: pods that have to be, or like to be, with others or apart. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows
+from koord_scheduler.columns.held_terms import HeldTerm, TermKind
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.pod_counts import AffinitySelector, PodCounter
+from koord_scheduler.framework.plugin import MAX_SCORE, AcrossNodes, Plugin
+from koord_scheduler.objects.pod_affinity import AffinityTerm
+
+
+@dataclass(frozen=True)
+class InterPodAffinitySettings:
+    """``hard_weight`` is what a placed pod's required term counts for those that it means.
+
+    With ``ignores_existing``, preferences of placed pods do not count for pods without any.
+    """
+
+    hard_weight: int = 1
+    ignores_existing: bool = False
+
+
+class InterPodAffinity(Plugin):
+    """Kubernetes' plugin of that name."""
+
+    name: ClassVar[str] = "InterPodAffinity"
+
+    def __init__(self, settings: InterPodAffinitySettings | None = None) -> None:
+        self._settings = settings or InterPodAffinitySettings()
+
+    def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
+        return _Affinity(pod, nodes, self._settings)
+
+
+class _Affinity:
+    """The terms of one class, and those of placed pods that mean it."""
+
+    def __init__(
+        self, pod: PodClass, nodes: NodeColumns, settings: InterPodAffinitySettings
+    ) -> None:
+        self._pod = pod
+        self._nodes = nodes
+        self._settings = settings
+        self._versions = -1, -1
+        self._together: PodCounter | None = None
+        self._apart: list[PodCounter] = []
+        self._preferred: list[PodCounter] = []
+        self._held_apart: list[HeldTerm] = []
+        self._held_preferences: list[tuple[int, HeldTerm]] = []
+
+    def filter(self, rows: Rows) -> Mask | None:
+        self._refresh()
+        found = np.ones(len(rows), np.bool_)
+        for held in self._held_apart:
+            found &= self._around(held.term.key, self._nodes.terms.rows(held), rows) == 0
+        for term, counter in zip(self._pod.affinity.anti, self._apart, strict=True):
+            found &= self._around(term.key, counter.rows, rows) == 0
+        if self._together is not None:
+            found &= self._is_together(self._together, rows)
+        return found
+
+    def score(self, rows: Rows) -> Amounts | None:
+        self._refresh()
+        raw = np.zeros(len(rows))
+        preferred = zip(self._pod.affinity.preferred, self._preferred, strict=True)
+        for (weight, term), counter in preferred:
+            raw += weight * self._around(term.key, counter.rows, rows)
+        for weight, held in self._held_preferences:
+            raw += weight * self._around(held.term.key, self._nodes.terms.rows(held), rows)
+        if not len(raw) or raw.max() == raw.min():
+            return None
+        least, most = raw.min(), raw.max()
+        found: Amounts = np.trunc(MAX_SCORE * ((raw - least) / (most - least)))
+        return found
+
+    def _is_together(self, counter: PodCounter, rows: Rows) -> Mask:
+        """Whether the pods that all required terms mean are in the same domain, of each term.
+
+        Where there is no such pod yet, the first one that the terms mean itself may be anywhere
+        where there are such domains.
+        """
+        in_domains = np.ones(len(rows), np.bool_)
+        with_pods = np.ones(len(rows), np.bool_)
+        nobody = True
+        for term in self._pod.affinity.required:
+            codes = self._codes(term.key)
+            in_domains &= codes[rows] >= 0
+            with_pods &= self._around(term.key, counter.rows, rows) > 0
+            nobody &= not counter.rows[codes >= 0].any()
+        if nobody and self._means_itself(self._pod.affinity.required):
+            return in_domains
+        return in_domains & with_pods
+
+    def _around(self, key: str, pods: Amounts, rows: Rows) -> Amounts:
+        """How many of ``pods`` are in the same domain of a label as each of these rows."""
+        codes = self._codes(key)
+        there = codes >= 0
+        # One more, of none: there code -1 points.
+        sums = np.bincount(codes[there], pods[there], int(codes.max(initial=-1)) + 2)
+        found: Amounts = sums[codes[rows]].astype(np.float64)
+        return found
+
+    def _codes(self, key: str) -> Codes:
+        return self._nodes.labels.column(key).codes
+
+    def _refresh(self) -> None:
+        nodes, affinity = self._nodes, self._pod.affinity
+        versions = nodes.namespaces.version, nodes.terms.version
+        if versions == self._versions:
+            return
+        self._versions = versions
+        if affinity.required:
+            self._together = self._counter(affinity.required)
+        self._apart = [self._counter([term]) for term in affinity.anti]
+        self._preferred = [self._counter([term]) for _, term in affinity.preferred]
+        meant = [held for held in nodes.terms if self._is_meant(held.term)]
+        self._held_apart = [held for held in meant if held.kind is TermKind.ANTI]
+        preferences = [held for held in meant if held.kind is not TermKind.ANTI]
+        if self._settings.ignores_existing and not affinity.preferred:
+            preferences = []
+        weighted = ((self._weight(held), held) for held in preferences)
+        self._held_preferences = [(weight, held) for weight, held in weighted if weight]
+
+    def _weight(self, held: HeldTerm) -> int:
+        return self._settings.hard_weight if held.kind is TermKind.REQUIRED else held.weight
+
+    def _counter(self, terms: Sequence[AffinityTerm]) -> PodCounter:
+        namespaces = self._nodes.namespaces
+        parts = tuple((namespaces.of(term), term.selector) for term in terms)
+        return self._nodes.pods.counter(AffinitySelector(parts))
+
+    def _is_meant(self, term: AffinityTerm) -> bool:
+        labels = self._pod.labels
+        by_namespace = self._nodes.namespaces.labels(labels.namespace)
+        return term.means(labels.namespace, by_namespace) and term.selects(dict(labels.labels))
+
+    def _means_itself(self, terms: Sequence[AffinityTerm]) -> bool:
+        return all(map(self._is_meant, terms))
