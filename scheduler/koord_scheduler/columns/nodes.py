@@ -39,7 +39,8 @@ class PodUsage(NamedTuple):
 class NodeColumns:
     """Nodes by row: labels, taints, resources, and which rows changed.
 
-    ``version`` changes with every node that is set or removed, and not with pods.
+    ``version`` changes with each node that is set or removed and with ``generation``, not with
+    pods.
     ``is_node`` says which rows have a node, ``unschedulable`` which nodes are cordoned.
     ``tie_break`` is a fraction in [0, 1), another one
     for each node: added to scores, which are whole numbers, it lets equal scores go to one node
@@ -122,10 +123,17 @@ class NodeColumns:
         self.version += 1
         self._changed(row)
 
-    def usage(self, pod: PodRequests, ports: tuple[HostPort, ...], labels: PodLabels) -> PodUsage:
+    def usage(
+        self,
+        pod: PodRequests,
+        ports: tuple[HostPort, ...],
+        labels: PodLabels,
+        terms: tuple[HeldTerm, ...] = (),
+    ) -> PodUsage:
         """What a pod takes, as columns have it."""
         request = self.resources.request({**pod.amounts, PODS: 1})
-        return PodUsage(request, (float(pod.scored_cpu), float(pod.scored_memory)), ports, labels)
+        scored = float(pod.scored_cpu), float(pod.scored_memory)
+        return PodUsage(request, scored, ports, labels, terms)
 
     def add_pod(self, node: str, usage: PodUsage) -> int:
         """A pod is on a node, which need not be known yet; returns the node's row."""
@@ -188,3 +196,4 @@ class NodeColumns:
         self._pods_on += [0] * (length - before)
         self._free = list(range(length - 1, before - 1, -1))
         self.generation += 1
+        self.version += 1

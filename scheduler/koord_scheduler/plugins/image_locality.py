@@ -31,10 +31,9 @@ class ImageLocality(Plugin):
         def score(rows: Rows) -> Amounts:
             total = int(nodes.is_node.sum())
             sums = np.zeros(len(nodes))
-            for image in pod.images:
-                sizes = nodes.images.sizes(image)
-                for row, size in sizes.items():
-                    sums[row] += int(size * (len(sizes) / total))
+            for image in map(nodes.images.get, pod.images):
+                if image is not None:
+                    sums[list(image.rows)] += int(image.size * (len(image.rows) / total))
             clipped = np.clip(sums[rows], _LEAST, most)
             found: Amounts = np.floor(MAX_SCORE * (clipped - _LEAST) / (most - _LEAST))
             return found
@@ -42,5 +41,6 @@ class ImageLocality(Plugin):
         return score
 
     def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
-        counts = tuple(len(nodes.images.sizes(image)) for image in pod.images)
-        return (int(nodes.is_node.sum()), *counts) if any(counts) else None
+        images = [one for one in map(nodes.images.get, pod.images) if one is not None]
+        spread = ((one.size, len(one.rows)) for one in images)
+        return (int(nodes.is_node.sum()), *spread) if images else None

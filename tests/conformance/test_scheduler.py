@@ -1,0 +1,180 @@
+"""Plugins of the scheduler, against kube-scheduler's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from koord_scheduler.classes.placed_pod import placed_usage
+from koord_scheduler.classes.pod_class import pod_class
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.plugin import Plugin
+from koord_scheduler.framework.resource_scores import (
+    least_allocated,
+    most_allocated,
+    requested_to_capacity_ratio,
+)
+from koord_scheduler.objects.node import read_node
+from koord_scheduler.objects.node_selector import preferred_nodes, required_nodes
+from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.objects.pod_affinity import pod_affinity
+from koord_scheduler.plugins.image_locality import ImageLocality
+from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinitySettings
+from koord_scheduler.plugins.node_affinity import NodeAffinity
+from koord_scheduler.plugins.node_name import NodeName
+from koord_scheduler.plugins.node_ports import NodePorts
+from koord_scheduler.plugins.node_resources_balanced_allocation import (
+    NodeResourcesBalancedAllocation,
+)
+from koord_scheduler.plugins.node_resources_fit import FitSettings, NodeResourcesFit
+from koord_scheduler.plugins.node_unschedulable import NodeUnschedulable
+from koord_scheduler.plugins.pod_topology_spread import PodTopologySpread
+from koord_scheduler.plugins.taint_toleration import TaintToleration
+
+from tests.conformance.vectors import Fields, Object, Vector, replay
+
+WEIGHTS = {
+    "TaintToleration": 3,
+    "NodeAffinity": 2,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
+    "NodeResourcesFit": 1,
+    "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
+    "NodeUnschedulable": 0,
+    "NodeName": 0,
+    "NodePorts": 0,
+}
+"""The plugins that there are, with kube-scheduler's default weights of their scores."""
+
+
+def plugins(args: Mapping[str, Any]) -> list[Plugin]:
+    affinity = {"nodeAffinity": args.get("NodeAffinity", {}).get("addedAffinity")}
+    inter_pod = args.get("InterPodAffinity", {})
+    balanced = args.get("NodeResourcesBalancedAllocation", {}).get("resources")
+    return [
+        NodeUnschedulable(),
+        NodeName(),
+        TaintToleration(),
+        NodeAffinity(required_nodes(None, affinity), preferred_nodes(affinity)),
+        NodePorts(),
+        NodeResourcesFit(fit_settings(args.get("NodeResourcesFit", {}))),
+        NodeResourcesBalancedAllocation(*([one["name"] for one in balanced],) if balanced else ()),
+        ImageLocality(),
+        PodTopologySpread(),
+        InterPodAffinity(
+            InterPodAffinitySettings(
+                inter_pod.get("hardPodAffinityWeight", 1),
+                inter_pod.get("ignorePreferredTermsOfExistingPods", False),
+            )
+        ),
+    ]
+
+
+def fit_settings(args: Mapping[str, Any]) -> FitSettings:
+    strategy = args.get("scoringStrategy", {})
+    ignored = {
+        "ignored_resources": frozenset(args.get("ignoredResources", ())),
+        "ignored_groups": frozenset(args.get("ignoredResourceGroups", ())),
+    }
+    if not strategy:
+        return FitSettings(**ignored)
+    shape = strategy.get("requestedToCapacityRatio", {}).get("shape", ())
+    is_ratio = strategy["type"] == "RequestedToCapacityRatio"
+    points = [(one["utilization"], one["score"]) for one in shape]
+    scores = {"LeastAllocated": least_allocated, "MostAllocated": most_allocated}
+    score = requested_to_capacity_ratio(points) if is_ratio else scores[strategy["type"]]
+    weights = {one["name"]: one["weight"] for one in strategy["resources"]}
+    return FitSettings(weights, score, skips_zero=is_ratio, **ignored)
+
+
+def ours(vector: Vector) -> Fields:
+    given = vector.given
+    nodes = NodeColumns(length=1)
+    for one in given["namespaces"]:
+        nodes.namespaces.set(one["name"], one["labels"])
+    placed = [read_pod(json.dumps(one).encode()) for one in given["pods"]]
+    for pod in placed[::2]:
+        nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
+    for one in given["nodes"]:
+        nodes.set(read_node(json.dumps(one).encode()))
+    weighted = [(one, WEIGHTS[one.name]) for one in plugins(given.get("args", {}))]
+    waiting = pod_class(read_pod(json.dumps(given["pod"]).encode()))
+    scores = ClassScores(waiting, nodes, weighted)
+    scores.feasible()  # so that what is kept has to be brought up to date
+    for pod in placed[1::2]:
+        nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
+    rows = {one["metadata"]["name"]: nodes.row(one["metadata"]["name"]) for one in given["nodes"]}
+    if before := vector.recorded["prefilter"]:
+        if before["plugin"] not in WEIGHTS:
+            return {}
+        of_all = (set(scores.rejections(row)) for row in rows.values())
+        return before_filters(set.intersection(*of_all))
+    found: Object = {f"{name} rejected": scores.rejections(row) for name, row in rows.items()}
+    left = {name: row for name, row in rows.items() if "total" in vector.recorded["nodes"][name]}
+    at = np.array(list(left.values()), np.intp)
+    by_plugin = scores.scores(at)
+    for plugin in by_plugin:
+        found |= {
+            f"{name} {plugin}": int(one) for name, one in zip(left, by_plugin[plugin], strict=True)
+        }
+    fits = set(scores.feasible())
+    assert fits == {row for name, row in rows.items() if not found[f"{name} rejected"]}
+    if len(at):
+        assert sum(by_plugin.values()).tolist() == scores.totals(at).tolist()
+    return compared(found)
+
+
+def theirs(recorded: Object) -> Fields:
+    if before := recorded["prefilter"]:
+        return before_filters({before["plugin"]}) if before["plugin"] in WEIGHTS else {}
+    found: Object = {}
+    for name, node in recorded["nodes"].items():
+        found[f"{name} rejected"] = list(node.get("rejected", ()))
+        found |= {f"{name} {plugin}": score for plugin, score in node.get("scores", {}).items()}
+    return compared(found)
+
+
+def before_filters(rejecting: set[str]) -> Fields:
+    """Where a plugin rejects the pod without looking at nodes, it rejects each of them here."""
+    return {"every node rejected": sorted(rejecting)}
+
+
+def compared(found: Object) -> Fields:
+    """Rejections by the plugins that there are, and their scores other than 0."""
+    fields: Object = {}
+    for name, one in found.items():
+        if name.endswith("rejected"):
+            fields[name] = sorted(set(one) & WEIGHTS.keys())
+        elif one and name.split()[1] in WEIGHTS:
+            fields[name] = one
+    return fields
+
+
+def default_spread(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """Pods without constraints of their own are not spread by default ones yet."""
+    own = vector.given["pod"]["spec"].get("topologySpreadConstraints")
+    return not own and field.endswith(("PodTopologySpread", "rejected"))
+
+
+def score_of_whole_pod(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """kube-scheduler forgets pod-level requests where it scores how full nodes get."""
+    of_pod = vector.given["pod"]["spec"].get("resources", {}).get("requests")
+    return bool(of_pod) and field.endswith("NodeResourcesFit") and field in here
+
+
+def namespaces_by_absence(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """kube-scheduler takes a namespaceSelector that holds without labels (NotIn) for any one."""
+    spec = vector.given["pod"]["spec"]
+    affinity = pod_affinity("default", spec.get("affinity"))
+    terms = (*affinity.required, *affinity.anti, *(term for _, term in affinity.preferred))
+    selectors = [one.namespace_selector for one in terms if one.namespace_selector is not None]
+    is_so = any(one.requirements and one.matches({}) for one in selectors)
+    return is_so and field.endswith(("InterPodAffinity", "rejected"))
+
+
+def test_the_plugins_decide_as_those_of_kube_scheduler() -> None:
+    replay("scheduler", ours, theirs, (default_spread, score_of_whole_pod, namespaces_by_absence))
