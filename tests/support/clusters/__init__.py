@@ -1,0 +1,11 @@
+"""Random Kubernetes clusters as plain JSON, for schedulers; see ``random_cluster``.
+
+``selectors`` has labels and what selects them, ``resources`` containers, ``nodes`` and
+``pods`` what their names say, ``volumes`` claims and disks, ``functions`` the inputs of
+functions that plugins share.
+"""
+
+from tests.support.clusters.cluster import random_cluster
+from tests.support.clusters.functions import random_function_input
+
+__all__ = ["random_cluster", "random_function_input"]
