@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_model.label_selector import LabelSelector, Operator, Requirement
+from koord_scheduler.columns.images import ImageState
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.pod_counts import SpreadSelector, pod_labels
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
@@ -149,8 +150,9 @@ class Cluster:
                     taken &= {port, port._replace(address=ANY_ADDRESS)}
                 assert (row in columns.ports.rows_in_conflict(port)) == bool(taken)
             for image in IMAGES:
-                has = [one.size for one in node.status.images or () if image in one.names]
-                assert columns.images.sizes(image).get(row, 0) == (has[-1] if has else 0)
+                has = any(image in one.names for one in node.status.images or ())
+                state = columns.images.get(image)
+                assert (state is not None and row in state.rows) == has
             for requirement in REQUIREMENTS:
                 matches = columns.labels.matches([requirement])
                 assert matches[row] == requirement.allows(node.labels.get(requirement.key))
@@ -243,3 +245,21 @@ def test_a_label_is_known_from_the_first_question_on(length: int) -> None:
     row = columns.row("late")
     assert (zone.codes == len(zone.values) - 1).nonzero()[0].tolist() == [row]
     assert columns.labels.matches([NodeRequirement("zone", "In", ("late",))], np.array([row]))[0]
+
+
+def test_the_size_of_an_image_is_that_on_the_first_node_that_has_it() -> None:
+    columns = NodeColumns()
+
+    def node(name: str, *sizes: int) -> Node:
+        images = [ContainerImage(["web:1"], size) for size in sizes]
+        return Node(ObjectMeta(name=name), NodeSpec(), NodeStatus(images=images))
+
+    columns.set(node("a", 5, 6))
+    columns.set(node("b", 7))
+    columns.set(node("a", 8))
+    assert columns.images.get("web:1") == ImageState(5, {columns.row("a"), columns.row("b")})
+    columns.set(node("a"))
+    columns.remove("b")
+    assert columns.images.get("web:1") is None
+    columns.set(node("b", 9))
+    assert columns.images.get("web:1") == ImageState(9, {columns.row("b")})

@@ -1,0 +1,81 @@
+"""What is kept about a class of pods is what asking about all nodes again would give."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_scheduler.classes.placed_pod import placed_usage
+from koord_scheduler.classes.pod_class import pod_class
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.objects.node import read_node
+from koord_scheduler.objects.pod import PodInfo, read_pod
+
+from tests.conformance.test_scheduler import WEIGHTS, plugins
+from tests.support.clusters import random_cluster
+
+PLUGINS = [(plugin, WEIGHTS[plugin.name]) for plugin in plugins({})]
+
+
+def pod(document: dict[str, Any]) -> PodInfo:
+    return read_pod(json.dumps(document).encode())
+
+
+class Life:
+    """A cluster in which nodes and pods of two random clusters come and go."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.columns = NodeColumns(length=2)
+        both = random_cluster(rng), random_cluster(rng)
+        self.nodes = [one for cluster in both for one in cluster["nodes"]]
+        self.pods = [pod(one) for cluster in both for one in cluster["pods"]]
+        self.waiting = [pod_class(pod(cluster["pod"])) for cluster in both]
+        self.kept = [ClassScores(one, self.columns, PLUGINS) for one in self.waiting]
+        self.there: set[str] = set()
+        self.placed: list[PodInfo] = []
+
+    def change(self) -> None:
+        columns, rng = self.columns, self.rng
+        match rng.choice(["node", "node", "pod", "pod", "pod", "no pod", "no node", "namespace"]):
+            case "node":
+                node = read_node(json.dumps(rng.choice(self.nodes)).encode())
+                columns.set(node)
+                self.there.add(node.name)
+            case "no node" if self.there:
+                name = rng.choice(sorted(self.there))
+                self.there.remove(name)
+                columns.remove(name)
+            case "pod":
+                chosen = rng.choice(self.pods)
+                self.placed.append(chosen)
+                columns.add_pod(chosen.spec.node_name, placed_usage(chosen, columns))
+            case "no pod" if self.placed:
+                chosen = self.placed.pop(rng.randrange(len(self.placed)))
+                columns.remove_pod(chosen.spec.node_name, placed_usage(chosen, columns))
+            case "namespace":
+                columns.namespaces.set(rng.choice(["default", "prod"]), {"env": rng.choice("ab")})
+
+
+@given(st.integers(0, 1 << 32), st.integers(1, 12))
+def test_kept_answers_are_fresh_ones(seed: int, every: int) -> None:
+    life = Life(Random(seed))
+    for number in range(40):
+        life.change()
+        if number % every:
+            continue
+        for kept, waiting in zip(life.kept, life.waiting, strict=True):
+            fresh = ClassScores(waiting, life.columns, PLUGINS)
+            rows = fresh.feasible()
+            assert kept.feasible().tolist() == rows.tolist()
+            assert kept.totals(rows).tolist() == fresh.totals(rows).tolist()
+            best = kept.best()
+            assert best == fresh.best()
+            if best is not None:
+                assert life.columns.name(best) in life.there
+                assert kept.totals(rows).max() == kept.totals(rows)[rows.tolist().index(best)]
+                assert kept.rejections(best) == []
