@@ -41,7 +41,7 @@ class ReconcileLoop:
         self._workers = workers
         self._deadline = deadline
         self._on_warning = on_warning
-        self._queue = queue or WorkQueue(monotonic=monotonic)
+        self._queue = queue if queue is not None else WorkQueue(monotonic=monotonic)
         self._warned: set[str] = set()
         self._last_failure = ""
         self.handled = 0
