@@ -13,7 +13,7 @@ from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import Api, Object
 from koord_kube.reconcile_loop import ReconcileLoop
 from koord_kube.shared_informers import SharedInformers
-from koord_kube.views.resource_version import read_resource_version
+from koord_kube.views.metadata import read_resource_version
 from koord_kube.work_queue import WorkQueue
 from koord_service.logs import get_log
 

@@ -20,7 +20,7 @@ from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api, Object
 from koord_kube.protocol.resources import SECRETS
 from koord_kube.reconcile_loop import ReconcileLoop
-from koord_kube.views.resource_version import read_resource_version
+from koord_kube.views.metadata import read_resource_version
 from koord_kube.work_queue import WorkQueue
 from koord_service.logs import get_log
 
