@@ -229,14 +229,13 @@ class StrategyRunner:
 
     def _run_if_due(self, record: _StrategyRecord, view: StrategyView, problems: list[str]) -> bool:
         """Run one strategy if it is due; return whether it has a new plan."""
-        if record.hanging:
-            return False
-        changed = self._update_settings(record, view.slo, problems)
-        if record.settings is None or record.settings.mode is StrategyMode.OFF:
-            return False
+        changed = not record.hanging and self._update_settings(record, view.slo, problems)
         if not changed and view.steady < record.due:
             return False
+        # Also if it does not run: its settings are looked at again no earlier.
         record.due = _next(record.due, record.strategy.interval, view.steady)
+        if record.hanging or record.settings is None or record.settings.mode is StrategyMode.OFF:
+            return False
         plan, reason, seconds = self._plan(record, record.settings.settings, view)
         if self._was_abandoned(record):
             raise AbandonedError(record.strategy.name)

@@ -180,6 +180,7 @@ def test_switched_off_it_does_not_run_and_begins_anew_later() -> None:
     runner = runner_of(one.strategy())
     runner.decide(view(0.0))
     assert runner.decide(view(1.0, mode="off")).plans == {}
+    assert runner.next_due == 2.0, "no round is made before for one that is off"
     off = state(runner)
     assert (len(one.calls), off.mode, off.wishes) == (1, StrategyMode.OFF, 0)
     assert off.reason == "switched off by the NodeSLO"
@@ -226,6 +227,7 @@ def test_one_that_was_given_up_is_skipped_until_it_returns_and_its_values_stay()
         if len(one.calls) == 2:
             assert runner.give_up("one", "has not come back")
             meanwhile.append(runner.decide(view(2.0)))
+            assert runner.next_due == 3.0
             assert (state(runner).reason, state(runner).overruns) == ("has not come back", 1)
         return Plan(desired=desired(5))
 
