@@ -1,5 +1,6 @@
 """What every test may ask for, and which of them are of the whole."""
 
+from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from tests.support import kube_apiserver
+from tests.support import databases, kube_apiserver
 from tests.support.processes import let_programs_hear_interrupts
 
 # One component's extra and ``test`` do not have these, and its tests need no runtime.
@@ -32,6 +33,7 @@ hypothesis_settings.register_profile(
 hypothesis_settings.load_profile("repeating")
 
 let_programs_hear_interrupts()
+databases.record_connections()
 
 _WHOLE = Path(__file__).parent / "integration"
 _REAL_APISERVER = "tests/apiserver/"
@@ -43,6 +45,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("integration")
         elif item.get_closest_marker("quiet"):
             raise pytest.UsageError(f"{item.nodeid}: what measures the machine is in {_WHOLE}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None]:
+    yield
+    assert not databases.take_unclosed(), "this test did not close a database"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -16,6 +16,7 @@ from koord_kube.core.reflector import Reflector, ReflectorAction, ReflectorStep,
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import Api, ApiError, ListPage, NotFoundError, WatchEvent
 from koord_kube.protocol.resources import Resource
+from koord_kube.views.metadata import NamedObject, decode_named
 
 T = TypeVar("T")
 
@@ -23,26 +24,6 @@ Handler = Callable[[str, T | None, T | None], None]
 """Gets an object's key, what it was and what it is; ``None``: it was, or is, not there."""
 
 _RANDOM = random.SystemRandom()
-
-
-class _Meta(msgspec.Struct, frozen=True):
-    name: str = ""
-    namespace: str = ""
-    version: str = msgspec.field(default="", name="resourceVersion")
-
-
-class _Named(msgspec.Struct, frozen=True):
-    """What an informer itself reads of an object."""
-
-    metadata: _Meta = _Meta()
-
-    @property
-    def key(self) -> str:
-        meta = self.metadata
-        return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
-
-
-_NAMED = msgspec.json.Decoder(_Named)
 
 
 class Informer(Generic[T]):
@@ -199,7 +180,7 @@ class Informer(Generic[T]):
 
     def _take_initial(self, change: WatchEvent, there: set[str]) -> None:
         """Ignore its version: continuing from there would miss the rest of the list."""
-        key = _named(change.raw).key
+        key = _named(change.raw).metadata.key
         if change.type == "DELETED":
             there.discard(key)
         elif change.type != "BOOKMARK":
@@ -210,7 +191,7 @@ class Informer(Generic[T]):
         if page.first:
             there.clear()
         for raw in page.items:
-            key = _named(raw).key
+            key = _named(raw).metadata.key
             there.add(key)
             self._place(key, raw)
 
@@ -225,14 +206,14 @@ class Informer(Generic[T]):
 
     def _take(self, change: WatchEvent) -> None:
         self._fine()
-        named = _named(change.raw)
+        named = _named(change.raw).metadata
         if change.type == "DELETED":
             self._undecoded.pop(named.key, None)
             self._remove(named.key)
         elif change.type != "BOOKMARK":
             self._place(named.key, change.raw)
         # Only now: an event that could not be handled must come again.
-        self._reflector.observed(named.metadata.version)
+        self._reflector.observed(named.version)
 
     def _place(self, key: str, raw: bytes) -> None:
         try:
@@ -279,9 +260,9 @@ class Informer(Generic[T]):
         self._warned.add(line)
 
 
-def _named(raw: bytes) -> _Named:
+def _named(raw: bytes) -> NamedObject:
     """Nothing of an object without a valid name; it does not decode elsewhere either."""
     try:
-        return _NAMED.decode(raw)
+        return decode_named(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return _Named()
+        return NamedObject()

@@ -18,8 +18,9 @@ DEADLINE_SECONDS = 120.0
 class ReconcileLoop:
     """Calls ``reconcile`` for each key that is added, with so many ``workers`` at most.
 
-    One key is never reconciled twice at the same time. A call that raises, or takes longer than
-    ``deadline`` seconds, is repeated later; see ``WorkQueue``. If the API server asked for a
+    One key is never reconciled twice at the same time. A call may return in how many seconds the
+    key is to be reconciled again, unless it is added earlier. A call that raises, or takes longer
+    than ``deadline`` seconds, is repeated later; see ``WorkQueue``. If the API server asked for a
     longer pause, that counts. ``on_warning`` gets a line for each kind of failure, once until
     no key fails any more.
     """
@@ -27,7 +28,7 @@ class ReconcileLoop:
     def __init__(
         self,
         name: str,
-        reconcile: Callable[[str], Awaitable[None]],
+        reconcile: Callable[[str], Awaitable[float | None]],
         *,
         workers: int = 4,
         deadline: float = DEADLINE_SECONDS,
@@ -41,7 +42,7 @@ class ReconcileLoop:
         self._workers = workers
         self._deadline = deadline
         self._on_warning = on_warning
-        self._queue = queue or WorkQueue(monotonic=monotonic)
+        self._queue = queue if queue is not None else WorkQueue(monotonic=monotonic)
         self._warned: set[str] = set()
         self._last_failure = ""
         self.handled = 0
@@ -74,9 +75,10 @@ class ReconcileLoop:
             await self._handle(await self._queue.get())
 
     async def _handle(self, key: str) -> None:
+        again = None
         try:
             with anyio.move_on_after(self._deadline) as scope:
-                await self._reconcile(key)
+                again = await self._reconcile(key)
             if scope.cancelled_caught:
                 raise ApiError(f"not done within {self._deadline:g} s")
         except Exception as error:  # whatever it is, the other keys must be handled
@@ -86,6 +88,8 @@ class ReconcileLoop:
             raise
         else:
             self._succeeded(key)
+            if again is not None:
+                self._queue.add(key, again)
 
     def _succeeded(self, key: str) -> None:
         self.handled += 1

@@ -66,6 +66,7 @@ class Node:
         self.journal = Journal(self.journal_path, self.reported.append)
         self.baselines = BaselineStore(str(directory / "originals.db"), boot="b")
         self.executor = self.make_executor(policy=policy)
+        self._next: Node | None = None
 
     def make_executor(
         self,
@@ -85,7 +86,8 @@ class Node:
     def again(self) -> Node:
         """The next run of the program, on the same node and the same files."""
         self.close()
-        return Node(self.files, self.directory)
+        self._next = Node(self.files, self.directory)
+        return self._next
 
     def path(self, place: str, knob: str) -> str:
         return self.layout.path(KNOBS[knob], place)
@@ -124,8 +126,11 @@ class Node:
         return list(read(self.journal_path))
 
     def close(self) -> None:
+        """Close the files of this run and of those after it."""
         self.journal.close()
         self.baselines.close()
+        if self._next is not None:
+            self._next.close()
 
 
 def outcomes(found: Round) -> dict[tuple[str, str], Outcome]:

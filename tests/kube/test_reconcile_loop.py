@@ -25,7 +25,9 @@ async def until(true: Callable[[], bool]) -> None:
 class Bench:
     """A loop with short waits; ``calls`` are the keys it was called for, in order."""
 
-    def __init__(self, reconcile: Callable[[str], Awaitable[None]] | None = None, **more: Any):
+    def __init__(
+        self, reconcile: Callable[[str], Awaitable[float | None]] | None = None, **more: Any
+    ):
         self.calls: list[str] = []
         self.warnings: list[str] = []
         self._reconcile = reconcile
@@ -33,10 +35,9 @@ class Bench:
         more = {"queue": queue, "on_warning": self.warnings.append} | more
         self.loop = ReconcileLoop("node_slo", self._call, **more)
 
-    async def _call(self, key: str) -> None:
+    async def _call(self, key: str) -> float | None:
         self.calls.append(key)
-        if self._reconcile is not None:
-            await self._reconcile(key)
+        return await self._reconcile(key) if self._reconcile is not None else None
 
     @asynccontextmanager
     async def running(self):
@@ -179,6 +180,30 @@ async def test_a_key_comes_when_it_is_due():
         await until(lambda: len(bench.calls) == 2)
     assert bench.calls == ["now", "later"]
     assert len(bench.loop) == 1
+
+
+async def test_a_key_comes_again_when_its_reconciliation_says_or_earlier_if_it_is_added():
+    clock = 100.0
+    times: list[float] = []
+
+    async def reconcile(_key: str) -> float | None:
+        times.append(clock)
+        if len(times) == 1:
+            bench.loop.add("n1")  # it changed meanwhile
+        return 60.0 if len(times) < 4 else None
+
+    bench = Bench(reconcile, queue=WorkQueue(monotonic=lambda: clock))
+    bench.loop.add("n1")
+    async with bench.running():
+        await until(lambda: len(times) == 2)
+        clock = 159.0
+        bench.loop.add("n2")
+        await until(lambda: len(times) == 3)
+        clock = 160.0
+        bench.loop.add("n1", after=3600.0)
+        await until(lambda: len(times) == 4)
+    assert bench.calls == ["n1", "n1", "n2", "n1"]
+    assert len(bench.loop) == 1  # n2 alone asked for another
 
 
 async def test_retries_of_all_keys_together_are_slowed_down():

@@ -1,7 +1,9 @@
 """The loop that runs strategies and passes their plans on.
 
 Strategies run in their own thread, so that hook calls, evictions and the writer, which a
-kernel file may block for long, do not wait for them.
+kernel file may block for long, do not wait for them. A round is that thread's alone until it
+has ended; the event loop's thread takes its results, and is the only one to change what is
+kept between rounds. Threads of pages read that: states, signals and the log of decisions.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Protocol
 
 from koord_service.log_deduplicator import LogDeduplicator
@@ -26,6 +29,7 @@ from koordlet.qos_manager.core.strategy import (
     StrategySignal,
     StrategyView,
 )
+from koordlet.qos_manager.core.strategy_round import AbandonedError, StrategyRound
 from koordlet.qos_manager.core.strategy_runner import RoundPlans, StrategyRunner, StrategyState
 from koordlet.qos_manager.plan_queue import NodePlan
 from koordlet.qos_manager.strategy_table import DisabledStrategy
@@ -115,32 +119,44 @@ class StrategyLoop:
 
     async def _run_round(self) -> tuple[StrategyView, RoundPlans] | None:
         """Run a round in a thread; ``None`` if a strategy in it was given up."""
-        work = _run_in_thread(self._round)
+        one = self._rounds.start()
+        work = _run_in_thread(partial(self._round, one))
         while not work.done():
             await asyncio.wait((work,), timeout=_SILENT_SECONDS)
-            if not work.done() and self._abandon_running():
+            if not work.done() and (name := self._give_up_running(one)):
                 # It may still return; its result is of no use then.
-                work.add_done_callback(_retrieve_exception)
+                work.add_done_callback(partial(self._returned, name))
                 return None
-        return work.result()
+        try:
+            found = work.result()
+        except AbandonedError:  # it returned just when it was to be given up
+            return None
+        self._rounds.finish(one)
+        return found
 
-    def _abandon_running(self) -> bool:
-        """Give up the running strategy; return whether the round is abandoned."""
-        name = self._rounds.running
+    def _give_up_running(self, one: StrategyRound) -> str:
+        """Give up the running strategy, and the round with it; its name, "" if none was."""
+        name = one.running
         if not name:
             if self._deduplicator.is_new("view"):
                 reason = "a kernel file does not answer; nothing is decided until it does"
                 _log.error("strategy round hangs", reason=reason)
-            return False
+            return ""
+        if not one.give_up(name):
+            return ""
         reason = f"has not come back for {_SILENT_SECONDS:g} s; it is not asked until it does"
-        if not self._rounds.give_up(name, reason):
-            return False
+        self._rounds.suspend(name, reason)
         _log.error("strategy", reason=f"{name} {reason}")
-        return True
+        return name
 
-    def _round(self) -> tuple[StrategyView, RoundPlans]:
+    def _returned(self, name: str, work: asyncio.Future[tuple[StrategyView, RoundPlans]]) -> None:
+        """Ask a strategy again that was given up: the thread of its round has ended."""
+        _retrieve_exception(work)
+        self._rounds.resume(name)
+
+    def _round(self, one: StrategyRound) -> tuple[StrategyView, RoundPlans]:
         view = self._build_view(time.time(), time.monotonic(), self._rounds.signals)
-        return view, self._rounds.decide(view)
+        return view, one.run(view)
 
     def _publish(self, view: StrategyView, found: RoundPlans) -> None:
         self.signals = found.signals

@@ -1,4 +1,4 @@
-"""A Pod's specification as controllers read it. No IO.
+"""A Pod's specification as controllers and koordlet read it. No IO.
 
 With a quarter of a million pods each reader decodes only what it uses, so metadata and status
 are each reader's own. Admission reads pods by stricter types, so that authors learn of mistakes.

@@ -1,4 +1,8 @@
-"""The parts of a pod's JSON that are looked at, read and checked at once. No IO."""
+"""The parts of a pod's JSON that are looked at, read and checked at once. No IO.
+
+It is stricter than the view in ``koord_kube``, which reads pods that an API server has accepted:
+authors of new pods learn which field is missing or has the wrong type.
+"""
 
 from __future__ import annotations
 

@@ -91,6 +91,7 @@ class Manager:
             leads=self._leads,
             names=extra.names if extra else (),
             targets=extra.targets if extra else (),
+            on_warning=self._warn,
         )
         if settings.enable_node_metric_api:
             self._node_metrics = NodeMetricServer(

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
 import anyio
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.leadership import Leadership
 from koord_kube.protocol.api import Api, ApiError
-from koord_service.logs import get_log
+from koord_kube.reconcile_loop import ReconcileLoop
+from koord_kube.work_queue import WorkQueue
 from koord_serving.admission.core.ca_bundle_targets import (
     CABundleTarget,
     api_service_target,
     config_map_target,
 )
-from koord_serving.periodic import run_periodically
 from koord_serving.tls.server_tls import ServerTls
 from prometheus_client import CollectorRegistry
 
@@ -35,9 +33,8 @@ CA_CONFIG_MAP = "koordinator-manager-ca"
 """Has in ``ca.crt`` whom koordlets trust when they report."""
 
 _KEPT_SECONDS = 60.0
+_LONGEST_RETRY_SECONDS = 30.0
 _WITHDRAW_SECONDS = 3.0
-
-log = get_log("manager.metrics-api")
 
 
 class TlsRequirements(NamedTuple):
@@ -62,7 +59,7 @@ class NodeMetricServer:
         api: Api,
         leadership: Leadership,
         tls: ServerTls,
-        certified: asyncio.Event,
+        certified: anyio.Event,
         recorder: EventRecorder,
         registry: CollectorRegistry,
         *,
@@ -71,6 +68,7 @@ class NodeMetricServer:
         on_warning: Callable[[str], None],
     ) -> None:
         self._certified = certified
+        self._on_warning = on_warning
         self._nodes = nodes
         addresses = (settings.node_metric_api_address, settings.node_metric_report_address)
         self._api_at = parse_listen_address("node-metric-api-address", addresses[0]) or ("", 0)
@@ -128,22 +126,29 @@ class NodeMetricServer:
         """Be the one that nodes report to, until cancelled; ``api`` writes only in this term."""
         self.service.lead(term)
         publisher = LeaderPublisher(api, self._endpoint)
+
+        async def publish(_service: str) -> float:
+            await publisher.publish()
+            return _KEPT_SECONDS
+
+        loop = ReconcileLoop(
+            "endpoint of the leader",
+            publish,
+            workers=1,
+            queue=WorkQueue(cap=_LONGEST_RETRY_SECONDS),
+            on_warning=self._on_warning,
+        )
+        loop.add(self._endpoint.service)
         try:
-            await run_periodically(partial(_publish, publisher), asyncio.Event(), log)
+            await loop.run()
         finally:
             self.service.resign()
 
     async def withdraw(self, api: Api) -> None:
         """Withdraw the endpoint, so that nodes look for the next leader at once."""
-        with suppress(ApiError, TimeoutError):
-            async with asyncio.timeout(_WITHDRAW_SECONDS):
-                await LeaderPublisher(api, self._endpoint).withdraw()
+        with suppress(ApiError), anyio.move_on_after(_WITHDRAW_SECONDS):
+            await LeaderPublisher(api, self._endpoint).withdraw()
 
     def _about(self, node: str) -> NodeIdentity | None:
         known = self._nodes().get(node)
         return NodeIdentity(known.uid, known.created) if known is not None else None
-
-
-async def _publish(publisher: LeaderPublisher) -> float:
-    await publisher.publish()
-    return _KEPT_SECONDS

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
+from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import Api
 from koord_kube.protocol.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from koord_serving.admission.configuration_reconciler import WebhookConfigurationReconciler
@@ -53,9 +54,10 @@ class WebhookServer:
         leads: Callable[[], bool],
         names: Sequence[str] = (),
         targets: Sequence[CABundleTarget] = (),
+        on_warning: OnWarning = ignore_warning,
     ) -> None:
         self.tls = ServerTls()
-        self.certified = asyncio.Event()
+        self.certified = anyio.Event()
         """Set once there is a certificate."""
         namespace, table = settings.config_namespace, tuple(_table(settings))
         self._service = service_names(settings.webhook_service, namespace)
@@ -78,6 +80,7 @@ class WebhookServer:
                 configuration_target(MUTATING_WEBHOOKS, mutating, NAMES),
                 configuration_target(VALIDATING_WEBHOOKS, validating, NAMES),
             )
+        self._on_warning = on_warning
         self._certificates = self._kept(settings, api, leads, names)
         self._reconciler = WebhookConfigurationReconciler(
             fenced,
@@ -85,6 +88,7 @@ class WebhookServer:
             bundle=lambda: self._certificates.bundle,
             ready=self._ready,
             leads=leads,
+            on_warning=on_warning,
         )
 
     @property
@@ -106,9 +110,9 @@ class WebhookServer:
         Raises:
             OSError: the address cannot be listened at.
         """
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._certificates.run())
-            group.create_task(self._reconciler.run())
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._certificates.run)
+            group.start_soon(self._reconciler.run)
             if self._server is not None:
                 await self._server.start()
 
@@ -123,7 +127,10 @@ class WebhookServer:
     ) -> CertificateSecret | CertificateFolder:
         if settings.webhook_cert_dir:
             return CertificateFolder(
-                Path(settings.webhook_cert_dir), self.tls, changed=self._renewed
+                Path(settings.webhook_cert_dir),
+                self.tls,
+                changed=self._renewed,
+                on_warning=self._on_warning,
             )
         return CertificateSecret(
             api,
@@ -133,6 +140,7 @@ class WebhookServer:
             secret=settings.webhook_secret,
             leads=leads,
             changed=self._renewed,
+            on_warning=self._on_warning,
         )
 
     async def _ready(self) -> str:

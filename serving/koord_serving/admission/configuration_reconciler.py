@@ -6,20 +6,25 @@ pointed at a server that is not there.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from koord_kube.protocol.api import Api, ApiError, Object
+import anyio
+from koord_kube.core.warnings import OnWarning, ignore_warning
+from koord_kube.protocol.api import Api, Object
+from koord_kube.reconcile_loop import ReconcileLoop
+from koord_kube.shared_informers import SharedInformers
+from koord_kube.views.metadata import read_resource_version
+from koord_kube.work_queue import WorkQueue
 from koord_service.logs import get_log
 
 from koord_serving.admission.core.ca_bundle_targets import CABundleTarget
 from koord_serving.create_or_update import create_or_update
-from koord_serving.periodic import run_periodically, watch_object
 
 log = get_log("manager.webhooks")
 
 _SECONDS = 60.0
 _SOON = 1.0
+_LONGEST_RETRY_SECONDS = 30.0
 
 
 class WebhookConfigurationReconciler:
@@ -36,53 +41,65 @@ class WebhookConfigurationReconciler:
         bundle: Callable[[], bytes],
         ready: Callable[[], Awaitable[str]],
         leads: Callable[[], bool],
+        on_warning: OnWarning = ignore_warning,
     ) -> None:
         self._api = api
-        self._targets = targets
+        self._targets = {_key(one): one for one in targets}
         self._bundle = bundle
         self._ready = ready
         self._leads = leads
-        self._wake = asyncio.Event()
+        self._on_warning = on_warning
         self._seen: set[str] = set()
         self._waiting_for = ""
         self._left: dict[str, Sequence[str]] = {}
+        self._loop = ReconcileLoop(
+            "webhook configurations",
+            self.reconcile,
+            queue=WorkQueue(cap=_LONGEST_RETRY_SECONDS),
+            on_warning=on_warning,
+        )
 
     async def run(self) -> None:
-        """For ever."""
-        informers = [
-            watch_object(self._api, one.resource, one.name, one.namespace, self._wake, log)
-            for one in self._targets
-        ]
-        await run_periodically(self.once, self._wake, log, informers)
+        """Until cancelled."""
+        informers = SharedInformers(self._api, on_warning=self._on_warning)
+        for key, one in self._targets.items():
+            self._watch(informers, key, one)
+        self.wake()
+        async with anyio.create_task_group() as group:
+            group.start_soon(informers.run)
+            await self._loop.run()
 
     def wake(self) -> None:
-        """Reconcile at once: the bundle has changed, or this replica leads now."""
-        self._wake.set()
+        """Reconcile all at once: the bundle has changed, or this replica leads now."""
+        for key in self._targets:
+            self._loop.add(key)
 
-    async def once(self) -> float:
-        """Bring all targets to what they should be; seconds until the next look.
+    def _watch(self, informers: SharedInformers, key: str, target: CABundleTarget) -> None:
+        informer = informers.get(
+            target.resource, read_resource_version, name=target.name, namespace=target.namespace
+        )
+        informer.subscribe(lambda _name, _before, _now: self._loop.add(key))
+
+    async def reconcile(self, key: str) -> float:
+        """Bring a target to what it should be; seconds until the next look.
 
         Raises:
-            ApiError: one cannot be read or written; the others were still tried.
+            ApiError: it cannot be read or written.
         """
         if not self._leads():
-            self._seen.clear()
+            self._seen.discard(key)
             return _SECONDS
-        if reason := await self._ready():
-            if reason != self._waiting_for:
-                log.warning("webhook configuration not updated yet", reason=reason)
-            self._waiting_for = reason
+        if not await self._is_ready():
             return _SOON
-        self._waiting_for = ""
-        failed: ApiError | None = None
-        for target in self._targets:
-            try:
-                await self._ensure(target)
-            except ApiError as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
+        await self._ensure(self._targets[key])
         return _SECONDS
+
+    async def _is_ready(self) -> bool:
+        reason = await self._ready()
+        if reason and reason != self._waiting_for:
+            log.warning("webhook configuration not updated yet", reason=reason)
+        self._waiting_for = reason
+        return not reason
 
     async def _ensure(self, target: CABundleTarget) -> None:
         def desired(found: Object | None) -> Object | None:

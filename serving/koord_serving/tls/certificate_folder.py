@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from koord_kube.core.warnings import OnWarning, ignore_warning
+from koord_kube.reconcile_loop import ReconcileLoop
+from koord_kube.work_queue import WorkQueue
 from koord_service.logs import get_log
 
-from koord_serving.periodic import run_periodically
 from koord_serving.tls.core import certificates
-from koord_serving.tls.server_tls import CertificateError, ServerTls
+from koord_serving.tls.server_tls import ServerTls
 
 log = get_log("manager.certificates")
 
@@ -37,31 +38,38 @@ class CertificateFolder:
         *,
         changed: Callable[[], None] = lambda: None,
         now: Callable[[], datetime] = _utc,
+        on_warning: OnWarning = ignore_warning,
     ) -> None:
         self._folder = folder
         self._tls = tls
         self._changed = changed
         self._now = now
-        self._trouble = ""
+        self._on_warning = on_warning
         self.bundle = b""
 
     async def run(self) -> None:
-        """For ever."""
-        await run_periodically(self.once, asyncio.Event(), log)
+        """Read the files until cancelled, also while they are not usable."""
+        loop = ReconcileLoop(
+            "certificates",
+            self._reconcile,
+            workers=1,
+            queue=WorkQueue(cap=_SECONDS),
+            on_warning=self._on_warning,
+        )
+        loop.add(str(self._folder))
+        await loop.run()
 
-    async def once(self) -> float:
-        """Read the files; what cannot be used leaves the certificate before in force."""
-        trouble = ""
-        try:
-            self._read()
-        except (CertificateError, OSError) as error:
-            trouble = str(error)
-        if trouble and trouble != self._trouble:
-            log.warning("certificate files are not usable", folder=str(self._folder), error=trouble)
-        self._trouble = trouble
+    async def _reconcile(self, _folder: str) -> float:
+        self.read()
         return _SECONDS
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Use what the files hold now.
+
+        Raises:
+            CertificateError: they cannot be used; the certificate before stays in use.
+            OSError: they cannot be read, likewise.
+        """
         certificate = self._one(certificates.TLS_CERT, certificates.CERT)
         key = self._one(certificates.TLS_KEY, certificates.KEY)
         bundle = self._one(certificates.CA_CERT, "ca.crt", needed=False)

@@ -8,19 +8,23 @@ trust this one is lost. Nothing of the Secret's data is ever logged.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import anyio
+from koord_kube.core.warnings import OnWarning, ignore_warning
+from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api, Object
 from koord_kube.protocol.resources import SECRETS
+from koord_kube.reconcile_loop import ReconcileLoop
+from koord_kube.views.metadata import read_resource_version
+from koord_kube.work_queue import WorkQueue
 from koord_service.logs import get_log
 
 from koord_serving.create_or_update import create_or_update
-from koord_serving.periodic import run_periodically, watch_object
 from koord_serving.tls.core import certificates
 from koord_serving.tls.server_tls import CertificateError, ServerTls
 
@@ -29,6 +33,7 @@ log = get_log("manager.certificates")
 SECRET_NAME = "koordinator-webhook-certs"  # noqa: S105 - the name of one
 _SECONDS = 60.0
 _SOON = 1.0
+_LONGEST_RETRY_SECONDS = 30.0
 
 
 def _utc() -> datetime:
@@ -53,6 +58,7 @@ class CertificateSecret:
         leads: Callable[[], bool],
         changed: Callable[[], None] = lambda: None,
         now: Callable[[], datetime] = _utc,
+        on_warning: OnWarning = ignore_warning,
     ) -> None:
         self._api = api
         self._tls = tls
@@ -62,16 +68,34 @@ class CertificateSecret:
         self._leads = leads
         self._changed = changed
         self._now = now
+        self._on_warning = on_warning
         self._trouble = ""
         self._last: certificates.SecretData = {}
         self.bundle = b""
         """Whom clients have to trust, PEM; empty until the Secret was read."""
 
     async def run(self) -> None:
-        """For ever."""
-        wake = asyncio.Event()
-        informer = watch_object(self._api, SECRETS, self._secret, self._namespace, wake, log)
-        await run_periodically(self.once, wake, log, [informer])
+        """Until cancelled."""
+        loop = ReconcileLoop(
+            "certificates",
+            lambda _key: self.once(),
+            workers=1,
+            queue=WorkQueue(cap=_LONGEST_RETRY_SECONDS),
+            on_warning=self._on_warning,
+        )
+        loop.add(f"{self._namespace}/{self._secret}")
+        informer = Informer(
+            self._api,
+            SECRETS,
+            name=self._secret,
+            namespace=self._namespace,
+            decode=read_resource_version,
+            on_change=lambda key, _before, _now: loop.add(key),
+            on_warning=self._on_warning,
+        )
+        async with anyio.create_task_group() as group:
+            group.start_soon(informer.run)
+            await loop.run()
 
     async def once(self) -> float:
         """Bring the Secret to what it should be and follow it; seconds until the next look.

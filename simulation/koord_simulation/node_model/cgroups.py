@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from koord_host.knobs.forms import DEVICES, NO_LIMIT, Value
+from koord_host.knobs.forms import NO_LIMIT, Form, Value
 from koord_host.knobs.table import KNOBS, PlaceKind
 from koord_host.planning.arbiter import arbitrate
 from koord_host.planning.desired_values import DesiredValue, Owner, Target
@@ -127,7 +127,7 @@ class SimulatedCgroups:
         KNOBS[knob].check(value)
         target = Target(group, knob)
         if target in self._baselines:
-            self._baselines[target] = self._read_back(target, value)
+            self._baselines[target] = self._read_back(target, value, self._baselines[target])
         else:
             self._set(target, value)
 
@@ -174,12 +174,14 @@ class SimulatedCgroups:
             return
         self._desired, self._stale = dict(desired), False
         wanted = self._arbitrated(desired)
-        for target, value in self._baselines.items():
-            wanted.setdefault(target, value)
+        for target, found in self._baselines.items():
+            # Devices that are no longer named get what was found of them.
+            now, form = self._values[target.place][target.knob], self._form(target)
+            wanted[target] = form.complete(wanted.get(target, found), now, found)
         changes = []
         for target, value in wanted.items():
             now = self._values[target.place][target.knob]
-            if self._read_back(target, value) != now:
+            if self._read_back(target, value, now) != now:
                 changes.append(ValueChange(target, now, value))
         self._write(changes, frozenset(wanted))
         asked = {one.target for group in desired.values() for one in group}
@@ -239,20 +241,22 @@ class SimulatedCgroups:
 
     def _set(self, target: Target, value: Value) -> None:
         values = self._values[target.place]
-        values[target.knob] = self._read_back(target, value)
+        values[target.knob] = self._read_back(target, value, values.get(target.knob, ""))
         if target.knob == IDLE:
             values[SHARES] = _IDLE_SHARES if value == 1 else _NEW_SHARES
         self.changes += 1
 
-    def _read_back(self, target: Target, value: Value) -> Value:
-        """The content of the file after that value is written."""
-        form = KNOBS[target.knob].form(self._version)
-        if form.text:
-            now = str(self._values[target.place].get(target.knob, ""))
-            return form.decode(form.encode(value, now if form is DEVICES else ""))
+    def _read_back(self, target: Target, value: Value, before: Value) -> Value:
+        """The content of the file after that value is written over what was there ``before``."""
+        form = self._form(target)
         if form.unit > 1 and isinstance(value, int) and value > 0:
             return value // form.unit * form.unit
-        return form.decode(form.encode(value, ""))
+        # Devices that the value does not name stay as they are.
+        current = "" if form.lines is None else form.encode(before, "")
+        return form.decode(form.encode(value, current))
+
+    def _form(self, target: Target) -> Form:
+        return KNOBS[target.knob].form(self._version)
 
     # ---- the kernel's rules
 

@@ -7,7 +7,8 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,7 +58,7 @@ BANDWIDTH = {"systemStrategy": {"totalNetworkBandwidth": "1G"}}
 @pytest.fixture
 def agent(
     node: NodeFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Agent]:
+) -> Iterator[Callable[..., Agent]]:
     """Makes koordlet's agent, as root, with its files in the test's directory."""
     monkeypatch.setattr("os.geteuid", lambda: 0)
     places = {
@@ -65,7 +66,15 @@ def agent(
         "runtime_hooks_config_path": str(tmp_path),
         "runtime_hooks_nri_socket_path": str(tmp_path / "nri.sock"),
     }
-    return lambda **settings: Agent(node.settings(**places, **settings), node.files)
+    with ExitStack() as stack:
+
+        def make(**settings: str | float) -> Agent:
+            made = Agent(node.settings(**places, **settings), node.files)
+            if made._node is not None:
+                stack.callback(made._node.shut_down)
+            return made
+
+        yield make
 
 
 class TestWhatIsFound:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,14 @@ class Bench:
         self.originals.close()
 
 
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """One with a directory."""
+    made = Bench(str(tmp_path))
+    yield made
+    made.kill()
+
+
 def plan(*values: int, **more: Any) -> NodePlan:
     desired = tuple(DesiredValue(QUOTA, value, "suppressed") for value in values)
     return NodePlan({"cpu_suppress": desired}, **more)
@@ -110,8 +119,7 @@ def test_of_several_rounds_the_last_counts_and_each_is_reported_once() -> None:
     assert bench.applied == AppliedPlans()
 
 
-def test_decisions_and_notes_are_in_the_journal_in_order(tmp_path: Path) -> None:
-    bench = Bench(str(tmp_path))
+def test_decisions_and_notes_are_in_the_journal_in_order(bench: Bench, tmp_path: Path) -> None:
     line = DecisionEntry("2026-01-31T12:00:00.000Z", "cpu_suppress", "on", "5 CPUs")
     notes = [HookAnswerEntry("t", "PreCreateContainer", "NRI", f"a/{n}", "main") for n in range(3)]
     bench.plan_queue.note(notes[0])
@@ -128,9 +136,8 @@ def test_decisions_and_notes_are_in_the_journal_in_order(tmp_path: Path) -> None
     ("wanted", "expected"), [(NodePlan(), "max"), (plan(50_000), "50000")], ids=["nothing", "again"]
 )
 def test_what_an_earlier_run_left_is_rolled_back_once_all_is_known(
-    tmp_path: Path, wanted: NodePlan, expected: str
+    bench: Bench, tmp_path: Path, wanted: NodePlan, expected: str
 ) -> None:
-    bench = Bench(str(tmp_path))
     bench.round(plan(50_000))
     bench.kill()
     bench.begin(str(tmp_path))

@@ -171,7 +171,18 @@ def test_cpus_are_never_outside_those_above(version: int, rounds: list[dict[str,
     assert cgroups.cpus("a/b/c") == frozenset(range(8))
 
 
-def test_limits_of_devices_are_merged_as_the_kernel_does() -> None:
-    cgroups, knob = made(1), "blkio.throttle.read_bps_device"
-    cgroups.set_desired({ONE: (desired_value("a", knob, "8:0 4096"),)})
-    assert cgroups.now("a", knob) == "8:0 4096"
+@pytest.mark.parametrize("version", [1, 2])
+def test_limits_of_devices_are_merged_as_the_kernel_does_and_put_back(version: int) -> None:
+    cgroups, knob = made(version), "blkio.throttle.read_bps_device"
+
+    def after(*values: str) -> Value | None:
+        cgroups.set_desired({ONE: tuple(desired_value("a", knob, value) for value in values)})
+        return cgroups.now("a", knob)
+
+    cgroups.put("a", knob, "8:32 7")
+    assert after("8:0 4096") == "8:0 4096\n8:32 7"
+    assert after("8:16 512\n8:32 9") == "8:16 512\n8:32 9"
+    cgroups.put("a", knob, "8:48 3")
+    assert cgroups.base("a", knob) == "8:32 7\n8:48 3"
+    assert after() == "8:32 7\n8:48 3"
+    assert cgroups.base("a", knob) == "8:32 7\n8:48 3"

@@ -131,7 +131,9 @@ class StrategyRun:
             self.node.views.update_object("NodeSLO", document)
         known = [pod.record.pod for pod in of.pods] if of.pods_known else None
         self.said += reconcile_loop._views.refresh(known)[1]
-        view, self.found = self.decider._round()
+        one = self.rounds.start()
+        view, self.found = self.decider._round(one)
+        self.rounds.finish(one)
         self.said += self.found.problems
         self.decider._publish(view, self.found)
         done, _ = reconcile_loop._round(reconcile_loop.inventory.records(), set())

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from koord_host.kernel_files.cgroup_stats import CgroupStats
 from koord_host.knobs.forms import NO_LIMIT
 from koord_host.knobs.layout import Layout
-from koord_host.knobs.table import KNOBS
+from koord_host.knobs.table import KNOBS, Knob
 from koord_model import cpuset
 from koord_model.extended_resources import batch_resources
 from koord_model.keys import BATCH_CPU
@@ -91,14 +91,17 @@ class Collector:
         return [1000.0 * len(cpus) for cpus in found if cpus]
 
     def _by_quota(self, reading: FileReading) -> list[float]:
-        version = self._layout.version
-        quota, period = (
-            reading.of_group(self._layout.path(knob, self._group), knob.form(version).decode)
-            for knob in (_QUOTA, _PERIOD)
-        )
-        if not isinstance(quota, int) or not isinstance(period, int):
+        quota = self._number(_QUOTA, reading)
+        if quota is None or quota == NO_LIMIT:
+            # On v2 the period is in the same file: read again, it would be reported twice.
             return []
-        return [1000.0 * quota / period] if quota != NO_LIMIT and period > 0 else []
+        period = self._number(_PERIOD, reading)
+        return [1000.0 * quota / period] if period is not None and period > 0 else []
+
+    def _number(self, knob: Knob, reading: FileReading) -> int | None:
+        path, form = self._layout.path(knob, self._group), knob.form(self._layout.version)
+        found = reading.of_group(path, form.decode)
+        return found if isinstance(found, int) else None
 
     def _of_pod(self, record: PodRecord) -> _BestEffort:
         cpusets = tuple(

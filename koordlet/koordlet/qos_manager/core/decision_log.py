@@ -8,9 +8,9 @@ the newest round, the history those that caused it.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from threading import Lock
+from types import MappingProxyType
 from typing import NamedTuple
 
 from koord_model.decision import plain as plain
@@ -76,28 +76,38 @@ class DecisionList(NamedTuple):
     history: tuple[DecisionRecord, ...] = ()
 
 
-@dataclass(slots=True)
-class _LatestDecision:
-    """The current decision of a key; ``number`` is the place of its entry in the history."""
+class _Onset(NamedTuple):
+    """When an outcome was decided; ``number`` is the place of its entry in the history."""
 
     since: float
     mode: StrategyMode
-    decision: Decision
+    outcome: str
     number: int
 
 
+class _Snapshot(NamedTuple):
+    """What is known after a round; nobody changes it."""
+
+    said_at: float = 0.0
+    standing: Mapping[DecisionKey, tuple[StrategyMode, Decision]] = MappingProxyType({})
+    onsets: Mapping[DecisionKey, _Onset] = MappingProxyType({})
+    history: tuple[DecisionRecord, ...] = ()
+
+
 class DecisionLog:
-    """Stores the decisions of rounds; any thread may read it."""
+    """Stores the decisions of rounds.
+
+    One thread calls ``keep``: the event loop's, after each round. Any thread may call ``find``,
+    as those of pages do: it reads the snapshot that ``keep`` has made last, and nothing else.
+    """
 
     def __init__(self, most: int = MOST_ENTRIES, most_of_one: int = MOST_OF_ONE) -> None:
         self._most = most
         self._most_of_one = most_of_one
-        self._lock = Lock()
-        self._said_at = 0.0
-        self._standing: dict[DecisionKey, _LatestDecision] = {}
         self._history: OrderedDict[int, DecisionRecord] = OrderedDict()
         self._numbers: dict[DecisionKey, deque[int]] = {}
         self._next = 0
+        self._snapshot = _Snapshot()
 
     def keep(
         self, at: float, decisions: Sequence[tuple[str, StrategyMode, Decision]]
@@ -111,42 +121,33 @@ class DecisionLog:
             DecisionKey(strategy, one.aspect, one.pod, one.group): (mode, one)
             for strategy, mode, one in decisions
         }
-        with self._lock:
-            self._said_at = at
-            standing: dict[DecisionKey, _LatestDecision] = {}
-            new: list[DecisionRecord] = []
-            for key, (mode, one) in now.items():
-                current = self._standing.pop(key, None)
-                if (
-                    current is None
-                    or current.mode is not mode
-                    or current.decision.outcome != one.outcome
-                ):
-                    self._end(current, at)
-                    entry = DecisionRecord(at, key.strategy, mode, one)
-                    current = _LatestDecision(at, mode, one, self._remember(key, entry))
-                    new.append(entry)
-                current.decision = one
-                standing[key] = current
-            for current in self._standing.values():
-                self._end(current, at)
-            self._standing = standing
+        before = self._snapshot.onsets
+        onsets: dict[DecisionKey, _Onset] = {}
+        new: list[DecisionRecord] = []
+        for key, (mode, one) in now.items():
+            onset = before.get(key)
+            if onset is None or onset.mode is not mode or onset.outcome != one.outcome:
+                self._end(onset, at)
+                entry = DecisionRecord(at, key.strategy, mode, one)
+                onset = _Onset(at, mode, one.outcome, self._remember(key, entry))
+                new.append(entry)
+            onsets[key] = onset
+        ended = [onset for key, onset in before.items() if key not in onsets]
+        for onset in ended:
+            self._end(onset, at)
+        history = tuple(self._history.values()) if new or ended else self._snapshot.history
+        self._snapshot = _Snapshot(at, now, onsets, history)
         return tuple(new)
 
     def find(self, wanted: Callable[[DecisionKey], bool], most: int = MOST_ENTRIES) -> DecisionList:
         """Current decisions of the ``wanted`` keys, and the ``most`` newest of their history."""
-        with self._lock:
-            standing = [
-                (key, replace(current)) for key, current in self._standing.items() if wanted(key)
-            ]
-            said_at, history = self._said_at, list(self._history.values())
+        said_at, standing, onsets, history = self._snapshot
         entries = (entry for entry in reversed(history) if wanted(entry.key))
         return DecisionList(
             tuple(
-                CurrentDecision(
-                    current.since, said_at, key.strategy, current.mode, current.decision
-                )
-                for key, current in standing
+                CurrentDecision(onsets[key].since, said_at, key.strategy, mode, decision)
+                for key, (mode, decision) in standing.items()
+                if wanted(key)
             ),
             tuple(entry for entry, _ in zip(entries, range(most), strict=False)),
         )
@@ -168,10 +169,10 @@ class DecisionLog:
                 del self._numbers[oldest.key]
         return number
 
-    def _end(self, current: _LatestDecision | None, at: float) -> None:
+    def _end(self, onset: _Onset | None, at: float) -> None:
         """Record in the history when a decision ended, if its entry is still there."""
-        if current is not None and current.number in self._history:
-            self._history[current.number] = replace(self._history[current.number], until=at)
+        if onset is not None and onset.number in self._history:
+            self._history[onset.number] = replace(self._history[onset.number], until=at)
 
 
 # ---- filters

@@ -6,6 +6,8 @@ What it answers (Kubernetes' ``pkg/registry/core/pod/storage/eviction.go``):
 - 429 with the cause DisruptionBudget: a budget forbids it now. Another pod is to go instead.
 - 201 with a body that says 500: more than one budget selects the pod.
 - 404: it is gone; 409: another pod of its name is there.
+- 401: the token is not valid, even after it was read again; 403: the account lacks the right. The
+  pod stays; it may be tried again after a minute.
 - 429 without that cause, 5xx, or no answer: the server has trouble, so the request is repeated.
 """
 
@@ -29,7 +31,7 @@ _TRIES = 4
 _FIRST, _LONGEST = 1.0, 8.0
 _BUDGET = "DisruptionBudget"
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
-_NO_RIGHT_SECONDS = 60.0
+_REFUSED_SECONDS = 60.0
 
 
 class EvictionApiBackend:
@@ -91,9 +93,7 @@ def outcome_of(error: ApiError) -> EvictionOutcome:
         return EvictionOutcome(EvictionResult.UNKNOWN, text)
     if error.status == 429 and error.cause == _BUDGET:
         return EvictionOutcome(EvictionResult.REFUSED, text, error.retry_after)
-    if error.status in (401, 403):
-        return EvictionOutcome(EvictionResult.REFUSED, text, _NO_RIGHT_SECONDS)
     if _SEVERAL_BUDGETS not in text and (error.status == 429 or error.status >= 500):
         return EvictionOutcome(EvictionResult.FAILED, text, error.retry_after)
-    # A webhook that refuses, an invalid request, conflicting budgets: retry later.
-    return EvictionOutcome(EvictionResult.REFUSED, text, _NO_RIGHT_SECONDS)
+    # An invalid token, a lack of rights, a webhook that refuses, conflicting budgets: retry later.
+    return EvictionOutcome(EvictionResult.REFUSED, text, _REFUSED_SECONDS)

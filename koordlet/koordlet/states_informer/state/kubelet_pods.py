@@ -6,6 +6,8 @@ from datetime import datetime
 
 import msgspec
 from koord_host.knobs.layout import Layout
+from koord_kube.views.metadata import OwnerReference
+from koord_kube.views.pod import ContainerSpec, PodSpec, ResourceRequirements
 from koord_model.demand import Amounts, Demand, InitContainer, amounts, requested, whole_pod
 from koord_model.pod import Container, Pod
 from koord_model.qos import KubeQoS
@@ -15,11 +17,6 @@ from koord_model.resources import LinuxResources
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 
-class _Owner(msgspec.Struct):
-    kind: str = ""
-    controller: bool | None = None
-
-
 class _Metadata(msgspec.Struct):
     name: str = ""
     namespace: str = ""
@@ -27,33 +24,14 @@ class _Metadata(msgspec.Struct):
     deleted: str | None = msgspec.field(default=None, name="deletionTimestamp")
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
-    owners: list[_Owner] | None = msgspec.field(default=None, name="ownerReferences")
+    owners: list[OwnerReference] | None = msgspec.field(default=None, name="ownerReferences")
 
 
-_Quantities = dict[str, str | int | float | None]
-
-
-class _Resources(msgspec.Struct):
-    requests: _Quantities | None = None
-    limits: _Quantities | None = None
-
-
-class _Container(msgspec.Struct):
-    name: str = ""
-    resources: _Resources | None = None
-    restart_policy: str | None = msgspec.field(default=None, name="restartPolicy")
-
-
-class _Spec(msgspec.Struct):
-    priority: int | None = None
+class _Spec(PodSpec):
     priority_name: str | None = msgspec.field(default=None, name="priorityClassName")
     grace: int | None = msgspec.field(default=None, name="terminationGracePeriodSeconds")
-    overhead: _Quantities | None = None
     runtime_class: str | None = msgspec.field(default=None, name="runtimeClassName")
     host_network: bool | None = msgspec.field(default=None, name="hostNetwork")
-    resources: _Resources | None = None
-    containers: list[_Container] | None = None
-    init_containers: list[_Container] | None = msgspec.field(default=None, name="initContainers")
 
 
 class _State(msgspec.Struct):
@@ -64,7 +42,7 @@ class _ContainerStatus(msgspec.Struct):
     name: str = ""
     container_id: str | None = msgspec.field(default=None, name="containerID")
     state: _State | None = None
-    resources: _Resources | None = None
+    resources: ResourceRequirements | None = None
 
 
 class _Status(msgspec.Struct):
@@ -136,7 +114,7 @@ def _record(listed: _Pod, layout: Layout) -> PodRecord:
     for one in running:
         prefix, ident = _split(one.container_id or "")
         # In the status is what a container has, in the specification what it is to have.
-        resources = one.resources or specs.get(one.name, _Container()).resources
+        resources = one.resources or specs.get(one.name, ContainerSpec()).resources
         limits = LinuxResources(cpu_quota=_quota(resources))
         containers[ident] = Container(pod, one.name, ident, resources=limits)
         runtime = runtime or prefix
@@ -156,13 +134,13 @@ def _demand(listed: _Pod) -> Demand:
         started=status.started.timestamp() if status.started else 0.0,
         requests=whole_pod(
             requests.values(),
-            [InitContainer(_requests(one.resources), _beside(one)) for one in inits],
+            [InitContainer(_requests(one.resources), one.is_sidecar) for one in inits],
             _requests(spec.resources),
             overhead,
         ),
         limits=whole_pod(
             limits.values(),
-            [InitContainer(_limits(one.resources), _beside(one)) for one in inits],
+            [InitContainer(_limits(one.resources), one.is_sidecar) for one in inits],
             _limits(spec.resources),
             overhead,
         ),
@@ -178,16 +156,12 @@ def _controller(meta: _Metadata) -> str:
     return next((one.kind for one in meta.owners or () if one.controller), "")
 
 
-def _requests(resources: _Resources | None) -> Amounts:
+def _requests(resources: ResourceRequirements | None) -> Amounts:
     return requested(resources.requests, resources.limits) if resources else {}
 
 
-def _limits(resources: _Resources | None) -> Amounts:
+def _limits(resources: ResourceRequirements | None) -> Amounts:
     return amounts(resources.limits if resources else None)
-
-
-def _beside(one: _Container) -> bool:
-    return one.restart_policy == "Always"
 
 
 def _pod_quota(spec: _Spec) -> int | None:
@@ -195,7 +169,7 @@ def _pod_quota(spec: _Spec) -> int | None:
     if own := _quota(spec.resources):
         return own
     inits = spec.init_containers or []
-    beside = [one for one in inits if _beside(one)]
+    beside = [one for one in inits if one.is_sidecar]
     together = [_quota(one.resources) for one in (*(spec.containers or ()), *beside)]
     one_by_one = [_quota(one.resources) for one in inits if one not in beside]
     known = [quota for quota in together if quota], [quota for quota in one_by_one if quota]
@@ -204,7 +178,7 @@ def _pod_quota(spec: _Spec) -> int | None:
     return max(sum(known[0]), *known[1], 0) or None
 
 
-def _quota(resources: _Resources | None) -> int | None:
+def _quota(resources: ResourceRequirements | None) -> int | None:
     """The quota for a limit in CPUs; ``None`` without one, or with one that is not a quantity."""
     cpu = resources.limits.get("cpu") if resources and resources.limits else None
     try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
+from koord_kube.views.metadata import OwnerReference
 from koord_kube.views.pod import PodSpec, ResourceRequirements
 from koord_model.demand import Amounts, amounts, requested
 from koord_model.keys import MEMORY
@@ -44,17 +45,11 @@ class RecommendationPod:
     started: bool = True
 
 
-class _Owner(msgspec.Struct):
-    kind: str = ""
-    name: str = ""
-    controller: bool | None = None
-
-
 class _Metadata(msgspec.Struct):
     name: str = ""
     namespace: str = ""
     labels: dict[str, str] | None = None
-    owners: list[_Owner] | None = msgspec.field(default=None, name="ownerReferences")
+    owners: list[OwnerReference] | None = msgspec.field(default=None, name="ownerReferences")
 
 
 class _Ended(msgspec.Struct):

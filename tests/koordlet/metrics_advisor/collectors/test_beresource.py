@@ -33,13 +33,17 @@ def put_cpus(node: UsedNode, group: str, cpus: str) -> None:
     node.tree.texts[node.path(group, "cpuset", name)] = f"{cpus}\n"
 
 
+def quota_file(node: UsedNode) -> str:
+    return node.path(BE, "cpu", "cpu.cfs_quota_us" if node.layout.version == 1 else "cpu.max")
+
+
 def put_quota(node: UsedNode, quota: int, period: int) -> None:
     if node.layout.version == 1:
-        node.tree.texts[node.path(BE, "cpu", "cpu.cfs_quota_us")] = f"{quota}\n"
+        node.tree.texts[quota_file(node)] = f"{quota}\n"
         node.tree.texts[node.path(BE, "cpu", "cpu.cfs_period_us")] = f"{period}\n"
     else:
         word = "max" if quota < 0 else str(quota)
-        node.tree.texts[node.path(BE, "cpu", "cpu.max")] = f"{word} {period}\n"
+        node.tree.texts[quota_file(node)] = f"{word} {period}\n"
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])
@@ -117,3 +121,16 @@ def test_real_limit_is_the_least_of_cpusets_and_quota(
     found = rounds.look(batch("u1", 1), pod("u2"))
     assert values(found).get(LIMIT) == expected
     assert found.partial == ()
+
+
+@pytest.mark.parametrize("content", [OSError(5, "Input/output error"), "x 100000\n", "\n"])
+def test_an_unreadable_quota_is_reported_once(
+    node: UsedNode, rounds: Rounds, content: str | OSError
+) -> None:
+    put_quota(node, 150_000, 100_000)
+    put_cpus(node, BE, "0-7")
+    node.tree.texts[quota_file(node)] = content
+    found = rounds.look()
+    assert values(found)[LIMIT] == 8000.0
+    [line] = found.partial
+    assert line.startswith(quota_file(node))

@@ -9,19 +9,15 @@ from koord_host.planning.desired_values import DesiredValue, Target
 from koord_model.node_slo import NodeSLO
 from koordlet.qos_manager.core.strategy import (
     Decision,
+    EvictionClaim,
     Plan,
     Strategy,
     StrategyMode,
     StrategySignal,
     StrategyView,
 )
-from koordlet.qos_manager.core.strategy_runner import (
-    AbandonedError,
-    RoundPlans,
-    StrategyRunner,
-    StrategyState,
-    reuse_unchanged,
-)
+from koordlet.qos_manager.core.strategy_round import AbandonedError, reuse_unchanged
+from koordlet.qos_manager.core.strategy_runner import StrategyRunner, StrategyState
 
 from tests.support import views
 
@@ -180,6 +176,7 @@ def test_switched_off_it_does_not_run_and_begins_anew_later() -> None:
     runner = runner_of(one.strategy())
     runner.decide(view(0.0))
     assert runner.decide(view(1.0, mode="off")).plans == {}
+    assert runner.next_due == 2.0, "no round is made before for one that is off"
     off = state(runner)
     assert (len(one.calls), off.mode, off.desired) == (1, StrategyMode.OFF, 0)
     assert off.reason == "switched off by the NodeSLO"
@@ -220,39 +217,34 @@ def test_settings_that_cannot_be_read_leave_the_last_in_force() -> None:
 
 
 def test_one_that_was_given_up_is_skipped_until_it_returns_and_its_values_stay() -> None:
-    meanwhile: list[RoundPlans] = []
-
-    def answer(*_: Any) -> Plan:
-        if len(one.calls) == 2:
-            assert runner.give_up("one", "has not come back")
-            meanwhile.append(runner.decide(view(2.0)))
-            assert (state(runner).reason, state(runner).overruns) == ("has not come back", 1)
-        return Plan(desired=desired(5))
-
-    one, other = Recorder(answer), Recorder()
-    runner = runner_of(one.strategy(), other.strategy("other"))
+    one = Recorder(lambda *_: Plan(desired=desired(5)))
+    runner = runner_of(one.strategy(), Recorder().strategy("other"))
     runner.decide(view(0.0))
-    assert not runner.give_up("one", "it has just returned")
-    with pytest.raises(AbandonedError):
-        runner.decide(view(1.0))
-    [found] = meanwhile
-    # Its late return ended its round: the other ran in the one meanwhile.
-    assert (one.times, other.times) == ([0, 1], [0, 2])
-    assert dict(found.done())["one"].desired == desired(5)
-    runner.decide(view(3.0))
-    assert (one.times, state(runner).reason, state(runner).overruns) == ([0, 1, 3], "", 1)
+    runner.suspend("one", "has not come back")
+    assert (state(runner).reason, state(runner).overruns) == ("has not come back", 1)
+    found = runner.decide(view(1.0))
+    assert (found.planned_now, dict(found.done())["one"].desired) == ({"other"}, desired(5))
+    assert runner.next_due == 2.0
+    runner.resume("one")
+    runner.decide(view(2.0))
+    assert (one.times, state(runner).reason, state(runner).overruns) == ([0, 2], "", 1)
 
 
-def test_one_that_returns_late_does_not_hide_which_other_runs_now() -> None:
+def test_a_round_ends_with_the_strategy_that_is_given_up_and_has_changed_nothing() -> None:
     def answer(*_: Any) -> Plan:
-        runner.give_up("one", "late")
-        runner.running = "other"  # another thread goes on
-        return Plan()
+        assert round_.give_up("two") is (round_.running == "two")
+        return Plan(memory="late", claims=(claim,))
 
-    runner = runner_of(answer)
+    claim = EvictionClaim("memoryUsage", "memory", 1.0, (), Decision("full"))
+    first, second, third = Recorder(answer), Recorder(answer), Recorder()
+    runner = runner_of(first.strategy(), second.strategy("two"), third.strategy("three"))
+    before, round_ = runner.states(), runner.start()
     with pytest.raises(AbandonedError):
-        runner.decide(view())
-    assert runner.running == "other"
+        round_.run(view(0.0))
+    assert (first.times, second.times, third.times) == ([0], [0], [])
+    assert (runner.states(), runner.next_due) == (before, float("-inf"))
+    round_ = runner.start()
+    assert not round_.give_up("two"), "it does not run"
 
 
 def test_unchanged_values_are_the_same_objects_with_their_reason() -> None:

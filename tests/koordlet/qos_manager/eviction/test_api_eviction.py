@@ -118,7 +118,9 @@ async def test_after_a_refusal_by_a_budget_there_is_no_immediate_retry(
           for status in (429, 500, 503, 504)),
         ({"status": 503, "retry_after": 200}, EvictionResult.EVICTED, [8]),
         ({"status": 503, "times": 9}, EvictionResult.FAILED, [1, 2, 4]),
-        # A lack of rights is no trouble of the server's.
+        # A lack of rights is no trouble of the server's. After a 401 the token is read again.
+        ({"status": 401}, EvictionResult.EVICTED, []),
+        ({"status": 401, "times": 2}, EvictionResult.REFUSED, []),
         *(({"status": status}, EvictionResult.REFUSED, []) for status in (400, 403, 422)),
     ],
 )  # fmt: skip
@@ -136,6 +138,9 @@ async def test_requests_to_a_server_in_trouble_are_repeated_a_few_times(
     assert outcome.end is end
     assert slept.seconds == pytest.approx(waits, rel=0.5)
     assert outcome.again_after == (60.0 if end is EvictionResult.REFUSED else 0.0)
+    assert (str(failure["status"]) in outcome.reason) == (end is not EvictionResult.EVICTED)
+    evicted = "deletionTimestamp" in api.get(PODS, "web", "ns")["metadata"]
+    assert evicted == (end is EvictionResult.EVICTED)
 
 
 async def test_without_an_answer_the_result_is_not_known_unless_it_is_found_out(

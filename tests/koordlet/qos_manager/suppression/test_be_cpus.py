@@ -92,7 +92,12 @@ def test_pods_that_lose_cpus_to_lse_get_others() -> None:
     assert chosen == {4, 12, 1, 9}
 
 
-def test_pools_come_from_annotations() -> None:
+@pytest.mark.parametrize(
+    ("above", "missing"), [(None, ()), ("", ()), ("1-10,99", (11, 12, 13, 14)), ("4-15", (2, 3))]
+)
+def test_pools_come_from_annotations_and_the_group_above_all_pods(
+    above: str | None, missing: tuple[int, ...]
+) -> None:
     pods = (
         pod_view("lse", qos=QoSClass.LSE, cpuset="0,1,77"),
         pod_view("lsr", qos=QoSClass.LSR, cpuset="1-3"),
@@ -100,18 +105,20 @@ def test_pools_come_from_annotations() -> None:
         pod_view("be", qos=QoSClass.BE, cpuset="5"),
         pod_view("bad", qos=QoSClass.LSE, cpuset="x"),
     )
+    values = {} if above is None else {("kubepods.slice", "cpuset.cpus"): above}
     found = pools(
         view(
             pods=pods,
             latest=FakeLatest({}, cpu_info(16, offline=[15])),
+            cgroups=FakeCgroups(values),
             set_aside=ReservedCPUs(frozenset((0, 6, 7, 15, 99))),
         )
     )
     assert found == CPUPools(
-        shared=frozenset((4, 5, *range(8, 15))),
-        lsr=frozenset((2, 3)),
+        shared=frozenset((4, 5, *range(8, 15))).difference(missing),
+        lsr=frozenset((2, 3)).difference(missing),
         lse=frozenset((0, 1)),
-        aside=frozenset((6, 7)),
+        aside=frozenset((6, 7, *missing)),
     )
 
 
