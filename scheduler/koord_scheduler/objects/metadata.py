@@ -5,15 +5,6 @@ from __future__ import annotations
 import msgspec
 
 
-class OwnerReference(msgspec.Struct, frozen=True, gc=False):
-    """What an object belongs to; ``controller`` says whether that manages it."""
-
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool | None = None
-
-
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Names, labels and annotations; times are RFC 3339."""
 
@@ -25,4 +16,3 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
-    owner_references: list[OwnerReference] | None = None
