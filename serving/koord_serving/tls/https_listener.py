@@ -1,7 +1,8 @@
 """Listening for HTTPS, with bounds on idle clients.
 
-A connection costs some 50 KiB. When there are too many, the oldest ends, of
-the address that holds most: not that of an API server, which keeps its own for hours.
+A connection costs some 50 KiB. When there are too many, one of the address that holds most ends:
+not that of an API server, which keeps its own for hours. It is the oldest one without a request
+under way, and the oldest of all if each has one.
 """
 
 from __future__ import annotations
@@ -45,15 +46,19 @@ def _bound(server: web.Server, most: int) -> None:
     """Bound the open connections that have finished the TLS handshake."""
     limit: ConnectionLimit[web.RequestHandler] = ConnectionLimit(most, most)
     transports: dict[web.RequestHandler, asyncio.Transport] = {}
-    made, lost = server.connection_made, server.connection_lost
+    answering: set[web.RequestHandler] = set()
+    made, lost, answer = server.connection_made, server.connection_lost, server.request_handler
 
     def connection_made(handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         made(handler, transport)
         peer = _address(transport)
         if rivals := limit.rivals(peer, bounded=False):
-            forget(rivals[0]).abort()
+            forget(next(filter(is_idle, rivals), rivals[0])).abort()
         limit.add(handler, peer)
         transports[handler] = transport
+
+    def is_idle(handler: web.RequestHandler) -> bool:
+        return handler not in answering and not transports[handler].get_write_buffer_size()
 
     def forget(handler: web.RequestHandler) -> asyncio.Transport:
         limit.remove(handler)
@@ -64,8 +69,16 @@ def _bound(server: web.Server, most: int) -> None:
             forget(handler)
         lost(handler, exc)
 
+    async def request_handler(request: web.BaseRequest) -> web.StreamResponse:
+        answering.add(request.protocol)
+        try:
+            return await answer(request)
+        finally:
+            answering.discard(request.protocol)
+
     server.connection_made = connection_made  # type: ignore[method-assign]
     server.connection_lost = connection_lost  # type: ignore[method-assign]
+    server.request_handler = request_handler
 
 
 def _address(transport: asyncio.Transport) -> str:
