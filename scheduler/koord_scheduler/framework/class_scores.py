@@ -69,6 +69,9 @@ class ClassScores:
     def totals(self, rows: Rows) -> Amounts:
         """The weighted scores of feasible rows; they depend on which rows these are."""
         self._refresh()
+        return self._totals(rows)
+
+    def _totals(self, rows: Rows) -> Amounts:
         total = self._local[rows]
         for one, raw in zip(self._relative, self._raw, strict=True):
             total += one.weight * one.plugin.normalize(raw[rows])
@@ -83,7 +86,7 @@ class ClassScores:
         rows = self.feasible()
         if not len(rows):
             return None
-        return int(rows[(self.totals(rows) + self._nodes.tie_break[rows]).argmax()])
+        return int(rows[(self._totals(rows) + self._nodes.tie_break[rows]).argmax()])
 
     def rejections(self, row: int) -> list[str]:
         """The names of all plugins that keep the class off a node."""

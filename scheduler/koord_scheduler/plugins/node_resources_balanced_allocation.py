@@ -58,16 +58,22 @@ def _evenness(fractions: list[Amounts]) -> Amounts:
 
     One less the standard deviation of the fractions, of those resources that the node has.
     """
-    known = [~np.isnan(one) for one in fractions]
-    count = np.sum(known, axis=0)
-    values = [np.where(is_known, one, 0.0) for one, is_known in zip(fractions, known, strict=True)]
-    mean = sum(values, np.zeros(len(count))) / np.maximum(count, 1)
-    squares = np.zeros(len(count))
-    for value, is_known in zip(values, known, strict=True):
-        squares += np.where(is_known, (value - mean) * (value - mean), 0.0)
-    deviation = np.sqrt(squares / np.maximum(count, 1))
-    if len(values) == 2:
+    if len(fractions) == 2:
         # As Kubernetes has it for two: the same, but for what rounding makes of it.
-        deviation = np.abs((values[0] - values[1]) / 2)
-    found: Amounts = np.floor((1 - np.where(count > 1, deviation, 0.0)) * MAX_SCORE)
+        deviation = np.nan_to_num(np.abs((fractions[0] - fractions[1]) / 2))
+    else:
+        deviation = _deviation(np.array(fractions))
+    found: Amounts = np.floor((1 - deviation) * MAX_SCORE)
+    return found
+
+
+def _deviation(fractions: Amounts) -> Amounts:
+    """The standard deviation of each column, without what is not a number; 0 of one number."""
+    known = ~np.isnan(fractions)
+    count = np.maximum(known.sum(axis=0), 1)
+    values = np.where(known, fractions, 0.0)
+    mean = sum(values, np.zeros(len(count))) / count
+    squares = sum(np.where(known, (values - mean) ** 2, 0.0), np.zeros(len(count)))
+    apart = values.max(axis=0) - np.where(known, fractions, 1.0).min(axis=0)
+    found: Amounts = np.where(count == 2, apart / 2, np.sqrt(squares / count))
     return found
