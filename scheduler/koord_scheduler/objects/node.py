@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
+from koord_kube.views.decode import decode_view
 from koord_kube.views.pod import Quantities
 
 from koord_scheduler.objects.metadata import ObjectMeta
@@ -44,8 +43,6 @@ class NodeStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     allocatable: Quantities | None = None
     images: list[ContainerImage] | None = None
-    declared_features: list[str] | None = None
-    volumes_attached: list[dict[str, Any]] | None = None
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -75,7 +72,4 @@ def read_node(text: bytes) -> Node:
     Raises:
         ValueError: it is not a Node.
     """
-    try:
-        return _DECODER.decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ValueError(f"is not a valid Node: {error}") from None
+    return decode_view(_DECODER, text, "a valid Node")

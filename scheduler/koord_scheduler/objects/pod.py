@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from koord_kube.views.decode import decode_view
 from koord_kube.views.pod import Quantities, ResourceRequirements
 
 from koord_scheduler.objects.metadata import ObjectMeta
@@ -65,9 +66,6 @@ class SchedulingSpec(msgspec.Struct, frozen=True, rename="camel"):
     """What a pod is, and where it may run."""
 
     node_name: str = ""
-    scheduler_name: str = ""
-    priority: int | None = None
-    preemption_policy: str | None = None
     containers: list[SchedulingContainer] | None = None
     init_containers: list[SchedulingContainer] | None = None
     resources: ResourceRequirements | None = None
@@ -76,10 +74,7 @@ class SchedulingSpec(msgspec.Struct, frozen=True, rename="camel"):
     affinity: Document | None = None
     tolerations: list[Toleration] | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
-    scheduling_gates: list[dict[str, str]] | None = None
-    host_network: bool | None = None
     volumes: list[Document] | None = None
-    resource_claims: list[Document] | None = None
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -94,15 +89,12 @@ class PodCondition(msgspec.Struct, frozen=True, gc=False):
     """One of the pod's conditions."""
 
     type: str = ""
-    status: str = ""
     reason: str = ""
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     """What became of a pod."""
 
-    phase: str = ""
-    nominated_node_name: str = ""
     conditions: list[PodCondition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
@@ -127,7 +119,4 @@ def read_pod(text: bytes) -> PodInfo:
     Raises:
         ValueError: it is not a Pod.
     """
-    try:
-        return _DECODER.decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ValueError(f"is not a valid Pod: {error}") from None
+    return decode_view(_DECODER, text, "a valid Pod")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
+from koord_kube.views.decode import decode_view
 from koord_model import cpuset
 from koord_model.annotations import decode
 from koord_model.fields import Fields, cpu_list, quantity, text
@@ -148,10 +149,7 @@ def metric_summary(status: bytes) -> MetricSummary:
     Raises:
         ValueError: it is not a NodeMetric status.
     """
-    try:
-        given = _STATUS.decode(status) or _Status()
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ValueError(f"is not a valid NodeMetric status: {error}") from None
+    given = decode_view(_STATUS, status, "a valid NodeMetric status") or _Status()
     node = given.node or _Node()
     return MetricSummary(
         updated=given.updated.timestamp() if given.updated else None,

@@ -11,6 +11,7 @@ import sys
 from functools import lru_cache
 
 import msgspec
+from koord_kube.views.decode import decode_view
 from koord_kube.views.pod import PodSpec, ResourceRequirements
 from koord_model.demand import Amounts, InitContainer, amounts, whole_pod
 from koord_model.keys import ANNOTATION_RESOURCE_STATUS, CPU, MEMORY, MID_CPU, MID_MEMORY
@@ -72,10 +73,7 @@ def read_pod_summary(text: bytes) -> PodSummary:
     Raises:
         ValueError: it is not a Pod.
     """
-    try:
-        pod = _DECODER.decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ValueError(f"is not a valid Pod: {error}") from None
+    pod = decode_view(_DECODER, text, "a valid Pod")
     labels, spec = pod.metadata.labels or {}, pod.spec
     kube = _kube_qos(pod)
     priority = priority_class_or_default(labels, spec.priority, kube)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
+from koord_kube.views.decode import decode_view
 from koord_kube.views.metadata import OwnerReference
 from koord_kube.views.pod import PodSpec, ResourceRequirements
 from koord_model.demand import Amounts, amounts, requested
@@ -90,10 +91,7 @@ def decode(content: bytes) -> RecommendationPod:
     Raises:
         ValueError: it is not a pod.
     """
-    try:
-        pod = _DECODER.decode(content)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ValueError(f"is not a valid pod: {error}") from None
+    pod = decode_view(_DECODER, content, "a valid pod")
     meta = pod.metadata
     beside = (one for one in pod.spec.init_containers or () if one.is_sidecar)
     stay = (*(pod.spec.containers or ()), *beside)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
+from koord_kube.views.decode import decode_view
 from koord_model.demand import amounts
 from koord_model.keys import CPU, MEMORY
 from koord_prediction.amount import ResourceAmount
@@ -56,10 +57,7 @@ def pods_usage(status: bytes) -> Iterator[PodContainerUsage]:
     Raises:
         ValueError: it is not a NodeMetric status.
     """
-    try:
-        found = _DECODER.decode(status)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ValueError(f"is not a valid NodeMetric status: {error}") from None
+    found = decode_view(_DECODER, status, "a valid NodeMetric status")
     for one in found.pods or ():
         used = _amount(one.usage.resources if one.usage else None)
         if used is not None:
