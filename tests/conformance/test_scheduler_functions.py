@@ -7,15 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import numpy as np
 from koord_model import label_selector
 from koord_model.demand import Amounts
 from koord_model.quantity import milli, whole
+from koord_scheduler.classes.pod_class import pod_class
+from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort, HostPortColumns
-from koord_scheduler.objects.node import Taint
-from koord_scheduler.objects.node_selector import preferred_nodes, required_nodes
+from koord_scheduler.objects.node import Taint, read_node
 from koord_scheduler.objects.pod import Toleration, read_pod
 from koord_scheduler.objects.requests import PodRequests, pending_requests, placed_requests
 from koord_scheduler.objects.tolerations import count_untolerated_preferences, first_untolerated
+from koord_scheduler.plugins.node_affinity import NodeAffinity
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 
@@ -46,11 +49,14 @@ def selector(given: Object) -> Object:
 
 
 def node_affinity(given: Object) -> Object:
-    spec, metadata = given["pod"]["spec"], given["node"]["metadata"]
-    node = metadata["name"], metadata.get("labels") or {}
-    required = required_nodes(spec.get("nodeSelector"), spec.get("affinity"))
-    score = preferred_nodes(spec.get("affinity")).score(*node)
-    return {"match": required.matches(*node), "preferred": score}
+    nodes, plugin = NodeColumns(), NodeAffinity()
+    row = np.array([nodes.set(read_node(json.dumps(given["node"]).encode()))])
+    pod = pod_class(read_pod(json.dumps(given["pod"]).encode()))
+    can_run, score = plugin.filter(pod, nodes), plugin.score(pod, nodes)
+    return {
+        "match": can_run is None or bool(can_run(row)[0]),
+        "preferred": int(score(row)[0]) if score else 0,
+    }
 
 
 def taints(given: Object) -> Object:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Codes, Mask, Rows, lengthened
+from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows, lengthened
 from koord_scheduler.objects.node_selector import NodeRequirement
 
 
@@ -36,6 +36,15 @@ class LabelColumn:
         codes = self.codes if rows is None else self.codes[rows]
         found: Mask = self._table(requirement)[codes]
         return found
+
+    def sums(self, amounts: Amounts, counted: Mask | None = None) -> Amounts:
+        """What the ``counted`` rows (all rows with this label) have together, by code.
+
+        There is one more at the end, of 0: code -1 points there.
+        """
+        counted = self.codes >= 0 if counted is None else counted
+        length = len(self.values) + 1
+        return np.bincount(self.codes[counted], amounts[counted], length).astype(np.float64)
 
     def _table(self, requirement: NodeRequirement) -> Mask:
         """For each code whether it is meant; the last one, where -1 points, is of no value."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,9 @@ from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
 from koord_scheduler.columns.taints import TaintColumn
 from koord_scheduler.objects.node import Node
 from koord_scheduler.objects.node_selector import NodeSelectorTerm, RequiredNodes
+from koord_scheduler.objects.pod import Toleration
 from koord_scheduler.objects.requests import PodRequests
+from koord_scheduler.objects.tolerations import first_untolerated
 
 _SHORTEST = 64
 _TIES = 1 << 20
@@ -88,6 +91,13 @@ class NodeColumns:
             alternatives = [self.matches_term(term, rows) for term in required.terms]
             found &= np.logical_or.reduce(alternatives, axis=0)
         return found
+
+    def tolerates(self, tolerations: Sequence[Toleration], rows: Rows) -> Mask:
+        """Of each of these rows, whether these tolerations are for all taints that forbid."""
+        return (
+            self.taints.values(lambda taints: first_untolerated(taints, tolerations) is None, rows)
+            > 0
+        )
 
     def matches_term(self, term: NodeSelectorTerm, rows: Rows) -> Mask:
         """Of each of these rows, whether a term means it; one that says nothing means none."""

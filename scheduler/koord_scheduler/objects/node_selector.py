@@ -55,14 +55,6 @@ class NodeSelectorTerm:
     labels: tuple[NodeRequirement, ...] = ()
     names: tuple[NodeRequirement, ...] = ()
 
-    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a node is meant."""
-        if not self.labels and not self.names:
-            return False
-        return all(one.allows(labels.get(one.key)) for one in self.labels) and all(
-            one.allows(name) for one in self.names
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class RequiredNodes:
@@ -74,22 +66,12 @@ class RequiredNodes:
     selector: tuple[NodeRequirement, ...] = ()
     terms: tuple[NodeSelectorTerm, ...] | None = None
 
-    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether the pod may run on a node."""
-        if not all(one.allows(labels.get(one.key)) for one in self.selector):
-            return False
-        return self.terms is None or any(one.matches(name, labels) for one in self.terms)
-
 
 @dataclass(frozen=True, slots=True)
 class PreferredNodes:
     """Nodes that a pod would rather run on: weights, each with its term."""
 
     terms: tuple[tuple[int, NodeSelectorTerm], ...] = ()
-
-    def score(self, name: str, labels: Mapping[str, str]) -> int:
-        """The sum of the weights of the terms that a node matches."""
-        return sum(weight for weight, term in self.terms if term.matches(name, labels))
 
 
 def whole_number(text: str) -> int | None:

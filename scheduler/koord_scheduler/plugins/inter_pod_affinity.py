@@ -101,11 +101,8 @@ class _Affinity:
 
     def _around(self, key: str, pods: Amounts, rows: Rows) -> Amounts:
         """How many of ``pods`` are in the same domain of a label as each of these rows."""
-        codes = self._codes(key)
-        there = codes >= 0
-        # One more, of none: there code -1 points.
-        sums = np.bincount(codes[there], pods[there], int(codes.max(initial=-1)) + 2)
-        found: Amounts = sums[codes[rows]].astype(np.float64)
+        column = self._nodes.labels.column(key)
+        found: Amounts = column.sums(pods)[column.codes[rows]]
         return found
 
     def _codes(self, key: str) -> Codes:

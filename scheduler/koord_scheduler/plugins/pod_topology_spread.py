@@ -15,7 +15,6 @@ from koord_scheduler.columns.pod_counts import PodCounter, SpreadSelector
 from koord_scheduler.framework.plugin import MAX_SCORE, AcrossNodes, Plugin
 from koord_scheduler.objects.node_selector import RequiredNodes
 from koord_scheduler.objects.spread import SpreadConstraint
-from koord_scheduler.objects.tolerations import first_untolerated
 
 _HOSTNAME = "kubernetes.io/hostname"
 
@@ -51,21 +50,22 @@ class _Spread:
         self._hard = [one for one in constraints if one.spread.is_hard]
         self._soft = [one for one in constraints if not one.spread.is_hard]
         self._version = -1
-        self._counted: list[Mask] = []
+        # Of each constraint, the nodes whose pods count.
+        self._counted_hard: list[Mask] = []
+        self._counted_soft: list[Mask] = []
 
     def filter(self, rows: Rows) -> Mask | None:
         if not self._hard:
             return None
         self._refresh()
         found = np.ones(len(rows), np.bool_)
-        for constraint, counted in zip(self._hard, self._counted, strict=False):
+        for constraint, counted in zip(self._hard, self._counted_hard, strict=True):
             spread, codes = constraint.spread, self._codes(constraint)
-            counts = _counts(constraint, codes, counted)
-            is_domain = np.bincount(codes[counted], minlength=len(counts)) > 0
-            domains = counts[is_domain]
+            counts = self._counts(constraint, counted)
+            domains = counts[np.unique(codes[counted])]
             least = domains.min() if len(domains) >= max(1, spread.min_domains) else 0.0
             here = codes[rows]
-            skew = np.where(here >= 0, counts[here], 0.0) + constraint.self_match - least
+            skew = counts[here] + constraint.self_match - least
             found &= (here >= 0) & (skew <= spread.max_skew)
         return found
 
@@ -78,7 +78,7 @@ class _Spread:
         if not len(left):
             return np.zeros(len(rows))
         raw = np.zeros(len(left))
-        for constraint, counted in zip(self._soft, self._counted[len(self._hard) :], strict=True):
+        for constraint, counted in zip(self._soft, self._counted_soft, strict=True):
             raw += self._raw_score(constraint, counted, left)
         scores = np.floor(raw + 0.5)
         most, least = scores.max(), scores.min()
@@ -95,12 +95,19 @@ class _Spread:
         here = codes[rows]
         if spread.key != _HOSTNAME:
             size = len(np.unique(here))
-            counts = _counts(constraint, codes, counted)[here]
+            counts = self._counts(constraint, counted)[here]
         else:
             size = len(rows)
             counts = np.zeros(size) if constraint.counter is None else constraint.counter.rows[rows]
         found: Amounts = counts * math.log(size + 2) + (spread.max_skew - 1)
         return found
+
+    def _counts(self, constraint: _Constraint, counted: Mask) -> Amounts:
+        """How many pods count in each domain; one more at the end, for nodes without the label."""
+        column = self._nodes.labels.column(constraint.spread.key)
+        if constraint.counter is None:
+            return np.zeros(len(column.values) + 1)
+        return column.sums(constraint.counter.rows, counted)
 
     def _codes(self, constraint: _Constraint) -> Codes:
         return self._nodes.labels.column(constraint.spread.key).codes
@@ -109,13 +116,12 @@ class _Spread:
         """Which nodes' pods count, for each constraint; that changes with nodes alone."""
         if self._version != self._nodes.version:
             self._version = self._nodes.version
-            both = (self._hard, self._soft)
-            self._counted = [
-                self._counted_nodes(one.spread, has_keys)
-                for constraints in both
-                for has_keys in [self._has_keys(constraints)]
-                for one in constraints
-            ]
+            self._counted_hard = self._counted_nodes(self._hard)
+            self._counted_soft = self._counted_nodes(self._soft)
+
+    def _counted_nodes(self, constraints: Sequence[_Constraint]) -> list[Mask]:
+        has_keys = self._has_keys(constraints)
+        return [self._counted(one.spread, has_keys) for one in constraints]
 
     def _has_keys(self, constraints: Sequence[_Constraint]) -> Mask:
         found = self._nodes.is_node.copy()
@@ -123,19 +129,13 @@ class _Spread:
             found &= self._codes(one) >= 0
         return found
 
-    def _counted_nodes(self, spread: SpreadConstraint, has_keys: Mask) -> Mask:
+    def _counted(self, spread: SpreadConstraint, has_keys: Mask) -> Mask:
         rows = np.flatnonzero(has_keys)
         found = has_keys.copy()
         if spread.honors_affinity and self._pod.required != RequiredNodes():
             found[rows] &= self._nodes.matches(self._pod.required, rows)
         if spread.honors_taints:
-            tolerations = self._pod.tolerations
-            found[rows] &= (
-                self._nodes.taints.values(
-                    lambda taints: first_untolerated(taints, tolerations) is None, rows
-                )
-                > 0
-            )
+            found[rows] &= self._nodes.tolerates(self._pod.tolerations, rows)
         return found
 
 
@@ -149,13 +149,3 @@ def _constraint(spread: SpreadConstraint, pod: PodClass, nodes: NodeColumns) -> 
         return _Constraint(spread, 1, None)
     counter = nodes.pods.counter(SpreadSelector(pod.labels.namespace, selector))
     return _Constraint(spread, int(selector.matches(labels)), counter)
-
-
-def _counts(constraint: _Constraint, codes: Codes, counted: Mask) -> Amounts:
-    """How many pods count in each domain; one more at the end, for nodes without the label."""
-    length = int(codes.max(initial=-1)) + 2
-    if constraint.counter is None:
-        return np.zeros(length)
-    weights = constraint.counter.rows[counted]
-    found: Amounts = np.bincount(codes[counted], weights, length).astype(np.float64)
-    return found

@@ -9,7 +9,7 @@ from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.taints import Taints
 from koord_scheduler.framework.plugin import Filter, Plugin, Score, normalized
-from koord_scheduler.objects.tolerations import count_untolerated_preferences, first_untolerated
+from koord_scheduler.objects.tolerations import count_untolerated_preferences
 
 
 class TaintToleration(Plugin):
@@ -19,11 +19,8 @@ class TaintToleration(Plugin):
     name: ClassVar[str] = "TaintToleration"
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
-        def is_tolerated(taints: Taints) -> float:
-            return first_untolerated(taints, pod.tolerations) is None
-
         def can_run(rows: Rows) -> Mask:
-            return nodes.taints.values(is_tolerated, rows) > 0
+            return nodes.tolerates(pod.tolerations, rows)
 
         return can_run
 
