@@ -33,7 +33,7 @@ test: $(STAMP)test-all ## Check style and layers, then run every test (as root a
 unit: $(STAMP)test-all ## Run only the tests of parts: no root, no containerd, some minutes.
 	@PYTHONHASHSEED=0 $(PYTEST) -n auto $(PARTS) || $(AGAIN) $(PARTS) # workers name sets alike
 
-conformance: $(STAMP)test-all ## Replay all vectors recorded from Koordinator; make unit replays a tenth.
+conformance: $(STAMP)test-all ## Replay all vectors recorded from Koordinator and kube-scheduler; make unit replays a tenth.
 	@CONFORMANCE_STEP=1 $(PYTEST) -n auto -q tests/conformance
 
 # Those of the whole that measure nothing: they wait more than they work, hence four at once.

@@ -14,7 +14,7 @@ from koord_host.knobs.layout import Layout
 from koord_host.planning.desired_values import Target
 from koord_host.resctrl import ResctrlGroups
 from koord_host.resource_executor import journal as journal_file
-from koord_host.resource_executor.baselines import BaselineStore, InUseError
+from koord_host.resource_executor.baselines import BaselineStore
 from koord_host.resource_executor.journal import ChangeEntry, Journal, rfc3339
 from koord_host.resource_executor.restore import (
     OWNER,
@@ -23,6 +23,7 @@ from koord_host.resource_executor.restore import (
     foresee,
     restore,
 )
+from koord_service.sqlite_state import InUseError
 
 from koordctl.columns import table
 from koordctl.render import clean

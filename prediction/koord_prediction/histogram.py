@@ -129,7 +129,7 @@ class Histograms:
             return
         reference = self._rounded(at)
         exponents = (self._references[moved] - reference) / self.halflife
-        # Only downwards: an empty row may have any reference, and 0 times infinity is not a weight.
+        # Only downwards: an empty row may have any reference, and 0 times infinity is not a number.
         self._weights[moved] *= np.exp2(np.minimum(exponents, 0.0))[:, None]
         self._references[moved] = reference
 

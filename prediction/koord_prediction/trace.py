@@ -94,7 +94,7 @@ def _take(
     request = ResourceAmount(numbers["request_cpu"], numbers["request_memory"])
     pod = TracePod(row["pod"], _priority(row["priority"]), request)
     if not pod.name:
-        raise ValueError(f"no pod; expected a name, or {SYS} for what is not a valid pod's")
+        raise ValueError(f"no pod; expected a name, or {SYS} for what belongs to no pod")
     if pods.setdefault(pod.name, pod) != pod:
         raise ValueError(
             f"pod {excerpt(pod.name)} has another priority or request than in its first row; "

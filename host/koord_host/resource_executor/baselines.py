@@ -18,12 +18,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar, NamedTuple
 
 from koord_service.logs import get_log
-from koord_service.sqlite_state import Change, InUseError, SqliteState, run_transaction
+from koord_service.sqlite_state import Change, SqliteState, run_transaction
 
 from koord_host.kernel_files import processes
 from koord_host.planning.desired_values import Target
-
-__all__ = ["BaselineStore", "BaselineValue", "InUseError"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS originals (

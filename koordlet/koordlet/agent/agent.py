@@ -18,11 +18,11 @@ from koord_host.detect import DetectError
 from koord_host.kernel_files.interface import NodeFiles
 from koord_host.knobs.layout import Layout
 from koord_host.resource_executor import journal
-from koord_host.resource_executor.baselines import InUseError
 from koord_kube.protocol.api import Object
 from koord_model.node_info import NodeCPUInfo
 from koord_service import logs, systemd
 from koord_service.log_deduplicator import LogDeduplicator
+from koord_service.sqlite_state import InUseError
 from koord_service.status import MakePage, StatusServer, metrics_page
 
 from koordlet.agent.config import KoordletSettings, select_plugins

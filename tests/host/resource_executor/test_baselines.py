@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 from koord_host.planning.desired_values import Target
-from koord_host.resource_executor.baselines import BaselineStore, BaselineValue, InUseError
+from koord_host.resource_executor.baselines import BaselineStore, BaselineValue
 from koord_service import sqlite_state
+from koord_service.sqlite_state import InUseError
 
 A, B, C = (Target(name, "cpu.shares") for name in "abc")
 FOUND = [BaselineValue(A, 1, "1024\n", 5.0), BaselineValue(B, 2, None, 6.0, "ours\n")]

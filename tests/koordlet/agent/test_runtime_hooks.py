@@ -16,9 +16,9 @@ import pytest
 from koord_hooks.stages import Stage
 from koord_host.detect import DetectError
 from koord_host.planning.desired_values import DesiredValue, Target
-from koord_host.resource_executor.baselines import InUseError
 from koord_model import keys
 from koord_model.qos import KubeQoS
+from koord_service.sqlite_state import InUseError
 from koordlet.agent.agent import Agent
 from koordlet.agent.runtime_hooks import ManagedNode
 from koordlet.qos_manager.plan_queue import NodePlan
