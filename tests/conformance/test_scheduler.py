@@ -12,6 +12,7 @@ from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.plugin import Plugin
+from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.resource_scores import (
     least_allocated,
     most_allocated,
@@ -101,9 +102,11 @@ def ours(vector: Vector) -> Fields:
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
     for one in given["nodes"]:
         nodes.set(read_node(json.dumps(one).encode()))
-    weighted = [(one, WEIGHTS[one.name]) for one in plugins(given.get("args", {}))]
+    enabled = [
+        EnabledPlugin(one, True, WEIGHTS[one.name]) for one in plugins(given.get("args", {}))
+    ]
     waiting = pod_class(read_pod(json.dumps(given["pod"]).encode()))
-    scores = ClassScores(waiting, nodes, weighted)
+    scores = ClassScores(waiting, nodes, enabled)
     scores.feasible()  # so that what is kept has to be brought up to date
     for pod in placed[1::2]:
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))

@@ -80,6 +80,10 @@ class NodeColumns:
         """The row of a node; ``None`` if there is no such node, and no pod on it."""
         return self._row_of.get(name)
 
+    def row_of_pods(self, name: str) -> int:
+        """The row of a node that has pods, known or not."""
+        return self._row_of[name]
+
     def name(self, row: int) -> str:
         """The name of the node in a row, "" if the row is free."""
         return self._names[row]

@@ -11,8 +11,7 @@ from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.plugin import AcrossNodes, Filter, Plugin, Score
-
-WeightedPlugins = Sequence[tuple[Plugin, int]]
+from koord_scheduler.framework.profile import EnabledPlugin
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +20,7 @@ class _ClassPlugin:
 
     plugin: Plugin
     weight: int
+    filters: bool
     filter: Filter | None
     score: Score | None
     across: AcrossNodes | None
@@ -32,21 +32,21 @@ class ClassScores:
     Only rows that changed are asked about again. The result is that of asking about all rows.
     """
 
-    def __init__(self, pod: PodClass, nodes: NodeColumns, plugins: WeightedPlugins) -> None:
-        """``plugins`` with the weights of their scores."""
+    def __init__(self, pod: PodClass, nodes: NodeColumns, plugins: Sequence[EnabledPlugin]) -> None:
         self._pod = pod
         self._nodes = nodes
         answers = [
             _ClassPlugin(
                 plugin,
                 weight,
-                plugin.filter(pod, nodes),
-                plugin.score(pod, nodes),
+                filters,
+                plugin.filter(pod, nodes) if filters else None,
+                plugin.score(pod, nodes) if weight else None,
                 plugin.across(pod, nodes),
             )
-            for plugin, weight in plugins
+            for plugin, filters, weight in plugins
         ]
-        self._across = [(one.plugin.name, one.weight, one.across) for one in answers if one.across]
+        self._across = [(one, one.across) for one in answers if one.across]
         self._plugins = [one for one in answers if one.filter or one.score]
         self._relative = [one for one in self._plugins if one.score and one.plugin.normalizes]
         self._seen = -1
@@ -60,8 +60,8 @@ class ClassScores:
         """The rows of the nodes that a pod of the class can run on."""
         self._refresh()
         rows = np.flatnonzero(self._fits)
-        for _, _, across in self._across:
-            fits = across.filter(rows)
+        for one, across in self._across:
+            fits = across.filter(rows) if one.filters else None
             if fits is not None:
                 rows = rows[fits]
         return rows
@@ -75,10 +75,10 @@ class ClassScores:
         total = self._local[rows]
         for one, raw in zip(self._relative, self._raw, strict=True):
             total += one.weight * one.plugin.normalize(raw[rows])
-        for _, weight, across in self._across:
-            scores = across.score(rows)
+        for one, across in self._across:
+            scores = across.score(rows) if one.weight else None
             if scores is not None:
-                total += weight * scores
+                total += one.weight * scores
         return total
 
     def best(self) -> int | None:
@@ -92,7 +92,9 @@ class ClassScores:
         """The names of all plugins that keep the class off a node."""
         at = np.array([row])
         alone = ((one.plugin.name, one.filter(at)) for one in self._plugins if one.filter)
-        across = ((name, answer.filter(at)) for name, _, answer in self._across)
+        across = (
+            (one.plugin.name, answer.filter(at)) for one, answer in self._across if one.filters
+        )
         return [name for name, fits in (*alone, *across) if fits is not None and not fits[0]]
 
     def scores(self, rows: Rows) -> dict[str, Amounts]:
@@ -102,10 +104,10 @@ class ClassScores:
             for one in self._plugins
             if one.score is not None
         }
-        for name, weight, across in self._across:
-            scores = across.score(rows)
+        for one, across in self._across:
+            scores = across.score(rows) if one.weight else None
             if scores is not None:
-                found[name] = weight * scores
+                found[one.plugin.name] = one.weight * scores
         return found
 
     def _refresh(self) -> None:

@@ -1,0 +1,30 @@
+"""What a profile is: the plugins that place the pods of one scheduler name. No IO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from koord_scheduler.framework.plugin import Plugin
+
+
+class EnabledPlugin(NamedTuple):
+    """A plugin, whether it ``filters``, and the ``weight`` of its score; 0: it does not score."""
+
+    plugin: Plugin
+    filters: bool = True
+    weight: int = 1
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How pods are placed whose ``spec.schedulerName`` is ``scheduler_name``.
+
+    ``honors_gates``: pods with scheduling gates wait (plugin SchedulingGates). ``preempts``: pods
+    that fit nowhere may take the place of pods with a lower priority (DefaultPreemption).
+    """
+
+    scheduler_name: str
+    plugins: tuple[EnabledPlugin, ...]
+    honors_gates: bool = True
+    preempts: bool = True
