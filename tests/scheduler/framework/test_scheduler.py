@@ -19,6 +19,7 @@ from tests.conformance.test_scheduler import WEIGHTS, plugins
 from tests.support.clusters import random_cluster
 
 PLUGINS = tuple(EnabledPlugin(plugin, True, WEIGHTS[plugin.name]) for plugin in plugins({}))
+NODES, PODS = ["node", "node", "no-node"], ["pod", "pod", "pod", "gone", "other", "news"]
 PROFILE = Profile("default-scheduler", PLUGINS)
 
 
@@ -40,12 +41,15 @@ class Cluster:
 
     def change(self) -> None:
         scheduler, rng = self.scheduler, self.rng
-        match rng.choice(["node", "pod", "pod", "pod", "gone", "bound", "failed", "no node"]):
+        match rng.choice([*NODES, *PODS, "bound", "failed"]):
             case "node":
-                node = read_node(json.dumps(rng.choice(self.nodes)).encode())
+                document = rng.choice(self.nodes)
+                name = document["metadata"]["name"] + rng.choice(["", "-b", "-c"])
+                renamed = {**document, "metadata": {**document["metadata"], "name": name}}
+                node = read_node(json.dumps(renamed).encode())
                 scheduler.nodes.set(node)
                 self.there.add(node.name)
-            case "no node" if self.there:
+            case "no-node" if self.there:
                 name = rng.choice(sorted(self.there))
                 self.there.remove(name)
                 scheduler.nodes.remove(name)
@@ -61,10 +65,21 @@ class Cluster:
             case "failed" if scheduler.assumed:
                 scheduler.forget(rng.choice(sorted(scheduler.assumed)), self.now)
 
-    def create(self) -> None:
+            case "news" if self.documents:
+                self.set(rng.choice(sorted(self.documents)))
+            case "other" if self.documents:
+                self.create(rng.choice(sorted(self.documents)).partition("/")[2])
+
+    def create(self, name: str = "") -> None:
+        """A pod, or another one of a name."""
         self.made += 1
         kind = self.rng.choice(self.kinds)
-        metadata = {**kind["metadata"], "name": f"p{self.made}", "uid": str(self.made)}
+        metadata = {
+            **kind["metadata"],
+            "name": name or f"p{self.made}",
+            "uid": str(self.made),
+            "creationTimestamp": f"2026-01-01T00:00:{self.rng.randrange(3):02}Z",
+        }
         key = f"{metadata['namespace']}/{metadata['name']}"
         self.documents[key] = {**kind, "metadata": metadata}
         metadata.pop("deletionTimestamp", None)  # one without a node is gone at once
@@ -80,6 +95,11 @@ class Cluster:
     def fresh(self, pod: QueuedPod) -> ClassScores:
         return ClassScores(pod.waiting.pod_class, self.scheduler.nodes, PLUGINS)
 
+    def turn(self, pod: QueuedPod) -> tuple[int, str, int]:
+        document = self.documents[pod.key]
+        created = document["metadata"]["creationTimestamp"]
+        return -document["spec"]["priority"], created, int(document["metadata"]["uid"])
+
     def decide(self) -> None:
         """Decide all there is, each time as the naive way would."""
         queue = self.scheduler.queue
@@ -89,7 +109,7 @@ class Cluster:
                 for one in queue.pods.values()
                 if not one.retry_at and not queue.is_parked(one.class_key)
             ]
-            assert pod is min(open_to, key=lambda one: one.turn)
+            assert pod is min(open_to, key=self.turn)
             fresh = self.fresh(pod)
             row = fresh.best(fresh.feasible())
             decision = self.scheduler.decide(self.now)
@@ -107,14 +127,18 @@ def test_each_pod_gets_the_best_node_in_its_turn(seed: int, every: int) -> None:
         cluster.change()
         if number % every:
             continue
-        cluster.now += 20
+        cluster.now += 11
         scheduler.queue.tick(cluster.now)
         cluster.decide()
         while scheduler.wake(cluster.now):
             cluster.decide()
         queued = scheduler.queue.pods
         assert not any(len(cluster.fresh(pod).feasible()) for pod in queued.values())
-        assert set(queued) | set(scheduler.placed.by_key) == set(cluster.documents)
+        for pod in queued.values():
+            assert pod.uid == cluster.documents[pod.key]["metadata"]["uid"]
+        placed = set(scheduler.placed.by_key)
+        assert not placed & set(queued)
+        assert placed | set(queued) == set(cluster.documents)
         assert scheduler.queue.counts() == {
             "active": 0,
             "backoff": 0,
