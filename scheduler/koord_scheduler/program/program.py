@@ -128,9 +128,10 @@ class SchedulerProgram:
 
     def _status(self) -> SchedulerStatus:
         """Called in threads, of what changes in the event loop."""
-        return self._program.health.look_up(self._status_now)
+        return self._program.health.look_up(self.status)
 
-    def _status_now(self) -> SchedulerStatus:
+    def status(self) -> SchedulerStatus:
+        """How it stands now."""
         scheduler = self._scheduler
         return SchedulerStatus(
             self._leadership.leads,
