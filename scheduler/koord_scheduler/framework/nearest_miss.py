@@ -43,20 +43,14 @@ def nearest_misses(
     """
     lack, only_lacks = _relative_lack(len(rows), found)
     near = np.flatnonzero(only_lacks & (against == 1))
-    number = _MOST
-    if not len(near):
-        rejected = np.flatnonzero(against)
-        near, number = rejected[against[rejected] == against[rejected].min(initial=1 << 30)], 1
-    chosen: list[int] = []
-    while len(near) and len(chosen) < number:
-        least = int(lack[near].argmin())
-        chosen.append(int(near[least]))
-        near = np.delete(near, least)
-    return tuple(_near_miss(nodes.name(int(rows[at])), at, found) for at in chosen)
+    number = _MOST if len(near) else 1
+    near = near if len(near) else np.flatnonzero(against)
+    chosen = near[np.lexsort((lack[near], against[near]))[:number]]
+    return tuple(_near_miss(nodes.name(int(rows[at])), int(at), found) for at in chosen)
 
 
 def _relative_lack(length: int, found: Sequence[PluginReasons]) -> tuple[Amounts, Mask]:
-    """The largest lack of each row, relative to what it has, and whether it only lacks."""
+    """What each row lacks relative to what it has, added up, and whether that is all."""
     lack, only_lacks = np.zeros(length), np.ones(length, np.bool_)
     for reason in (reason for one in found for reason in one.reasons):
         if reason.shortage is None:
@@ -64,7 +58,7 @@ def _relative_lack(length: int, found: Sequence[PluginReasons]) -> tuple[Amounts
             continue
         _, lacking, has = reason.shortage
         relative = np.where(has > 0, lacking / np.maximum(has, 1.0), np.inf)
-        np.maximum(lack, relative, out=lack, where=reason.rows)
+        np.add(lack, relative, out=lack, where=reason.rows)
     return lack, only_lacks
 
 
