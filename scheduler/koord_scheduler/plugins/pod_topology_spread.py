@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -12,11 +12,20 @@ from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.pod_counts import PodCounter, SpreadSelector
-from koord_scheduler.framework.plugin import MAX_SCORE, AcrossNodes, Plugin
+from koord_scheduler.framework.plugin import (
+    MAX_SCORE,
+    AcrossNodes,
+    Plugin,
+    Reason,
+    first_reasons,
+    without_reason,
+)
 from koord_scheduler.objects.node_selector import RequiredNodes
 from koord_scheduler.objects.spread import SpreadConstraint
 
 _HOSTNAME = "kubernetes.io/hostname"
+_UNEVEN = "node(s) didn't match pod topology spread constraints"
+_NO_LABEL = f"{_UNEVEN} (missing required label)"
 
 
 class PodTopologySpread(Plugin):
@@ -55,10 +64,13 @@ class _Spread:
         self._counted_soft: list[Mask] = []
 
     def filter(self, rows: Rows) -> Mask | None:
-        if not self._hard:
-            return None
+        return without_reason(self._rejections(rows), rows) if self._hard else None
+
+    def reasons(self, rows: Rows) -> list[Reason]:
+        return first_reasons(self._rejections(rows))
+
+    def _rejections(self, rows: Rows) -> Iterator[Reason]:
         self._refresh()
-        found = np.ones(len(rows), np.bool_)
         for constraint, counted in zip(self._hard, self._counted_hard, strict=True):
             spread, codes = constraint.spread, self._codes(constraint)
             counts = self._counts(constraint, counted)
@@ -66,8 +78,8 @@ class _Spread:
             least = domains.min() if len(domains) >= max(1, spread.min_domains) else 0.0
             here = codes[rows]
             skew = counts[here] + constraint.self_match - least
-            found &= (here >= 0) & (skew <= spread.max_skew)
-        return found
+            yield Reason(_NO_LABEL, here < 0, resolvable=False)
+            yield Reason(_UNEVEN, skew > spread.max_skew)
 
     def score(self, rows: Rows) -> Amounts | None:
         if not self._soft or not len(rows):

@@ -17,6 +17,8 @@ class TaintToleration(Plugin):
 
     normalizes: ClassVar[bool] = True
     name: ClassVar[str] = "TaintToleration"
+    reason: ClassVar[str] = "node(s) had untolerated taint(s)"
+    resolvable: ClassVar[bool] = False
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         def can_run(rows: Rows) -> Mask:
