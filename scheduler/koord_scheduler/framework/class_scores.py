@@ -165,7 +165,7 @@ class ClassScores:
             length = len(nodes)
             self._fits, self._local = np.zeros(length, np.bool_), np.zeros(length)
             self._raw = [np.zeros(length) for _ in self._relative]
-            changed = np.arange(length)
+            changed = np.flatnonzero(nodes.is_node)
         self._seen = nodes.journal.position
         if len(changed):
             self._update(changed)
