@@ -112,8 +112,12 @@ class SchedulerProgram:
         self._metrics.attempts.labels(*labels).inc()
         self._metrics.attempt_seconds.labels(*labels).observe(seconds)
         if isinstance(decision, Refusal) and self._reporter is not None:
+            self._refused(decision, self._reporter)
+
+    def _refused(self, decision: Refusal, reporter: PodReporter) -> None:
+        if decision.untold:
             message = fit_error_message(diagnose(self._scheduler.scores(decision.pod)))
-            self._reporter.unschedulable(decision.queue.pods(), message)
+            reporter.unschedulable(decision.untold, message)
 
     def bound(self, placement: Placement) -> None:
         """Say that a pod has its node."""
