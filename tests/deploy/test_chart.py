@@ -18,7 +18,16 @@ from koord_model.version import VERSION
 
 from tests.deploy.manifests import NAMESPACE, Id, Object, everything, installed, read
 from tools import deploy_files
-from tools.deploy_files import CHART, component, components, made, settings, sources, template, values
+from tools.deploy_files import (
+    CHART,
+    component,
+    components,
+    made,
+    settings,
+    sources,
+    template,
+    values,
+)
 
 VALUES = CHART / "values.yaml"
 SCHEMA = CHART / "values.schema.json"
