@@ -19,6 +19,6 @@ def test_the_best_nodes_come_first_with_their_scores(seed: int) -> None:
     totals = sorted(scores.totals(rows), reverse=True)
     assert [one.total for one in report] == totals[:3]
     assert [one.total for one in report] == [sum(one.by_plugin.values()) for one in report]
-    best = scores.best()
+    best = scores.best(rows)
     assert [one.node for one in report[:1]] == ([] if best is None else [scores.nodes.name(best)])
     assert len({one.node for one in report}) == len(report)

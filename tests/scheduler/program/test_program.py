@@ -96,6 +96,7 @@ async def test_a_pod_that_fits_nowhere_says_so_and_gets_a_node_that_comes(side: 
         await side.pod("web")
         await until(lambda: side.scheduled("web").get("status") == "False", "its condition")
         assert side.scheduled("web")["reason"] == "Unschedulable"
+        assert side.scheduled("web")["message"].startswith("0/1 nodes are available: 1 Insuff")
         await until(lambda: side.events("web") == {"FailedScheduling"}, "its Event")
         side.node("large")
         await side.bound("web")
@@ -110,7 +111,7 @@ async def test_room_that_becomes_free_is_used(side: Side) -> None:
         await side.bound("first")
         await side.pod("second")
         await until(lambda: side.scheduled("second").get("status") == "False", "no room")
-        await side.client.delete(PODS, "first", NAMESPACE)
+        side.api.delete(PODS, "first", NAMESPACE)
         await side.bound("second")
 
 
@@ -139,8 +140,8 @@ async def test_a_binding_that_fails_is_tried_again(side: Side, status: int) -> N
 async def test_what_was_assumed_is_given_back(side: Side) -> None:
     """A pod that is gone before its binding leaves its room to another."""
     side.node("n1", "1")
-    fault = side.api.fail(verb="create", plural="pods", status=429, times=1)
     await side.pod("gone")
+    fault = side.api.fail(verb="create", plural="pods", status=429)
     async with side.scheduler():
         await until(lambda: fault.times == 0, "a first try")
         await side.client.delete(PODS, "gone", NAMESPACE)
