@@ -23,7 +23,7 @@ PROGRAMS: dict[str, Any] = {
     "koord-runtime-proxy": koord_proxy.config.ProxySettings,
     "koordlet": koordlet.agent.config.KoordletSettings,
     "koord-manager": koord_manager.program.config.Settings,
-    "koord-scheduler": koord_scheduler.program.settings.Settings,
+    "koord-scheduler": koord_scheduler.program.settings.SchedulerSettings,
 }
 _PLACE = re.compile(r"(<!-- flags: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

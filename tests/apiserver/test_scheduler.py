@@ -18,7 +18,7 @@ from koord_kube.protocol.api import ApiError, Object
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import NODES, PODS
 from koord_scheduler.program import program as module
-from koord_scheduler.program.settings import Settings
+from koord_scheduler.program.settings import SchedulerSettings
 
 from tests.apiserver.real_cluster import RealCluster
 from tests.support.kube_apiserver import ADMIN, KubeApiserver
@@ -206,7 +206,9 @@ async def test_bindings_that_fail_or_whose_fate_is_unknown(
 
     monkeypatch.setattr(module, "Http2Writer", Unreliable)
     await cluster.nodes(*(f"n{one}" for one in range(50)))
-    made = module.SchedulerProgram(Settings(port=0, leader_elect=False), cluster.client, "s1_0")
+    made = module.SchedulerProgram(
+        SchedulerSettings(port=0, leader_elect=False), cluster.client, "s1_0"
+    )
     async with anyio.create_task_group() as group:
         group.start_soon(made.serve)
         await cluster.pods("web", 50 * CORES * 1000 // MILLICORES)

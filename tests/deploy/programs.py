@@ -14,11 +14,11 @@ from tests.deploy.manifests import containers, environ, installed
 
 OBJECTS = installed("scheduler")
 MANAGER = koord_manager.program.config.Settings()
-SCHEDULER = koord_scheduler.program.settings.Settings()
+SCHEDULER = koord_scheduler.program.settings.SchedulerSettings()
 PROGRAMS: Mapping[str, tuple[str, Any]] = {
     "manager": ("koord-manager", koord_manager.program.config.Settings),
     "koordlet": ("koordlet", koordlet.agent.config.KoordletSettings),
-    "scheduler": ("koord-scheduler", koord_scheduler.program.settings.Settings),
+    "scheduler": ("koord-scheduler", koord_scheduler.program.settings.SchedulerSettings),
 }
 """Programs and their settings by the names of their containers."""
 PODS = {container["name"]: (spec, container) for spec, container in containers(OBJECTS)}

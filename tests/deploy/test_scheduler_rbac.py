@@ -11,7 +11,7 @@ import pytest
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.protocol.resources import NODES, PODS
 from koord_scheduler.program.program import SchedulerProgram
-from koord_scheduler.program.settings import Settings
+from koord_scheduler.program.settings import SchedulerSettings
 
 from tests.deploy.manifests import NAMESPACE
 from tests.deploy.rights import Right, missing, rights, unused
@@ -20,7 +20,7 @@ from tests.support.processes import PATIENCE
 from tests.support.waiting import until
 
 ACCOUNT, COMPONENTS = "koord-scheduler", ("scheduler",)
-SETTINGS = Settings(port=0, leader_elect_retry_period=0.1, pod_name="s1")
+SETTINGS = SchedulerSettings(port=0, leader_elect_retry_period=0.1, pod_name="s1")
 CLAIMS = ("persistentvolumes", "persistentvolumeclaims")
 STORAGE = ("csidrivers", "csinodes", "csistoragecapacities", "storageclasses", "volumeattachments")
 COMING = {

@@ -13,7 +13,7 @@ from koord_service import logs, memory
 from koord_service.settings import parse_or_exit
 
 from koord_scheduler.program.program import SchedulerProgram
-from koord_scheduler.program.settings import IGNORED, Settings
+from koord_scheduler.program.settings import IGNORED, SchedulerSettings
 
 PROGRAM = "koord-scheduler"
 
@@ -23,7 +23,7 @@ log = logs.get_log("scheduler")
 def main() -> None:
     """Serve until SIGTERM; exit 2 on invalid settings, 1 on other errors."""
     settings = parse_or_exit(
-        Settings,
+        SchedulerSettings,
         prog=PROGRAM,
         description="Gives pods their nodes, as kube-scheduler does.",
         environ=os.environ,
@@ -35,7 +35,7 @@ def main() -> None:
     run_program(PROGRAM, _run(settings), log)
 
 
-async def _run(settings: Settings) -> None:
+async def _run(settings: SchedulerSettings) -> None:
     async with await connect(settings.kubeconfig, Limits(qps=0)) as client:
         name = settings.pod_name or socket.gethostname()
         await SchedulerProgram(settings, client, f"{name}_{secrets.token_hex(4)}").serve()

@@ -26,9 +26,9 @@ from koord_scheduler.framework.scheduler import Placement, Refusal, Scheduler
 from koord_scheduler.pod_reporter import PodReporter
 from koord_scheduler.program.explanation import explain
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
-from koord_scheduler.program.pages import Document, PageSources, pages
+from koord_scheduler.program.pages import Document, SchedulerPageSources, pages
 from koord_scheduler.program.profiles import default_profile
-from koord_scheduler.program.settings import Settings
+from koord_scheduler.program.settings import SchedulerSettings
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 from koord_scheduler.scheduling_loop import SchedulingLoop
 
@@ -41,7 +41,7 @@ _BUSY = 32
 class SchedulerProgram:
     """One run of it; ``identity`` is this run's alone."""
 
-    def __init__(self, settings: Settings, client: Client, identity: str) -> None:
+    def __init__(self, settings: SchedulerSettings, client: Client, identity: str) -> None:
         self._settings = settings
         self._client = client
         self._warn = WarningLog(log)
@@ -175,7 +175,7 @@ class SchedulerProgram:
         if not settings.port:
             return []
         look_up = self._program.health.look_up
-        sources = PageSources(
+        sources = SchedulerPageSources(
             status=lambda: look_up(self._status_document),
             why=lambda key: look_up(lambda: self._why(key)),
         )
@@ -195,7 +195,7 @@ def _http2_writer(api: Client, leads: Callable[[], bool]) -> Http2Writer | None:
     return Http2Writer(cluster, leads=leads)
 
 
-def _lease(settings: Settings) -> LeaseSettings | None:
+def _lease(settings: SchedulerSettings) -> LeaseSettings | None:
     if not settings.leader_elect:
         return None
     namespace = settings.leader_elect_resource_namespace

@@ -57,7 +57,7 @@ IGNORED = go_flags(
 
 
 @dataclass(frozen=True)
-class Settings:
+class SchedulerSettings:
     """Each is a flag and an environment variable; times are in seconds."""
 
     configuration: str = option(
@@ -88,7 +88,7 @@ class Settings:
     log_level: str = option("info", "least important events to log", choices=_LEVELS)
 
     def __post_init__(self) -> None:
-        """Settings that cannot be.
+        """SchedulerSettings that cannot be.
 
         Raises:
             ValueError: one line naming the flag, its value and what was expected.

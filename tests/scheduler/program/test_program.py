@@ -13,13 +13,13 @@ import pytest
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.protocol.resources import EVENTS, LEASES, NODES, PODS
 from koord_scheduler.program.program import SchedulerProgram
-from koord_scheduler.program.settings import Settings
+from koord_scheduler.program.settings import SchedulerSettings
 
 from tests.support.kube_api import KubeApi
 from tests.support.processes import PATIENCE
 from tests.support.waiting import until
 
-SETTINGS = Settings(port=0, leader_elect_retry_period=0.5, pod_name="s1")
+SETTINGS = SchedulerSettings(port=0, leader_elect_retry_period=0.5, pod_name="s1")
 NAMESPACE = "shop"
 
 
@@ -61,7 +61,9 @@ class Side:
         await until(lambda: all(map(self.node_of, names)), f"nodes of {names}")
 
     @asynccontextmanager
-    async def scheduler(self, settings: Settings = SETTINGS) -> AsyncIterator[SchedulerProgram]:
+    async def scheduler(
+        self, settings: SchedulerSettings = SETTINGS
+    ) -> AsyncIterator[SchedulerProgram]:
         made = SchedulerProgram(settings, self.client, "s1_0")
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             serving = group.create_task(made.serve())
