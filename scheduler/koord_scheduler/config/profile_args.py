@@ -1,0 +1,81 @@
+"""The ``pluginConfig`` of a profile, read and checked. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from koord_model import duration
+
+from koord_scheduler.config.builders import support
+from koord_scheduler.config.component_config import API_VERSION, PluginConfig
+from koord_scheduler.config.known_plugins import EXTENSION_POINTS, KOORDINATOR, Support
+from koord_scheduler.config.plugin_args import AllPluginArgs, DynamicResourcesArgs, PluginArgs
+from koord_scheduler.config.problems import SchedulerConfigError, convert, problem, refuse_if
+
+_FIELDS = {one.encode_name: one for one in msgspec.structs.fields(AllPluginArgs)}
+
+
+def unknown_plugin(name: str, path: str) -> str | None:
+    """Why a plugin cannot be used at all; ``None`` for Kubernetes' own."""
+    if name in EXTENSION_POINTS:
+        return None
+    if name in KOORDINATOR:
+        return problem(path, name, "a plugin that is built: disable it until it comes")
+    return problem(path, name, f"one of {', '.join(EXTENSION_POINTS)}")
+
+
+def plugin_args(configs: Sequence[PluginConfig], path: str) -> AllPluginArgs:
+    """The arguments of all plugins of a profile; ``path`` is that of its ``pluginConfig``.
+
+    Those of a plugin that takes none are ignored, as kube-scheduler does.
+
+    Raises:
+        SchedulerConfigError: some cannot be used.
+    """
+    refuse_if(_name_problems(configs, path))
+    found: dict[str, PluginArgs] = {}
+    for place, one in enumerate(configs):
+        if one.name in _FIELDS and one.args is not None:
+            found[_FIELDS[one.name].name] = _args(one, f"{path}[{place}].args")
+    return AllPluginArgs(**found)  # type: ignore[arg-type]
+
+
+def _name_problems(configs: Sequence[PluginConfig], path: str) -> Iterator[str]:
+    names: set[str] = set()
+    for place, one in enumerate(configs):
+        at = f"{path}[{place}].name"
+        if unknown := unknown_plugin(one.name, at):
+            yield unknown
+        if one.name in names:
+            yield problem(at, one.name, "the arguments of each plugin once")
+        names.add(one.name)
+
+
+def _args(config: PluginConfig, path: str) -> PluginArgs:
+    field = _FIELDS[config.name]
+    args: PluginArgs = convert(config.args, field.type, path)
+    refuse_if(_kind_problems(config.name, config.args, path))
+    refuse_if(args.problems(path))
+    if support(config.name) is Support.NOT_BUILT and _effect(args) != _effect(field.default):
+        raise SchedulerConfigError(
+            [problem(path, {}, f"the defaults, as {config.name} is not built yet: remove them")]
+        )
+    return args
+
+
+def _kind_problems(name: str, args: Mapping[str, Any], path: str) -> Iterator[str]:
+    for field, expected in (("apiVersion", API_VERSION), ("kind", f"{name}Args")):
+        if args.get(field, "") not in ("", expected):
+            yield problem(f"{path}.{field}", args[field], expected)
+
+
+def _effect(args: PluginArgs) -> PluginArgs:
+    """Arguments without what makes no difference, to be compared."""
+    plain = msgspec.structs.replace(args, api_version="", kind="")
+    if not isinstance(plain, DynamicResourcesArgs):
+        return plain
+    times = (plain.filter_timeout, plain.binding_timeout)
+    filtering, binding = (duration.written(duration.seconds(one)) for one in times)
+    return msgspec.structs.replace(plain, filter_timeout=filtering, binding_timeout=binding)

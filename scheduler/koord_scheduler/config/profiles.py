@@ -1,0 +1,118 @@
+"""A profile of the configuration, made what the scheduler places pods by. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from koord_scheduler.config.builders import BUILDERS, support
+from koord_scheduler.config.component_config import KubeSchedulerProfile, PluginSets
+from koord_scheduler.config.known_plugins import EXTENSION_POINTS, Support
+from koord_scheduler.config.plugin_args import SYSTEM, AllPluginArgs, DefaultPreemptionArgs
+from koord_scheduler.config.plugin_points import PluginPoints, plugin_points
+from koord_scheduler.config.problems import problem, refuse_if
+from koord_scheduler.config.profile_args import plugin_args, unknown_plugin
+from koord_scheduler.framework.profile import EnabledPlugin, Profile
+from koord_scheduler.objects.spread import SpreadConstraint, spread_constraint
+
+_SYSTEM_CONSTRAINTS = (
+    SpreadConstraint("kubernetes.io/hostname", 3, False, None),
+    SpreadConstraint("topology.kubernetes.io/zone", 5, False, None),
+)
+
+
+@dataclass(frozen=True)
+class DefaultSpread:
+    """How pods are spread that have no constraints of their own.
+
+    With ``is_system``, nodes without the labels of all ``constraints`` are scored too.
+    """
+
+    constraints: tuple[SpreadConstraint, ...] = _SYSTEM_CONSTRAINTS
+    is_system: bool = True
+
+
+@dataclass(frozen=True)
+class ConfiguredProfile:
+    """A profile, and what is not a plugin's.
+
+    ``points`` has all that are enabled, ``not_built`` those of them that are not there: a pod that
+    needs one of these cannot be placed. ``preemption`` and ``percentage_of_nodes_to_score`` (0:
+    chosen by the size of the cluster) allow to look at fewer nodes than all.
+    """
+
+    profile: Profile
+    points: PluginPoints
+    not_built: frozenset[str]
+    percentage_of_nodes_to_score: int
+    default_spread: DefaultSpread
+    preemption: DefaultPreemptionArgs
+    args: AllPluginArgs
+
+
+def configured_profile(
+    given: KubeSchedulerProfile, percentage: int, path: str
+) -> ConfiguredProfile:
+    """A profile whose ``percentage`` of nodes to score is this one if it has none itself.
+
+    Raises:
+        SchedulerConfigError: it cannot be honoured; ``path`` is where it is.
+    """
+    refuse_if(_unknown_plugins(given.plugins, f"{path}.plugins"))
+    points = plugin_points(given.plugins, f"{path}.plugins")
+    refuse_if(_halves(points, f"{path}.plugins"))
+    args = plugin_args(given.plugin_config, f"{path}.pluginConfig")
+    own = given.percentage_of_nodes_to_score
+    return ConfiguredProfile(
+        _profile(given.scheduler_name or "", points, args),
+        points,
+        frozenset(name for name in points.names() if support(name) is Support.NOT_BUILT),
+        percentage if own is None else own,
+        _default_spread(args),
+        args.default_preemption,
+        args,
+    )
+
+
+def _unknown_plugins(plugins: PluginSets, path: str) -> Iterator[str]:
+    for point, own in plugins.by_point().items():
+        for place, one in enumerate(own.enabled):
+            if unknown := unknown_plugin(one.name, f"{path}.{point}.enabled[{place}].name"):
+                yield unknown
+
+
+def _halves(points: PluginPoints, path: str) -> Iterator[str]:
+    """Plugins that filter or score without what they prepare first: pods would fail or differ."""
+    for name in sorted(points.names() & BUILDERS.keys()):
+        pairs = [("preFilter", "filter"), ("preScore", "score")]
+        for before, point in pairs:
+            prepares = before in EXTENSION_POINTS[name]
+            if prepares and points.has(point, name) and not points.has(before, name):
+                yield problem(
+                    f"{path}.{before}.disabled", name, f"it at {point} too, or at neither"
+                )
+    # Without its filter, it would still keep pods off nodes by their names.
+    if points.has("preFilter", "NodeAffinity") and not points.has("filter", "NodeAffinity"):
+        yield problem(f"{path}.filter.disabled", "NodeAffinity", "it at preFilter too")
+
+
+def _profile(name: str, points: PluginPoints, args: AllPluginArgs) -> Profile:
+    acting = dict.fromkeys((*points.points["filter"], *points.points["score"]))
+    plugins = tuple(
+        EnabledPlugin(BUILDERS[one](args), points.has("filter", one), points.weights.get(one, 0))
+        for one in acting
+        if one in BUILDERS
+    )
+    return Profile(
+        name,
+        plugins,
+        honors_gates=points.has("preEnqueue", "SchedulingGates"),
+        preempts=points.has("postFilter", "DefaultPreemption"),
+    )
+
+
+def _default_spread(args: AllPluginArgs) -> DefaultSpread:
+    spread = args.pod_topology_spread
+    if spread.defaulting_type == SYSTEM:
+        return DefaultSpread()
+    return DefaultSpread(tuple(map(spread_constraint, spread.default_constraints)), False)
