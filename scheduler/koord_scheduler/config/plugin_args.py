@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
+from koord_model import duration
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
@@ -200,7 +201,7 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True):
 class VolumeBindingArgs(PluginArgs, frozen=True):
     """Arguments of VolumeBinding; a ``shape`` needs a feature that is off."""
 
-    bind_timeout_seconds: Annotated[int, Meta(ge=0, lt=2**63)] = 600
+    bind_timeout_seconds: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 600
     shape: tuple[ShapePoint, ...] | None = None
 
     def problems(self, path: str) -> Iterator[str]:
@@ -213,6 +214,14 @@ class DynamicResourcesArgs(PluginArgs, frozen=True):
 
     filter_timeout: str = "10s"
     binding_timeout: str = "10m0s"
+
+    def problems(self, path: str) -> Iterator[str]:
+        times = {"filterTimeout": self.filter_timeout, "bindingTimeout": self.binding_timeout}
+        for name, text in times.items():
+            try:
+                duration.seconds(text)
+            except ValueError:
+                yield problem(f"{path}.{name}", text, "a duration like 10s or 1m30s")
 
 
 class AllPluginArgs(Strict, frozen=True, rename="pascal"):

@@ -10,7 +10,7 @@ from koord_scheduler.config.known_plugins import DEFAULT_PLUGINS, EXTENSION_POIN
 from koord_scheduler.config.problems import problem, refuse_if
 
 MULTI_POINT = "multiPoint"
-_ALL = "*"
+ALL = "*"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def _merged(defaults: Sequence[PluginItem], own: PluginSet) -> list[PluginItem]:
     """
     disabled = {one.name for one in own.disabled}
     last = {one.name: place for place, one in enumerate(own.enabled)}
-    left = [one for one in defaults if not disabled & {one.name, _ALL}]
+    left = [one for one in defaults if not disabled & {one.name, ALL}]
     replacing = {one.name: last[one.name] for one in left if one.name in last}
     merged = [own.enabled[last[one.name]] if one.name in last else one for one in left]
     used = set(replacing.values())
@@ -87,7 +87,7 @@ def _expanded(point: str, own: PluginSet, everywhere: Sequence[PluginItem]) -> l
     """First those that are named for the point and everywhere, then the others of either."""
     here = [one.name for one in own.enabled]
     disabled = {one.name for one in own.disabled}
-    if _ALL in disabled:
+    if ALL in disabled:
         return here
     acting = [
         one.name

@@ -17,24 +17,23 @@ from koord_scheduler.config.problems import SchedulerConfigError, convert, probl
 _FIELDS = {one.encode_name: one for one in msgspec.structs.fields(AllPluginArgs)}
 
 
-def unknown_plugin(name: str, path: str) -> str | None:
-    """Why a plugin cannot be used at all; ``None`` for Kubernetes' own."""
-    if name in EXTENSION_POINTS:
-        return None
+def unknown_plugin(name: str, path: str) -> Iterator[str]:
+    """Why a plugin cannot be used; nothing for Kubernetes' own."""
     if name in KOORDINATOR:
-        return problem(path, name, "a plugin that is built: disable it until it comes")
-    return problem(path, name, f"one of {', '.join(EXTENSION_POINTS)}")
+        yield f"{path}: {name} is not built yet; remove it until a version that has it"
+    elif name not in EXTENSION_POINTS:
+        yield problem(path, name, "a plugin of Kubernetes 1.36; correct or remove it")
 
 
 def plugin_args(configs: Sequence[PluginConfig], path: str) -> AllPluginArgs:
     """The arguments of all plugins of a profile; ``path`` is that of its ``pluginConfig``.
 
-    Those of a plugin that takes none are ignored, as kube-scheduler does.
+    ``name_problems`` has to find none. Those of a plugin that takes no arguments are ignored, as
+    kube-scheduler does.
 
     Raises:
         SchedulerConfigError: some cannot be used.
     """
-    refuse_if(_name_problems(configs, path))
     found: dict[str, PluginArgs] = {}
     for place, one in enumerate(configs):
         if one.name in _FIELDS and one.args is not None:
@@ -42,12 +41,12 @@ def plugin_args(configs: Sequence[PluginConfig], path: str) -> AllPluginArgs:
     return AllPluginArgs(**found)  # type: ignore[arg-type]
 
 
-def _name_problems(configs: Sequence[PluginConfig], path: str) -> Iterator[str]:
+def name_problems(configs: Sequence[PluginConfig], path: str) -> Iterator[str]:
+    """Why arguments cannot be those of a plugin."""
     names: set[str] = set()
     for place, one in enumerate(configs):
         at = f"{path}[{place}].name"
-        if unknown := unknown_plugin(one.name, at):
-            yield unknown
+        yield from unknown_plugin(one.name, at)
         if one.name in names:
             yield problem(at, one.name, "the arguments of each plugin once")
         names.add(one.name)

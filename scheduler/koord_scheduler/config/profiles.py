@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from koord_scheduler.config.builders import BUILDERS, support
 from koord_scheduler.config.component_config import KubeSchedulerProfile, PluginSets
-from koord_scheduler.config.known_plugins import EXTENSION_POINTS, Support
-from koord_scheduler.config.plugin_args import SYSTEM, AllPluginArgs, DefaultPreemptionArgs
-from koord_scheduler.config.plugin_points import PluginPoints, plugin_points
-from koord_scheduler.config.problems import problem, refuse_if
-from koord_scheduler.config.profile_args import plugin_args, unknown_plugin
+from koord_scheduler.config.known_plugins import EXTENSION_POINTS, KOORDINATOR, Support
+from koord_scheduler.config.plugin_args import SYSTEM, AllPluginArgs
+from koord_scheduler.config.plugin_points import ALL, PluginPoints, plugin_points
+from koord_scheduler.config.problems import refuse_if
+from koord_scheduler.config.profile_args import name_problems, plugin_args, unknown_plugin
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.objects.spread import SpreadConstraint, spread_constraint
 
@@ -34,11 +34,11 @@ class DefaultSpread:
 
 @dataclass(frozen=True)
 class ConfiguredProfile:
-    """A profile, and what is not a plugin's.
+    """A profile, and what else was said about it.
 
-    ``points`` has all that are enabled, ``not_built`` those of them that are not there: a pod that
-    needs one of these cannot be placed. ``preemption`` and ``percentage_of_nodes_to_score`` (0:
-    chosen by the size of the cluster) allow to look at fewer nodes than all.
+    ``points`` has all plugins that are enabled, ``not_built`` those of them that are not there: a
+    pod that needs one of these cannot be placed. ``percentage_of_nodes_to_score`` allows kube-
+    scheduler to look at fewer nodes than all; 0 means that the size of the cluster decides.
     """
 
     profile: Profile
@@ -46,7 +46,6 @@ class ConfiguredProfile:
     not_built: frozenset[str]
     percentage_of_nodes_to_score: int
     default_spread: DefaultSpread
-    preemption: DefaultPreemptionArgs
     args: AllPluginArgs
 
 
@@ -58,7 +57,8 @@ def configured_profile(
     Raises:
         SchedulerConfigError: it cannot be honoured; ``path`` is where it is.
     """
-    refuse_if(_unknown_plugins(given.plugins, f"{path}.plugins"))
+    unknown = _unknown_plugins(given.plugins, f"{path}.plugins")
+    refuse_if([*unknown, *name_problems(given.plugin_config, f"{path}.pluginConfig")])
     points = plugin_points(given.plugins, f"{path}.plugins")
     refuse_if(_halves(points, f"{path}.plugins"))
     args = plugin_args(given.plugin_config, f"{path}.pluginConfig")
@@ -69,7 +69,6 @@ def configured_profile(
         frozenset(name for name in points.names() if support(name) is Support.NOT_BUILT),
         percentage if own is None else own,
         _default_spread(args),
-        args.default_preemption,
         args,
     )
 
@@ -77,23 +76,26 @@ def configured_profile(
 def _unknown_plugins(plugins: PluginSets, path: str) -> Iterator[str]:
     for point, own in plugins.by_point().items():
         for place, one in enumerate(own.enabled):
-            if unknown := unknown_plugin(one.name, f"{path}.{point}.enabled[{place}].name"):
-                yield unknown
+            yield from unknown_plugin(one.name, f"{path}.{point}.enabled[{place}].name")
+        for place, one in enumerate(own.disabled):
+            if one.name != ALL and one.name not in KOORDINATOR:
+                yield from unknown_plugin(one.name, f"{path}.{point}.disabled[{place}].name")
 
 
 def _halves(points: PluginPoints, path: str) -> Iterator[str]:
     """Plugins that filter or score without what they prepare first: pods would fail or differ."""
     for name in sorted(points.names() & BUILDERS.keys()):
-        pairs = [("preFilter", "filter"), ("preScore", "score")]
-        for before, point in pairs:
+        for before, point in (("preFilter", "filter"), ("preScore", "score")):
             prepares = before in EXTENSION_POINTS[name]
             if prepares and points.has(point, name) and not points.has(before, name):
-                yield problem(
-                    f"{path}.{before}.disabled", name, f"it at {point} too, or at neither"
-                )
+                yield _half(path, name, point, before)
     # Without its filter, it would still keep pods off nodes by their names.
     if points.has("preFilter", "NodeAffinity") and not points.has("filter", "NodeAffinity"):
-        yield problem(f"{path}.filter.disabled", "NodeAffinity", "it at preFilter too")
+        yield _half(path, "NodeAffinity", "preFilter", "filter")
+
+
+def _half(path: str, name: str, on: str, off: str) -> str:
+    return f"{path}: {name} is enabled at {on} and not at {off}; enable it at both or at neither"
 
 
 def _profile(name: str, points: PluginPoints, args: AllPluginArgs) -> Profile:

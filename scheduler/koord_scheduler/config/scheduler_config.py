@@ -13,13 +13,13 @@ from koord_scheduler.config.component_config import (
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
 )
+from koord_scheduler.config.document import parse_document
 from koord_scheduler.config.leader_election import (
     LeaderElectionSettings,
     leader_election_settings,
 )
 from koord_scheduler.config.problems import SchedulerConfigError, convert, problem, refuse_if
 from koord_scheduler.config.profiles import ConfiguredProfile, configured_profile
-from koord_scheduler.config.yaml_document import parse_yaml
 
 KIND = "KubeSchedulerConfiguration"
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
@@ -50,7 +50,7 @@ def read_scheduler_config(text: str) -> SchedulerConfig:
     Raises:
         SchedulerConfigError: kube-scheduler would not start with it, or we cannot honour it.
     """
-    return scheduler_config(parse_yaml(text))
+    return scheduler_config(parse_document(text))
 
 
 def scheduler_config(document: Mapping[str, Any]) -> SchedulerConfig:
