@@ -34,9 +34,10 @@ def ours(vector: Vector) -> Fields:
 
 def settings_fields(config: SchedulerConfig) -> Object:
     elect = config.leader_election
+    durations = elect.lease_duration, elect.renew_deadline, elect.retry_period
     return {
         "leaderElect": elect.leader_elect,
-        "durations": [elect.lease_duration, elect.renew_deadline, elect.retry_period],
+        "durations": [round(one, 6) for one in durations],
         "resource": f"{elect.resource_namespace}/{elect.resource_name}",
         "client": [config.kubeconfig, config.qps, config.burst],
         "backoff": [config.pod_initial_backoff, config.pod_max_backoff],

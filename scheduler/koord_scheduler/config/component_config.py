@@ -10,7 +10,6 @@ from msgspec import Meta
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 
 Int32 = Annotated[int, Meta(ge=-(2**31), lt=2**31)]
-Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Positive = Annotated[int, Meta(ge=1, lt=2**31)]
 Seconds = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 NotNegative = Annotated[int, Meta(ge=0, lt=2**31)]

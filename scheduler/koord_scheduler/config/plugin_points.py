@@ -60,10 +60,9 @@ def _merged(defaults: Sequence[PluginItem], own: PluginSet) -> list[PluginItem]:
     disabled = {one.name for one in own.disabled}
     last = {one.name: place for place, one in enumerate(own.enabled)}
     left = [one for one in defaults if not disabled & {one.name, ALL}]
-    replacing = {one.name: last[one.name] for one in left if one.name in last}
     merged = [own.enabled[last[one.name]] if one.name in last else one for one in left]
-    used = set(replacing.values())
-    return merged + [one for place, one in enumerate(own.enabled) if place not in used]
+    replacing = {last.get(one.name) for one in left}
+    return merged + [one for place, one in enumerate(own.enabled) if place not in replacing]
 
 
 def _own_problems(sets: Mapping[str, PluginSet], path: str) -> Iterator[str]:
