@@ -10,6 +10,7 @@ from msgspec import Meta
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 
 Int32 = Annotated[int, Meta(ge=-(2**31), lt=2**31)]
+Float32 = Annotated[float, Meta(gt=-(2.0**128), lt=2.0**128)]
 Positive = Annotated[int, Meta(ge=1, lt=2**31)]
 Seconds = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 NotNegative = Annotated[int, Meta(ge=0, lt=2**31)]
@@ -93,7 +94,7 @@ class ClientConnectionConfiguration(Strict, frozen=True):
     kubeconfig: str = ""
     accept_content_types: str = ""
     content_type: str = ""
-    qps: float = 0.0
+    qps: Float32 = 0.0
     burst: NotNegative = 0
 
 

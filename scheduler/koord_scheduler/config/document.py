@@ -50,6 +50,10 @@ def _resolve(tag: str, pattern: str, first: Iterable[str]) -> None:
     _Loader.add_implicit_resolver(_TAG + tag, re.compile(pattern), [*first])
 
 
+_BOOLEANS = {
+    **dict.fromkeys(("y", "yes", "true", "on"), True),
+    **dict.fromkeys(("n", "no", "false", "off"), False),
+}
 _SIGN = r"[-+]?"
 _resolve("bool", r"(?:y|Y|n|N)$|(?:yes|no|true|false|on|off)$", "yYnNtTfFoO")
 _resolve("bool", r"(?:Yes|No|True|False|On|Off|YES|NO|TRUE|FALSE|ON|OFF)$", "YNTFO")
@@ -60,18 +64,21 @@ _resolve("null", r"(?:~|null|Null|NULL|)$", ["~", "n", "N", ""])
 
 
 def _bool(loader: _Loader, node: yaml.ScalarNode) -> bool:
-    return node.value.lower() in ("y", "yes", "true", "on")
+    text = str(loader.construct_scalar(node)).lower()
+    if text not in _BOOLEANS:
+        raise ValueError(f'"{text}" is not true or false')
+    return _BOOLEANS[text]
 
 
 def _int(loader: _Loader, node: yaml.ScalarNode) -> int:
-    text = node.value.replace("_", "")
-    sign, digits = (text[0], text[1:]) if text[0] in "-+" else ("", text)
+    text = str(loader.construct_scalar(node)).replace("_", "")
+    digits = text.lstrip("+-")
     octal = digits.isdigit() and digits.startswith("0")
-    return int(sign + digits, 8 if octal else 0)
+    return int(text, 8 if octal else 0)
 
 
 def _float(loader: _Loader, node: yaml.ScalarNode) -> int | float:
-    number = float(node.value)
+    number = float(loader.construct_scalar(node))
     return int(number) if number.is_integer() else number
 
 
@@ -91,13 +98,14 @@ def parse_document(text: str) -> dict[str, Any]:
             document = json.loads(text, object_pairs_hook=_object)
         else:
             document = yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a SafeLoader
+        document = _without_nulls(document)
     except yaml.YAMLError as error:
         raise SchedulerConfigError([_reason(error)]) from None
     except (ValueError, RecursionError) as error:
         raise SchedulerConfigError([f"cannot read the document: {error}"]) from None
     if not isinstance(document, dict):
         raise SchedulerConfigError(["the document has no fields; expected apiVersion, kind, …"])
-    return dict(_without_nulls(document))
+    return document
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
