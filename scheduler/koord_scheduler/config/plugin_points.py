@@ -101,8 +101,7 @@ def _expanded(point: str, own: PluginSet, everywhere: Sequence[PluginItem]) -> l
 def _problems(points: Mapping[str, Sequence[str]], path: str) -> Iterator[str]:
     for names in points.values():
         for name in sorted({one for one in names if names.count(one) > 1}):
-            yield problem(f"{path}.multiPoint.enabled", name, "each plugin once")
-    if not points["queueSort"]:
-        yield problem(f"{path}.queueSort.disabled", "PrioritySort", "it enabled: queues need it")
-    if not points["bind"]:
-        yield problem(f"{path}.bind.disabled", "DefaultBinder", "it enabled: nothing else binds")
+            yield problem(f"{path}.{MULTI_POINT}.enabled", name, "each plugin once")
+    for point, name in (("queueSort", "PrioritySort"), ("bind", "DefaultBinder")):
+        if not points[point]:
+            yield f"{path}.{point}: no plugin is enabled; enable {name} here or at {MULTI_POINT}"

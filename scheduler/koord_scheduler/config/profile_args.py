@@ -57,7 +57,9 @@ def _args(config: PluginConfig, path: str) -> PluginArgs:
     args: PluginArgs = convert(config.args, field.type, path)
     refuse_if(_kind_problems(config.name, config.args, path))
     refuse_if(args.problems(path))
-    if support(config.name) is Support.NOT_BUILT and _effect(args) != _effect(field.default):
+    if support(config.name) is Support.NOT_BUILT and _comparable(args) != _comparable(
+        field.default
+    ):
         raise SchedulerConfigError(
             [problem(path, {}, f"the defaults, as {config.name} is not built yet: remove them")]
         )
@@ -70,7 +72,7 @@ def _kind_problems(name: str, args: Mapping[str, Any], path: str) -> Iterator[st
             yield problem(f"{path}.{field}", args[field], expected)
 
 
-def _effect(args: PluginArgs) -> PluginArgs:
+def _comparable(args: PluginArgs) -> PluginArgs:
     """Arguments without what makes no difference, to be compared."""
     plain = msgspec.structs.replace(args, api_version="", kind="")
     if not isinstance(plain, DynamicResourcesArgs):

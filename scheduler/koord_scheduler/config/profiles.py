@@ -60,7 +60,7 @@ def configured_profile(
     unknown = _unknown_plugins(given.plugins, f"{path}.plugins")
     refuse_if([*unknown, *name_problems(given.plugin_config, f"{path}.pluginConfig")])
     points = plugin_points(given.plugins, f"{path}.plugins")
-    refuse_if(_halves(points, f"{path}.plugins"))
+    refuse_if(_incomplete_plugins(points, f"{path}.plugins"))
     args = plugin_args(given.plugin_config, f"{path}.pluginConfig")
     own = given.percentage_of_nodes_to_score
     return ConfiguredProfile(
@@ -82,19 +82,19 @@ def _unknown_plugins(plugins: PluginSets, path: str) -> Iterator[str]:
                 yield from unknown_plugin(one.name, f"{path}.{point}.disabled[{place}].name")
 
 
-def _halves(points: PluginPoints, path: str) -> Iterator[str]:
+def _incomplete_plugins(points: PluginPoints, path: str) -> Iterator[str]:
     """Plugins that filter or score without what they prepare first: pods would fail or differ."""
     for name in sorted(points.names() & BUILDERS.keys()):
         for before, point in (("preFilter", "filter"), ("preScore", "score")):
             prepares = before in EXTENSION_POINTS[name]
             if prepares and points.has(point, name) and not points.has(before, name):
-                yield _half(path, name, point, before)
+                yield _incomplete(path, name, point, before)
     # Without its filter, it would still keep pods off nodes by their names.
     if points.has("preFilter", "NodeAffinity") and not points.has("filter", "NodeAffinity"):
-        yield _half(path, "NodeAffinity", "preFilter", "filter")
+        yield _incomplete(path, "NodeAffinity", "preFilter", "filter")
 
 
-def _half(path: str, name: str, on: str, off: str) -> str:
+def _incomplete(path: str, name: str, on: str, off: str) -> str:
     return f"{path}: {name} is enabled at {on} and not at {off}; enable it at both or at neither"
 
 

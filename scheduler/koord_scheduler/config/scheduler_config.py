@@ -12,6 +12,8 @@ from koord_scheduler.config.component_config import (
     API_VERSION,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
+    PluginItem,
+    PluginSet,
 )
 from koord_scheduler.config.document import parse_document
 from koord_scheduler.config.leader_election import (
@@ -27,7 +29,7 @@ DEFAULT_SCHEDULER_NAME = "default-scheduler"
 
 @dataclass(frozen=True)
 class SchedulerConfig:
-    """All that the configuration says; without a file it is that of an empty document.
+    """All that the configuration says.
 
     ``kubeconfig`` is a path, "" for the pod's own account. ``qps`` below 0 means no limit. Pods
     that fit nowhere wait between the two backoffs, in seconds.
@@ -44,6 +46,11 @@ class SchedulerConfig:
     delay_cache_until_active: bool
 
 
+def default_scheduler_config() -> SchedulerConfig:
+    """What holds without a configuration file."""
+    return scheduler_config({"apiVersion": API_VERSION, "kind": KIND})
+
+
 def read_scheduler_config(text: str) -> SchedulerConfig:
     """The configuration in a YAML or JSON text.
 
@@ -54,7 +61,11 @@ def read_scheduler_config(text: str) -> SchedulerConfig:
 
 
 def scheduler_config(document: Mapping[str, Any]) -> SchedulerConfig:
-    """The configuration in a document, as ``read_scheduler_config``."""
+    """The configuration in a document.
+
+    Raises:
+        SchedulerConfigError: as ``read_scheduler_config``.
+    """
     for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if document.get(field) != expected:
             raise SchedulerConfigError([problem(field, document.get(field), expected)])
@@ -97,7 +108,7 @@ def _named(profiles: tuple[KubeSchedulerProfile, ...]) -> tuple[KubeSchedulerPro
 
 def _profile_problems(profiles: tuple[KubeSchedulerProfile, ...]) -> Iterator[str]:
     names: set[str] = set()
-    first = profiles[0].plugins.queue_sort
+    first = _comparable(profiles[0].plugins.queue_sort)
     for place, one in enumerate(profiles):
         path = f"profiles[{place}]"
         if not one.scheduler_name:
@@ -106,10 +117,10 @@ def _profile_problems(profiles: tuple[KubeSchedulerProfile, ...]) -> Iterator[st
             expected = "another name than that of the other profiles"
             yield problem(f"{path}.schedulerName", one.scheduler_name, expected)
         names.add(one.scheduler_name or "")
-        queue_sort = one.plugins.queue_sort
-        disabled = [plugin.name for plugin in queue_sort.disabled]
-        if (queue_sort.enabled, disabled) != (
-            first.enabled,
-            [plugin.name for plugin in first.disabled],
-        ):
+        if _comparable(one.plugins.queue_sort) != first:
             yield problem(f"{path}.plugins.queueSort", {}, "that of profiles[0]")
+
+
+def _comparable(plugins: PluginSet) -> PluginSet:
+    """A set without the weights of what is disabled, which mean nothing."""
+    return replace(plugins, disabled=tuple(PluginItem(one.name) for one in plugins.disabled))

@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.config.problems import SchedulerConfigError
-from koord_scheduler.config.scheduler_config import read_scheduler_config
+from koord_scheduler.config.scheduler_config import default_scheduler_config, read_scheduler_config
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 
 from tests.support.clusters import random_cluster
+from tests.support.scheduler_config_edges import HEAD, edges
 from tests.support.scheduler_profile import default_plugins
 
-HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+DEFAULT = default_scheduler_config().profiles[0]
 TERMS = "requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: "
 SHAPE = "{type: RequestedToCapacityRatio, requestedToCapacityRatio: {shape: [{score: 11}]}}"
 
@@ -115,12 +116,11 @@ def test_all_unknown_plugins_are_named() -> None:
 
 def test_a_plugin_of_koordinator_may_be_disabled() -> None:
     text = plugins("{score: {disabled: [{name: LoadAwareScheduling}]}}")
-    points = (read_scheduler_config(one).profiles[0].points for one in (text, HEAD))
-    assert next(points) == next(points)
+    assert read_scheduler_config(text).profiles[0].points == DEFAULT.points
 
 
 def test_default_constraints_are_those_of_kubernetes_or_those_given() -> None:
-    spread = read_scheduler_config(HEAD).profiles[0].default_spread
+    spread = DEFAULT.default_spread
     assert spread.is_system
     assert [(one.key, one.max_skew, one.is_hard) for one in spread.constraints] == [
         ("kubernetes.io/hostname", 3, False),
@@ -152,3 +152,40 @@ def test_a_resource_that_is_there_twice_counts_twice(seed: int) -> None:
     both = [ClassScores(waiting, nodes, default_plugins(fit(one))) for one in (once, twice)]
     rows = both[0].feasible()
     assert both[0].totals(rows).tolist() == both[1].totals(rows).tolist()
+
+
+TOKENS = [
+    "[",
+    "]",
+    "{",
+    "}",
+    ":",
+    "\n",
+    " ",
+    "- ",
+    "!!int ",
+    "!!set ",
+    "&a ",
+    "*a",
+    "<<: ",
+    "? ",
+    "~",
+    "9",
+]
+
+
+@given(
+    st.sampled_from(edges()),
+    st.lists(st.tuples(st.integers(0, 400), st.sampled_from(TOKENS)), min_size=1, max_size=4),
+)
+def test_whatever_the_text_is_it_is_a_configuration_or_refused_in_lines(
+    text: str, changes: list[tuple[int, str]]
+) -> None:
+    for place, token in changes:
+        text = text[:place] + token + text[place:]
+    problems: tuple[str, ...] = ("none",)
+    try:
+        read_scheduler_config(text)
+    except SchedulerConfigError as error:
+        problems = error.problems
+    assert [len(one.splitlines()) for one in problems] == [1] * max(1, len(problems))
