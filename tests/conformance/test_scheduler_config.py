@@ -218,7 +218,7 @@ EVERY_POINT = ("preFilter", "filter", "preScore", "score")
 
 
 def weights_below_0(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
-    """kube-scheduler takes them where their sum is at no place below 0, and of what is disabled."""
+    """kube-scheduler takes them where their sum is at no place below 0."""
     values = every_value(document(vector))
     weights = [one for name, one in values if name == "weight" and isinstance(one, int)]
     return here == REFUSED and min(weights, default=0) < 0

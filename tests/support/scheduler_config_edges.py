@@ -91,6 +91,7 @@ _PLUGINS = [
 _SECOND_SORTS = [
     "{}",
     "{queueSort: {disabled: [{name: NodeName}]}}",
+    "{queueSort: {disabled: [{name: NodeName, weight: -2}]}}",
     f"{{queueSort: {{enabled: [{_SORT}]}}}}",
     f"{{queueSort: {{disabled: [{_ANY}], enabled: [{_SORT}]}}}}",
 ]

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import force_setattr
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 
@@ -28,11 +29,21 @@ class PluginItem(Strict, frozen=True):
     weight: NotNegative = 0
 
 
+class DisabledPlugin(Strict, frozen=True):
+    """A default plugin that is not wanted; its weight means nothing."""
+
+    name: str = ""
+    weight: Int32 = 0
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "weight", 0)
+
+
 class PluginSet(Strict, frozen=True):
     """Plugins that are added at an extension point, and default ones that are not wanted there."""
 
     enabled: tuple[PluginItem, ...] = ()
-    disabled: tuple[PluginItem, ...] = ()
+    disabled: tuple[DisabledPlugin, ...] = ()
 
 
 class PluginSets(Strict, frozen=True):

@@ -77,9 +77,9 @@ def _unknown_plugins(plugins: PluginSets, path: str) -> Iterator[str]:
     for point, own in plugins.by_point().items():
         for place, one in enumerate(own.enabled):
             yield from unknown_plugin(one.name, f"{path}.{point}.enabled[{place}].name")
-        for place, one in enumerate(own.disabled):
-            if one.name != ALL and one.name not in KOORDINATOR:
-                yield from unknown_plugin(one.name, f"{path}.{point}.disabled[{place}].name")
+        for place, off in enumerate(own.disabled):
+            if off.name != ALL and off.name not in KOORDINATOR:
+                yield from unknown_plugin(off.name, f"{path}.{point}.disabled[{place}].name")
 
 
 def _incomplete_plugins(points: PluginPoints, path: str) -> Iterator[str]:

@@ -12,8 +12,6 @@ from koord_scheduler.config.component_config import (
     API_VERSION,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
-    PluginItem,
-    PluginSet,
 )
 from koord_scheduler.config.document import parse_document
 from koord_scheduler.config.leader_election import (
@@ -108,7 +106,7 @@ def _named(profiles: tuple[KubeSchedulerProfile, ...]) -> tuple[KubeSchedulerPro
 
 def _profile_problems(profiles: tuple[KubeSchedulerProfile, ...]) -> Iterator[str]:
     names: set[str] = set()
-    first = _comparable(profiles[0].plugins.queue_sort)
+    first = profiles[0].plugins.queue_sort
     for place, one in enumerate(profiles):
         path = f"profiles[{place}]"
         if not one.scheduler_name:
@@ -117,10 +115,5 @@ def _profile_problems(profiles: tuple[KubeSchedulerProfile, ...]) -> Iterator[st
             expected = "another name than that of the other profiles"
             yield problem(f"{path}.schedulerName", one.scheduler_name, expected)
         names.add(one.scheduler_name or "")
-        if _comparable(one.plugins.queue_sort) != first:
+        if one.plugins.queue_sort != first:
             yield problem(f"{path}.plugins.queueSort", {}, "that of profiles[0]")
-
-
-def _comparable(plugins: PluginSet) -> PluginSet:
-    """A set without the weights of what is disabled, which mean nothing."""
-    return replace(plugins, disabled=tuple(PluginItem(one.name) for one in plugins.disabled))
