@@ -27,6 +27,7 @@ from koord_scheduler.config.scheduler_config import SchedulerConfig
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.scheduler import Placement, Refusal, Scheduler
+from koord_scheduler.framework.self_check import SelfCheck
 from koord_scheduler.pod_reporter import PodReporter
 from koord_scheduler.program.explanation import explain
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
@@ -61,6 +62,7 @@ class SchedulerProgram:
             nodes=NodeColumns(seed=settings.tie_break_seed),
             queue=SchedulingQueue(config.pod_initial_backoff, config.pod_max_backoff),
         )
+        self._check = SelfCheck(self._scheduler.nodes, self._scheduler.placed)
         self._loop = SchedulingLoop(self._scheduler, self._silence, self)
         self._cache = ClusterCache(
             client, self._scheduler, on_change=self._loop.notice_change, on_warning=self._warn
@@ -72,7 +74,7 @@ class SchedulerProgram:
             "scheduler",
             self._leadership,
             self._lead,
-            parts=(settle_for_ever, self._cache.run),
+            parts=(settle_for_ever, self._cache.run, self._check_columns),
             not_ready=lambda: next(self._cache.troubles(), ""),
             log=log,
         )
@@ -113,6 +115,13 @@ class SchedulerProgram:
             if writer is not None:
                 with anyio.CancelScope(shield=True):
                     await writer.close()
+
+    async def _check_columns(self) -> None:
+        await self._cache.wait_synced()
+        while True:
+            await anyio.sleep(1.0)
+            for name in self._check.check_some():
+                log.error("columns of a node were wrong, a defect; they are repaired", node=name)
 
     # ---- what became of decisions
 
@@ -162,6 +171,7 @@ class SchedulerProgram:
             },
             self._binder.unsent if self._binder is not None else 0,
             self._reporter.dropped if self._reporter is not None else 0,
+            self._check.repaired,
         )
 
     def _status_document(self) -> Document:
