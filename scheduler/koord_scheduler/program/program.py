@@ -128,6 +128,8 @@ class SchedulerProgram:
     def decided(self, decision: Placement | Refusal, seconds: float) -> None:
         """Count a decision, and say why a pod waits."""
         result = "scheduled" if isinstance(decision, Placement) else "unschedulable"
+        if isinstance(decision, Refusal) and decision.defect:
+            result = "error"
         labels = result, decision.pod.waiting.scheduler_name
         self._metrics.attempts.labels(*labels).inc()
         self._metrics.attempt_seconds.labels(*labels).observe(seconds)
@@ -135,9 +137,16 @@ class SchedulerProgram:
             self._refused(decision, self._reporter)
 
     def _refused(self, decision: Refusal, reporter: PodReporter) -> None:
-        if decision.untold:
-            message = fit_error_message(diagnose(self._scheduler.scores(decision.pod)))
-            reporter.unschedulable(decision.untold, message)
+        defect, message = decision.defect, ""
+        if decision.untold and not defect:
+            try:
+                message = fit_error_message(diagnose(self._scheduler.scores(decision.pod)))
+            except Exception as error:  # a plugin that cannot say why
+                defect = f"{type(error).__name__}: {error}"
+        if defect:
+            log.error("a plugin failed", pod=decision.pod.key, error=defect)
+            message = f"a plugin of the scheduler failed: {defect}"
+        reporter.unschedulable(decision.untold, message)
 
     def bound(self, placement: Placement) -> None:
         """Say that a pod has its node."""
