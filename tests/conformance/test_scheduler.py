@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.workload_selectors import SERVICE, WorkloadReference
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.profile import EnabledPlugin
@@ -20,8 +22,10 @@ from koord_scheduler.framework.resource_scores import (
 )
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.node_selector import preferred_nodes, required_nodes
-from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.objects.pod import TopologySpreadConstraint, read_pod
 from koord_scheduler.objects.pod_affinity import pod_affinity
+from koord_scheduler.objects.spread import spread_constraint
+from koord_scheduler.objects.workload import read_service
 from koord_scheduler.plugins.image_locality import ImageLocality
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinitySettings
 from koord_scheduler.plugins.node_affinity import NodeAffinity
@@ -32,7 +36,10 @@ from koord_scheduler.plugins.node_resources_balanced_allocation import (
 )
 from koord_scheduler.plugins.node_resources_fit import FitSettings, NodeResourcesFit
 from koord_scheduler.plugins.node_unschedulable import NodeUnschedulable
-from koord_scheduler.plugins.pod_topology_spread import PodTopologySpread
+from koord_scheduler.plugins.pod_topology_spread import (
+    PodTopologySpread,
+    PodTopologySpreadSettings,
+)
 from koord_scheduler.plugins.taint_toleration import TaintToleration
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
@@ -65,7 +72,7 @@ def plugins(args: Mapping[str, Any]) -> list[Plugin]:
         NodeResourcesFit(fit_settings(args.get("NodeResourcesFit", {}))),
         NodeResourcesBalancedAllocation(*([one["name"] for one in balanced],) if balanced else ()),
         ImageLocality(),
-        PodTopologySpread(),
+        PodTopologySpread(spread_settings(args.get("PodTopologySpread", {}))),
         InterPodAffinity(
             InterPodAffinitySettings(
                 inter_pod.get("hardPodAffinityWeight", 1),
@@ -92,6 +99,21 @@ def fit_settings(args: Mapping[str, Any]) -> FitSettings:
     return FitSettings(weights, score, skips_zero=is_ratio, **ignored)
 
 
+def spread_settings(args: Mapping[str, Any]) -> PodTopologySpreadSettings:
+    if args.get("defaultingType", "System") == "System":
+        return PodTopologySpreadSettings()
+    given = msgspec.convert(args["defaultConstraints"], list[TopologySpreadConstraint])
+    return PodTopologySpreadSettings(tuple(map(spread_constraint, given)))
+
+
+def set_services(nodes: NodeColumns, services: list[Object]) -> None:
+    for one in services:
+        metadata = one["metadata"]
+        key = f"{metadata['namespace']}/{metadata['name']}"
+        selector = read_service(json.dumps(one).encode())
+        nodes.workloads.set(WorkloadReference(SERVICE, key), selector)
+
+
 def ours(vector: Vector) -> Fields:
     given = vector.given
     nodes = NodeColumns(length=1)
@@ -108,6 +130,7 @@ def ours(vector: Vector) -> Fields:
     waiting = pod_class(read_pod(json.dumps(given["pod"]).encode()))
     scores = ClassScores(waiting, nodes, enabled)
     scores.feasible()  # so that what is kept has to be brought up to date
+    set_services(nodes, given.get("services", []))
     for pod in placed[1::2]:
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
     rows = {one["metadata"]["name"]: nodes.row(one["metadata"]["name"]) for one in given["nodes"]}
@@ -115,7 +138,7 @@ def ours(vector: Vector) -> Fields:
         if before["plugin"] not in WEIGHTS:
             return {}
         of_all = (set(scores.rejections(row)) for row in rows.values())
-        return before_filters(set.intersection(*of_all))
+        return before_filters({before["plugin"]}.intersection(*of_all))
     found: Object = {f"{name} rejected": scores.rejections(row) for name, row in rows.items()}
     left = {name: row for name, row in rows.items() if "total" in vector.recorded["nodes"][name]}
     at = np.array(list(left.values()), np.intp)
@@ -142,7 +165,10 @@ def theirs(recorded: Object) -> Fields:
 
 
 def before_filters(rejecting: set[str]) -> Fields:
-    """Where a plugin rejects the pod without looking at nodes, it rejects each of them here."""
+    """Where a plugin rejects the pod without looking at nodes, it rejects each of them here.
+
+    Of others nothing is recorded then.
+    """
     return {"every node rejected": sorted(rejecting)}
 
 
@@ -155,12 +181,6 @@ def compared(found: Object) -> Fields:
         elif one and name.split()[1] in WEIGHTS:
             fields[name] = one
     return fields
-
-
-def default_spread(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
-    """Pods without constraints of their own are not spread by default ones yet."""
-    own = vector.given["pod"]["spec"].get("topologySpreadConstraints")
-    return not own and field.endswith(("PodTopologySpread", "rejected"))
 
 
 def score_of_whole_pod(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
@@ -180,4 +200,4 @@ def namespaces_by_absence(vector: Vector, field: str, here: Fields, there: Field
 
 
 def test_the_plugins_decide_as_those_of_kube_scheduler() -> None:
-    replay("scheduler", ours, theirs, (default_spread, score_of_whole_pod, namespaces_by_absence))
+    replay("scheduler", ours, theirs, (score_of_whole_pod, namespaces_by_absence))

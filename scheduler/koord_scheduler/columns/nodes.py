@@ -19,6 +19,7 @@ from koord_scheduler.columns.pod_counts import PodCounts, PodLabels
 from koord_scheduler.columns.ports import HostPort, HostPortColumns
 from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
 from koord_scheduler.columns.taints import TaintColumn
+from koord_scheduler.columns.workload_selectors import WorkloadSelectors
 from koord_scheduler.objects.node import Node
 from koord_scheduler.objects.node_selector import NodeSelectorTerm, RequiredNodes
 from koord_scheduler.objects.pod import Toleration
@@ -62,6 +63,7 @@ class NodeColumns:
         self.pods = PodCounts(length)
         self.terms = HeldTerms(length)
         self.namespaces = Namespaces()
+        self.workloads = WorkloadSelectors()
         self.is_node: Mask = np.zeros(length, np.bool_)
         self.unschedulable: Mask = np.zeros(length, np.bool_)
         self.tie_break: Amounts = np.zeros(length)
