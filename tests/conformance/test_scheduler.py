@@ -11,7 +11,6 @@ import numpy as np
 from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.workload_selectors import SERVICE, WorkloadReference
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.profile import EnabledPlugin
@@ -25,7 +24,6 @@ from koord_scheduler.objects.node_selector import preferred_nodes, required_node
 from koord_scheduler.objects.pod import TopologySpreadConstraint, read_pod
 from koord_scheduler.objects.pod_affinity import pod_affinity
 from koord_scheduler.objects.spread import spread_constraint
-from koord_scheduler.objects.workload import read_service
 from koord_scheduler.plugins.image_locality import ImageLocality
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinitySettings
 from koord_scheduler.plugins.node_affinity import NodeAffinity
@@ -43,6 +41,7 @@ from koord_scheduler.plugins.pod_topology_spread import (
 from koord_scheduler.plugins.taint_toleration import TaintToleration
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
+from tests.support.workloads import set_workloads
 
 WEIGHTS = {
     "TaintToleration": 3,
@@ -106,14 +105,6 @@ def spread_settings(args: Mapping[str, Any]) -> PodTopologySpreadSettings:
     return PodTopologySpreadSettings(tuple(map(spread_constraint, given)))
 
 
-def set_services(nodes: NodeColumns, services: list[Object]) -> None:
-    for one in services:
-        metadata = one["metadata"]
-        key = f"{metadata['namespace']}/{metadata['name']}"
-        selector = read_service(json.dumps(one).encode())
-        nodes.workloads.set(WorkloadReference(SERVICE, key), selector)
-
-
 def ours(vector: Vector) -> Fields:
     given = vector.given
     nodes = NodeColumns(length=1)
@@ -130,7 +121,7 @@ def ours(vector: Vector) -> Fields:
     waiting = pod_class(read_pod(json.dumps(given["pod"]).encode()))
     scores = ClassScores(waiting, nodes, enabled)
     scores.feasible()  # so that what is kept has to be brought up to date
-    set_services(nodes, given.get("services", []))
+    set_workloads(nodes, given)
     for pod in placed[1::2]:
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
     rows = {one["metadata"]["name"]: nodes.row(one["metadata"]["name"]) for one in given["nodes"]}

@@ -22,8 +22,9 @@ from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 
 from tests.conformance import test_scheduler
-from tests.conformance.test_scheduler import WEIGHTS, plugins, set_services
+from tests.conformance.test_scheduler import WEIGHTS, plugins
 from tests.conformance.vectors import Fields, Object, Vector, replay
+from tests.support.workloads import set_workloads
 
 NO_CLAIMS = "no new claims to deallocate, "
 """What DynamicResources adds, which is not built."""
@@ -54,7 +55,7 @@ def class_scores(given: Object) -> ClassScores:
     for one in given["pods"]:
         pod = read_pod(json.dumps(one).encode())
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
-    set_services(nodes, given.get("services", []))
+    set_workloads(nodes, given)
     enabled = [
         EnabledPlugin(one, True, WEIGHTS[one.name]) for one in plugins(given.get("args", {}))
     ]

@@ -38,20 +38,22 @@ class WorkloadSelectors:
         # have thousands of Services.
         self._services: dict[_Label, set[WorkloadReference]] = {}
 
-    def set(self, workload: WorkloadReference, selector: LabelSelector) -> None:
+    def set(self, kind: str, key: str, selector: LabelSelector) -> None:
         """The selector of a workload, in place of the one it had."""
+        workload = WorkloadReference(kind, key)
         before = self._selectors.get(workload)
         if before == selector:
             return
         if before is not None:
-            self.remove(workload)
+            self.remove(kind, key)
         self._selectors[workload] = selector
         self.version += 1
         if (label := _first_label(workload, selector)) is not None:
             self._services.setdefault(label, set()).add(workload)
 
-    def remove(self, workload: WorkloadReference) -> None:
+    def remove(self, kind: str, key: str) -> None:
         """Forget a workload."""
+        workload = WorkloadReference(kind, key)
         label = _first_label(workload, self._selectors.pop(workload))
         self.version += 1
         if label is not None:
