@@ -1,4 +1,4 @@
-"""Which pods are spread with one that says nothing about it, against Kubernetes' DefaultSelector."""
+"""Which pods are spread with a pod by default, against Kubernetes' DefaultSelector."""
 
 from __future__ import annotations
 

@@ -37,10 +37,14 @@ LIST_DEFAULTS = {
 
 
 def set_workloads(nodes: NodeColumns, document: Mapping[str, Any]) -> None:
-    for plural, (kind, read) in READERS.items():
+    for plural, (kind, _) in READERS.items():
         for one in document.get(plural, ()):
             key = f"{one['metadata']['namespace']}/{one['metadata']['name']}"
-            nodes.workloads.set(kind, key, read(json.dumps(one).encode()))
+            nodes.workloads.set(kind, key, read_workload(plural, one))
+
+
+def read_workload(plural: str, document: Mapping[str, Any]) -> LabelSelector:
+    return READERS[plural][1](json.dumps(document).encode())
 
 
 def change_workload(rng: Random, nodes: NodeColumns, there: set[tuple[str, str]]) -> None:
