@@ -8,7 +8,7 @@ from functools import cached_property
 
 from koord_model.demand import Amounts
 
-from koord_scheduler.columns.pod_counts import PodLabels, pod_labels
+from koord_scheduler.columns.pod_labels import PodLabels, pod_labels
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
 from koord_scheduler.columns.workload_selectors import (
     REPLICA_SET,

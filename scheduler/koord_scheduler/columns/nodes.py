@@ -15,7 +15,8 @@ from koord_scheduler.columns.images import ImageColumns
 from koord_scheduler.columns.journal import RowJournal
 from koord_scheduler.columns.labels import LabelColumns
 from koord_scheduler.columns.namespaces import Namespaces
-from koord_scheduler.columns.pod_counts import PodCounts, PodLabels
+from koord_scheduler.columns.pod_counts import PodCounts
+from koord_scheduler.columns.pod_labels import PodLabels
 from koord_scheduler.columns.ports import HostPort, HostPortColumns
 from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
 from koord_scheduler.columns.taints import TaintColumn

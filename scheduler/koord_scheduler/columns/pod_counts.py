@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
-from koord_model.label_selector import LabelSelector
+from koord_model.label_selector import LabelSelector, Operator
 
 from koord_scheduler.columns.arrays import Amounts, lengthened
-
-
-class PodLabels(NamedTuple):
-    """What selectors of pods look at; ``is_leaving`` says whether the pod was deleted already."""
-
-    namespace: str
-    labels: tuple[tuple[str, str], ...]
-    is_leaving: bool = False
+from koord_scheduler.columns.pod_labels import PodLabel, PodLabelIndex, PodLabels
 
 
 class PodSelector(Hashable, Protocol):
     """Which pods are counted."""
+
+    @property
+    def label(self) -> PodLabel | None:
+        """A label that all pods have that are meant, if there is one."""
+        ...
 
     def matches(self, pod: PodLabels) -> bool:
         """Whether a pod is meant."""
@@ -37,6 +35,11 @@ class SpreadSelector:
     namespace: str
     selector: LabelSelector
 
+    @property
+    def label(self) -> PodLabel | None:
+        """A label that all pods have that are meant, if there is one."""
+        return _required_label(self.namespace, self.selector)
+
     def matches(self, pod: PodLabels) -> bool:
         """Whether a pod is meant."""
         if pod.is_leaving or pod.namespace != self.namespace:
@@ -49,6 +52,14 @@ class AffinitySelector:
     """Pods that all parts mean: by their namespace (``None``: any) and labels (``None``: none)."""
 
     parts: tuple[tuple[frozenset[str] | None, LabelSelector | None], ...]
+
+    @property
+    def label(self) -> PodLabel | None:
+        """A label that all pods have that are meant, if there is one."""
+        for namespaces, selector in self.parts:
+            if namespaces is not None and len(namespaces) == 1 and selector is not None:
+                return _required_label(next(iter(namespaces)), selector)
+        return None
 
     def matches(self, pod: PodLabels) -> bool:
         """Whether a pod is meant."""
@@ -83,6 +94,7 @@ class PodCounts:
         self._counters: WeakValueDictionary[PodSelector, PodCounter] = WeakValueDictionary()
         self._last: deque[PodCounter] = deque()
         self._counting: dict[PodLabels, list[ref[PodCounter]]] = {}
+        self._index = PodLabelIndex()
 
     def lengthen(self, length: int) -> None:
         """Make room for more rows, which have no pods yet."""
@@ -92,7 +104,10 @@ class PodCounts:
 
     def add(self, row: int, pod: PodLabels, number: int = 1) -> None:
         """A pod with these labels is on a row's node, or with -1 for ``number`` not any more."""
-        rows = self._rows.setdefault(pod, {})
+        rows = self._rows.get(pod)
+        if rows is None:
+            rows = self._rows[pod] = {}
+            self._index.add(pod)
         rows[row] = rows.get(row, 0) + number
         if not rows[row]:
             del rows[row]
@@ -103,6 +118,7 @@ class PodCounts:
         if not rows:
             del self._rows[pod]
             del self._counting[pod]
+            self._index.remove(pod)
 
     def counter(self, selector: PodSelector) -> PodCounter:
         """The counter of a selector; for as long as it is held, it is kept up to date."""
@@ -116,11 +132,12 @@ class PodCounts:
 
     def _count(self, selector: PodSelector) -> PodCounter:
         made = PodCounter(self._length)
-        for pod, rows in self._rows.items():
+        label = selector.label
+        for pod in self._rows if label is None else self._index.find(label, self._rows):
             if selector.matches(pod):
                 living = [one for one in self._counting[pod] if one() is not None]
                 self._counting[pod] = [*living, ref(made)]
-                for row, number in rows.items():
+                for row, number in self._rows[pod].items():
                     made.rows[row] += number
         return made
 
@@ -132,8 +149,8 @@ class PodCounts:
         return found
 
 
-def pod_labels(
-    namespace: str, labels: Mapping[str, str] | None, *, is_leaving: bool = False
-) -> PodLabels:
-    """The labels of a pod, so that pods with equal ones are counted together."""
-    return PodLabels(namespace, tuple(sorted((labels or {}).items())), is_leaving)
+def _required_label(namespace: str, selector: LabelSelector) -> PodLabel | None:
+    for one in selector.requirements:
+        if one.operator is Operator.IN and len(one.values) == 1:
+            return PodLabel(namespace, one.key, *one.values)
+    return None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from koord_model.label_selector import LabelSelector, Requirement
 
-from koord_scheduler.columns.pod_counts import PodLabels
+from koord_scheduler.columns.pod_labels import PodLabels
 
 SERVICE = "Service"
 REPLICATION_CONTROLLER = "ReplicationController"

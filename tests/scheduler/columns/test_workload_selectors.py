@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_model.label_selector import LabelSelector
-from koord_scheduler.columns.pod_counts import pod_labels
+from koord_scheduler.columns.pod_labels import pod_labels
 from koord_scheduler.columns.workload_selectors import WorkloadReference, WorkloadSelectors
 
 from tests.support.clusters import selectors
