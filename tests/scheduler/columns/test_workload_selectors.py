@@ -46,6 +46,9 @@ def test_selectors_are_those_of_the_workloads_that_are_there(seed: int) -> None:
         found = [workloads.selector(*pod) for pod in pods]
         assert found == [fresh.selector(*pod) for pod in pods]
         assert (workloads.version != before[0]) or found == before[1]
+    for one in there:
+        workloads.remove(*one)
+    assert {**vars(workloads), "version": 0} == vars(WorkloadSelectors())
 
 
 def test_what_is_said_again_changes_nothing() -> None:
