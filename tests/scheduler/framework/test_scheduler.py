@@ -22,11 +22,18 @@ from koord_scheduler.objects.node import Node, read_node
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
 from tests.support.clusters import random_cluster
+from tests.support.clusters.workloads import owned
 from tests.support.scheduler_profile import default_plugins
+from tests.support.workloads import LIST_DEFAULTS, change_workload
 
-PLUGINS = default_plugins()
 NODES, PODS = ["node", "node", "no-node"], ["pod", "pod", "pod", "gone", "other", "news"]
-PROFILE = Profile("default-scheduler", PLUGINS)
+PROFILES = [
+    Profile(
+        "default-scheduler",
+        default_plugins(args),
+    )
+    for args in ({}, {"PodTopologySpread": LIST_DEFAULTS})
+]
 
 
 class Cluster:
@@ -34,11 +41,14 @@ class Cluster:
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
-        self.scheduler = Scheduler([PROFILE])
+        self.profile = rng.choice(PROFILES)
+        self.scheduler = Scheduler([self.profile])
         self.reader = PodReader(self.scheduler.nodes)
         found = [random_cluster(rng) for _ in range(3)]
         self.nodes = [one for cluster in found for one in cluster["nodes"]]
-        self.kinds = [one for cluster in found for one in [*cluster["pods"], cluster["pod"]]]
+        kinds = [one for cluster in found for one in [*cluster["pods"], cluster["pod"]]]
+        self.kinds = [owned(rng, one) for one in kinds]
+        self.workloads: set[tuple[str, str]] = set()
         self.there: set[str] = set()
         self.pods: dict[str, ClusterPod] = {}
         self.documents: dict[str, dict[str, Any]] = {}
@@ -47,7 +57,7 @@ class Cluster:
 
     def change(self) -> None:
         scheduler, rng = self.scheduler, self.rng
-        match rng.choice([*NODES, *PODS, "bound", "failed"]):
+        match rng.choice([*NODES, *PODS, "bound", "failed", "workload"]):
             case "node":
                 document = rng.choice(self.nodes)
                 name = document["metadata"]["name"] + rng.choice(["", "-b", "-c"])
@@ -71,7 +81,8 @@ class Cluster:
             case "failed" if scheduler.assumed:
                 key = rng.choice(sorted(scheduler.assumed))
                 scheduler.forget(scheduler.assumed[key], self.now)
-
+            case "workload":
+                change_workload(rng, scheduler.nodes, self.workloads)
             case "news" if self.documents:
                 self.set(rng.choice(sorted(self.documents)))
             case "other" if self.documents:
@@ -100,7 +111,7 @@ class Cluster:
         self.scheduler.set_pod(pod, self.now)
 
     def fresh(self, pod: QueuedPod) -> ClassScores:
-        return ClassScores(pod.waiting.pod_class, self.scheduler.nodes, PLUGINS)
+        return ClassScores(pod.waiting.pod_class, self.scheduler.nodes, self.profile.plugins)
 
     def turn(self, pod: QueuedPod) -> tuple[int, str, int]:
         document = self.documents[pod.key]
