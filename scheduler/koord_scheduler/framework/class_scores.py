@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import AcrossNodes, Filter, Plugin, Score
+from koord_scheduler.framework.plugin import AcrossNodes, Filter, Limit, Plugin, Score
 from koord_scheduler.framework.profile import EnabledPlugin
 
 
@@ -24,6 +25,20 @@ class _ClassPlugin:
     filter: Filter | None
     score: Score | None
     across: AcrossNodes | None
+
+
+class PodLimits(NamedTuple):
+    """How the filters of a class depend on the pods of some rows.
+
+    ``is_fixed``: rows that a filter rejects whatever pods are on them. ``is_unresolvable``: those
+    where the first plugin that rejects them does so; kube-scheduler tries no preemption there.
+    ``limits`` are all other filters, unless not all of them can be said so (``are_all``).
+    """
+
+    is_fixed: Mask
+    is_unresolvable: Mask
+    limits: list[Limit]
+    are_all: bool
 
 
 class ClassScores:
@@ -90,12 +105,34 @@ class ClassScores:
 
     def rejections(self, row: int) -> list[str]:
         """The names of all plugins that keep the class off a node."""
-        at = np.array([row])
-        alone = ((one.plugin.name, one.filter(at)) for one in self._plugins if one.filter)
-        across = (
-            (one.plugin.name, answer.filter(at)) for one, answer in self._across if one.filters
-        )
-        return [name for name, fits in (*alone, *across) if fits is not None and not fits[0]]
+        return [plugin.name for plugin, rejects in self._rejecting(np.array([row])) if rejects[0]]
+
+    def limits(self, rows: Rows) -> PodLimits:
+        """How the filters of the class depend on the pods of these rows."""
+        is_fixed, unresolvable, rejected = np.zeros((3, len(rows)), np.bool_)
+        found: list[Limit] = []
+        are_all = True
+        for plugin, rejects in self._rejecting(rows):
+            limits = plugin.limits(self._pod, self._nodes, rows)
+            fixed = rejects & (limits is not None and not len(limits))
+            for one in limits or ():
+                fixed = fixed | (one.room == -np.inf)
+            unresolvable |= ~rejected & fixed
+            rejected |= rejects
+            is_fixed |= fixed
+            found += limits or ()
+            are_all &= limits is not None
+        return PodLimits(is_fixed, unresolvable, found, are_all)
+
+    def _rejecting(self, rows: Rows) -> Iterator[tuple[Plugin, Mask]]:
+        """The plugins that filter, each with the mask of the rows that it rejects."""
+        for one in self._plugins:
+            if one.filter is not None:
+                yield one.plugin, ~one.filter(rows)
+        for one, across in self._across:
+            fits = across.filter(rows) if one.filters else None
+            if fits is not None:
+                yield one.plugin, ~fits
 
     def scores(self, rows: Rows) -> dict[str, Amounts]:
         """The weighted score of each plugin for feasible rows, by its name."""

@@ -6,14 +6,15 @@ pods, and answers with functions of rows: of thousands of nodes at once, or the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import ClassVar, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.usage_table import CountOf
 
 MAX_SCORE = 100.0
 
@@ -21,6 +22,19 @@ Filter = Callable[[Rows], Mask]
 """Of each of these rows, whether a pod of the class can run there."""
 Score = Callable[[Rows], Amounts]
 """Of each of these rows, how good it is: a whole number, 0 to 100 once it is normalized."""
+
+
+class Limit(NamedTuple):
+    """A part of a filter, as a sum over the pods of a node that may not grow beyond some limit.
+
+    ``room`` is, for some rows, how much more there may be; the filter lets through those where no
+    room is negative. A pod that leaves a row gives ``of`` it back to the room of this row. It is
+    -inf where that cannot help (Kubernetes' UnschedulableAndUnresolvable), inf where nothing can
+    hurt.
+    """
+
+    of: CountOf
+    room: Amounts
 
 
 class AcrossNodes(Protocol):
@@ -61,6 +75,14 @@ class Plugin:
 
     def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
         """What depends on the pods of other nodes, too; ``None`` where nothing does."""
+        return None
+
+    def limits(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> Sequence[Limit] | None:
+        """The whole filter as limits; none of them: it does not depend on pods of the rows.
+
+        ``None``: it cannot be said so; preemption then asks the filter again and again, while it
+        takes pods off a row.
+        """
         return None
 
     def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -11,9 +12,9 @@ import numpy as np
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows
 from koord_scheduler.columns.held_terms import HeldTerm, TermKind
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.pod_counts import AffinitySelector, PodCounter
-from koord_scheduler.framework.plugin import MAX_SCORE, AcrossNodes, Plugin
+from koord_scheduler.framework.plugin import MAX_SCORE, AcrossNodes, Limit, Plugin
 from koord_scheduler.objects.pod_affinity import AffinityTerm
 
 
@@ -38,6 +39,9 @@ class InterPodAffinity(Plugin):
 
     def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
         return _Affinity(pod, nodes, self._settings)
+
+    def limits(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> Sequence[Limit]:
+        return _Affinity(pod, nodes, self._settings).limits(rows)
 
 
 class _Affinity:
@@ -66,6 +70,33 @@ class _Affinity:
         if self._together is not None:
             found &= self._is_together(self._together, rows)
         return found
+
+    def limits(self, rows: Rows) -> Sequence[Limit]:
+        self._refresh()
+        found = []
+        for held in self._held_apart:
+            there = self._around(held.term.key, self._nodes.terms.rows(held), rows)
+            found.append(Limit(partial(_count_term, held), -there))
+        for term, counter in zip(self._pod.affinity.anti, self._apart, strict=True):
+            count = partial(_count_pod, self._selector([term]))
+            found.append(Limit(count, -self._around(term.key, counter.rows, rows)))
+        if self._together is not None:
+            found += self._limits_together(self._together, rows)
+        return found
+
+    def _limits_together(self, counter: PodCounter, rows: Rows) -> Iterable[Limit]:
+        """A pod that the required terms mean is needed, and leaves less room as it goes."""
+        required = self._pod.affinity.required
+        only_here = np.full(len(rows), self._means_itself(required))
+        for term in required:
+            has_key = self._codes(term.key) >= 0
+            here = np.where(has_key[rows], counter.rows[rows], 0.0)
+            only_here &= counter.rows[has_key].sum() == here
+        for term in required:
+            room = self._around(term.key, counter.rows, rows) - 1
+            room = np.where(only_here, np.inf, np.where(room < 0, -np.inf, room))
+            room[self._codes(term.key)[rows] < 0] = -np.inf
+            yield Limit(partial(_need_pod, self._selector(required)), room)
 
     def score(self, rows: Rows) -> Amounts | None:
         self._refresh()
@@ -130,9 +161,11 @@ class _Affinity:
         return self._settings.hard_weight if held.kind is TermKind.REQUIRED else held.weight
 
     def _counter(self, terms: Sequence[AffinityTerm]) -> PodCounter:
+        return self._nodes.pods.counter(self._selector(terms))
+
+    def _selector(self, terms: Sequence[AffinityTerm]) -> AffinitySelector:
         namespaces = self._nodes.namespaces
-        parts = tuple((namespaces.of(term), term.selector) for term in terms)
-        return self._nodes.pods.counter(AffinitySelector(parts))
+        return AffinitySelector(tuple((namespaces.of(term), term.selector) for term in terms))
 
     def _is_meant(self, term: AffinityTerm) -> bool:
         labels = self._pod.labels
@@ -141,3 +174,15 @@ class _Affinity:
 
     def _means_itself(self, terms: Sequence[AffinityTerm]) -> bool:
         return all(map(self._is_meant, terms))
+
+
+def _count_term(term: HeldTerm, usage: PodUsage) -> float:
+    return usage.terms.count(term)
+
+
+def _count_pod(selector: AffinitySelector, usage: PodUsage) -> float:
+    return float(selector.matches(usage.labels))
+
+
+def _need_pod(selector: AffinitySelector, usage: PodUsage) -> float:
+    return -_count_pod(selector, usage)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import Filter, Plugin, Score, normalized
+from koord_scheduler.framework.plugin import Filter, Limit, Plugin, Score, normalized
 from koord_scheduler.objects.node_selector import PreferredNodes, RequiredNodes
 
 
@@ -37,6 +38,9 @@ class NodeAffinity(Plugin):
             return found
 
         return can_run
+
+    def limits(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> Sequence[Limit]:
+        return ()
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
         terms = (*pod.preferred.terms, *self._added_preferred.terms)

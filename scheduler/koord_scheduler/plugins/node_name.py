@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import Filter, Plugin
+from koord_scheduler.framework.plugin import Filter, Limit, Plugin
 
 
 class NodeName(Plugin):
@@ -26,3 +27,6 @@ class NodeName(Plugin):
             return found
 
         return can_run
+
+    def limits(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> Sequence[Limit]:
+        return ()

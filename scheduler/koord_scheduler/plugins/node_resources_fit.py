@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.resources import ALWAYS, PODS, SCORED
-from koord_scheduler.framework.plugin import Filter, Plugin, Score
+from koord_scheduler.framework.plugin import Filter, Limit, Plugin, Score
 from koord_scheduler.framework.resource_scores import ResourceScore, least_allocated
 
 
@@ -42,11 +42,7 @@ class NodeResourcesFit(Plugin):
         self._settings = settings or FitSettings()
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
-        request = [
-            (number, amount)
-            for number, amount in nodes.resources.request({**dict(pod.amounts), PODS: 1})
-            if not self._is_ignored(nodes.resources.names[number])
-        ]
+        request = self._request(pod, nodes)
 
         def can_run(rows: Rows) -> Mask:
             resources = nodes.resources
@@ -57,6 +53,14 @@ class NodeResourcesFit(Plugin):
             return found
 
         return can_run
+
+    def limits(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> Sequence[Limit]:
+        resources, found = nodes.resources, []
+        for number, amount in self._request(pod, nodes):
+            has = resources.allocatable[number, rows]
+            room = has - resources.requested[number, rows] - amount
+            found.append(Limit(number, np.where(amount > has, -np.inf, room)))
+        return found
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
         resources, settings = nodes.resources, self._settings
@@ -81,6 +85,13 @@ class NodeResourcesFit(Plugin):
             return found
 
         return score
+
+    def _request(self, pod: PodClass, nodes: NodeColumns) -> list[tuple[int, float]]:
+        return [
+            (number, amount)
+            for number, amount in nodes.resources.request({**dict(pod.amounts), PODS: 1})
+            if not self._is_ignored(nodes.resources.names[number])
+        ]
 
     def _is_ignored(self, resource: str) -> bool:
         group, slash, _ = resource.partition("/")

@@ -10,9 +10,9 @@ import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.pod_counts import PodCounter, SpreadSelector
-from koord_scheduler.framework.plugin import MAX_SCORE, AcrossNodes, Plugin
+from koord_scheduler.framework.plugin import MAX_SCORE, AcrossNodes, Limit, Plugin
 from koord_scheduler.objects.node_selector import RequiredNodes
 from koord_scheduler.objects.spread import SpreadConstraint
 
@@ -27,17 +27,25 @@ class PodTopologySpread(Plugin):
     def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
         return _Spread(pod, nodes) if pod.spread else None
 
+    def limits(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> Sequence[Limit]:
+        return _Spread(pod, nodes).limits(rows)
+
 
 class _Constraint(NamedTuple):
     """A constraint as it is for one class.
 
-    ``self_match`` is 1 if a pod of the class counts itself. ``counter`` is ``None`` where no pod
-    counts.
+    ``self_match`` is 1 if a pod of the class counts itself. ``selector`` and ``counter`` are
+    ``None`` where no pod counts.
     """
 
     spread: SpreadConstraint
     self_match: int
-    counter: PodCounter | None
+    selector: SpreadSelector | None = None
+    counter: PodCounter | None = None
+
+    def counts(self, usage: PodUsage) -> float:
+        """1 for a pod that counts."""
+        return float(self.selector is not None and self.selector.matches(usage.labels))
 
 
 class _Spread:
@@ -67,6 +75,35 @@ class _Spread:
             here = codes[rows]
             skew = counts[here] + constraint.self_match - least
             found &= (here >= 0) & (skew <= spread.max_skew)
+        return found
+
+    def limits(self, rows: Rows) -> Sequence[Limit]:
+        self._refresh()
+        both = zip(self._hard, self._counted_hard, strict=True)
+        return [Limit(one.counts, self._room(one, counted, rows)) for one, counted in both]
+
+    def _room(self, constraint: _Constraint, counted: Mask, rows: Rows) -> Amounts:
+        """How many pods more there may be in the domains of rows.
+
+        A domain may have as many as the least of the others, and ``max_skew`` more. Where it has
+        the least itself, that allows more than it has.
+        """
+        spread, codes = constraint.spread, self._codes(constraint)
+        counts = self._counts(constraint, counted)
+        here = codes[rows]
+        least = self._least_of_others(counts, np.unique(codes[counted]), spread.min_domains)
+        room = least[here] + spread.max_skew - constraint.self_match - counts[here]
+        # The pods of a node that does not count change nothing.
+        room = np.where(counted[rows], room, np.where(room < 0, -np.inf, np.inf))
+        return np.where(here < 0, -np.inf, room)
+
+    def _least_of_others(self, counts: Amounts, domains: Codes, min_domains: int) -> Amounts:
+        """For each domain the least of ``counts`` of all ``domains`` but itself."""
+        if len(domains) < max(1, min_domains):
+            return np.zeros(len(counts))
+        ascending = domains[np.argsort(counts[domains])]
+        found = np.full(len(counts), counts[ascending[0]])
+        found[ascending[0]] = counts[ascending[1]] if len(domains) > 1 else np.inf
         return found
 
     def score(self, rows: Rows) -> Amounts | None:
@@ -143,9 +180,10 @@ def _constraint(spread: SpreadConstraint, pod: PodClass, nodes: NodeColumns) -> 
     labels = dict(pod.labels.labels)
     selector = spread.selects(labels)
     if selector is None:
-        return _Constraint(spread, 0, None)
+        return _Constraint(spread, 0)
     if not selector.requirements:
         # As Kubernetes has it: such a selector means this pod, and counts no other.
-        return _Constraint(spread, 1, None)
-    counter = nodes.pods.counter(SpreadSelector(pod.labels.namespace, selector))
-    return _Constraint(spread, int(selector.matches(labels)), counter)
+        return _Constraint(spread, 1)
+    counted = SpreadSelector(pod.labels.namespace, selector)
+    self_match = int(selector.matches(labels))
+    return _Constraint(spread, self_match, counted, nodes.pods.counter(counted))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.taints import Taints
-from koord_scheduler.framework.plugin import Filter, Plugin, Score, normalized
+from koord_scheduler.framework.plugin import Filter, Limit, Plugin, Score, normalized
 from koord_scheduler.objects.tolerations import count_untolerated_preferences
 
 
@@ -23,6 +24,9 @@ class TaintToleration(Plugin):
             return nodes.tolerates(pod.tolerations, rows)
 
         return can_run
+
+    def limits(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> Sequence[Limit]:
+        return ()
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
         def untolerated(taints: Taints) -> float:
