@@ -10,5 +10,7 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     name: str = ""
     namespace: str = ""
+    uid: str = ""
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None

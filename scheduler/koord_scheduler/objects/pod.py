@@ -16,6 +16,9 @@ from koord_scheduler.objects.metadata import ObjectMeta
 
 Document = dict[str, Any]
 
+DEFAULT_SCHEDULER = "default-scheduler"
+"""Who places pods that name no scheduler."""
+
 
 class ContainerPort(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """A port of a container; ``host_port`` 0 takes none of the node's."""
@@ -62,10 +65,20 @@ class TopologySpreadConstraint(msgspec.Struct, frozen=True, rename="camel"):
     node_taints_policy: str | None = None
 
 
+class SchedulingGate(msgspec.Struct, frozen=True, gc=False):
+    """What has to be taken off a pod before it is placed."""
+
+    name: str = ""
+
+
 class SchedulingSpec(msgspec.Struct, frozen=True, rename="camel"):
     """What a pod is, and where it may run."""
 
     node_name: str = ""
+    scheduler_name: str = DEFAULT_SCHEDULER
+    scheduling_gates: list[SchedulingGate] | None = None
+    priority: int | None = None
+    preemption_policy: str | None = None
     containers: list[SchedulingContainer] | None = None
     init_containers: list[SchedulingContainer] | None = None
     resources: ResourceRequirements | None = None
@@ -89,12 +102,17 @@ class PodCondition(msgspec.Struct, frozen=True, gc=False):
     """One of the pod's conditions."""
 
     type: str = ""
+    status: str = ""
     reason: str = ""
+    message: str = ""
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     """What became of a pod."""
 
+    phase: str = ""
+    start_time: str | None = None
+    nominated_node_name: str | None = None
     conditions: list[PodCondition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
