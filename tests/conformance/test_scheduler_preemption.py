@@ -2,60 +2,53 @@
 
 from __future__ import annotations
 
-import json
-from datetime import datetime
-from typing import Any
-
 import numpy as np
-from koord_scheduler.classes.placed_pod import placed_usage
-from koord_scheduler.classes.pod_class import pod_class
-from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods
-from koord_scheduler.framework.class_scores import ClassScores
-from koord_scheduler.framework.preemption import find_preemption, may_preempt
+from koord_scheduler.framework.preemption import Candidates, find_candidates, may_preempt
 from koord_scheduler.framework.profile import EnabledPlugin
-from koord_scheduler.objects.disruption_budget import read_disruption_budget
-from koord_scheduler.objects.node import read_node
-from koord_scheduler.objects.pod import PodInfo, read_pod
 
 from tests.conformance.test_scheduler import WEIGHTS, plugins
 from tests.conformance.vectors import Fields, Object, Vector, replay
+from tests.support.full_cluster import FullCluster
 
 PLUGINS = [EnabledPlugin(one, True, WEIGHTS[one.name]) for one in plugins({})]
 
 
-def placed_pod(document: Object, nodes: NodeColumns) -> PlacedPod:
-    pod = read_pod(json.dumps(document).encode())
-    status = document.get("status", {})
-    name, started = pod.metadata.name, status.get("startTime")
-    return PlacedPod(
-        f"{pod.metadata.namespace}/{name}",
-        name,
-        pod.spec.node_name or status["nominatedNodeName"],
-        document["spec"].get("priority", 0),
-        datetime.fromisoformat(started).timestamp() if started else None,
-        placed_usage(pod, nodes),
-        is_preempted(pod),
+def ours(vector: Vector) -> Fields:
+    cluster = FullCluster(vector.given, PLUGINS)
+    scores, nodes, priority = cluster.scores, cluster.nodes, cluster.pod.priority
+    may = may_preempt(scores, priority, cluster.waiting.nominated, nodes, cluster.placed)
+    candidates = find_candidates(
+        scores, priority, nodes, cluster.placed, cluster.budgets, cluster.nominated
     )
+    found: Object = {"eligible": cluster.waiting.preempts and may}
+    for one in candidates:
+        names = [pod.key.partition("/")[2] for pod in one.victims]
+        found[f"{one.node} victims"] = names
+        found[f"{one.node} violations"] = one.pdb_violations
+    found["best"] = sorted(equally_good(candidates, len(nodes)))
+    if not vector.recorded.get("feasible") and not vector.recorded.get("prefilter"):
+        found["without victims"] = candidates.without_victims
+        found["rejected"] = candidates.rejected
+        found["unhelpful"] = candidates.unhelpful
+    return found
 
 
-class Cluster:
-    """A random cluster of ``tests.support.clusters.preemption`` in columns."""
+def equally_good(candidates: Candidates, rows: int) -> set[str]:
+    """The nodes that are the best if ties go to them."""
+    best = map(candidates.best, np.identity(rows))
+    return {one.node for one in best if one is not None}
 
-    def __init__(self, given: Object) -> None:
-        self.nodes = NodeColumns(length=1)
-        for one in given["namespaces"]:
-            self.nodes.namespaces.set(one["name"], one["labels"])
-        for one in given["nodes"]:
-            self.nodes.set(read_node(json.dumps(one).encode()))
-        self.placed = PlacedPods(self.nodes)
-        for one in given["pods"]:
-            self.placed.set(placed_pod(one, self.nodes))
-        self.nominated = [placed_pod(one, self.nodes) for one in given["nominated"]]
-        self.budgets = DisruptionBudgets()
-        for one in given["budgets"]:
-            self.budgets.set(read_disruption_budget(json.dumps(one).encode()))
-        self.pod = read_pod(json.dumps(given["pod"]).encode())
-        self.priority: int = given["pod"]["spec"].get("priority", 0)
-        self.scores = ClassScores(pod_class(self.pod), self.nodes, PLUGINS)
+
+def theirs(recorded: Object) -> Fields:
+    found: Object = {"eligible": recorded["eligible"], "best": recorded.get("best", [])}
+    for name, one in recorded.get("candidates", {}).items():
+        found[f"{name} victims"], found[f"{name} violations"] = one["victims"], one["violations"]
+    if not recorded.get("feasible") and not recorded.get("prefilter"):
+        found["without victims"] = len(recorded.get("without", ()))
+        found["rejected"] = len(recorded.get("rejected", ()))
+        found["unhelpful"] = len(recorded.get("unhelpful", ()))
+    return found
+
+
+def test_preemption_is_that_of_kube_scheduler() -> None:
+    replay("scheduler_preemption", ours, theirs)

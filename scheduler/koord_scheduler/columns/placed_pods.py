@@ -20,8 +20,7 @@ class PlacedPod(NamedTuple):
     """A pod on ``node``; ``key`` is namespace/name.
 
     ``started`` is when it started to run, in seconds since the epoch; ``None``: not yet.
-    ``is_preempted``: it is terminating because a scheduler gave its place to another pod
-    (condition DisruptionTarget with reason PreemptionByScheduler).
+    ``is_preempted``: it is terminating because a scheduler gave its place to another pod.
     """
 
     key: str

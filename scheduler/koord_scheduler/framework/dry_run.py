@@ -15,8 +15,9 @@ import numpy as np
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods, PodsByRow
+from koord_scheduler.columns.placed_pods import PlacedPods, PodsByRow
 from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.nominations import Nomination
 from koord_scheduler.framework.plugin import Limit
 
 
@@ -36,7 +37,7 @@ class DryRun:
         nodes: NodeColumns,
         placed: PlacedPods,
         budgets: DisruptionBudgets,
-        nominated: Sequence[PlacedPod],
+        nominated: Sequence[Nomination],
     ) -> None:
         self._scores = scores
         self._nodes = nodes

@@ -1,13 +1,13 @@
 """Preemption: a pod that fits nowhere takes the place of pods with a lower priority. No IO.
 
-As Kubernetes' DefaultPreemption, but for one thing: kube-scheduler looks at nodes in a random
-order until it has found enough candidates (10 % of the nodes, at least 100), and takes the best
-of these. Here all nodes are looked at, all at once, and the best of all is taken.
+As Kubernetes' DefaultPreemption, but for one thing: kube-scheduler looks at nodes from a random
+one on until it has found enough candidates (as many as 10 % of the nodes, at least 100), and takes
+the best of these. Here all nodes are looked at, all at once, and the best of all is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.dry_run import DryRun, Victims
+from koord_scheduler.framework.nominations import Nomination
 
 _LOWEST = -(2.0**31)
 
@@ -34,38 +35,92 @@ class Preemption:
     pdb_violations: int
 
 
-@dataclass(frozen=True)
-class PreemptionResult:
-    """The best preemption, if there is one, and on how many nodes what came out.
+class Candidates:
+    """The nodes where preemption helps, with their victims; and how many others there are.
 
-    ``candidates``: it would help there; ``without_victims``: there are no pods of a lower
-    priority; ``rejected``: the pod would not fit without them either; ``unhelpful``: what keeps
-    it off are not the pods there.
+    ``without_victims``: nodes that have no pods of a lower priority; ``rejected``: those where
+    the pod would not fit without these pods either; ``unhelpful``: those where it is not the pods
+    that keep it off.
     """
 
-    best: Preemption | None
-    candidates: int
-    without_victims: int
-    rejected: int
-    unhelpful: int
+    def __init__(
+        self,
+        nodes: NodeColumns,
+        placed: PlacedPods,
+        victims: Victims,
+        rows: Rows,
+        *,
+        without_victims: int,
+        rejected: int,
+        unhelpful: int,
+    ) -> None:
+        """``rows`` are those that the pods of ``victims`` are on by their place."""
+        self._nodes = nodes
+        self._placed = placed
+        self._victims = victims
+        self._rows = rows
+        self._places = np.unique(victims.pods.at)
+        self.without_victims = without_victims
+        self.rejected = rejected - len(self._places)
+        self.unhelpful = unhelpful
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[Preemption]:
+        return (self._preemption(place) for place in self._places.tolist())
+
+    def best(self, tie_break: Amounts | None = None) -> Preemption | None:
+        """The one whose victims matter least.
+
+        In order: the fewest violations of budgets; the lowest priority of the most important
+        victim; the lowest sum of priorities, each above the lowest there is; the fewest victims;
+        of the most important victims the one that started first did so the latest; and of equal
+        ones the highest ``tie_break``, by row, which is that of ``NodeColumns`` if not given.
+        """
+        if not len(self):
+            return None
+        ties = self._nodes.tie_break if tie_break is None else tie_break
+        left = self._places
+        for one in (*self._criteria(), -ties[self._rows]):
+            left = left[one[left] == one[left].min()]
+        return self._preemption(int(left[0]))
+
+    def _criteria(self) -> Iterator[Amounts]:
+        """By place, less is better; victims are in order of importance."""
+        (at, slots), violating = self._victims
+        length, priority = len(self._rows), self._placed.priority[slots]
+        is_first = np.concatenate(([True], at[1:] != at[:-1]))
+        highest, started = np.zeros((2, length))
+        highest[self._places] = priority[is_first]
+        started[self._places] = self._placed.started[slots[is_first]]
+        yield np.bincount(at, violating, length)
+        yield highest
+        yield np.bincount(at, priority - _LOWEST, length)
+        yield np.bincount(at, minlength=length).astype(np.float64)
+        yield -started
+
+    def _preemption(self, place: int) -> Preemption:
+        pods, violating = self._victims
+        here = pods.at == place
+        victims = tuple(map(self._placed.pod, pods.slots[here].tolist()))
+        node = self._nodes.name(int(self._rows[place]))
+        return Preemption(node, victims, int(violating[here].sum()))
 
 
 def may_preempt(
     scores: ClassScores,
     priority: int,
-    policy: str | None,
-    nominated_node: str | None,
+    nominated_node: str,
     nodes: NodeColumns,
     placed: PlacedPods,
 ) -> bool:
-    """Whether a pod may look for victims.
+    """Whether a pod whose preemption policy is not "Never" may look for victims.
 
-    It may not with the ``policy`` "Never", nor while victims of its last time are still
-    terminating on its ``nominated_node``, unless that node can be no use any more.
+    It may not while victims of its last time are still terminating on its ``nominated_node``
+    ("": none), unless that node is out of the question by now.
     """
-    if policy == "Never":
-        return False
-    row = nodes.row(nominated_node) if nominated_node else None
+    row = nodes.row(nominated_node)
     if row is None or not nodes.is_node[row]:
         return True
     if scores.limits(np.array([row])).is_unresolvable[0]:
@@ -73,69 +128,33 @@ def may_preempt(
     return not any(pod.is_preempted and pod.priority < priority for pod in placed.on(row))
 
 
-def find_preemption(
+def find_candidates(
     scores: ClassScores,
     priority: int,
     nodes: NodeColumns,
     placed: PlacedPods,
     budgets: DisruptionBudgets,
-    nominated: Iterable[PlacedPod] = (),
-) -> PreemptionResult:
-    """The best place for a pod of a class that fits nowhere.
+    nominated: Sequence[Nomination] = (),
+) -> Candidates:
+    """Where a pod of a class that fits nowhere can take the place of others, and of which.
 
-    ``nominated`` are other waiting pods, with the node that they are nominated for as their
-    ``node``; those with at least this priority count as if they were there.
+    ``nominated`` are those of other pods with at least this priority (``Nominations.against``):
+    the pod has to fit with them and without them.
     """
     rows = np.flatnonzero(nodes.is_node)
     limits = scores.limits(rows)
     lower = placed.below(priority, rows)
     has_lower = np.bincount(lower.at, minlength=len(rows)) > 0
-    claims = [pod for pod in nominated if pod.priority >= priority]
-    dry_run = DryRun(scores, nodes, placed, budgets, claims)
-    pods = lower.where(~(limits.is_fixed | limits.is_unresolvable)[lower.at])
+    curable = ~(limits.is_fixed | limits.is_unresolvable)
+    dry_run = DryRun(scores, nodes, placed, budgets, nominated)
     find = dry_run.by_limits if limits.are_all else dry_run.by_filters
-    victims = find(limits.limits, pods, rows)
-    candidates = len(np.unique(victims.pods.at))
     tried = ~limits.is_unresolvable
-    return PreemptionResult(
-        _best(victims, rows, nodes, placed) if candidates else None,
-        candidates,
-        int((tried & ~has_lower).sum()),
-        int((tried & has_lower).sum()) - candidates,
-        int((~tried).sum()),
+    return Candidates(
+        nodes,
+        placed,
+        find(limits.limits, lower.where(curable[lower.at]), rows),
+        rows,
+        without_victims=int((tried & ~has_lower).sum()),
+        rejected=int((tried & has_lower).sum()),
+        unhelpful=int((~tried).sum()),
     )
-
-
-def _best(victims: Victims, rows: Rows, nodes: NodeColumns, placed: PlacedPods) -> Preemption:
-    at = best_row(victims, len(rows), nodes.tie_break[rows], placed)
-    here = victims.pods.at == at
-    pods = tuple(map(placed.pod, victims.pods.slots[here].tolist()))
-    return Preemption(nodes.name(int(rows[at])), pods, int(victims.violating[here].sum()))
-
-
-def best_row(victims: Victims, length: int, tie_break: Amounts, placed: PlacedPods) -> int:
-    """Of ``length`` rows that one whose victims matter least.
-
-    In order: the fewest violations of budgets; the lowest priority of the most important victim;
-    the lowest sum of priorities, each above the lowest possible one; the fewest victims; the
-    latest start of the first one that started, of those with the highest priority.
-    """
-    at, slots = victims.pods
-    priority = placed.priority[slots]
-    is_first = np.concatenate(([True], at[1:] != at[:-1]))
-    left, highest = at[is_first], np.zeros(length)
-    highest[left] = priority[is_first]
-    # The victims of a row are in order of importance: the first one started first of its priority.
-    started = np.zeros(length)
-    started[left] = placed.started[slots[is_first]]
-    criteria = (
-        np.bincount(at, victims.violating, length),
-        highest,
-        np.bincount(at, priority - _LOWEST, length),
-        np.bincount(at, minlength=length),
-        -started,
-        -tie_break,
-    )
-    for one in criteria:
-        left = left[one[left] == one[left].min()]
-    return int(left[0])
