@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -79,7 +80,7 @@ class PlacedPods:
         row = self._nodes.add_pod(pod.node, pod.usage)
         slot = self._slot_of[pod.key] = self._new_slot()
         self.usage[slot] = code = self._usages.add(pod.usage)
-        self._pods[slot] = pod._replace(usage=self._usages[code])
+        self._pods[slot] = _with_usage(pod, self._usages[code])
         self._put_on(row, slot, pod)
 
     def remove(self, key: str) -> None:
@@ -128,7 +129,7 @@ class PlacedPods:
 
     def _replace(self, slot: int, before: PlacedPod, pod: PlacedPod) -> None:
         """Take over what changed of a pod that uses what it used before."""
-        self._pods[slot] = pod._replace(usage=before.usage)
+        self._pods[slot] = _with_usage(pod, before.usage)
         if (before.priority, before.started) != (pod.priority, pod.started):
             row = self._nodes.row_of_pods(pod.node)
             self._take_off(row, slot)
@@ -136,25 +137,27 @@ class PlacedPods:
 
     def _put_on(self, row: int, slot: int, pod: PlacedPod) -> None:
         """Put a slot behind those of the row that are as important."""
-        priority = self.priority[slot] = pod.priority
-        started = self.started[slot] = math.inf if pod.started is None else pod.started
+        self.priority[slot] = pod.priority
+        self.started[slot] = math.inf if pod.started is None else pod.started
         self._make_room(row + 1)
         count = int(self._counts[row])
         if count == self._slots.shape[1]:
             self._slots = lengthened(self._slots, 2 * count, 0)
-        there = self._slots[row, :count]
-        equal = self.priority[there] == priority
-        before = (self.priority[there] > priority) | (equal & (self.started[there] <= started))
-        place = int(np.count_nonzero(before))
-        self._slots[row, place + 1 : count + 1] = self._slots[row, place:count]
-        self._slots[row, place] = slot
+        slots = self._slots[row]
+        place = bisect_right(slots[:count], self._importance(slot), key=self._importance)
+        slots[place + 1 : count + 1] = slots[place:count]
+        slots[place] = slot
         self._counts[row] = count + 1
 
     def _take_off(self, row: int, slot: int) -> None:
-        count = int(self._counts[row])
-        place = int((self._slots[row, :count] == slot).argmax())
-        self._slots[row, place : count - 1] = self._slots[row, place + 1 : count]
+        slots, count = self._slots[row], int(self._counts[row])
+        place = int((slots[:count] == slot).argmax())
+        slots[place : count - 1] = slots[place + 1 : count]
         self._counts[row] = count - 1
+
+    def _importance(self, slot: int) -> tuple[float, float]:
+        """Less is more important."""
+        return -self.priority[slot], self.started[slot]
 
     def _new_slot(self) -> int:
         if self._free:
@@ -175,6 +178,11 @@ class PlacedPods:
             self._counts = lengthened(self._counts, length, 0)
             more = np.zeros((length - before, width), np.int32)
             self._slots = np.concatenate((self._slots, more))
+
+
+def _with_usage(pod: PlacedPod, usage: PodUsage) -> PlacedPod:
+    """With an equal ``usage``, which pods share."""
+    return pod if pod.usage is usage else pod._replace(usage=usage)
 
 
 class _PodsByKey(Mapping[str, PlacedPod]):

@@ -10,7 +10,7 @@ import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.framework.plugin import AcrossNodes, Filter, Limit, Plugin, Score
 from koord_scheduler.framework.profile import EnabledPlugin
 
@@ -106,13 +106,13 @@ class ClassScores:
         """The names of all plugins that keep the class off a node."""
         return [plugin.name for plugin, rejects in self._rejecting(np.array([row])) if rejects[0]]
 
-    def limits(self, rows: Rows) -> PodLimits:
-        """How the filters of the class depend on the pods of these rows."""
+    def limits(self, rows: Rows, nominated: Sequence[PodUsage] = ()) -> PodLimits:
+        """How the filters of the class depend on the pods of these rows, and on nominated ones."""
         is_fixed, unresolvable, rejected = np.zeros((3, len(rows)), np.bool_)
         found: list[Limit] = []
         are_all = True
         for plugin, rejects in self._rejecting(rows):
-            limits = plugin.limits(self._pod, self._nodes, rows)
+            limits = plugin.limits(self._pod, self._nodes, rows, nominated)
             fixed = rejects & (limits is not None and not len(limits))
             for one in limits or ():
                 fixed = fixed | (one.room == -np.inf)

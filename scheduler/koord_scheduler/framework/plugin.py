@@ -13,7 +13,7 @@ import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.usage_table import CountOf
 
 MAX_SCORE = 100.0
@@ -77,9 +77,12 @@ class Plugin:
         """What depends on the pods of other nodes, too; ``None`` where nothing does."""
         return None
 
-    def limits(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> Sequence[Limit] | None:
+    def limits(
+        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit] | None:
         """The whole filter as limits; none of them: it does not depend on pods of the rows.
 
+        They are also those that the filter has when ``nominated`` pods are on rows.
         ``None``: it cannot be said so; preemption then asks the filter again and again, while it
         takes pods off a row.
         """

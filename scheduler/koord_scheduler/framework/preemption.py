@@ -94,9 +94,9 @@ class Candidates:
         highest, started = np.zeros((2, length))
         highest[self._places] = priority[is_first]
         started[self._places] = self._placed.started[slots[is_first]]
-        yield np.bincount(at, violating, length)
+        yield np.bincount(at, violating, length).astype(np.float64)
         yield highest
-        yield np.bincount(at, priority - _LOWEST, length)
+        yield np.bincount(at, priority - _LOWEST, length).astype(np.float64)
         yield np.bincount(at, minlength=length).astype(np.float64)
         yield -started
 
@@ -142,7 +142,7 @@ def find_candidates(
     the pod has to fit with them and without them.
     """
     rows = np.flatnonzero(nodes.is_node)
-    limits = scores.limits(rows)
+    limits = scores.limits(rows, [one.usage for one in nominated])
     lower = placed.below(priority, rows)
     has_lower = np.bincount(lower.at, minlength=len(rows)) > 0
     curable = ~(limits.is_fixed | limits.is_unresolvable)

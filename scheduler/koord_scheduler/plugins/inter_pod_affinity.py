@@ -14,6 +14,7 @@ from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows
 from koord_scheduler.columns.held_terms import HeldTerm, TermKind
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.pod_counts import AffinitySelector, PodCounter
+from koord_scheduler.columns.usage_table import CountOf
 from koord_scheduler.framework.plugin import MAX_SCORE, AcrossNodes, Limit, Plugin
 from koord_scheduler.objects.pod_affinity import AffinityTerm
 
@@ -40,8 +41,10 @@ class InterPodAffinity(Plugin):
     def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
         return _Affinity(pod, nodes, self._settings)
 
-    def limits(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> Sequence[Limit]:
-        return _Affinity(pod, nodes, self._settings).limits(rows)
+    def limits(
+        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit]:
+        return _Affinity(pod, nodes, self._settings).limits(rows, nominated)
 
 
 class _Affinity:
@@ -71,18 +74,24 @@ class _Affinity:
             found &= self._is_together(self._together, rows)
         return found
 
-    def limits(self, rows: Rows) -> Sequence[Limit]:
+    def limits(self, rows: Rows, nominated: Iterable[PodUsage]) -> Sequence[Limit]:
         self._refresh()
         found = []
-        for held in self._held_apart:
-            there = self._around(held.term.key, self._nodes.terms.rows(held), rows)
-            found.append(Limit(partial(_count_term, held), -there))
+        joining = {held for usage in nominated for held in usage.terms if self._keeps_off(held)}
+        for held in joining.union(self._held_apart):
+            there = self._nodes.terms.rows(held)
+            found.append(self._limit_apart(partial(_count_term, held), held.term, there, rows))
         for term, counter in zip(self._pod.affinity.anti, self._apart, strict=True):
             count = partial(_count_pod, self._selector([term]))
-            found.append(Limit(count, -self._around(term.key, counter.rows, rows)))
+            found.append(self._limit_apart(count, term, counter.rows, rows))
         if self._together is not None:
             found += self._limits_together(self._together, rows)
         return found
+
+    def _limit_apart(self, of: CountOf, term: AffinityTerm, pods: Amounts, rows: Rows) -> Limit:
+        """None of the ``pods`` may be in the domain, if there is one."""
+        has_key = self._codes(term.key)[rows] >= 0
+        return Limit(of, np.where(has_key, -self._around(term.key, pods, rows), np.inf))
 
     def _limits_together(self, counter: PodCounter, rows: Rows) -> Iterable[Limit]:
         """A pod that the required terms mean is needed, and leaves less room as it goes."""
@@ -171,6 +180,9 @@ class _Affinity:
         labels = self._pod.labels
         by_namespace = self._nodes.namespaces.labels(labels.namespace)
         return term.means(labels.namespace, by_namespace) and term.selects(dict(labels.labels))
+
+    def _keeps_off(self, held: HeldTerm) -> bool:
+        return held.kind is TermKind.ANTI and self._is_meant(held.term)
 
     def _means_itself(self, terms: Sequence[AffinityTerm]) -> bool:
         return all(map(self._is_meant, terms))

@@ -9,7 +9,7 @@ import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.framework.plugin import Filter, Limit, Plugin, Score, normalized
 from koord_scheduler.objects.node_selector import PreferredNodes, RequiredNodes
 
@@ -39,7 +39,9 @@ class NodeAffinity(Plugin):
 
         return can_run
 
-    def limits(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> Sequence[Limit]:
+    def limits(
+        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit]:
         return ()
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:

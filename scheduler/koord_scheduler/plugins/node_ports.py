@@ -29,7 +29,9 @@ class NodePorts(Plugin):
 
         return can_run
 
-    def limits(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> Sequence[Limit]:
+    def limits(
+        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit]:
         taken = np.zeros(len(nodes))
         for port in pod.ports:
             for row, number in nodes.ports.in_conflict(port).items():

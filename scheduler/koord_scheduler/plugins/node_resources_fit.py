@@ -11,7 +11,7 @@ from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.resources import ALWAYS, PODS, SCORED
 from koord_scheduler.framework.plugin import Filter, Limit, Plugin, Score
 from koord_scheduler.framework.resource_scores import ResourceScore, least_allocated
@@ -54,7 +54,9 @@ class NodeResourcesFit(Plugin):
 
         return can_run
 
-    def limits(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> Sequence[Limit]:
+    def limits(
+        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit]:
         resources, found = nodes.resources, []
         for number, amount in self._request(pod, nodes):
             has = resources.allocatable[number, rows]

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.framework.plugin import Filter, Limit, Plugin
 from koord_scheduler.objects.node import UNSCHEDULABLE
 from koord_scheduler.objects.tolerations import tolerates
@@ -28,5 +28,7 @@ class NodeUnschedulable(Plugin):
 
         return can_run
 
-    def limits(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> Sequence[Limit]:
+    def limits(
+        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit]:
         return ()

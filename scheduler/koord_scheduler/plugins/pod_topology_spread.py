@@ -27,7 +27,9 @@ class PodTopologySpread(Plugin):
     def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
         return _Spread(pod, nodes) if pod.spread else None
 
-    def limits(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> Sequence[Limit]:
+    def limits(
+        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit]:
         return _Spread(pod, nodes).limits(rows)
 
 

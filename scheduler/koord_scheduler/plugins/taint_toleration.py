@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.taints import Taints
 from koord_scheduler.framework.plugin import Filter, Limit, Plugin, Score, normalized
 from koord_scheduler.objects.tolerations import count_untolerated_preferences
@@ -25,7 +25,9 @@ class TaintToleration(Plugin):
 
         return can_run
 
-    def limits(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> Sequence[Limit]:
+    def limits(
+        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit]:
         return ()
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:

@@ -54,7 +54,7 @@ def random_preemption(rng: Random) -> Object:
         "namespaces": [{"name": name, "labels": labels} for name, labels in NAMESPACES.items()],
         "pod": pod,
         "nominated": nominated,
-        "budgets": _budgets(rng, pods) if chance(rng, 0.55) else [],
+        "budgets": _budgets(rng, pods) if pods and chance(rng, 0.55) else [],
     }
 
 
@@ -93,7 +93,7 @@ def _bound_pod(rng: Random, place: int, names: list[str], themes: set[str]) -> O
         pod["spec"]["nodeName"] = names[0]
     _set_requests(rng, pod, "resources" in themes)
     _set_priority(rng, pod, PRIORITIES)
-    if "spread" in themes and chance(rng, 0.9):
+    if "spread" in themes and chance(rng, 0.7):
         pod["metadata"].pop("deletionTimestamp", None)
     if chance(rng, 0.1):
         pod["metadata"]["labels"] = {}
