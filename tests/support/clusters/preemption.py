@@ -6,7 +6,15 @@ from random import Random
 
 from tests.support.clusters.nodes import allocatable, node
 from tests.support.clusters.pods import bound_pod, pending_pod
-from tests.support.clusters.selectors import NAMESPACES, Object, chance, label_selector, some
+from tests.support.clusters.selectors import (
+    HOSTNAME,
+    NAMESPACES,
+    ZONE,
+    Object,
+    chance,
+    label_selector,
+    some,
+)
 
 THEMES = {
     "resources": 2,
@@ -48,6 +56,8 @@ def random_preemption(rng: Random) -> Object:
     nominated = _nominated_pods(rng, names, themes) if chance(rng, 0.3) else []
     _let_ports_be_free([*pods, *nominated])
     pod = _waiting_pod(rng, names, themes)
+    if nominated and chance(rng, 0.4):
+        _relate(rng, pod, nominated[0])
     return {
         "nodes": [_node(rng, name, themes, same) for name in names],
         "pods": pods,
@@ -161,6 +171,23 @@ def _waiting_pod(rng: Random, names: list[str], themes: set[str]) -> Object:
     if chance(rng, 0.25):
         pod["status"] = {"nominatedNodeName": rng.choice([*names, "gone"])}
     return pod
+
+
+def _relate(rng: Random, pod: Object, nominated: Object) -> None:
+    """Let a nominated pod keep the waiting one off, or count for its spread constraints."""
+    labels = pod["metadata"]["labels"]
+    if labels and chance(rng, 0.5):
+        selector = {"matchLabels": dict(some(rng, [*labels.items()], 1, 1))}
+        key = rng.choice([HOSTNAME, ZONE])
+        term = {"topologyKey": key, "labelSelector": selector, "namespaceSelector": {}}
+        terms = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        nominated["spec"]["affinity"] = {"podAntiAffinity": terms}
+        return
+    nominated["metadata"].update(namespace=pod["metadata"]["namespace"], labels=dict(labels))
+    for row in pod["spec"].get("topologySpreadConstraints", []):
+        if chance(rng, 0.3):
+            row["labelSelector"] = {}
+            row.pop("matchLabelKeys", None)
 
 
 def _ports(pod: Object) -> set[tuple[object, ...]]:

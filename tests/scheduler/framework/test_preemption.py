@@ -1,0 +1,92 @@
+"""Preemption by limits is what asking all filters again and again gives."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.arrays import Amounts
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.plugin import AcrossNodes, Filter, Plugin
+from koord_scheduler.framework.preemption import Candidates, Preemption, find_candidates
+from koord_scheduler.framework.profile import EnabledPlugin
+
+from tests.conformance.test_scheduler import plugins
+from tests.support.clusters import random_preemption
+from tests.support.full_cluster import FullCluster
+
+
+class WithoutLimits(Plugin):
+    """A plugin that can only be asked what it filters now."""
+
+    name = "WithoutLimits"
+
+    def __init__(self, plugin: Plugin) -> None:
+        self._plugin = plugin
+
+    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+        return self._plugin.filter(pod, nodes)
+
+    def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
+        return self._plugin.across(pod, nodes)
+
+
+def enabled(chosen: list[Plugin]) -> list[EnabledPlugin]:
+    return [EnabledPlugin(one, filters=True, weight=0) for one in chosen]
+
+
+def find(cluster: FullCluster) -> Candidates:
+    return find_candidates(
+        cluster.scores,
+        cluster.pod.priority,
+        cluster.nodes,
+        cluster.placed,
+        cluster.budgets,
+        cluster.nominated,
+    )
+
+
+def state(cluster: FullCluster) -> list[Any]:
+    """What pods that leave and come back change, and have to leave as it was."""
+    nodes = cluster.nodes
+    counted: list[Amounts] = [nodes.resources.requested, nodes.resources.scored]
+    terms = {held: nodes.terms.rows(held).tolist() for held in nodes.terms}
+    return [*(one.tolist() for one in counted), terms, cluster.scores.feasible().tolist()]
+
+
+@given(st.integers(0, 1 << 32), st.sets(st.integers(0, 9), min_size=1))
+def test_limits_say_what_filters_say(seed: int, opaque: set[int]) -> None:
+    given_cluster = random_preemption(Random(seed))
+    by_limits = FullCluster(given_cluster, enabled(plugins({})))
+    some = [WithoutLimits(one) if place in opaque else one for place, one in enumerate(plugins({}))]
+    by_filters = FullCluster(given_cluster, enabled(some))
+    before = state(by_filters)
+    there, here = find(by_filters), find(by_limits)
+    assert list(here) == list(there)
+    assert here.best() == there.best()
+    assert state(by_filters) == before
+
+
+def importance(preemption: Preemption) -> tuple[float, ...]:
+    """Kubernetes' criteria for one candidate: less is better."""
+    priorities = [pod.priority for pod in preemption.victims]
+    first = [pod.started for pod in preemption.victims if pod.priority == max(priorities)]
+    started = min(np.inf if one is None else one for one in first)
+    total = sum(one + (1 << 31) for one in priorities)
+    return preemption.pdb_violations, max(priorities), total, len(priorities), -started
+
+
+@given(st.integers(0, 1 << 32))
+def test_the_best_is_the_first_by_the_criteria(seed: int) -> None:
+    cluster = FullCluster(random_preemption(Random(seed)), enabled(plugins({})))
+    candidates, nodes = find(cluster), cluster.nodes
+    best = candidates.best()
+    if best is None:
+        assert list(candidates) == []
+        return
+    ties = {nodes.name(row): float(tie) for row, tie in enumerate(nodes.tie_break)}
+    assert best == min(candidates, key=lambda one: (importance(one), -ties[one.node]))
