@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,7 +11,15 @@ import numpy as np
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.framework.plugin import AcrossNodes, Filter, Limit, Plugin, Score
+from koord_scheduler.framework.plugin import (
+    AcrossNodes,
+    Filter,
+    Limit,
+    Plugin,
+    PreFilterResult,
+    Reason,
+    Score,
+)
 from koord_scheduler.framework.profile import EnabledPlugin
 
 
@@ -27,16 +35,24 @@ class _ClassPlugin:
     across: AcrossNodes | None
 
 
+class PluginReasons(NamedTuple):
+    """Why a plugin rejects nodes; ``rejects`` says of each row whether it does."""
+
+    plugin: str
+    reasons: list[Reason]
+    rejects: Mask
+
+
 class PodLimits(NamedTuple):
     """How the filters of a class depend on the pods of some rows.
 
-    ``is_fixed``: rows that a filter rejects whatever pods are on them. ``is_unresolvable``: those
-    where the first plugin that rejects them does so; kube-scheduler tries no preemption there.
+    ``is_fixed``: rows that a filter rejects whatever pods are on them. ``is_resolvable``: those
+    where the first plugin that rejects them, if any, may let them through once pods have left.
     ``limits`` are all other filters, unless not all of them can be said so (``are_all``).
     """
 
     is_fixed: Mask
-    is_unresolvable: Mask
+    is_resolvable: Mask
     limits: list[Limit]
     are_all: bool
 
@@ -48,9 +64,9 @@ class ClassScores:
     """
 
     def __init__(self, pod: PodClass, nodes: NodeColumns, plugins: Sequence[EnabledPlugin]) -> None:
-        self._pod = pod
-        self._nodes = nodes
-        answers = [
+        self.pod = pod
+        self.nodes = nodes
+        self._answers = [
             _ClassPlugin(
                 plugin,
                 weight,
@@ -61,15 +77,26 @@ class ClassScores:
             )
             for plugin, filters, weight in plugins
         ]
-        self._across = [(one, one.across) for one in answers if one.across]
-        self._plugins = [one for one in answers if one.filter or one.score]
+        self._across = [(one, one.across) for one in self._answers if one.across]
+        self._plugins = [one for one in self._answers if one.filter or one.score]
         self._relative = [one for one in self._plugins if one.score and one.plugin.normalizes]
+        # Most plugins depend on nothing but the row.
+        self._depending = [
+            one.plugin
+            for one in self._plugins
+            if type(one.plugin).depends_on is not Plugin.depends_on
+        ]
         self._seen = -1
         self._generation = -1
         self._depends: tuple[Hashable, ...] = ()
         self._fits: Mask = np.zeros(0, np.bool_)
         self._local: Amounts = np.zeros(0)
         self._raw: list[Amounts] = []
+
+    @property
+    def size(self) -> int:
+        """How many bytes it keeps by row."""
+        return self._fits.nbytes + self._local.nbytes + sum(raw.nbytes for raw in self._raw)
 
     def feasible(self) -> Rows:
         """The rows of the nodes that a pod of the class can run on."""
@@ -100,38 +127,56 @@ class ClassScores:
         """Of feasible rows the one with the highest score; ``None`` where there is none."""
         if not len(rows):
             return None
-        return int(rows[(self._totals(rows) + self._nodes.tie_break[rows]).argmax()])
+        return int(rows[(self._totals(rows) + self.nodes.tie_break[rows]).argmax()])
 
     def rejections(self, row: int) -> list[str]:
         """The names of all plugins that keep the class off a node."""
-        return [plugin.name for plugin, rejects in self._rejecting(np.array([row])) if rejects[0]]
+        at = np.array([row])
+        alone = ((one.plugin.name, one.filter(at)) for one in self._plugins if one.filter)
+        across = (
+            (one.plugin.name, answer.filter(at)) for one, answer in self._across if one.filters
+        )
+        return [name for name, fits in (*alone, *across) if fits is not None and not fits[0]]
+
+    def reasons(self, rows: Rows) -> list[PluginReasons]:
+        """Why each plugin rejects those of ``rows`` that it rejects, in the profile's order."""
+        return [self._reasons(one, rows) for one in self._answers if one.filters]
+
+    def _reasons(self, one: _ClassPlugin, rows: Rows) -> PluginReasons:
+        reasons = one.plugin.reasons(self.pod, self.nodes, rows)
+        if one.across is not None:
+            reasons = [*reasons, *one.across.reasons(rows)]
+        rejects = np.zeros(len(rows), np.bool_)
+        for reason in reasons:
+            rejects |= reason.rows
+        return PluginReasons(one.plugin.name, reasons, rejects)
 
     def limits(self, rows: Rows, nominated: Sequence[PodUsage] = ()) -> PodLimits:
         """How the filters of the class depend on the pods of these rows, and on nominated ones."""
-        is_fixed, unresolvable, rejected = np.zeros((3, len(rows)), np.bool_)
-        found: list[Limit] = []
-        are_all = True
-        for plugin, rejects in self._rejecting(rows):
-            limits = plugin.limits(self._pod, self._nodes, rows, nominated)
-            fixed = rejects & (limits is not None and not len(limits))
-            for one in limits or ():
-                fixed = fixed | (one.room == -np.inf)
-            unresolvable |= ~rejected & fixed
-            rejected |= rejects
-            is_fixed |= fixed
-            found += limits or ()
-            are_all &= limits is not None
-        return PodLimits(is_fixed, unresolvable, found, are_all)
+        is_fixed, rejected = np.zeros((2, len(rows)), np.bool_)
+        is_resolvable, found, are_all = np.ones(len(rows), np.bool_), list[Limit](), True
+        for one in self._answers:
+            if not one.filters or (one.filter is None and one.across is None):
+                continue
+            reasons = self._reasons(one, rows)
+            limits = one.plugin.limits(self.pod, self.nodes, rows, nominated)
+            if limits is None:
+                are_all = False
+            elif not limits:
+                is_fixed |= reasons.rejects
+            for limit in limits or ():
+                is_fixed |= limit.room == -np.inf
+                found.append(limit)
+            for reason in reasons.reasons:
+                if not reason.resolvable:
+                    is_resolvable &= rejected | ~reason.rows
+            rejected |= reasons.rejects
+        return PodLimits(is_fixed, is_resolvable, found, are_all)
 
-    def _rejecting(self, rows: Rows) -> Iterator[tuple[Plugin, Mask]]:
-        """The plugins that filter, each with the mask of the rows that it rejects."""
-        for one in self._plugins:
-            if one.filter is not None:
-                yield one.plugin, ~one.filter(rows)
-        for one, across in self._across:
-            fits = across.filter(rows) if one.filters else None
-            if fits is not None:
-                yield one.plugin, ~fits
+    def pre_filter(self) -> list[tuple[str, PreFilterResult]]:
+        """What each plugin says before it looks at nodes, by its name, in the profile's order."""
+        filtering = (one.plugin for one in self._answers if one.filters)
+        return [(plugin.name, plugin.pre_filter(self.pod, self.nodes)) for plugin in filtering]
 
     def scores(self, rows: Rows) -> dict[str, Amounts]:
         """The weighted score of each plugin for feasible rows, by its name."""
@@ -147,9 +192,9 @@ class ClassScores:
         return found
 
     def _refresh(self) -> None:
-        nodes = self._nodes
+        nodes = self.nodes
         changed: Rows | None = None
-        depends = tuple(one.plugin.depends_on(self._pod, nodes) for one in self._plugins)
+        depends = tuple(one.depends_on(self.pod, nodes) for one in self._depending)
         if self._generation == nodes.generation and depends == self._depends:
             changed = nodes.journal.changed_since(self._seen)
         if changed is None:
@@ -157,13 +202,13 @@ class ClassScores:
             length = len(nodes)
             self._fits, self._local = np.zeros(length, np.bool_), np.zeros(length)
             self._raw = [np.zeros(length) for _ in self._relative]
-            changed = np.arange(length)
+            changed = np.flatnonzero(nodes.is_node)
         self._seen = nodes.journal.position
         if len(changed):
             self._update(changed)
 
     def _update(self, rows: Rows) -> None:
-        fits = self._nodes.is_node[rows]
+        fits = self.nodes.is_node[rows]
         local = np.zeros(len(rows))
         for one in self._plugins:
             if one.filter is not None:

@@ -6,7 +6,7 @@ pods, and answers with functions of rows: of thousands of nodes at once, or the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -24,13 +24,45 @@ Score = Callable[[Rows], Amounts]
 """Of each of these rows, how good it is: a whole number, 0 to 100 once it is normalized."""
 
 
+class Shortage(NamedTuple):
+    """How much of a resource nodes lack, and how much they have, by row, as ``ResourceColumns``."""
+
+    resource: str
+    lacking: Amounts
+    allocatable: Amounts
+
+
+class Reason(NamedTuple):
+    """Why a plugin rejects nodes, in kube-scheduler's words.
+
+    ``rows`` says of each row that the plugin was asked about whether the reason holds there. It is
+    ``resolvable`` where it may hold no longer once other pods leave the node.
+    """
+
+    text: str
+    rows: Mask
+    resolvable: bool = True
+    shortage: Shortage | None = None
+
+
+class PreFilterResult(NamedTuple):
+    """What a plugin knows of a class before it looks at nodes.
+
+    ``rejection`` says why the class can run nowhere. Otherwise only the nodes with the names
+    ``nodes`` come into question, or all where that is ``None``.
+    """
+
+    rejection: str = ""
+    resolvable: bool = False
+    nodes: frozenset[str] | None = None
+
+
 class Limit(NamedTuple):
     """A part of a filter, as a sum over the pods of a node that may not grow beyond some limit.
 
     ``room`` is, for some rows, how much more there may be; the filter lets through those where no
     room is negative. A pod that leaves a row gives ``of`` it back to the room of this row. It is
-    -inf where that cannot help (Kubernetes' UnschedulableAndUnresolvable), inf where nothing can
-    hurt.
+    -inf where that cannot help, inf where nothing can hurt.
     """
 
     of: CountOf
@@ -42,6 +74,10 @@ class AcrossNodes(Protocol):
 
     def filter(self, rows: Rows) -> Mask | None:
         """Of each of these rows, whether a pod can run there; ``None`` if it can on all."""
+        ...
+
+    def reasons(self, rows: Rows) -> list[Reason]:
+        """As ``Plugin.reasons``, for what ``filter`` rejects."""
         ...
 
     def score(self, rows: Rows) -> Amounts | None:
@@ -60,10 +96,40 @@ class Plugin:
     name: ClassVar[str]
     normalizes: ClassVar[bool] = False
     """Whether ``normalize`` does anything."""
+    reason: ClassVar[str] = ""
+    """Why ``filter`` rejects nodes, of a plugin that has one reason for all of them."""
+    resolvable: ClassVar[bool] = True
+    """``Reason.resolvable`` of that reason."""
+
+    def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
+        """What can be said before nodes are looked at; ``filter`` rejects the same nodes.
+
+        It changes how the rejection is worded and counted, as in kube-scheduler.
+        """
+        return PreFilterResult()
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         """What keeps pods of a class off nodes; ``None`` where nothing does."""
         return None
+
+    def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
+        """Why ``filter`` rejects those of ``rows`` that it rejects; each has one or more."""
+        can_run = self.filter(pod, nodes)
+        if can_run is None:
+            return []
+        text = self.reason or f"node(s) didn't satisfy plugin {self.name}"
+        return [Reason(text, ~can_run(rows), self.resolvable)]
+
+    def limits(
+        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit] | None:
+        """The whole filter as limits; none of them: it does not depend on pods of the rows.
+
+        They are also those that the filter has when ``nominated`` pods are on rows.
+        ``None``: it cannot be said so; preemption then asks the filter again and again, while it
+        takes pods off a row.
+        """
+        return None if self.resolvable else ()
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
         """What a class prefers; ``None`` where all nodes are equally good."""
@@ -75,17 +141,6 @@ class Plugin:
 
     def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
         """What depends on the pods of other nodes, too; ``None`` where nothing does."""
-        return None
-
-    def limits(
-        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
-    ) -> Sequence[Limit] | None:
-        """The whole filter as limits; none of them: it does not depend on pods of the rows.
-
-        They are also those that the filter has when ``nominated`` pods are on rows.
-        ``None``: it cannot be said so; preemption then asks the filter again and again, while it
-        takes pods off a row.
-        """
         return None
 
     def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
@@ -103,3 +158,22 @@ def normalized(scores: Amounts, *, reverse: bool = False) -> Amounts:
         return np.full(len(scores), MAX_SCORE) if reverse else scores
     found: Amounts = np.floor(MAX_SCORE * scores / most)
     return MAX_SCORE - found if reverse else found
+
+
+def first_reasons(reasons: Iterable[Reason]) -> list[Reason]:
+    """For plugins that stop at the first reason: each row keeps only the first of its reasons."""
+    found: list[Reason] = []
+    explained: Mask | None = None
+    for one in reasons:
+        explained = np.zeros(len(one.rows), np.bool_) if explained is None else explained
+        found.append(one._replace(rows=one.rows & ~explained))
+        explained = explained | one.rows
+    return found
+
+
+def without_reason(reasons: Iterable[Reason], rows: Rows) -> Mask:
+    """Of each of these rows, whether none of the reasons holds there."""
+    found = np.ones(len(rows), np.bool_)
+    for one in reasons:
+        found &= ~one.rows
+    return found

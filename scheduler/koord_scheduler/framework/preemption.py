@@ -123,7 +123,7 @@ def may_preempt(
     row = nodes.row(nominated_node)
     if row is None or not nodes.is_node[row]:
         return True
-    if scores.limits(np.array([row])).is_unresolvable[0]:
+    if not scores.limits(np.array([row])).is_resolvable[0]:
         return True
     return not any(pod.is_preempted and pod.priority < priority for pod in placed.on(row))
 
@@ -145,10 +145,10 @@ def find_candidates(
     limits = scores.limits(rows, [one.usage for one in nominated])
     lower = placed.below(priority, rows)
     has_lower = np.bincount(lower.at, minlength=len(rows)) > 0
-    curable = ~(limits.is_fixed | limits.is_unresolvable)
+    curable = limits.is_resolvable & ~limits.is_fixed
     dry_run = DryRun(scores, nodes, placed, budgets, nominated)
     find = dry_run.by_limits if limits.are_all else dry_run.by_filters
-    tried = ~limits.is_unresolvable
+    tried = limits.is_resolvable
     return Candidates(
         nodes,
         placed,

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.framework.plugin import Filter, Limit, Plugin
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.plugin import Filter, Plugin
 
 
 class NodeName(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "NodeName"
+    reason: ClassVar[str] = "node(s) didn't match the requested node name"
+    resolvable: ClassVar[bool] = False
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         if not pod.node_name:
@@ -27,8 +28,3 @@ class NodeName(Plugin):
             return found
 
         return can_run
-
-    def limits(
-        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
-    ) -> Sequence[Limit]:
-        return ()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.framework.plugin import Filter, Limit, Plugin
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.plugin import Filter, Plugin
 from koord_scheduler.objects.node import UNSCHEDULABLE
 from koord_scheduler.objects.tolerations import tolerates
 
@@ -17,6 +16,8 @@ class NodeUnschedulable(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "NodeUnschedulable"
+    reason: ClassVar[str] = "node(s) were unschedulable"
+    resolvable: ClassVar[bool] = False
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         if any(tolerates(one, UNSCHEDULABLE) for one in pod.tolerations):
@@ -27,8 +28,3 @@ class NodeUnschedulable(Plugin):
             return found
 
         return can_run
-
-    def limits(
-        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
-    ) -> Sequence[Limit]:
-        return ()

@@ -20,9 +20,13 @@ from prometheus_client import CollectorRegistry
 from koord_scheduler.binder import Binder, Write
 from koord_scheduler.cluster_cache import ClusterCache
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.diagnosis import diagnose
+from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.scheduler import Placement, Refusal, Scheduler
 from koord_scheduler.pod_reporter import PodReporter
+from koord_scheduler.program.explanation import explain
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
+from koord_scheduler.program.pages import Document, PageSources, pages
 from koord_scheduler.program.profiles import default_profile
 from koord_scheduler.program.settings import Settings
 from koord_scheduler.queue.scheduling_queue import QueuedPod
@@ -108,7 +112,7 @@ class SchedulerProgram:
         self._metrics.attempts.labels(*labels).inc()
         self._metrics.attempt_seconds.labels(*labels).observe(seconds)
         if isinstance(decision, Refusal) and self._reporter is not None:
-            message = f"0/{len(self._cache.nodes)} nodes are available."
+            message = fit_error_message(diagnose(self._scheduler.scores(decision.pod)))
             self._reporter.unschedulable(decision.queue.pods(), message)
 
     def bound(self, placement: Placement) -> None:
@@ -128,9 +132,10 @@ class SchedulerProgram:
 
     def _status(self) -> SchedulerStatus:
         """Called in threads, of what changes in the event loop."""
-        return self._program.health.look_up(self._status_now)
+        return self._program.health.look_up(self.status)
 
-    def _status_now(self) -> SchedulerStatus:
+    def status(self) -> SchedulerStatus:
+        """How it stands now."""
         scheduler = self._scheduler
         return SchedulerStatus(
             self._leadership.leads,
@@ -144,12 +149,35 @@ class SchedulerProgram:
             self._reporter.dropped if self._reporter is not None else 0,
         )
 
+    def _status_document(self) -> Document:
+        now = self.status()
+        return {
+            "identity": self._leadership.identity,
+            "leads": now.leads,
+            "leader": self._leadership.leader,
+            "paused": self._loop.paused,
+            "troubles": list(self._cache.troubles()),
+            "pending": now.pending,
+            "cached": now.cached,
+            "unsent_bindings": now.unsent,
+        }
+
+    def _why(self, key: str) -> Document | None:
+        pod = self._cache.pods.get(key)
+        return explain(self._scheduler, key, pod, time.monotonic()) if pod is not None else None
+
     def _status_servers(self) -> Sequence[StatusServer]:
         settings = self._settings
         if not settings.port:
             return []
+        look_up = self._program.health.look_up
+        sources = PageSources(
+            status=lambda: look_up(self._status_document),
+            why=lambda key: look_up(lambda: self._why(key)),
+        )
         shown: dict[str, MakePage] = {
             "/metrics": lambda _: metrics_page(self.registry),
+            **pages(sources),
             **self._program.probes,
         }
         return [StatusServer(f"{settings.bind_address}:{settings.port}", shown, network=True)]
