@@ -40,7 +40,7 @@ def has_numbers(vector: Vector) -> bool:
     fits somewhere, there is no preemption at all.
     """
     of_nodes = vector.recorded.get("feasible") or vector.recorded.get("prefilter")
-    return not (of_nodes or vector.given["nominated"] or hard_constraints(vector))
+    return not (of_nodes or vector.given["nominated"])
 
 
 def equally_good(candidates: Candidates, rows: int) -> set[str]:
