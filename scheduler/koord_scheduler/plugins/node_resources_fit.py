@@ -59,9 +59,8 @@ class NodeResourcesFit(Plugin):
     ) -> Sequence[Limit]:
         resources, found = nodes.resources, []
         for number, amount in self._request(pod, nodes):
-            has = resources.allocatable[number][rows]
-            room = has - resources.requested[number][rows] - amount
-            found.append(Limit(number, np.where(amount > has, -np.inf, room)))
+            free = resources.allocatable[number][rows] - resources.requested[number][rows]
+            found.append(Limit(number, free - amount))
         return found
 
     def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts
@@ -58,11 +58,15 @@ def state(cluster: FullCluster) -> list[Any]:
     return [*(one.tolist() for one in counted), terms, cluster.scores.feasible().tolist()]
 
 
-@given(st.integers(0, 1 << 32), st.sets(st.integers(0, 9), min_size=1))
-def test_limits_say_what_filters_say(seed: int, opaque: set[int]) -> None:
-    given_cluster = random_preemption(Random(seed))
-    by_limits = FullCluster(given_cluster, enabled(plugins({})))
-    some = [WithoutLimits(one) if place in opaque else one for place, one in enumerate(plugins({}))]
+@settings(max_examples=150)
+@given(st.integers(0, 1 << 32))
+def test_limits_say_what_filters_say(seed: int) -> None:
+    rng = Random(seed)
+    given_cluster = random_preemption(rng)
+    chosen = rng.sample(plugins({}), rng.choice([1, 2, 10, 10, 10]))
+    by_limits = FullCluster(given_cluster, enabled(chosen))
+    opaque = rng.sample(chosen, rng.randint(1, len(chosen)))
+    some = [WithoutLimits(one) if one in opaque else one for one in chosen]
     by_filters = FullCluster(given_cluster, enabled(some))
     before = state(by_filters)
     there, here = find(by_filters), find(by_limits)

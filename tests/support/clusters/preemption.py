@@ -174,16 +174,19 @@ def _waiting_pod(rng: Random, names: list[str], themes: set[str]) -> Object:
 
 
 def _relate(rng: Random, pod: Object, nominated: Object) -> None:
-    """Let a nominated pod keep the waiting one off, or count for its spread constraints."""
+    """Let a nominated pod keep the waiting one off, draw it, or count for its constraints."""
     labels = pod["metadata"]["labels"]
-    if labels and chance(rng, 0.5):
-        selector = {"matchLabels": dict(some(rng, [*labels.items()], 1, 1))}
-        key = rng.choice([HOSTNAME, ZONE])
-        term = {"topologyKey": key, "labelSelector": selector, "namespaceSelector": {}}
-        terms = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    selector = {"matchLabels": dict(some(rng, [*labels.items()], 1, 1))}
+    key = rng.choice([HOSTNAME, ZONE])
+    term = {"topologyKey": key, "labelSelector": selector, "namespaceSelector": {}}
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    kind = rng.random()
+    if kind < 0.4:
         nominated["spec"]["affinity"] = {"podAntiAffinity": terms}
         return
     nominated["metadata"].update(namespace=pod["metadata"]["namespace"], labels=dict(labels))
+    if kind < 0.6:
+        pod["spec"]["affinity"] = {"podAffinity": terms}
     for row in pod["spec"].get("topologySpreadConstraints", []):
         if chance(rng, 0.3):
             row["labelSelector"] = {}
