@@ -14,6 +14,8 @@ from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.plugin import AcrossNodes, Filter, Plugin
 from koord_scheduler.framework.preemption import Candidates, Preemption, find_candidates
 from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
+from koord_scheduler.plugins.pod_topology_spread import PodTopologySpread
 
 from tests.conformance.test_scheduler import plugins
 from tests.support.clusters import random_preemption
@@ -94,3 +96,61 @@ def test_the_best_is_the_first_by_the_criteria(seed: int) -> None:
         return
     ties = {nodes.name(row): float(tie) for row, tie in enumerate(nodes.tie_break)}
     assert best == min(candidates, key=lambda one: (importance(one), -ties[one.node]))
+
+
+def node(name: str, zone: str, taints: list[Any] | None = None) -> dict[str, Any]:
+    labels = {"zone": zone, "kubernetes.io/hostname": name}
+    allocatable = {"cpu": "2", "memory": "1Gi", "pods": "10"}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": taints or []},
+        "status": {"allocatable": allocatable},
+    }
+
+
+def pod(name: str, app: str, node_name: str = "", **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    metadata = {"name": name, "namespace": "default", "labels": {"app": app}}
+    return {
+        "metadata": metadata,
+        "spec": {"containers": [container], "nodeName": node_name, **spec},
+        "status": {},
+    }
+
+
+def spread(**constraint: Any) -> list[dict[str, Any]]:
+    selector = {"matchLabels": {"app": "web"}}
+    always = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
+    return [{**always, **constraint}]
+
+
+def candidates_of(pods: list[Any], nodes: list[Any], waiting: Any, nominated: Any) -> list[str]:
+    """The nodes of candidates; the same, whether limits or filters say so."""
+    both = [PodTopologySpread(), NodeResourcesFit()]
+    found = []
+    for chosen in (both, list(map(WithoutLimits, both))):
+        document = {"namespaces": [], "nodes": nodes, "pods": pods, "pod": waiting}
+        cluster = FullCluster({**document, "nominated": nominated, "budgets": []}, enabled(chosen))
+        found.append([one.node for one in find(cluster)])
+    assert found[0] == found[1]
+    return found[0]
+
+
+def test_the_emptiest_domain_has_room_for_a_nominated_pod() -> None:
+    constraints = spread(topologyKey="kubernetes.io/hostname")
+    pods = [pod("a", "db", "n1"), pod("b", "db", "n1")]
+    pods += [pod(name, "web", "n2", priority=1000) for name in "cd"]
+    waiting = pod("w", "web", priority=10, topologySpreadConstraints=constraints)
+    nominated = pod("n", "web", priority=10)
+    nominated["status"]["nominatedNodeName"] = "n1"
+    nodes = [node("n1", "z1"), node("n2", "z2")]
+    assert candidates_of(pods, nodes, waiting, [nominated]) == ["n1"]
+
+
+def test_pods_on_nodes_that_do_not_count_make_no_room_in_a_domain() -> None:
+    constraints = spread(topologyKey="zone", nodeTaintsPolicy="Honor")
+    nodes = [node("n1", "z1", [{"key": "a", "effect": "NoSchedule"}]), node("n2", "z1")]
+    pods = [pod(name, "web", "n1") for name in "abc"]
+    pods += [pod(name, "web", "n2", priority=1000) for name in "de"]
+    waiting = pod("w", "web", priority=10, topologySpreadConstraints=constraints)
+    assert candidates_of(pods, [*nodes, node("n3", "z2")], waiting, []) == []

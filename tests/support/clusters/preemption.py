@@ -107,7 +107,7 @@ def _bound_pod(rng: Random, place: int, names: list[str], themes: set[str]) -> O
         pod["metadata"].pop("deletionTimestamp", None)
     if chance(rng, 0.1):
         pod["metadata"]["labels"] = {}
-    if "deletionTimestamp" in pod["metadata"] and chance(rng, 0.7):
+    if chance(rng, 0.7 if "deletionTimestamp" in pod["metadata"] else 0.05):
         condition = PREEMPTED if chance(rng, 0.6) else rng.choice(EVICTED)
         conditions = pod.setdefault("status", {}).setdefault("conditions", [])
         conditions.append(dict(condition))
