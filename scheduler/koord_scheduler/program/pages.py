@@ -17,7 +17,7 @@ Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class PageSources:
+class SchedulerPageSources:
     """The sources of pages; threads call them, and only read.
 
     ``why`` says what is known of a pod by namespace/name, ``None`` if nothing is.
@@ -27,7 +27,7 @@ class PageSources:
     why: Callable[[str], Document | None]
 
 
-def pages(known: PageSources) -> dict[str, MakePage]:
+def pages(known: SchedulerPageSources) -> dict[str, MakePage]:
     """The pages that people ask for."""
     return {
         "/v1/status": lambda _: json_page({"version": VERSION, **known.status()}),
@@ -35,7 +35,7 @@ def pages(known: PageSources) -> dict[str, MakePage]:
     }
 
 
-def _why(known: PageSources, query: Query) -> Document:
+def _why(known: SchedulerPageSources, query: Query) -> Document:
     pod = query.values.get("pod", "")
     if pod.count("/") != 1:
         raise QueryError(f'parameter "pod" is "{pod}"; expected NAMESPACE/NAME')
