@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 from koord_scheduler.framework.preemption import Candidates, find_candidates, may_preempt
-from koord_scheduler.framework.profile import EnabledPlugin
 
-from tests.conformance.test_scheduler import WEIGHTS, plugins, selects_namespaces_by_absence
+from tests.conformance.test_scheduler import selects_namespaces_by_absence
 from tests.conformance.vectors import Fields, Object, Vector, replay
 from tests.support.full_cluster import FullCluster
-
-PLUGINS = [EnabledPlugin(one, True, WEIGHTS[one.name]) for one in plugins({})]
+from tests.support.scheduler_profile import default_plugins
 
 
 def ours(vector: Vector) -> Fields:
-    cluster = FullCluster(vector.given, PLUGINS)
+    cluster = FullCluster(vector.given, default_plugins())
     scores, nodes, priority = cluster.scores, cluster.nodes, cluster.pod.priority
     may = may_preempt(scores, priority, cluster.waiting.nominated, nodes, cluster.placed)
     candidates = find_candidates(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
@@ -20,7 +21,7 @@ from tests.support.clusters.selectors import Object
 class FullCluster:
     """What ``tests.support.clusters.random_preemption`` makes, and its waiting ``pod``."""
 
-    def __init__(self, given: Object, plugins: list[EnabledPlugin]) -> None:
+    def __init__(self, given: Object, plugins: Sequence[EnabledPlugin]) -> None:
         self.nodes = NodeColumns(length=1)
         for one in given["namespaces"]:
             self.nodes.namespaces.set(one["name"], one["labels"])

@@ -17,9 +17,9 @@ from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord_scheduler.plugins.pod_topology_spread import PodTopologySpread
 
-from tests.conformance.test_scheduler import plugins
 from tests.support.clusters import random_preemption
 from tests.support.full_cluster import FullCluster
+from tests.support.scheduler_profile import default_plugins
 
 
 class WithoutLimits(Plugin):
@@ -65,7 +65,7 @@ def state(cluster: FullCluster) -> list[Any]:
 def test_limits_say_what_filters_say(seed: int) -> None:
     rng = Random(seed)
     given_cluster = random_preemption(rng)
-    chosen = rng.sample(plugins({}), rng.choice([1, 2, 10, 10, 10]))
+    chosen = rng.sample([one.plugin for one in default_plugins()], rng.choice([1, 2, 10, 10, 10]))
     by_limits = FullCluster(given_cluster, enabled(chosen))
     opaque = rng.sample(chosen, rng.randint(1, len(chosen)))
     some = [WithoutLimits(one) if one in opaque else one for one in chosen]
@@ -88,7 +88,7 @@ def importance(preemption: Preemption) -> tuple[float, ...]:
 
 @given(st.integers(0, 1 << 32))
 def test_the_best_is_the_first_by_the_criteria(seed: int) -> None:
-    cluster = FullCluster(random_preemption(Random(seed)), enabled(plugins({})))
+    cluster = FullCluster(random_preemption(Random(seed)), default_plugins())
     candidates, nodes = find(cluster), cluster.nodes
     best = candidates.best()
     if best is None:
