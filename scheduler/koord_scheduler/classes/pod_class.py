@@ -19,6 +19,7 @@ from koord_scheduler.objects.pod import PodInfo, SchedulingContainer, Toleration
 from koord_scheduler.objects.pod_affinity import PodAffinity, pod_affinity
 from koord_scheduler.objects.requests import PodRequests, pending_requests
 from koord_scheduler.objects.spread import SpreadConstraint, spread_constraint
+from koord_scheduler.volumes.usage import NO_VOLUMES, VolumeUsage, volume_usage
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class PodClass:
     containers: int
     spread: tuple[SpreadConstraint, ...]
     affinity: PodAffinity
+    volumes: VolumeUsage = NO_VOLUMES
 
     @property
     def requests(self) -> PodRequests:
@@ -59,8 +61,8 @@ def pod_class(pod: PodInfo) -> PodClass:
     spec = pod.spec
     requests = pending_requests(pod)
     containers = [*(spec.init_containers or ()), *(spec.containers or ())]
-    volumes = [(one.get("image") or {}).get("reference") for one in spec.volumes or ()]
-    images = [*(one.image for one in containers), *(name for name in volumes if name)]
+    mounted = [one.image.reference for one in spec.volumes or () if one.image is not None]
+    images = [*(one.image for one in containers), *filter(None, mounted)]
     return PodClass(
         pod_labels(pod.metadata.namespace, pod.metadata.labels),
         tuple(sorted(requests.amounts.items())),
@@ -75,6 +77,7 @@ def pod_class(pod: PodInfo) -> PodClass:
         len(containers),
         tuple(map(spread_constraint, spec.topology_spread_constraints or ())),
         pod_affinity(pod.metadata.namespace, spec.affinity),
+        volume_usage(pod),
     )
 
 

@@ -1,0 +1,196 @@
+"""Binding a pod's claims to volumes: what is assumed, written, and waited for. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from koord_scheduler.volumes.objects import (
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
+    ClaimReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageMeta,
+    StorageObject,
+)
+from koord_scheduler.volumes.pod_volumes import NodeTopology, PodVolumes
+from koord_scheduler.volumes.topology import is_reachable, volume_topology
+from koord_scheduler.volumes.volume_objects import VolumeObjects
+
+_Object = TypeVar("_Object", bound=StorageObject)
+
+
+class VolumeWrite(NamedTuple):
+    """A merge patch of a volume or a claim; it fails if the object has changed meanwhile."""
+
+    kind: type[StorageObject]
+    key: str
+    patch: dict[str, Any]
+
+
+class BindingProgress(NamedTuple):
+    """Whether all claims have their volumes; with ``failure`` the pod has to be placed anew."""
+
+    is_complete: bool
+    failure: str = ""
+
+
+def assume_pod_volumes(
+    volumes: PodVolumes, node: str, objects: VolumeObjects
+) -> tuple[VolumeWrite, ...]:
+    """Take a pod's claims for bound, or selected for its node; returns what has to be written."""
+    writes: list[VolumeWrite] = []
+    for claim, volume in volumes.static_bindings:
+        bound, patch = _bound_volume(volume, claim)
+        if patch:
+            objects.assume(bound)
+            writes.append(VolumeWrite(PersistentVolume, volume.key, patch))
+    for claim in volumes.dynamic_provisions:
+        annotations = {SELECTED_NODE: node}
+        objects.assume(_annotated(claim, annotations))
+        patch = {"metadata": {**_version(claim), "annotations": annotations}}
+        writes.append(VolumeWrite(PersistentVolumeClaim, claim.key, patch))
+    return tuple(writes)
+
+
+def restore_pod_volumes(volumes: PodVolumes, objects: VolumeObjects) -> None:
+    """Undo what was assumed for a pod, as far as the API does not say otherwise already."""
+    for _, volume in volumes.static_bindings:
+        _restore(volume, objects)
+    for claim in volumes.dynamic_provisions:
+        _restore(claim, objects)
+
+
+def check_bindings(
+    volumes: PodVolumes, versions: Mapping[str, str], node: NodeTopology, objects: VolumeObjects
+) -> BindingProgress:
+    """How far the binding of a pod's claims is, after everything was written.
+
+    ``versions`` are the resource versions that the writes returned, by key.
+    """
+    for claim, volume in volumes.static_bindings:
+        progress = _static_progress(claim, volume, versions, node, objects)
+        if progress.failure or not progress.is_complete:
+            return progress
+    for claim in volumes.dynamic_provisions:
+        progress = _provision_progress(claim, versions, node, objects)
+        if progress.failure or not progress.is_complete:
+            return progress
+    return BindingProgress(is_complete=True)
+
+
+_WAITING = BindingProgress(is_complete=False)
+
+
+def _failed(why: str) -> BindingProgress:
+    return BindingProgress(is_complete=False, failure=why)
+
+
+def _static_progress(
+    claim: PersistentVolumeClaim,
+    volume: PersistentVolume,
+    versions: Mapping[str, str],
+    node: NodeTopology,
+    objects: VolumeObjects,
+) -> BindingProgress:
+    now = objects.stored(PersistentVolume, volume.key)
+    claim_now = objects.stored(PersistentVolumeClaim, claim.key)
+    if now is None or claim_now is None:
+        return _failed(f"{(claim if now else volume).key} is gone")
+    if _is_outdated(now, versions):
+        return _WAITING
+    if not is_reachable(volume_topology(now, node.migrated_plugins), node.labels):
+        return _failed(f"volume {now.name} cannot be used on node {node.name}")
+    if now.spec.claim_ref is None or not now.spec.claim_ref.uid:
+        return _failed(f"volume {now.name} is not for the claim any more")
+    return BindingProgress(claim_now.is_bound)
+
+
+def _provision_progress(
+    claim: PersistentVolumeClaim,
+    versions: Mapping[str, str],
+    node: NodeTopology,
+    objects: VolumeObjects,
+) -> BindingProgress:
+    now = objects.stored(PersistentVolumeClaim, claim.key)
+    if now is None:
+        return _failed(f"claim {claim.key} is gone")
+    if _is_outdated(now, versions):
+        return _WAITING
+    if now.metadata.annotation(SELECTED_NODE) != node.name:
+        # How a provisioner says that it cannot.
+        return _failed(f"no volume could be provisioned for claim {claim.key}")
+    if now.spec.volume_name:
+        volume = objects.stored(PersistentVolume, now.spec.volume_name)
+        if volume is None:
+            return _WAITING
+        if not is_reachable(volume_topology(volume, node.migrated_plugins), node.labels):
+            return _failed(f"volume {volume.name} cannot be used on node {node.name}")
+    return BindingProgress(now.is_bound)
+
+
+def _bound_volume(
+    volume: PersistentVolume, claim: PersistentVolumeClaim
+) -> tuple[PersistentVolume, dict[str, Any]]:
+    """The volume as it is once it is bound to the claim, and a patch that says so if needed."""
+    metadata, before = claim.metadata, volume.spec.claim_ref
+    wanted = ClaimReference(metadata.namespace, metadata.name, metadata.uid)
+    # A user may have bound it beforehand.
+    by_user = before is not None and _with_uid(before, metadata.uid) == wanted
+    is_annotated = by_user or volume.metadata.annotation(BOUND_BY_CONTROLLER) is not None
+    patch: dict[str, Any] = {}
+    if not is_annotated:
+        annotations = {BOUND_BY_CONTROLLER: "yes"}
+        volume = _annotated(volume, annotations)
+        patch["metadata"] = {"annotations": annotations}
+    if before != wanted:
+        volume = msgspec.structs.replace(
+            volume, spec=msgspec.structs.replace(volume.spec, claim_ref=wanted)
+        )
+        patch["spec"] = {"claimRef": _claim_reference(claim)}
+    if patch:
+        patch["metadata"] = {**_version(volume), **patch.get("metadata", {})}
+    return volume, patch
+
+
+def _with_uid(reference: ClaimReference, uid: str) -> ClaimReference:
+    return ClaimReference(reference.namespace, reference.name, reference.uid or uid)
+
+
+def _claim_reference(claim: PersistentVolumeClaim) -> dict[str, str]:
+    metadata = claim.metadata
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": metadata.namespace,
+        "name": metadata.name,
+        "uid": metadata.uid,
+        "resourceVersion": metadata.resource_version,
+    }
+
+
+def _version(one: StorageObject) -> dict[str, str]:
+    return {"resourceVersion": one.metadata.resource_version}
+
+
+def _annotated(one: _Object, annotations: Mapping[str, str]) -> _Object:
+    metadata: StorageMeta = one.metadata
+    both = {**(metadata.annotations or {}), **annotations}
+    return msgspec.structs.replace(
+        one, metadata=msgspec.structs.replace(metadata, annotations=both)
+    )
+
+
+def _restore(one: StorageObject, objects: VolumeObjects) -> None:
+    now = objects.stored(type(one), one.key)
+    if now is not None and now.metadata.resource_version == one.metadata.resource_version:
+        objects.restore(type(one), one.key)
+
+
+def _is_outdated(one: StorageObject, versions: Mapping[str, str]) -> bool:
+    """Whether the API has said something newer of it when it was written."""
+    written = versions.get(one.key)
+    return written is not None and int(one.metadata.resource_version) < int(written)
