@@ -155,19 +155,16 @@ class Scheduler:
         self._parked_at = {queue: self._parked_at[queue] for queue in parked if queue.is_parked}
         return woken
 
-    def forget(self, key: str, now: float, *, retry: bool = True) -> None:
-        """A pod did not get the node that it was given; with ``retry`` its turn comes again."""
-        pod = self._assumed.pop(key, None)
-        if pod is None:
-            return  # the API said meanwhile what became of it
-        self._unplace(key)
-        if retry:
+    def forget(self, pod: QueuedPod, now: float) -> None:
+        """A pod did not get the node that it was given; its turn comes again."""
+        if self._assumed.get(pod.key) is pod:  # else the API said meanwhile what became of it
+            self._unplace(pod.key)
             self.queue.back_off(pod, now)
 
     def forget_all(self, now: float) -> None:
         """Whatever was not confirmed yet: another one decides from now on."""
-        for key in tuple(self._assumed):
-            self.forget(key, now)
+        for pod in tuple(self._assumed.values()):
+            self.forget(pod, now)
 
     def scores(self, pod: QueuedPod) -> ClassScores:
         """What the plugins say about a waiting pod's class."""

@@ -63,7 +63,8 @@ class Cluster:
                 key = rng.choice(sorted(scheduler.assumed))
                 self.set(key, nodeName=scheduler.placed.by_key[key].node)
             case "failed" if scheduler.assumed:
-                scheduler.forget(rng.choice(sorted(scheduler.assumed)), self.now)
+                key = rng.choice(sorted(scheduler.assumed))
+                scheduler.forget(scheduler.assumed[key], self.now)
 
             case "news" if self.documents:
                 self.set(rng.choice(sorted(self.documents)))
