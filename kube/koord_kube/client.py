@@ -33,6 +33,7 @@ from koord_kube.protocol.request import ITEMS, OBJECT, Request
 from koord_kube.protocol.resources import Resource
 
 _MERGE = "application/merge-patch+json"
+_STRATEGIC = "application/strategic-merge-patch+json"
 _PAGE = 500  # objects; what kubectl and client-go ask for
 _NOT_OLDER = "NotOlderThan"
 _BEGINNINGS = 3  # of one list; the server keeps a state for five minutes or more
@@ -271,12 +272,16 @@ class Client:
         with anyio.fail_after(self._limits.answer):
             return await anext(pieces, b"")
 
-    async def _write(self, request: Request) -> Object:
+    async def write(self, request: Request) -> bytes:
+        """Send a write as it is, and return the body of its answer."""
         self._require_leading(request)
         if self._writes is not None:
             await anyio.sleep(self._writes.take(time.monotonic()))
             self._require_leading(request)
-        return request.written_object(await self._answer(request))
+        return await self._answer(request)
+
+    async def _write(self, request: Request) -> Object:
+        return request.written_object(await self.write(request))
 
     def _require_leading(self, request: Request) -> None:
         if not self._leads():
@@ -313,7 +318,7 @@ class Client:
         data = None
         if request.body is not None:
             data = msgspec.json.encode(request.body)
-            headers["Content-Type"] = _MERGE if request.method == "PATCH" else "application/json"
+            headers["Content-Type"] = content_type(request)
         return await self._sessions.current().request(
             request.method,
             self.cluster.url + request.path,
@@ -354,7 +359,9 @@ class _Sessions:
 
 def content_type(request: Request) -> str:
     """What the body of a request is."""
-    return _MERGE if request.method == "PATCH" else "application/json"
+    if request.method != "PATCH":
+        return "application/json"
+    return _STRATEGIC if request.is_strategic else _MERGE
 
 
 def _always() -> bool:

@@ -29,6 +29,7 @@ _RANDOM = random.SystemRandom()
 class Informer(Generic[T]):
     """The objects of a resource, all or those selected, each ``decode``d from its JSON.
 
+    They are selected by ``name``, or by selectors as the API has them.
     ``objects`` is a live view, by name or by namespace/name. Handlers are called for each object
     that was added, changed or deleted, after ``objects`` has it; an object that decodes to an
     equal value has not changed. While the API server cannot be reached, or an object cannot be
@@ -47,6 +48,7 @@ class Informer(Generic[T]):
         name: str = "",
         namespace: str = "",
         label_selector: str = "",
+        field_selector: str = "",
         optional: bool = False,
         decode: Callable[[bytes], T],
         on_change: Handler[T] | None = None,
@@ -57,7 +59,8 @@ class Informer(Generic[T]):
     ) -> None:
         self._api = api
         self._resource = resource
-        self._selected = namespace, f"metadata.name={name}" if name else "", label_selector
+        fields = f"metadata.name={name}" if name else field_selector
+        self._selected = namespace, fields, label_selector
         self._optional = optional
         self._decode = decode
         self._handlers: list[Handler[T]] = [on_change] if on_change else []

@@ -40,10 +40,11 @@ class SharedInformers:
         *,
         name: str = "",
         namespace: str = "",
+        field_selector: str = "",
         optional: bool = False,
     ) -> Informer[T]:
         """The informer of a kind and view; ``decode`` is the view, so share the function too."""
-        key = resource, decode, name, namespace
+        key = resource, decode, name, namespace, field_selector
         known = self._informers.get(key)
         if known is not None:
             return known[1]
@@ -52,6 +53,7 @@ class SharedInformers:
             resource,
             name=name,
             namespace=namespace,
+            field_selector=field_selector,
             optional=optional,
             decode=decode,
             on_warning=self._on_warning,

@@ -76,7 +76,10 @@ _STATUS = msgspec.json.Decoder(_Status)
 
 @dataclass(frozen=True)
 class Request:
-    """A request; as a string it names its object, for people."""
+    """A request; as a string it names its object, for people.
+
+    A PATCH is a JSON merge patch, or ``is_strategic``: built-in kinds merge lists by their keys.
+    """
 
     method: str
     resource: Resource
@@ -85,6 +88,7 @@ class Request:
     subresource: str = ""
     body: Mapping[str, Any] | None = field(default=None, repr=False)
     query: Mapping[str, str] = field(default_factory=dict)
+    is_strategic: bool = False
 
     @property
     def path(self) -> str:

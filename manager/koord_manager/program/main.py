@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import sys
-import traceback
 from collections.abc import Mapping
-from pathlib import Path
-from typing import NoReturn
 
-import uvloop
 from koord_kube.client import Limits
-from koord_kube.connect import ConnectError, connect
+from koord_kube.connect import connect
+from koord_kube.program_start import run_program
 from koord_service import logs, memory
 from koord_service.settings import parse_or_exit
 
@@ -48,13 +44,7 @@ def main() -> None:
     memory.collect_young_only()
     logs.configure(settings.log_format, settings.log_level)
     IGNORED.report(log)
-    try:
-        uvloop.run(_run(settings))
-    except (ValueError, ConnectError) as error:
-        _leave(2, str(error))
-    except Exception as error:
-        log.debug("ended by", traceback="".join(traceback.format_exception(error)))
-        _leave(1, ending(error))
+    run_program(PROGRAM, _run(settings), log)
 
 
 def environment(environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -75,22 +65,6 @@ async def _run(settings: Settings) -> None:
     async with await connect(settings.kubeconfig, Limits(qps=0)) as client:
         name = settings.pod_name or socket.gethostname()
         await Manager(settings, client, f"{name}_{secrets.token_hex(4)}").serve()
-
-
-def ending(error: BaseException) -> str:
-    """Why a run ended, in a line; of a defect also what kind it is, and where."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if isinstance(error, OSError):
-        return str(error)
-    at = traceback.extract_tb(error.__traceback__)[-1:]
-    where = "".join(f" ({Path(one.filename).name}, line {one.lineno})" for one in at)
-    return f"defect: {type(error).__name__}: {error}{where}"
-
-
-def _leave(code: int, message: str) -> NoReturn:
-    sys.stderr.write(f"{PROGRAM}: {' '.join(message.split())}\n")
-    raise SystemExit(code)
 
 
 if __name__ == "__main__":

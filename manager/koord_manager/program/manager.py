@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 
 import anyio
 from koord_kube.client import Client
 from koord_kube.core.election import ElectionTiming
-from koord_kube.core.events import EventAggregator
 from koord_kube.core.token_bucket import TokenBucket
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.leadership import Leadership, LeaseSettings
 from koord_kube.program import ControlPlaneProgram, Part
-from koord_service import memory
+from koord_kube.program_start import WarningLog, settle_for_ever
 from koord_service.logs import get_log
 from koord_service.status import StatusServer
 from prometheus_client import CollectorRegistry
@@ -30,7 +28,6 @@ from koord_manager.program.webhook_server import WebhookServer
 from koord_manager.slo_config.controller import SLOConfigInformer
 
 _COMPONENT = "koord-manager"
-_SETTLE_SECONDS = 3600.0
 
 log = get_log("manager")
 
@@ -46,7 +43,7 @@ class Manager:
             log.warning("no such feature gate here", gate=gate)
         for reason in idle_controllers(settings.controllers, self._gates):
             log.warning("controller does not run", reason=reason)
-        self._warnings = EventAggregator()
+        self._warn = WarningLog(log)
         self._term: LeaderControllers | None = None
         self.registry = CollectorRegistry()
         # Unknown callers decide how often the API server is asked about tokens. So neither the
@@ -128,7 +125,7 @@ class Manager:
             await self._program.run(self._status_servers())
 
     def _parts(self) -> Iterator[Part]:
-        yield _settle_for_ever
+        yield settle_for_ever
         yield self._configs.run
         yield self._cluster.run
         yield self._webhooks.run
@@ -205,19 +202,6 @@ class Manager:
         if term is None:
             return ManagerStatus(self._leads(), problems)
         return term.figures(self._leads(), problems)
-
-    def _warn(self, line: str) -> None:
-        """Log a line once; the same error of many objects would fill the log."""
-        count = self._warnings.count(line.partition(": ")[2] or line, time.monotonic())
-        if count:
-            log.warning("trouble", what=line, times=count if count > 1 else None)
-
-
-async def _settle_for_ever() -> None:
-    """Old garbage goes once in a while."""
-    while True:
-        await anyio.sleep(_SETTLE_SECONDS)
-        memory.freeze_startup()
 
 
 def lease_settings(settings: Settings) -> LeaseSettings | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from koord_model.demand import Amounts
 
@@ -44,6 +45,14 @@ class PodClass:
     spread: tuple[SpreadConstraint, ...]
     affinity: PodAffinity
     volumes: VolumeUsage = NO_VOLUMES
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Computed once: classes are looked up for each pod."""
+        return hash((self.labels, self.amounts, self.ports, self.images))
 
     @property
     def requests(self) -> PodRequests:

@@ -81,9 +81,8 @@ class ClassScores:
                 total += one.weight * scores
         return total
 
-    def best(self) -> int | None:
-        """The row with the highest score; ``None`` where the pod can run nowhere."""
-        rows = self.feasible()
+    def best(self, rows: Rows) -> int | None:
+        """Of feasible rows the one with the highest score; ``None`` where there is none."""
         if not len(rows):
             return None
         return int(rows[(self._totals(rows) + self._nodes.tie_break[rows]).argmax()])

@@ -15,14 +15,13 @@ from typing import Any
 import grpc
 import pytest
 from koord_kube.client import Client, Cluster, Limits
+from koord_kube.program_start import ending
 from koord_kube.protocol.resources import CONFIG_MAPS, LEASES
 from koord_manager.node_metric.receiver import SERVICE
 from koord_manager.node_metric.report_authorizer import REVIEWS
-from koord_manager.program import manager as module
 from koord_manager.program import webhook_server
 from koord_manager.program.config import Settings
 from koord_manager.program.leading import LeaderControllers
-from koord_manager.program.main import ending
 from koord_manager.program.manager import Manager
 from koord_manager.program.node_metric_server import CA_CONFIG_MAP
 from koord_manager.program.pages import pages
@@ -146,37 +145,6 @@ async def test_what_the_api_server_says_is_not_for_unknown_callers(
     fault.times = 0
     os.kill(os.getpid(), signal.SIGTERM)
     await serving
-
-
-class TestTroubleIsTold:
-    async def test_the_same_of_many_objects_is_one_line(
-        self, side: Side, lines: list[tuple[str, dict[str, object]]]
-    ) -> None:
-        made = side.manager()
-        for number in range(1000):
-            made._warn(f"node-{number}: annotation is not valid JSON")
-        made._warn("node-1: something else")
-        assert [more["what"] for _, more in lines] == [
-            "node-0: annotation is not valid JSON",
-            "node-1: something else",
-        ]
-
-    async def test_it_is_said_again_with_how_often_that_was(
-        self,
-        side: Side,
-        lines: list[tuple[str, dict[str, object]]],
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        made, now = side.manager(), 1000.0
-        monkeypatch.setattr(module.time, "monotonic", lambda: now)
-        for _ in range(3):
-            made._warn("nodes: 500 no")
-        now += 301.0
-        made._warn("pods: 500 no")
-        assert [more for _, more in lines] == [
-            {"what": "nodes: 500 no", "times": None},
-            {"what": "pods: 500 no", "times": 3},
-        ]
 
 
 class TestPages:

@@ -1,0 +1,69 @@
+"""What control-plane programs do alike before and beside their work."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, NoReturn
+
+import anyio
+import uvloop
+from koord_service import memory
+from koord_service.logs import EventLog
+
+from koord_kube.connect import ConnectError
+from koord_kube.core.events import EventAggregator
+
+_SETTLE_SECONDS = 3600.0
+
+
+def run_program(name: str, work: Coroutine[Any, Any, None], log: EventLog) -> None:
+    """Run until it ends; exit 2 if it cannot work as configured, 1 on other errors."""
+    try:
+        uvloop.run(work)
+    except (ValueError, ConnectError) as error:
+        exit_with(name, 2, str(error))
+    except Exception as error:
+        log.debug("ended by", traceback="".join(traceback.format_exception(error)))
+        exit_with(name, 1, ending(error))
+
+
+def ending(error: BaseException) -> str:
+    """Why a run ended, in a line; of a defect also what kind it is, and where."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, OSError):
+        return str(error)
+    at = traceback.extract_tb(error.__traceback__)[-1:]
+    where = "".join(f" ({Path(one.filename).name}, line {one.lineno})" for one in at)
+    return f"defect: {type(error).__name__}: {error}{where}"
+
+
+def exit_with(name: str, code: int, message: str) -> NoReturn:
+    """End the program with one line on stderr."""
+    sys.stderr.write(f"{name}: {' '.join(message.split())}\n")
+    raise SystemExit(code)
+
+
+class WarningLog:
+    """Logs lines once in a while; the same error of many objects would fill the log."""
+
+    def __init__(self, log: EventLog, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._monotonic = monotonic
+        self._seen = EventAggregator()
+
+    def __call__(self, line: str) -> None:
+        count = self._seen.count(line.partition(": ")[2] or line, self._monotonic())
+        if count:
+            self._log.warning("trouble", what=line, times=count if count > 1 else None)
+
+
+async def settle_for_ever() -> None:
+    """Let old garbage go once in a while."""
+    while True:
+        await anyio.sleep(_SETTLE_SECONDS)
+        memory.freeze_startup()

@@ -1,0 +1,170 @@
+"""From the API's JSON to what the scheduler keeps of a pod. No IO.
+
+Most pods are copies of others. What they ask for is compiled once for all of them, and shared:
+what differs, their names, is some hundred bytes each.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from datetime import datetime
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from koord_scheduler.classes.placed_pod import placed_usage
+from koord_scheduler.classes.pod_class import PodClass, pod_class
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.objects.pod import PodCondition, PodInfo, read_pod
+
+_Made = TypeVar("_Made")
+
+_MOST_REMEMBERED = 1 << 14
+"""Of each kind; what is forgotten is compiled again."""
+_NO_TIME = float("-inf")
+
+
+class WaitingPod(NamedTuple):
+    """What decides when and how a pod is placed that has no node.
+
+    ``usage`` is what it will take of its node. ``created`` is in seconds since the epoch.
+    ``condition`` is the message of its PodScheduled condition, "" if there is none that is false.
+    """
+
+    pod_class: PodClass
+    usage: PodUsage
+    scheduler_name: str
+    created: float
+    gates: tuple[str, ...]
+    preempts: bool
+    nominated: str
+    condition: str
+
+
+class ClusterPod(NamedTuple):
+    """A pod: on ``node``, or ``waiting`` for one; ``key`` is namespace/name.
+
+    ``started`` is in seconds since the epoch, ``None`` before. ``is_leaving`` if it was deleted,
+    and has not ended yet.
+    """
+
+    key: str
+    uid: str
+    priority: int
+    started: float | None
+    is_leaving: bool
+    node: str
+    usage: PodUsage
+    waiting: WaitingPod | None
+
+
+class PodReader:
+    """Reads pods for one set of columns."""
+
+    def __init__(self, nodes: NodeColumns) -> None:
+        self._nodes = nodes
+        self._usages: _Remembered[PodUsage] = _Remembered()
+        self._classes: _Remembered[tuple[PodClass, PodUsage]] = _Remembered()
+        self._encode = msgspec.msgpack.Encoder().encode
+
+    def read(self, raw: bytes) -> ClusterPod:
+        """The pod in a JSON document.
+
+        Raises:
+            ValueError: it is not a Pod, or a quantity or a selector in it is not one.
+        """
+        pod = read_pod(raw)
+        metadata, spec, status = pod.metadata, pod.spec, pod.status
+        waiting = None if spec.node_name else self._waiting(pod)
+        return ClusterPod(
+            f"{metadata.namespace}/{metadata.name}",
+            metadata.uid,
+            spec.priority or 0,
+            seconds(status.start_time),
+            metadata.deletion_timestamp is not None,
+            spec.node_name,
+            self._usage(pod) if waiting is None else waiting.usage,
+            waiting,
+        )
+
+    def _waiting(self, pod: PodInfo) -> WaitingPod:
+        spec = pod.spec
+        key = self._encode(_signature(pod))
+        found = self._classes.get(key)
+        if found is None:
+            found = self._classes.set(key, (pod_class(pod), placed_usage(pod, self._nodes)))
+        created = seconds(pod.metadata.creation_timestamp)
+        return WaitingPod(
+            *found,
+            spec.scheduler_name,
+            _NO_TIME if created is None else created,
+            tuple(one.name for one in spec.scheduling_gates or ()),
+            spec.preemption_policy != "Never",
+            pod.status.nominated_node_name or "",
+            _unschedulable(pod.status.conditions or ()),
+        )
+
+    def _usage(self, pod: PodInfo) -> PodUsage:
+        status = pod.status
+        key = self._encode(
+            (
+                _signature(pod),
+                pod.metadata.deletion_timestamp is not None,
+                status.container_statuses,
+                status.init_container_statuses,
+                status.resources,
+                status.allocated_resources,
+                [one for one in status.conditions or () if one.type == "PodResizePending"],
+            )
+        )
+        found = self._usages.get(key)
+        return found if found is not None else self._usages.set(key, placed_usage(pod, self._nodes))
+
+
+def seconds(time: str | None) -> float | None:
+    """A time of the API in seconds since the epoch."""
+    return None if time is None else datetime.fromisoformat(time).timestamp()
+
+
+def _signature(pod: PodInfo) -> tuple[object, ...]:
+    """All that classes and usage are made of: equal for copies."""
+    metadata, spec = pod.metadata, pod.spec
+    return (
+        metadata.namespace,
+        metadata.labels,
+        spec.containers,
+        spec.init_containers,
+        spec.resources,
+        spec.overhead,
+        spec.node_selector,
+        spec.affinity,
+        spec.tolerations,
+        spec.topology_spread_constraints,
+        spec.volumes,
+    )
+
+
+def _unschedulable(conditions: list[PodCondition] | tuple[()]) -> str:
+    for one in conditions:
+        if one.type == "PodScheduled" and one.status == "False":
+            return one.message
+    return ""
+
+
+class _Remembered(Generic[_Made]):
+    """The last so many, by key."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[bytes, _Made] = OrderedDict()
+
+    def get(self, key: bytes) -> _Made | None:
+        found = self._made.get(key)
+        if found is not None:
+            self._made.move_to_end(key)
+        return found
+
+    def set(self, key: bytes, made: _Made) -> _Made:
+        self._made[key] = made
+        if len(self._made) > _MOST_REMEMBERED:
+            self._made.popitem(last=False)
+        return made

@@ -1,0 +1,220 @@
+"""The scheduler without the API: what it is told of the cluster, and what it decides. No IO.
+
+Pods get their nodes one at a time, in the order of the queue, each the best of all nodes. A pod
+that was given a node is *assumed* to be there until the API says so, or it is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from koord_scheduler.classes.pod_reader import ClusterPod, WaitingPod
+from koord_scheduler.columns.arrays import Rows
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods
+from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.nominations import Nomination, Nominations
+from koord_scheduler.framework.profile import Profile
+from koord_scheduler.framework.score_cache import ScoreCache
+from koord_scheduler.queue.scheduling_queue import ClassQueue, QueuedPod, SchedulingQueue
+
+FLUSH_SECONDS = 60.0
+"""After which a parked class is tried again whatever happened: victims may have come since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A pod is to be bound to a node."""
+
+    pod: QueuedPod
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The pods of a class fit nowhere."""
+
+    pod: QueuedPod
+    queue: ClassQueue
+
+
+class Scheduler:
+    """Places the pods of ``profiles`` on nodes; times are monotonic seconds."""
+
+    def __init__(
+        self,
+        profiles: Iterable[Profile],
+        *,
+        nodes: NodeColumns | None = None,
+        queue: SchedulingQueue | None = None,
+    ) -> None:
+        self.nodes = nodes if nodes is not None else NodeColumns()
+        self.placed = PlacedPods(self.nodes)
+        self.queue = queue if queue is not None else SchedulingQueue()
+        self.nominations = Nominations()
+        self._scores = ScoreCache(self.nodes, profiles)
+        self._assumed: dict[str, QueuedPod] = {}
+        self._parked_at: dict[ClassQueue, float] = {}
+        self._number = 0
+        self.assumed: Mapping[str, QueuedPod] = MappingProxyType(self._assumed)
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """The profiles by scheduler name."""
+        return self._scores.profiles
+
+    # ---- what the API says
+
+    def set_pod(self, pod: ClusterPod, now: float) -> None:
+        """A pod is there, or has changed."""
+        if pod.waiting is None:
+            self._assumed.pop(pod.key, None)
+            self.queue.remove(pod.key)
+            self.nominations.remove(pod.key)
+            self.placed.set(_placed(pod, pod.node))
+            return
+        assumed = self._assumed.get(pod.key)
+        if assumed is not None and assumed.uid == pod.uid:
+            return  # what is on its way to the API is newer
+        if pod.key in self.placed.by_key:
+            self._unplace(pod.key)
+        self._wait(pod, pod.waiting, now)
+
+    def remove_pod(self, key: str) -> None:
+        """A pod is gone."""
+        self.queue.remove(key)
+        self.nominations.remove(key)
+        if key in self.placed.by_key:
+            self._unplace(key)
+
+    def _wait(self, pod: ClusterPod, waiting: WaitingPod, now: float) -> None:
+        profile = self.profiles.get(waiting.scheduler_name)
+        known = self.queue.pods.get(pod.key)
+        if profile is None or pod.is_leaving:
+            self.remove_pod(pod.key)
+            return
+        if known is not None and known.uid == pod.uid:
+            self._update(known, pod, waiting)
+            return
+        self.nominations.remove(pod.key)
+        self._number += 1
+        made = QueuedPod(
+            pod.key,
+            pod.uid,
+            pod.priority,
+            waiting,
+            self._number,
+            now,
+            reported=waiting.condition,
+            is_nominated=bool(waiting.nominated),
+        )
+        if waiting.nominated:
+            usage = waiting.usage
+            nomination = Nomination(pod.key, waiting.nominated, pod.priority, usage)
+            self.nominations.set(nomination)
+        self.queue.set(made, is_gated=profile.honors_gates and bool(waiting.gates))
+
+    def _update(self, known: QueuedPod, pod: ClusterPod, waiting: WaitingPod) -> None:
+        """Most changes are of its condition, which this program wrote itself."""
+        before = known.waiting
+        if before.pod_class == waiting.pod_class and before[2:6] == waiting[2:6]:
+            known.waiting = waiting
+            return
+        again = replace(known, priority=pod.priority, waiting=waiting, retry_at=0.0, attempts=0)
+        honors = self.profiles[waiting.scheduler_name].honors_gates
+        self.queue.set(again, is_gated=honors and bool(waiting.gates))
+
+    # ---- decisions
+
+    def decide(self, now: float) -> Placement | Refusal | None:
+        """Give the next pod a node, or say that there is none; ``None``: no pod is next."""
+        pod = self.queue.next()
+        if pod is None:
+            return None
+        scores = self._scores.get(*pod.class_key[:2])
+        rows = self._feasible(pod, scores)
+        row = self._best(pod, scores, rows)
+        if row is None:
+            queue = self.queue.park(pod.class_key)
+            self._parked_at[queue] = now
+            return Refusal(pod, queue)
+        return self._assume(pod, self.nodes.name(row))
+
+    def wake(self, now: float) -> int:
+        """Let parked classes try again that may fit by now; returns how many."""
+        woken = 0
+        parked = self.queue.parked()
+        for queue in parked:
+            if self._may_fit(queue, now):
+                self.queue.unpark(queue.key)
+                woken += 1
+        self._parked_at = {queue: self._parked_at[queue] for queue in parked if queue.is_parked}
+        return woken
+
+    def forget(self, pod: QueuedPod, now: float) -> None:
+        """A pod did not get the node that it was given; its turn comes again."""
+        if self._assumed.get(pod.key) is pod:  # else the API said meanwhile what became of it
+            self._unplace(pod.key)
+            self.queue.back_off(pod, now)
+
+    def forget_all(self, now: float) -> None:
+        """Whatever was not confirmed yet: another one decides from now on."""
+        for pod in tuple(self._assumed.values()):
+            self.forget(pod, now)
+
+    def scores(self, pod: QueuedPod) -> ClassScores:
+        """What the plugins say about a waiting pod's class."""
+        return self._scores.get(*pod.class_key[:2])
+
+    def _may_fit(self, queue: ClassQueue, now: float) -> bool:
+        if now - self._parked_at[queue] >= FLUSH_SECONDS:
+            return True
+        head = queue.head()
+        return head is not None and len(self._feasible(head[-1], self.scores(head[-1]))) > 0
+
+    def _assume(self, pod: QueuedPod, node: str) -> Placement:
+        self.placed.set(PlacedPod(pod.key, pod.uid, node, pod.priority, None, pod.waiting.usage))
+        self.queue.remove(pod.key)
+        self._assumed[pod.key] = pod
+        return Placement(pod, node)
+
+    def _unplace(self, key: str) -> None:
+        self._assumed.pop(key, None)
+        self.placed.remove(key)
+
+    def _feasible(self, pod: QueuedPod, scores: ClassScores) -> Rows:
+        """The rows where a pod fits beside the pods that room is kept for."""
+        rows = scores.feasible()
+        if not len(self.nominations) or not len(rows):
+            return rows
+        by_row: dict[int, list[Nomination]] = {}
+        for one in self.nominations.against(pod.key, pod.priority):
+            row = self.nodes.row(one.node)
+            if row is not None:
+                by_row.setdefault(row, []).append(one)
+        taken = [row for row, held in by_row.items() if not self._fits_beside(scores, row, held)]
+        return rows[~np.isin(rows, taken)] if taken else rows
+
+    def _fits_beside(self, scores: ClassScores, row: int, held: Iterable[Nomination]) -> bool:
+        for one in held:
+            self.nodes.add_pod(one.node, one.usage)
+        fits = not scores.rejections(row)
+        for one in held:
+            self.nodes.remove_pod(one.node, one.usage)
+        return fits
+
+    def _best(self, pod: QueuedPod, scores: ClassScores, rows: Rows) -> int | None:
+        """The best row, or the one that is kept for the pod if it fits there."""
+        nomination = self.nominations.get(pod.key)
+        row = self.nodes.row(nomination.node) if nomination is not None else None
+        if row is not None and row in rows:
+            return row
+        return scores.best(rows)
+
+
+def _placed(pod: ClusterPod, node: str) -> PlacedPod:
+    return PlacedPod(pod.key, pod.uid, node, pod.priority, pod.started, pod.usage)

@@ -1,0 +1,1 @@
+"""Which pod comes next, and which wait. No IO."""

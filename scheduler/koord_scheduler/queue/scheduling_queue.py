@@ -1,0 +1,244 @@
+"""The pods that wait for a node, and which of them is next. No IO.
+
+In Kubernetes each pod moves between three queues. Here pods of one class share a queue: where the
+first of them fits nowhere the others do not either, so the class is parked as a whole, at the same
+cost for one pod as for ten thousand.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+from types import MappingProxyType
+from typing import NamedTuple
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.classes.pod_reader import WaitingPod
+
+FIRST_BACKOFF_SECONDS = 1.0
+MOST_BACKOFF_SECONDS = 10.0
+
+
+class ClassKey(NamedTuple):
+    """Pods of which none fits where the first one does not.
+
+    A pod that waits for the room of its victims is alone, as ``nominated``.
+    """
+
+    scheduler_name: str
+    pod_class: PodClass
+    preempts: bool = True
+    nominated: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class QueuedPod:
+    """A pod that waits; ``added`` and ``retry_at`` are monotonic seconds.
+
+    ``number`` is greater than those of all pods before it. ``attempts`` counts what went wrong
+    with it itself (its binding failed), not with its class. ``reported`` is the message by which
+    its owner was told last why it waits. Once it has left the queue, it never comes back: a copy
+    of it may.
+    """
+
+    key: str
+    uid: str
+    priority: int
+    waiting: WaitingPod
+    number: int
+    added: float
+    attempts: int = 0
+    retry_at: float = 0.0
+    reported: str = ""
+    is_nominated: bool = False
+    in_queue: bool = False
+
+    @property
+    def class_key(self) -> ClassKey:
+        """The class that it waits with."""
+        waiting = self.waiting
+        nominated = self.key if self.is_nominated else ""
+        return ClassKey(waiting.scheduler_name, waiting.pod_class, waiting.preempts, nominated)
+
+    @property
+    def turn(self) -> Turn:
+        """Pods with a lesser one come first."""
+        return -self.priority, self.waiting.created, self.number
+
+
+Turn = tuple[int, float, int]
+_Place = tuple[Turn, int, QueuedPod]
+
+
+@dataclass(eq=False, slots=True)
+class ClassQueue:
+    """The waiting pods of a class, the next one first; ``is_parked`` while none fits anywhere."""
+
+    key: ClassKey
+    heap: list[_Place] = field(default_factory=list)
+    is_parked: bool = False
+    offered: _Place | None = None
+
+    def head(self) -> _Place | None:
+        """The next pod; those that left the queue are dropped."""
+        while self.heap and not self.heap[0][-1].in_queue:
+            heapq.heappop(self.heap)
+        return self.heap[0] if self.heap else None
+
+    def pods(self) -> Iterator[QueuedPod]:
+        """All of them, in no order."""
+        return (pod for *_, pod in self.heap if pod.in_queue)
+
+
+class SchedulingQueue:
+    """Pods by priority, then in the order in which they were created.
+
+    A pod is in its class, gated (it has scheduling gates), or waits until its ``retry_at``.
+    """
+
+    def __init__(
+        self, first: float = FIRST_BACKOFF_SECONDS, most: float = MOST_BACKOFF_SECONDS
+    ) -> None:
+        """``first`` and ``most``: seconds of back-off after the first failure, and at most."""
+        self._first = first
+        self._most = most
+        self._pods: dict[str, QueuedPod] = {}
+        self._gated: dict[str, QueuedPod] = {}
+        self._classes: dict[ClassKey, ClassQueue] = {}
+        self._ready: list[tuple[Turn, int, ClassQueue]] = []
+        self._backoff: list[tuple[float, int, QueuedPod]] = []
+        self._backing_off = 0
+        self._entries = itertools.count()  # so that heaps compare nothing else
+        self.pods: Mapping[str, QueuedPod] = MappingProxyType(self._pods)
+
+    def set(self, pod: QueuedPod, *, is_gated: bool = False) -> None:
+        """A pod waits, in place of what was known of it."""
+        self.remove(pod.key)
+        self._pods[pod.key] = pod
+        pod.in_queue = True
+        if is_gated:
+            self._gated[pod.key] = pod
+        else:
+            self._enter(pod)
+
+    def remove(self, key: str) -> QueuedPod | None:
+        """A pod does not wait any more; returns it if it did."""
+        pod = self._pods.pop(key, None)
+        if pod is None:
+            return None
+        self._gated.pop(key, None)
+        if pod.retry_at:
+            self._backing_off -= 1
+        pod.in_queue = False
+        return pod
+
+    def next(self) -> QueuedPod | None:
+        """The pod whose turn it is; it stays until it is removed, or its class is parked."""
+        while self._ready:
+            *_, queue = self._ready[0]
+            head = queue.head()
+            if head is None or queue.is_parked or head is not queue.offered:
+                heapq.heappop(self._ready)
+                queue.offered = None
+                if head is None:
+                    self._drop(queue)
+                elif not queue.is_parked:
+                    self._offer(queue)
+                continue
+            return head[-1]
+        return None
+
+    def park(self, key: ClassKey) -> ClassQueue:
+        """The pods of a class fit nowhere."""
+        queue = self._classes[key]
+        queue.is_parked = True
+        return queue
+
+    def unpark(self, key: ClassKey) -> None:
+        """A pod of a class may fit now."""
+        queue = self._classes[key]
+        queue.is_parked = False
+        self._offer(queue)
+
+    def parked(self) -> Iterable[ClassQueue]:
+        """The parked classes that have pods, those whose turn would be first first."""
+        found = []
+        for queue in [one for one in self._classes.values() if one.is_parked]:
+            head = queue.head()
+            if head is None:
+                self._drop(queue)
+            else:
+                found.append((head[0], queue))
+        return [queue for _, queue in sorted(found, key=itemgetter(0))]
+
+    def back_off(self, pod: QueuedPod, now: float) -> None:
+        """Something went wrong with a pod itself: its turn comes again, later each time."""
+        self.remove(pod.key)
+        pause = min(self._first * 2 ** min(pod.attempts, 30), self._most)
+        again = replace(pod, attempts=pod.attempts + 1, retry_at=now + pause, in_queue=True)
+        self._pods[pod.key] = again
+        self._backing_off += 1
+        heapq.heappush(self._backoff, (again.retry_at, next(self._entries), again))
+
+    def tick(self, now: float) -> float | None:
+        """Let those come whose time has come; returns when the next one's does."""
+        while self._backoff:
+            at, _, pod = self._backoff[0]
+            if not pod.in_queue:
+                heapq.heappop(self._backoff)
+                continue
+            if at > now:
+                return at
+            heapq.heappop(self._backoff)
+            pod.retry_at = 0.0
+            self._backing_off -= 1
+            self._enter(pod)
+        return None
+
+    def counts(self) -> Mapping[str, int]:
+        """How many pods wait, by the names of kube-scheduler's queues."""
+        unschedulable = sum(
+            sum(1 for _ in queue.pods()) for queue in self._classes.values() if queue.is_parked
+        )
+        gated, backoff = len(self._gated), self._backing_off
+        active = len(self._pods) - unschedulable - gated - backoff
+        return {
+            "active": active,
+            "backoff": backoff,
+            "unschedulable": unschedulable,
+            "gated": gated,
+        }
+
+    def is_gated(self, key: str) -> bool:
+        """Whether a pod waits for its gates."""
+        return key in self._gated
+
+    def is_parked(self, key: ClassKey) -> bool:
+        """Whether the pods of a class fit nowhere, as far as is known."""
+        queue = self._classes.get(key)
+        return queue is not None and queue.is_parked
+
+    def _enter(self, pod: QueuedPod) -> None:
+        key = pod.class_key
+        queue = self._classes.get(key)
+        if queue is None:
+            queue = self._classes[key] = ClassQueue(key)
+        heapq.heappush(queue.heap, (pod.turn, next(self._entries), pod))
+        if not queue.is_parked:
+            self._offer(queue)
+
+    def _offer(self, queue: ClassQueue) -> None:
+        """Put a class where its first pod's turn is."""
+        head = queue.head()
+        if head is None:
+            self._drop(queue)
+        elif head is not queue.offered:
+            queue.offered = head
+            heapq.heappush(self._ready, (head[0], next(self._entries), queue))
+
+    def _drop(self, queue: ClassQueue) -> None:
+        if self._classes.get(queue.key) is queue:
+            del self._classes[queue.key]

@@ -1,0 +1,130 @@
+"""Decides in small slices, between which the API is heard and answered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import anyio
+from koord_service.logs import get_log
+
+from koord_scheduler.binder import Binder
+from koord_scheduler.framework.scheduler import Placement, Refusal, Scheduler
+from koord_scheduler.queue.scheduling_queue import QueuedPod
+
+SLICE_SECONDS = 0.004
+WAKE_SECONDS = 0.05
+"""How often parked classes are looked at, after changes."""
+MOST_UNSENT = 4000
+"""Bindings; with so many on their way nothing is decided."""
+_CALM_SECONDS = 1.0
+
+log = get_log("scheduler")
+
+
+class DecisionListener(Protocol):
+    """Who is told of decisions."""
+
+    def decided(self, decision: Placement | Refusal, seconds: float) -> None:
+        """A decision, and how long it took."""
+        ...
+
+    def bound(self, placement: Placement) -> None:
+        """A pod has its node."""
+        ...
+
+    def not_bound(self, pod: QueuedPod, reason: str) -> None:
+        """A binding failed; the pod's turn comes again."""
+        ...
+
+
+class SchedulingLoop:
+    """Takes decisions of ``scheduler`` to ``binder``.
+
+    ``silence`` returns why nothing may be decided at present, "" if it may.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        silence: Callable[[], str],
+        listener: DecisionListener,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._scheduler = scheduler
+        self._silence = silence
+        self._listener = listener
+        self._monotonic = monotonic
+        self._changed = anyio.Event()
+        self._has_changed = True
+        self._woken_at = float("-inf")
+        self.paused = ""
+        """Why nothing is decided at present, in a line; "" while it is."""
+
+    def notice_change(self) -> None:
+        """Something changed by which a pod may fit."""
+        self._has_changed = True
+        self._changed.set()
+
+    async def run(self, binder: Binder) -> None:
+        """Decide until cancelled."""
+        while True:
+            self._changed = anyio.Event()
+            self._pause_if(self._silence())
+            if self.paused or binder.unsent >= MOST_UNSENT:
+                await anyio.sleep(WAKE_SECONDS)
+            elif self._decide(binder):
+                await anyio.lowlevel.checkpoint()
+            else:
+                with anyio.move_on_after(self._patience()):
+                    await self._changed.wait()
+
+    # ---- outcomes of bindings
+
+    def bound(self, placement: Placement) -> None:
+        """The pod has its node; the API will say so, too."""
+        self._listener.bound(placement)
+
+    def not_bound(self, pod: QueuedPod, reason: str) -> None:
+        """Undo what was assumed of the pod."""
+        self._scheduler.forget(pod, self._monotonic())
+        self._listener.not_bound(pod, reason)
+        self.notice_change()
+
+    def _decide(self, binder: Binder) -> bool:
+        """One slice; whether there may be more to decide at once."""
+        now = began = self._monotonic()
+        self._scheduler.queue.tick(now)
+        self._wake(now)
+        while (decision := self._scheduler.decide(now)) is not None:
+            after = self._monotonic()
+            self._listener.decided(decision, after - now)
+            if isinstance(decision, Placement):
+                binder.bind(decision)
+            now = after
+            if now - began > SLICE_SECONDS or binder.unsent >= MOST_UNSENT:
+                return True
+        return False
+
+    def _wake(self, now: float) -> None:
+        since = now - self._woken_at
+        if since >= (WAKE_SECONDS if self._has_changed else _CALM_SECONDS):
+            self._has_changed = False
+            self._woken_at = now
+            self._scheduler.wake(now)
+
+    def _patience(self) -> float:
+        """How many seconds nothing can happen by itself."""
+        now = self._monotonic()
+        wake = self._woken_at + (WAKE_SECONDS if self._has_changed else _CALM_SECONDS) - now
+        due = self._scheduler.queue.tick(now)
+        return max(0.0, wake if due is None else min(wake, due - now))
+
+    def _pause_if(self, reason: str) -> None:
+        if bool(reason) != bool(self.paused):
+            if reason:
+                log.warning("no decisions", reason=reason)
+            else:
+                log.info("decisions go on")
+        self.paused = reason
