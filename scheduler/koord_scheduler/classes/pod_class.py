@@ -29,6 +29,7 @@ class PodClass:
 
     ``spread`` are its topology spread constraints, of both kinds. ``images`` has the image of
     each container, with its tag; ``containers`` is how many there are, init containers included.
+    Pods with claims are a class each.
     """
 
     labels: PodLabels
@@ -52,7 +53,7 @@ class PodClass:
     @cached_property
     def _hash(self) -> int:
         """Computed once: classes are looked up for each pod."""
-        return hash((self.labels, self.amounts, self.ports, self.images))
+        return hash((self.labels, self.amounts, self.ports, self.images, self.volumes))
 
     @property
     def requests(self) -> PodRequests:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from koord_scheduler.volumes.csi_migration import CSIVolume
 from koord_scheduler.volumes.objects import CSINode
 from koord_scheduler.volumes.usage import UsedDisk, VolumeUsage
 from koord_scheduler.volumes.volume_objects import VolumeObjects
+
+_Key = TypeVar("_Key", int, bool)
 
 
 class VolumeColumns:
@@ -30,7 +33,7 @@ class VolumeColumns:
         self._volume_of: dict[str, CSIVolume | None] = {}
         self._disks: dict[tuple[str, str], dict[int, Counter[bool]]] = defaultdict(dict)
         self._by_pods: dict[CSIVolume, Counter[int]] = defaultdict(Counter)
-        self._by_attachments: dict[int, set[CSIVolume]] = {}
+        self._by_attachments: dict[int, frozenset[CSIVolume]] = {}
 
     def lengthen(self, length: int) -> None:
         """Make room for more rows, which have nothing yet."""
@@ -70,8 +73,8 @@ class VolumeColumns:
 
     def set_node(self, row: int, name: str) -> None:
         """A row has a node of this name, or its drivers or VolumeAttachments have changed."""
-        before = self._by_attachments.pop(row, set())
-        now = self._objects.attached_to(name) if name else set()
+        before = self._by_attachments.pop(row, frozenset())
+        now = self._objects.attached_to(name) if name else frozenset()
         for volume in before | now:
             was_there = volume in before or row in self._by_pods.get(volume, ())
             is_there = volume in now or row in self._by_pods.get(volume, ())
@@ -135,7 +138,7 @@ class VolumeColumns:
         return self.limits[driver]
 
 
-def _decrement(counter: Counter[int], key: int) -> None:
+def _decrement(counter: Counter[_Key], key: _Key) -> None:
     counter[key] -= 1
     if not counter[key]:
         del counter[key]

@@ -6,8 +6,8 @@ pods, and answers with functions of rows: of thousands of nodes at once, or the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import ClassVar, Protocol
+from collections.abc import Callable, Hashable, Iterable
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,6 +21,30 @@ Filter = Callable[[Rows], Mask]
 """Of each of these rows, whether a pod of the class can run there."""
 Score = Callable[[Rows], Amounts]
 """Of each of these rows, how good it is: a whole number, 0 to 100 once it is normalized."""
+
+
+class Reason(NamedTuple):
+    """Why a plugin rejects nodes, in kube-scheduler's words.
+
+    ``rows`` says of each row that the plugin was asked about whether the reason holds there. It is
+    ``resolvable`` where it may hold no longer once other pods leave the node.
+    """
+
+    text: str
+    rows: Mask
+    resolvable: bool = True
+
+
+class PreFilterResult(NamedTuple):
+    """What a plugin knows of a class before it looks at nodes.
+
+    ``rejection`` says why the class can run nowhere. Otherwise only the nodes with the names
+    ``nodes`` come into question, or all where that is ``None``.
+    """
+
+    rejection: str = ""
+    resolvable: bool = False
+    nodes: frozenset[str] | None = None
 
 
 class AcrossNodes(Protocol):
@@ -46,6 +70,13 @@ class Plugin:
     name: ClassVar[str]
     normalizes: ClassVar[bool] = False
     """Whether ``normalize`` does anything."""
+
+    def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
+        """What can be said before nodes are looked at; ``filter`` rejects the same nodes.
+
+        It changes how the rejection is worded and counted, as in kube-scheduler.
+        """
+        return PreFilterResult()
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         """What keeps pods of a class off nodes; ``None`` where nothing does."""
@@ -78,3 +109,11 @@ def normalized(scores: Amounts, *, reverse: bool = False) -> Amounts:
         return np.full(len(scores), MAX_SCORE) if reverse else scores
     found: Amounts = np.floor(MAX_SCORE * scores / most)
     return MAX_SCORE - found if reverse else found
+
+
+def without_reason(reasons: Iterable[Reason], rows: Rows) -> Mask:
+    """Of each of these rows, whether none of the reasons holds there."""
+    found = np.ones(len(rows), np.bool_)
+    for one in reasons:
+        found &= ~one.rows
+    return found

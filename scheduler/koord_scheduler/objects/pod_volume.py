@@ -1,4 +1,4 @@
-"""A pod's volumes as the scheduler reads them: claims, images, and disks named in the pod. No IO."""
+"""A pod's volumes as the scheduler reads them: claims, images and disks. No IO."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from koord_scheduler.volumes.node_access import volume_topology
 from koord_scheduler.volumes.objects import (
     BOUND_BY_CONTROLLER,
     SELECTED_NODE,
@@ -16,11 +17,19 @@ from koord_scheduler.volumes.objects import (
     StorageMeta,
     StorageObject,
 )
-from koord_scheduler.volumes.pod_volumes import NodeTopology, PodVolumes
-from koord_scheduler.volumes.topology import is_reachable, volume_topology
+from koord_scheduler.volumes.pod_volumes import PodVolumes
+from koord_scheduler.volumes.topology import Labels, is_reachable
 from koord_scheduler.volumes.volume_objects import VolumeObjects
 
 _Object = TypeVar("_Object", bound=StorageObject)
+
+
+class NodeTopology(NamedTuple):
+    """What volumes care about in a node; ``migrated_plugins`` are those that CSI serves there."""
+
+    name: str
+    labels: Labels
+    migrated_plugins: frozenset[str] = frozenset()
 
 
 class VolumeWrite(NamedTuple):

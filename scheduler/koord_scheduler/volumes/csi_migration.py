@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from koord_scheduler.objects.node_selector import NodeRequirement
 from koord_scheduler.objects.pod_volume import AzureDisk, PodVolume
 from koord_scheduler.volumes.objects import PersistentVolume, VolumeSpec
+from koord_scheduler.volumes.topology import Topology, label_keys
 
 GCE_PD, AWS_EBS = "kubernetes.io/gce-pd", "kubernetes.io/aws-ebs"
 AZURE_DISK, CINDER = "kubernetes.io/azure-disk", "kubernetes.io/cinder"
@@ -33,9 +34,6 @@ _ZONE_KEYS = {
     CINDER: "topology.cinder.csi.openstack.org/zone",
 }
 _AWS_VOLUME = re.compile(r"vol-[^/]*")
-
-Topology = tuple[tuple[NodeRequirement, ...], ...]
-"""The nodes that can use a volume: alternatives, each of requirements on labels."""
 
 
 class CSIVolume(NamedTuple):
@@ -66,7 +64,9 @@ def volume_source(volume: PersistentVolume) -> CSIVolume | None:
     """What a volume attaches; ``None`` for nothing, or if CSI cannot serve it."""
     csi = volume.spec.csi
     if csi is not None:
-        return CSIVolume(csi.driver, csi.volume_handle) if csi.driver and csi.volume_handle else None
+        return (
+            CSIVolume(csi.driver, csi.volume_handle) if csi.driver and csi.volume_handle else None
+        )
     return _translated(volume.spec, _gce_handle(volume))
 
 
@@ -136,8 +136,7 @@ def migrated_topology(volume: PersistentVolume, topology: Topology | None) -> To
 
 def _topology_labels(volume: PersistentVolume, topology: Topology | None) -> tuple[str, str]:
     """The labels of nodes that a volume speaks of: today's, or those of before Kubernetes 1.17."""
-    keys = {one.key for term in topology or () for one in term}
-    for known in (keys, (volume.metadata.labels or {}).keys()):
+    for known in (label_keys(topology), (volume.metadata.labels or {}).keys()):
         if ZONE in known:
             return ZONE, REGION
         if BETA_ZONE in known:

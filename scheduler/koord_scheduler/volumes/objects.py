@@ -102,7 +102,7 @@ class VolumeSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Phase(msgspec.Struct, frozen=True, gc=False):
-    """How far a volume or a claim is: Pending, Available, Bound, Lost, …"""
+    """How far a volume or a claim is: Available, Pending, Bound, Lost."""
 
     phase: str = ""
 
@@ -157,7 +157,9 @@ class PersistentVolumeClaim(StorageObject, frozen=True):
 
     def is_controlled_by(self, uid: str) -> bool:
         """Whether an object with this uid manages it."""
-        return any(one.controller and one.uid == uid for one in self.metadata.owner_references or ())
+        return any(
+            one.controller and one.uid == uid for one in self.metadata.owner_references or ()
+        )
 
 
 class TopologyRequirement(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from koord_model import label_selector
 from koord_model.label_selector import LabelSelector
 
-from koord_scheduler.volumes.available_volumes import AvailableVolume, storage_size
-from koord_scheduler.volumes.csi_migration import in_tree_plugin, volume_source
+from koord_scheduler.volumes.available_volumes import AvailableVolume
+from koord_scheduler.volumes.node_access import allowed_topology, storage_size
 from koord_scheduler.volumes.objects import (
     SELECTED_NODE,
     CSIDriver,
@@ -17,21 +17,13 @@ from koord_scheduler.volumes.objects import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from koord_scheduler.volumes.topology import (
-    Labels,
-    allowed_topology,
-    is_reachable,
-    volume_topology,
-)
+from koord_scheduler.volumes.topology import Labels, is_reachable, label_keys
 from koord_scheduler.volumes.usage import UsedClaim
 from koord_scheduler.volumes.volume_objects import VolumeObjects
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
-NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
 NOT_ENOUGH_SPACE = "node(s) did not have enough free storage"
-VOLUME_NOT_FOUND = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
-NOT_TRANSLATED = "could not translate pv"
 
 
 class PodVolumeClaims(NamedTuple):
@@ -39,14 +31,6 @@ class PodVolumeClaims(NamedTuple):
 
     bound: tuple[PersistentVolumeClaim, ...]
     delayed: tuple[PersistentVolumeClaim, ...]
-
-
-class NodeTopology(NamedTuple):
-    """What volumes care about in a node; ``migrated_plugins`` are those that CSI serves there."""
-
-    name: str
-    labels: Labels
-    migrated_plugins: frozenset[str] = frozenset()
 
 
 class BindingInfo(NamedTuple):
@@ -59,16 +43,16 @@ class BindingInfo(NamedTuple):
 class PodVolumes(NamedTuple):
     """What has to be done for a pod's claims once it has a node.
 
-    ``conflicts`` are the reasons why it cannot have this one.
+    ``conflict`` is the reason why it cannot have this one, "" if it can.
     """
 
     static_bindings: tuple[BindingInfo, ...] = ()
     dynamic_provisions: tuple[PersistentVolumeClaim, ...] = ()
-    conflicts: tuple[str, ...] = ()
+    conflict: str = ""
 
 
-def unusable_claim(claims: Iterable[UsedClaim], objects: VolumeObjects) -> str | None:
-    """Why a pod with these claims can run nowhere; ``None`` if nothing speaks against all nodes."""
+def unusable_claim(claims: Sequence[UsedClaim], objects: VolumeObjects) -> str:
+    """Why a pod with these claims can run nowhere; "" if nothing speaks against all nodes."""
     for used in claims:
         name, claim = used.name, objects.get(PersistentVolumeClaim, used.key)
         if claim is None and used.owner is not None:
@@ -88,7 +72,7 @@ def unusable_claim(claims: Iterable[UsedClaim], objects: VolumeObjects) -> str |
         if not is_for_pod(used, claim):
             return f"PVC {used.key} was not created for the pod (pod is not owner)"
     found = pod_volume_claims(claims, objects)
-    return None if found is not None else "pod has unbound immediate PersistentVolumeClaims"
+    return "" if found is not None else "pod has unbound immediate PersistentVolumeClaims"
 
 
 def not_found(claim: UsedClaim) -> str:
@@ -120,60 +104,48 @@ def pod_volume_claims(
     return PodVolumeClaims(tuple(bound), tuple(delayed))
 
 
-def find_pod_volumes(
-    claims: PodVolumeClaims, node: NodeTopology, objects: VolumeObjects
-) -> PodVolumes:
-    """What has to be done for a pod's claims on a node, or why it cannot run there."""
-    conflict = _bound_conflict(claims.bound, node, objects)
-    found = _delayed_volumes(claims.delayed, node, objects)
-    if conflict is None:
-        return found
-    # In the order in which kube-scheduler names them.
-    both = (conflict, *found.conflicts)
-    return PodVolumes(conflicts=both if conflict != VOLUME_NOT_FOUND else both[::-1])
-
-
-def _bound_conflict(
-    claims: Iterable[PersistentVolumeClaim], node: NodeTopology, objects: VolumeObjects
-) -> str | None:
+def deciding_labels(claims: Iterable[PersistentVolumeClaim], objects: VolumeObjects) -> set[str]:
+    """The labels of nodes that decide what becomes of delayed claims."""
+    found: set[str] = set()
     for claim in claims:
-        volume = objects.get(PersistentVolume, claim.spec.volume_name)
-        if volume is None:
-            return VOLUME_NOT_FOUND
-        if in_tree_plugin(volume.spec) in node.migrated_plugins and volume_source(volume) is None:
-            return NOT_TRANSLATED
-        if not is_reachable(volume_topology(volume, node.migrated_plugins), node.labels):
-            return NODE_CONFLICT
-    return None
+        available = objects.available(claim.storage_class)
+        found.update(available.free.label_keys, objects.capacities(claim.storage_class).label_keys)
+        for one in available.prebound.get(claim.key, {}).values():
+            found |= label_keys(one.topology)
+        storage_class = objects.get(StorageClass, claim.storage_class)
+        if storage_class is not None:
+            found |= label_keys(allowed_topology(storage_class))
+    return found
 
 
-def _delayed_volumes(
-    claims: Sequence[PersistentVolumeClaim], node: NodeTopology, objects: VolumeObjects
+def find_pod_volumes(
+    claims: Sequence[PersistentVolumeClaim], node: str, labels: Labels, objects: VolumeObjects
 ) -> PodVolumes:
+    """What has to be done for delayed claims on a node, or why they keep their pod off it."""
     selected = [claim.metadata.annotation(SELECTED_NODE) for claim in claims]
-    if any(name not in (None, node.name) for name in selected):
-        return PodVolumes(conflicts=(BIND_CONFLICT,))
+    if any(name not in (None, node) for name in selected):
+        return PodVolumes(conflict=BIND_CONFLICT)
     provisions = [claim for claim, name in zip(claims, selected, strict=True) if name is not None]
     others = (claim for claim, name in zip(claims, selected, strict=True) if name is None)
     bindings: list[BindingInfo] = []
     taken: set[str] = set()
     for claim in sorted(others, key=lambda one: storage_size(one.spec.resources.requests)):
-        volume = find_matching_volume(claim, node.labels, taken, objects)
+        volume = find_matching_volume(claim, labels, taken, objects)
         if volume is None:
             provisions.append(claim)
         else:
             taken.add(volume.name)
             bindings.append(BindingInfo(claim, volume))
     for claim in provisions:
-        conflict = _provision_conflict(claim, node.labels, objects)
-        if conflict is not None:
-            return PodVolumes(conflicts=(conflict,))
+        conflict = _provision_conflict(claim, labels, objects)
+        if conflict:
+            return PodVolumes(conflict=conflict)
     return PodVolumes(tuple(bindings), tuple(provisions))
 
 
 def _provision_conflict(
     claim: PersistentVolumeClaim, labels: Labels, objects: VolumeObjects
-) -> str | None:
+) -> str:
     storage_class = objects.get(StorageClass, claim.storage_class)
     if storage_class is None or storage_class.provisioner in ("", NO_PROVISIONER):
         return BIND_CONFLICT
@@ -182,12 +154,10 @@ def _provision_conflict(
     driver = objects.get(CSIDriver, storage_class.provisioner)
     asked = (claim.spec.resources.requests or {}).get("storage")
     if asked is None or driver is None or not driver.spec.storage_capacity:
-        return None
+        return ""
     size = storage_size(claim.spec.resources.requests)
-    capacities = objects.capacities(storage_class.name)
-    if any(one.limit >= size and one.nodes.matches(labels) for one in capacities):
-        return None
-    return NOT_ENOUGH_SPACE
+    most = next(objects.capacities(storage_class.name).at(labels), None)
+    return "" if most is not None and most.limit >= size else NOT_ENOUGH_SPACE
 
 
 def find_matching_volume(
@@ -206,10 +176,14 @@ def find_matching_volume(
         meant_for = one.volume.spec.claim_ref
         if name in taken or meant_for is None or meant_for.uid not in ("", uid):
             continue
-        if one.capacity >= size and _fits(claim, one.volume):
+        if one.size >= size and _fits(claim, one.volume):
             return one.volume if is_reachable(one.topology, labels) else None
-    for one in _selected(claim, available.at(labels, size)):
-        if one.name not in taken and _fits(claim, one.volume) and _has_modes(claim, one.volume):
+    for one in _selected(claim, available.free.at(labels, size)):
+        if (
+            one.volume.name not in taken
+            and _fits(claim, one.volume)
+            and _has_modes(claim, one.volume)
+        ):
             return one.volume
     return None
 

@@ -1,89 +1,108 @@
-"""Which nodes can use a volume, and where one can be provisioned, by labels of nodes. No IO."""
+"""Sets of nodes by their labels. No IO."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import heapq
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Generic, Protocol, TypeVar
 
-from koord_model import label_selector
-from koord_model.label_selector import LabelSelector
-from koord_model.quantity import nano
-
-from koord_scheduler.objects.node_selector import NodeRequirement, required_nodes
-from koord_scheduler.volumes.csi_migration import Topology, in_tree_plugin, migrated_topology
-from koord_scheduler.volumes.objects import (
-    CSIStorageCapacity,
-    PersistentVolume,
-    StorageClass,
-)
+from koord_scheduler.objects.node_selector import NodeRequirement
 
 Labels = Mapping[str, str]
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+Topology = tuple[tuple[NodeRequirement, ...], ...]
+"""Nodes that meet all requirements of one of these terms; ``None`` in its place is all nodes."""
 
-
-def volume_topology(
-    volume: PersistentVolume, migrated_plugins: frozenset[str] = frozenset()
-) -> Topology | None:
-    """The nodes that can use a volume; ``None``: all.
-
-    ``migrated_plugins`` are those of the node in question.
-    """
-    found = _own_topology(volume)
-    if in_tree_plugin(volume.spec) in migrated_plugins:
-        return migrated_topology(volume, found)
-    return found
-
-
-def _own_topology(volume: PersistentVolume) -> Topology | None:
-    affinity = volume.spec.node_affinity
-    if affinity is None or affinity.required is None:
-        return None
-    terms = required_nodes(None, {"nodeAffinity": {_REQUIRED: affinity.required}}).terms or ()
-    # As in Kubernetes, names of nodes are no matter to volumes; an empty term means no node.
-    return tuple(term.labels for term in terms if term.labels or term.names)
+_ANYWHERE = ("", "")
 
 
 def is_reachable(topology: Topology | None, labels: Labels) -> bool:
-    """Whether a node with these labels can use a volume."""
+    """Whether a node with these labels is one of them."""
     if topology is None:
         return True
     return any(all(one.allows(labels.get(one.key)) for one in term) for term in topology)
 
 
-def label_keys(topology: Topology | None) -> Iterable[str]:
-    """The labels that decide about a topology; with repetitions."""
-    return (one.key for term in topology or () for one in term)
+def label_keys(topology: Topology | None) -> set[str]:
+    """The labels that decide whether a node is one of them."""
+    return {one.key for term in topology or () for one in term}
 
 
-def allowed_topology(storage_class: StorageClass) -> Topology | None:
-    """The nodes for which volumes of a class can be provisioned; ``None``: all."""
-    if not storage_class.allowed_topologies:
-        return None
-    terms = [
-        tuple(
-            NodeRequirement(one.key, "In", tuple(one.values or ()))
-            for one in term.match_label_expressions or ()
-        )
-        for term in storage_class.allowed_topologies
-    ]
-    return tuple(term for term in terms if term)
+class Placed(Protocol):
+    """Something that some nodes can use; ``order`` is unique."""
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """The lowest is preferred."""
+        ...
+
+    @property
+    def topology(self) -> Topology | None:
+        """The nodes that can use it."""
+        ...
 
 
-@dataclass(frozen=True, slots=True)
-class AccessibleCapacity:
-    """The largest volume, in billionths of a byte, that can be had on nodes with some labels."""
-
-    limit: int
-    nodes: LabelSelector
+_Placed = TypeVar("_Placed", bound=Placed)
 
 
-def accessible_capacity(given: CSIStorageCapacity) -> AccessibleCapacity | None:
-    """What a driver says it has left; ``None`` where it is of no use to any node.
+class LabelIndex(Generic[_Placed]):
+    """Things by the labels of the nodes that can use them.
 
-    Raises:
-        ValueError: a quantity or the selector is not one.
+    Most belong to one node or zone. They lie under each value of a label that such nodes have, so
+    that nobody looks at those of other nodes. ``label_keys`` counts the things that a label
+    decides about.
     """
-    limit = given.capacity if given.maximum_volume_size is None else given.maximum_volume_size
-    if limit is None or given.node_topology is None:
-        return None
-    return AccessibleCapacity(nano(limit), label_selector.parse(given.node_topology, "nodeTopology"))
+
+    def __init__(self) -> None:
+        self.label_keys: Counter[str] = Counter()
+        self._keys: Counter[str] = Counter()
+        self._by_label: dict[tuple[str, str], list[_Placed]] = {}
+
+    def add(self, one: _Placed) -> None:
+        """Something is there."""
+        for place in _places(one.topology):
+            insort(self._by_label.setdefault(place, []), one, key=_order)
+            self._keys[place[0]] += 1
+        self.label_keys.update(label_keys(one.topology))
+
+    def remove(self, one: _Placed) -> None:
+        """Something is not there any more."""
+        for place in _places(one.topology):
+            things = self._by_label[place]
+            del things[bisect_left(things, one.order, key=_order)]
+            if not things:
+                del self._by_label[place]
+            _decrement(self._keys, place[0])
+        for key in label_keys(one.topology):
+            _decrement(self.label_keys, key)
+
+    def at(self, labels: Labels, least: int | None = None) -> Iterator[_Placed]:
+        """What a node with these labels can use, in order, from ``(least, …)`` on."""
+        places = ((key, labels.get(key, "")) for key in self._keys)
+        lists = [self._by_label[place] for place in places if place in self._by_label]
+        if least is not None:
+            lists = [one[bisect_left(one, (least, ""), key=_order) :] for one in lists]
+        things = lists[0] if len(lists) == 1 else heapq.merge(*lists, key=_order)
+        return (one for one in things if is_reachable(one.topology, labels))
+
+
+def _order(one: Placed) -> tuple[int, str]:
+    return one.order
+
+
+def _decrement(counter: Counter[str], key: str) -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]
+
+
+def _places(topology: Topology | None) -> Iterable[tuple[str, str]]:
+    """Labels, one of which each of these nodes has."""
+    found: set[tuple[str, str]] = set()
+    for term in ((),) if topology is None else topology:
+        within = next((one for one in term if one.operator == "In"), None)
+        if within is None:
+            return (_ANYWHERE,)
+        found.update((within.key, value) for value in within.values)
+    return found

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
 from koord_scheduler.volumes.assume_cache import AssumeCache
-from koord_scheduler.volumes.available_volumes import AvailableVolumes, storage_size
+from koord_scheduler.volumes.available_volumes import AvailableVolumes
 from koord_scheduler.volumes.csi_migration import (
     CSI_DRIVERS,
     NOT_COUNTED,
     CSIVolume,
     volume_source,
+)
+from koord_scheduler.volumes.node_access import (
+    AccessibleCapacity,
+    accessible_capacity,
+    storage_size,
 )
 from koord_scheduler.volumes.objects import (
     CSIDriver,
@@ -24,11 +29,10 @@ from koord_scheduler.volumes.objects import (
     StorageObject,
     VolumeAttachment,
 )
-from koord_scheduler.volumes.topology import AccessibleCapacity, accessible_capacity
+from koord_scheduler.volumes.topology import LabelIndex
 
 _Object = TypeVar("_Object", bound=StorageObject)
 _Changed = Callable[[str], None]
-_NO_VOLUMES = AvailableVolumes()
 
 
 def _nobody(name: str) -> None:
@@ -42,9 +46,7 @@ class VolumeObjects:
     ``node_changed`` the name of a node of which drivers or attached volumes changed.
     """
 
-    def __init__(
-        self, claim_changed: _Changed = _nobody, node_changed: _Changed = _nobody
-    ) -> None:
+    def __init__(self, claim_changed: _Changed = _nobody, node_changed: _Changed = _nobody) -> None:
         self.version = 0
         self._claim_changed = claim_changed
         self._node_changed = node_changed
@@ -53,7 +55,7 @@ class VolumeObjects:
         self._stamps: dict[tuple[type[StorageObject], str], int] = {}
         self._class_stamps: dict[str, int] = {}
         self._available: dict[str, AvailableVolumes] = defaultdict(AvailableVolumes)
-        self._capacities: dict[str, dict[str, AccessibleCapacity]] = defaultdict(dict)
+        self._capacities: dict[str, LabelIndex[AccessibleCapacity]] = defaultdict(LabelIndex)
         # Claims by their volume, and attachments by volume and by node.
         self._claims_of: dict[str, set[str]] = defaultdict(set)
         self._attachments_of: dict[str, set[str]] = defaultdict(set)
@@ -96,11 +98,11 @@ class VolumeObjects:
 
     def available(self, storage_class: str) -> AvailableVolumes:
         """The volumes of a class that claims can be bound to."""
-        return self._available.get(storage_class, _NO_VOLUMES)
+        return self._available[storage_class]
 
-    def capacities(self, storage_class: str) -> Collection[AccessibleCapacity]:
-        """How much can still be provisioned of a class, by place."""
-        return self._capacities.get(storage_class, {}).values()
+    def capacities(self, storage_class: str) -> LabelIndex[AccessibleCapacity]:
+        """How much can still be provisioned of a class, the most first."""
+        return self._capacities[storage_class]
 
     def attached_by(self, claim: str) -> CSIVolume | None:
         """What a pod with a claim attaches; ``None``: nothing that counts.
@@ -119,17 +121,17 @@ class VolumeObjects:
         driver = CSI_DRIVERS.get(storage_class.provisioner, storage_class.provisioner)
         return CSIVolume(driver, f"claim {claim}") if driver else None
 
-    def attached_to(self, node: str) -> set[CSIVolume]:
+    def attached_to(self, node: str) -> frozenset[CSIVolume]:
         """The volumes that VolumeAttachments say are on a node."""
-        found: set[CSIVolume] = set()
+        found = []
         for name in self._attachments_on.get(node, ()):
             one = self.get(VolumeAttachment, name)
             if one is None or not one.spec.attacher:
                 continue
             volume = self.get(PersistentVolume, one.spec.source.persistent_volume_name or "")
             if volume is not None and volume.spec.csi is not None:
-                found.add(CSIVolume(one.spec.attacher, volume.spec.csi.volume_handle))
-        return found
+                found.append(CSIVolume(one.spec.attacher, volume.spec.csi.volume_handle))
+        return frozenset(found)
 
     def stamps(self, claims: Iterable[str]) -> Hashable:
         """Something that becomes another when anything behind these claims changes."""
@@ -167,11 +169,10 @@ class VolumeObjects:
                 (available.add if add else available.remove)(one)
                 self._class_stamps[one.storage_class] = self.version
             case CSIStorageCapacity():
-                capacities = self._capacities[one.storage_class_name]
-                capacity = accessible_capacity(one) if add else None
-                capacities.pop(one.key, None)
+                capacity = accessible_capacity(one)
                 if capacity is not None:
-                    capacities[one.key] = capacity
+                    capacities = self._capacities[one.storage_class_name]
+                    (capacities.add if add else capacities.remove)(capacity)
                 self._class_stamps[one.storage_class_name] = self.version
             case VolumeAttachment():
                 volume = one.spec.source.persistent_volume_name or ""
@@ -183,25 +184,32 @@ class VolumeObjects:
             case PersistentVolumeClaim():
                 self._claim_changed(one.key)
             case PersistentVolume():
-                for claim in [*self._claims_of.get(one.name, ())]:
+                for claim in self._claims_of.get(one.name, ()):
                     self._claim_changed(claim)
-                for name in [*self._attachments_of.get(one.name, ())]:
+                for name in self._attachments_of.get(one.name, ()):
                     attachment = self.get(VolumeAttachment, name)
                     if attachment is not None:
                         self._node_changed(attachment.spec.node_name)
             case StorageClass():
-                self._class_stamps[one.name] = self.version
-                for claim in self._objects.all_of(PersistentVolumeClaim):
-                    if claim.storage_class == one.name:
-                        self._claim_changed(claim.key)
+                self._notify_class(one.name)
             case CSIDriver():
-                for of_driver in self._objects.all_of(StorageClass):
-                    if of_driver.provisioner == one.name:
-                        self._class_stamps[of_driver.name] = self.version
+                self._notify_driver(one.name)
             case CSINode():
                 self._node_changed(one.name)
             case VolumeAttachment():
                 self._node_changed(one.spec.node_name)
+
+    def _notify_class(self, name: str) -> None:
+        """Seldom, so that claims by class need no index."""
+        self._class_stamps[name] = self.version
+        for claim in self._objects.all_of(PersistentVolumeClaim):
+            if claim.storage_class == name:
+                self._claim_changed(claim.key)
+
+    def _notify_driver(self, name: str) -> None:
+        for one in self._objects.all_of(StorageClass):
+            if one.provisioner == name:
+                self._class_stamps[one.name] = self.version
 
 
 def _check(one: StorageObject) -> None:
