@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,10 +32,15 @@ from koord_scheduler.plugins.node_resources_balanced_allocation import (
 )
 from koord_scheduler.plugins.node_resources_fit import FitSettings, NodeResourcesFit
 from koord_scheduler.plugins.node_unschedulable import NodeUnschedulable
+from koord_scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from koord_scheduler.plugins.pod_topology_spread import PodTopologySpread
 from koord_scheduler.plugins.taint_toleration import TaintToleration
+from koord_scheduler.plugins.volume_binding import VolumeBinding
+from koord_scheduler.plugins.volume_restrictions import VolumeRestrictions
+from koord_scheduler.plugins.volume_zone import VolumeZone
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
+from tests.support.storage_kinds import storage_objects
 
 WEIGHTS = {
     "TaintToleration": 3,
@@ -48,8 +53,14 @@ WEIGHTS = {
     "NodeUnschedulable": 0,
     "NodeName": 0,
     "NodePorts": 0,
+    "VolumeRestrictions": 0,
+    "NodeVolumeLimits": 0,
+    "VolumeBinding": 0,
+    "VolumeZone": 0,
 }
 """The plugins that there are, with kube-scheduler's default weights of their scores."""
+VOLUME_PLUGINS = {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"}
+"""Those that may know before they look at nodes that a pod can run nowhere."""
 
 
 def plugins(args: Mapping[str, Any]) -> list[Plugin]:
@@ -65,6 +76,10 @@ def plugins(args: Mapping[str, Any]) -> list[Plugin]:
         NodeResourcesFit(fit_settings(args.get("NodeResourcesFit", {}))),
         NodeResourcesBalancedAllocation(*([one["name"] for one in balanced],) if balanced else ()),
         ImageLocality(),
+        VolumeRestrictions(),
+        NodeVolumeLimits(),
+        VolumeBinding(),
+        VolumeZone(),
         PodTopologySpread(),
         InterPodAffinity(
             InterPodAffinitySettings(
@@ -97,6 +112,8 @@ def ours(vector: Vector) -> Fields:
     nodes = NodeColumns(length=1)
     for one in given["namespaces"]:
         nodes.namespaces.set(one["name"], one["labels"])
+    for one in storage_objects(given):
+        nodes.volumes.set(one)
     placed = [read_pod(json.dumps(one).encode()) for one in given["pods"]]
     for pod in placed[::2]:
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
@@ -112,10 +129,13 @@ def ours(vector: Vector) -> Fields:
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
     rows = {one["metadata"]["name"]: nodes.row(one["metadata"]["name"]) for one in given["nodes"]}
     if before := vector.recorded["prefilter"]:
-        if before["plugin"] not in WEIGHTS:
-            return {}
-        of_all = (set(scores.rejections(row)) for row in rows.values())
-        return before_filters(set.intersection(*of_all))
+        of_all = set.intersection(*(set(scores.rejections(row)) for row in rows.values()))
+        if before["plugin"] not in VOLUME_PLUGINS:
+            return before_filters(of_all) if before["plugin"] in WEIGHTS else {}
+        results = ((one.name, one.pre_filter(waiting, nodes).rejection) for one, _, _ in enabled)
+        first, why = next((name, why) for name, why in results if why)
+        assert first in of_all
+        return before_filters({first}, [why])
     found: Object = {f"{name} rejected": scores.rejections(row) for name, row in rows.items()}
     left = {name: row for name, row in rows.items() if "total" in vector.recorded["nodes"][name]}
     at = np.array(list(left.values()), np.intp)
@@ -133,7 +153,8 @@ def ours(vector: Vector) -> Fields:
 
 def theirs(recorded: Object) -> Fields:
     if before := recorded["prefilter"]:
-        return before_filters({before["plugin"]}) if before["plugin"] in WEIGHTS else {}
+        why = before["reasons"] if before["plugin"] in VOLUME_PLUGINS else []
+        return before_filters({before["plugin"]}, why) if before["plugin"] in WEIGHTS else {}
     found: Object = {}
     for name, node in recorded["nodes"].items():
         found[f"{name} rejected"] = list(node.get("rejected", ()))
@@ -141,9 +162,9 @@ def theirs(recorded: Object) -> Fields:
     return compared(found)
 
 
-def before_filters(rejecting: set[str]) -> Fields:
+def before_filters(rejecting: set[str], why: Sequence[str] = ()) -> Fields:
     """Where a plugin rejects the pod without looking at nodes, it rejects each of them here."""
-    return {"every node rejected": sorted(rejecting)}
+    return {"every node rejected": sorted(rejecting), "why": list(why)}
 
 
 def compared(found: Object) -> Fields:
