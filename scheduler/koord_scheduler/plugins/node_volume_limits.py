@@ -14,7 +14,7 @@ from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.plugin import Filter, Plugin, Reason, without_reason
 from koord_scheduler.volumes.csi_migration import CSIVolume
 from koord_scheduler.volumes.objects import PersistentVolumeClaim
-from koord_scheduler.volumes.pod_volumes import is_for_pod, not_found
+from koord_scheduler.volumes.pod_volumes import is_for_pod, not_found, not_owned
 
 TOO_MANY = "node(s) exceed max volume count"
 
@@ -53,7 +53,7 @@ def _missing_claim(pod: PodClass, nodes: NodeColumns) -> str:
         if claim is None:
             return f"looking up PVC {used.key}: {not_found(used)}"
         if not is_for_pod(used, claim):
-            return f"PVC {used.key} was not created for the pod (pod is not owner)"
+            return not_owned(used)
     return ""
 
 

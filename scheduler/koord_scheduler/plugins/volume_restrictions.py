@@ -35,7 +35,7 @@ class VolumeRestrictions(Plugin):
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         for used in pod.volumes.claims:
-            if used.owner is None and nodes.volumes.get(PersistentVolumeClaim, used.key) is None:
+            if not used.pod and nodes.volumes.get(PersistentVolumeClaim, used.key) is None:
                 return PreFilterResult(not_found(used))
         return PreFilterResult()
 
@@ -76,7 +76,7 @@ def _exclusive_claims(pod: PodClass, nodes: NodeColumns) -> Iterable[str]:
     """The claims that are for one pod alone."""
     for used in pod.volumes.claims:
         claim = nodes.volumes.get(PersistentVolumeClaim, used.key)
-        if used.owner is None and claim and _ONE_POD in (claim.spec.access_modes or ()):
+        if not used.pod and claim and _ONE_POD in (claim.spec.access_modes or ()):
             yield used.key
 
 

@@ -78,7 +78,7 @@ class VolumeZone(Plugin):
 
 def _claims(pod: PodClass) -> list[UsedClaim]:
     """Kubernetes does not look at ephemeral volumes here."""
-    return [one for one in pod.volumes.claims if one.owner is None]
+    return [one for one in pod.volumes.claims if not one.pod]
 
 
 def _rejection(used: UsedClaim, objects: VolumeObjects) -> str:

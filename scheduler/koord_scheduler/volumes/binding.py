@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -33,10 +33,12 @@ class NodeTopology(NamedTuple):
 
 
 class VolumeWrite(NamedTuple):
-    """A merge patch of a volume or a claim; it fails if the object has changed meanwhile."""
+    """A volume or a claim as it is assumed to be, and the merge patch that makes it so.
 
-    kind: type[StorageObject]
-    key: str
+    The patch names the resource version: it fails if the object has changed meanwhile.
+    """
+
+    assumed: PersistentVolume | PersistentVolumeClaim
     patch: dict[str, Any]
 
 
@@ -55,22 +57,22 @@ def assume_pod_volumes(
     for claim, volume in volumes.static_bindings:
         bound, patch = _bound_volume(volume, claim)
         if patch:
-            objects.assume(bound)
-            writes.append(VolumeWrite(PersistentVolume, volume.key, patch))
+            writes.append(VolumeWrite(bound, patch))
     for claim in volumes.dynamic_provisions:
         annotations = {SELECTED_NODE: node}
-        objects.assume(_annotated(claim, annotations))
         patch = {"metadata": {**_version(claim), "annotations": annotations}}
-        writes.append(VolumeWrite(PersistentVolumeClaim, claim.key, patch))
+        writes.append(VolumeWrite(_annotated(claim, annotations), patch))
+    for write in writes:
+        objects.assume(write.assumed)
     return tuple(writes)
 
 
-def restore_pod_volumes(volumes: PodVolumes, objects: VolumeObjects) -> None:
+def restore_pod_volumes(writes: Iterable[VolumeWrite], objects: VolumeObjects) -> None:
     """Undo what was assumed for a pod, as far as the API does not say otherwise already."""
-    for _, volume in volumes.static_bindings:
-        _restore(volume, objects)
-    for claim in volumes.dynamic_provisions:
-        _restore(claim, objects)
+    for write in writes:
+        kind, key = type(write.assumed), write.assumed.key
+        if objects.get(kind, key) is write.assumed:
+            objects.restore(kind, key)
 
 
 def check_bindings(
@@ -191,12 +193,6 @@ def _annotated(one: _Object, annotations: Mapping[str, str]) -> _Object:
     return msgspec.structs.replace(
         one, metadata=msgspec.structs.replace(metadata, annotations=both)
     )
-
-
-def _restore(one: StorageObject, objects: VolumeObjects) -> None:
-    now = objects.stored(type(one), one.key)
-    if now is not None and now.metadata.resource_version == one.metadata.resource_version:
-        objects.restore(type(one), one.key)
 
 
 def _is_outdated(one: StorageObject, versions: Mapping[str, str]) -> bool:

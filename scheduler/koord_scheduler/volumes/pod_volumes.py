@@ -55,7 +55,7 @@ def unusable_claim(claims: Sequence[UsedClaim], objects: VolumeObjects) -> str:
     """Why a pod with these claims can run nowhere; "" if nothing speaks against all nodes."""
     for used in claims:
         name, claim = used.name, objects.get(PersistentVolumeClaim, used.key)
-        if claim is None and used.owner is not None:
+        if claim is None and used.pod:
             return (
                 "waiting for ephemeral volume controller to create the "
                 f'persistentvolumeclaim "{name}"'
@@ -70,7 +70,7 @@ def unusable_claim(claims: Sequence[UsedClaim], objects: VolumeObjects) -> str:
         if claim.metadata.deletion_timestamp is not None:
             return f'persistentvolumeclaim "{name}" is being deleted'
         if not is_for_pod(used, claim):
-            return f"PVC {used.key} was not created for the pod (pod is not owner)"
+            return not_owned(used)
     found = pod_volume_claims(claims, objects)
     return "" if found is not None else "pod has unbound immediate PersistentVolumeClaims"
 
@@ -80,9 +80,14 @@ def not_found(claim: UsedClaim) -> str:
     return f'persistentvolumeclaim "{claim.name}" not found'
 
 
+def not_owned(claim: UsedClaim) -> str:
+    """What Kubernetes says where the claim of an ephemeral volume is somebody else's."""
+    return f"PVC {claim.key} was not created for pod {claim.pod} (pod is not owner)"
+
+
 def is_for_pod(used: UsedClaim, claim: PersistentVolumeClaim) -> bool:
     """Whether the claim of an ephemeral volume was made for this pod."""
-    return used.owner is None or claim.is_controlled_by(used.owner)
+    return not used.pod or claim.is_controlled_by(used.uid)
 
 
 def pod_volume_claims(

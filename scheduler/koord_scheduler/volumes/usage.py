@@ -11,10 +11,11 @@ from koord_scheduler.volumes.csi_migration import CSIVolume, inline_volume
 
 
 class UsedClaim(NamedTuple):
-    """A claim by namespace/name; that of an ephemeral volume belongs to the pod with ``owner``."""
+    """A claim by namespace/name; of an ephemeral volume also its pod, by namespace/name and uid."""
 
     key: str
-    owner: str | None = None
+    pod: str = ""
+    uid: str = ""
 
     @property
     def name(self) -> str:
@@ -61,7 +62,8 @@ def _claim(pod: PodInfo, volume: PodVolume) -> UsedClaim | None:
     if volume.persistent_volume_claim is not None:
         return UsedClaim(f"{metadata.namespace}/{volume.persistent_volume_claim.claim_name}")
     if volume.ephemeral is not None:
-        return UsedClaim(f"{metadata.namespace}/{metadata.name}-{volume.name}", metadata.uid)
+        key = f"{metadata.namespace}/{metadata.name}"
+        return UsedClaim(f"{key}-{volume.name}", key, metadata.uid)
     return None
 
 

@@ -85,8 +85,9 @@ class VolumeObjects:
 
     def restore(self, kind: type[StorageObject], key: str) -> None:
         """Nothing is assumed of an object any more."""
-        before = self.get(kind, key)
-        self._change(before, self._objects.restore(kind, key))
+        before, after = self.get(kind, key), self._objects.restore(kind, key)
+        if after is not before:
+            self._change(before, after)
 
     def get(self, kind: type[_Object], key: str) -> _Object | None:
         """An object, as it is assumed if it is; ``None`` if there is no such."""
