@@ -29,6 +29,7 @@ class OwnerReference(msgspec.Struct):
 
     kind: str = ""
     name: str = ""
+    uid: str = ""
     controller: bool | None = None
 
 

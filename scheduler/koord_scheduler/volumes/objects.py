@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from koord_kube.views.decode import decode_view
+from koord_kube.views.metadata import OwnerReference
 from koord_kube.views.pod import Quantities
 
 from koord_scheduler.objects.metadata import ObjectMeta
@@ -24,13 +25,6 @@ BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
-
-
-class OwnerReference(msgspec.Struct, frozen=True, gc=False):
-    """An object that owns another."""
-
-    uid: str = ""
-    controller: bool = False
 
 
 class StorageMeta(ObjectMeta, frozen=True, rename="camel", gc=False):
@@ -101,7 +95,7 @@ class VolumeSpec(msgspec.Struct, frozen=True, rename="camel"):
     portworx_volume: PortworxVolume | None = None
 
 
-class Phase(msgspec.Struct, frozen=True, gc=False):
+class VolumePhase(msgspec.Struct, frozen=True, gc=False):
     """How far a volume or a claim is: Available, Pending, Bound, Lost."""
 
     phase: str = ""
@@ -111,7 +105,7 @@ class PersistentVolume(StorageObject, frozen=True):
     """A volume of the cluster."""
 
     spec: VolumeSpec = VolumeSpec()
-    status: Phase = Phase()
+    status: VolumePhase = VolumePhase()
 
     @property
     def storage_class(self) -> str:
@@ -142,7 +136,7 @@ class PersistentVolumeClaim(StorageObject, frozen=True):
     """A claim of a pod to a volume."""
 
     spec: ClaimSpec = ClaimSpec()
-    status: Phase = Phase()
+    status: VolumePhase = VolumePhase()
 
     @property
     def storage_class(self) -> str:
