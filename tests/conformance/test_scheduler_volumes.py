@@ -13,16 +13,17 @@ from koord_scheduler.framework.plugin import Plugin, without_reason
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugins.node_volume_limits import NodeVolumeLimits
-from koord_scheduler.plugins.volume_binding import VolumeBinding, pod_volumes_on
+from koord_scheduler.plugins.volume_binding import VolumeBinding
 from koord_scheduler.plugins.volume_restrictions import VolumeRestrictions
 from koord_scheduler.plugins.volume_zone import VolumeZone
-from koord_scheduler.volumes.binding import VolumeWrite, assume_pod_volumes, restore_pod_volumes
+from koord_scheduler.volumes.binding import VolumeWrite, check_bindings
 from koord_scheduler.volumes.objects import PersistentVolume
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
 from tests.support.storage_kinds import storage_objects
 
-PLUGINS: list[Plugin] = [VolumeRestrictions(), NodeVolumeLimits(), VolumeBinding(), VolumeZone()]
+BINDING = VolumeBinding()
+PLUGINS: list[Plugin] = [VolumeRestrictions(), NodeVolumeLimits(), BINDING, VolumeZone()]
 CODES = {True: "Unschedulable", False: "UnschedulableAndUnresolvable"}
 
 
@@ -55,9 +56,33 @@ def ours(vector: Vector) -> Fields:
         return found
     row = nodes.row(chosen)
     assert row is not None
-    assume_pod_volumes(pod_volumes_on(pod, nodes, row), chosen, nodes.volumes)
+    BINDING.reserve(pod, nodes, row)
     following = pod_class(read_pod(json.dumps(given["next"]).encode()))
-    return found | dict(decided("next", following, nodes, given))
+    return found | dict(decided("next", following, nodes, given)) | checked(pod, chosen, given)
+
+
+def checked(pod: PodClass, name: str, given: Object) -> Fields:
+    """How far binding is once everything was written, and the API has what comes ``after``."""
+    nodes = columns(given)
+    row, objects = nodes.row(name), nodes.volumes
+    volumes = BINDING.reserve(pod, nodes, row).volumes
+    keys = [one.volume.key for one in volumes.static_bindings]
+    keys += [one.key for one in volumes.dynamic_provisions]
+    if not keys:
+        return {}
+    before = {(type(one), one.key) for one in storage_objects(bindable(given))}
+    after = {(type(one), one.key): one for one in storage_objects(given["after"])}
+    for kind, key in before - after.keys():
+        objects.remove(kind, key)
+    for one in after.values():
+        objects.set(one)
+    versions = dict.fromkeys(keys, "2000")
+    progress = check_bindings(volumes, versions, name, nodes.labels.of(row), objects)
+    return {"complete": progress.is_complete, "failed": bool(progress.failure)}
+
+
+def bindable(given: Object) -> Object:
+    return {kind: given[kind] for kind in ("pvs", "pvcs")}
 
 
 def rejected(found: Fields, prefix: str) -> bool:
@@ -88,12 +113,9 @@ def decided(
 
 
 def written(pod: PodClass, nodes: NodeColumns, name: str, given: Object) -> Object:
-    volumes, version = pod_volumes_on(pod, nodes, nodes.row(name)), nodes.volumes.version
-    writes = assume_pod_volumes(volumes, name, nodes.volumes)
-    found = dict(patched(one, given) for one in writes)
-    restore_pod_volumes(writes, nodes.volumes)
-    assert (nodes.volumes.version > version) == bool(writes)
-    return found
+    reservation = BINDING.reserve(pod, nodes, nodes.row(name))
+    BINDING.unreserve(reservation, nodes)
+    return dict(patched(one, given) for one in reservation.writes)
 
 
 def patched(write: VolumeWrite, given: Object) -> tuple[str, Object]:
@@ -116,7 +138,7 @@ def known(given: Object, kind: str, key: str) -> Object:
 
 
 def theirs(recorded: Object) -> Fields:
-    found: Object = {}
+    found: Object = dict(recorded.get("check", {}))
     for who in recorded.keys() & {"pod", "next"}:
         result = recorded[who]
         if before := result.get("prefilter"):

@@ -21,6 +21,11 @@ from koord_scheduler.framework.plugin import (
     Reason,
     without_reason,
 )
+from koord_scheduler.volumes.binding import (
+    VolumeReservation,
+    reserve_volumes,
+    unreserve_volumes,
+)
 from koord_scheduler.volumes.csi_migration import in_tree_plugin, volume_source
 from koord_scheduler.volumes.node_access import volume_topology
 from koord_scheduler.volumes.objects import (
@@ -30,7 +35,6 @@ from koord_scheduler.volumes.objects import (
     PersistentVolumeClaim,
 )
 from koord_scheduler.volumes.pod_volumes import (
-    PodVolumes,
     deciding_labels,
     find_pod_volumes,
     pod_volume_claims,
@@ -70,15 +74,20 @@ class VolumeBinding(Plugin):
             found |= _delayed_conflicts(claims.delayed, nodes, rows)
         return [Reason(text, mask, resolvable=False) for text, mask in found.items()]
 
+    def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> VolumeReservation:
+        """Take volumes for a pod that gets this row's node, where ``filter`` lets it run."""
+        claims = pod_volume_claims(pod.volumes.claims, nodes.volumes)
+        delayed = () if claims is None else claims.delayed
+        name, objects = nodes.name(row), nodes.volumes
+        found = find_pod_volumes(delayed, name, nodes.labels.of(row), objects)
+        return reserve_volumes(found, name, objects)
+
+    def unreserve(self, reservation: VolumeReservation, nodes: NodeColumns) -> None:
+        """The pod does not get the node."""
+        unreserve_volumes(reservation, nodes.volumes)
+
     def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
         return nodes.volumes.stamps(one.key for one in pod.volumes.claims)
-
-
-def pod_volumes_on(pod: PodClass, nodes: NodeColumns, row: int) -> PodVolumes:
-    """What has to be done for the claims of a pod that gets a node where it can run."""
-    claims = pod_volume_claims(pod.volumes.claims, nodes.volumes)
-    delayed = () if claims is None else claims.delayed
-    return find_pod_volumes(delayed, nodes.name(row), nodes.labels.of(row), nodes.volumes)
 
 
 def _bound_conflicts(

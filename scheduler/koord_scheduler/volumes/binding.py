@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from koord_scheduler.volumes.csi_migration import in_tree_plugin, volume_source
 from koord_scheduler.volumes.node_access import volume_topology
 from koord_scheduler.volumes.objects import (
     BOUND_BY_CONTROLLER,
     SELECTED_NODE,
     ClaimReference,
+    CSINode,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageMeta,
@@ -24,14 +26,6 @@ from koord_scheduler.volumes.volume_objects import VolumeObjects
 _Object = TypeVar("_Object", bound=StorageObject)
 
 
-class NodeTopology(NamedTuple):
-    """What volumes care about in a node; ``migrated_plugins`` are those that CSI serves there."""
-
-    name: str
-    labels: Labels
-    migrated_plugins: frozenset[str] = frozenset()
-
-
 class VolumeWrite(NamedTuple):
     """A volume or a claim as it is assumed to be, and the merge patch that makes it so.
 
@@ -42,6 +36,17 @@ class VolumeWrite(NamedTuple):
     patch: dict[str, Any]
 
 
+class VolumeReservation(NamedTuple):
+    """What is taken for done for a pod, and what has to be written to the API for that.
+
+    If ``volumes`` has anything in it, the pod may be bound once ``check_bindings`` says that its
+    claims are.
+    """
+
+    volumes: PodVolumes
+    writes: tuple[VolumeWrite, ...]
+
+
 class BindingProgress(NamedTuple):
     """Whether all claims have their volumes; with ``failure`` the pod has to be placed anew."""
 
@@ -49,10 +54,8 @@ class BindingProgress(NamedTuple):
     failure: str = ""
 
 
-def assume_pod_volumes(
-    volumes: PodVolumes, node: str, objects: VolumeObjects
-) -> tuple[VolumeWrite, ...]:
-    """Take a pod's claims for bound, or selected for its node; returns what has to be written."""
+def reserve_volumes(volumes: PodVolumes, node: str, objects: VolumeObjects) -> VolumeReservation:
+    """Take a pod's claims for bound, or for those of its node: no other pod gets its volumes."""
     writes: list[VolumeWrite] = []
     for claim, volume in volumes.static_bindings:
         bound, patch = _bound_volume(volume, claim)
@@ -64,31 +67,43 @@ def assume_pod_volumes(
         writes.append(VolumeWrite(_annotated(claim, annotations), patch))
     for write in writes:
         objects.assume(write.assumed)
-    return tuple(writes)
+    return VolumeReservation(volumes, tuple(writes))
 
 
-def restore_pod_volumes(writes: Iterable[VolumeWrite], objects: VolumeObjects) -> None:
+def unreserve_volumes(reservation: VolumeReservation, objects: VolumeObjects) -> None:
     """Undo what was assumed for a pod, as far as the API does not say otherwise already."""
-    for write in writes:
+    for write in reservation.writes:
         kind, key = type(write.assumed), write.assumed.key
         if objects.get(kind, key) is write.assumed:
             objects.restore(kind, key)
 
 
 def check_bindings(
-    volumes: PodVolumes, versions: Mapping[str, str], node: NodeTopology, objects: VolumeObjects
+    volumes: PodVolumes,
+    versions: Mapping[str, str],
+    node: str,
+    labels: Labels,
+    objects: VolumeObjects,
 ) -> BindingProgress:
-    """How far the binding of a pod's claims is, after everything was written.
+    """How far the claims of a pod on a node with these labels are, after all was written.
 
     ``versions`` are the resource versions that the writes returned, by key.
     """
+    csi_node = objects.get(CSINode, node)
+    migrated = csi_node.migrated_plugins if csi_node is not None else frozenset[str]()
+
+    def can_use(volume: PersistentVolume) -> bool:
+        if in_tree_plugin(volume.spec) in migrated and volume_source(volume) is None:
+            return False
+        return is_reachable(volume_topology(volume, migrated), labels)
+
     for claim, volume in volumes.static_bindings:
-        progress = _static_progress(claim, volume, versions, node, objects)
-        if progress.failure or not progress.is_complete:
+        progress = _static_progress(claim, volume, versions, can_use, objects)
+        if not progress.is_complete:
             return progress
     for claim in volumes.dynamic_provisions:
-        progress = _provision_progress(claim, versions, node, objects)
-        if progress.failure or not progress.is_complete:
+        progress = _provision_progress(claim, versions, node, can_use, objects)
+        if not progress.is_complete:
             return progress
     return BindingProgress(is_complete=True)
 
@@ -104,7 +119,7 @@ def _static_progress(
     claim: PersistentVolumeClaim,
     volume: PersistentVolume,
     versions: Mapping[str, str],
-    node: NodeTopology,
+    can_use: Callable[[PersistentVolume], bool],
     objects: VolumeObjects,
 ) -> BindingProgress:
     now = objects.stored(PersistentVolume, volume.key)
@@ -113,8 +128,8 @@ def _static_progress(
         return _failed(f"{(claim if now else volume).key} is gone")
     if _is_outdated(now, versions):
         return _WAITING
-    if not is_reachable(volume_topology(now, node.migrated_plugins), node.labels):
-        return _failed(f"volume {now.name} cannot be used on node {node.name}")
+    if not can_use(now):
+        return _failed(f"volume {now.name} cannot be used on the node")
     if now.spec.claim_ref is None or not now.spec.claim_ref.uid:
         return _failed(f"volume {now.name} is not for the claim any more")
     return BindingProgress(claim_now.is_bound)
@@ -123,7 +138,8 @@ def _static_progress(
 def _provision_progress(
     claim: PersistentVolumeClaim,
     versions: Mapping[str, str],
-    node: NodeTopology,
+    node: str,
+    can_use: Callable[[PersistentVolume], bool],
     objects: VolumeObjects,
 ) -> BindingProgress:
     now = objects.stored(PersistentVolumeClaim, claim.key)
@@ -131,15 +147,15 @@ def _provision_progress(
         return _failed(f"claim {claim.key} is gone")
     if _is_outdated(now, versions):
         return _WAITING
-    if now.metadata.annotation(SELECTED_NODE) != node.name:
+    if now.metadata.annotation(SELECTED_NODE) != node:
         # How a provisioner says that it cannot.
         return _failed(f"no volume could be provisioned for claim {claim.key}")
     if now.spec.volume_name:
         volume = objects.stored(PersistentVolume, now.spec.volume_name)
         if volume is None:
             return _WAITING
-        if not is_reachable(volume_topology(volume, node.migrated_plugins), node.labels):
-            return _failed(f"volume {volume.name} cannot be used on node {node.name}")
+        if not can_use(volume):
+            return _failed(f"volume {volume.name} cannot be used on the node")
     return BindingProgress(now.is_bound)
 
 

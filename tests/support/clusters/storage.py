@@ -55,7 +55,42 @@ def random_storage_cluster(rng: Random) -> Object:
     cluster["pvcs"] = [one for one in claims if chance(rng, 0.98)] + [
         made for pod in owners for made in _ephemeral_claims(rng, pod, pod in waiting)
     ]
+    cluster["after"] = {
+        "pvcs": [_claim_after(rng, one, names) for one in cluster["pvcs"] if chance(rng, 0.98)],
+        "pvs": [_volume_after(rng, one, claims) for one in volumes if chance(rng, 0.98)],
+    }
     return cluster
+
+
+def _claim_after(rng: Random, claim: Object, names: list[str]) -> Object:
+    """A claim as it is some time after it was written with version 2000."""
+    if chance(rng, 0.05):
+        return claim
+    annotations = dict(claim["metadata"].get("annotations", {}))
+    spec = dict(claim["spec"])
+    if chance(rng, 0.93):
+        annotations.setdefault(SELECTED, names[0] if chance(rng, 0.8) else rng.choice(names))
+    if chance(rng, 0.8):
+        spec.setdefault("volumeName", rng.choice(["v0", "v1", "free0", "free0", "free1", "gone"]))
+    if chance(rng, 0.9):
+        annotations |= BOUND
+    version = rng.choice(["2000", "2000", "2001", "10000"])
+    metadata = claim["metadata"] | {"annotations": annotations, "resourceVersion": version}
+    return {**claim, "metadata": metadata, "spec": spec}
+
+
+def _volume_after(rng: Random, volume: Object, claims: list[Object]) -> Object:
+    if chance(rng, 0.05):
+        return volume
+    after = {**volume, "metadata": volume["metadata"] | {"resourceVersion": "2000"}}
+    after["spec"] = dict(volume["spec"])
+    if chance(rng, 0.9):
+        after["spec"].pop("claimRef", None)
+        claim = rng.choice(claims)
+        _refer(after, claim, claim["metadata"]["uid"] if chance(rng, 0.9) else "")
+    if chance(rng, 0.05):
+        after["spec"].pop("nodeAffinity", None)
+    return after
 
 
 def _node(rng: Random, name: str) -> Object:
