@@ -14,7 +14,7 @@ from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.plugin import Filter, Plugin, Reason, without_reason
 from koord_scheduler.volumes.csi_migration import CSIVolume
 from koord_scheduler.volumes.objects import PersistentVolumeClaim
-from koord_scheduler.volumes.pod_volumes import is_for_pod, not_found, not_owned
+from koord_scheduler.volumes.pod_claims import is_for_pod, not_found, not_owned
 
 TOO_MANY = "node(s) exceed max volume count"
 

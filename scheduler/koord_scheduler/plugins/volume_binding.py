@@ -29,17 +29,12 @@ from koord_scheduler.volumes.binding import (
 from koord_scheduler.volumes.csi_migration import in_tree_plugin, volume_source
 from koord_scheduler.volumes.node_access import volume_topology
 from koord_scheduler.volumes.objects import (
-    SELECTED_NODE,
     CSINode,
     PersistentVolume,
     PersistentVolumeClaim,
 )
-from koord_scheduler.volumes.pod_volumes import (
-    deciding_labels,
-    find_pod_volumes,
-    pod_volume_claims,
-    unusable_claim,
-)
+from koord_scheduler.volumes.pod_claims import pod_volume_claims, unusable_claim
+from koord_scheduler.volumes.pod_volumes import DelayedClaims
 from koord_scheduler.volumes.topology import Topology
 
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
@@ -79,7 +74,7 @@ class VolumeBinding(Plugin):
         claims = pod_volume_claims(pod.volumes.claims, nodes.volumes)
         delayed = () if claims is None else claims.delayed
         name, objects = nodes.name(row), nodes.volumes
-        found = find_pod_volumes(delayed, name, nodes.labels.of(row), objects)
+        found = DelayedClaims(delayed, objects).find(name, nodes.labels.of(row))
         return reserve_volumes(found, name, objects)
 
     def unreserve(self, reservation: VolumeReservation, nodes: NodeColumns) -> None:
@@ -140,28 +135,23 @@ def _delayed_conflicts(
 
     Nodes with the same values of the labels that matter are decided about once.
     """
-    objects = nodes.volumes
-    codes = [nodes.labels.column(key).codes[rows] for key in deciding_labels(claims, objects)]
-    codes += [rows == _selected_row(claim, nodes) for claim in claims]
+    delayed = DelayedClaims(claims, nodes.volumes)
+    codes = [nodes.labels.column(key).codes[rows] for key in delayed.label_keys]
+    selected = [nodes.row(name) for name in delayed.selected_nodes]
+    codes.append(np.isin(rows, [row for row in selected if row is not None]).astype(np.intp))
     _, first, group = np.unique(_combined(codes), return_index=True, return_inverse=True)
     texts = [
-        find_pod_volumes(claims, nodes.name(row), nodes.labels.of(row), objects).conflict
-        for row in rows[first].tolist()
+        delayed.find(nodes.name(row), nodes.labels.of(row)).conflict for row in rows[first].tolist()
     ]
     of_rows = np.array(texts, object)[group]
     return {text: of_rows == text for text in set(texts) - {""}}
 
 
-def _selected_row(claim: PersistentVolumeClaim, nodes: NodeColumns) -> int:
-    row = nodes.row(claim.metadata.annotation(SELECTED_NODE) or "")
-    return -1 if row is None else row
-
-
-def _combined(codes: Sequence[Codes | Mask]) -> Codes:
+def _combined(codes: Sequence[Codes]) -> Codes:
     """One code for each combination of codes."""
     found: Codes = np.zeros(len(codes[0]), np.intp)
     for one in codes:
-        shifted = one.astype(np.intp) + 1
+        shifted = one + 1
         found = found * (int(shifted.max(initial=0)) + 1) + shifted
         found = np.unique(found, return_inverse=True)[1]
     return found

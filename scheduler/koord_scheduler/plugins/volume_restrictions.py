@@ -18,7 +18,7 @@ from koord_scheduler.framework.plugin import (
     without_reason,
 )
 from koord_scheduler.volumes.objects import PersistentVolumeClaim
-from koord_scheduler.volumes.pod_volumes import not_found
+from koord_scheduler.volumes.pod_claims import not_found
 
 DISK_CONFLICT = "node(s) had no available disk"
 CLAIM_CONFLICT = (

@@ -30,7 +30,7 @@ from koord_scheduler.volumes.objects import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from koord_scheduler.volumes.pod_volumes import not_found
+from koord_scheduler.volumes.pod_claims import not_found
 from koord_scheduler.volumes.usage import UsedClaim
 from koord_scheduler.volumes.volume_objects import VolumeObjects
 

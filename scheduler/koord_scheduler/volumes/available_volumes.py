@@ -24,14 +24,11 @@ class AvailableVolume(NamedTuple):
 
 
 class AvailableVolumes:
-    """Volumes of one class: ``free`` ones, and by the key of a claim those that are meant for it.
-
-    What a free volume is meant for, if for anything, was not said.
-    """
+    """Volumes of one class: ``free`` ones, and by a claim's key those that are meant for it."""
 
     def __init__(self) -> None:
         self.free: LabelIndex[AvailableVolume] = LabelIndex()
-        self.prebound: dict[str, dict[str, AvailableVolume]] = defaultdict(dict)
+        self.prebound: dict[str, dict[str, PersistentVolume]] = defaultdict(dict)
 
     def add(self, volume: PersistentVolume) -> None:
         """A volume is there.
@@ -48,16 +45,18 @@ class AvailableVolumes:
     def _change(self, volume: PersistentVolume, *, add: bool) -> None:
         if volume.metadata.deletion_timestamp is not None:
             return
-        one = AvailableVolume(storage_size(volume.spec.capacity), volume_topology(volume), volume)
         claim = volume.spec.claim_ref
-        if claim is None:
-            if volume.status.phase == "Available":
-                (self.free.add if add else self.free.remove)(one)
-            return
-        key = f"{claim.namespace}/{claim.name}"
+        if claim is not None:
+            self._prebind(f"{claim.namespace}/{claim.name}", volume, add=add)
+        elif volume.status.phase == "Available":
+            size = storage_size(volume.spec.capacity)
+            one = AvailableVolume(size, volume_topology(volume), volume)
+            (self.free.add if add else self.free.remove)(one)
+
+    def _prebind(self, claim: str, volume: PersistentVolume, *, add: bool) -> None:
         if add:
-            self.prebound[key][volume.name] = one
+            self.prebound[claim][volume.name] = volume
             return
-        del self.prebound[key][volume.name]
-        if not self.prebound[key]:
-            del self.prebound[key]
+        del self.prebound[claim][volume.name]
+        if not self.prebound[claim]:
+            del self.prebound[claim]

@@ -1,15 +1,19 @@
-"""What becomes of a pod's claims on a node: kube-scheduler's volume binder. No IO."""
+"""Which volumes a pod's claims get on a node: kube-scheduler's volume binder. No IO."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from koord_model import label_selector
-from koord_model.label_selector import LabelSelector
 
 from koord_scheduler.volumes.available_volumes import AvailableVolume
-from koord_scheduler.volumes.node_access import allowed_topology, storage_size
+from koord_scheduler.volumes.node_access import (
+    AccessibleCapacity,
+    allowed_topology,
+    storage_size,
+    volume_topology,
+)
 from koord_scheduler.volumes.objects import (
     SELECTED_NODE,
     CSIDriver,
@@ -17,20 +21,18 @@ from koord_scheduler.volumes.objects import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from koord_scheduler.volumes.topology import Labels, is_reachable, label_keys
-from koord_scheduler.volumes.usage import UsedClaim
+from koord_scheduler.volumes.topology import (
+    LabelIndex,
+    Labels,
+    Topology,
+    is_reachable,
+    label_keys,
+)
 from koord_scheduler.volumes.volume_objects import VolumeObjects
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
 NOT_ENOUGH_SPACE = "node(s) did not have enough free storage"
-
-
-class PodVolumeClaims(NamedTuple):
-    """The claims of a pod: those that have their volume, and those that wait for its node."""
-
-    bound: tuple[PersistentVolumeClaim, ...]
-    delayed: tuple[PersistentVolumeClaim, ...]
 
 
 class BindingInfo(NamedTuple):
@@ -51,162 +53,123 @@ class PodVolumes(NamedTuple):
     conflict: str = ""
 
 
-def unusable_claim(claims: Sequence[UsedClaim], objects: VolumeObjects) -> str:
-    """Why a pod with these claims can run nowhere; "" if nothing speaks against all nodes."""
-    for used in claims:
-        name, claim = used.name, objects.get(PersistentVolumeClaim, used.key)
-        if claim is None and used.pod:
-            return (
-                "waiting for ephemeral volume controller to create the "
-                f'persistentvolumeclaim "{name}"'
-            )
-        if claim is None:
-            return not_found(used)
-        if claim.status.phase == "Lost":
-            volume = claim.spec.volume_name
-            return (
-                f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
-            )
-        if claim.metadata.deletion_timestamp is not None:
-            return f'persistentvolumeclaim "{name}" is being deleted'
-        if not is_for_pod(used, claim):
-            return not_owned(used)
-    found = pod_volume_claims(claims, objects)
-    return "" if found is not None else "pod has unbound immediate PersistentVolumeClaims"
+class DelayedClaims:
+    """The claims of a pod that are bound once it has a node.
 
-
-def not_found(claim: UsedClaim) -> str:
-    """What Kubernetes says of a claim that is not there."""
-    return f'persistentvolumeclaim "{claim.name}" not found'
-
-
-def not_owned(claim: UsedClaim) -> str:
-    """What Kubernetes says where the claim of an ephemeral volume is somebody else's."""
-    return f"PVC {claim.key} was not created for pod {claim.pod} (pod is not owner)"
-
-
-def is_for_pod(used: UsedClaim, claim: PersistentVolumeClaim) -> bool:
-    """Whether the claim of an ephemeral volume was made for this pod."""
-    return not used.pod or claim.is_controlled_by(used.uid)
-
-
-def pod_volume_claims(
-    claims: Iterable[UsedClaim], objects: VolumeObjects
-) -> PodVolumeClaims | None:
-    """The claims of a pod; ``None`` if one should have been bound by now."""
-    bound, delayed = [], []
-    for used in claims:
-        claim = objects.get(PersistentVolumeClaim, used.key)
-        if claim is None:
-            return None
-        if claim.is_bound:
-            bound.append(claim)
-            continue
-        storage_class = objects.get(StorageClass, claim.storage_class)
-        if storage_class is None or not storage_class.is_delayed or claim.spec.volume_name:
-            return None
-        delayed.append(claim)
-    return PodVolumeClaims(tuple(bound), tuple(delayed))
-
-
-def deciding_labels(claims: Iterable[PersistentVolumeClaim], objects: VolumeObjects) -> set[str]:
-    """The labels of nodes that decide what becomes of delayed claims."""
-    found: set[str] = set()
-    for claim in claims:
-        available = objects.available(claim.storage_class)
-        found.update(available.free.label_keys, objects.capacities(claim.storage_class).label_keys)
-        for one in available.prebound.get(claim.key, {}).values():
-            found |= label_keys(one.topology)
-        storage_class = objects.get(StorageClass, claim.storage_class)
-        if storage_class is not None:
-            found |= label_keys(allowed_topology(storage_class))
-    return found
-
-
-def find_pod_volumes(
-    claims: Sequence[PersistentVolumeClaim], node: str, labels: Labels, objects: VolumeObjects
-) -> PodVolumes:
-    """What has to be done for delayed claims on a node, or why they keep their pod off it."""
-    selected = [claim.metadata.annotation(SELECTED_NODE) for claim in claims]
-    if any(name not in (None, node) for name in selected):
-        return PodVolumes(conflict=BIND_CONFLICT)
-    provisions = [claim for claim, name in zip(claims, selected, strict=True) if name is not None]
-    others = (claim for claim, name in zip(claims, selected, strict=True) if name is None)
-    bindings: list[BindingInfo] = []
-    taken: set[str] = set()
-    for claim in sorted(others, key=lambda one: storage_size(one.spec.resources.requests)):
-        volume = find_matching_volume(claim, labels, taken, objects)
-        if volume is None:
-            provisions.append(claim)
-        else:
-            taken.add(volume.name)
-            bindings.append(BindingInfo(claim, volume))
-    for claim in provisions:
-        conflict = _provision_conflict(claim, labels, objects)
-        if conflict:
-            return PodVolumes(conflict=conflict)
-    return PodVolumes(tuple(bindings), tuple(provisions))
-
-
-def _provision_conflict(
-    claim: PersistentVolumeClaim, labels: Labels, objects: VolumeObjects
-) -> str:
-    storage_class = objects.get(StorageClass, claim.storage_class)
-    if storage_class is None or storage_class.provisioner in ("", NO_PROVISIONER):
-        return BIND_CONFLICT
-    if not is_reachable(allowed_topology(storage_class), labels):
-        return BIND_CONFLICT
-    driver = objects.get(CSIDriver, storage_class.provisioner)
-    asked = (claim.spec.resources.requests or {}).get("storage")
-    if asked is None or driver is None or not driver.spec.storage_capacity:
-        return ""
-    size = storage_size(claim.spec.resources.requests)
-    most = next(objects.capacities(storage_class.name).at(labels), None)
-    return "" if most is not None and most.limit >= size else NOT_ENOUGH_SPACE
-
-
-def find_matching_volume(
-    claim: PersistentVolumeClaim, labels: Labels, taken: set[str], objects: VolumeObjects
-) -> PersistentVolume | None:
-    """The volume to bind a claim to on a node with these labels; ``None``: none fits.
-
-    One that is meant for the claim already comes first, then the smallest; of equals the first by
-    name, where Kubernetes takes any.
+    Holds until something behind them changes (``VolumeObjects.stamps``).
     """
-    size = storage_size(claim.spec.resources.requests)
-    available = objects.available(claim.storage_class)
-    uid = claim.metadata.uid
-    for name in sorted(available.prebound.get(claim.key, ())):
-        one = available.prebound[claim.key][name]
-        meant_for = one.volume.spec.claim_ref
-        if name in taken or meant_for is None or meant_for.uid not in ("", uid):
-            continue
-        if one.size >= size and _fits(claim, one.volume):
-            return one.volume if is_reachable(one.topology, labels) else None
-    for one in _selected(claim, available.free.at(labels, size)):
-        if (
-            one.volume.name not in taken
-            and _fits(claim, one.volume)
-            and _has_modes(claim, one.volume)
-        ):
-            return one.volume
-    return None
+
+    def __init__(self, claims: Iterable[PersistentVolumeClaim], objects: VolumeObjects) -> None:
+        all_claims = [_DelayedClaim(one, objects) for one in claims]
+        self._selected = [one for one in all_claims if one.selected is not None]
+        others = (one for one in all_claims if one.selected is None)
+        self._others = sorted(others, key=lambda one: one.size)
+        self.selected_nodes = {one.selected for one in all_claims if one.selected is not None}
+        """The nodes that claims were provisioned for, or are about to be."""
+        self.label_keys: set[str] = set().union(*(one.label_keys() for one in all_claims))
+        """The labels of nodes that decide what becomes of the claims."""
+
+    def find(self, node: str, labels: Labels) -> PodVolumes:
+        """What has to be done on a node, or why the pod cannot run there."""
+        if not self.selected_nodes <= {node}:
+            return PodVolumes(conflict=BIND_CONFLICT)
+        provisions = [*self._selected]
+        bindings: list[BindingInfo] = []
+        taken: set[str] = set()
+        for one in self._others:
+            volume = one.matching_volume(labels, taken)
+            if volume is None:
+                provisions.append(one)
+            else:
+                taken.add(volume.name)
+                bindings.append(BindingInfo(one.claim, volume))
+        for one in provisions:
+            conflict = one.provision_conflict(labels)
+            if conflict:
+                return PodVolumes(conflict=conflict)
+        return PodVolumes(tuple(bindings), tuple(one.claim for one in provisions))
 
 
-def _selected(
-    claim: PersistentVolumeClaim, volumes: Iterator[AvailableVolume]
-) -> Iterator[AvailableVolume]:
-    if claim.spec.selector is None:
-        return volumes
-    selector: LabelSelector = label_selector.parse(claim.spec.selector, "selector")
-    return (one for one in volumes if selector.matches(one.volume.metadata.labels or {}))
+class _DelayedClaim:
+    """A claim with all that does not depend on the node."""
+
+    def __init__(self, claim: PersistentVolumeClaim, objects: VolumeObjects) -> None:
+        self.claim = claim
+        self.selected = claim.metadata.annotation(SELECTED_NODE)
+        self.size = storage_size(claim.spec.resources.requests)
+        selector = claim.spec.selector
+        self._selector = None if selector is None else label_selector.parse(selector, "selector")
+        available = objects.available(claim.storage_class)
+        self._free: LabelIndex[AvailableVolume] = available.free
+        self._prebound = _prebound(claim, available.prebound.get(claim.key, {}))
+        storage_class = objects.get(StorageClass, claim.storage_class)
+        provisioner = "" if storage_class is None else storage_class.provisioner
+        self._is_provisioned = provisioner not in ("", NO_PROVISIONER)
+        self._allowed = None if storage_class is None else allowed_topology(storage_class)
+        driver = objects.get(CSIDriver, provisioner)
+        is_measured = driver is not None and driver.spec.storage_capacity
+        asks = "storage" in (claim.spec.resources.requests or {})
+        self._capacities: LabelIndex[AccessibleCapacity] | None = (
+            objects.capacities(claim.storage_class) if is_measured and asks else None
+        )
+
+    def label_keys(self) -> set[str]:
+        """The labels of nodes that decide what becomes of it."""
+        found = {*self._free.label_keys} | label_keys(self._allowed)
+        for _, topology in self._prebound:
+            found |= label_keys(topology)
+        return found if self._capacities is None else found | {*self._capacities.label_keys}
+
+    def matching_volume(self, labels: Labels, taken: set[str]) -> PersistentVolume | None:
+        """The volume to bind it to on a node with these labels; ``None``: none fits.
+
+        One that is meant for the claim already comes first, then the smallest; of equals the first
+        by name, where Kubernetes takes any.
+        """
+        for volume, topology in self._prebound:
+            if volume.name not in taken:
+                return volume if is_reachable(topology, labels) else None
+        for one in self._free.at(labels, self.size):
+            volume = one.volume
+            if volume.name not in taken and self._can_have(volume):
+                return volume
+        return None
+
+    def provision_conflict(self, labels: Labels) -> str:
+        """Why no volume can be provisioned for a node with these labels; "" if one can."""
+        if not self._is_provisioned or not is_reachable(self._allowed, labels):
+            return BIND_CONFLICT
+        if self._capacities is None:
+            return ""
+        most = next(self._capacities.at(labels), None)
+        return "" if most is not None and most.limit >= self.size else NOT_ENOUGH_SPACE
+
+    def _can_have(self, volume: PersistentVolume) -> bool:
+        if self._selector is not None and not self._selector.matches(volume.metadata.labels or {}):
+            return False
+        modes = volume.spec.access_modes or ()
+        return _fits(self.claim, volume) and all(
+            one in modes for one in self.claim.spec.access_modes or ()
+        )
+
+
+def _prebound(
+    claim: PersistentVolumeClaim, volumes: Mapping[str, PersistentVolume]
+) -> list[tuple[PersistentVolume, Topology | None]]:
+    """The volumes that are meant for a claim and large enough, and the nodes that can use them."""
+    size, uids = storage_size(claim.spec.resources.requests), ("", claim.metadata.uid)
+    return [
+        (volume, volume_topology(volume))
+        for _, volume in sorted(volumes.items())
+        if (reference := volume.spec.claim_ref) is not None
+        and reference.uid in uids
+        and storage_size(volume.spec.capacity) >= size
+        and _fits(claim, volume)
+    ]
 
 
 def _fits(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
     asked, has = claim.spec, volume.spec
-    classes = asked.volume_attributes_class_name or "", has.volume_attributes_class_name or ""
-    return asked.volume_mode == has.volume_mode and classes[0] == classes[1]
-
-
-def _has_modes(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    return set(claim.spec.access_modes or ()) <= set(volume.spec.access_modes or ())
+    if (asked.volume_attributes_class_name or "") != (has.volume_attributes_class_name or ""):
+        return False
+    return asked.volume_mode == has.volume_mode

@@ -79,12 +79,15 @@ class LabelIndex(Generic[_Placed]):
 
     def at(self, labels: Labels, least: int | None = None) -> Iterator[_Placed]:
         """What a node with these labels can use, in order, from ``(least, …)`` on."""
-        places = ((key, labels.get(key, "")) for key in self._keys)
-        lists = [self._by_label[place] for place in places if place in self._by_label]
-        if least is not None:
-            lists = [one[bisect_left(one, (least, ""), key=_order) :] for one in lists]
-        things = lists[0] if len(lists) == 1 else heapq.merge(*lists, key=_order)
-        return (one for one in things if is_reachable(one.topology, labels))
+        lists: list[Iterable[_Placed]] = []
+        for key in self._keys:
+            things = self._by_label.get((key, labels.get(key, "")))
+            if things is not None and least is None:
+                lists.append(things)
+            elif things is not None:
+                lists.append(things[bisect_left(things, (least, ""), key=_order) :])
+        merged = lists[0] if len(lists) == 1 else heapq.merge(*lists, key=_order)
+        return (one for one in merged if is_reachable(one.topology, labels))
 
 
 def _order(one: Placed) -> tuple[int, str]:
