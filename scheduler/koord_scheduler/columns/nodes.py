@@ -206,7 +206,6 @@ class NodeColumns:
         if not self.is_node[row] and not self._pods_on[row]:
             del self._row_of[self._names[row]]
             self._names[row] = ""
-            self.pod_volumes.set_node(row, "")
             self._ties.discard(float(self.tie_break[row]))
             self._free.append(row)
 

@@ -74,7 +74,7 @@ class VolumeColumns:
     def set_node(self, row: int, name: str) -> None:
         """A row has a node of this name, or its drivers or VolumeAttachments have changed."""
         before = self._by_attachments.pop(row, frozenset())
-        now = self._objects.attached_to(name) if name else frozenset()
+        now = self._objects.attached_to(name)
         for volume in before | now:
             was_there = volume in before or row in self._by_pods.get(volume, ())
             is_there = volume in now or row in self._by_pods.get(volume, ())

@@ -56,32 +56,32 @@ class LabelIndex(Generic[_Placed]):
 
     def __init__(self) -> None:
         self.label_keys: Counter[str] = Counter()
-        self._keys: Counter[str] = Counter()
-        self._by_label: dict[tuple[str, str], list[_Placed]] = {}
+        self._by_label: dict[str, dict[str, list[_Placed]]] = {}
 
     def add(self, one: _Placed) -> None:
         """Something is there."""
-        for place in _places(one.topology):
-            insort(self._by_label.setdefault(place, []), one, key=_order)
-            self._keys[place[0]] += 1
+        for key, value in _places(one.topology):
+            things = self._by_label.setdefault(key, {}).setdefault(value, [])
+            insort(things, one, key=_order)
         self.label_keys.update(label_keys(one.topology))
 
     def remove(self, one: _Placed) -> None:
         """Something is not there any more."""
-        for place in _places(one.topology):
-            things = self._by_label[place]
-            del things[bisect_left(things, one.order, key=_order)]
-            if not things:
-                del self._by_label[place]
-            _decrement(self._keys, place[0])
-        for key in label_keys(one.topology):
-            _decrement(self.label_keys, key)
+        for key, value in _places(one.topology):
+            by_value = self._by_label[key]
+            del by_value[value][bisect_left(by_value[value], one.order, key=_order)]
+            if not by_value[value]:
+                del by_value[value]
+            if not by_value:
+                del self._by_label[key]
+        self.label_keys.subtract(label_keys(one.topology))
+        self.label_keys += Counter()  # without those that are 0
 
     def at(self, labels: Labels, least: int | None = None) -> Iterator[_Placed]:
         """What a node with these labels can use, in order, from ``(least, …)`` on."""
         lists: list[Iterable[_Placed]] = []
-        for key in self._keys:
-            things = self._by_label.get((key, labels.get(key, "")))
+        for key, by_value in self._by_label.items():
+            things = by_value.get(labels.get(key, ""))
             if things is not None and least is None:
                 lists.append(things)
             elif things is not None:
@@ -92,12 +92,6 @@ class LabelIndex(Generic[_Placed]):
 
 def _order(one: Placed) -> tuple[int, str]:
     return one.order
-
-
-def _decrement(counter: Counter[str], key: str) -> None:
-    counter[key] -= 1
-    if not counter[key]:
-        del counter[key]
 
 
 def _places(topology: Topology | None) -> Iterable[tuple[str, str]]:

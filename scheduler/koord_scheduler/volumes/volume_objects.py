@@ -160,6 +160,8 @@ class VolumeObjects:
         if after is not None:
             self._index(after, add=True)
         self._notify(one)
+        if isinstance(before, VolumeAttachment):  # another of its name may be elsewhere
+            self._node_changed(before.spec.node_name)
 
     def _index(self, one: StorageObject, *, add: bool) -> None:
         match one:

@@ -18,12 +18,8 @@ from koord_scheduler.objects.pod import PodInfo, read_pod
 
 from tests.conformance.test_scheduler import WEIGHTS, plugins
 from tests.support.clusters import random_cluster
-from tests.support.clusters.storage import random_storage_cluster
-from tests.support.storage_kinds import storage_objects
 
 PLUGINS = [EnabledPlugin(plugin, True, WEIGHTS[plugin.name]) for plugin in plugins({})]
-
-CHANGES = ["node", "node", "pod", "pod", "pod", "no pod", "no node", "namespace"]
 
 
 def pod(document: dict[str, Any]) -> PodInfo:
@@ -36,21 +32,17 @@ class Life:
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.columns = NodeColumns(length=2)
-        kinds = [random_cluster, random_storage_cluster]
-        both = [make(rng) for make in rng.choices(kinds, [2, 1], k=2)]
+        both = random_cluster(rng), random_cluster(rng)
         self.nodes = [one for cluster in both for one in cluster["nodes"]]
         self.pods = [pod(one) for cluster in both for one in cluster["pods"]]
         self.waiting = [pod_class(pod(cluster["pod"])) for cluster in both]
         self.kept = [ClassScores(one, self.columns, PLUGINS) for one in self.waiting]
-        self.objects = [one for cluster in both for one in storage_objects(cluster)]
-        for one in self.objects[::2]:
-            self.columns.volumes.set(one)
         self.there: set[str] = set()
         self.placed: list[PodInfo] = []
 
     def change(self) -> None:
         columns, rng = self.columns, self.rng
-        match rng.choice([*CHANGES, *["object"] * 4, "no object"] if self.objects else CHANGES):
+        match rng.choice(["node", "node", "pod", "pod", "pod", "no pod", "no node", "namespace"]):
             case "node":
                 node = read_node(json.dumps(rng.choice(self.nodes)).encode())
                 columns.set(node)
@@ -66,12 +58,6 @@ class Life:
             case "no pod" if self.placed:
                 chosen = self.placed.pop(rng.randrange(len(self.placed)))
                 columns.remove_pod(chosen.spec.node_name, placed_usage(chosen, columns))
-            case "object":
-                columns.volumes.set(rng.choice(self.objects))
-            case "no object":
-                one = rng.choice(self.objects)
-                if columns.volumes.get(type(one), one.key) is not None:
-                    columns.volumes.remove(type(one), one.key)
             case "namespace":
                 columns.namespaces.set(rng.choice(["default", "prod"]), {"env": rng.choice("ab")})
 

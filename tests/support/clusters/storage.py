@@ -8,6 +8,7 @@ from tests.support.clusters.selectors import HOSTNAME, REGION, ZONE, Object, cha
 
 CSI, OTHER_CSI = "csi.example.com", "other.example.com"
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
+BETA_REGION = "failure-domain.beta.kubernetes.io/region"
 BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
 BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
@@ -48,7 +49,7 @@ def random_storage_cluster(rng: Random) -> Object:
             _capacity(rng, number, names) for number in range(rng.randint(0, 4))
         ],
         "volumeAttachments": [
-            _attachment(rng, number, volumes, names) for number in range(rng.randint(0, 3))
+            _attachment(rng, number, volumes, names) for number in range(rng.randint(0, 6))
         ],
     }
     owners = [*pods, *waiting]
@@ -318,7 +319,9 @@ def _term(rng: Random, names: list[str]) -> Object:
         {"key": "rack", "operator": rng.choice(["Gt", "Lt"]), "values": ["2"]},
         {"key": rng.choice(CSI_ZONES), "operator": "In", "values": some(rng, ZONES, 1, 2)},
     ]
-    term: Object = {"matchExpressions": some(rng, rows, 0 if chance(rng, 0.05) else 1, 2)}
+    beta = {"key": BETA_REGION, "operator": "In", "values": some(rng, ["eu-a", "us-b"], 1, 2)}
+    some_rows = some(rng, rows, 0 if chance(rng, 0.05) else 1, 2)
+    term: Object = {"matchExpressions": [rows[3], beta] if chance(rng, 0.1) else some_rows}
     if chance(rng, 0.05):
         values = [rng.choice(names)]
         term["matchFields"] = [{"key": "metadata.name", "operator": "In", "values": values}]
@@ -331,11 +334,12 @@ def _refer(volume: Object, claim: Object, uid: str) -> None:
 
 
 def _attachment(rng: Random, number: int, volumes: list[Object], names: list[str]) -> Object:
-    known = [one["metadata"]["name"] for one in volumes]
+    volume = rng.choice(volumes) if volumes and chance(rng, 0.95) else {"metadata": {"name": "x"}}
+    driver = volume.get("spec", {}).get("csi", {}).get("driver", CSI)
     spec: Object = {
-        "attacher": rng.choice([CSI, CSI, OTHER_CSI, ""]),
+        "attacher": driver if chance(rng, 0.8) else rng.choice([CSI, OTHER_CSI, ""]),
         "nodeName": rng.choice(names),
-        "source": {"persistentVolumeName": rng.choice([*known, "gone"])},
+        "source": {"persistentVolumeName": volume["metadata"]["name"]},
     }
     return {"metadata": {"name": f"attachment{number}"}, "spec": spec}
 
