@@ -115,10 +115,10 @@ class _DelayedClaim:
 
     def label_keys(self) -> set[str]:
         """The labels of nodes that decide what becomes of it."""
-        found = {*self._free.label_keys} | label_keys(self._allowed)
+        found = self._free.label_keys | label_keys(self._allowed)
         for _, topology in self._prebound:
             found |= label_keys(topology)
-        return found if self._capacities is None else found | {*self._capacities.label_keys}
+        return found if self._capacities is None else found | self._capacities.label_keys
 
     def matching_volume(self, labels: Labels, taken: set[str]) -> PersistentVolume | None:
         """The volume to bind it to on a node with these labels; ``None``: none fits.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
@@ -50,12 +49,12 @@ class LabelIndex(Generic[_Placed]):
     """Things by the labels of the nodes that can use them.
 
     Most belong to one node or zone. They lie under each value of a label that such nodes have, so
-    that nobody looks at those of other nodes. ``label_keys`` counts the things that a label
-    decides about.
+    that nobody looks at those of other nodes. ``label_keys`` are the labels that decide about any
+    of them, or did.
     """
 
     def __init__(self) -> None:
-        self.label_keys: Counter[str] = Counter()
+        self.label_keys: set[str] = set()
         self._by_label: dict[str, dict[str, list[_Placed]]] = {}
 
     def add(self, one: _Placed) -> None:
@@ -63,7 +62,7 @@ class LabelIndex(Generic[_Placed]):
         for key, value in _places(one.topology):
             things = self._by_label.setdefault(key, {}).setdefault(value, [])
             insort(things, one, key=_order)
-        self.label_keys.update(label_keys(one.topology))
+        self.label_keys |= label_keys(one.topology)
 
     def remove(self, one: _Placed) -> None:
         """Something is not there any more."""
@@ -74,8 +73,6 @@ class LabelIndex(Generic[_Placed]):
                 del by_value[value]
             if not by_value:
                 del self._by_label[key]
-        self.label_keys.subtract(label_keys(one.topology))
-        self.label_keys += Counter()  # without those that are 0
 
     def at(self, labels: Labels, least: int | None = None) -> Iterator[_Placed]:
         """What a node with these labels can use, in order, from ``(least, …)`` on."""

@@ -34,6 +34,7 @@ def test_kept_answers_are_fresh_ones(seed: int) -> None:
             assert kept.feasible().tolist() == rows.tolist()
             if number % 5 == 0 and len(rows):
                 reserved.append(BINDING.reserve(waiting, life.columns, rows[0]))
-        life.change()
+        for _ in range(3):
+            life.change()
         if reserved and number % 7 == 0:
             BINDING.unreserve(reserved.pop(0), life.columns)
