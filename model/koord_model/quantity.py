@@ -74,6 +74,20 @@ def nano(quantity: str | int | float) -> int:
     return int(_EXACT.multiply(10**9, _exact(quantity)).to_integral_value(ROUND_UP))
 
 
+def milli_text(amount: int) -> str:
+    """Thousandths as a quantity: "500m", or whole where it is whole."""
+    return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+
+
+def binary_text(amount: int) -> str:
+    """Bytes as a quantity: with the largest suffix that is exact, or rounded up from 10 on."""
+    for suffix in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"):
+        unit = int(_SUFFIXES[suffix])
+        if amount >= 10 * unit or (amount and amount % unit == 0):
+            return f"{-(-amount // unit)}{suffix}"
+    return str(amount)
+
+
 def _plain(quantity: str | int | float) -> int | None:
     """What is digits only, as most of a metric's thousands of amounts are."""
     if isinstance(quantity, str) and quantity.isascii() and quantity.isdigit():

@@ -4,6 +4,8 @@ Flags win over environment variables, those over the YAML file named by
 ``--config``, that over the defaults. A field is declared once, with ``option``;
 its flag, environment variable, YAML key and help line follow from it.
 
+A program with a ``--config`` of its own has no such file.
+
 Renaming a setting. The old name stays usable as a flag, a YAML key and an
 environment variable when it is listed as an alias::
 
@@ -115,7 +117,8 @@ def parse(
             raise _SourceError(_unknown(unknown, known))
         values = _flag_values(vars(found), declared)
         _set_from_environment(values, declared, os.environ if environ is None else environ)
-        if path := getattr(found, "config", ""):
+        path = "" if _has_own_config(declared) else getattr(found, "config", "")
+        if path:
             _set_from_file(values, declared, path)
     except (GoFlagError, _SourceError) as error:
         parser.error(str(error))
@@ -164,6 +167,11 @@ def _declare(settings: type[Any], prog: str) -> list[_Setting]:
     return names
 
 
+def _has_own_config(declared: Iterable[_Setting]) -> bool:
+    """Whether ``--config`` is a setting itself: Kubernetes' programs have a file of their own."""
+    return any(setting.flag == "--config" for setting in declared)
+
+
 def _variable(name: str) -> str:
     return name.lstrip("-").replace("-", "_").upper()
 
@@ -187,11 +195,13 @@ def _parser(declared: Sequence[_Setting], prog: str, description: str) -> _Parse
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("--version", action="version", version=f"{prog} {VERSION}")
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="YAML file with any of the settings below, named as the flags without dashes in front",
-    )
+    if not _has_own_config(declared):
+        parser.add_argument(
+            "--config",
+            metavar="FILE",
+            help="YAML file with any of the settings below, named as the flags without dashes in "
+            "front",
+        )
     for setting in declared:
         if setting.negated:
             _add(parser, setting, [setting.flag], argparse.SUPPRESS)

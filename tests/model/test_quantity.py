@@ -4,7 +4,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_model.quantity import milli, whole
+from koord_model.quantity import binary_text, milli, milli_text, whole
 
 _FACTORS = {
     "m": Fraction(1, 1000),
@@ -92,3 +92,23 @@ def test_digits_only_are_read_as_any_other_quantity(text: str) -> None:
 
     padded = f"+{text}"  # the same number, the long way
     assert read(text) == read(padded) or len(padded) > 64
+
+
+@given(st.integers(0, 10**9))
+def test_thousandths_are_written_as_they_are_read(amount: int) -> None:
+    assert milli(milli_text(amount)) == amount
+
+
+@given(st.integers(0, 1 << 63))
+def test_bytes_are_written_with_two_digits_or_exactly(amount: int) -> None:
+    text = binary_text(amount)
+    assert amount <= whole(text) < amount + max(1, amount / 10)
+    assert len(text.rstrip("EPTGMKi")) <= 5
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0, "0"), (1 << 30, "1Gi"), (3 << 29, "1536Mi"), (10**9, "954Mi"), (10_239, "10239")],
+)
+def test_bytes_get_the_largest_suffix_that_says_enough(amount: int, text: str) -> None:
+    assert binary_text(amount) == text

@@ -18,7 +18,7 @@ from koord_scheduler.columns.namespaces import Namespaces
 from koord_scheduler.columns.pod_counts import PodCounts, PodLabels
 from koord_scheduler.columns.ports import HostPort, HostPortColumns
 from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
-from koord_scheduler.columns.taints import TaintColumn
+from koord_scheduler.columns.taints import TaintColumn, TaintValues
 from koord_scheduler.columns.volumes import VolumeColumns
 from koord_scheduler.objects.node import Node
 from koord_scheduler.objects.node_selector import NodeSelectorTerm, RequiredNodes
@@ -62,7 +62,7 @@ class NodeColumns:
         self.taints = TaintColumn(length)
         self.resources = ResourceColumns(length)
         self.ports = HostPortColumns()
-        self.images = ImageColumns()
+        self.images = ImageColumns(length)
         self.pods = PodCounts(length)
         self.terms = HeldTerms(length)
         self.namespaces = Namespaces()
@@ -102,11 +102,10 @@ class NodeColumns:
             found &= np.logical_or.reduce(alternatives, axis=0)
         return found
 
-    def tolerates(self, tolerations: Sequence[Toleration], rows: Rows) -> Mask:
-        """Of each of these rows, whether these tolerations are for all taints that forbid."""
-        return (
-            self.taints.values(lambda taints: first_untolerated(taints, tolerations) is None, rows)
-            > 0
+    def untolerated(self, tolerations: Sequence[Toleration]) -> TaintValues:
+        """1 for nodes with a taint that forbids, and that none of these tolerations is for."""
+        return TaintValues(
+            self.taints, lambda taints: first_untolerated(taints, tolerations) is not None
         )
 
     def matches_term(self, term: NodeSelectorTerm, rows: Rows) -> Mask:
@@ -221,6 +220,7 @@ class NodeColumns:
         self.labels.lengthen(length)
         self.taints.lengthen(length)
         self.resources.lengthen(length)
+        self.images.lengthen(length)
         self.pods.lengthen(length)
         self.terms.lengthen(length)
         self.pod_volumes.lengthen(length)

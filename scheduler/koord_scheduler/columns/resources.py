@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 from koord_model.keys import CPU, MEMORY
+from koord_model.quantity import binary_text, milli_text
 
 from koord_scheduler.columns.arrays import Amounts, lengthened
+from koord_scheduler.objects.requests import HUGE_PAGES
 
 PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
@@ -69,3 +71,11 @@ class ResourceColumns:
             self.requested[number, row] += sign * amount
         self.scored[0, row] += sign * scored[0]
         self.scored[1, row] += sign * scored[1]
+
+
+def quantity_of(resource: str, amount: int) -> str:
+    """An amount of ``ResourceColumns`` as a quantity: "500m" of CPU, "1178Mi" of memory, "2"."""
+    if resource == CPU:
+        return milli_text(amount)
+    is_bytes = resource.endswith(("memory", "storage")) or resource.startswith(HUGE_PAGES)
+    return binary_text(amount) if is_bytes else str(amount)

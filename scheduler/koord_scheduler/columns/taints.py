@@ -37,11 +37,20 @@ class TaintColumn:
         """The taints of a row."""
         return self.sets[int(self.codes[row])]
 
-    def values(self, value: Callable[[Taints], float], rows: Rows | None = None) -> Amounts:
-        """What ``value`` returns for the taints of ``rows``, or of all rows.
 
-        It is called once for each set of taints.
-        """
-        table = np.array([value(one) for one in self.sets], np.float64)
-        found: Amounts = table[self.codes if rows is None else self.codes[rows]]
+class TaintValues:
+    """What ``value`` returns for the taints of nodes; it is called once for each set of taints."""
+
+    def __init__(self, taints: TaintColumn, value: Callable[[Taints], float]) -> None:
+        self._taints = taints
+        self._value = value
+        self._table: Amounts = np.zeros(0)
+
+    def of(self, rows: Rows) -> Amounts:
+        """The values of these rows."""
+        sets = self._taints.sets
+        if len(self._table) < len(sets):
+            new = [self._value(one) for one in sets[len(self._table) :]]
+            self._table = np.append(self._table, new)
+        found: Amounts = self._table[self._taints.codes[rows]]
         return found

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import AcrossNodes, Filter, Plugin, Score
+from koord_scheduler.framework.plugin import (
+    AcrossNodes,
+    Filter,
+    Plugin,
+    PreFilterResult,
+    Reason,
+    Score,
+)
 from koord_scheduler.framework.profile import EnabledPlugin
 
 
@@ -26,6 +34,14 @@ class _ClassPlugin:
     across: AcrossNodes | None
 
 
+class PluginReasons(NamedTuple):
+    """Why a plugin rejects nodes; ``rejects`` says of each row whether it does."""
+
+    plugin: str
+    reasons: list[Reason]
+    rejects: Mask
+
+
 class ClassScores:
     """Which nodes the pods of a class can run on, and how good those are.
 
@@ -33,9 +49,9 @@ class ClassScores:
     """
 
     def __init__(self, pod: PodClass, nodes: NodeColumns, plugins: Sequence[EnabledPlugin]) -> None:
-        self._pod = pod
-        self._nodes = nodes
-        answers = [
+        self.pod = pod
+        self.nodes = nodes
+        self._answers = [
             _ClassPlugin(
                 plugin,
                 weight,
@@ -46,15 +62,26 @@ class ClassScores:
             )
             for plugin, filters, weight in plugins
         ]
-        self._across = [(one, one.across) for one in answers if one.across]
-        self._plugins = [one for one in answers if one.filter or one.score]
+        self._across = [(one, one.across) for one in self._answers if one.across]
+        self._plugins = [one for one in self._answers if one.filter or one.score]
         self._relative = [one for one in self._plugins if one.score and one.plugin.normalizes]
+        # Most plugins depend on nothing but the row.
+        self._depending = [
+            one.plugin
+            for one in self._plugins
+            if type(one.plugin).depends_on is not Plugin.depends_on
+        ]
         self._seen = -1
         self._generation = -1
         self._depends: tuple[Hashable, ...] = ()
         self._fits: Mask = np.zeros(0, np.bool_)
         self._local: Amounts = np.zeros(0)
         self._raw: list[Amounts] = []
+
+    @property
+    def size(self) -> int:
+        """How many bytes it keeps by row."""
+        return self._fits.nbytes + self._local.nbytes + sum(raw.nbytes for raw in self._raw)
 
     def feasible(self) -> Rows:
         """The rows of the nodes that a pod of the class can run on."""
@@ -85,7 +112,7 @@ class ClassScores:
         """Of feasible rows the one with the highest score; ``None`` where there is none."""
         if not len(rows):
             return None
-        return int(rows[(self._totals(rows) + self._nodes.tie_break[rows]).argmax()])
+        return int(rows[(self._totals(rows) + self.nodes.tie_break[rows]).argmax()])
 
     def rejections(self, row: int) -> list[str]:
         """The names of all plugins that keep the class off a node."""
@@ -95,6 +122,24 @@ class ClassScores:
             (one.plugin.name, answer.filter(at)) for one, answer in self._across if one.filters
         )
         return [name for name, fits in (*alone, *across) if fits is not None and not fits[0]]
+
+    def reasons(self, rows: Rows) -> list[PluginReasons]:
+        """Why each plugin rejects those of ``rows`` that it rejects, in the profile's order."""
+        return [self._reasons(one, rows) for one in self._answers if one.filters]
+
+    def _reasons(self, one: _ClassPlugin, rows: Rows) -> PluginReasons:
+        reasons = one.plugin.reasons(self.pod, self.nodes, rows)
+        if one.across is not None:
+            reasons = [*reasons, *one.across.reasons(rows)]
+        rejects = np.zeros(len(rows), np.bool_)
+        for reason in reasons:
+            rejects |= reason.rows
+        return PluginReasons(one.plugin.name, reasons, rejects)
+
+    def pre_filter(self) -> list[tuple[str, PreFilterResult]]:
+        """What each plugin says before it looks at nodes, by its name, in the profile's order."""
+        filtering = (one.plugin for one in self._answers if one.filters)
+        return [(plugin.name, plugin.pre_filter(self.pod, self.nodes)) for plugin in filtering]
 
     def scores(self, rows: Rows) -> dict[str, Amounts]:
         """The weighted score of each plugin for feasible rows, by its name."""
@@ -110,9 +155,9 @@ class ClassScores:
         return found
 
     def _refresh(self) -> None:
-        nodes = self._nodes
+        nodes = self.nodes
         changed: Rows | None = None
-        depends = tuple(one.plugin.depends_on(self._pod, nodes) for one in self._plugins)
+        depends = tuple(one.depends_on(self.pod, nodes) for one in self._depending)
         if self._generation == nodes.generation and depends == self._depends:
             changed = nodes.journal.changed_since(self._seen)
         if changed is None:
@@ -120,13 +165,13 @@ class ClassScores:
             length = len(nodes)
             self._fits, self._local = np.zeros(length, np.bool_), np.zeros(length)
             self._raw = [np.zeros(length) for _ in self._relative]
-            changed = np.arange(length)
+            changed = np.flatnonzero(nodes.is_node)
         self._seen = nodes.journal.position
         if len(changed):
             self._update(changed)
 
     def _update(self, rows: Rows) -> None:
-        fits = self._nodes.is_node[rows]
+        fits = self.nodes.is_node[rows]
         local = np.zeros(len(rows))
         for one in self._plugins:
             if one.filter is not None:

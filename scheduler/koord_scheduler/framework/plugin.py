@@ -23,6 +23,14 @@ Score = Callable[[Rows], Amounts]
 """Of each of these rows, how good it is: a whole number, 0 to 100 once it is normalized."""
 
 
+class Shortage(NamedTuple):
+    """How much of a resource nodes lack, and how much they have, by row, as ``ResourceColumns``."""
+
+    resource: str
+    lacking: Amounts
+    allocatable: Amounts
+
+
 class Reason(NamedTuple):
     """Why a plugin rejects nodes, in kube-scheduler's words.
 
@@ -33,6 +41,7 @@ class Reason(NamedTuple):
     text: str
     rows: Mask
     resolvable: bool = True
+    shortage: Shortage | None = None
 
 
 class PreFilterResult(NamedTuple):
@@ -54,6 +63,10 @@ class AcrossNodes(Protocol):
         """Of each of these rows, whether a pod can run there; ``None`` if it can on all."""
         ...
 
+    def reasons(self, rows: Rows) -> list[Reason]:
+        """As ``Plugin.reasons``, for what ``filter`` rejects."""
+        ...
+
     def score(self, rows: Rows) -> Amounts | None:
         """Scores from 0 to 100 of all nodes that are left; ``None`` if all are equally good."""
         ...
@@ -70,6 +83,10 @@ class Plugin:
     name: ClassVar[str]
     normalizes: ClassVar[bool] = False
     """Whether ``normalize`` does anything."""
+    reason: ClassVar[str] = ""
+    """Why ``filter`` rejects nodes, of a plugin that has one reason for all of them."""
+    resolvable: ClassVar[bool] = True
+    """``Reason.resolvable`` of that reason."""
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         """What can be said before nodes are looked at; ``filter`` rejects the same nodes.
@@ -81,6 +98,14 @@ class Plugin:
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         """What keeps pods of a class off nodes; ``None`` where nothing does."""
         return None
+
+    def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
+        """Why ``filter`` rejects those of ``rows`` that it rejects; each has one or more."""
+        can_run = self.filter(pod, nodes)
+        if can_run is None:
+            return []
+        text = self.reason or f"node(s) didn't satisfy plugin {self.name}"
+        return [Reason(text, ~can_run(rows), self.resolvable)]
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
         """What a class prefers; ``None`` where all nodes are equally good."""
@@ -109,6 +134,17 @@ def normalized(scores: Amounts, *, reverse: bool = False) -> Amounts:
         return np.full(len(scores), MAX_SCORE) if reverse else scores
     found: Amounts = np.floor(MAX_SCORE * scores / most)
     return MAX_SCORE - found if reverse else found
+
+
+def first_reasons(reasons: Iterable[Reason]) -> list[Reason]:
+    """For plugins that stop at the first reason: each row keeps only the first of its reasons."""
+    found: list[Reason] = []
+    explained: Mask | None = None
+    for one in reasons:
+        explained = np.zeros(len(one.rows), np.bool_) if explained is None else explained
+        found.append(one._replace(rows=one.rows & ~explained))
+        explained = explained | one.rows
+    return found
 
 
 def without_reason(reasons: Iterable[Reason], rows: Rows) -> Mask:

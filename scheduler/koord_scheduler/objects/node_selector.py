@@ -55,6 +55,11 @@ class NodeSelectorTerm:
     labels: tuple[NodeRequirement, ...] = ()
     names: tuple[NodeRequirement, ...] = ()
 
+    def node_names(self) -> frozenset[str] | None:
+        """The names that a node may have; ``None`` where the term does not list them."""
+        sets = [frozenset(one.values) for one in self.names if one.operator == "In"]
+        return frozenset.intersection(*sets) if sets else None
+
 
 @dataclass(frozen=True, slots=True)
 class RequiredNodes:
@@ -65,6 +70,12 @@ class RequiredNodes:
 
     selector: tuple[NodeRequirement, ...] = ()
     terms: tuple[NodeSelectorTerm, ...] | None = None
+
+    def node_names(self) -> frozenset[str] | None:
+        """The names that a node may have; ``None`` where not all ``terms`` list them."""
+        by_term = [term.node_names() for term in self.terms or ()]
+        listed = [one for one in by_term if one is not None]
+        return frozenset().union(*listed) if by_term and len(listed) == len(by_term) else None
 
 
 @dataclass(frozen=True, slots=True)

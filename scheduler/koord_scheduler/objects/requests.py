@@ -19,7 +19,7 @@ from koord_scheduler.objects.pod import ContainerStatus, PodInfo, SchedulingCont
 _BILLION = 10**9
 _OF_NO_REQUEST = {CPU: _BILLION // 10, MEMORY: 200 * 2**20 * _BILLION}
 """What a container without a request counts as in scores: 100 millicores, 200 MiB."""
-_HUGE_PAGES = "hugepages-"
+HUGE_PAGES = "hugepages-"
 _NONE: Amounts = {}
 
 
@@ -107,7 +107,7 @@ def _of_whole_pod(pod: PodInfo) -> Amounts:
     return {
         name: amount
         for name, amount in asked.items()
-        if name in (CPU, MEMORY) or name.startswith(_HUGE_PAGES)
+        if name in (CPU, MEMORY) or name.startswith(HUGE_PAGES)
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,8 +13,19 @@ from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows
 from koord_scheduler.columns.held_terms import HeldTerm, TermKind
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.pod_counts import AffinitySelector, PodCounter
-from koord_scheduler.framework.plugin import MAX_SCORE, AcrossNodes, Plugin
+from koord_scheduler.framework.plugin import (
+    MAX_SCORE,
+    AcrossNodes,
+    Plugin,
+    Reason,
+    first_reasons,
+    without_reason,
+)
 from koord_scheduler.objects.pod_affinity import AffinityTerm
+
+_NOT_TOGETHER = "node(s) didn't match pod affinity rules"
+_NOT_APART = "node(s) didn't match pod anti-affinity rules"
+_HELD_APART = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 @dataclass(frozen=True)
@@ -58,17 +69,28 @@ class _Affinity:
 
     def filter(self, rows: Rows) -> Mask | None:
         self._refresh()
-        found = np.ones(len(rows), np.bool_)
-        for held in self._held_apart:
-            found &= self._around(held.term.key, self._nodes.terms.rows(held), rows) == 0
-        for term, counter in zip(self._pod.affinity.anti, self._apart, strict=True):
-            found &= self._around(term.key, counter.rows, rows) == 0
+        if self._together is None and not self._apart and not self._held_apart:
+            return None
+        return without_reason(self._rejections(rows), rows)
+
+    def reasons(self, rows: Rows) -> list[Reason]:
+        return first_reasons(self._rejections(rows))
+
+    def _rejections(self, rows: Rows) -> Iterator[Reason]:
+        self._refresh()
         if self._together is not None:
-            found &= self._is_together(self._together, rows)
-        return found
+            is_together = self._is_together(self._together, rows)
+            yield Reason(_NOT_TOGETHER, ~is_together, resolvable=False)
+        for term, counter in zip(self._pod.affinity.anti, self._apart, strict=True):
+            yield Reason(_NOT_APART, self._around(term.key, counter.rows, rows) > 0)
+        for held in self._held_apart:
+            pods = self._nodes.terms.rows(held)
+            yield Reason(_HELD_APART, self._around(held.term.key, pods, rows) > 0)
 
     def score(self, rows: Rows) -> Amounts | None:
         self._refresh()
+        if not self._preferred and not self._held_preferences:
+            return None
         raw = np.zeros(len(rows))
         preferred = zip(self._pod.affinity.preferred, self._preferred, strict=True)
         for (weight, term), counter in preferred:

@@ -9,8 +9,20 @@ import numpy as np
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import Filter, Plugin, Score, normalized
+from koord_scheduler.framework.plugin import (
+    Filter,
+    Plugin,
+    PreFilterResult,
+    Reason,
+    Score,
+    first_reasons,
+    normalized,
+)
 from koord_scheduler.objects.node_selector import PreferredNodes, RequiredNodes
+
+_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
+_NO_MATCH = "node(s) didn't match Pod's node affinity/selector"
+_CONFLICT = "pod affinity terms conflict"
 
 
 class NodeAffinity(Plugin):
@@ -25,6 +37,10 @@ class NodeAffinity(Plugin):
         self._added = added or RequiredNodes()
         self._added_preferred = added_preferred or PreferredNodes()
 
+    def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
+        names = pod.required.node_names()
+        return PreFilterResult(_CONFLICT) if names == frozenset() else PreFilterResult(nodes=names)
+
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         required = [one for one in (pod.required, self._added) if one != RequiredNodes()]
         if not required:
@@ -37,6 +53,13 @@ class NodeAffinity(Plugin):
             return found
 
         return can_run
+
+    def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
+        both = (_ENFORCED, self._added), (_NO_MATCH, pod.required)
+        return first_reasons(
+            Reason(text, ~nodes.matches(required, rows), resolvable=False)
+            for text, required in both
+        )
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
         terms = (*pod.preferred.terms, *self._added_preferred.terms)

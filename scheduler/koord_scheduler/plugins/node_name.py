@@ -14,6 +14,8 @@ class NodeName(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "NodeName"
+    reason: ClassVar[str] = "node(s) didn't match the requested node name"
+    resolvable: ClassVar[bool] = False
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         if not pod.node_name:

@@ -12,8 +12,8 @@ from koord_model.keys import CPU, MEMORY
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.resources import ALWAYS, PODS, SCORED
-from koord_scheduler.framework.plugin import Filter, Plugin, Score
+from koord_scheduler.columns.resources import ALWAYS, PODS, SCORED, Request
+from koord_scheduler.framework.plugin import Filter, Plugin, Reason, Score, Shortage
 from koord_scheduler.framework.resource_scores import ResourceScore, least_allocated
 
 
@@ -42,21 +42,31 @@ class NodeResourcesFit(Plugin):
         self._settings = settings or FitSettings()
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
-        request = [
-            (number, amount)
-            for number, amount in nodes.resources.request({**dict(pod.amounts), PODS: 1})
-            if not self._is_ignored(nodes.resources.names[number])
-        ]
+        request = self._request(pod, nodes)
 
         def can_run(rows: Rows) -> Mask:
             resources = nodes.resources
             found = np.ones(len(rows), np.bool_)
             for number, amount in request:
-                free = resources.allocatable[number, rows] - resources.requested[number, rows]
+                free = resources.allocatable[number][rows] - resources.requested[number][rows]
                 found &= amount <= free
             return found
 
         return can_run
+
+    def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
+        resources, found = nodes.resources, []
+        for number, amount in self._request(pod, nodes):
+            name, has = resources.names[number], resources.allocatable[number, rows]
+            lacking = amount - (has - resources.requested[number, rows])
+            shortage = Shortage(name, lacking, has)
+            if name == PODS:
+                found.append(Reason("Too many pods", lacking > 0, shortage=shortage))
+                continue
+            text, is_short, is_too_small = f"Insufficient {name}", lacking > 0, amount > has
+            found.append(Reason(text, is_short & ~is_too_small, shortage=shortage))
+            found.append(Reason(text, is_short & is_too_small, resolvable=False, shortage=shortage))
+        return found
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
         resources, settings = nodes.resources, self._settings
@@ -70,7 +80,7 @@ class NodeResourcesFit(Plugin):
         def score(rows: Rows) -> Amounts:
             total, weights = np.zeros(len(rows)), np.zeros(len(rows))
             for number, scored, amount, weight in parts:
-                has = resources.allocatable[number, rows]
+                has = resources.allocatable[number][rows]
                 before = resources.requested[number] if scored is None else resources.scored[scored]
                 one = settings.strategy(before[rows] + amount, has)
                 counts = weight * ((has > 0) & (one > 0) if settings.skips_zero else has > 0)
@@ -81,6 +91,15 @@ class NodeResourcesFit(Plugin):
             return found
 
         return score
+
+    def _request(self, pod: PodClass, nodes: NodeColumns) -> Request:
+        """What a pod needs room for, its own place among the node's pods included."""
+        resources = nodes.resources
+        return tuple(
+            (number, amount)
+            for number, amount in resources.request({**dict(pod.amounts), PODS: 1})
+            if not self._is_ignored(resources.names[number])
+        )
 
     def _is_ignored(self, resource: str) -> bool:
         group, slash, _ = resource.partition("/")

@@ -16,6 +16,8 @@ class NodeUnschedulable(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "NodeUnschedulable"
+    reason: ClassVar[str] = "node(s) were unschedulable"
+    resolvable: ClassVar[bool] = False
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         if any(tolerates(one, UNSCHEDULABLE) for one in pod.tolerations):

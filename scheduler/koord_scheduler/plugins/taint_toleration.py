@@ -7,7 +7,7 @@ from typing import ClassVar
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.taints import Taints
+from koord_scheduler.columns.taints import Taints, TaintValues
 from koord_scheduler.framework.plugin import Filter, Plugin, Score, normalized
 from koord_scheduler.objects.tolerations import count_untolerated_preferences
 
@@ -17,10 +17,15 @@ class TaintToleration(Plugin):
 
     normalizes: ClassVar[bool] = True
     name: ClassVar[str] = "TaintToleration"
+    reason: ClassVar[str] = "node(s) had untolerated taint(s)"
+    resolvable: ClassVar[bool] = False
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+        untolerated = nodes.untolerated(pod.tolerations)
+
         def can_run(rows: Rows) -> Mask:
-            return nodes.tolerates(pod.tolerations, rows)
+            found: Mask = untolerated.of(rows) == 0
+            return found
 
         return can_run
 
@@ -28,10 +33,7 @@ class TaintToleration(Plugin):
         def untolerated(taints: Taints) -> float:
             return count_untolerated_preferences(taints, pod.tolerations)
 
-        def score(rows: Rows) -> Amounts:
-            return nodes.taints.values(untolerated, rows)
-
-        return score
+        return TaintValues(nodes.taints, untolerated).of
 
     def normalize(self, scores: Amounts) -> Amounts:
         return normalized(scores, reverse=True)

@@ -26,6 +26,7 @@ from koord_manager.program.manager import Manager
 from koord_manager.program.node_metric_server import CA_CONFIG_MAP
 from koord_manager.program.pages import pages
 from koord_proto.node_metric_pb2 import ReportRequest
+from koord_service.logs import EventLog
 from koord_service.status import Query
 from prometheus_client import CollectorRegistry
 
@@ -93,7 +94,7 @@ def nobody_is_to_find_another(monkeypatch: pytest.MonkeyPatch) -> None:
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, object]]]:
     found: list[tuple[str, dict[str, object]]] = []
     monkeypatch.setattr(
-        type(module.log), "warning", lambda _, message, **more: found.append((message, more))
+        EventLog, "warning", lambda _, message, **more: found.append((message, more))
     )
     return found
 

@@ -97,7 +97,13 @@ def find(path: str, installed: Iterable[Resource], with_status: Iterable[Resourc
             continue
         misplaced = bool(namespace) and not resource.namespaced
         unplaced = bool(name) and resource.namespaced and not namespace
-        known = {"": True, "status": resource in with_status, "eviction": resource == PODS}
+        of_pods = resource == PODS
+        known = {
+            "": True,
+            "status": resource in with_status,
+            "eviction": of_pods,
+            "binding": of_pods,
+        }
         if not misplaced and not unplaced and known.get(sub):
             return Route(Key(resource, namespace, name), sub)
     return None
@@ -120,7 +126,7 @@ def check_method(verb: str, route: Route) -> None:
         or (verb == "create" and key.resource.namespaced and not key.namespace)
         or (verb in ("update", "patch", "delete") and not key.name)
         or (verb == "delete" and bool(sub))
-        or (sub == "eviction" and verb != "create")
+        or (sub in ("eviction", "binding") and verb != "create")
         or (sub == "status" and verb == "create")
         or (key.resource in REVIEWS and verb != "create")
     )

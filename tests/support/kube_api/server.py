@@ -14,7 +14,7 @@ from koord_kube.protocol.api import Object
 from koord_kube.protocol.resources import API_SERVICES, CONFIG_MAPS, Resource
 
 from tests.support.certificates import Certificates
-from tests.support.kube_api.access import Access, Identity
+from tests.support.kube_api.access import Access
 from tests.support.kube_api.admission import Trust
 from tests.support.kube_api.aggregation import Aggregation, front_proxy_config_map, service_of
 from tests.support.kube_api.kinds import (
@@ -29,7 +29,6 @@ from tests.support.kube_api.kinds import (
 from tests.support.kube_api.requests import (
     Fault,
     RecordedRequest,
-    Route,
     check_method,
     find,
     list_option_causes,
@@ -41,6 +40,7 @@ from tests.support.kube_api.store import Watch, as_listed, line
 from tests.support.kube_api.writes import Write, Writes
 from tests.support.ports import free_port
 
+STRATEGIC = "application/strategic-merge-patch+json"
 _HALF = b'{"type":"MODIFIED","object":{"metadata":{"na'
 _INITIAL_END = "k8s.io/initial-events-end"
 _MARKED_BEFORE = 2.0
@@ -211,7 +211,10 @@ class KubeApi(Writes):
             return self._list(request, route.key)
         if verb == "get":
             return _json(self._existing(route.key))
-        answer, status = await self._written(verb, route, body, who)
+        is_strategic = request.content_type == STRATEGIC
+        answer, status = await self._written(
+            Write(verb, route.key, route.subresource, body, who, is_strategic)
+        )
         return _json(answer, status)
 
     async def _suffer(self, verb: str, plural: str, token: str) -> None:
@@ -322,20 +325,19 @@ class KubeApi(Writes):
                 marking.cancel()
             self._watches.discard(watch)
 
-    async def _written(
-        self, verb: str, route: Route, body: Any, who: Identity
-    ) -> tuple[Object, int]:
-        key = route.key
-        write = Write(verb, key, route.subresource, body, who)
+    async def _written(self, write: Write) -> tuple[Object, int]:
+        verb, key = write.verb, write.key
         if key.resource in REVIEWS:
-            return self.access.review(key.resource, body), 201
-        if route.subresource == "eviction":
+            return self.access.review(key.resource, write.body), 201
+        if write.subresource == "eviction":
             done = await self._evict(write)
             return done, int(done["code"])
+        if write.subresource == "binding":
+            return self._bind(write), 201
         if verb == "delete":
             return await self._delete(write), 200
         answer = await (self._create(write) if verb == "create" else self._change(write))
-        if key.resource == API_SERVICES and not route.subresource:
+        if key.resource == API_SERVICES and not write.subresource:
             await self._check_service(Key(key.resource, "", answer["metadata"]["name"]))
         return answer, 201 if verb == "create" else 200
 
@@ -361,11 +363,12 @@ def _body(request: web.Request, raw: bytes) -> Any:
     """What was sent, if it is of a type that is taken."""
     if request.method == "GET" or (request.method == "DELETE" and not raw):
         return None
-    expected = "application/json"
+    expected = {"application/json"}
     if request.method == "PATCH":
-        expected = "application/merge-patch+json"
-    if request.method != "DELETE" and request.content_type != expected:
-        message = f"the body of the request was in an unknown format - expected {expected}"
+        expected = {"application/merge-patch+json", STRATEGIC}
+    if request.method != "DELETE" and request.content_type not in expected:
+        known = " or ".join(sorted(expected))
+        message = f"the body of the request was in an unknown format - expected {known}"
         raise Refused(415, "UnsupportedMediaType", message)
     try:
         return json.loads(raw)

@@ -23,7 +23,14 @@ from koord_kube.protocol.resources import (
     Resource,
 )
 
-from tests.support.kube_api import admission, aggregation, definitions, evictions, object_rules
+from tests.support.kube_api import (
+    admission,
+    aggregation,
+    bindings,
+    definitions,
+    evictions,
+    object_rules,
+)
 from tests.support.kube_api.access import Identity
 from tests.support.kube_api.admission import Admission, Attributes, Services, Trust
 from tests.support.kube_api.definitions import Defined
@@ -50,13 +57,14 @@ _TRIES = 5  # how often a patch is applied anew where others were faster
 
 @dataclass
 class Write:
-    """What a client asks for."""
+    """What a client asks for; a patch may be a strategic one."""
 
     verb: str
     key: Key
     subresource: str
     body: Any
     who: Identity
+    is_strategic: bool = False
 
 
 class Writes(Store):
@@ -125,7 +133,7 @@ class Writes(Store):
 
     async def _changed(self, write: Write, before: Object) -> Any:
         key = write.key
-        new: Object = copied(merged(before, write.body) if write.verb == "patch" else write.body)
+        new: Object = copied(_patched(write, before) if write.verb == "patch" else write.body)
         object_rules.check_kind(key.resource, new)
         meta = new.setdefault("metadata", {})
         picky = key.resource not in BUILT_IN or key.resource in NEED_A_VERSION
@@ -169,6 +177,12 @@ class Writes(Store):
             self._remove(key)
         else:
             self._keep(key, ending, pod)
+        return {**_SUCCESS, "code": 201}
+
+    def _bind(self, write: Write) -> Object:
+        key = write.key
+        pod = self._existing(key)
+        self._keep(key, bindings.bound(key, pod, write.body, self.time), pod)
         return {**_SUCCESS, "code": 201}
 
     # The parts of it.
@@ -264,6 +278,18 @@ class Writes(Store):
 
     def _namespace(self, name: str) -> Object | None:
         return self._found(Key(NAMESPACES, "", name))
+
+
+def _patched(write: Write, before: Object) -> Any:
+    """The object after a patch. Of lists that strategic ones merge, conditions alone are known."""
+    new = merged(before, write.body)
+    given = (write.body.get("status") or {}).get("conditions")
+    if write.is_strategic and given:
+        known = {one["type"]: one for one in before.get("status", {}).get("conditions", ())}
+        for one in given:
+            known[one["type"]] = merged(known.get(one["type"]), one)
+        new["status"]["conditions"] = list(known.values())
+    return new
 
 
 _SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}

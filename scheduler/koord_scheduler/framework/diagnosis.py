@@ -1,0 +1,111 @@
+"""Why the pods of a class can run on no node, or on few. No IO."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from koord_scheduler.columns.arrays import Mask, Rows
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.class_scores import ClassScores, PluginReasons
+from koord_scheduler.framework.nearest_miss import NearMiss, nearest_misses
+from koord_scheduler.framework.plugin import PreFilterResult
+from koord_scheduler.framework.pre_filter import merge_pre_filter, not_named
+
+
+@dataclass(frozen=True, slots=True)
+class PluginRejections:
+    """How many nodes a plugin rejects, and how many of them (``alone``) no other one rejects."""
+
+    plugin: str
+    nodes: int
+    alone: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Diagnosis:
+    """Why the pods of a class can run on ``feasible`` of ``nodes`` nodes only.
+
+    ``reasons`` has the number of nodes for each reason, as kube-scheduler counts: a node counts
+    for all reasons of the first plugin that rejects it, and for no others. There are none where
+    ``pre_filter`` says why all nodes are rejected before they are looked at. ``resolvable`` are
+    the rows where preemption may help. ``plugins`` are those that reject nodes, in the
+    profile's order.
+    """
+
+    nodes: int
+    feasible: int
+    pre_filter: str
+    reasons: dict[str, int]
+    plugins: tuple[PluginRejections, ...]
+    nearest: tuple[NearMiss, ...]
+    resolvable: Rows
+
+
+def diagnose(scores: ClassScores) -> Diagnosis:
+    """Why nodes reject the pods of a class."""
+    nodes = scores.nodes
+    rows = np.flatnonzero(nodes.is_node)
+    found = [one for one in scores.reasons(rows) if one.rejects.any()]
+    results = scores.pre_filter()
+    merged = merge_pre_filter(results)
+    if merged.rejection:
+        reasons: dict[str, int] = {}
+        resolvable = np.full(len(rows), merged.resolvable)
+    else:
+        named = _named(merged, nodes, rows)
+        reasons, resolvable = _first_rejections(found, named)
+        if left_out := len(rows) - int(named.sum()):
+            reasons[not_named(results)] = left_out
+    against = _number_rejecting(found, len(rows))
+    return Diagnosis(
+        len(rows),
+        int((against == 0).sum()),
+        merged.rejection,
+        reasons,
+        tuple(
+            PluginRejections(one.plugin, int(one.rejects.sum()), _alone(one, against))
+            for one in found
+        ),
+        nearest_misses(nodes, rows, found, against),
+        rows[resolvable],
+    )
+
+
+def _named(merged: PreFilterResult, nodes: NodeColumns, rows: Rows) -> Mask:
+    if merged.nodes is None:
+        return np.ones(len(rows), np.bool_)
+    named = [row for row in map(nodes.row, merged.nodes) if row is not None]
+    return np.isin(rows, named)
+
+
+def _first_rejections(found: Sequence[PluginReasons], named: Mask) -> tuple[dict[str, int], Mask]:
+    """Nodes by reason, and where preemption may help, by the first plugin that rejects a node."""
+    counts: Counter[str] = Counter()
+    left, resolvable = named, np.zeros(len(named), np.bool_)
+    for one in found:
+        rejected = left & one.rejects
+        can_help = rejected.copy()
+        for reason in one.reasons:
+            if number := int((reason.rows & left).sum()):
+                counts[reason.text] += number
+            if not reason.resolvable:
+                can_help &= ~reason.rows
+        resolvable |= can_help
+        left = left & ~one.rejects
+    return dict(counts), resolvable
+
+
+def _number_rejecting(found: Sequence[PluginReasons], length: int) -> Rows:
+    """Of each row, how many plugins reject it."""
+    against = np.zeros(length, np.intp)
+    for one in found:
+        against += one.rejects
+    return against
+
+
+def _alone(one: PluginReasons, against: Rows) -> int:
+    return int((one.rejects & (against == 1)).sum())

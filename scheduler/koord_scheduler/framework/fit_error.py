@@ -1,0 +1,61 @@
+"""Sentences about pods that fit nowhere; most are kube-scheduler's, word for word. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from koord_scheduler.framework.diagnosis import Diagnosis
+from koord_scheduler.framework.nearest_miss import NearMiss
+
+NO_NODES = "no nodes available to schedule pods"
+NO_VICTIMS = "No preemption victims found for incoming pod"
+"""Why preemption fails on a node without pods of a lower priority."""
+NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
+WAITS_FOR_VICTIMS = "not eligible due to a terminating pod on the nominated node."
+"""Why a pod preempts nothing, for ``preemption_message``."""
+_NOT_HELPFUL = "Preemption is not helpful for scheduling"
+
+
+def fit_error_message(diagnosis: Diagnosis, post_filter: str = "") -> str:
+    """How many nodes have which reason, as Kubernetes' ``FitError``.
+
+    ``post_filter`` is what plugins say that make room, as ``preemption_message``.
+    """
+    if not diagnosis.nodes:
+        return NO_NODES
+    before = diagnosis.pre_filter
+    reasons = [before] if before else _counted(diagnosis.reasons)
+    message = _available(diagnosis.feasible, diagnosis.nodes, reasons)
+    return f"{message} {post_filter}" if post_filter else message
+
+
+def failed_preemption(nodes: int, tried: int, reasons: Mapping[str, int]) -> str:
+    """That preemption makes room on none of ``nodes`` nodes, for ``preemption_message``.
+
+    It was ``tried`` on some; ``reasons`` counts these by why pods do not fit there even without
+    victims. A node may have several reasons.
+    """
+    untried = {_NOT_HELPFUL: nodes - tried} if tried < nodes else {}
+    return _available(0, nodes, _counted({**reasons, **untried}))
+
+
+def preemption_message(reason: str) -> str:
+    """What DefaultPreemption says where it does nothing."""
+    return f"preemption: {reason}"
+
+
+def near_miss_message(miss: NearMiss) -> str:
+    """What a node lacks, as "n1 lacks 500m cpu", and which plugins reject it for another reason."""
+    lacks = ", ".join(f"{one.quantity} {one.resource}" for one in miss.lacks)
+    plugins = ", ".join(miss.plugins)
+    parts = f"lacks {lacks}" if lacks else "", f"is rejected by {plugins}" if plugins else ""
+    return f"{miss.node} {' and '.join(filter(None, parts))}"
+
+
+def _available(number: int, nodes: int, reasons: Iterable[str]) -> str:
+    listed = ", ".join(reasons)
+    return f"{number}/{nodes} nodes are available:" + (f" {listed}." if listed else "")
+
+
+def _counted(reasons: Mapping[str, int]) -> list[str]:
+    return sorted(f"{number} {text}" for text, number in reasons.items())

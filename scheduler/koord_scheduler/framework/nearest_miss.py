@@ -1,0 +1,76 @@
+"""The nodes that come nearest to taking a pod, and what they lack. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.resources import quantity_of
+from koord_scheduler.framework.class_scores import PluginReasons
+
+_MOST = 3
+
+
+class Lack(NamedTuple):
+    """A resource that a node has too little of, and how much is lacking, as a quantity."""
+
+    resource: str
+    quantity: str
+
+
+@dataclass(frozen=True, slots=True)
+class NearMiss:
+    """A node that almost takes a pod: what it ``lacks``, and ``plugins`` with other reasons."""
+
+    node: str
+    lacks: tuple[Lack, ...]
+    plugins: tuple[str, ...]
+
+
+def nearest_misses(
+    nodes: NodeColumns, rows: Rows, found: Sequence[PluginReasons], against: Rows
+) -> tuple[NearMiss, ...]:
+    """At most three of the ``rows`` that are rejected, the nearest first.
+
+    ``against`` says how many plugins reject each row. Nearest are nodes that a single plugin
+    rejects, and for lack of resources alone, by what they lack relative to what they have.
+    Without such nodes it is the one that the fewest plugins reject.
+    """
+    lack, only_lacks = _relative_lack(len(rows), found)
+    near = np.flatnonzero(only_lacks & (against == 1))
+    number = _MOST if len(near) else 1
+    near = near if len(near) else np.flatnonzero(against)
+    chosen = near[np.lexsort((lack[near], against[near]))[:number]]
+    return tuple(_near_miss(nodes.name(int(rows[at])), int(at), found) for at in chosen)
+
+
+def _relative_lack(length: int, found: Sequence[PluginReasons]) -> tuple[Amounts, Mask]:
+    """What each row lacks relative to what it has, added up, and whether that is all."""
+    lack, only_lacks = np.zeros(length), np.ones(length, np.bool_)
+    for reason in (reason for one in found for reason in one.reasons):
+        if reason.shortage is None:
+            only_lacks &= ~reason.rows
+            continue
+        _, lacking, has = reason.shortage
+        relative = np.where(has > 0, lacking / np.maximum(has, 1.0), np.inf)
+        np.add(lack, relative, out=lack, where=reason.rows)
+    return lack, only_lacks
+
+
+def _near_miss(node: str, at: int, found: Sequence[PluginReasons]) -> NearMiss:
+    lacks: list[Lack] = []
+    others: dict[str, None] = {}
+    for plugin, reason in ((one.plugin, reason) for one in found for reason in one.reasons):
+        if not reason.rows[at]:
+            continue
+        if reason.shortage is None:
+            others[plugin] = None
+        else:
+            resource, lacking, _ = reason.shortage
+            lacks.append(Lack(resource, quantity_of(resource, int(lacking[at]))))
+    return NearMiss(node, tuple(lacks), tuple(others))

@@ -1,0 +1,1 @@
+"""The program: settings, parts put together, leadership, pages about itself."""

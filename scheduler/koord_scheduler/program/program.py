@@ -1,0 +1,202 @@
+"""One replica of the scheduler: its parts, and their life."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import anyio
+from koord_kube.client import Client
+from koord_kube.http2_writer import Http2Writer
+from koord_kube.leadership import Leadership, LeaseSettings
+from koord_kube.program import ControlPlaneProgram
+from koord_kube.program_start import WarningLog, settle_for_ever
+from koord_kube.protocol.resources import PODS
+from koord_service.logs import get_log
+from koord_service.status import MakePage, StatusServer, metrics_page
+from prometheus_client import CollectorRegistry
+
+from koord_scheduler.binder import Binder, Write
+from koord_scheduler.cluster_cache import ClusterCache
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.diagnosis import diagnose
+from koord_scheduler.framework.fit_error import fit_error_message
+from koord_scheduler.framework.scheduler import Placement, Refusal, Scheduler
+from koord_scheduler.pod_reporter import PodReporter
+from koord_scheduler.program.explanation import explain
+from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
+from koord_scheduler.program.pages import Document, SchedulerPageSources, pages
+from koord_scheduler.program.profiles import default_profile
+from koord_scheduler.program.settings import SchedulerSettings
+from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.scheduling_loop import SchedulingLoop
+
+log = get_log("scheduler")
+
+_BUSY = 32
+"""Bindings on their way from which reports wait."""
+
+
+class SchedulerProgram:
+    """One run of it; ``identity`` is this run's alone."""
+
+    def __init__(self, settings: SchedulerSettings, client: Client, identity: str) -> None:
+        self._settings = settings
+        self._client = client
+        self._warn = WarningLog(log)
+        self.registry = CollectorRegistry()
+        self._leadership = Leadership(client, identity, _lease(settings), on_warning=self._warn)
+        self._scheduler = Scheduler(
+            [default_profile()], nodes=NodeColumns(seed=settings.tie_break_seed)
+        )
+        self._loop = SchedulingLoop(self._scheduler, self._silence, self)
+        self._cache = ClusterCache(
+            client, self._scheduler, on_change=self._loop.notice_change, on_warning=self._warn
+        )
+        self._binder: Binder | None = None
+        self._reporter: PodReporter | None = None
+        self._metrics = SchedulerMetrics(self.registry, self._status)
+        self._program = ControlPlaneProgram(
+            "scheduler",
+            self._leadership,
+            self._lead,
+            parts=(settle_for_ever, self._cache.run),
+            not_ready=lambda: next(self._cache.troubles(), ""),
+            log=log,
+        )
+
+    async def serve(self) -> None:
+        """Until SIGTERM or SIGINT; then hand over.
+
+        Raises:
+            OSError: an address cannot be listened at.
+        """
+        await self._program.run(self._status_servers())
+
+    # ---- leading
+
+    async def _lead(self, api: Client, term: int) -> None:
+        """Decide and bind in one term."""
+        await self._cache.wait_synced()
+        leadership = self._leadership
+        writer = _http2_writer(api, lambda: leadership.leads and leadership.term == term)
+        write: Write = writer.write if writer is not None else api.write
+        self._binder = binder = Binder(
+            write, partial(api.get, PODS), self._loop, on_warning=self._warn
+        )
+        self._reporter = reporter = PodReporter(
+            write,
+            lambda: binder.unsent > _BUSY,
+            instance=self._settings.pod_name,
+            on_warning=self._warn,
+        )
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(binder.run)
+                group.start_soon(reporter.run)
+                await self._loop.run(binder)
+        finally:
+            self._binder = self._reporter = None
+            self._scheduler.forget_all(time.monotonic())
+            if writer is not None:
+                with anyio.CancelScope(shield=True):
+                    await writer.close()
+
+    # ---- what became of decisions
+
+    def decided(self, decision: Placement | Refusal, seconds: float) -> None:
+        """Count a decision, and say why a pod waits."""
+        result = "scheduled" if isinstance(decision, Placement) else "unschedulable"
+        labels = result, decision.pod.waiting.scheduler_name
+        self._metrics.attempts.labels(*labels).inc()
+        self._metrics.attempt_seconds.labels(*labels).observe(seconds)
+        if isinstance(decision, Refusal) and self._reporter is not None:
+            self._refused(decision, self._reporter)
+
+    def _refused(self, decision: Refusal, reporter: PodReporter) -> None:
+        if decision.untold:
+            message = fit_error_message(diagnose(self._scheduler.scores(decision.pod)))
+            reporter.unschedulable(decision.untold, message)
+
+    def bound(self, placement: Placement) -> None:
+        """Say that a pod has its node."""
+        self._metrics.sli_seconds.observe(time.monotonic() - placement.pod.added)
+        if self._reporter is not None:
+            self._reporter.scheduled(placement)
+
+    def not_bound(self, pod: QueuedPod, reason: str) -> None:
+        """Count a failure."""
+        self._metrics.attempts.labels("error", pod.waiting.scheduler_name).inc()
+
+    # ---- status
+
+    def _silence(self) -> str:
+        return self._cache.silence()
+
+    def _status(self) -> SchedulerStatus:
+        """Called in threads, of what changes in the event loop."""
+        return self._program.health.look_up(self.status)
+
+    def status(self) -> SchedulerStatus:
+        """How it stands now."""
+        scheduler = self._scheduler
+        return SchedulerStatus(
+            self._leadership.leads,
+            scheduler.queue.counts(),
+            {
+                "nodes": len(self._cache.nodes),
+                "pods": len(scheduler.placed.by_key),
+                "assumed_pods": len(scheduler.assumed),
+            },
+            self._binder.unsent if self._binder is not None else 0,
+            self._reporter.dropped if self._reporter is not None else 0,
+        )
+
+    def _status_document(self) -> Document:
+        now = self.status()
+        return {
+            "identity": self._leadership.identity,
+            "leads": now.leads,
+            "leader": self._leadership.leader,
+            "paused": self._loop.paused,
+            "troubles": list(self._cache.troubles()),
+            "pending": now.pending,
+            "cached": now.cached,
+            "unsent_bindings": now.unsent,
+        }
+
+    def _why(self, key: str) -> Document | None:
+        pod = self._cache.pods.get(key)
+        return explain(self._scheduler, key, pod, time.monotonic()) if pod is not None else None
+
+    def _status_servers(self) -> Sequence[StatusServer]:
+        settings = self._settings
+        if not settings.port:
+            return []
+        look_up = self._program.health.look_up
+        sources = SchedulerPageSources(
+            status=lambda: look_up(self._status_document),
+            why=lambda key: look_up(lambda: self._why(key)),
+        )
+        shown: dict[str, MakePage] = {
+            "/metrics": lambda _: metrics_page(self.registry),
+            **pages(sources),
+            **self._program.probes,
+        }
+        return [StatusServer(f"{settings.bind_address}:{settings.port}", shown, network=True)]
+
+
+def _http2_writer(api: Client, leads: Callable[[], bool]) -> Http2Writer | None:
+    """The fast way of writing; ``None`` where the API is reached without TLS or by a proxy."""
+    cluster = api.cluster
+    if cluster.new_context is None or cluster.proxy:
+        return None
+    return Http2Writer(cluster, leads=leads)
+
+
+def _lease(settings: SchedulerSettings) -> LeaseSettings | None:
+    if not settings.leader_elect:
+        return None
+    namespace = settings.leader_elect_resource_namespace
+    return LeaseSettings(settings.leader_elect_resource_name, namespace, settings.election_timing())

@@ -1,0 +1,188 @@
+"""The scheduler in the test's own event loop, beside the double of the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from koord_kube.client import Client, Cluster, Limits
+from koord_kube.protocol.resources import EVENTS, LEASES, NODES, PODS
+from koord_scheduler.program.program import SchedulerProgram
+from koord_scheduler.program.settings import SchedulerSettings
+
+from tests.support.kube_api import KubeApi
+from tests.support.processes import PATIENCE
+from tests.support.waiting import until
+
+SETTINGS = SchedulerSettings(port=0, leader_elect_retry_period=0.5, pod_name="s1")
+NAMESPACE = "shop"
+
+
+class Side:
+    """A cluster, what a test does in it, and what it finds there."""
+
+    def __init__(self, api: KubeApi, client: Client) -> None:
+        self.api = api
+        self.client = client
+
+    def node(self, name: str, cpu: str = "4") -> None:
+        amounts = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
+        self.api.put(NODES, {"metadata": {"name": name}, "status": {"allocatable": amounts}})
+
+    async def pod(self, name: str, cpu: str = "1", **spec: Any) -> None:
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+        given = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {"schedulerName": "default-scheduler", "containers": [container], **spec},
+        }
+        await self.client.create(PODS, given, NAMESPACE)
+
+    def node_of(self, name: str) -> str:
+        return str(self.api.get(PODS, name, NAMESPACE)["spec"].get("nodeName", ""))
+
+    def scheduled(self, name: str) -> dict[str, Any]:
+        """The pod's condition PodScheduled."""
+        status = self.api.get(PODS, name, NAMESPACE).get("status", {})
+        conditions = (one for one in status.get("conditions", ()) if one["type"] == "PodScheduled")
+        return dict(next(conditions, {}))
+
+    def events(self, name: str) -> set[str]:
+        events = (one for key, one in self.api.objects.items() if key.resource == EVENTS)
+        return {one["reason"] for one in events if one["involvedObject"]["name"] == name}
+
+    async def bound(self, *names: str) -> None:
+        await until(lambda: all(map(self.node_of, names)), f"nodes of {names}")
+
+    @asynccontextmanager
+    async def scheduler(
+        self, settings: SchedulerSettings = SETTINGS
+    ) -> AsyncIterator[SchedulerProgram]:
+        made = SchedulerProgram(settings, self.client, "s1_0")
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            serving = group.create_task(made.serve())
+            try:
+                yield made
+            finally:
+                if not serving.done():
+                    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.fixture
+async def side() -> AsyncIterator[Side]:
+    limits = Limits(qps=0, answer=PATIENCE)
+    async with KubeApi() as api, Client(Cluster(api.url), limits) as client:
+        yield Side(api, client)
+
+
+async def test_pods_get_their_nodes(side: Side) -> None:
+    side.node("n1")
+    side.node("n2")
+    await side.pod("early")
+    async with side.scheduler():
+        await side.pod("late")
+        await side.bound("early", "late")
+        assert {side.node_of("early"), side.node_of("late")} == {"n1", "n2"}
+        await until(lambda: side.events("late") == {"Scheduled"}, "its Event")
+
+
+async def test_a_pod_that_fits_nowhere_says_so_and_gets_a_node_that_comes(side: Side) -> None:
+    side.node("small", "500m")
+    async with side.scheduler():
+        await side.pod("web")
+        await until(lambda: side.scheduled("web").get("status") == "False", "its condition")
+        assert side.scheduled("web")["reason"] == "Unschedulable"
+        assert side.scheduled("web")["message"].startswith("0/1 nodes are available: 1 Insuff")
+        await until(lambda: side.events("web") == {"FailedScheduling"}, "its Event")
+        side.node("large")
+        await side.bound("web")
+        assert side.node_of("web") == "large"
+        assert side.scheduled("web")["status"] == "True"
+
+
+async def test_room_that_becomes_free_is_used(side: Side) -> None:
+    side.node("n1", "1")
+    async with side.scheduler():
+        await side.pod("first")
+        await side.bound("first")
+        await side.pod("second")
+        await until(lambda: side.scheduled("second").get("status") == "False", "no room")
+        side.api.delete(PODS, "first", NAMESPACE)
+        await side.bound("second")
+
+
+async def test_pods_of_others_and_gated_ones_are_left_alone(side: Side) -> None:
+    side.node("n1")
+    async with side.scheduler():
+        await side.pod("theirs", schedulerName="other")
+        await side.pod("gated", schedulingGates=[{"name": "example.com/quota"}])
+        await side.pod("ours")
+        await side.bound("ours")
+        assert side.node_of("theirs") == side.node_of("gated") == ""
+        await side.client.patch(PODS, "gated", {"spec": {"schedulingGates": None}}, NAMESPACE)
+        await side.bound("gated")
+
+
+@pytest.mark.parametrize("status", [409, 429, 500, 503])
+async def test_a_binding_that_fails_is_tried_again(side: Side, status: int) -> None:
+    side.node("n1")
+    await side.pod("web")
+    fault = side.api.fail(verb="create", plural="pods", status=status)
+    async with side.scheduler():
+        await side.bound("web")
+    assert fault.times == 0
+
+
+async def test_what_was_assumed_is_given_back(side: Side) -> None:
+    """A pod that is gone before its binding leaves its room to another."""
+    side.node("n1", "1")
+    await side.pod("gone")
+    fault = side.api.fail(verb="create", plural="pods", status=429)
+    async with side.scheduler():
+        await until(lambda: fault.times == 0, "a first try")
+        await side.client.delete(PODS, "gone", NAMESPACE)
+        await side.pod("next")
+        await side.bound("next")
+
+
+async def test_only_the_leader_binds(side: Side) -> None:
+    side.node("n1")
+    holder = {"holderIdentity": "another", "leaseDurationSeconds": 3600}
+    times = {
+        "acquireTime": "2026-01-01T00:00:00.000000Z",
+        "renewTime": "2026-01-01T00:00:00.000000Z",
+    }
+    lease = {"metadata": {"name": "koord-scheduler"}, "spec": {**holder, **times}}
+    side.api.put(LEASES, lease, "koordinator-system")
+    async with side.scheduler() as made:
+        await side.pod("web")
+        await until(lambda: made.status().pending["active"] == 1, "the pod is known")
+        assert side.node_of("web") == ""
+        await side.client.patch(
+            LEASES, "koord-scheduler", {"spec": {"holderIdentity": ""}}, "koordinator-system"
+        )
+        await side.bound("web")
+    assert (
+        side.api.get(LEASES, "koord-scheduler", "koordinator-system")["spec"]["holderIdentity"]
+        == ""
+    )
+
+
+async def test_nothing_is_decided_of_a_cluster_that_is_not_seen(
+    side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side.node("n1")
+    async with side.scheduler() as made:
+        monkeypatch.setattr(type(made._cache), "silence", lambda _: "pods: not followed for 31 s")
+        await side.pod("web")
+        await until(lambda: made.status().pending["active"] == 1, "the pod is known")
+        await asyncio.sleep(0.2)
+        assert side.node_of("web") == ""
+        monkeypatch.undo()
+        await side.bound("web")

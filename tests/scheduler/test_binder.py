@@ -1,0 +1,117 @@
+"""Each pod is bound, or surely not, whatever the API server answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import anyio
+import pytest
+from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotLeadingError, Object
+from koord_kube.protocol.request import Request
+from koord_scheduler import binder as module
+from koord_scheduler.binder import Binder
+from koord_scheduler.classes.pod_reader import PodReader
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.scheduler import Placement
+from koord_scheduler.queue.scheduling_queue import QueuedPod
+
+from tests.support.waiting import until
+
+BOUND, NOT_BOUND = "bound", "not bound"
+UNKNOWN = ApiError("no answer")
+BUSY = ApiError("busy", 429, retry_after=0.0)
+BROKEN = ApiError("broken", 500)
+
+
+def placement(name: str) -> Placement:
+    document = {"metadata": {"name": name, "namespace": "shop", "uid": f"u-{name}"}}
+    read = PodReader(NodeColumns()).read(json.dumps(document).encode())
+    assert read.waiting is not None
+    return Placement(QueuedPod(read.key, read.uid, 0, read.waiting, 1, 0.0), "n1")
+
+
+class Api:
+    """Answers bindings and look-ups as scripted; the last answer again and again."""
+
+    def __init__(self, writes: Iterable[Any], reads: Iterable[Any] = ()) -> None:
+        self.writes, self.reads = list(writes), list(reads)
+        self.sent: list[Request] = []
+        self.outcomes: list[tuple[str, str]] = []
+
+    async def write(self, request: Request) -> bytes:
+        self.sent.append(request)
+        return bytes(_next(self.writes))
+
+    async def read(self, name: str, namespace: str) -> Object:
+        return dict(_next(self.reads))
+
+    def bound(self, placement: Placement) -> None:
+        self.outcomes.append((placement.pod.key, BOUND))
+
+    def not_bound(self, pod: QueuedPod, reason: str) -> None:
+        self.outcomes.append((pod.key, NOT_BOUND))
+
+
+def _next(answers: list[Any]) -> Any:
+    answer = answers.pop(0) if len(answers) > 1 else answers[0]
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def pod(node: str = "", uid: str = "u-p") -> Object:
+    return {"metadata": {"uid": uid}, "spec": {"nodeName": node} if node else {}}
+
+
+@pytest.mark.parametrize(
+    ("writes", "reads", "expected", "requests"),
+    [
+        ([b"{}"], [], BOUND, 1),
+        ([BUSY, BUSY, b"{}"], [], BOUND, 3),
+        ([ConflictError("assigned", 409)], [], NOT_BOUND, 1),
+        ([NotFoundError("gone", 404)], [], NOT_BOUND, 1),
+        ([ApiError("forbidden", 403)], [], NOT_BOUND, 1),
+        ([NotLeadingError("not leading")], [], NOT_BOUND, 1),
+        ([UNKNOWN], [pod("n1")], BOUND, 1),
+        ([UNKNOWN], [pod()], NOT_BOUND, 1),
+        ([UNKNOWN], [pod("n2")], NOT_BOUND, 1),
+        ([UNKNOWN], [pod("n1", uid="u-other")], NOT_BOUND, 1),
+        ([UNKNOWN], [NotFoundError("gone", 404)], NOT_BOUND, 1),
+        ([BROKEN], [UNKNOWN, BROKEN, pod("n1")], BOUND, 1),
+    ],
+)
+async def test_what_becomes_of_a_binding(
+    writes: list[Any],
+    reads: list[Any],
+    expected: str,
+    requests: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_FIRST_PAUSE", 0.001)
+    api = Api(writes, reads)
+    binder = Binder(api.write, api.read, api)
+    binder.bind(placement("p"))
+    assert binder.unsent == 1
+    async with anyio.create_task_group() as group:
+        group.start_soon(binder.run)
+        await until(lambda: binder.unsent == 0, "an outcome")
+        group.cancel_scope.cancel()
+    assert api.outcomes == [("shop/p", expected)]
+    assert len(api.sent) == requests
+
+
+async def test_a_binding_is_of_one_pod_and_one_node() -> None:
+    api = Api([b"{}"])
+    binder = Binder(api.write, api.read, api)
+    binder.bind(placement("p"))
+    async with anyio.create_task_group() as group:
+        group.start_soon(binder.run)
+        await until(lambda: binder.unsent == 0, "an outcome")
+        group.cancel_scope.cancel()
+    (request,) = api.sent
+    assert request.path == "/api/v1/namespaces/shop/pods/p/binding"
+    assert request.body is not None
+    assert request.body["metadata"]["uid"] == "u-p"
+    assert request.body["target"]["name"] == "n1"
