@@ -25,6 +25,7 @@ from koord_scheduler.objects.pod_affinity import pod_affinity
 from koord_scheduler.plugins.image_locality import ImageLocality
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinitySettings
 from koord_scheduler.plugins.node_affinity import NodeAffinity
+from koord_scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 from koord_scheduler.plugins.node_name import NodeName
 from koord_scheduler.plugins.node_ports import NodePorts
 from koord_scheduler.plugins.node_resources_balanced_allocation import (
@@ -57,6 +58,7 @@ WEIGHTS = {
     "NodeVolumeLimits": 0,
     "VolumeBinding": 0,
     "VolumeZone": 0,
+    "NodeDeclaredFeatures": 0,
 }
 """The plugins that there are, with kube-scheduler's default weights of their scores."""
 VOLUME_PLUGINS = {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"}
@@ -73,6 +75,7 @@ def plugins(args: Mapping[str, Any]) -> list[Plugin]:
         TaintToleration(),
         NodeAffinity(required_nodes(None, affinity), preferred_nodes(affinity)),
         NodePorts(),
+        NodeDeclaredFeatures(),
         NodeResourcesFit(fit_settings(args.get("NodeResourcesFit", {}))),
         NodeResourcesBalancedAllocation(*([one["name"] for one in balanced],) if balanced else ()),
         ImageLocality(),

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from koord_model.demand import Amounts
 
+from koord_scheduler.classes.special_needs import required_features, unsupported_fields
 from koord_scheduler.columns.pod_counts import PodLabels, pod_labels
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
 from koord_scheduler.objects.node_selector import (
@@ -29,6 +30,7 @@ class PodClass:
 
     ``spread`` are its topology spread constraints, of both kinds. ``images`` has the image of
     each container, with its tag; ``containers`` is how many there are, init containers included.
+    ``features`` are what it needs of kubelets, ``unsupported`` the fields that nobody here honours.
     Pods with claims are a class each.
     """
 
@@ -46,6 +48,8 @@ class PodClass:
     spread: tuple[SpreadConstraint, ...]
     affinity: PodAffinity
     volumes: VolumeUsage = NO_VOLUMES
+    features: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         return self._hash
@@ -88,6 +92,8 @@ def pod_class(pod: PodInfo) -> PodClass:
         tuple(map(spread_constraint, spec.topology_spread_constraints or ())),
         pod_affinity(pod.metadata.namespace, spec.affinity),
         volume_usage(pod),
+        required_features(pod),
+        unsupported_fields(spec),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from koord_model.demand import amounts
 
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows, lengthened
+from koord_scheduler.columns.coded_sets import SetColumn, SetValues
 from koord_scheduler.columns.held_terms import HeldTerm, HeldTerms
 from koord_scheduler.columns.images import ImageColumns
 from koord_scheduler.columns.journal import RowJournal
@@ -18,9 +19,8 @@ from koord_scheduler.columns.namespaces import Namespaces
 from koord_scheduler.columns.pod_counts import PodCounts, PodLabels
 from koord_scheduler.columns.ports import HostPort, HostPortColumns
 from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
-from koord_scheduler.columns.taints import TaintColumn, TaintValues
 from koord_scheduler.columns.volumes import VolumeColumns
-from koord_scheduler.objects.node import Node
+from koord_scheduler.objects.node import Node, Taint
 from koord_scheduler.objects.node_selector import NodeSelectorTerm, RequiredNodes
 from koord_scheduler.objects.pod import Toleration
 from koord_scheduler.objects.requests import PodRequests
@@ -59,7 +59,8 @@ class NodeColumns:
         self.version = 0
         self.journal = RowJournal()
         self.labels = LabelColumns(length)
-        self.taints = TaintColumn(length)
+        self.taints = SetColumn[Taint](length)
+        self.features = SetColumn[str](length)
         self.resources = ResourceColumns(length)
         self.ports = HostPortColumns()
         self.images = ImageColumns(length)
@@ -102,9 +103,9 @@ class NodeColumns:
             found &= np.logical_or.reduce(alternatives, axis=0)
         return found
 
-    def untolerated(self, tolerations: Sequence[Toleration]) -> TaintValues:
+    def untolerated(self, tolerations: Sequence[Toleration]) -> SetValues[Taint]:
         """1 for nodes with a taint that forbids, and that none of these tolerations is for."""
-        return TaintValues(
+        return SetValues(
             self.taints, lambda taints: first_untolerated(taints, tolerations) is not None
         )
 
@@ -125,6 +126,7 @@ class NodeColumns:
         self.labels.set(row, node.labels)
         self.unschedulable[row] = node.spec.unschedulable
         self.taints.set(row, node.spec.taints or ())
+        self.features.set(row, node.status.declared_features or ())
         self.images.set(row, node.status.images or ())
         self.resources.set_allocatable(row, amounts(node.status.allocatable))
         self.version += 1
@@ -137,6 +139,7 @@ class NodeColumns:
         self.is_node[row] = self.unschedulable[row] = False
         self.labels.set(row, {})
         self.taints.set(row, ())
+        self.features.set(row, ())
         self.images.set(row, ())
         self.resources.set_allocatable(row, {})
         self.version += 1
@@ -219,6 +222,7 @@ class NodeColumns:
         before = len(self)
         self.labels.lengthen(length)
         self.taints.lengthen(length)
+        self.features.lengthen(length)
         self.resources.lengthen(length)
         self.images.lengthen(length)
         self.pods.lengthen(length)

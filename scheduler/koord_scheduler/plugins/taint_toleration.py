@@ -6,9 +6,10 @@ from typing import ClassVar
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
+from koord_scheduler.columns.coded_sets import SetValues
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.taints import Taints, TaintValues
 from koord_scheduler.framework.plugin import Filter, Plugin, Score, normalized
+from koord_scheduler.objects.node import Taint
 from koord_scheduler.objects.tolerations import count_untolerated_preferences
 
 
@@ -30,10 +31,10 @@ class TaintToleration(Plugin):
         return can_run
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
-        def untolerated(taints: Taints) -> float:
+        def untolerated(taints: tuple[Taint, ...]) -> float:
             return count_untolerated_preferences(taints, pod.tolerations)
 
-        return TaintValues(nodes.taints, untolerated).of
+        return SetValues(nodes.taints, untolerated).of
 
     def normalize(self, scores: Amounts) -> Amounts:
         return normalized(scores, reverse=True)

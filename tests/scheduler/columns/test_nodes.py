@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_model.label_selector import LabelSelector, Operator, Requirement
+from koord_scheduler.columns.coded_sets import SetValues
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.pod_counts import SpreadSelector, pod_labels
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
-from koord_scheduler.columns.taints import TaintValues
 from koord_scheduler.objects.metadata import ObjectMeta
 from koord_scheduler.objects.node import ContainerImage, Node, NodeSpec, NodeStatus, Taint
 from koord_scheduler.objects.node_selector import NodeRequirement
@@ -227,7 +227,7 @@ def test_what_is_asked_of_sets_of_taints_is_asked_once_for_each() -> None:
         return len(taints)
 
     rows = np.array([columns.row("n1"), columns.row("n5"), columns.row("n3")])
-    values = TaintValues(columns.taints, count)
+    values = SetValues(columns.taints, count)
     assert list(values.of(rows)) == [1, 2, 0]
     columns.set(Node(ObjectMeta(name="n3"), NodeSpec([*TAINTS, *TAINTS])))
     assert list(values.of(rows)) == [1, 2, 2 * len(TAINTS)]

@@ -106,6 +106,16 @@ async def test_a_pod_that_fits_nowhere_says_so_and_gets_a_node_that_comes(side: 
         assert side.scheduled("web")["status"] == "True"
 
 
+async def test_what_is_not_supported_is_said_on_the_pod(side: Side) -> None:
+    side.node("n1")
+    async with side.scheduler():
+        claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+        await side.pod("training", resourceClaims=claims)
+        await until(lambda: side.scheduled("training").get("status") == "False", "a refusal")
+        assert "spec.resourceClaims" in side.scheduled("training")["message"]
+        await until(lambda: side.events("training") == {"FailedScheduling"}, "its Event")
+
+
 async def test_room_that_becomes_free_is_used(side: Side) -> None:
     side.node("n1", "1")
     async with side.scheduler():
