@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from koord_scheduler.classes.pod_reader import PodReader
+from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.framework.scheduler import Placement, Scheduler
 from koord_scheduler.objects.node import read_node
-from koord_scheduler.program.profiles import default_profile
 
 from bench import report
 from bench.report import Measure
@@ -87,7 +87,10 @@ def _spread(key: str, skew: int, otherwise: str, labels: dict[str, str]) -> dict
 
 def pods_a_second(load: Load) -> float:
     """Of CPU time; each pod is decided once, and all get a node."""
-    scheduler, rng = Scheduler([default_profile()]), random.Random(1)
+    scheduler, rng = (
+        Scheduler([one.profile for one in default_scheduler_config().profiles]),
+        random.Random(1),
+    )
     for number in range(load.nodes):
         scheduler.nodes.set(read_node(node(number)))
     reader = PodReader(scheduler.nodes)

@@ -21,9 +21,9 @@ import numpy as np
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.placed_pods import PlacedPods
+from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.framework.scheduler import Placement, Scheduler
 from koord_scheduler.objects.node import read_node
-from koord_scheduler.program.profiles import default_profile
 
 from bench import programs, report
 from bench.report import Measure
@@ -39,7 +39,7 @@ class Day:
 
     def __init__(self, nodes: int, seed: int = 1) -> None:
         self.rng = random.Random(seed)
-        self.scheduler = Scheduler([default_profile()])
+        self.scheduler = Scheduler([one.profile for one in default_scheduler_config().profiles])
         self.reader = PodReader(self.scheduler.nodes)
         self.now = 0.0
         self.made = 0

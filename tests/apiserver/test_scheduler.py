@@ -17,6 +17,7 @@ from koord_kube.http2_writer import Http2Writer
 from koord_kube.protocol.api import ApiError, Object
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import NODES, PODS
+from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.program import program as module
 from koord_scheduler.program.settings import SchedulerSettings
 
@@ -117,7 +118,7 @@ async def _all(do: Any, names: Any) -> None:
 @pytest.fixture
 async def cluster(server: KubeApiserver) -> AsyncIterator[Cluster]:
     RealCluster(server).namespace(NAMESPACE)
-    RealCluster(server).namespace("koordinator-system")
+    RealCluster(server).namespace("kube-system")
     kubeconfig = server.kubeconfig("admin", ADMIN)
     async with await connect(str(kubeconfig), Limits(qps=0)) as client:
         made = Cluster(server, client)
@@ -207,7 +208,10 @@ async def test_bindings_that_fail_or_whose_fate_is_unknown(
     monkeypatch.setattr(module, "Http2Writer", Unreliable)
     await cluster.nodes(*(f"n{one}" for one in range(50)))
     made = module.SchedulerProgram(
-        SchedulerSettings(port=0, leader_elect=False), cluster.client, "s1_0"
+        SchedulerSettings(port=0, leader_elect=False),
+        default_scheduler_config(),
+        cluster.client,
+        "s1_0",
     )
     async with anyio.create_task_group() as group:
         group.start_soon(made.serve)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from koord_model.demand import Amounts
 
-from koord_scheduler.classes.special_needs import required_features, unsupported_fields
+from koord_scheduler.classes.special_needs import needed_plugins, required_features
 from koord_scheduler.columns.pod_counts import PodLabels, pod_labels
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
 from koord_scheduler.objects.node_selector import (
@@ -30,7 +30,7 @@ class PodClass:
 
     ``spread`` are its topology spread constraints, of both kinds. ``images`` has the image of
     each container, with its tag; ``containers`` is how many there are, init containers included.
-    ``features`` are what it needs of kubelets, ``unsupported`` the fields that nobody here honours.
+    ``features`` are those that it needs of kubelets, ``needed_plugins`` may be missing here.
     Pods with claims are a class each.
     """
 
@@ -49,7 +49,7 @@ class PodClass:
     affinity: PodAffinity
     volumes: VolumeUsage = NO_VOLUMES
     features: tuple[str, ...] = ()
-    unsupported: tuple[str, ...] = ()
+    needed_plugins: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         return self._hash
@@ -93,7 +93,7 @@ def pod_class(pod: PodInfo) -> PodClass:
         pod_affinity(pod.metadata.namespace, spec.affinity),
         volume_usage(pod),
         required_features(pod),
-        unsupported_fields(spec),
+        needed_plugins(spec),
     )
 
 

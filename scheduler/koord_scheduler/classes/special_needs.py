@@ -1,4 +1,4 @@
-"""What few pods ask for: features of kubelets, and what is not supported here. No IO."""
+"""What few pods ask for: features of kubelets, and plugins that not every profile has. No IO."""
 
 from __future__ import annotations
 
@@ -20,13 +20,7 @@ def required_features(pod: PodInfo) -> tuple[str, ...]:
     return tuple(found)
 
 
-def unsupported_fields(spec: SchedulingSpec) -> tuple[str, ...]:
-    """The fields of a pod that would have to be honoured, and are not."""
-    return tuple(
-        f"spec.{name}"
-        for name, given in (
-            ("resourceClaims", spec.resource_claims),
-            ("schedulingGroup", spec.scheduling_group),
-        )
-        if given
-    )
+def needed_plugins(spec: SchedulingSpec) -> tuple[str, ...]:
+    """The plugins without which a pod would be placed and not have what it asks for."""
+    fields = {"DynamicResources": spec.resource_claims, "GangScheduling": spec.scheduling_group}
+    return tuple(name for name, given in fields.items() if given)

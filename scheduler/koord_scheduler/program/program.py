@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 import anyio
 from koord_kube.client import Client
+from koord_kube.core.election import ElectionTiming
 from koord_kube.http2_writer import Http2Writer
 from koord_kube.leadership import Leadership, LeaseSettings
 from koord_kube.program import ControlPlaneProgram
@@ -20,19 +22,23 @@ from prometheus_client import CollectorRegistry
 from koord_scheduler.binder import Binder, Write
 from koord_scheduler.cluster_cache import ClusterCache
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.config.leader_election import LeaderElectionSettings
+from koord_scheduler.config.scheduler_config import SchedulerConfig
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.scheduler import Placement, Refusal, Scheduler
+from koord_scheduler.framework.self_check import SelfCheck
 from koord_scheduler.pod_reporter import PodReporter
 from koord_scheduler.program.explanation import explain
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
 from koord_scheduler.program.pages import Document, SchedulerPageSources, pages
-from koord_scheduler.program.profiles import default_profile
 from koord_scheduler.program.settings import SchedulerSettings
-from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 from koord_scheduler.scheduling_loop import SchedulingLoop
 
 log = get_log("scheduler")
+
+T = TypeVar("T")
 
 _BUSY = 32
 """Bindings on their way from which reports wait."""
@@ -41,15 +47,22 @@ _BUSY = 32
 class SchedulerProgram:
     """One run of it; ``identity`` is this run's alone."""
 
-    def __init__(self, settings: SchedulerSettings, client: Client, identity: str) -> None:
+    def __init__(
+        self, settings: SchedulerSettings, config: SchedulerConfig, client: Client, identity: str
+    ) -> None:
         self._settings = settings
         self._client = client
         self._warn = WarningLog(log)
         self.registry = CollectorRegistry()
-        self._leadership = Leadership(client, identity, _lease(settings), on_warning=self._warn)
-        self._scheduler = Scheduler(
-            [default_profile()], nodes=NodeColumns(seed=settings.tie_break_seed)
+        self._leadership = Leadership(
+            client, identity, _lease(settings, config.leader_election), on_warning=self._warn
         )
+        self._scheduler = Scheduler(
+            [one.guarded() for one in config.profiles],
+            nodes=NodeColumns(seed=settings.tie_break_seed),
+            queue=SchedulingQueue(config.pod_initial_backoff, config.pod_max_backoff),
+        )
+        self._check = SelfCheck(self._scheduler.nodes, self._scheduler.placed)
         self._loop = SchedulingLoop(self._scheduler, self._silence, self)
         self._cache = ClusterCache(
             client, self._scheduler, on_change=self._loop.notice_change, on_warning=self._warn
@@ -61,7 +74,7 @@ class SchedulerProgram:
             "scheduler",
             self._leadership,
             self._lead,
-            parts=(settle_for_ever, self._cache.run),
+            parts=(settle_for_ever, self._cache.run, self._check_columns),
             not_ready=lambda: next(self._cache.troubles(), ""),
             log=log,
         )
@@ -103,11 +116,20 @@ class SchedulerProgram:
                 with anyio.CancelScope(shield=True):
                     await writer.close()
 
+    async def _check_columns(self) -> None:
+        await self._cache.wait_synced()
+        while True:
+            await anyio.sleep(1.0)
+            for name in self._check.check_some():
+                log.error("columns of a node were wrong, a defect; they are repaired", node=name)
+
     # ---- what became of decisions
 
     def decided(self, decision: Placement | Refusal, seconds: float) -> None:
         """Count a decision, and say why a pod waits."""
         result = "scheduled" if isinstance(decision, Placement) else "unschedulable"
+        if isinstance(decision, Refusal) and decision.defect:
+            result = "error"
         labels = result, decision.pod.waiting.scheduler_name
         self._metrics.attempts.labels(*labels).inc()
         self._metrics.attempt_seconds.labels(*labels).observe(seconds)
@@ -115,9 +137,16 @@ class SchedulerProgram:
             self._refused(decision, self._reporter)
 
     def _refused(self, decision: Refusal, reporter: PodReporter) -> None:
-        if decision.untold:
-            message = fit_error_message(diagnose(self._scheduler.scores(decision.pod)))
-            reporter.unschedulable(decision.untold, message)
+        defect, message = decision.defect, ""
+        if decision.untold and not defect:
+            try:
+                message = fit_error_message(diagnose(self._scheduler.scores(decision.pod)))
+            except Exception as error:  # a plugin that cannot say why
+                defect = f"{type(error).__name__}: {error}"
+        if defect:
+            log.error("a plugin failed", pod=decision.pod.key, error=defect)
+            message = f"a plugin of the scheduler failed: {defect}"
+        reporter.unschedulable(decision.untold, message)
 
     def bound(self, placement: Placement) -> None:
         """Say that a pod has its node."""
@@ -151,6 +180,7 @@ class SchedulerProgram:
             },
             self._binder.unsent if self._binder is not None else 0,
             self._reporter.dropped if self._reporter is not None else 0,
+            self._check.repaired,
         )
 
     def _status_document(self) -> Document:
@@ -195,8 +225,21 @@ def _http2_writer(api: Client, leads: Callable[[], bool]) -> Http2Writer | None:
     return Http2Writer(cluster, leads=leads)
 
 
-def _lease(settings: SchedulerSettings) -> LeaseSettings | None:
-    if not settings.leader_elect:
+def _lease(settings: SchedulerSettings, configured: LeaderElectionSettings) -> LeaseSettings | None:
+    """The Lease that schedulers compete for; flags count more than the file."""
+
+    def chosen(flag: T | None, value: T) -> T:
+        return value if flag is None else flag
+
+    if not chosen(settings.leader_elect, configured.leader_elect):
         return None
-    namespace = settings.leader_elect_resource_namespace
-    return LeaseSettings(settings.leader_elect_resource_name, namespace, settings.election_timing())
+    timing = ElectionTiming(
+        int(chosen(settings.leader_elect_lease_duration, configured.lease_duration)),
+        chosen(settings.leader_elect_renew_deadline, configured.renew_deadline),
+        chosen(settings.leader_elect_retry_period, configured.retry_period),
+    )
+    return LeaseSettings(
+        chosen(settings.leader_elect_resource_name, configured.resource_name),
+        chosen(settings.leader_elect_resource_namespace, configured.resource_namespace),
+        timing,
+    )

@@ -6,19 +6,25 @@ import json
 from random import Random
 from typing import Any
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
+from koord_scheduler.columns.arrays import Mask, Rows
+from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.plugin import Filter, Plugin
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
-from koord_scheduler.framework.scheduler import Placement, Scheduler
-from koord_scheduler.objects.node import read_node
+from koord_scheduler.framework.scheduler import FLUSH_SECONDS, Placement, Refusal, Scheduler
+from koord_scheduler.objects.metadata import ObjectMeta
+from koord_scheduler.objects.node import Node, read_node
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
-from tests.conformance.test_scheduler import WEIGHTS, plugins
 from tests.support.clusters import random_cluster
+from tests.support.scheduler_profile import default_plugins
 
-PLUGINS = tuple(EnabledPlugin(plugin, True, WEIGHTS[plugin.name]) for plugin in plugins({}))
+PLUGINS = default_plugins()
 NODES, PODS = ["node", "node", "no-node"], ["pod", "pod", "pod", "gone", "other", "news"]
 PROFILE = Profile("default-scheduler", PLUGINS)
 
@@ -118,6 +124,43 @@ class Cluster:
                 assert not isinstance(decision, Placement)
             else:
                 assert decision == Placement(pod, self.scheduler.nodes.name(row))
+
+
+class Failing(Plugin):
+    """Has a defect that some pods meet."""
+
+    name = "Failing"
+
+    def __init__(self) -> None:
+        self.is_mended = False
+
+    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+        def can_run(rows: Rows) -> Mask:
+            if dict(pod.labels.labels).get("app") == "odd" and not self.is_mended:
+                raise ZeroDivisionError("a defect")
+            return np.ones(len(rows), np.bool_)
+
+        return can_run
+
+
+def test_a_plugin_that_fails_costs_its_class_alone() -> None:
+    failing = Failing()
+    scheduler = Scheduler([Profile("default-scheduler", (EnabledPlugin(failing),))])
+    reader = PodReader(scheduler.nodes)
+    scheduler.nodes.set(Node(ObjectMeta(name="n1")))
+    for name in ("odd", "even"):
+        meta = {"name": name, "namespace": "d", "uid": name, "labels": {"app": name}}
+        scheduler.set_pod(reader.read(json.dumps({"metadata": meta}).encode()), 0.0)
+    decisions = [scheduler.decide(0.0), scheduler.decide(0.0), scheduler.decide(0.0)]
+    refusal = next(one for one in decisions if isinstance(one, Refusal))
+    placement = next(one for one in decisions if isinstance(one, Placement))
+    assert (refusal.pod.key, refusal.defect) == ("d/odd", "ZeroDivisionError: a defect")
+    assert (placement.pod.key, decisions[-1]) == ("d/even", None)
+    failing.is_mended = True
+    scheduler.nodes.set(Node(ObjectMeta(name="n2")))
+    assert not scheduler.wake(1.0), "it is not tried again and again"
+    assert scheduler.wake(FLUSH_SECONDS)
+    assert isinstance(scheduler.decide(FLUSH_SECONDS), Placement)
 
 
 @given(st.integers(0, 1 << 32), st.integers(1, 12))
