@@ -69,8 +69,9 @@ class VolumeBinding(Plugin):
             found |= _delayed_conflicts(claims.delayed, nodes, rows)
         return [Reason(text, mask, resolvable=False) for text, mask in found.items()]
 
-    def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> VolumeReservation:
-        """Take volumes for a pod that gets this row's node, where ``filter`` lets it run."""
+    def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> VolumeReservation | None:
+        if not pod.volumes.claims:
+            return None
         claims = pod_volume_claims(pod.volumes.claims, nodes.volumes)
         delayed = () if claims is None else claims.delayed
         name, objects = nodes.name(row), nodes.volumes
@@ -78,7 +79,6 @@ class VolumeBinding(Plugin):
         return reserve_volumes(found, name, objects)
 
     def unreserve(self, reservation: VolumeReservation, nodes: NodeColumns) -> None:
-        """The pod does not get the node."""
         unreserve_volumes(reservation, nodes.volumes)
 
     def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
