@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from koord_kube.client import Client, Cluster, Limits
-from koord_kube.protocol.resources import NODES, PODS
+from koord_kube.protocol.resources import NODES, PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.program.settings import SchedulerSettings
@@ -29,31 +29,29 @@ SETTINGS = SchedulerSettings(
     pod_name="s1",
 )
 CONFIG = default_scheduler_config()
-CLAIMS = ("persistentvolumes", "persistentvolumeclaims")
-STORAGE = ("csidrivers", "csinodes", "csistoragecapacities", "storageclasses", "volumeattachments")
-COMING = {
-    ("", "events", "patch"),
-    ("", "pods", "delete"),
-    *(("", plural, verb) for plural in CLAIMS for verb in ("get", "list", "watch", "patch")),
-    *(
-        (group, plural, verb)
-        for group, plurals in {
-            "": ("services", "replicationcontrollers"),
-            "apps": ("replicasets", "statefulsets"),
-            "policy": ("poddisruptionbudgets",),
-            "storage.k8s.io": STORAGE,
-        }.items()
-        for plural in plurals
-        for verb in ("list", "watch")
-    ),
-}
-"""What preemption, volumes, default spreading and series of Events need, which come next."""
 
 
-def _pod(name: str, cpu: str) -> dict[str, Any]:
+def _pod(name: str, cpu: str, claim: str = "", **more: Any) -> dict[str, Any]:
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
-    spec = {"schedulerName": "default-scheduler", "containers": [container]}
+    spec = {"schedulerName": "default-scheduler", "containers": [container], **more}
+    if claim:
+        spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
     return {"metadata": {"name": name}, "spec": spec}
+
+
+def _put_storage(api: KubeApi) -> None:
+    """A claim for which there is a volume, and one whose volume is made for its node."""
+    for claim, provisioner in {"old": "kubernetes.io/no-provisioner", "new": "csi.example"}.items():
+        kind = {"metadata": {"name": claim}, "provisioner": provisioner}
+        api.put(STORAGE_CLASSES, {**kind, "volumeBindingMode": "WaitForFirstConsumer"})
+        size = {"accessModes": ["ReadWriteOnce"], "storageClassName": claim}
+        requests = {"resources": {"requests": {"storage": "1Gi"}}}
+        given = {"metadata": {"name": claim}, "spec": {**size, **requests}}
+        api.put(VOLUME_CLAIMS, {**given, "status": {"phase": "Pending"}}, "shop")
+        capacity = {"capacity": {"storage": "1Gi"}, "csi": {"driver": "d", "volumeHandle": claim}}
+        if claim == "old":
+            volume = {"metadata": {"name": "pv"}, "spec": {**size, **capacity}}
+            api.put(VOLUMES, {**volume, "status": {"phase": "Available"}})
 
 
 async def test_what_the_scheduler_asks_is_what_it_may() -> None:
@@ -64,16 +62,25 @@ async def test_what_the_scheduler_asks_is_what_it_may() -> None:
         api.put(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": amounts}})
         api.put(PODS, _pod("fits", "1"), "shop")
         api.put(PODS, _pod("waits", "8"), "shop")
+        _put_storage(api)
+        for claim in ("old", "new"):
+            api.put(PODS, _pod(claim, "0", claim), "shop")
+        api.put(PODS, _pod("victim", "3", nodeName="n1", priority=0), "shop")
+        api.put(PODS, _pod("important", "4", priority=10), "shop")
         # Whether the pod has its node has to be looked up.
         api.fail(verb="create", plural="pods", status=500)
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             group.create_task(SchedulerProgram(SETTINGS, CONFIG, client, "s1_0").serve())
             await until(lambda: api.count("create", "events") >= 2, "Events of both pods")
             await until(lambda: api.count("patch", "pods") > 0, "a condition")
+            await until(lambda: api.count("get", "pods") > 0, "a look-up after a binding")
+            await until(lambda: api.count("delete", "pods") > 0, "a victim")
+            await until(lambda: api.count("patch", "persistentvolumes") > 0, "a volume")
+            await until(lambda: api.count("patch", "persistentvolumeclaims") > 0, "a claim")
             os.kill(os.getpid(), signal.SIGTERM)
         asked = rights(api.asked)
     assert missing(asked, ACCOUNT, COMPONENTS) == []
-    assert unused(asked, ACCOUNT, COMPONENTS) == COMING
+    assert unused(asked, ACCOUNT, COMPONENTS) == set()
     assert missing(asked, ACCOUNT) == sorted(asked), "nothing is allowed without the component"
 
 
