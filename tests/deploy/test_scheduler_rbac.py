@@ -60,13 +60,13 @@ async def test_what_the_scheduler_asks_is_what_it_may() -> None:
     async with KubeApi() as api, Client(Cluster(api.url), limits) as client:
         api.streams_lists = False  # where it does, nobody lists
         api.put(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": amounts}})
-        api.put(PODS, _pod("fits", "1"), "shop")
+        api.put(PODS, _pod("fits", "1", priority=20), "shop")
         api.put(PODS, _pod("waits", "8"), "shop")
         _put_storage(api)
         for claim in ("old", "new"):
             api.put(PODS, _pod(claim, "0", claim), "shop")
         api.put(PODS, _pod("victim", "3", nodeName="n1", priority=0), "shop")
-        api.put(PODS, _pod("important", "4", priority=10), "shop")
+        api.put(PODS, _pod("important", "3", priority=10), "shop")
         # Whether the pod has its node has to be looked up.
         api.fail(verb="create", plural="pods", status=500)
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
