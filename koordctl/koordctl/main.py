@@ -24,6 +24,7 @@ from koordctl import (
     predict_show,
     recommend,
     render,
+    schedule,
     top,
     why,
     why_node,
@@ -263,6 +264,15 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
     )
     recommend.add_arguments(recommended)
     yield recommended
+    placed = _command(
+        commands,
+        "schedule",
+        schedule.run,
+        "where pods would be placed, and why",
+        schedule.DESCRIPTION,
+    )
+    schedule.add_arguments(placed)
+    yield placed
     words = "definitions of the custom resources"
     definitions = commands.add_parser(
         "crds", help=words, description=f"Shows or installs the {words}.", allow_abbrev=False

@@ -72,3 +72,14 @@ class PlacementDocument(msgspec.Struct, frozen=True):
     feasible: int = 0
     rejected_by: list[str] = []
     best: list[NodeScoresRow] = []
+
+
+class WhatIfDocument(msgspec.Struct, frozen=True):
+    """Where pods would go.
+
+    ``pending`` pods of the cluster were left out; ``skipped`` are objects that are not pods.
+    """
+
+    pods: list[PlacementDocument] = []
+    pending: int = 0
+    skipped: list[str] = []

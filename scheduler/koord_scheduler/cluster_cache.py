@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 import anyio
-import msgspec
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api
@@ -15,20 +14,13 @@ from koord_kube.shared_informers import SharedInformers
 
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.objects.metadata import ObjectMeta
+from koord_scheduler.objects.namespace import read_namespace
 from koord_scheduler.objects.node import Node, read_node
 
 SILENT_SECONDS = 30.0
 """After so long without a word from the API nothing is decided: the cluster may have changed."""
 
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
-
-
-class _Namespace(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-
-
-_NAMESPACE = msgspec.json.Decoder(_Namespace)
 
 
 class ClusterCache:
@@ -124,4 +116,4 @@ class ClusterCache:
 
 
 def _namespace_labels(raw: bytes) -> Mapping[str, str]:
-    return _NAMESPACE.decode(raw).metadata.labels or {}
+    return read_namespace(raw).labels or {}

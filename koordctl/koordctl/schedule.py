@@ -1,0 +1,137 @@
+"""``koordctl schedule --what-if``: where pods would go, in a cluster or in a snapshot of one."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from koord_service.programs import needs_extra
+
+from koordctl import cluster_client, manifests
+from koordctl.columns import table
+from koordctl.manifests import Manifest, kind_and_name
+from koordctl.placement_text import score_lines, waiting_lines
+from koordctl.render import clean, count
+from koordctl.scheduler_documents import PlacementDocument, WhatIfDocument
+from koordctl.status_client import AskError
+
+if TYPE_CHECKING:
+    from koord_kube.client import Client
+    from koord_kube.protocol.resources import Resource
+
+DESCRIPTION = (
+    "Shows which nodes the pods of a file would get, one after the other, and changes nothing. The "
+    "cluster is the one that the kubeconfig names, or a snapshot: what `kubectl get "
+    "nodes,pods,namespaces -A -o json` prints. Pods that wait there are left out, and every "
+    "scheduler name has Kubernetes' default profile."
+)
+_MODULE = "koord_scheduler.program.what_if"
+_NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class ClusterSnapshot(NamedTuple):
+    """The objects of a cluster that pods are placed in, as JSON."""
+
+    nodes: Sequence[bytes]
+    namespaces: Sequence[bytes]
+    pods: Sequence[bytes]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which pods, and which cluster."""
+    parser.add_argument(
+        "--what-if", action="store_true", required=True, help="place nothing, only show where"
+    )
+    parser.add_argument(
+        "-f", "--filename", required=True, metavar="FILE", help='file with Pods; "-": stdin'
+    )
+    parser.add_argument(
+        "--snapshot", default="", metavar="FILE", help="the cluster (default: the live one)"
+    )
+    cluster_client.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> Iterable[str]:
+    """Where pods would go. Raises AskError."""
+    objects = manifests.read_file(arguments.filename)
+    pods = [one for one in objects if one["kind"] == "Pod"]
+    skipped = [kind_and_name(one) for one in objects if one["kind"] != "Pod"]
+    if arguments.snapshot:
+        cluster = _snapshot(manifests.read_file(arguments.snapshot))
+    else:
+        cluster = cluster_client.ask_cluster(arguments.kubeconfig, _live)
+    with needs_extra("koordctl", "scheduler"):
+        # By its name: the components of pykoord do not depend on each other.
+        place: Any = importlib.import_module(_MODULE).what_if
+    try:
+        found = {**place(*cluster, pods), "skipped": skipped}
+    except ValueError as error:
+        raise AskError(str(error)) from None
+    if arguments.json:
+        return [json.dumps(found, indent=2, ensure_ascii=False)]
+    return lines(msgspec.convert(found, WhatIfDocument))
+
+
+def lines(found: WhatIfDocument) -> Iterator[str]:
+    """All pods with their nodes, then each with its reasons, then what was left out."""
+    if found.pods:
+        rows = [(clean(one.pod), clean(one.node) or "none", _verdict(one)) for one in found.pods]
+        yield from table([("POD", "NODE", ""), *rows])
+    for one in found.pods:
+        if not one.reason:
+            yield ""
+            yield from _reasons(one)
+    if found.pods:
+        yield ""
+    placed = sum(one.state == "placed" for one in found.pods)
+    yield f"{placed} of {count(len(found.pods), 'pod')} would get a node. Nothing was changed."
+    if found.pending:
+        yield f"Left out: {count(found.pending, 'pod')} of the cluster that had no node yet."
+    if found.skipped:
+        yield f"Not expanded, as only Pods are placed: {', '.join(map(clean, found.skipped))}."
+
+
+def _verdict(one: PlacementDocument) -> str:
+    if one.reason:
+        return clean(one.reason)
+    if one.best and one.state == "placed":
+        return f"score {one.best[0].total}, fits on {one.feasible} of {count(one.nodes, 'node')}"
+    if one.diagnosis is not None:
+        return clean(one.diagnosis.message)
+    return clean(f"{one.state}: {', '.join(one.gates)}")
+
+
+def _reasons(one: PlacementDocument) -> Iterator[str]:
+    if one.state != "placed":
+        yield from waiting_lines(one)
+        return
+    yield f"{clean(one.pod)} on {clean(one.node)}"
+    yield from (f"  {line}" if line else "" for line in score_lines(one.best))
+
+
+def _snapshot(objects: Iterable[Manifest]) -> ClusterSnapshot:
+    by_kind: dict[str, list[bytes]] = {"Node": [], "Namespace": [], "Pod": []}
+    for one in objects:
+        if one["kind"] in by_kind:
+            by_kind[one["kind"]].append(msgspec.json.encode(one))
+    if not by_kind["Node"]:
+        raise AskError("the snapshot has no Node")
+    return ClusterSnapshot(by_kind["Node"], by_kind["Namespace"], by_kind["Pod"])
+
+
+async def _live(api: Client) -> ClusterSnapshot:
+    from koord_kube.protocol.resources import NAMESPACES, NODES, PODS
+
+    nodes, namespaces = await _list(api, NODES), await _list(api, NAMESPACES)
+    return ClusterSnapshot(nodes, namespaces, await _list(api, PODS, _NOT_ENDED))
+
+
+async def _list(api: Client, resource: Resource, field_selector: str = "") -> list[bytes]:
+    found: list[bytes] = []
+    async for page in api.pages(resource, field_selector=field_selector):
+        found = [*([] if page.first else found), *page.items]
+    return found

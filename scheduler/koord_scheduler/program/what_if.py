@@ -1,0 +1,116 @@
+"""Which nodes pods would get in a cluster that is given as a list of objects. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
+from koord_scheduler.framework.scheduler import Placement, Scheduler
+from koord_scheduler.objects.namespace import read_namespace
+from koord_scheduler.objects.node import read_node
+from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.objects.pod_defaults import Manifest, with_defaults
+from koord_scheduler.program.explanation import Document, Now, explain_waiting, scores_document
+from koord_scheduler.program.profiles import default_profile
+
+_ENDED = ("Succeeded", "Failed")
+_BEGINNING = Now(0.0, 0.0)
+
+
+def what_if(
+    nodes: Iterable[bytes],
+    namespaces: Iterable[bytes],
+    pods: Iterable[bytes],
+    manifests: Iterable[Manifest],
+) -> Document:
+    """Where the pods of ``manifests`` would go, one after the other, each with its reasons.
+
+    The cluster is JSON documents. Its ``pods`` that wait themselves are left out (``pending`` says
+    how many), unless a manifest has their name. Each scheduler name has the default profile.
+
+    Raises:
+        ValueError: a document is not valid, or two manifests have one name.
+    """
+    wanted = [_created(one, number) for number, one in enumerate(manifests, start=1)]
+    names = {read_pod(raw).spec.scheduler_name for raw in wanted}
+    scheduler = Scheduler(map(default_profile, sorted(names)))
+    reader = PodReader(scheduler.nodes)
+    pending: set[str] = set()
+    asked: dict[str, ClusterPod] = {}
+    _for_each("Node", nodes, lambda raw: scheduler.nodes.set(read_node(raw)))
+    _for_each("Namespace", namespaces, lambda raw: _add_namespace(scheduler, raw))
+    _for_each("Pod", pods, lambda raw: _add_pod(scheduler, reader.read(raw), raw, pending))
+    _for_each("the new Pod", wanted, lambda raw: _ask_for(reader.read(raw), asked))
+    for pod in asked.values():
+        scheduler.set_pod(pod, _BEGINNING.monotonic)
+    placed = _place(scheduler)
+    found = [placed.get(key) or _not_placed(scheduler, pod) for key, pod in asked.items()]
+    return {"pods": found, "pending": len(pending - asked.keys())}
+
+
+def _created(manifest: Manifest, number: int) -> bytes:
+    """The pod as it would be once it is created.
+
+    Raises:
+        ValueError: it is not a pod.
+    """
+    _for_each("the new Pod", [msgspec.json.encode(manifest)], read_pod, first=number)
+    return msgspec.json.encode(with_defaults(manifest, number))
+
+
+def _for_each(
+    kind: str, documents: Iterable[bytes], act: Callable[[bytes], object], first: int = 1
+) -> None:
+    """Raises ValueErrors with the number of the document."""
+    for number, raw in enumerate(documents, start=first):
+        try:
+            act(raw)
+        except ValueError as error:
+            raise ValueError(f"{kind} number {number} {error}") from None
+
+
+def _add_namespace(scheduler: Scheduler, raw: bytes) -> None:
+    metadata = read_namespace(raw)
+    scheduler.nodes.namespaces.set(metadata.name, metadata.labels or {})
+
+
+def _add_pod(scheduler: Scheduler, pod: ClusterPod, raw: bytes, pending: set[str]) -> None:
+    """Put a pod of the cluster where it is; those without a node are ``pending``."""
+    if read_pod(raw).status.phase in _ENDED:
+        return
+    if pod.waiting is None:
+        scheduler.set_pod(pod, _BEGINNING.monotonic)
+    else:
+        pending.add(pod.key)
+
+
+def _ask_for(pod: ClusterPod, asked: dict[str, ClusterPod]) -> None:
+    if pod.key in asked:
+        raise ValueError(f"has the name of another one, {pod.key}")
+    asked[pod.key] = pod
+
+
+def _place(scheduler: Scheduler) -> dict[str, Document]:
+    """Give all pods their nodes for which there are any."""
+    placed: dict[str, Document] = {}
+    while (pod := scheduler.queue.next()) is not None:
+        scores = scheduler.scores(pod)
+        report: Document = {
+            "nodes": int(scheduler.nodes.is_node.sum()),
+            "feasible": len(scores.feasible()),
+            "best": scores_document(scores),
+        }
+        decision = scheduler.decide(_BEGINNING.monotonic)
+        if isinstance(decision, Placement):
+            about = {"pod": pod.key, "state": "placed", "node": decision.node}
+            placed[pod.key] = {**about, "priority": pod.priority, **report}
+    return placed
+
+
+def _not_placed(scheduler: Scheduler, pod: ClusterPod) -> Document:
+    if pod.waiting is None:
+        reason = f"{pod.key} names its node itself: {pod.node}"
+        return {"pod": pod.key, "state": "bound", "node": pod.node, "reason": reason}
+    return explain_waiting(scheduler, pod, _BEGINNING)
