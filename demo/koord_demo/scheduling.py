@@ -125,7 +125,7 @@ def _node_table(scheduler: Scheduler) -> Table:
     order = rows[used.argsort()[::-1]], np.sort(used)[::-1]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in ("node", "CPU requested", "", "pods"):
-        table.add_column(title, justify="right" if title == "pods" else "left")
+        table.add_column(title, justify="right" if title in ("", "pods") else "left")
     by_rank = list(zip(*order, strict=True))
     for title, part in (
         ("fullest", by_rank[:_NODES_SHOWN]),

@@ -13,6 +13,7 @@ from koord_kube.http2_writer import Http2Writer
 from koord_kube.leadership import Leadership, LeaseSettings
 from koord_kube.program import ControlPlaneProgram
 from koord_kube.program_start import WarningLog, settle_for_ever
+from koord_kube.protocol.api import ApiError
 from koord_kube.protocol.resources import PODS
 from koord_service.logs import get_log
 from koord_service.status import MakePage, StatusServer, metrics_page
@@ -182,12 +183,19 @@ class SchedulerProgram:
         if key not in self._scheduler.placed.by_key:
             document = explain_waiting(self._scheduler, pod, _now())
             return {**document, "paused": self._loop.paused}
+        return await self._why_placed(key)
+
+    async def _why_placed(self, key: str) -> Document:
+        """What it was before it had its node is not kept, but read again."""
         namespace, _, name = key.partition("/")
-        before = read_as_pending(msgspec.json.encode(await self._client.get(PODS, name, namespace)))
+        try:
+            raw = msgspec.json.encode(await self._client.get(PODS, name, namespace))
+        except ApiError as error:
+            return unexplained(key, "unknown", str(error))
         placed = self._scheduler.placed.by_key.get(key)
         if placed is None:
             return unexplained(key, "unknown", f"the pod {key} has ended just now")
-        return explain_placed(self._scheduler, placed, before)
+        return explain_placed(self._scheduler, placed, read_as_pending(raw))
 
     def _status_servers(self) -> Sequence[StatusServer]:
         settings = self._settings

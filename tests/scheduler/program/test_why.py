@@ -74,6 +74,16 @@ async def test_a_pod_that_has_a_node(side: Side, made: SchedulerProgram, why: Wh
     assert "koordctl why scheduled" in await why("pending", f"{NAMESPACE}/plain")
 
 
+async def test_a_pod_that_cannot_be_read_again(
+    side: Side, made: SchedulerProgram, why: Why
+) -> None:
+    await side.pod("web", nodeName="n1")
+    await until(lambda: made.status().cached["pods"] == 1, "it is known")
+    side.api.fail(verb="get", plural="pods", status=503, message="try later")
+    [line] = (await why("scheduled", f"{NAMESPACE}/web")).splitlines()
+    assert "try later" in line
+
+
 @pytest.mark.usefixtures("made")
 async def test_pods_that_are_not_there_or_not_ours(side: Side, why: Why) -> None:
     await side.pod("theirs", schedulerName="other")
