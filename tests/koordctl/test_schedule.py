@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from koord_kube.protocol.resources import NAMESPACES, NODES, PODS
+from koord_kube.protocol.api import ListPage
+from koord_kube.protocol.resources import NAMESPACES, NODES, PODS, Resource
 
+from koordctl import cluster_client
 from tests.koordctl.conftest import Ctl, Failing, Run
 from tests.support.kube_api import KubeApi
 
@@ -73,7 +77,35 @@ async def test_pods_in_the_live_cluster(ctl: Ctl, api: KubeApi, pods: str) -> No
     code, out, _ = await ctl("schedule", "--what-if", "-f", pods, "--json")
     assert code == 0
     assert [one["state"] for one in json.loads(out)["pods"]] == ["placed", "unschedulable"]
-    assert [one for one in api.asked if one.verb not in ("list", "get")] == []
+    assert {one.verb for one in api.asked} == {"list"}
+    [listed] = [one for one in api.asked if one.path.endswith("/pods")]
+    assert "status.phase!=Succeeded" in listed.query["fieldSelector"]
+
+
+class ForgetfulApi:
+    """An API server whose lists begin again after their first page."""
+
+    async def pages(self, resource: Resource, field_selector: str) -> AsyncIterator[ListPage]:
+        if resource == NODES:
+            yield ListPage([json.dumps({**NODE, "metadata": {"name": "gone"}}).encode()], "1", True)
+            yield ListPage([json.dumps(NODE).encode()], "2", True)
+            yield ListPage([json.dumps({**NODE, "metadata": {"name": "n2"}}).encode()], "2", False)
+
+
+def test_a_list_that_begins_again(run: Run, pods: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = lambda _, question: asyncio.run(question(ForgetfulApi()))  # noqa: E731
+    monkeypatch.setattr(cluster_client, "ask_cluster", ask)
+    found = json.loads(run("schedule", "--what-if", "-f", pods, "--json"))
+    assert [one["nodes"] for one in found["pods"]] == [2, 2]
+
+
+def test_lists_of_one_kind(run: Run, tmp_path: Path) -> None:
+    """Their objects have no kind of their own."""
+    for kind, one in (("Node", NODE), ("Pod", pod("web", "1"))):
+        without = {key: value for key, value in one.items() if key != "kind"}
+        (tmp_path / kind).write_text(json.dumps({"kind": f"{kind}List", "items": [without]}))
+    command = ("-f", str(tmp_path / "Pod"), "--snapshot", str(tmp_path / "Node"))
+    assert "1 of 1 pod would" in run("schedule", "--what-if", *command)
 
 
 @pytest.mark.parametrize(
