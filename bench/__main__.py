@@ -17,6 +17,8 @@ from bench import (
     proxy,
     report,
     reports,
+    scheduler_core,
+    scheduler_peer,
     strategies,
     unknown_callers,
     webhooks,
@@ -58,6 +60,8 @@ def main() -> None:
     webhooks.main(arguments.rounds)
     node_resource.main(arguments.rounds)
     reports.main()
+    scheduler_core.main()
+    scheduler_peer.main()
     unknown_callers.main()
     _colocation(arguments.rounds)
     print(f"\nwritten to {report.RESULTS.relative_to(report.RESULTS.parent.parent)}/")

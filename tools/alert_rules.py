@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "docs" / "operations.md", ROOT / "docs" / "manager.md")
+PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("operations", "manager", "scheduler"))
 RULE = ROOT / "deploy" / "components" / "alerts" / "rule.yaml"
-MADE = "# Made by tools/alert_rules.py of docs/operations.md and docs/manager.md; do not edit.\n"
+MADE = "# Made by tools/alert_rules.py of tables in docs; do not edit.\n"
 _HEAD = """\
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule

@@ -180,7 +180,7 @@ def _chart() -> str:
     about = {
         "apiVersion": "v2",
         "name": "pykoord",
-        "description": "QoS-aware co-location: koord-manager and koordlet",
+        "description": "QoS-aware co-location: koord-manager, koordlet and koord-scheduler",
         "type": "application",
         "version": VERSION,
         "appVersion": VERSION,

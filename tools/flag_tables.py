@@ -13,15 +13,17 @@ from typing import Any
 
 import koord_manager.program.config
 import koord_proxy.config
+import koord_scheduler.program.settings
 import koordlet.agent.config
 from koord_service.settings import flag_of
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = (DOCS / "operations.md", DOCS / "manager.md")
+PAGES = (DOCS / "operations.md", DOCS / "manager.md", DOCS / "scheduler.md")
 PROGRAMS: dict[str, Any] = {
     "koord-runtime-proxy": koord_proxy.config.ProxySettings,
     "koordlet": koordlet.agent.config.KoordletSettings,
     "koord-manager": koord_manager.program.config.Settings,
+    "koord-scheduler": koord_scheduler.program.settings.SchedulerSettings,
 }
 _PLACE = re.compile(r"(<!-- flags: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

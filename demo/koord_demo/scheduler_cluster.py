@@ -20,8 +20,8 @@ _SIZES = ((16, 64), (32, 128), (64, 256))
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
-    """Pods that are alike: ``share`` is how many there are, relative to other workloads."""
+class PodTemplate:
+    """Pods that are alike: ``share`` is how many there are, relative to other templates."""
 
     name: str
     share: int
@@ -53,52 +53,54 @@ def nodes(number: int) -> Iterator[bytes]:
 
 def pods(number: int, rng: Random) -> list[bytes]:
     """Pods as JSON, in the order in which they are created."""
-    workloads = list(_workloads())
-    shares = sum(one.share for one in workloads)
+    templates = list(_templates())
+    shares = sum(one.share for one in templates)
     made = [
-        pod(one, place) for one in workloads for place in range(number * one.share // shares + 1)
+        pod(one, place) for one in templates for place in range(number * one.share // shares + 1)
     ]
     rng.shuffle(made)
     return made[:number]
 
 
-def pod(workload: Workload, place: int) -> bytes:
-    """One pod of a workload as JSON."""
-    name = f"{workload.name}-{place:03}"
+def pod(template: PodTemplate, place: int) -> bytes:
+    """One pod of a template as JSON."""
+    name = f"{template.name}-{place:03}"
     container = {
         "name": "main",
-        "image": workload.name,
-        "resources": {"requests": workload.requests},
-        "ports": [{"hostPort": port} for port in workload.ports],
+        "image": template.name,
+        "resources": {"requests": template.requests},
+        "ports": [{"hostPort": port} for port in template.ports],
     }
-    metadata = {"name": name, "namespace": NAMESPACE, "uid": name, "labels": _app(workload.name)}
-    spec = {"containers": [container], **workload.spec}
+    metadata = {"name": name, "namespace": NAMESPACE, "uid": name, "labels": _app(template.name)}
+    spec = {"containers": [container], **template.spec}
     return json.dumps({"metadata": metadata, "spec": spec}).encode()
 
 
-def _workloads() -> Iterator[Workload]:
+def _templates() -> Iterator[PodTemplate]:
     """Forty of them."""
     for n in range(12):
         size = _size(500 + 250 * (n % 4), 1 + n % 4)
-        yield Workload(f"web-{n}", 25, size, {"topologySpreadConstraints": [_spread(f"web-{n}")]})
+        yield PodTemplate(
+            f"web-{n}", 25, size, {"topologySpreadConstraints": [_spread(f"web-{n}")]}
+        )
     for n in range(6):
         apart = {"podAntiAffinity": _required([_term(f"db-{n}", _HOST)])}
         spread = [_spread(f"db-{n}")]
         spec = {"affinity": apart, "topologySpreadConstraints": spread, "priority": 1000}
-        yield Workload(f"db-{n}", 5, _size(4000, 16), spec)
+        yield PodTemplate(f"db-{n}", 5, _size(4000, 16), spec)
     for n in range(6):
         near = {"podAffinity": _preferred(podAffinityTerm=_term(f"web-{n}", _ZONE))}
-        yield Workload(f"cache-{n}", 10, _size(1000, 8), {"affinity": near})
+        yield PodTemplate(f"cache-{n}", 10, _size(1000, 8), {"affinity": near})
     for n in range(8):
         there = {"nodeAffinity": _preferred(preference=_label(_POOL, "batch"))}
         spec = {"affinity": there, "tolerations": [_toleration("batch")], "priority": -10}
-        yield Workload(f"batch-{n}", 55, _size(1000 + 500 * (n % 3), 2 + n % 3), spec)
+        yield PodTemplate(f"batch-{n}", 55, _size(1000 + 500 * (n % 3), 2 + n % 3), spec)
     for n, share in enumerate((20, 8, 4, 3)):
         size = _size(1000 * 2**n, 4 * 2**n) | {GPU: str(2**n)}
-        yield Workload(f"train-{2**n}gpu", share, size, {"tolerations": [_toleration("gpu")]})
+        yield PodTemplate(f"train-{2**n}gpu", share, size, {"tolerations": [_toleration("gpu")]})
     for n in range(4):
         on_ssd = {"nodeAffinity": _required({"nodeSelectorTerms": [_label("disk", "ssd")]})}
-        yield Workload(f"edge-{n}", 20, _size(500, 2), {"affinity": on_ssd}, (8000 + n,))
+        yield PodTemplate(f"edge-{n}", 20, _size(500, 2), {"affinity": on_ssd}, (8000 + n,))
 
 
 def _app(name: str) -> dict[str, str]:

@@ -11,10 +11,10 @@ from random import Random
 import msgspec
 import numpy as np
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
+from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.framework.scheduler import Placement, Scheduler
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.program.explanation import Now, explain_waiting
-from koord_scheduler.program.profiles import default_profile
 from koordctl.placement_text import waiting_lines
 from koordctl.scheduler_documents import PlacementDocument
 from rich.console import Console
@@ -62,7 +62,7 @@ def main() -> None:
 
 def make_cluster(nodes: int, pods: int) -> DemoCluster:
     """Nodes without pods, and pods that wait."""
-    scheduler = Scheduler([default_profile()])
+    scheduler = Scheduler([one.guarded() for one in default_scheduler_config().profiles])
     for raw in scheduler_cluster.nodes(nodes):
         scheduler.nodes.set(read_node(raw))
     reader, now = PodReader(scheduler.nodes), time.monotonic()

@@ -42,7 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser, leader: ElectedProgram) -> No
         "--namespace",
         default="koordinator-system",
         metavar="NAMESPACE",
-        help=f"namespace of the {leader.noun} (default: %(default)s)",
+        help=f"namespace of the {leader.noun} and its Lease (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--lease",
+        default=leader.lease,
+        metavar="NAME",
+        help=f"Lease of the {leader.noun} (default: %(default)s)",
     )
     cluster_client.add_arguments(parser)
 
@@ -63,10 +69,10 @@ def ask_leader(
     async def question(api: Client) -> bytes:
         from koord_kube.protocol.resources import LEASES, PODS
 
-        lease = await api.get(LEASES, leader.lease, namespace)
+        lease = await api.get(LEASES, arguments.lease, namespace)
         holder = str((lease.get("spec") or {}).get("holderIdentity") or "")
         if not holder:
-            about = f"the Lease {namespace}/{leader.lease} has no holder"
+            about = f"the Lease {namespace}/{arguments.lease} has no holder"
             raise AskError(f"no {leader.noun} leads: {about}")
         # Its identity is its pod's name, and what makes this run of it the only one.
         pod = f"http:{holder.rpartition('_')[0]}:{leader.port}"

@@ -19,16 +19,25 @@ _LIST = "List"
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
+def read_text(path: str) -> bytes:
+    """What is in a file; "-" is standard input.
+
+    Raises:
+        AskError: it cannot be read.
+    """
+    try:
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise AskError(f"{path}: {error.strerror or error}") from None
+
+
 def read_file(path: str) -> list[Manifest]:
-    """The objects in a file ("-": standard input), those of lists one by one.
+    """The objects in a file, those of lists one by one.
 
     Raises:
         AskError: it cannot be read, or has something else in it.
     """
-    try:
-        text = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    except OSError as error:
-        raise AskError(f"{path}: {error.strerror or error}") from None
+    text = read_text(path)
     try:
         return [one for document in _documents(text) for one in _objects(document)]
     except (ValueError, yaml.YAMLError) as error:

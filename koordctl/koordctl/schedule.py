@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 DESCRIPTION = (
     "Shows which nodes the pods of a file would get, one after the other, and changes nothing. The "
     "cluster is the one that the kubeconfig names, or a snapshot: what `kubectl get "
-    "nodes,pods,namespaces -A -o json` prints. Pods that wait there are left out, and every "
-    "scheduler name has Kubernetes' default profile."
+    "nodes,pods,namespaces -A -o json` prints. Pods that wait there are left out. Without "
+    "--config every scheduler name has Kubernetes' default profile."
 )
 _MODULE = "koord_scheduler.program.what_if"
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
@@ -52,11 +52,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--snapshot", default="", metavar="FILE", help="the cluster (default: the live one)"
     )
+    parser.add_argument(
+        "--config",
+        default="",
+        metavar="FILE",
+        help="KubeSchedulerConfiguration (v1) with the profiles (default: Kubernetes' own)",
+    )
     cluster_client.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> Iterable[str]:
     """Where pods would go. Raises AskError."""
+    config = (
+        manifests.read_text(arguments.config).decode(errors="replace") if arguments.config else ""
+    )
     objects = manifests.read_file(arguments.filename)
     pods = [one for one in objects if one["kind"] == "Pod"]
     skipped = [kind_and_name(one) for one in objects if one["kind"] != "Pod"]
@@ -68,7 +77,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
         # By its name: the components of pykoord do not depend on each other.
         place: Any = importlib.import_module(_MODULE).what_if
     try:
-        found = {**place(*cluster, pods), "skipped": skipped}
+        found = {**place(*cluster, pods, config), "skipped": skipped}
     except ValueError as error:
         raise AskError(str(error)) from None
     if arguments.json:

@@ -54,6 +54,8 @@ def is_list(kind: Any) -> bool:
 
 def show_value(value: Any) -> str:
     """The value as people would write it."""
+    if value is None:
+        return ""
     if isinstance(value, tuple):
         return ",".join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)

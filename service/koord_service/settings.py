@@ -27,6 +27,7 @@ import dataclasses
 import difflib
 import os
 import sys
+import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
@@ -159,12 +160,18 @@ def _declare(settings: type[Any], prog: str) -> list[_Setting]:
     prefix = _variable(prog)
     names = []
     for field in dataclasses.fields(settings):
-        kind, aliases = kinds[field.name], field.metadata["aliases"]
+        kind, aliases = _without_none(kinds[field.name]), field.metadata["aliases"]
         names.append(_Setting(field, kind, flag_of(field), f"{prefix}_{field.name.upper()}"))
         for flag in (*aliases, *field.metadata["negated_aliases"]):
             variable = f"{prefix}_{_variable(flag)}"
             names.append(_Setting(field, kind, flag, variable, negated=flag not in aliases))
     return names
+
+
+def _without_none(kind: Any) -> Any:
+    """The type of a setting that is ``None`` unless it is given."""
+    kinds = [one for one in typing.get_args(kind) if one is not type(None)]
+    return kinds[0] if isinstance(kind, types.UnionType) and len(kinds) == 1 else kind
 
 
 def _has_own_config(declared: Iterable[_Setting]) -> bool:

@@ -19,7 +19,14 @@ from tests.support.manager_program import NAMESPACE, QUICK, WEBHOOKS, ManagerPro
 from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
-COMPONENTS = ("node-metric-api", "colocation-profile-controller", "evictions", "devices")
+COMPONENTS = (
+    "node-metric-api",
+    "colocation-profile-controller",
+    "evictions",
+    "devices",
+    "network-policies",
+    "scheduler",
+)
 
 
 class RealCluster:

@@ -3,93 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
-from koord_scheduler.framework.plugin import Plugin
-from koord_scheduler.framework.profile import EnabledPlugin
-from koord_scheduler.framework.resource_scores import (
-    least_allocated,
-    most_allocated,
-    requested_to_capacity_ratio,
-)
 from koord_scheduler.objects.node import read_node
-from koord_scheduler.objects.node_selector import preferred_nodes, required_nodes
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.objects.pod_affinity import pod_affinity
-from koord_scheduler.plugins.image_locality import ImageLocality
-from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinitySettings
-from koord_scheduler.plugins.node_affinity import NodeAffinity
-from koord_scheduler.plugins.node_name import NodeName
-from koord_scheduler.plugins.node_ports import NodePorts
-from koord_scheduler.plugins.node_resources_balanced_allocation import (
-    NodeResourcesBalancedAllocation,
-)
-from koord_scheduler.plugins.node_resources_fit import FitSettings, NodeResourcesFit
-from koord_scheduler.plugins.node_unschedulable import NodeUnschedulable
-from koord_scheduler.plugins.pod_topology_spread import PodTopologySpread
-from koord_scheduler.plugins.taint_toleration import TaintToleration
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
+from tests.support.scheduler_profile import default_plugins
 
-WEIGHTS = {
-    "TaintToleration": 3,
-    "NodeAffinity": 2,
-    "PodTopologySpread": 2,
-    "InterPodAffinity": 2,
-    "NodeResourcesFit": 1,
-    "NodeResourcesBalancedAllocation": 1,
-    "ImageLocality": 1,
-    "NodeUnschedulable": 0,
-    "NodeName": 0,
-    "NodePorts": 0,
-}
-"""The plugins that there are, with kube-scheduler's default weights of their scores."""
-
-
-def plugins(args: Mapping[str, Any]) -> list[Plugin]:
-    affinity = {"nodeAffinity": args.get("NodeAffinity", {}).get("addedAffinity")}
-    inter_pod = args.get("InterPodAffinity", {})
-    balanced = args.get("NodeResourcesBalancedAllocation", {}).get("resources")
-    return [
-        NodeUnschedulable(),
-        NodeName(),
-        TaintToleration(),
-        NodeAffinity(required_nodes(None, affinity), preferred_nodes(affinity)),
-        NodePorts(),
-        NodeResourcesFit(fit_settings(args.get("NodeResourcesFit", {}))),
-        NodeResourcesBalancedAllocation(*([one["name"] for one in balanced],) if balanced else ()),
-        ImageLocality(),
-        PodTopologySpread(),
-        InterPodAffinity(
-            InterPodAffinitySettings(
-                inter_pod.get("hardPodAffinityWeight", 1),
-                inter_pod.get("ignorePreferredTermsOfExistingPods", False),
-            )
-        ),
-    ]
-
-
-def fit_settings(args: Mapping[str, Any]) -> FitSettings:
-    strategy = args.get("scoringStrategy", {})
-    ignored = {
-        "ignored_resources": frozenset(args.get("ignoredResources", ())),
-        "ignored_groups": frozenset(args.get("ignoredResourceGroups", ())),
-    }
-    if not strategy:
-        return FitSettings(**ignored)
-    shape = strategy.get("requestedToCapacityRatio", {}).get("shape", ())
-    is_ratio = strategy["type"] == "RequestedToCapacityRatio"
-    points = [(one["utilization"], one["score"]) for one in shape]
-    scores = {"LeastAllocated": least_allocated, "MostAllocated": most_allocated}
-    score = requested_to_capacity_ratio(points) if is_ratio else scores[strategy["type"]]
-    weights = {one["name"]: one["weight"] for one in strategy["resources"]}
-    return FitSettings(weights, score, skips_zero=is_ratio, **ignored)
+PLUGINS = {one.plugin.name for one in default_plugins()}
+"""The plugins that there are."""
 
 
 def ours(vector: Vector) -> Fields:
@@ -102,17 +30,14 @@ def ours(vector: Vector) -> Fields:
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
     for one in given["nodes"]:
         nodes.set(read_node(json.dumps(one).encode()))
-    enabled = [
-        EnabledPlugin(one, True, WEIGHTS[one.name]) for one in plugins(given.get("args", {}))
-    ]
     waiting = pod_class(read_pod(json.dumps(given["pod"]).encode()))
-    scores = ClassScores(waiting, nodes, enabled)
+    scores = ClassScores(waiting, nodes, default_plugins(given.get("args")))
     scores.feasible()  # so that what is kept has to be brought up to date
     for pod in placed[1::2]:
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
     rows = {one["metadata"]["name"]: nodes.row(one["metadata"]["name"]) for one in given["nodes"]}
     if before := vector.recorded["prefilter"]:
-        if before["plugin"] not in WEIGHTS:
+        if before["plugin"] not in PLUGINS:
             return {}
         of_all = (set(scores.rejections(row)) for row in rows.values())
         return before_filters(set.intersection(*of_all))
@@ -133,7 +58,7 @@ def ours(vector: Vector) -> Fields:
 
 def theirs(recorded: Object) -> Fields:
     if before := recorded["prefilter"]:
-        return before_filters({before["plugin"]}) if before["plugin"] in WEIGHTS else {}
+        return before_filters({before["plugin"]}) if before["plugin"] in PLUGINS else {}
     found: Object = {}
     for name, node in recorded["nodes"].items():
         found[f"{name} rejected"] = list(node.get("rejected", ()))
@@ -151,8 +76,8 @@ def compared(found: Object) -> Fields:
     fields: Object = {}
     for name, one in found.items():
         if name.endswith("rejected"):
-            fields[name] = sorted(set(one) & WEIGHTS.keys())
-        elif one and name.split()[1] in WEIGHTS:
+            fields[name] = sorted(set(one) & PLUGINS)
+        elif one and name.split()[1] in PLUGINS:
             fields[name] = one
     return fields
 

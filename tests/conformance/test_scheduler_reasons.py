@@ -17,13 +17,12 @@ from koord_scheduler.framework.fit_error import (
     fit_error_message,
     preemption_message,
 )
-from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 
 from tests.conformance import test_scheduler
-from tests.conformance.test_scheduler import WEIGHTS, plugins
 from tests.conformance.vectors import Fields, Object, Vector, replay
+from tests.support.scheduler_profile import default_plugins
 
 NO_CLAIMS = "no new claims to deallocate, "
 """What DynamicResources adds, which is not built."""
@@ -54,9 +53,7 @@ def class_scores(given: Object) -> ClassScores:
     for one in given["pods"]:
         pod = read_pod(json.dumps(one).encode())
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
-    enabled = [
-        EnabledPlugin(one, True, WEIGHTS[one.name]) for one in plugins(given.get("args", {}))
-    ]
+    enabled = default_plugins(given.get("args"))
     return ClassScores(pod_class(read_pod(json.dumps(given["pod"]).encode())), nodes, enabled)
 
 

@@ -19,8 +19,9 @@ OBJECT = installed("alerts")["PrometheusRule", NAMESPACE, "koordinator"]
 ALERTS = [one for group in groups().values() for one in group]
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool (Debian: prometheus)")
-_METRIC = re.compile(r"\b(koord\w+)(?:\{([^}]*)\})?")
-_ROW = re.compile(r"^\| `(koord\w+)` \| (\w+) \| (.*?) \|", re.MULTILINE)
+_NAME = r"((?:koord|pykoord_|scheduler_)\w+)"
+_METRIC = re.compile(rf"\b{_NAME}(?:\{{([^}}]*)\}})?")
+_ROW = re.compile(rf"^\| `{_NAME}` \| (\w+) \| (.*?) \|", re.MULTILINE)
 
 
 def documented() -> dict[str, set[str]]:
@@ -82,8 +83,46 @@ def test_rules_fire_when_they_should_and_not_before(tmp_path: Path) -> None:
             # A Prometheus that has just begun takes n2 for new.
             {"9m": True, "12m": True, "16m": True, "40m": False},
         ),
+        *scheduler_tests(),
     ]
     assert "SUCCESS" in promtool("test", tmp_path, {"tests": tests})
+
+
+def scheduler_tests() -> list[dict[str, Any]]:
+    """The scheduler's, of which two have to tell it from a kube-scheduler at instance "k"."""
+    leader = 'pykoord_scheduler_leader{instance="a"}'
+    attempts = 'scheduler_schedule_attempts_total{{result="{}",instance="{}"}}'.format
+    waiting = 'scheduler_pending_pods{{queue="unschedulable",instance="{}"}}'.format
+    unsent, bound = (
+        f'{name}{{instance="a"}}'
+        for name in (
+            "pykoord_scheduler_unsent_bindings",
+            "scheduler_pod_scheduling_sli_duration_seconds_count",
+        )
+    )
+    fails, late = {"30m": False, "60m": True}, {"30m": False, "75m": True}
+    return [
+        expects({leader: "1x5 _x2000"}, "KoordSchedulerAbsent", {"9m": False, "16m": True}),
+        expects(
+            {
+                leader: "1x90",
+                attempts("scheduled", "a"): "0+100x90",
+                attempts("error", "a"): "0x30 0+2x60",
+                attempts("scheduled", "k"): "0+100x90",
+                attempts("error", "k"): "0+50x90",
+            },
+            "KoordSchedulerBindingsFail",
+            fails,
+        ),
+        expects(
+            {leader: "1x90", waiting("k"): "3x90", waiting("a"): "0x35 1x60"},
+            "KoordSchedulerPodsUnschedulable",
+            late,
+        ),
+        # All the time some are under way; at last none gets done, or there are too many.
+        expects({unsent: "9x90", bound: "0+50x40 2000x50"}, "KoordSchedulerBindingsWait", fails),
+        expects({unsent: "9x30 999x60", bound: "0+5x90"}, "KoordSchedulerBindingsWait", fails),
+    ]
 
 
 def expects(series: dict[str, str], alert: str, fires: dict[str, bool]) -> dict[str, Any]:

@@ -16,9 +16,18 @@ from jsonschema import Draft202012Validator, ValidationError
 from koord_kube.definitions.catalogue import DEFINITIONS
 from koord_model.version import VERSION
 
-from tests.deploy.manifests import NAMESPACE, everything, installed, read
+from tests.deploy.manifests import NAMESPACE, Id, Object, everything, installed, read
 from tools import deploy_files
-from tools.deploy_files import CHART, components, made, settings, sources, template, values
+from tools.deploy_files import (
+    CHART,
+    component,
+    components,
+    made,
+    settings,
+    sources,
+    template,
+    values,
+)
 
 VALUES = CHART / "values.yaml"
 SCHEMA = CHART / "values.schema.json"
@@ -66,8 +75,23 @@ def put(values: Values, name: str, value: Any) -> None:
     place[last] = value
 
 
+def parsed(objects: Mapping[Id, Object]) -> dict[Id, Object]:
+    """The same, and of files in ConfigMaps what their YAML says: templates quote its texts."""
+    return {
+        key: given | {"data": {name: _file(name, text) for name, text in given["data"].items()}}
+        if given["kind"] == "ConfigMap"
+        else given
+        for key, given in objects.items()
+    }
+
+
+def _file(name: str, text: str) -> Any:
+    return yaml.safe_load(text) if name.endswith(".yaml") else text
+
+
 ALL_COMPONENTS = {
     "koordlet.nodesProxy": True,
+    "scheduler.enabled": True,
     "networkPolicies.enabled": True,
     "monitoring.monitors": True,
     "monitoring.alerts": True,
@@ -105,7 +129,7 @@ def test_its_versions_are_ours() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
     values = defaults()
-    for part in ("manager", "koordlet"):
+    for part in ("manager", "koordlet", "scheduler"):
         assert values[part]["image"].endswith(f":{VERSION}")
 
 
@@ -134,16 +158,17 @@ def test_by_default_it_is_the_kustomization() -> None:
             {"manager.featureGates": "ColocationProfileController=true"},
         ),
         ("node-metric-api", {"manager.enableNodeMetricApi": True}),
+        ("scheduler", {"scheduler.enabled": True}),
     ],
 )
 def test_a_value_brings_a_component_and_no_other(component: str, wanted: Values) -> None:
     values = defaults()
     for name, value in wanted.items():
         put(values, name, value)
-    objects = read(render(values))
-    assert objects.keys() == installed(component).keys()
+    objects, wanted_objects = parsed(read(render(values))), parsed(installed(component))
+    assert objects.keys() == wanted_objects.keys()
     added = objects.keys() - installed().keys()
-    assert {key: objects[key] for key in added} == {key: installed(component)[key] for key in added}
+    assert {key: objects[key] for key in added} == {key: wanted_objects[key] for key in added}
 
 
 @rendering
@@ -177,10 +202,16 @@ _GIVEN: Mapping[type, Any] = {
     list: [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}],
 }
 _OF_COMPONENTS = {
+    "imagePullSecrets": ("scheduler.enabled",),
     "monitoring.labels": ("monitoring.monitors", "monitoring.alerts"),
     "networkPolicies.metricsFrom": ("networkPolicies.enabled",),
+    **{
+        name: ("scheduler.enabled",)
+        for name in settings(component("scheduler").texts)
+        if name.startswith("scheduler.")
+    },
 }
-"""Values that are put into components alone, and what brings those."""
+"""Values that are put into components, and what brings those."""
 _NAMES = sorted(set(settings(sources())) - {"namespace"} | _OF_COMPONENTS.keys())
 
 
@@ -191,7 +222,7 @@ def test_each_value_is_put_where_it_is_meant(name: str) -> None:
     set_to = with_value(name, given)
     for switch in _OF_COMPONENTS.get(name, ()):
         put(set_to, switch, value=True)
-    objects, all_of_them = read(render(set_to)), everything()
+    objects, all_of_them = parsed(read(render(set_to))), parsed(everything())
     found = {
         f"{identity}{where}": value
         for identity in objects

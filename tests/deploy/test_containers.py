@@ -38,7 +38,9 @@ def test_what_is_built_is_what_runs(file: Path) -> None:
     [program] = re.findall(r'^ENTRYPOINT \["/opt/pykoord/bin/([\w-]+)"\]$', text, re.MULTILINE)
     assert program in PROJECT["project"]["scripts"]
     assert f"-t {program}:{VERSION} ." in text
-    images = {container["name"]: container["image"] for _, container in containers(installed())}
+    images = {
+        container["name"]: container["image"] for _, container in containers(installed("scheduler"))
+    }
     assert images[name] == f"{program}:{VERSION}"
 
 

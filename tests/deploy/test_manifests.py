@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
 
 import koord_manager.program.config
 import koordlet.agent.config
@@ -16,20 +14,15 @@ from koord_manager.program.node_metric_server import CA_CONFIG_MAP, NodeMetricSe
 from koord_manager.slo_config.core.config import DEFAULTS, advance
 from koord_model.priority import BANDS
 from koord_model.service_account_token import MANAGER_AUDIENCE
-from koord_service.settings import flag_of, parse
+from koord_service.settings import flag_of
 from koord_serving.admission.core.configurations import WebhookClientConfig
 
-from tests.deploy.manifests import DEPLOY, NAMESPACE, containers, environ, installed
+from tests.deploy.manifests import DEPLOY, NAMESPACE, environ, installed
+from tests.deploy.programs import MANAGER, OBJECTS, PODS, PROGRAMS, settings_of
 
-OBJECTS = installed()
-MANAGER = koord_manager.program.config.Settings()
-BOTH: Mapping[str, tuple[str, Any]] = {
-    "manager": ("KOORD_MANAGER_", koord_manager.program.config.Settings),
-    "koordlet": ("KOORDLET_", koordlet.agent.config.KoordletSettings),
-}
-PODS = {container["name"]: (spec, container) for spec, container in containers(OBJECTS)}
-GATES = {"manager": ("ConfigMapValidatingWebhook=true",), "koordlet": ()}
-each = pytest.mark.parametrize("name", sorted(BOTH))
+GATES = {"manager": ("ConfigMapValidatingWebhook=true",)}
+each = pytest.mark.parametrize("name", sorted(PROGRAMS))
+each_replica = pytest.mark.parametrize("name", ["manager", "scheduler"])
 
 
 def port(address: str) -> int:
@@ -37,18 +30,17 @@ def port(address: str) -> int:
 
 
 def test_there_are_just_these_pods() -> None:
-    assert PODS.keys() == BOTH.keys()
+    assert PODS.keys() == PROGRAMS.keys()
 
 
 @each
 def test_the_programs_take_their_settings(name: str) -> None:
-    prefix, settings = BOTH[name]
+    program, settings = PROGRAMS[name]
+    prefix = program.upper().replace("-", "_") + "_"
     known = {f"{prefix}{field.name.upper()}" for field in dataclasses.fields(settings)}
     given = environ(PODS[name][1])
     assert {one for one in given if one.startswith(prefix)} <= known
-    prog = "koord-manager" if name == "manager" else name
-    found = parse(settings, prog=prog, description="", argv=[], environ=given)
-    assert found.feature_gates == GATES[name]
+    assert getattr(settings_of(name), "feature_gates", ()) == GATES.get(name, ())
 
 
 @each
@@ -68,8 +60,9 @@ def test_each_volume_is_mounted_once(name: str) -> None:
     assert sorted(mounted) == sorted(one["name"] for one in spec["volumes"])
 
 
-def test_the_manager_is_nobody_on_its_node() -> None:
-    spec, container = PODS["manager"]
+@each_replica
+def test_replicas_are_nobody_on_their_node(name: str) -> None:
+    spec, container = PODS[name]
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
@@ -79,13 +72,22 @@ def test_the_manager_is_nobody_on_its_node() -> None:
 
 
 def test_the_manager_knows_its_pod_and_its_namespace() -> None:
-    given = environ(PODS["manager"][1])
-    found = parse(type(MANAGER), prog="koord-manager", description="", argv=[], environ=given)
+    found = settings_of("manager")
     elsewhere = dataclasses.replace(
         found, pod_name="", pod_ip="", log_format="human", feature_gates=()
     )
     assert (found.pod_name, found.pod_ip) == ("pod-1", "10.0.0.1")
     assert elsewhere == MANAGER, "in its namespace all else is as by default"
+
+
+@each
+def test_probes_ask_for_pages_at_ports_that_there_are(name: str) -> None:
+    container = PODS[name][1]
+    probes = {part: container[f"{part}Probe"]["httpGet"] for part in ("liveness", "readiness")}
+    assert probes["liveness"]["path"] in ("/healthz", "/livez")
+    assert probes["readiness"]["path"] == "/readyz"
+    ports = [port for one in container["ports"] for port in (one["name"], one["containerPort"])]
+    assert all(one["port"] in ports for one in probes.values())
 
 
 def test_the_managers_ports_are_those_it_serves() -> None:
@@ -117,14 +119,33 @@ def test_services_lead_to_the_managers_ports() -> None:
     assert "selector" not in OBJECTS["Service", NAMESPACE, leader]["spec"]
 
 
-def test_selectors_select_the_managers_pods() -> None:
-    deployment = OBJECTS["Deployment", NAMESPACE, "koord-manager"]["spec"]
+@pytest.mark.parametrize(
+    ("name", "services"),
+    [
+        ("koord-manager", ("koordinator-webhook-service", "koordinator-manager-metrics")),
+        ("koord-scheduler", ("koord-scheduler-metrics",)),
+    ],
+)
+def test_selectors_select_the_programs_pods(name: str, services: tuple[str, ...]) -> None:
+    deployment = OBJECTS["Deployment", NAMESPACE, name]["spec"]
     labels = deployment["template"]["metadata"]["labels"]
-    services = ("koordinator-webhook-service", "koordinator-manager-metrics")
-    selectors = [OBJECTS["Service", NAMESPACE, name]["spec"]["selector"] for name in services]
-    budget = OBJECTS["PodDisruptionBudget", NAMESPACE, "koord-manager"]["spec"]
+    selectors = [OBJECTS["Service", NAMESPACE, one]["spec"]["selector"] for one in services]
+    budget = OBJECTS["PodDisruptionBudget", NAMESPACE, name]["spec"]
     selectors += [deployment["selector"]["matchLabels"], budget["selector"]["matchLabels"]]
-    assert selectors == [labels] * 4
+    [spread] = deployment["template"]["spec"]["affinity"]["podAntiAffinity"].values()
+    selectors += [one["podAffinityTerm"]["labelSelector"]["matchLabels"] for one in spread]
+    assert selectors == [labels] * (len(services) + 3)
+
+
+@pytest.mark.parametrize("name", ["koord-manager", "koord-scheduler"])
+def test_monitors_select_a_service_and_a_port_of_it(name: str) -> None:
+    spec = installed("monitors")["ServiceMonitor", NAMESPACE, name]["spec"]
+    labels = spec["selector"]["matchLabels"].items()
+    services = [one for key, one in OBJECTS.items() if key[0] == "Service"]
+    [service] = [one for one in services if labels <= one["metadata"].get("labels", {}).items()]
+    assert {one["port"] for one in spec["endpoints"]} == {
+        one["name"] for one in service["spec"]["ports"]
+    }
 
 
 def test_names_in_rules_are_those_of_the_settings() -> None:
@@ -149,13 +170,7 @@ def test_names_in_rules_are_those_of_the_settings() -> None:
 
 def test_koordlet_sees_the_host_where_it_looks() -> None:
     spec, container = PODS["koordlet"]
-    found = parse(
-        koordlet.agent.config.KoordletSettings,
-        prog="koordlet",
-        description="",
-        argv=[],
-        environ=environ(container),
-    )
+    found = settings_of("koordlet")
     paths = {one["name"]: one["hostPath"]["path"] for one in spec["volumes"] if "hostPath" in one}
     host: dict[str, str] = {
         one["mountPath"]: paths[one["name"]]

@@ -52,7 +52,13 @@ def test_its_scripts_are_of_its_packages(wheel: ZipFile) -> None:
     parser = ConfigParser()
     parser.read_string(wheel.read(name).decode())
     scripts = dict(parser["console_scripts"])
-    assert set(scripts) == {"koordctl", "koordlet", "koord-manager", "koord-runtime-proxy"}
+    assert set(scripts) == {
+        "koordctl",
+        "koordlet",
+        "koord-manager",
+        "koord-runtime-proxy",
+        "koord-scheduler",
+    }
     for target in scripts.values():
         module, _, _ = target.partition(":")
         assert f"{module.replace('.', '/')}.py" in wheel.namelist()

@@ -1,4 +1,4 @@
-"""Grafana's dashboard asks for what koordlet serves."""
+"""Grafana's dashboards ask for what the programs serve."""
 
 from __future__ import annotations
 
@@ -17,18 +17,26 @@ from prometheus_client import CollectorRegistry
 
 from tests.support.decided import busy_decisions
 from tests.support.observed import full_node
+from tests.support.scheduler_metrics import full_registry
 
-FILE = Path(__file__).parents[2] / "deploy" / "grafana" / "koordlet.json"
-DASHBOARD: dict[str, Any] = json.loads(FILE.read_text())
-PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
-_SELECTOR = re.compile(r"(koordlet_\w+)(?:\{([^}]*)\})?")
+GRAFANA = Path(__file__).parents[2] / "deploy" / "grafana"
+DASHBOARDS: dict[str, dict[str, Any]] = {
+    path.stem: json.loads(path.read_text()) for path in sorted(GRAFANA.iterdir())
+}
+PANELS = [
+    (program, panel)
+    for program, dashboard in DASHBOARDS.items()
+    for panel in dashboard["panels"]
+    if panel["type"] != "row"
+]
+_SELECTOR = re.compile(r"\b((?:koordlet|scheduler|pykoord)_\w+)(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r"(\w+)=~?\"")
-_BY = re.compile(r"by \(([^)]*)\)")
+_BY = re.compile(r"(?:by|on) \(([^)]*)\)")
+_SCRAPED = {"instance"}
+"""Labels that Prometheus adds."""
 
 
-@pytest.fixture(scope="module")
-def served() -> dict[str, set[str]]:
-    """The labels of every metric that koordlet can serve, by name."""
+def _registry_of_koordlet() -> CollectorRegistry:
     registry = CollectorRegistry()
     observed = full_node().observed()
     registry.register(SampleMetrics(observed))
@@ -36,47 +44,65 @@ def served() -> dict[str, set[str]]:
     counts = EvictionCounts()
     counts.ended(EvictionResult.EVICTED, "MemoryEvict", "batch", "job-1")
     registry.register(EvictionMetrics(observed.node, counts, lambda: 0))
-    found: dict[str, set[str]] = {}
-    for family in registry.collect():
-        for sample in family.samples:
-            found.setdefault(sample.name, set()).update(sample.labels)
+    return registry
+
+
+@pytest.fixture(scope="module")
+def served() -> dict[str, dict[str, set[str]]]:
+    """The labels of every metric that a program can serve, by name."""
+    registries = {
+        "koordlet": _registry_of_koordlet(),
+        "koord-scheduler": full_registry(),
+    }
+    found: dict[str, dict[str, set[str]]] = {program: {} for program in registries}
+    for program, registry in registries.items():
+        for family in registry.collect():
+            for sample in family.samples:
+                labels = found[program].setdefault(sample.name, set(_SCRAPED))
+                labels.update(sample.labels)
     return found
 
 
-def expressions() -> Iterator[tuple[str, str]]:
-    for panel in PANELS:
+def expressions() -> Iterator[tuple[str, str, str]]:
+    for program, panel in PANELS:
         for target in panel["targets"]:
-            yield panel["title"], target["expr"]
-    for variable in DASHBOARD["templating"]["list"]:
-        if variable["type"] == "query":
-            yield variable["name"], variable["query"]["query"]
+            yield program, panel["title"], target["expr"]
+    for program, dashboard in DASHBOARDS.items():
+        for variable in dashboard["templating"]["list"]:
+            if variable["type"] == "query":
+                yield program, variable["name"], variable["query"]["query"]
 
 
-@pytest.mark.parametrize(("title", "expression"), tuple(expressions()))
+@pytest.mark.parametrize(("program", "title", "expression"), tuple(expressions()))
 def test_metrics_and_labels_are_served(
-    title: str, expression: str, served: dict[str, set[str]]
+    program: str, title: str, expression: str, served: dict[str, dict[str, set[str]]]
 ) -> None:
+    labels_of = served[program]
     selectors = _SELECTOR.findall(expression)
     assert selectors, title
-    grouped = {name.strip() for names in _BY.findall(expression) for name in names.split(",")}
     for metric, matchers in selectors:
-        assert metric in served, f"{title}: nobody serves {metric}"
-        labels = {*_MATCHER.findall(matchers), *grouped}
-        assert labels <= served[metric], f"{title}: {metric} has no label of {labels}"
+        assert metric in labels_of, f"{title}: nobody serves {metric}"
+        labels = set(_MATCHER.findall(matchers))
+        assert labels <= labels_of[metric], f"{title}: {metric} has no label of {labels}"
+    grouped = {name.strip() for names in _BY.findall(expression) for name in names.split(",")}
+    known = set().union(*(labels_of[metric] for metric, _ in selectors))
+    assert grouped <= known, f"{title}: there is no label of {grouped}"
 
 
-def test_legends_name_labels_that_are_served(served: dict[str, set[str]]) -> None:
-    known = set().union(*served.values())
-    for panel in PANELS:
+def test_legends_name_labels_that_are_served(served: dict[str, dict[str, set[str]]]) -> None:
+    for program, panel in PANELS:
+        known = set().union(*served[program].values())
         for target in panel["targets"]:
             assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= known, panel["title"]
 
 
-def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
-    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+@pytest.mark.parametrize("program", DASHBOARDS)
+def test_panels_have_ids_of_their_own_and_do_not_overlap(program: str) -> None:
+    panels = DASHBOARDS[program]["panels"]
+    ids = [panel["id"] for panel in panels]
     assert len(set(ids)) == len(ids)
     taken: set[tuple[int, int]] = set()
-    for panel in DASHBOARD["panels"]:
+    for panel in panels:
         place = panel["gridPos"]
         cells = {
             (x, y)

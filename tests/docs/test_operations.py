@@ -1,4 +1,4 @@
-"""docs/operations.md and docs/manager.md say what the programs say."""
+"""docs/operations.md, docs/manager.md and docs/scheduler.md say what the programs say."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.docs.words import between, code, constants, marked, page, rows, sources, texts
 from tests.support.decided import busy_decisions
 from tests.support.observed import full_node
+from tests.support.scheduler_metrics import full_registry
 from tools import flag_tables
 
-PAGE, MANAGER = page("operations.md"), page("manager.md")
+PAGE, MANAGER, SCHEDULER = page("operations.md"), page("manager.md"), page("scheduler.md")
 
 Served = Callable[[], Iterator[tuple[str, str, set[str]]]]
 
@@ -96,6 +97,11 @@ def _served_by_the_manager() -> Iterator[tuple[str, str, set[str]]]:
     yield from _families(registry)
 
 
+def _served_by_the_scheduler() -> Iterator[tuple[str, str, set[str]]]:
+    """The same of a scheduler."""
+    yield from _families(full_registry())
+
+
 def _families(registry: CollectorRegistry) -> Iterator[tuple[str, str, set[str]]]:
     page = metrics_page(registry).body.decode()
     for family in text_string_to_metric_families(page):
@@ -107,8 +113,12 @@ def _families(registry: CollectorRegistry) -> Iterator[tuple[str, str, set[str]]
 
 @pytest.mark.parametrize(
     ("text", "served"),
-    [(PAGE, _served), (MANAGER, _served_by_the_manager)],
-    ids=["node", "manager"],
+    [
+        (PAGE, _served),
+        (MANAGER, _served_by_the_manager),
+        (SCHEDULER, _served_by_the_scheduler),
+    ],
+    ids=["node", "manager", "scheduler"],
 )
 def test_metrics_are_those_served(text: str, served: Served) -> None:
     written = [
@@ -147,7 +157,16 @@ def _is_log(name: str) -> bool:
     [
         (("proxy",), PAGE, "Lines of the proxy:"),
         (("koordlet",), PAGE, "Lines of koordlet:"),
-        (("manager", "serving", "kube/koord_kube/program.py"), MANAGER, "Lines of the manager:"),
+        (
+            (
+                "manager",
+                "serving",
+                "kube/koord_kube/program.py",
+                "kube/koord_kube/program_start.py",
+            ),
+            MANAGER,
+            "Lines of the manager:",
+        ),
     ],
     ids=["proxy", "koordlet", "manager"],
 )

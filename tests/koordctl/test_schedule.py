@@ -68,6 +68,21 @@ def test_the_same_as_json(run: Run, pods: str, snapshot: str) -> None:
     assert (found["pending"], found["skipped"]) == (1, ["Deployment shop/many"])
 
 
+def test_profiles_are_those_of_a_configuration(
+    run: Run, failing: Failing, tmp_path: Path, pods: str, snapshot: str
+) -> None:
+    path = tmp_path / "config.yaml"
+    command = ("schedule", "--what-if", "-f", pods, "--snapshot", snapshot, "--config", str(path))
+    kind = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    path.write_text(f"{kind}profiles: [{{schedulerName: other}}]")
+    assert [one["state"] for one in json.loads(run(*command, "--json"))["pods"]] == ["foreign"] * 2
+    off = "plugins: {multiPoint: {disabled: [{name: NodeResourcesFit}]}}"
+    path.write_text(f"{kind}profiles: [{{{off}}}]")
+    assert [one["node"] for one in json.loads(run(*command, "--json"))["pods"]] == ["n1", "n1"]
+    path.write_text(f"{kind}profiles: 3")
+    assert "profiles" in failing(*command)[1]
+
+
 async def test_pods_in_the_live_cluster(ctl: Ctl, api: KubeApi, pods: str) -> None:
     api.put(NODES, NODE)
     api.put(NAMESPACES, {"metadata": {"name": "shop"}})

@@ -187,9 +187,13 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
 
 
 def test_the_leader_is_asked_through_the_api_server(fake: FakeApi, run: Run) -> None:
-    assert "shop/web" in run("why", "pending", "shop/web", "--namespace", "batch")
+    assert "shop/web" in run("why", "pending", "shop/web")
+    asked, fake.asked = fake.asked, []
+    assert asked[0] == (LEASES, "koord-scheduler", "koordinator-system")
+    where = ("--namespace", "batch", "--lease", "kube-scheduler")
+    run("why", "pending", "shop/web", *where)
     assert fake.asked == [
-        (LEASES, "koord-scheduler", "batch"),
+        (LEASES, "kube-scheduler", "batch"),
         (PODS, "http:s1:10251", "batch", "proxy/v1/why", {"pod": "shop/web"}),
     ]
 

@@ -74,6 +74,11 @@ class KubeApiserver:
         self._server.close()
         self._etcd.close()
 
+    @property
+    def pid(self) -> int:
+        """kube-apiserver's."""
+        return self._server.pid
+
     def kubeconfig(self, name: str, token: str) -> Path:
         """The file by which whoever has this token is its user."""
         file = self.folder / f"{name}.kubeconfig"

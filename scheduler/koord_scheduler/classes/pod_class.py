@@ -8,6 +8,7 @@ from functools import cached_property
 
 from koord_model.demand import Amounts
 
+from koord_scheduler.classes.special_needs import needed_plugins, required_features
 from koord_scheduler.columns.pod_counts import PodLabels, pod_labels
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
 from koord_scheduler.objects.node_selector import (
@@ -28,6 +29,7 @@ class PodClass:
 
     ``spread`` are its topology spread constraints, of both kinds. ``images`` has the image of
     each container, with its tag; ``containers`` is how many there are, init containers included.
+    ``features`` are those that it needs of kubelets, ``needed_plugins`` may be missing here.
     """
 
     labels: PodLabels
@@ -43,6 +45,8 @@ class PodClass:
     containers: int
     spread: tuple[SpreadConstraint, ...]
     affinity: PodAffinity
+    features: tuple[str, ...] = ()
+    needed_plugins: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         return self._hash
@@ -84,6 +88,8 @@ def pod_class(pod: PodInfo) -> PodClass:
         len(containers),
         tuple(map(spread_constraint, spec.topology_spread_constraints or ())),
         pod_affinity(pod.metadata.namespace, spec.affinity),
+        required_features(pod),
+        needed_plugins(spec),
     )
 
 

@@ -141,6 +141,10 @@ def _signature(pod: PodInfo) -> tuple[object, ...]:
         spec.tolerations,
         spec.topology_spread_constraints,
         spec.volumes,
+        spec.host_network,
+        spec.host_users,
+        spec.resource_claims,
+        spec.scheduling_group,
     )
 
 

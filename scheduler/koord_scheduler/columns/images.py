@@ -3,42 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+import numpy as np
+
+from koord_scheduler.columns.arrays import Mask, lengthened
 from koord_scheduler.objects.node import ContainerImage
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class ImageState:
     """An image by one of its names: its size in bytes, and the rows of the nodes that have it.
+
+    ``number`` is how many these are.
 
     Where nodes disagree about the size, that of the first of them counts, as in Kubernetes.
     """
 
     size: int
-    rows: set[int] = field(default_factory=set)
+    rows: Mask
+    number: int = 0
 
 
 class ImageColumns:
     """The images of all nodes, by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, length: int) -> None:
+        self._length = length
         self._images: dict[str, ImageState] = {}
         self._names: dict[int, Collection[str]] = {}
+
+    def lengthen(self, length: int) -> None:
+        """Make room for more rows, which have no images yet."""
+        self._length = length
+        for image in self._images.values():
+            image.rows = lengthened(image.rows, length, fill=False)
 
     def set(self, row: int, images: Iterable[ContainerImage]) -> None:
         """The images of a row's node, in place of those it had."""
         for name in self._names.pop(row, ()):
-            rows = self._images[name].rows
-            rows.remove(row)
-            if not rows:
+            known = self._images[name]
+            known.rows[row] = False
+            known.number -= 1
+            if not known.number:
                 del self._images[name]
         sizes: dict[str, int] = {}
         for image in images:
             for name in image.names or ():
                 sizes.setdefault(name, image.size)
         for name, size in sizes.items():
-            self._images.setdefault(name, ImageState(size)).rows.add(row)
+            found = self._images.get(name)
+            if found is None:
+                rows = np.zeros(self._length, np.bool_)
+                found = self._images[name] = ImageState(size, rows)
+            found.rows[row] = True
+            found.number += 1
         if sizes:
             self._names[row] = sizes
 

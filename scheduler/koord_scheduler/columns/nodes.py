@@ -10,6 +10,7 @@ import numpy as np
 from koord_model.demand import amounts
 
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows, lengthened
+from koord_scheduler.columns.coded_sets import SetColumn, SetValues
 from koord_scheduler.columns.held_terms import HeldTerm, HeldTerms
 from koord_scheduler.columns.images import ImageColumns
 from koord_scheduler.columns.journal import RowJournal
@@ -18,8 +19,7 @@ from koord_scheduler.columns.namespaces import Namespaces
 from koord_scheduler.columns.pod_counts import PodCounts, PodLabels
 from koord_scheduler.columns.ports import HostPort, HostPortColumns
 from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
-from koord_scheduler.columns.taints import TaintColumn
-from koord_scheduler.objects.node import Node
+from koord_scheduler.objects.node import Node, Taint
 from koord_scheduler.objects.node_selector import NodeSelectorTerm, RequiredNodes
 from koord_scheduler.objects.pod import Toleration
 from koord_scheduler.objects.requests import PodRequests
@@ -55,10 +55,11 @@ class NodeColumns:
         self.version = 0
         self.journal = RowJournal()
         self.labels = LabelColumns(length)
-        self.taints = TaintColumn(length)
+        self.taints = SetColumn[Taint](length)
+        self.features = SetColumn[str](length)
         self.resources = ResourceColumns(length)
         self.ports = HostPortColumns()
-        self.images = ImageColumns()
+        self.images = ImageColumns(length)
         self.pods = PodCounts(length)
         self.terms = HeldTerms(length)
         self.namespaces = Namespaces()
@@ -96,11 +97,10 @@ class NodeColumns:
             found &= np.logical_or.reduce(alternatives, axis=0)
         return found
 
-    def tolerates(self, tolerations: Sequence[Toleration], rows: Rows) -> Mask:
-        """Of each of these rows, whether these tolerations are for all taints that forbid."""
-        return (
-            self.taints.values(lambda taints: first_untolerated(taints, tolerations) is None, rows)
-            > 0
+    def untolerated(self, tolerations: Sequence[Toleration]) -> SetValues[Taint]:
+        """1 for nodes with a taint that forbids, and that none of these tolerations is for."""
+        return SetValues(
+            self.taints, lambda taints: first_untolerated(taints, tolerations) is not None
         )
 
     def matches_term(self, term: NodeSelectorTerm, rows: Rows) -> Mask:
@@ -120,6 +120,7 @@ class NodeColumns:
         self.labels.set(row, node.labels)
         self.unschedulable[row] = node.spec.unschedulable
         self.taints.set(row, node.spec.taints or ())
+        self.features.set(row, node.status.declared_features or ())
         self.images.set(row, node.status.images or ())
         self.resources.set_allocatable(row, amounts(node.status.allocatable))
         self.version += 1
@@ -132,6 +133,7 @@ class NodeColumns:
         self.is_node[row] = self.unschedulable[row] = False
         self.labels.set(row, {})
         self.taints.set(row, ())
+        self.features.set(row, ())
         self.images.set(row, ())
         self.resources.set_allocatable(row, {})
         self.version += 1
@@ -200,7 +202,9 @@ class NodeColumns:
         before = len(self)
         self.labels.lengthen(length)
         self.taints.lengthen(length)
+        self.features.lengthen(length)
         self.resources.lengthen(length)
+        self.images.lengthen(length)
         self.pods.lengthen(length)
         self.terms.lengthen(length)
         self.is_node = lengthened(self.is_node, length, fill=False)

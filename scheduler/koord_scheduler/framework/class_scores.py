@@ -65,12 +65,23 @@ class ClassScores:
         self._across = [(one, one.across) for one in self._answers if one.across]
         self._plugins = [one for one in self._answers if one.filter or one.score]
         self._relative = [one for one in self._plugins if one.score and one.plugin.normalizes]
+        # Most plugins depend on nothing but the row.
+        self._depending = [
+            one.plugin
+            for one in self._plugins
+            if type(one.plugin).depends_on is not Plugin.depends_on
+        ]
         self._seen = -1
         self._generation = -1
         self._depends: tuple[Hashable, ...] = ()
         self._fits: Mask = np.zeros(0, np.bool_)
         self._local: Amounts = np.zeros(0)
         self._raw: list[Amounts] = []
+
+    @property
+    def size(self) -> int:
+        """How many bytes it keeps by row."""
+        return self._fits.nbytes + self._local.nbytes + sum(raw.nbytes for raw in self._raw)
 
     def feasible(self) -> Rows:
         """The rows of the nodes that a pod of the class can run on."""
@@ -146,7 +157,7 @@ class ClassScores:
     def _refresh(self) -> None:
         nodes = self.nodes
         changed: Rows | None = None
-        depends = tuple(one.plugin.depends_on(self.pod, nodes) for one in self._plugins)
+        depends = tuple(one.depends_on(self.pod, nodes) for one in self._depending)
         if self._generation == nodes.generation and depends == self._depends:
             changed = nodes.journal.changed_since(self._seen)
         if changed is None:
@@ -154,7 +165,7 @@ class ClassScores:
             length = len(nodes)
             self._fits, self._local = np.zeros(length, np.bool_), np.zeros(length)
             self._raw = [np.zeros(length) for _ in self._relative]
-            changed = np.arange(length)
+            changed = np.flatnonzero(nodes.is_node)
         self._seen = nodes.journal.position
         if len(changed):
             self._update(changed)

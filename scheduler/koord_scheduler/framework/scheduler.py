@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from types import MappingProxyType
 
 import numpy as np
@@ -26,6 +27,10 @@ FLUSH_SECONDS = 60.0
 """After which a parked class is tried again whatever happened: victims may have come since."""
 
 
+WOKEN_AT_ONCE = 200
+"""Parked classes that are looked at in one go: some milliseconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """A pod is to be bound to a node."""
@@ -36,10 +41,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The pods of a class fit nowhere."""
+    """The pods of a class fit nowhere; the owners of ``untold`` are to hear of it."""
 
     pod: QueuedPod
-    queue: ClassQueue
+    untold: tuple[QueuedPod, ...]
 
 
 class Scheduler:
@@ -58,7 +63,6 @@ class Scheduler:
         self.nominations = Nominations()
         self._scores = ScoreCache(self.nodes, profiles)
         self._assumed: dict[str, QueuedPod] = {}
-        self._parked_at: dict[ClassQueue, float] = {}
         self._number = 0
         self.assumed: Mapping[str, QueuedPod] = MappingProxyType(self._assumed)
 
@@ -139,20 +143,19 @@ class Scheduler:
         rows = self._feasible(pod, scores)
         row = self._best(pod, scores, rows)
         if row is None:
-            queue = self.queue.park(pod.class_key)
-            self._parked_at[queue] = now
-            return Refusal(pod, queue)
+            queue = self.queue.park(pod.class_key, now)
+            return Refusal(pod, tuple(queue.take_untold(now)))
         return self._assume(pod, self.nodes.name(row))
 
     def wake(self, now: float) -> int:
         """Let parked classes try again that may fit by now; returns how many."""
         woken = 0
-        parked = self.queue.parked()
-        for queue in parked:
+        longest_ago = sorted(self.queue.parked(), key=attrgetter("looked_at"))
+        for queue in longest_ago[:WOKEN_AT_ONCE]:
+            queue.looked_at = now
             if self._may_fit(queue, now):
                 self.queue.unpark(queue.key)
                 woken += 1
-        self._parked_at = {queue: self._parked_at[queue] for queue in parked if queue.is_parked}
         return woken
 
     def forget(self, pod: QueuedPod, now: float) -> None:
@@ -176,7 +179,7 @@ class Scheduler:
         return len(scores.feasible()) - len(self._feasible(pod, scores))
 
     def _may_fit(self, queue: ClassQueue, now: float) -> bool:
-        if now - self._parked_at[queue] >= FLUSH_SECONDS:
+        if now - queue.parked_at >= FLUSH_SECONDS:
             return True
         head = queue.head()
         return head is not None and len(self._feasible(head[-1], self.scores(head[-1]))) > 0

@@ -12,8 +12,6 @@ from koord_scheduler.framework.profile import Profile
 
 MOST_BYTES = 64 << 20
 _FEWEST = 16
-_BYTES_A_ROW = 12 * 8
-"""Of a class: some columns of numbers for each node."""
 
 
 class ScoreCache:
@@ -36,7 +34,10 @@ class ScoreCache:
             return found
         plugins = self.profiles[scheduler_name].plugins
         made = self._scores[key] = ClassScores(pod_class, self._nodes, plugins)
-        most = max(_FEWEST, self._most_bytes // (_BYTES_A_ROW * len(self._nodes)))
-        while len(self._scores) > most:
+        if len(self._scores) > _FEWEST and self._size() > self._most_bytes:
             self._scores.popitem(last=False)
         return made
+
+    def _size(self) -> int:
+        """As much for each as what was not used for longest keeps."""
+        return next(iter(self._scores.values())).size * len(self._scores)

@@ -43,6 +43,7 @@ class NodeStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     allocatable: Quantities | None = None
     images: list[ContainerImage] | None = None
+    declared_features: list[str] | None = None
 
 
 class Node(msgspec.Struct, frozen=True):

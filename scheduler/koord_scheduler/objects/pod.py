@@ -28,6 +28,12 @@ class ContainerPort(msgspec.Struct, frozen=True, rename="camel", gc=False):
     protocol: str = "TCP"
 
 
+class RestartRule(msgspec.Struct, frozen=True, gc=False):
+    """What a container's end does to the pod."""
+
+    action: str = ""
+
+
 class SchedulingContainer(msgspec.Struct, frozen=True, rename="camel"):
     """A container, or an init container."""
 
@@ -35,6 +41,7 @@ class SchedulingContainer(msgspec.Struct, frozen=True, rename="camel"):
     image: str = ""
     resources: ResourceRequirements | None = None
     restart_policy: str | None = None
+    restart_policy_rules: list[RestartRule] | None = None
     ports: list[ContainerPort] | None = None
 
     @property
@@ -88,6 +95,10 @@ class SchedulingSpec(msgspec.Struct, frozen=True, rename="camel"):
     tolerations: list[Toleration] | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
     volumes: list[Document] | None = None
+    host_network: bool = False
+    host_users: bool | None = None
+    resource_claims: list[Document] | None = None
+    scheduling_group: Document | None = None
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):

@@ -29,12 +29,14 @@ class ImageLocality(Plugin):
         most = max(_MOST_OF_A_CONTAINER * pod.containers, _LEAST + 1)
 
         def score(rows: Rows) -> Amounts:
+            sums = np.zeros(len(rows))
+            images = [one for one in map(nodes.images.get, pod.images) if one is not None]
+            if not images:
+                return sums
             total = int(nodes.is_node.sum())
-            sums = np.zeros(len(nodes))
-            for image in map(nodes.images.get, pod.images):
-                if image is not None:
-                    sums[list(image.rows)] += int(image.size * (len(image.rows) / total))
-            clipped = np.clip(sums[rows], _LEAST, most)
+            for image in images:
+                sums += int(image.size * (image.number / total)) * image.rows[rows]
+            clipped = np.clip(sums, _LEAST, most)
             found: Amounts = np.floor(MAX_SCORE * (clipped - _LEAST) / (most - _LEAST))
             return found
 
@@ -42,5 +44,5 @@ class ImageLocality(Plugin):
 
     def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
         images = [one for one in map(nodes.images.get, pod.images) if one is not None]
-        spread = ((one.size, len(one.rows)) for one in images)
+        spread = ((one.size, one.number) for one in images)
         return (int(nodes.is_node.sum()), *spread) if images else None

@@ -68,6 +68,9 @@ class _Affinity:
         self._held_preferences: list[tuple[int, HeldTerm]] = []
 
     def filter(self, rows: Rows) -> Mask | None:
+        self._refresh()
+        if self._together is None and not self._apart and not self._held_apart:
+            return None
         return without_reason(self._rejections(rows), rows)
 
     def reasons(self, rows: Rows) -> list[Reason]:
@@ -86,6 +89,8 @@ class _Affinity:
 
     def score(self, rows: Rows) -> Amounts | None:
         self._refresh()
+        if not self._preferred and not self._held_preferences:
+            return None
         raw = np.zeros(len(rows))
         preferred = zip(self._pod.affinity.preferred, self._preferred, strict=True)
         for (weight, term), counter in preferred:

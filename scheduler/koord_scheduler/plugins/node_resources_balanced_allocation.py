@@ -38,7 +38,7 @@ class NodeResourcesBalancedAllocation(Plugin):
         def score(rows: Rows) -> Amounts:
             before, after = [], []
             for number, amount in numbered:
-                has, taken = resources.allocatable[number, rows], resources.requested[number, rows]
+                has, taken = resources.allocatable[number][rows], resources.requested[number][rows]
                 before.append(_fraction(taken, has))
                 after.append(_fraction(taken + amount, has))
             half = MAX_SCORE / 2
@@ -60,7 +60,8 @@ def _evenness(fractions: list[Amounts]) -> Amounts:
     """
     if len(fractions) == 2:
         # As Kubernetes has it for two: the same, but for what rounding makes of it.
-        deviation = np.nan_to_num(np.abs((fractions[0] - fractions[1]) / 2))
+        deviation = np.abs((fractions[0] - fractions[1]) / 2)
+        deviation[np.isnan(deviation)] = 0.0
     else:
         deviation = _deviation(np.array(fractions))
     found: Amounts = np.floor((1 - deviation) * MAX_SCORE)

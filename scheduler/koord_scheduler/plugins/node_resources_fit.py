@@ -48,7 +48,7 @@ class NodeResourcesFit(Plugin):
             resources = nodes.resources
             found = np.ones(len(rows), np.bool_)
             for number, amount in request:
-                free = resources.allocatable[number, rows] - resources.requested[number, rows]
+                free = resources.allocatable[number][rows] - resources.requested[number][rows]
                 found &= amount <= free
             return found
 
@@ -80,7 +80,7 @@ class NodeResourcesFit(Plugin):
         def score(rows: Rows) -> Amounts:
             total, weights = np.zeros(len(rows)), np.zeros(len(rows))
             for number, scored, amount, weight in parts:
-                has = resources.allocatable[number, rows]
+                has = resources.allocatable[number][rows]
                 before = resources.requested[number] if scored is None else resources.scored[scored]
                 one = settings.strategy(before[rows] + amount, has)
                 counts = weight * ((has > 0) & (one > 0) if settings.skips_zero else has > 0)

@@ -49,6 +49,17 @@ class _Constraint(NamedTuple):
     counter: PodCounter | None
 
 
+class _CountedNodes(NamedTuple):
+    """The nodes whose pods count for a constraint.
+
+    ``codes`` has their domains, ``number`` for all other rows; ``domains`` are those there are.
+    """
+
+    codes: Codes
+    number: int
+    domains: Codes
+
+
 class _Spread:
     """Constraints of one class."""
 
@@ -59,9 +70,8 @@ class _Spread:
         self._hard = [one for one in constraints if one.spread.is_hard]
         self._soft = [one for one in constraints if not one.spread.is_hard]
         self._version = -1
-        # Of each constraint, the nodes whose pods count.
-        self._counted_hard: list[Mask] = []
-        self._counted_soft: list[Mask] = []
+        self._counted_hard: list[_CountedNodes] = []
+        self._counted_soft: list[_CountedNodes] = []
 
     def filter(self, rows: Rows) -> Mask | None:
         return without_reason(self._rejections(rows), rows) if self._hard else None
@@ -72,11 +82,11 @@ class _Spread:
     def _rejections(self, rows: Rows) -> Iterator[Reason]:
         self._refresh()
         for constraint, counted in zip(self._hard, self._counted_hard, strict=True):
-            spread, codes = constraint.spread, self._codes(constraint)
+            spread = constraint.spread
             counts = self._counts(constraint, counted)
-            domains = counts[np.unique(codes[counted])]
+            domains = counts[counted.domains]
             least = domains.min() if len(domains) >= max(1, spread.min_domains) else 0.0
-            here = codes[rows]
+            here = self._codes(constraint)[rows]
             skew = counts[here] + constraint.self_match - least
             yield Reason(_NO_LABEL, here < 0, resolvable=False)
             yield Reason(_UNEVEN, skew > spread.max_skew)
@@ -101,12 +111,12 @@ class _Spread:
             found[has_all] = np.floor(MAX_SCORE * (most + least - scores) / most)
         return found
 
-    def _raw_score(self, constraint: _Constraint, counted: Mask, rows: Rows) -> Amounts:
+    def _raw_score(self, constraint: _Constraint, counted: _CountedNodes, rows: Rows) -> Amounts:
         """More pods in a domain make it worse, by the more the more domains there are."""
         spread, codes = constraint.spread, self._codes(constraint)
         here = codes[rows]
         if spread.key != _HOSTNAME:
-            size = len(np.unique(here))
+            size = int(np.count_nonzero(np.bincount(here)))
             counts = self._counts(constraint, counted)[here]
         else:
             size = len(rows)
@@ -114,12 +124,15 @@ class _Spread:
         found: Amounts = counts * math.log(size + 2) + (spread.max_skew - 1)
         return found
 
-    def _counts(self, constraint: _Constraint, counted: Mask) -> Amounts:
+    def _counts(self, constraint: _Constraint, counted: _CountedNodes) -> Amounts:
         """How many pods count in each domain; one more at the end, for nodes without the label."""
-        column = self._nodes.labels.column(constraint.spread.key)
         if constraint.counter is None:
-            return np.zeros(len(column.values) + 1)
-        return column.sums(constraint.counter.rows, counted)
+            return np.zeros(counted.number + 1)
+        counts: Amounts = np.bincount(
+            counted.codes, constraint.counter.rows, counted.number + 1
+        ).astype(np.float64, copy=False)
+        counts[-1] = 0
+        return counts
 
     def _codes(self, constraint: _Constraint) -> Codes:
         return self._nodes.labels.column(constraint.spread.key).codes
@@ -131,9 +144,15 @@ class _Spread:
             self._counted_hard = self._counted_nodes(self._hard)
             self._counted_soft = self._counted_nodes(self._soft)
 
-    def _counted_nodes(self, constraints: Sequence[_Constraint]) -> list[Mask]:
+    def _counted_nodes(self, constraints: Sequence[_Constraint]) -> list[_CountedNodes]:
         has_keys = self._has_keys(constraints)
-        return [self._counted(one.spread, has_keys) for one in constraints]
+        return [self._counted_by(one.spread, has_keys) for one in constraints]
+
+    def _counted_by(self, spread: SpreadConstraint, has_keys: Mask) -> _CountedNodes:
+        column = self._nodes.labels.column(spread.key)
+        number = len(column.values)
+        codes = np.where(self._counted(spread, has_keys), column.codes, number)
+        return _CountedNodes(codes, number, np.flatnonzero(np.bincount(codes)[:number]))
 
     def _has_keys(self, constraints: Sequence[_Constraint]) -> Mask:
         found = self._nodes.is_node.copy()
@@ -147,7 +166,7 @@ class _Spread:
         if spread.honors_affinity and self._pod.required != RequiredNodes():
             found[rows] &= self._nodes.matches(self._pod.required, rows)
         if spread.honors_taints:
-            found[rows] &= self._nodes.tolerates(self._pod.tolerations, rows)
+            found[rows] &= self._nodes.untolerated(self._pod.tolerations).of(rows) == 0
         return found
 
 

@@ -6,9 +6,10 @@ from typing import ClassVar
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
+from koord_scheduler.columns.coded_sets import SetValues
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.taints import Taints
 from koord_scheduler.framework.plugin import Filter, Plugin, Score, normalized
+from koord_scheduler.objects.node import Taint
 from koord_scheduler.objects.tolerations import count_untolerated_preferences
 
 
@@ -21,19 +22,19 @@ class TaintToleration(Plugin):
     resolvable: ClassVar[bool] = False
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+        untolerated = nodes.untolerated(pod.tolerations)
+
         def can_run(rows: Rows) -> Mask:
-            return nodes.tolerates(pod.tolerations, rows)
+            found: Mask = untolerated.of(rows) == 0
+            return found
 
         return can_run
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
-        def untolerated(taints: Taints) -> float:
+        def untolerated(taints: tuple[Taint, ...]) -> float:
             return count_untolerated_preferences(taints, pod.tolerations)
 
-        def score(rows: Rows) -> Amounts:
-            return nodes.taints.values(untolerated, rows)
-
-        return score
+        return SetValues(nodes.taints, untolerated).of
 
     def normalize(self, scores: Amounts) -> Amounts:
         return normalized(scores, reverse=True)

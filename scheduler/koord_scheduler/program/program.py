@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 import anyio
 import msgspec
 from koord_kube.client import Client
+from koord_kube.core.election import ElectionTiming
 from koord_kube.http2_writer import Http2Writer
 from koord_kube.leadership import Leadership, LeaseSettings
 from koord_kube.program import ControlPlaneProgram
@@ -22,6 +24,8 @@ from prometheus_client import CollectorRegistry
 from koord_scheduler.binder import Binder, Write
 from koord_scheduler.cluster_cache import ClusterCache
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.config.leader_election import LeaderElectionSettings
+from koord_scheduler.config.scheduler_config import SchedulerConfig
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.scheduler import Placement, Refusal, Scheduler
@@ -36,12 +40,13 @@ from koord_scheduler.program.explanation import (
 )
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
 from koord_scheduler.program.pages import SchedulerPageSources, pages
-from koord_scheduler.program.profiles import default_profile
-from koord_scheduler.program.settings import Settings
-from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.program.settings import SchedulerSettings
+from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 from koord_scheduler.scheduling_loop import SchedulingLoop
 
 log = get_log("scheduler")
+
+T = TypeVar("T")
 
 _BUSY = 32
 """Bindings on their way from which reports wait."""
@@ -50,14 +55,20 @@ _BUSY = 32
 class SchedulerProgram:
     """One run of it; ``identity`` is this run's alone."""
 
-    def __init__(self, settings: Settings, client: Client, identity: str) -> None:
+    def __init__(
+        self, settings: SchedulerSettings, config: SchedulerConfig, client: Client, identity: str
+    ) -> None:
         self._settings = settings
         self._client = client
         self._warn = WarningLog(log)
         self.registry = CollectorRegistry()
-        self._leadership = Leadership(client, identity, _lease(settings), on_warning=self._warn)
+        self._leadership = Leadership(
+            client, identity, _lease(settings, config.leader_election), on_warning=self._warn
+        )
         self._scheduler = Scheduler(
-            [default_profile()], nodes=NodeColumns(seed=settings.tie_break_seed)
+            [one.guarded() for one in config.profiles],
+            nodes=NodeColumns(seed=settings.tie_break_seed),
+            queue=SchedulingQueue(config.pod_initial_backoff, config.pod_max_backoff),
         )
         self._loop = SchedulingLoop(self._scheduler, self._silence, self)
         self._cache = ClusterCache(
@@ -121,8 +132,12 @@ class SchedulerProgram:
         self._metrics.attempts.labels(*labels).inc()
         self._metrics.attempt_seconds.labels(*labels).observe(seconds)
         if isinstance(decision, Refusal) and self._reporter is not None:
+            self._refused(decision, self._reporter)
+
+    def _refused(self, decision: Refusal, reporter: PodReporter) -> None:
+        if decision.untold:
             message = fit_error_message(diagnose(self._scheduler.scores(decision.pod)))
-            self._reporter.unschedulable(decision.queue.pods(), message)
+            reporter.unschedulable(decision.untold, message)
 
     def bound(self, placement: Placement) -> None:
         """Say that a pod has its node."""
@@ -226,8 +241,21 @@ def _http2_writer(api: Client, leads: Callable[[], bool]) -> Http2Writer | None:
     return Http2Writer(cluster, leads=leads)
 
 
-def _lease(settings: Settings) -> LeaseSettings | None:
-    if not settings.leader_elect:
+def _lease(settings: SchedulerSettings, configured: LeaderElectionSettings) -> LeaseSettings | None:
+    """The Lease that schedulers compete for; flags count more than the file."""
+
+    def chosen(flag: T | None, value: T) -> T:
+        return value if flag is None else flag
+
+    if not chosen(settings.leader_elect, configured.leader_elect):
         return None
-    namespace = settings.leader_elect_resource_namespace
-    return LeaseSettings(settings.leader_elect_resource_name, namespace, settings.election_timing())
+    timing = ElectionTiming(
+        int(chosen(settings.leader_elect_lease_duration, configured.lease_duration)),
+        chosen(settings.leader_elect_renew_deadline, configured.renew_deadline),
+        chosen(settings.leader_elect_retry_period, configured.retry_period),
+    )
+    return LeaseSettings(
+        chosen(settings.leader_elect_resource_name, configured.resource_name),
+        chosen(settings.leader_elect_resource_namespace, configured.resource_namespace),
+        timing,
+    )

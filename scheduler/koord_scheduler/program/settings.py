@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from koord_kube.core.election import ElectionTiming
 from koord_service.go_flags import go_flags
 from koord_service.settings import option
 
@@ -57,8 +56,11 @@ IGNORED = go_flags(
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Each is a flag and an environment variable; times are in seconds."""
+class SchedulerSettings:
+    """Each is a flag and an environment variable; times are in seconds.
+
+    Those of leader election that are ``None`` are as the configuration has them.
+    """
 
     configuration: str = option(
         "",
@@ -68,19 +70,19 @@ class Settings:
     kubeconfig: str = option("", "path of a kubeconfig file; default: the pod's service account")
     bind_address: str = option("0.0.0.0", "address of /healthz, /metrics and /v1/…")  # noqa: S104
     port: int = option(10251, "port of these pages; 0: none")
-    leader_elect: bool = option(
-        True, "elect a leader, which alone decides; false only for a single scheduler"
+    leader_elect: bool | None = option(
+        None, "elect a leader, which alone decides; false only for a single scheduler"
     )
-    leader_elect_resource_namespace: str = option("koordinator-system", "namespace of the Lease")
-    leader_elect_resource_name: str = option("koord-scheduler", "name of the Lease")
-    leader_elect_lease_duration: float = option(
-        15.0, "seconds after which a silent leader is replaced"
+    leader_elect_resource_namespace: str | None = option(None, "namespace of the Lease")
+    leader_elect_resource_name: str | None = option(None, "name of the Lease")
+    leader_elect_lease_duration: float | None = option(
+        None, "seconds after which a silent leader is replaced"
     )
-    leader_elect_renew_deadline: float = option(
-        10.0, "seconds after which a leader that cannot renew stops"
+    leader_elect_renew_deadline: float | None = option(
+        None, "seconds after which a leader that cannot renew stops"
     )
-    leader_elect_retry_period: float = option(
-        2.0, "seconds between attempts to acquire or renew the Lease"
+    leader_elect_retry_period: float | None = option(
+        None, "seconds between attempts to acquire or renew the Lease"
     )
     tie_break_seed: int = option(0, "another number lets equally good nodes be taken otherwise")
     pod_name: str = option("", "name of this pod, for the Lease and Events")
@@ -88,19 +90,10 @@ class Settings:
     log_level: str = option("info", "least important events to log", choices=_LEVELS)
 
     def __post_init__(self) -> None:
-        """Settings that cannot be.
+        """SchedulerSettings that cannot be.
 
         Raises:
             ValueError: one line naming the flag, its value and what was expected.
         """
         if not 0 <= self.port < 1 << 16:
             raise ValueError(f"--port is {self.port}; expected 0 to 65535")
-        self.election_timing()
-
-    def election_timing(self) -> ElectionTiming:
-        """The timing of the Lease."""
-        return ElectionTiming(
-            int(self.leader_elect_lease_duration),
-            self.leader_elect_renew_deadline,
-            self.leader_elect_retry_period,
-        )

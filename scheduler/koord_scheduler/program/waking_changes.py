@@ -8,7 +8,9 @@ from koord_scheduler.framework.diagnosis import Diagnosis
 
 CHANGES: Mapping[str, str] = {
     "InterPodAffinity": "pods that it has to be with, or the end of pods that keep it away",
+    "MissingPlugins": "a scheduler that has the plugins which it needs",
     "NodeAffinity": "nodes with labels that its node affinity and selector allow",
+    "NodeDeclaredFeatures": "nodes with the features that it needs",
     "NodeName": "a node of the name that it asks for",
     "NodePorts": "pods that end and free its host ports",
     "NodeResourcesFit": "pods that end, or nodes with more room",

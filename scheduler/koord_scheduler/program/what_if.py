@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import msgspec
 
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
+from koord_scheduler.config.scheduler_config import (
+    default_scheduler_config,
+    read_scheduler_config,
+)
+from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.scheduler import Placement, Scheduler
 from koord_scheduler.objects.namespace import read_namespace
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.objects.pod_defaults import Manifest, with_defaults
 from koord_scheduler.program.explanation import Document, Now, explain_waiting, scores_document
-from koord_scheduler.program.profiles import default_profile
 
 _ENDED = ("Succeeded", "Failed")
 _BEGINNING = Now(0.0, 0.0)
@@ -24,18 +29,20 @@ def what_if(
     namespaces: Iterable[bytes],
     pods: Iterable[bytes],
     manifests: Iterable[Manifest],
+    config: str = "",
 ) -> Document:
     """Where the pods of ``manifests`` would go, one after the other, each with its reasons.
 
     The cluster is JSON documents. Its ``pods`` that wait themselves are left out (``pending`` says
-    how many), unless a manifest has their name. Each scheduler name has the default profile.
+    how many), unless a manifest has their name. ``config`` is the text of a
+    KubeSchedulerConfiguration; without it each scheduler name has the default profile.
 
     Raises:
         ValueError: a document is not valid, or two manifests have one name.
     """
     wanted = [_created(one, number) for number, one in enumerate(manifests, start=1)]
     names = {read_pod(raw).spec.scheduler_name for raw in wanted}
-    scheduler = Scheduler(map(default_profile, sorted(names)))
+    scheduler = Scheduler(_profiles(config, names))
     reader = PodReader(scheduler.nodes)
     pending: set[str] = set()
     asked: dict[str, ClusterPod] = {}
@@ -48,6 +55,13 @@ def what_if(
     placed = _place(scheduler)
     found = [placed.get(key) or _not_placed(scheduler, pod) for key, pod in asked.items()]
     return {"pods": found, "pending": len(pending - asked.keys())}
+
+
+def _profiles(config: str, names: Iterable[str]) -> list[Profile]:
+    if config:
+        return [one.guarded() for one in read_scheduler_config(config).profiles]
+    [default] = default_scheduler_config().profiles
+    return [replace(default.guarded(), scheduler_name=name) for name in sorted(names)]
 
 
 def _created(manifest: Manifest, number: int) -> bytes:

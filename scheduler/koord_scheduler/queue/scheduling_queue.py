@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from types import MappingProxyType
@@ -20,6 +20,8 @@ from koord_scheduler.classes.pod_reader import WaitingPod
 
 FIRST_BACKOFF_SECONDS = 1.0
 MOST_BACKOFF_SECONDS = 10.0
+TOLD_AGAIN_SECONDS = 60.0
+"""How often the owners of all pods of a class are told why these wait: counts always change."""
 
 
 class ClassKey(NamedTuple):
@@ -75,12 +77,29 @@ _Place = tuple[Turn, int, QueuedPod]
 
 @dataclass(eq=False, slots=True)
 class ClassQueue:
-    """The waiting pods of a class, the next one first; ``is_parked`` while none fits anywhere."""
+    """The waiting pods of a class, the next one first; ``is_parked`` while none fits anywhere.
+
+    ``parked_at`` and ``looked_at`` are when it was parked and when it was last asked whether a pod
+    may fit by now, in monotonic seconds. ``entered`` has the pods that came since ``take_untold``,
+    ``told_at`` is when that returned all.
+    """
 
     key: ClassKey
     heap: list[_Place] = field(default_factory=list)
     is_parked: bool = False
     offered: _Place | None = None
+    parked_at: float = 0.0
+    looked_at: float = 0.0
+    told_at: float = float("-inf")
+    entered: list[QueuedPod] = field(default_factory=list)
+
+    def take_untold(self, now: float) -> list[QueuedPod]:
+        """The pods whose owners are to be told that they fit nowhere: new ones, at times all."""
+        entered, self.entered = self.entered, []
+        if now - self.told_at < TOLD_AGAIN_SECONDS:
+            return [pod for pod in entered if pod.in_queue]
+        self.told_at = now
+        return list(self.pods())
 
     def head(self) -> _Place | None:
         """The next pod; those that left the queue are dropped."""
@@ -151,10 +170,11 @@ class SchedulingQueue:
             return head[-1]
         return None
 
-    def park(self, key: ClassKey) -> ClassQueue:
+    def park(self, key: ClassKey, now: float) -> ClassQueue:
         """The pods of a class fit nowhere."""
         queue = self._classes[key]
         queue.is_parked = True
+        queue.parked_at = queue.looked_at = now
         return queue
 
     def unpark(self, key: ClassKey) -> None:
@@ -163,7 +183,7 @@ class SchedulingQueue:
         queue.is_parked = False
         self._offer(queue)
 
-    def parked(self) -> Iterable[ClassQueue]:
+    def parked(self) -> list[ClassQueue]:
         """The parked classes that have pods, those whose turn would be first first."""
         found = []
         for queue in [one for one in self._classes.values() if one.is_parked]:
@@ -227,8 +247,9 @@ class SchedulingQueue:
         if queue is None:
             queue = self._classes[key] = ClassQueue(key)
         heapq.heappush(queue.heap, (pod.turn, next(self._entries), pod))
-        if not queue.is_parked:
-            self._offer(queue)
+        queue.entered.append(pod)
+        queue.is_parked = False  # its owner is to hear why it waits
+        self._offer(queue)
 
     def _offer(self, queue: ClassQueue) -> None:
         """Put a class where its first pod's turn is."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_model.label_selector import LabelSelector, Operator, Requirement
-from koord_scheduler.columns.images import ImageState
+from koord_scheduler.columns.coded_sets import SetValues
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.pod_counts import SpreadSelector, pod_labels
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
@@ -152,7 +152,7 @@ class Cluster:
             for image in IMAGES:
                 has = any(image in one.names for one in node.status.images or ())
                 state = columns.images.get(image)
-                assert (state is not None and row in state.rows) == has
+                assert (state is not None and state.rows[row]) == has
             for requirement in REQUIREMENTS:
                 matches = columns.labels.matches([requirement])
                 assert matches[row] == requirement.allows(node.labels.get(requirement.key))
@@ -227,9 +227,11 @@ def test_what_is_asked_of_sets_of_taints_is_asked_once_for_each() -> None:
         return len(taints)
 
     rows = np.array([columns.row("n1"), columns.row("n5"), columns.row("n3")])
-    assert list(columns.taints.values(count, rows)) == [1, 2, 0]
-    assert columns.taints.values(count).sum() == 7 * 0 + 7 * 1 + 6 * 2
-    assert asked == [0, 1, 2] * 2
+    values = SetValues(columns.taints, count)
+    assert list(values.of(rows)) == [1, 2, 0]
+    columns.set(Node(ObjectMeta(name="n3"), NodeSpec([*TAINTS, *TAINTS])))
+    assert list(values.of(rows)) == [1, 2, 2 * len(TAINTS)]
+    assert asked == [0, 1, 2, 2 * len(TAINTS)]
 
 
 @pytest.mark.parametrize("length", [0, 1, 8])
@@ -254,12 +256,19 @@ def test_the_size_of_an_image_is_that_on_the_first_node_that_has_it() -> None:
         images = [ContainerImage(["web:1"], size) for size in sizes]
         return Node(ObjectMeta(name=name), NodeSpec(), NodeStatus(images=images))
 
+    def image() -> tuple[int, list[str]]:
+        state = columns.images.get("web:1")
+        assert state is not None
+        names = sorted(columns.name(int(row)) for row in state.rows.nonzero()[0])
+        assert state.number == len(names)
+        return state.size, names
+
     columns.set(node("a", 5, 6))
     columns.set(node("b", 7))
     columns.set(node("a", 8))
-    assert columns.images.get("web:1") == ImageState(5, {columns.row("a"), columns.row("b")})
+    assert image() == (5, ["a", "b"])
     columns.set(node("a"))
     columns.remove("b")
     assert columns.images.get("web:1") is None
     columns.set(node("b", 9))
-    assert columns.images.get("web:1") == ImageState(9, {columns.row("b")})
+    assert image() == (9, ["b"])

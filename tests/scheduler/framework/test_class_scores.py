@@ -12,14 +12,13 @@ from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
-from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import PodInfo, read_pod
 
-from tests.conformance.test_scheduler import WEIGHTS, plugins
 from tests.support.clusters import random_cluster
+from tests.support.scheduler_profile import default_plugins
 
-PLUGINS = [EnabledPlugin(plugin, True, WEIGHTS[plugin.name]) for plugin in plugins({})]
+PLUGINS = default_plugins()
 
 
 def pod(document: dict[str, Any]) -> PodInfo:

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.framework.class_scores import ClassScores
-from koord_scheduler.framework.profile import EnabledPlugin, Profile
+from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.scheduler import Placement, Scheduler
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
-from tests.conformance.test_scheduler import WEIGHTS, plugins
 from tests.support.clusters import random_cluster
+from tests.support.scheduler_profile import default_plugins
 
-PLUGINS = tuple(EnabledPlugin(plugin, True, WEIGHTS[plugin.name]) for plugin in plugins({}))
+PLUGINS = default_plugins()
 NODES, PODS = ["node", "node", "no-node"], ["pod", "pod", "pod", "gone", "other", "news"]
 PROFILE = Profile("default-scheduler", PLUGINS)
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
+from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.framework.diagnosis import Diagnosis, PluginRejections
 from koord_scheduler.framework.scheduler import Placement, Scheduler
 from koord_scheduler.objects.metadata import ObjectMeta
@@ -23,9 +24,9 @@ from koord_scheduler.program.explanation import (
     explain_waiting,
     read_as_pending,
 )
-from koord_scheduler.program.profiles import default_profile
 from koord_scheduler.program.waking_changes import CHANGES, waking_changes
 
+PROFILE = default_scheduler_config().profiles[0].guarded()
 CREATED = "2026-01-01T00:00:00Z"
 NOW = Now(100.0, 1767225690.0)
 """90 seconds after pods were created, 10 seconds after the scheduler heard of them."""
@@ -35,7 +36,7 @@ class Shop:
     """A scheduler that has heard of nodes, and of pods of a namespace."""
 
     def __init__(self, **cpu: str) -> None:
-        self.scheduler = Scheduler([default_profile()])
+        self.scheduler = Scheduler([PROFILE])
         self.reader = PodReader(self.scheduler.nodes)
         for name, amount in cpu.items():
             self.node(name, amount)
@@ -225,6 +226,6 @@ def test_nothing_has_to_change_where_a_pod_fits() -> None:
 
 
 def test_every_plugin_of_the_default_profile_that_rejects_has_its_change() -> None:
-    filtering = {one.plugin.name for one in default_profile().plugins if one.filters}
+    filtering = {one.plugin.name for one in PROFILE.plugins if one.filters}
     scoring = {"NodeResourcesBalancedAllocation", "ImageLocality"}
     assert filtering - scoring <= set(CHANGES)

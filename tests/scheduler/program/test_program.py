@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.protocol.resources import EVENTS, LEASES, NODES, PODS
+from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.program.program import SchedulerProgram
-from koord_scheduler.program.settings import Settings
+from koord_scheduler.program.settings import SchedulerSettings
 
 from tests.support.kube_api import KubeApi
 from tests.support.processes import PATIENCE
 from tests.support.waiting import until
 
-SETTINGS = Settings(port=0, leader_elect_retry_period=0.5, pod_name="s1")
+SETTINGS = SchedulerSettings(port=0, leader_elect_retry_period=0.5, pod_name="s1")
 NAMESPACE = "shop"
 
 
@@ -61,8 +62,10 @@ class Side:
         await until(lambda: all(map(self.node_of, names)), f"nodes of {names}")
 
     @asynccontextmanager
-    async def scheduler(self, settings: Settings = SETTINGS) -> AsyncIterator[SchedulerProgram]:
-        made = SchedulerProgram(settings, self.client, "s1_0")
+    async def scheduler(
+        self, settings: SchedulerSettings = SETTINGS
+    ) -> AsyncIterator[SchedulerProgram]:
+        made = SchedulerProgram(settings, default_scheduler_config(), self.client, "s1_0")
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             serving = group.create_task(made.serve())
             try:
@@ -102,6 +105,16 @@ async def test_a_pod_that_fits_nowhere_says_so_and_gets_a_node_that_comes(side: 
         await side.bound("web")
         assert side.node_of("web") == "large"
         assert side.scheduled("web")["status"] == "True"
+
+
+async def test_what_is_not_supported_is_said_on_the_pod(side: Side) -> None:
+    side.node("n1")
+    async with side.scheduler():
+        claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+        await side.pod("training", resourceClaims=claims)
+        await until(lambda: side.scheduled("training").get("status") == "False", "a refusal")
+        assert "DynamicResources" in side.scheduled("training")["message"]
+        await until(lambda: side.events("training") == {"FailedScheduling"}, "its Event")
 
 
 async def test_room_that_becomes_free_is_used(side: Side) -> None:
@@ -156,20 +169,17 @@ async def test_only_the_leader_binds(side: Side) -> None:
         "acquireTime": "2026-01-01T00:00:00.000000Z",
         "renewTime": "2026-01-01T00:00:00.000000Z",
     }
-    lease = {"metadata": {"name": "koord-scheduler"}, "spec": {**holder, **times}}
-    side.api.put(LEASES, lease, "koordinator-system")
+    lease = {"metadata": {"name": "kube-scheduler"}, "spec": {**holder, **times}}
+    side.api.put(LEASES, lease, "kube-system")
     async with side.scheduler() as made:
         await side.pod("web")
         await until(lambda: made.status().pending["active"] == 1, "the pod is known")
         assert side.node_of("web") == ""
         await side.client.patch(
-            LEASES, "koord-scheduler", {"spec": {"holderIdentity": ""}}, "koordinator-system"
+            LEASES, "kube-scheduler", {"spec": {"holderIdentity": ""}}, "kube-system"
         )
         await side.bound("web")
-    assert (
-        side.api.get(LEASES, "koord-scheduler", "koordinator-system")["spec"]["holderIdentity"]
-        == ""
-    )
+    assert side.api.get(LEASES, "kube-scheduler", "kube-system")["spec"]["holderIdentity"] == ""
 
 
 async def test_nothing_is_decided_of_a_cluster_that_is_not_seen(

@@ -105,8 +105,8 @@ async def test_one_that_does_not_lead_says_who_does(side: Side, why: Why) -> Non
         "acquireTime": "2026-01-01T00:00:00.000000Z",
         "renewTime": "2026-01-01T00:00:00.000000Z",
     }
-    lease = {"metadata": {"name": "koord-scheduler"}, "spec": spec}
-    side.api.put(LEASES, lease, "koordinator-system")
+    lease = {"metadata": {"name": "kube-scheduler"}, "spec": spec}
+    side.api.put(LEASES, lease, "kube-system")
     async with side.scheduler(replace(SETTINGS, bind_address="127.0.0.1", port=PORT)) as made:
         await until(lambda: made._leadership.leader == "another_1", "it sees the leader")
         found = await document(why, "pending", f"{NAMESPACE}/web")

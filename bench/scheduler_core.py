@@ -1,0 +1,128 @@
+"""How fast the scheduler decides, without any API: pods a second of CPU.
+
+``python -m bench.scheduler_core`` measures and writes bench/results/scheduler_core.*.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from koord_scheduler.classes.pod_reader import PodReader
+from koord_scheduler.config.scheduler_config import default_scheduler_config
+from koord_scheduler.framework.scheduler import Placement, Scheduler
+from koord_scheduler.objects.node import read_node
+
+from bench import report
+from bench.report import Measure
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+ROUNDS = 3
+
+
+class Load(NamedTuple):
+    """``classes`` 0: each pod is its own. ``target`` is pods a second, 0: none."""
+
+    nodes: int
+    classes: int
+    spreads: bool
+    pods: int
+    target: float = 0
+
+    def __str__(self) -> str:
+        classes = f"{self.classes} classes" if self.classes else "unique"
+        return f"{self.nodes:,} nodes, {classes}, {'spread' if self.spreads else 'plain'}"
+
+
+LOADS = (
+    Load(1_000, 1, False, 8_000),
+    Load(1_000, 200, True, 6_000),
+    Load(5_000, 1, False, 8_000),
+    Load(5_000, 1, True, 6_000, 8_000),
+    Load(5_000, 200, True, 6_000, 6_000),
+    Load(5_000, 0, True, 1_500, 2_500),
+    Load(20_000, 1, True, 4_000),
+    Load(20_000, 200, True, 3_000),
+    Load(20_000, 0, True, 400, 2_500),
+    Load(50_000, 200, True, 2_000),
+)
+
+
+def node(number: int) -> bytes:
+    labels = {ZONE: f"zone-{number % 3}", HOST: f"node-{number}"}
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "250", "ephemeral-storage": "100Gi"}
+    metadata = {"name": f"node-{number}", "labels": labels}
+    return json.dumps({"metadata": metadata, "status": {"allocatable": amounts}}).encode()
+
+
+def pod(number: int, kind: int, *, spreads: bool) -> bytes:
+    requests = {"cpu": f"{100 + kind % 50 * 7}m", "memory": f"{128 + kind}Mi"}
+    labels = {"app": f"app-{kind}"}
+    container = {"name": "c", "image": f"image-{kind % 40}", "resources": {"requests": requests}}
+    spec: dict[str, Any] = {"containers": [container]}
+    if spreads:
+        hard = "DoNotSchedule" if kind % 4 == 0 else "ScheduleAnyway"
+        spec["topologySpreadConstraints"] = [
+            _spread(HOST, 3, "ScheduleAnyway", labels),
+            _spread(ZONE, 5, hard, labels),
+        ]
+    metadata = {"name": f"pod-{number}", "namespace": "team", "uid": str(number), "labels": labels}
+    return json.dumps({"metadata": metadata, "spec": spec}).encode()
+
+
+def _spread(key: str, skew: int, otherwise: str, labels: dict[str, str]) -> dict[str, Any]:
+    selector = {"matchLabels": labels}
+    return {
+        "topologyKey": key,
+        "maxSkew": skew,
+        "whenUnsatisfiable": otherwise,
+        "labelSelector": selector,
+    }
+
+
+def pods_a_second(load: Load) -> float:
+    """Of CPU time; each pod is decided once, and all get a node."""
+    scheduler, rng = (
+        Scheduler([one.profile for one in default_scheduler_config().profiles]),
+        random.Random(1),
+    )
+    for number in range(load.nodes):
+        scheduler.nodes.set(read_node(node(number)))
+    reader = PodReader(scheduler.nodes)
+    for number in range(load.pods):
+        kind = rng.randrange(load.classes) if load.classes else number
+        scheduler.set_pod(reader.read(pod(number, kind, spreads=load.spreads)), 0.0)
+    began, placed = time.process_time(), 0
+    while (decision := scheduler.decide(0.0)) is not None:
+        placed += isinstance(decision, Placement)
+    assert placed == load.pods
+    return placed / (time.process_time() - began)
+
+
+def measure(loads: tuple[Load, ...], rounds: int = ROUNDS) -> Iterator[Measure]:
+    taken: dict[Load, list[float]] = {load: [] for load in loads}
+    for _ in range(rounds):
+        for load in loads:
+            taken[load].append(1e6 / pods_a_second(load))
+    for load, values in taken.items():
+        ours, target = statistics.median(values), 1e6 / load.target if load.target else None
+        why = f"{1e6 / ours:,.0f} pods/s of CPU"
+        interval = report.median_interval(values)
+        yield Measure(str(load), "µs a pod", ours, "", None, target, why, interval)
+
+
+def main(rounds: int = ROUNDS) -> None:
+    measures = list(measure(LOADS, rounds))
+    print(report.table(measures))
+    report.write(measures, "scheduler_core", {"rounds": rounds, "profile": "default"})
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m bench.scheduler_core", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    main(parser.parse_args().rounds)

@@ -1,0 +1,107 @@
+"""The plugins that there are, built from their arguments. No IO."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from koord_scheduler.config.known_plugins import CORE, Support
+from koord_scheduler.config.plugin_args import (
+    RATIO,
+    AllPluginArgs,
+    InterPodAffinityArgs,
+    NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    ScoringStrategy,
+    WeightedResource,
+)
+from koord_scheduler.framework.plugin import Plugin
+from koord_scheduler.framework.resource_scores import (
+    ResourceScore,
+    least_allocated,
+    most_allocated,
+    requested_to_capacity_ratio,
+)
+from koord_scheduler.objects.node_selector import preferred_nodes, required_nodes
+from koord_scheduler.plugins.image_locality import ImageLocality
+from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinitySettings
+from koord_scheduler.plugins.node_affinity import NodeAffinity
+from koord_scheduler.plugins.node_declared_features import NodeDeclaredFeatures
+from koord_scheduler.plugins.node_name import NodeName
+from koord_scheduler.plugins.node_ports import NodePorts
+from koord_scheduler.plugins.node_resources_balanced_allocation import (
+    NodeResourcesBalancedAllocation,
+)
+from koord_scheduler.plugins.node_resources_fit import FitSettings, NodeResourcesFit
+from koord_scheduler.plugins.node_unschedulable import NodeUnschedulable
+from koord_scheduler.plugins.pod_topology_spread import PodTopologySpread
+from koord_scheduler.plugins.taint_toleration import TaintToleration
+
+BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
+    "NodeUnschedulable": lambda args: NodeUnschedulable(),
+    "NodeName": lambda args: NodeName(),
+    "TaintToleration": lambda args: TaintToleration(),
+    "NodeAffinity": lambda args: _node_affinity(args.node_affinity),
+    "NodePorts": lambda args: NodePorts(),
+    "NodeResourcesFit": lambda args: NodeResourcesFit(_fit(args.node_resources_fit)),
+    "NodeDeclaredFeatures": lambda args: NodeDeclaredFeatures(),
+    "PodTopologySpread": lambda args: PodTopologySpread(),
+    "InterPodAffinity": lambda args: _inter_pod_affinity(args.inter_pod_affinity),
+    "NodeResourcesBalancedAllocation": lambda args: _balanced(
+        args.node_resources_balanced_allocation
+    ),
+    "ImageLocality": lambda args: ImageLocality(),
+}
+
+
+def support(name: str) -> Support:
+    """What the scheduler makes of one of Kubernetes' plugins."""
+    if name in BUILDERS:
+        return Support.BUILT
+    return Support.CORE if name in CORE else Support.NOT_BUILT
+
+
+def _node_affinity(args: NodeAffinityArgs) -> NodeAffinity:
+    if args.added_affinity is None:
+        return NodeAffinity()
+    affinity = args.added_affinity.affinity()
+    return NodeAffinity(required_nodes(None, affinity), preferred_nodes(affinity))
+
+
+def _fit(args: NodeResourcesFitArgs) -> FitSettings:
+    strategy = args.scoring_strategy
+    return FitSettings(
+        _weights(strategy.resources),
+        _score(strategy),
+        skips_zero=strategy.type == RATIO,
+        ignored_resources=frozenset(args.ignored_resources),
+        ignored_groups=frozenset(args.ignored_resource_groups),
+    )
+
+
+def _weights(resources: tuple[WeightedResource, ...]) -> dict[str, int]:
+    """What each resource counts; one that is there twice counts what both count."""
+    weights: Counter[str] = Counter()
+    for one in resources:
+        weights[one.name] += one.weight
+    return dict(weights)
+
+
+def _score(strategy: ScoringStrategy) -> ResourceScore:
+    if strategy.requested_to_capacity_ratio is not None:
+        shape = strategy.requested_to_capacity_ratio.shape
+        return requested_to_capacity_ratio([(one.utilization, one.score) for one in shape])
+    return most_allocated if strategy.type == "MostAllocated" else least_allocated
+
+
+def _balanced(args: NodeResourcesBalancedAllocationArgs) -> NodeResourcesBalancedAllocation:
+    return NodeResourcesBalancedAllocation(one.name for one in args.resources)
+
+
+def _inter_pod_affinity(args: InterPodAffinityArgs) -> InterPodAffinity:
+    return InterPodAffinity(
+        InterPodAffinitySettings(
+            args.hard_pod_affinity_weight, args.ignore_preferred_terms_of_existing_pods
+        )
+    )

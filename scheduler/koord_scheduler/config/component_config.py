@@ -1,0 +1,127 @@
+"""KubeSchedulerConfiguration v1 as it is written, with Kubernetes' names and bounds. No IO."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import force_setattr
+
+API_VERSION = "kubescheduler.config.k8s.io/v1"
+
+Int32 = Annotated[int, Meta(ge=-(2**31), lt=2**31)]
+Float32 = Annotated[float, Meta(gt=-(2.0**128), lt=2.0**128)]
+Positive = Annotated[int, Meta(ge=1, lt=2**31)]
+Seconds = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+NotNegative = Annotated[int, Meta(ge=0, lt=2**31)]
+PerCent = Annotated[int, Meta(ge=0, le=100)]
+
+
+class Strict(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Fields that Kubernetes has; another one is an error."""
+
+
+class PluginItem(Strict, frozen=True):
+    """A plugin in a list; a weight of 0 is as none."""
+
+    name: str = ""
+    weight: NotNegative = 0
+
+
+class DisabledPlugin(Strict, frozen=True):
+    """A default plugin that is not wanted; its weight means nothing."""
+
+    name: str = ""
+    weight: Int32 = 0
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "weight", 0)
+
+
+class PluginSet(Strict, frozen=True):
+    """Plugins that are added at an extension point, and default ones that are not wanted there."""
+
+    enabled: tuple[PluginItem, ...] = ()
+    disabled: tuple[DisabledPlugin, ...] = ()
+
+
+class PluginSets(Strict, frozen=True):
+    """The plugins of a profile by extension point."""
+
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+    multi_point: PluginSet = PluginSet()
+    placement_generate: PluginSet = PluginSet()
+    placement_score: PluginSet = PluginSet()
+
+    def by_point(self) -> dict[str, PluginSet]:
+        """The sets by the names that their fields have in the document."""
+        fields = msgspec.structs.fields(type(self))
+        return {one.encode_name: getattr(self, one.name) for one in fields}
+
+
+class PluginConfig(Strict, frozen=True):
+    """The arguments of a plugin, to be read by their own type."""
+
+    name: str = ""
+    args: Any = None
+
+
+class KubeSchedulerProfile(Strict, frozen=True):
+    """How the pods of one scheduler name are placed; a single profile needs no name."""
+
+    scheduler_name: str | None = None
+    percentage_of_nodes_to_score: PerCent | None = None
+    plugins: PluginSets = PluginSets()
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+
+class LeaderElectionConfiguration(Strict, frozen=True):
+    """Who of several schedulers places pods; durations are as Go writes them."""
+
+    leader_elect: bool = True
+    lease_duration: str = "15s"
+    renew_deadline: str = "10s"
+    retry_period: str = "2s"
+    resource_lock: str = "leases"
+    resource_name: str = "kube-scheduler"
+    resource_namespace: str = "kube-system"
+
+
+class ClientConnectionConfiguration(Strict, frozen=True):
+    """How the API server is reached and how often it may be asked; 0 means the default."""
+
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = ""
+    qps: Float32 = 0.0
+    burst: NotNegative = 0
+
+
+class KubeSchedulerConfiguration(Strict, frozen=True):
+    """The document. Profiling and content types of requests are read and have no effect."""
+
+    api_version: str = ""
+    kind: str = ""
+    parallelism: Positive = 16
+    leader_election: LeaderElectionConfiguration = LeaderElectionConfiguration()
+    client_connection: ClientConnectionConfiguration = ClientConnectionConfiguration()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool = True
+    percentage_of_nodes_to_score: PerCent = 0
+    pod_initial_backoff_seconds: Seconds = 1
+    pod_max_backoff_seconds: Seconds = 10
+    profiles: tuple[KubeSchedulerProfile, ...] = ()
+    extenders: tuple[Any, ...] = ()
+    delay_cache_until_active: bool = False

@@ -1,0 +1,239 @@
+"""Arguments of Kubernetes' plugins, with their defaults and what is allowed. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from koord_model import duration
+from msgspec import Meta
+from msgspec.structs import force_setattr
+
+from koord_scheduler.config.added_affinity import AddedAffinity
+from koord_scheduler.config.component_config import Int32, NotNegative, PerCent, Strict
+from koord_scheduler.config.label_syntax import KEY, is_label_key
+from koord_scheduler.config.problems import problem
+from koord_scheduler.objects.pod import TopologySpreadConstraint
+
+SYSTEM = "System"
+RATIO = "RequestedToCapacityRatio"
+_STRATEGIES = ("LeastAllocated", "MostAllocated", RATIO)
+_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
+
+
+class PluginArgs(Strict, frozen=True):
+    """Arguments of one plugin; a subclass has Kubernetes' fields."""
+
+    api_version: str = ""
+    kind: str = ""
+
+    def problems(self, path: str) -> Iterator[str]:
+        """What kube-scheduler refuses beyond types and bounds, in the arguments at ``path``."""
+        return iter(())
+
+
+class WeightedResource(Strict, frozen=True):
+    """A resource and what it counts; a weight of 0 is as none."""
+
+    name: str = ""
+    weight: PerCent = 1
+
+    def __post_init__(self) -> None:
+        if not self.weight:
+            force_setattr(self, "weight", 1)
+
+
+CPU_AND_MEMORY = (WeightedResource("cpu"), WeightedResource("memory"))
+
+
+class ShapePoint(Strict, frozen=True):
+    """A point of a broken line: per cent that are taken, and the score there."""
+
+    utilization: PerCent = 0
+    score: Annotated[int, Meta(ge=0, le=10)] = 0
+
+
+class CapacityRatio(Strict, frozen=True):
+    """What RequestedToCapacityRatio takes."""
+
+    shape: tuple[ShapePoint, ...] = ()
+
+
+class ScoringStrategy(Strict, frozen=True):
+    """How NodeResourcesFit scores nodes."""
+
+    type: str = ""
+    resources: tuple[WeightedResource, ...] = ()
+    requested_to_capacity_ratio: CapacityRatio | None = None
+
+    def __post_init__(self) -> None:
+        if not self.resources:
+            force_setattr(self, "resources", CPU_AND_MEMORY)
+
+    def problems(self, path: str) -> Iterator[str]:
+        """What kube-scheduler refuses in it."""
+        if self.type not in _STRATEGIES:
+            yield problem(f"{path}.type", self.type, f"one of {', '.join(_STRATEGIES)}")
+        ratio, at = self.requested_to_capacity_ratio, f"{path}.requestedToCapacityRatio"
+        if (self.type == RATIO) is (ratio is None):
+            expected = "a shape" if ratio is None else f"none, but with type {RATIO}"
+            yield problem(at, None if ratio is None else {}, expected)
+        if ratio is not None and self.type == RATIO:
+            points = [point.utilization for point in ratio.shape]
+            if not points or points != sorted(set(points)):
+                yield problem(f"{at}.shape", [], "points in rising order of utilization")
+
+
+class NodeResourcesFitArgs(PluginArgs, frozen=True):
+    """Arguments of NodeResourcesFit."""
+
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    scoring_strategy: ScoringStrategy = ScoringStrategy("LeastAllocated")
+
+    def problems(self, path: str) -> Iterator[str]:
+        for place, name in enumerate(self.ignored_resources):
+            if not is_label_key(name):
+                yield problem(f"{path}.ignoredResources[{place}]", name, KEY)
+        for place, name in enumerate(self.ignored_resource_groups):
+            if "/" in name or not is_label_key(name):
+                expected = "the part of a resource's name before /"
+                yield problem(f"{path}.ignoredResourceGroups[{place}]", name, expected)
+        yield from self.scoring_strategy.problems(f"{path}.scoringStrategy")
+
+
+class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
+    """Arguments of NodeResourcesBalancedAllocation; all weights are 1."""
+
+    resources: tuple[WeightedResource, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.resources:
+            force_setattr(self, "resources", CPU_AND_MEMORY)
+
+    def problems(self, path: str) -> Iterator[str]:
+        names: set[str] = set()
+        for place, one in enumerate(self.resources):
+            at = f"{path}.resources[{place}]"
+            if one.name in names:
+                yield problem(f"{at}.name", one.name, "each resource once")
+            if one.weight > 1:
+                yield problem(f"{at}.weight", one.weight, "1")
+            names.add(one.name)
+
+
+class NodeAffinityArgs(PluginArgs, frozen=True):
+    """Arguments of NodeAffinity."""
+
+    added_affinity: AddedAffinity | None = None
+
+    def problems(self, path: str) -> Iterator[str]:
+        return (self.added_affinity or AddedAffinity()).problems(f"{path}.addedAffinity")
+
+
+class InterPodAffinityArgs(PluginArgs, frozen=True):
+    """Arguments of InterPodAffinity."""
+
+    hard_pod_affinity_weight: PerCent = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+
+class DefaultConstraint(
+    TopologySpreadConstraint, frozen=True, rename="camel", forbid_unknown_fields=True
+):
+    """A constraint for pods that have none; its selector is that of what owns the pod."""
+
+    max_skew: Int32 = 0
+    when_unsatisfiable: str = ""
+
+    def problems(self, path: str) -> Iterator[str]:
+        """What kube-scheduler refuses in it."""
+        if self.max_skew <= 0:
+            yield problem(f"{path}.maxSkew", self.max_skew, "1 or more")
+        if not is_label_key(self.topology_key):
+            yield problem(f"{path}.topologyKey", self.topology_key, KEY)
+        if self.when_unsatisfiable not in _ACTIONS:
+            action = self.when_unsatisfiable
+            yield problem(f"{path}.whenUnsatisfiable", action, " or ".join(_ACTIONS))
+        if self.label_selector is not None:
+            selector = self.label_selector
+            yield problem(f"{path}.labelSelector", selector, "none: it is found for each pod")
+
+
+class PodTopologySpreadArgs(PluginArgs, frozen=True):
+    """Arguments of PodTopologySpread."""
+
+    default_constraints: tuple[DefaultConstraint, ...] = ()
+    defaulting_type: str = SYSTEM
+
+    def __post_init__(self) -> None:
+        if not self.defaulting_type:
+            force_setattr(self, "defaulting_type", SYSTEM)
+
+    def problems(self, path: str) -> Iterator[str]:
+        if self.defaulting_type not in (SYSTEM, "List"):
+            yield problem(f"{path}.defaultingType", self.defaulting_type, "System or List")
+        if self.defaulting_type == SYSTEM and self.default_constraints:
+            expected = "List, as there are defaultConstraints"
+            yield problem(f"{path}.defaultingType", self.defaulting_type, expected)
+        seen: set[tuple[str, str]] = set()
+        for place, one in enumerate(self.default_constraints):
+            at = f"{path}.defaultConstraints[{place}]"
+            yield from one.problems(at)
+            key = one.topology_key, one.when_unsatisfiable
+            if key in seen:
+                yield problem(at, {}, "each topologyKey and whenUnsatisfiable once")
+            seen.add(key)
+
+
+class DefaultPreemptionArgs(PluginArgs, frozen=True):
+    """Arguments of DefaultPreemption: of how many nodes the best one is taken, at least."""
+
+    min_candidate_nodes_percentage: PerCent = 10
+    min_candidate_nodes_absolute: NotNegative = 100
+
+    def problems(self, path: str) -> Iterator[str]:
+        if not self.min_candidate_nodes_percentage and not self.min_candidate_nodes_absolute:
+            expected = "more than 0, as minCandidateNodesAbsolute is 0"
+            yield problem(f"{path}.minCandidateNodesPercentage", 0, expected)
+
+
+class VolumeBindingArgs(PluginArgs, frozen=True):
+    """Arguments of VolumeBinding; a ``shape`` needs a feature that is off."""
+
+    bind_timeout_seconds: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 600
+    shape: tuple[ShapePoint, ...] | None = None
+
+    def problems(self, path: str) -> Iterator[str]:
+        if self.shape is not None:
+            yield problem(f"{path}.shape", [], "none: StorageCapacityScoring is off")
+
+
+class DynamicResourcesArgs(PluginArgs, frozen=True):
+    """Arguments of DynamicResources; durations are as Go writes them."""
+
+    filter_timeout: str = "10s"
+    binding_timeout: str = "10m0s"
+
+    def problems(self, path: str) -> Iterator[str]:
+        times = {"filterTimeout": self.filter_timeout, "bindingTimeout": self.binding_timeout}
+        for name, text in times.items():
+            try:
+                duration.seconds(text)
+            except ValueError:
+                yield problem(f"{path}.{name}", text, "a duration like 10s or 1m30s")
+
+
+class AllPluginArgs(Strict, frozen=True, rename="pascal"):
+    """The arguments of all plugins of a profile that take some, by the names of the plugins."""
+
+    default_preemption: DefaultPreemptionArgs = DefaultPreemptionArgs()
+    dynamic_resources: DynamicResourcesArgs = DynamicResourcesArgs()
+    inter_pod_affinity: InterPodAffinityArgs = InterPodAffinityArgs()
+    node_affinity: NodeAffinityArgs = NodeAffinityArgs()
+    node_resources_balanced_allocation: NodeResourcesBalancedAllocationArgs = (
+        NodeResourcesBalancedAllocationArgs()
+    )
+    node_resources_fit: NodeResourcesFitArgs = NodeResourcesFitArgs()
+    pod_topology_spread: PodTopologySpreadArgs = PodTopologySpreadArgs()
+    volume_binding: VolumeBindingArgs = VolumeBindingArgs()

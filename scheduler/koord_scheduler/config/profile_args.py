@@ -1,0 +1,82 @@
+"""The ``pluginConfig`` of a profile, read and checked. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from koord_model import duration
+
+from koord_scheduler.config.builders import support
+from koord_scheduler.config.component_config import API_VERSION, PluginConfig
+from koord_scheduler.config.known_plugins import EXTENSION_POINTS, KOORDINATOR, Support
+from koord_scheduler.config.plugin_args import AllPluginArgs, DynamicResourcesArgs, PluginArgs
+from koord_scheduler.config.problems import SchedulerConfigError, convert, problem, refuse_if
+
+_FIELDS = {one.encode_name: one for one in msgspec.structs.fields(AllPluginArgs)}
+
+
+def unknown_plugin(name: str, path: str) -> Iterator[str]:
+    """Why a plugin cannot be used; nothing for Kubernetes' own."""
+    if name in KOORDINATOR:
+        yield f"{path}: {name} is not built yet; remove it until a version that has it"
+    elif name not in EXTENSION_POINTS:
+        yield problem(path, name, "a plugin of Kubernetes 1.36; correct or remove it")
+
+
+def plugin_args(configs: Sequence[PluginConfig], path: str) -> AllPluginArgs:
+    """The arguments of all plugins of a profile; ``path`` is that of its ``pluginConfig``.
+
+    ``name_problems`` has to find none. Those of a plugin that takes no arguments are ignored, as
+    kube-scheduler does.
+
+    Raises:
+        SchedulerConfigError: some cannot be used.
+    """
+    found: dict[str, PluginArgs] = {}
+    for place, one in enumerate(configs):
+        if one.name in _FIELDS and one.args is not None:
+            found[_FIELDS[one.name].name] = _args(one, f"{path}[{place}].args")
+    return AllPluginArgs(**found)  # type: ignore[arg-type]
+
+
+def name_problems(configs: Sequence[PluginConfig], path: str) -> Iterator[str]:
+    """Why arguments cannot be those of a plugin."""
+    names: set[str] = set()
+    for place, one in enumerate(configs):
+        at = f"{path}[{place}].name"
+        yield from unknown_plugin(one.name, at)
+        if one.name in names:
+            yield problem(at, one.name, "the arguments of each plugin once")
+        names.add(one.name)
+
+
+def _args(config: PluginConfig, path: str) -> PluginArgs:
+    field = _FIELDS[config.name]
+    args: PluginArgs = convert(config.args, field.type, path)
+    refuse_if(_kind_problems(config.name, config.args, path))
+    refuse_if(args.problems(path))
+    if support(config.name) is Support.NOT_BUILT and _comparable(args) != _comparable(
+        field.default
+    ):
+        raise SchedulerConfigError(
+            [problem(path, {}, f"the defaults, as {config.name} is not built yet: remove them")]
+        )
+    return args
+
+
+def _kind_problems(name: str, args: Mapping[str, Any], path: str) -> Iterator[str]:
+    for field, expected in (("apiVersion", API_VERSION), ("kind", f"{name}Args")):
+        if args.get(field, "") not in ("", expected):
+            yield problem(f"{path}.{field}", args[field], expected)
+
+
+def _comparable(args: PluginArgs) -> PluginArgs:
+    """Arguments without what makes no difference, to be compared."""
+    plain = msgspec.structs.replace(args, api_version="", kind="")
+    if not isinstance(plain, DynamicResourcesArgs):
+        return plain
+    times = (plain.filter_timeout, plain.binding_timeout)
+    filtering, binding = (duration.written(duration.seconds(one)) for one in times)
+    return msgspec.structs.replace(plain, filter_timeout=filtering, binding_timeout=binding)

@@ -1,0 +1,127 @@
+"""A profile of the configuration, made what the scheduler places pods by. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from koord_scheduler.config.builders import BUILDERS, support
+from koord_scheduler.config.component_config import KubeSchedulerProfile, PluginSets
+from koord_scheduler.config.known_plugins import EXTENSION_POINTS, KOORDINATOR, Support
+from koord_scheduler.config.plugin_args import SYSTEM, AllPluginArgs
+from koord_scheduler.config.plugin_points import ALL, PluginPoints, plugin_points
+from koord_scheduler.config.problems import refuse_if
+from koord_scheduler.config.profile_args import name_problems, plugin_args, unknown_plugin
+from koord_scheduler.framework.profile import EnabledPlugin, Profile
+from koord_scheduler.objects.spread import SpreadConstraint, spread_constraint
+from koord_scheduler.plugins.missing_plugins import MissingPlugins
+
+_SYSTEM_CONSTRAINTS = (
+    SpreadConstraint("kubernetes.io/hostname", 3, False, None),
+    SpreadConstraint("topology.kubernetes.io/zone", 5, False, None),
+)
+
+
+@dataclass(frozen=True)
+class DefaultSpread:
+    """How pods are spread that have no constraints of their own.
+
+    With ``is_system``, nodes without the labels of all ``constraints`` are scored too.
+    """
+
+    constraints: tuple[SpreadConstraint, ...] = _SYSTEM_CONSTRAINTS
+    is_system: bool = True
+
+
+@dataclass(frozen=True)
+class ConfiguredProfile:
+    """A profile, and what else was said about it.
+
+    ``points`` has all plugins that are enabled, ``not_built`` those of them that are not there: a
+    pod that needs one of these cannot be placed. ``percentage_of_nodes_to_score`` allows kube-
+    scheduler to look at fewer nodes than all; 0 means that the size of the cluster decides.
+    """
+
+    profile: Profile
+    points: PluginPoints
+    not_built: frozenset[str]
+    percentage_of_nodes_to_score: int
+    default_spread: DefaultSpread
+    args: AllPluginArgs
+
+    def guarded(self) -> Profile:
+        """The profile, with which pods wait that need a plugin which is not built."""
+        guard = EnabledPlugin(MissingPlugins(self.not_built), True, 0)
+        return replace(self.profile, plugins=(guard, *self.profile.plugins))
+
+
+def configured_profile(
+    given: KubeSchedulerProfile, percentage: int, path: str
+) -> ConfiguredProfile:
+    """A profile whose ``percentage`` of nodes to score is this one if it has none itself.
+
+    Raises:
+        SchedulerConfigError: it cannot be honoured; ``path`` is where it is.
+    """
+    unknown = _unknown_plugins(given.plugins, f"{path}.plugins")
+    refuse_if([*unknown, *name_problems(given.plugin_config, f"{path}.pluginConfig")])
+    points = plugin_points(given.plugins, f"{path}.plugins")
+    refuse_if(_incomplete_plugins(points, f"{path}.plugins"))
+    args = plugin_args(given.plugin_config, f"{path}.pluginConfig")
+    own = given.percentage_of_nodes_to_score
+    not_built = frozenset(name for name in points.names() if support(name) is Support.NOT_BUILT)
+    return ConfiguredProfile(
+        _profile(given.scheduler_name or "", points, args),
+        points,
+        not_built,
+        percentage if own is None else own,
+        _default_spread(args),
+        args,
+    )
+
+
+def _unknown_plugins(plugins: PluginSets, path: str) -> Iterator[str]:
+    for point, own in plugins.by_point().items():
+        for place, one in enumerate(own.enabled):
+            yield from unknown_plugin(one.name, f"{path}.{point}.enabled[{place}].name")
+        for place, off in enumerate(own.disabled):
+            if off.name != ALL and off.name not in KOORDINATOR:
+                yield from unknown_plugin(off.name, f"{path}.{point}.disabled[{place}].name")
+
+
+def _incomplete_plugins(points: PluginPoints, path: str) -> Iterator[str]:
+    """Plugins that filter or score without what they prepare first: pods would fail or differ."""
+    for name in sorted(points.names() & BUILDERS.keys()):
+        for before, point in (("preFilter", "filter"), ("preScore", "score")):
+            prepares = before in EXTENSION_POINTS[name]
+            if prepares and points.has(point, name) and not points.has(before, name):
+                yield _incomplete(path, name, point, before)
+    # Without its filter, it would still keep pods off nodes by their names.
+    if points.has("preFilter", "NodeAffinity") and not points.has("filter", "NodeAffinity"):
+        yield _incomplete(path, "NodeAffinity", "preFilter", "filter")
+
+
+def _incomplete(path: str, name: str, on: str, off: str) -> str:
+    return f"{path}: {name} is enabled at {on} and not at {off}; enable it at both or at neither"
+
+
+def _profile(name: str, points: PluginPoints, args: AllPluginArgs) -> Profile:
+    acting = dict.fromkeys((*points.points["filter"], *points.points["score"]))
+    plugins = tuple(
+        EnabledPlugin(BUILDERS[one](args), points.has("filter", one), points.weights.get(one, 0))
+        for one in acting
+        if one in BUILDERS
+    )
+    return Profile(
+        name,
+        plugins,
+        honors_gates=points.has("preEnqueue", "SchedulingGates"),
+        preempts=points.has("postFilter", "DefaultPreemption"),
+    )
+
+
+def _default_spread(args: AllPluginArgs) -> DefaultSpread:
+    spread = args.pod_topology_spread
+    if spread.defaulting_type == SYSTEM:
+        return DefaultSpread()
+    return DefaultSpread(tuple(map(spread_constraint, spread.default_constraints)), False)

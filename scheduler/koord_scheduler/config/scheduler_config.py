@@ -1,0 +1,119 @@
+"""The scheduler's configuration, from the text of its file. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from koord_scheduler.config.component_config import (
+    API_VERSION,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+)
+from koord_scheduler.config.document import parse_document
+from koord_scheduler.config.leader_election import (
+    LeaderElectionSettings,
+    leader_election_settings,
+)
+from koord_scheduler.config.problems import SchedulerConfigError, convert, problem, refuse_if
+from koord_scheduler.config.profiles import ConfiguredProfile, configured_profile
+
+KIND = "KubeSchedulerConfiguration"
+DEFAULT_SCHEDULER_NAME = "default-scheduler"
+
+
+@dataclass(frozen=True)
+class SchedulerConfig:
+    """All that the configuration says.
+
+    ``kubeconfig`` is a path, "" for the pod's own account. ``qps`` below 0 means no limit. Pods
+    that fit nowhere wait between the two backoffs, in seconds.
+    """
+
+    profiles: tuple[ConfiguredProfile, ...]
+    leader_election: LeaderElectionSettings
+    kubeconfig: str
+    qps: float
+    burst: int
+    pod_initial_backoff: int
+    pod_max_backoff: int
+    parallelism: int
+    delay_cache_until_active: bool
+
+
+def default_scheduler_config() -> SchedulerConfig:
+    """What holds without a configuration file."""
+    return scheduler_config({"apiVersion": API_VERSION, "kind": KIND})
+
+
+def read_scheduler_config(text: str) -> SchedulerConfig:
+    """The configuration in a YAML or JSON text.
+
+    Raises:
+        SchedulerConfigError: kube-scheduler would not start with it, or we cannot honour it.
+    """
+    return scheduler_config(parse_document(text))
+
+
+def scheduler_config(document: Mapping[str, Any]) -> SchedulerConfig:
+    """The configuration in a document.
+
+    Raises:
+        SchedulerConfigError: as ``read_scheduler_config``.
+    """
+    for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if document.get(field) != expected:
+            raise SchedulerConfigError([problem(field, document.get(field), expected)])
+    given = convert(document, KubeSchedulerConfiguration)
+    refuse_if(_problems(given))
+    leader_election = leader_election_settings(given.leader_election)
+    connection = given.client_connection
+    profiles = _named(given.profiles or (KubeSchedulerProfile(),))
+    refuse_if(_profile_problems(profiles))
+    return SchedulerConfig(
+        tuple(
+            configured_profile(one, given.percentage_of_nodes_to_score, f"profiles[{place}]")
+            for place, one in enumerate(profiles)
+        ),
+        leader_election,
+        connection.kubeconfig,
+        connection.qps or 50.0,
+        connection.burst or 100,
+        given.pod_initial_backoff_seconds,
+        given.pod_max_backoff_seconds,
+        given.parallelism,
+        given.delay_cache_until_active,
+    )
+
+
+def _problems(given: KubeSchedulerConfiguration) -> Iterator[str]:
+    least, most = given.pod_initial_backoff_seconds, given.pod_max_backoff_seconds
+    if most < least:
+        yield problem("podMaxBackoffSeconds", most, f"podInitialBackoffSeconds ({least}) or more")
+    if given.extenders:
+        yield problem("extenders", [], "none: extenders are not supported yet")
+
+
+def _named(profiles: tuple[KubeSchedulerProfile, ...]) -> tuple[KubeSchedulerProfile, ...]:
+    """The profiles; a single one without a name has Kubernetes' default."""
+    if len(profiles) == 1 and profiles[0].scheduler_name is None:
+        return (replace(profiles[0], scheduler_name=DEFAULT_SCHEDULER_NAME),)
+    return profiles
+
+
+def _profile_problems(profiles: tuple[KubeSchedulerProfile, ...]) -> Iterator[str]:
+    names: set[str] = set()
+    first = profiles[0].plugins.queue_sort
+    for place, one in enumerate(profiles):
+        path = f"profiles[{place}]"
+        if not one.scheduler_name:
+            yield problem(f"{path}.schedulerName", one.scheduler_name, "a name")
+        elif one.scheduler_name in names:
+            expected = "another name than that of the other profiles"
+            yield problem(f"{path}.schedulerName", one.scheduler_name, expected)
+        names.add(one.scheduler_name or "")
+        if one.plugins.queue_sort != first:
+            yield problem(f"{path}.plugins.queueSort", {}, "that of profiles[0]")

@@ -1,0 +1,31 @@
+"""NodeDeclaredFeatures: a node has the features that a pod needs of its kubelet. No IO."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.arrays import Mask, Rows
+from koord_scheduler.columns.coded_sets import SetValues
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.plugin import Filter, Plugin
+
+
+class NodeDeclaredFeatures(Plugin):
+    """Kubernetes' plugin of that name; nodes say what they have in ``status.declaredFeatures``."""
+
+    name: ClassVar[str] = "NodeDeclaredFeatures"
+    reason: ClassVar[str] = "node(s) didn't match Pod's required features"
+    resolvable: ClassVar[bool] = False
+
+    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+        if not pod.features:
+            return None
+        needed = set(pod.features)
+        lacking = SetValues(nodes.features, lambda declared: len(needed - set(declared)))
+
+        def can_run(rows: Rows) -> Mask:
+            found: Mask = lacking.of(rows) == 0
+            return found
+
+        return can_run

@@ -1,0 +1,191 @@
+"""What people read who wrote a wrong configuration, and what is not recorded of right ones."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_scheduler.classes.pod_class import pod_class
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.config.problems import SchedulerConfigError
+from koord_scheduler.config.scheduler_config import default_scheduler_config, read_scheduler_config
+from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.objects.node import read_node
+from koord_scheduler.objects.pod import read_pod
+
+from tests.support.clusters import random_cluster
+from tests.support.scheduler_config_edges import HEAD, edges
+from tests.support.scheduler_profile import default_plugins
+
+DEFAULT = default_scheduler_config().profiles[0]
+TERMS = "requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: "
+SHAPE = "{type: RequestedToCapacityRatio, requestedToCapacityRatio: {shape: [{score: 11}]}}"
+
+
+def plugins(text: str) -> str:
+    return f"{HEAD}profiles: [{{plugins: {text}}}]"
+
+
+def args(name: str, text: str) -> str:
+    return f"{HEAD}profiles: [{{pluginConfig: [{{name: {name}, args: {text}}}]}}]"
+
+
+ARGS = "profiles[0].pluginConfig[0].args"
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"),
+    [
+        ("", "the document", ""),
+        ("kind: KubeSchedulerConfiguration", "apiVersion", "missing"),
+        (HEAD.replace("v1", "v1beta3"), "apiVersion", "v1beta3"),
+        (HEAD.replace("v1", "v1beta3"), "apiVersion", "kubescheduler.config.k8s.io/v1"),
+        (HEAD + "parallelism: 0", "parallelism", "0"),
+        (HEAD + "parallelism: many", "parallelism", '"many"'),
+        (HEAD + "parallelism: 3\nparallelism: 4", "line 4", "parallelism"),
+        ('{"kind": 1, "kind": 2}', "cannot read", "kind"),
+        (HEAD + "? [a]\n: b", "line 3", "name"),
+        (HEAD + "parallelism: !!int {a: 1}", "line 3", "scalar"),
+        (HEAD + "parallelism: !!bool x", "cannot read", "x"),
+        (HEAD + "parallelism: &a [*a]", "cannot read", "recursion"),
+        (HEAD + "clientConnection: {qps: 1e999}", "clientConnection.qps", "inf"),
+        (HEAD + "Parallelism: 3", "Parallelism", "not a field"),
+        (HEAD + "leaderElection: {extra: 3}", "leaderElection.extra", "not a field"),
+        (HEAD + "leaderElection: {leaseDuration: 10s}", "leaderElection.leaseDuration", '"10s"'),
+        (HEAD + "leaderElection: {retryPeriod: 1x}", "leaderElection.retryPeriod", '"1x"'),
+        (HEAD + "podMaxBackoffSeconds: 2\npodInitialBackoffSeconds: 3", "podMaxBackoff", "2"),
+        (HEAD + "extenders: [{urlPrefix: x}]", "extenders", "not supported"),
+        (HEAD + "profiles: [{schedulerName: a}, {}]", "profiles[1].schedulerName", "missing"),
+        (HEAD + "profiles: [{schedulerName: a}, {schedulerName: a}]", "profiles[1].sch", '"a"'),
+        (plugins("{filter: {enabled: [{name: A}]}}"), "profiles[0].plugins.filter.enabled[0]", "A"),
+        (plugins("{filter: {disabled: [{name: A}]}}"), "profiles[0].plugins.filter.dis", "A"),
+        (
+            plugins("{score: {enabled: [{name: Reservation}]}}"),
+            "profiles[0].plugins.sc",
+            "not built",
+        ),
+        (
+            plugins("{score: {enabled: [{name: NodePorts}]}}"),
+            "profiles[0].plugins.score",
+            "preFilter",
+        ),
+        (plugins("{bind: {disabled: [{name: '*'}]}}"), "profiles[0].plugins.bind", "DefaultBinder"),
+        (plugins("{preScore: {disabled: [{name: '*'}]}}"), "profiles[0].plugins", "preScore"),
+        (args("InterPodAffinity", "{hardPodAffinityWeight: 101}"), f"{ARGS}.hardPodAff", "101"),
+        (args("NodeResourcesFit", f"{{scoringStrategy: {SHAPE}}}"), f"{ARGS}.scoringStr", "11"),
+        (
+            args("NodeResourcesFit", "{kind: NodeAffinityArgs}"),
+            f"{ARGS}.kind",
+            "NodeResourcesFitArgs",
+        ),
+        (args("VolumeBinding", "{bindTimeoutSeconds: 1}"), ARGS, "VolumeBinding is not built"),
+        (
+            args("NodeAffinity", f"{{addedAffinity: {{{TERMS}[{{matchFields: [{{}}]}}]}}}}}}"),
+            f"{ARGS}.addedAffinity.{TERMS.partition(':')[0]}.nodeSelectorTerms[0].matchFields[0].op",
+            "In or NotIn",
+        ),
+    ],
+)
+def test_a_wrong_configuration_is_refused_with_field_and_value(
+    text: str, path: str, value: str
+) -> None:
+    with pytest.raises(SchedulerConfigError) as error:
+        read_scheduler_config(text)
+    first = error.value.problems[0]
+    assert first.startswith(path)
+    assert value in first
+    assert "\n" not in first
+
+
+def test_all_unknown_plugins_are_named() -> None:
+    text = """
+      plugins: {filter: {enabled: [{name: Reservation}, {name: NodeName}, {name: B}]}}
+      pluginConfig: [{name: Reservation, args: {enablePreemption: true}}]"""
+    with pytest.raises(SchedulerConfigError) as error:
+        read_scheduler_config(f"{HEAD}profiles:\n    - schedulerName: koord-scheduler{text}")
+    assert [one.partition(":")[0].partition(" ")[0] for one in error.value.problems] == [
+        "profiles[0].plugins.filter.enabled[0].name",
+        "profiles[0].plugins.filter.enabled[2].name",
+        "profiles[0].pluginConfig[0].name",
+    ]
+
+
+def test_a_plugin_of_koordinator_may_be_disabled() -> None:
+    text = plugins("{score: {disabled: [{name: LoadAwareScheduling}]}}")
+    assert read_scheduler_config(text).profiles[0].points == DEFAULT.points
+
+
+def test_default_constraints_are_those_of_kubernetes_or_those_given() -> None:
+    spread = DEFAULT.default_spread
+    assert spread.is_system
+    assert [(one.key, one.max_skew, one.is_hard) for one in spread.constraints] == [
+        ("kubernetes.io/hostname", 3, False),
+        ("topology.kubernetes.io/zone", 5, False),
+    ]
+    constraint = "{topologyKey: rack, maxSkew: 2, whenUnsatisfiable: DoNotSchedule, minDomains: 4}"
+    listed = f"{{defaultingType: List, defaultConstraints: [{constraint}]}}"
+    given = read_scheduler_config(args("PodTopologySpread", listed)).profiles[0].default_spread
+    assert not given.is_system
+    (own,) = given.constraints
+    assert (own.key, own.max_skew, own.is_hard, own.min_domains) == ("rack", 2, True, 4)
+
+
+def fit(resources: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "NodeResourcesFit": {"scoringStrategy": {"type": "MostAllocated", "resources": resources}}
+    }
+
+
+@given(st.integers(0, 1 << 32))
+def test_a_resource_that_is_there_twice_counts_twice(seed: int) -> None:
+    cluster = random_cluster(Random(seed))
+    nodes = NodeColumns(length=1)
+    for one in cluster["nodes"]:
+        nodes.set(read_node(json.dumps(one).encode()))
+    waiting = pod_class(read_pod(json.dumps(cluster["pod"]).encode()))
+    once = [{"name": "cpu", "weight": 2}, {"name": "memory"}]
+    twice = [{"name": "cpu"}, {"name": "memory"}, {"name": "cpu"}]
+    both = [ClassScores(waiting, nodes, default_plugins(fit(one))) for one in (once, twice)]
+    rows = both[0].feasible()
+    assert both[0].totals(rows).tolist() == both[1].totals(rows).tolist()
+
+
+TOKENS = [
+    "[",
+    "]",
+    "{",
+    "}",
+    ":",
+    "\n",
+    " ",
+    "- ",
+    "!!int ",
+    "!!set ",
+    "&a ",
+    "*a",
+    "<<: ",
+    "? ",
+    "~",
+    "9",
+]
+
+
+@given(
+    st.sampled_from(edges()),
+    st.lists(st.tuples(st.integers(0, 400), st.sampled_from(TOKENS)), min_size=1, max_size=4),
+)
+def test_whatever_the_text_is_it_is_a_configuration_or_refused_in_lines(
+    text: str, changes: list[tuple[int, str]]
+) -> None:
+    for place, token in changes:
+        text = text[:place] + token + text[place:]
+    problems: tuple[str, ...] = ("none",)
+    try:
+        read_scheduler_config(text)
+    except SchedulerConfigError as error:
+        problems = error.problems
+    assert [len(one.splitlines()) for one in problems] == [1] * max(1, len(problems))
