@@ -4,22 +4,47 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TypeVar
 
 import anyio
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api
-from koord_kube.protocol.resources import NAMESPACES, NODES, PODS
+from koord_kube.protocol.resources import (
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    SERVICES,
+    STATEFUL_SETS,
+    Resource,
+)
 from koord_kube.shared_informers import SharedInformers
 
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.namespace import read_namespace
 from koord_scheduler.objects.node import Node, read_node
+from koord_scheduler.objects.workload import (
+    read_replica_set,
+    read_replication_controller,
+    read_service,
+    read_stateful_set,
+)
+
+T = TypeVar("T")
 
 SILENT_SECONDS = 30.0
 """After so long without a word from the API nothing is decided: the cluster may have changed."""
 
+_WORKLOADS = {
+    SERVICES: read_service,
+    REPLICATION_CONTROLLERS: read_replication_controller,
+    REPLICA_SETS: read_replica_set,
+    STATEFUL_SETS: read_stateful_set,
+}
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -35,19 +60,23 @@ class ClusterCache:
         on_warning: OnWarning = ignore_warning,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._scheduler = scheduler
         self._on_change = on_change
         self._monotonic = monotonic
         self._informers = SharedInformers(api, on_warning=on_warning)
-        get = self._informers.get
-        self._nodes: Informer[Node] = get(NODES, read_node)
-        self._namespaces = get(NAMESPACES, _namespace_labels)
-        self._pods: Informer[ClusterPod] = get(
-            PODS, PodReader(scheduler.nodes).read, field_selector=_NOT_ENDED
+        nodes = scheduler.nodes
+        self._nodes = self._follow(NODES, read_node, lambda _, node: nodes.set(node), nodes.remove)
+        self._follow(NAMESPACES, _namespace_labels, nodes.namespaces.set, nodes.namespaces.remove)
+        for resource, read in _WORKLOADS.items():
+            set_selector = partial(nodes.workloads.set, resource.kind)
+            remove = partial(nodes.workloads.remove, resource.kind)
+            self._follow(resource, read, set_selector, remove)
+        self._pods = self._follow(
+            PODS,
+            PodReader(nodes).read,
+            lambda _, pod: scheduler.set_pod(pod, monotonic()),
+            scheduler.remove_pod,
+            field_selector=_NOT_ENDED,
         )
-        self._nodes.subscribe(self._node_changed)
-        self._namespaces.subscribe(self._namespace_changed)
-        self._pods.subscribe(self._pod_changed)
 
     @property
     def pods(self) -> Mapping[str, ClusterPod]:
@@ -91,28 +120,27 @@ class ClusterCache:
         await self._informers.wait_synced()
         await anyio.lowlevel.checkpoint()
 
-    def _node_changed(self, name: str, _before: Node | None, now: Node | None) -> None:
-        if now is None:
-            self._scheduler.nodes.remove(name)
-        else:
-            self._scheduler.nodes.set(now)
-        self._on_change()
+    def _follow(
+        self,
+        resource: Resource,
+        read: Callable[[bytes], T],
+        put: Callable[[str, T], object],
+        remove: Callable[[str], object],
+        *,
+        field_selector: str = "",
+    ) -> Informer[T]:
+        """Call ``put`` for objects that are there or have changed, ``remove`` for others."""
 
-    def _namespace_changed(
-        self, name: str, _before: Mapping[str, str] | None, now: Mapping[str, str] | None
-    ) -> None:
-        if now is None:
-            self._scheduler.nodes.namespaces.remove(name)
-        else:
-            self._scheduler.nodes.namespaces.set(name, now)
-        self._on_change()
+        def changed(key: str, _before: T | None, now: T | None) -> None:
+            if now is None:
+                remove(key)
+            else:
+                put(key, now)
+            self._on_change()
 
-    def _pod_changed(self, key: str, _before: ClusterPod | None, now: ClusterPod | None) -> None:
-        if now is None:
-            self._scheduler.remove_pod(key)
-        else:
-            self._scheduler.set_pod(now, self._monotonic())
-        self._on_change()
+        informer = self._informers.get(resource, read, field_selector=field_selector)
+        informer.subscribe(changed)
+        return informer
 
 
 def _namespace_labels(raw: bytes) -> Mapping[str, str]:

@@ -15,6 +15,7 @@ from koord_scheduler.objects.pod_affinity import pod_affinity
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
 from tests.support.scheduler_profile import default_plugins
+from tests.support.workloads import set_workloads
 
 PLUGINS = {one.plugin.name for one in default_plugins()}
 """The plugins that there are."""
@@ -33,6 +34,7 @@ def ours(vector: Vector) -> Fields:
     waiting = pod_class(read_pod(json.dumps(given["pod"]).encode()))
     scores = ClassScores(waiting, nodes, default_plugins(given.get("args")))
     scores.feasible()  # so that what is kept has to be brought up to date
+    set_workloads(nodes, given)
     for pod in placed[1::2]:
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
     rows = {one["metadata"]["name"]: nodes.row(one["metadata"]["name"]) for one in given["nodes"]}
@@ -40,7 +42,7 @@ def ours(vector: Vector) -> Fields:
         if before["plugin"] not in PLUGINS:
             return {}
         of_all = (set(scores.rejections(row)) for row in rows.values())
-        return before_filters(set.intersection(*of_all))
+        return before_filters({before["plugin"]}.intersection(*of_all))
     found: Object = {f"{name} rejected": scores.rejections(row) for name, row in rows.items()}
     left = {name: row for name, row in rows.items() if "total" in vector.recorded["nodes"][name]}
     at = np.array(list(left.values()), np.intp)
@@ -67,7 +69,10 @@ def theirs(recorded: Object) -> Fields:
 
 
 def before_filters(rejecting: set[str]) -> Fields:
-    """Where a plugin rejects the pod without looking at nodes, it rejects each of them here."""
+    """Where a plugin rejects the pod without looking at nodes, it rejects each of them here.
+
+    Of others nothing is recorded then.
+    """
     return {"every node rejected": sorted(rejecting)}
 
 
@@ -80,12 +85,6 @@ def compared(found: Object) -> Fields:
         elif one and name.split()[1] in PLUGINS:
             fields[name] = one
     return fields
-
-
-def default_spread(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
-    """Pods without constraints of their own are not spread by default ones yet."""
-    own = vector.given["pod"]["spec"].get("topologySpreadConstraints")
-    return not own and field.endswith(("PodTopologySpread", "rejected"))
 
 
 def score_of_whole_pod(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
@@ -105,4 +104,4 @@ def namespaces_by_absence(vector: Vector, field: str, here: Fields, there: Field
 
 
 def test_the_plugins_decide_as_those_of_kube_scheduler() -> None:
-    replay("scheduler", ours, theirs, (default_spread, score_of_whole_pod, namespaces_by_absence))
+    replay("scheduler", ours, theirs, (score_of_whole_pod, namespaces_by_absence))

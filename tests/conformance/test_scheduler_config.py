@@ -15,7 +15,7 @@ from koord_scheduler.config.plugin_args import AllPluginArgs
 from koord_scheduler.config.problems import SchedulerConfigError
 from koord_scheduler.config.profiles import ConfiguredProfile
 from koord_scheduler.config.scheduler_config import SchedulerConfig, read_scheduler_config
-from koord_scheduler.objects.spread import SpreadConstraint
+from koord_scheduler.objects.spread import SpreadConstraint, spread_constraint
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 
@@ -48,8 +48,8 @@ def settings_fields(config: SchedulerConfig) -> Object:
 
 def profile_fields(one: ConfiguredProfile) -> Object:
     plugins = one.profile.plugins
-    spread = one.default_spread
-    is_listed = "PodTopologySpread" in one.points.names() and not spread.is_system
+    spread = one.args.pod_topology_spread
+    is_listed = "PodTopologySpread" in one.points.names() and spread.defaulting_type == "List"
     return {
         "schedulerName": one.profile.scheduler_name,
         "percentageOfNodesToScore": one.percentage_of_nodes_to_score,
@@ -65,7 +65,9 @@ def profile_fields(one: ConfiguredProfile) -> Object:
         "honorsGates": one.profile.honors_gates,
         "preempts": one.profile.preempts,
         "notBuilt": sorted(one.not_built),
-        "spread": [as_made(part) for part in spread.constraints] if is_listed else None,
+        "spread": [as_made(spread_constraint(part)) for part in spread.default_constraints]
+        if is_listed
+        else None,
     }
 
 

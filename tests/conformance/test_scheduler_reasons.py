@@ -23,6 +23,7 @@ from koord_scheduler.objects.pod import read_pod
 from tests.conformance import test_scheduler
 from tests.conformance.vectors import Fields, Object, Vector, replay
 from tests.support.scheduler_profile import default_plugins
+from tests.support.workloads import set_workloads
 
 NO_CLAIMS = "no new claims to deallocate, "
 """What DynamicResources adds, which is not built."""
@@ -53,6 +54,7 @@ def class_scores(given: Object) -> ClassScores:
     for one in given["pods"]:
         pod = read_pod(json.dumps(one).encode())
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
+    set_workloads(nodes, given)
     enabled = default_plugins(given.get("args"))
     return ClassScores(pod_class(read_pod(json.dumps(given["pod"]).encode())), nodes, enabled)
 
@@ -96,16 +98,10 @@ def victims(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
     return field == "preemption" and field not in here and not has_no_victims(vector)
 
 
-def default_spread(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
-    """Pods without constraints of their own are not spread by default ones yet."""
-    is_spread = any("PodTopologySpread" in one for one in vector.recorded["nodes"].values())
-    return is_spread and test_scheduler.default_spread(vector, "rejected", here, there)
-
-
 def namespaces_by_absence(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
     """kube-scheduler takes a namespaceSelector that holds without labels (NotIn) for any one."""
     return test_scheduler.namespaces_by_absence(vector, "rejected", here, there)
 
 
 def test_the_reasons_are_those_of_kube_scheduler() -> None:
-    replay("scheduler_reasons", ours, theirs, (victims, default_spread, namespaces_by_absence))
+    replay("scheduler_reasons", ours, theirs, (victims, namespaces_by_absence))

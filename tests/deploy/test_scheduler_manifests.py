@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-import yaml
+from koord_scheduler.config.scheduler_config import read_scheduler_config
 
 from tests.deploy.manifests import NAMESPACE
 from tests.deploy.programs import OBJECTS, PODS, SCHEDULER, settings_of
@@ -12,7 +12,12 @@ from tests.deploy.programs import OBJECTS, PODS, SCHEDULER, settings_of
 
 def test_the_scheduler_knows_its_pod_its_namespace_and_its_file() -> None:
     found = settings_of("scheduler")
-    configured = {"configuration": found.configuration, "pod_name": "pod-1", "log_format": "json"}
+    configured = {
+        "configuration": found.configuration,
+        "leader_elect_resource_namespace": NAMESPACE,
+        "pod_name": "pod-1",
+        "log_format": "json",
+    }
     assert dataclasses.replace(SCHEDULER, **configured) == found, "all else is as by default"
     spec, container = PODS["scheduler"]
     folder, _, file = found.configuration.rpartition("/")
@@ -24,17 +29,12 @@ def test_the_scheduler_knows_its_pod_its_namespace_and_its_file() -> None:
 def test_the_schedulers_configuration_names_its_lease() -> None:
     given = OBJECTS["ConfigMap", NAMESPACE, "koord-scheduler-config"]
     [text] = given["data"].values()
-    configuration = yaml.safe_load(text)
-    assert configuration["apiVersion"] == "kubescheduler.config.k8s.io/v1"
-    assert configuration["kind"] == "KubeSchedulerConfiguration"
-    assert configuration["leaderElection"] == {
-        "leaderElect": SCHEDULER.leader_elect,
-        "resourceLock": "leases",
-        "resourceName": SCHEDULER.leader_elect_resource_name,
-        "resourceNamespace": SCHEDULER.leader_elect_resource_namespace,
-    }
+    config = read_scheduler_config(text)
+    election = config.leader_election
+    assert election.leader_elect
+    assert (election.resource_namespace, election.resource_name) == (NAMESPACE, "koord-scheduler")
     # Not kube-scheduler's, which runs beside it.
-    names = [profile["schedulerName"] for profile in configuration["profiles"]]
+    names = [one.profile.scheduler_name for one in config.profiles]
     assert names == ["koord-scheduler"]
 
 
@@ -70,4 +70,4 @@ def test_the_schedulers_requests_have_kube_schedulers_places() -> None:
 def test_the_lease_in_the_schedulers_rules_is_that_of_its_settings() -> None:
     rules = OBJECTS["Role", NAMESPACE, "koord-scheduler"]["rules"]
     names = [name for rule in rules for name in rule.get("resourceNames", ())]
-    assert names == [SCHEDULER.leader_elect_resource_name]
+    assert names == ["koord-scheduler"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.protocol.resources import NODES, PODS
+from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.program.settings import SchedulerSettings
 
@@ -20,7 +21,14 @@ from tests.support.processes import PATIENCE
 from tests.support.waiting import until
 
 ACCOUNT, COMPONENTS = "koord-scheduler", ("scheduler",)
-SETTINGS = SchedulerSettings(port=0, leader_elect_retry_period=0.1, pod_name="s1")
+SETTINGS = SchedulerSettings(
+    port=0,
+    leader_elect_retry_period=0.1,
+    leader_elect_resource_namespace=NAMESPACE,
+    leader_elect_resource_name="koord-scheduler",
+    pod_name="s1",
+)
+CONFIG = default_scheduler_config()
 CLAIMS = ("persistentvolumes", "persistentvolumeclaims")
 STORAGE = ("csidrivers", "csinodes", "csistoragecapacities", "storageclasses", "volumeattachments")
 COMING = {
@@ -59,7 +67,7 @@ async def test_what_the_scheduler_asks_is_what_it_may() -> None:
         # Whether the pod has its node has to be looked up.
         api.fail(verb="create", plural="pods", status=500)
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-            group.create_task(SchedulerProgram(SETTINGS, client, "s1_0").serve())
+            group.create_task(SchedulerProgram(SETTINGS, CONFIG, client, "s1_0").serve())
             await until(lambda: api.count("create", "events") >= 2, "Events of both pods")
             await until(lambda: api.count("patch", "pods") > 0, "a condition")
             os.kill(os.getpid(), signal.SIGTERM)

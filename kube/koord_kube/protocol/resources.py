@@ -54,7 +54,12 @@ SERVED_NODE_METRICS = Resource("metrics.koordinator.sh", "v1alpha1", "nodemetric
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
 SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
+SERVICES = Resource("", "v1", "services", "Service", namespaced=True)
+REPLICATION_CONTROLLERS = Resource(
+    "", "v1", "replicationcontrollers", "ReplicationController", namespaced=True
+)
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", namespaced=True)
+STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass")
 ENDPOINT_SLICES = Resource(
     "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True

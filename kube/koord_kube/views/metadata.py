@@ -30,6 +30,7 @@ class OwnerReference(msgspec.Struct):
     kind: str = ""
     name: str = ""
     controller: bool | None = None
+    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
 decode_named = msgspec.json.Decoder(NamedObject).decode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from koord_scheduler.classes.pod_class import host_ports
 from koord_scheduler.columns.held_terms import held_terms
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.columns.pod_counts import pod_labels
+from koord_scheduler.columns.pod_labels import pod_labels
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.objects.pod_affinity import pod_affinity
 from koord_scheduler.objects.requests import placed_requests

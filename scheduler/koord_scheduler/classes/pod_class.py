@@ -9,8 +9,14 @@ from functools import cached_property
 from koord_model.demand import Amounts
 
 from koord_scheduler.classes.special_needs import needed_plugins, required_features
-from koord_scheduler.columns.pod_counts import PodLabels, pod_labels
+from koord_scheduler.columns.pod_labels import PodLabels, pod_labels
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
+from koord_scheduler.columns.workload_selectors import (
+    REPLICA_SET,
+    REPLICATION_CONTROLLER,
+    STATEFUL_SET,
+    WorkloadReference,
+)
 from koord_scheduler.objects.node_selector import (
     PreferredNodes,
     RequiredNodes,
@@ -22,14 +28,22 @@ from koord_scheduler.objects.pod_affinity import PodAffinity, pod_affinity
 from koord_scheduler.objects.requests import PodRequests, pending_requests
 from koord_scheduler.objects.spread import SpreadConstraint, spread_constraint
 
+_SELECTING = {
+    ("v1", REPLICATION_CONTROLLER),
+    ("apps/v1", REPLICA_SET),
+    ("apps/v1", STATEFUL_SET),
+}
+"""Controllers whose selectors say which pods belong together."""
+
 
 @dataclass(frozen=True)
 class PodClass:
     """Pods that go to the same node as long as no pod is placed in between.
 
-    ``spread`` are its topology spread constraints, of both kinds. ``images`` has the image of
-    each container, with its tag; ``containers`` is how many there are, init containers included.
-    ``features`` are those that it needs of kubelets, ``needed_plugins`` may be missing here.
+    ``spread`` are its topology spread constraints, of both kinds; ``controller`` is what made its
+    pods, where that decides how they are spread. ``images`` has the image of each container, with
+    its tag; ``containers`` is how many there are, init containers included. ``features`` are those
+    that it needs of kubelets, ``needed_plugins`` may be missing here.
     """
 
     labels: PodLabels
@@ -45,6 +59,7 @@ class PodClass:
     containers: int
     spread: tuple[SpreadConstraint, ...]
     affinity: PodAffinity
+    controller: WorkloadReference | None = None
     features: tuple[str, ...] = ()
     needed_plugins: tuple[str, ...] = ()
 
@@ -88,9 +103,21 @@ def pod_class(pod: PodInfo) -> PodClass:
         len(containers),
         tuple(map(spread_constraint, spec.topology_spread_constraints or ())),
         pod_affinity(pod.metadata.namespace, spec.affinity),
+        spread_controller(pod),
         required_features(pod),
         needed_plugins(spec),
     )
+
+
+def spread_controller(pod: PodInfo) -> WorkloadReference | None:
+    """The controller with whose pods a pod is spread, if it says nothing about that itself."""
+    if pod.spec.topology_spread_constraints:
+        return None
+    owners = pod.metadata.owner_references or ()
+    one = next((one for one in owners if one.controller), None)
+    if one is None or (one.api_version, one.kind) not in _SELECTING:
+        return None
+    return WorkloadReference(one.kind, f"{pod.metadata.namespace}/{one.name}")
 
 
 def host_ports(pod: PodInfo) -> tuple[HostPort, ...]:

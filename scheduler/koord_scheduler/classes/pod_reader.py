@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from koord_scheduler.classes.placed_pod import placed_usage
-from koord_scheduler.classes.pod_class import PodClass, pod_class
+from koord_scheduler.classes.pod_class import PodClass, pod_class, spread_controller
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.objects.pod import PodCondition, PodInfo, read_pod
 
@@ -89,7 +89,7 @@ class PodReader:
 
     def _waiting(self, pod: PodInfo) -> WaitingPod:
         spec = pod.spec
-        key = self._encode(_signature(pod))
+        key = self._encode((_signature(pod), spread_controller(pod)))
         found = self._classes.get(key)
         if found is None:
             found = self._classes.set(key, (pod_class(pod), placed_usage(pod, self._nodes)))
@@ -127,7 +127,7 @@ def seconds(time: str | None) -> float | None:
 
 
 def _signature(pod: PodInfo) -> tuple[object, ...]:
-    """All that classes and usage are made of: equal for copies."""
+    """All that usage is made of, and classes but for their controller: equal for copies."""
     metadata, spec = pod.metadata, pod.spec
     return (
         metadata.namespace,

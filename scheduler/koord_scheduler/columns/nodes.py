@@ -16,9 +16,11 @@ from koord_scheduler.columns.images import ImageColumns
 from koord_scheduler.columns.journal import RowJournal
 from koord_scheduler.columns.labels import LabelColumns
 from koord_scheduler.columns.namespaces import Namespaces
-from koord_scheduler.columns.pod_counts import PodCounts, PodLabels
+from koord_scheduler.columns.pod_counts import PodCounts
+from koord_scheduler.columns.pod_labels import PodLabels
 from koord_scheduler.columns.ports import HostPort, HostPortColumns
 from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
+from koord_scheduler.columns.workload_selectors import WorkloadSelectors
 from koord_scheduler.objects.node import Node, Taint
 from koord_scheduler.objects.node_selector import NodeSelectorTerm, RequiredNodes
 from koord_scheduler.objects.pod import Toleration
@@ -63,6 +65,7 @@ class NodeColumns:
         self.pods = PodCounts(length)
         self.terms = HeldTerms(length)
         self.namespaces = Namespaces()
+        self.workloads = WorkloadSelectors()
         self.is_node: Mask = np.zeros(length, np.bool_)
         self.unschedulable: Mask = np.zeros(length, np.bool_)
         self.tie_break: Amounts = np.zeros(length)

@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from koord_scheduler.config.known_plugins import CORE, Support
 from koord_scheduler.config.plugin_args import (
     RATIO,
+    SYSTEM,
     AllPluginArgs,
     InterPodAffinityArgs,
     NodeAffinityArgs,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
+    PodTopologySpreadArgs,
     ScoringStrategy,
     WeightedResource,
 )
@@ -24,6 +26,7 @@ from koord_scheduler.framework.resource_scores import (
     requested_to_capacity_ratio,
 )
 from koord_scheduler.objects.node_selector import preferred_nodes, required_nodes
+from koord_scheduler.objects.spread import spread_constraint
 from koord_scheduler.plugins.image_locality import ImageLocality
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinitySettings
 from koord_scheduler.plugins.node_affinity import NodeAffinity
@@ -35,7 +38,10 @@ from koord_scheduler.plugins.node_resources_balanced_allocation import (
 )
 from koord_scheduler.plugins.node_resources_fit import FitSettings, NodeResourcesFit
 from koord_scheduler.plugins.node_unschedulable import NodeUnschedulable
-from koord_scheduler.plugins.pod_topology_spread import PodTopologySpread
+from koord_scheduler.plugins.pod_topology_spread import (
+    PodTopologySpread,
+    PodTopologySpreadSettings,
+)
 from koord_scheduler.plugins.taint_toleration import TaintToleration
 
 BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
@@ -46,7 +52,7 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
     "NodePorts": lambda args: NodePorts(),
     "NodeResourcesFit": lambda args: NodeResourcesFit(_fit(args.node_resources_fit)),
     "NodeDeclaredFeatures": lambda args: NodeDeclaredFeatures(),
-    "PodTopologySpread": lambda args: PodTopologySpread(),
+    "PodTopologySpread": lambda args: PodTopologySpread(_spread(args.pod_topology_spread)),
     "InterPodAffinity": lambda args: _inter_pod_affinity(args.inter_pod_affinity),
     "NodeResourcesBalancedAllocation": lambda args: _balanced(
         args.node_resources_balanced_allocation
@@ -97,6 +103,12 @@ def _score(strategy: ScoringStrategy) -> ResourceScore:
 
 def _balanced(args: NodeResourcesBalancedAllocationArgs) -> NodeResourcesBalancedAllocation:
     return NodeResourcesBalancedAllocation(one.name for one in args.resources)
+
+
+def _spread(args: PodTopologySpreadArgs) -> PodTopologySpreadSettings:
+    if args.defaulting_type == SYSTEM:
+        return PodTopologySpreadSettings()
+    return PodTopologySpreadSettings(tuple(map(spread_constraint, args.default_constraints)))
 
 
 def _inter_pod_affinity(args: InterPodAffinityArgs) -> InterPodAffinity:

@@ -8,29 +8,12 @@ from dataclasses import dataclass, replace
 from koord_scheduler.config.builders import BUILDERS, support
 from koord_scheduler.config.component_config import KubeSchedulerProfile, PluginSets
 from koord_scheduler.config.known_plugins import EXTENSION_POINTS, KOORDINATOR, Support
-from koord_scheduler.config.plugin_args import SYSTEM, AllPluginArgs
+from koord_scheduler.config.plugin_args import AllPluginArgs
 from koord_scheduler.config.plugin_points import ALL, PluginPoints, plugin_points
 from koord_scheduler.config.problems import refuse_if
 from koord_scheduler.config.profile_args import name_problems, plugin_args, unknown_plugin
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
-from koord_scheduler.objects.spread import SpreadConstraint, spread_constraint
 from koord_scheduler.plugins.missing_plugins import MissingPlugins
-
-_SYSTEM_CONSTRAINTS = (
-    SpreadConstraint("kubernetes.io/hostname", 3, False, None),
-    SpreadConstraint("topology.kubernetes.io/zone", 5, False, None),
-)
-
-
-@dataclass(frozen=True)
-class DefaultSpread:
-    """How pods are spread that have no constraints of their own.
-
-    With ``is_system``, nodes without the labels of all ``constraints`` are scored too.
-    """
-
-    constraints: tuple[SpreadConstraint, ...] = _SYSTEM_CONSTRAINTS
-    is_system: bool = True
 
 
 @dataclass(frozen=True)
@@ -46,7 +29,6 @@ class ConfiguredProfile:
     points: PluginPoints
     not_built: frozenset[str]
     percentage_of_nodes_to_score: int
-    default_spread: DefaultSpread
     args: AllPluginArgs
 
     def guarded(self) -> Profile:
@@ -75,7 +57,6 @@ def configured_profile(
         points,
         not_built,
         percentage if own is None else own,
-        _default_spread(args),
         args,
     )
 
@@ -118,10 +99,3 @@ def _profile(name: str, points: PluginPoints, args: AllPluginArgs) -> Profile:
         honors_gates=points.has("preEnqueue", "SchedulingGates"),
         preempts=points.has("postFilter", "DefaultPreemption"),
     )
-
-
-def _default_spread(args: AllPluginArgs) -> DefaultSpread:
-    spread = args.pod_topology_spread
-    if spread.defaulting_type == SYSTEM:
-        return DefaultSpread()
-    return DefaultSpread(tuple(map(spread_constraint, spread.default_constraints)), False)

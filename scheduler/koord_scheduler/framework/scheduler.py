@@ -41,10 +41,14 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The pods of a class fit nowhere; the owners of ``untold`` are to hear of it."""
+    """The pods of a class fit nowhere; the owners of ``untold`` are to hear of it.
+
+    With a ``defect``, a plugin failed, and it is not known where they fit.
+    """
 
     pod: QueuedPod
     untold: tuple[QueuedPod, ...]
+    defect: str = ""
 
 
 class Scheduler:
@@ -139,13 +143,20 @@ class Scheduler:
         pod = self.queue.next()
         if pod is None:
             return None
-        scores = self._scores.get(*pod.class_key[:2])
-        rows = self._feasible(pod, scores)
-        row = self._best(pod, scores, rows)
+        try:
+            scores = self.scores(pod)
+            row = self._best(pod, scores, self._feasible(pod, scores))
+        except Exception as error:  # a plugin's, which is to cost no other class anything
+            self._scores.forget(*pod.class_key[:2])
+            return self._park(pod, now, f"{type(error).__name__}: {error}")
         if row is None:
-            queue = self.queue.park(pod.class_key, now)
-            return Refusal(pod, tuple(queue.take_untold(now)))
+            return self._park(pod, now)
         return self._assume(pod, self.nodes.name(row))
+
+    def _park(self, pod: QueuedPod, now: float, defect: str = "") -> Refusal:
+        queue = self.queue.park(pod.class_key, now)
+        queue.has_defect = bool(defect)
+        return Refusal(pod, tuple(queue.take_untold(now)), defect)
 
     def wake(self, now: float) -> int:
         """Let parked classes try again that may fit by now; returns how many."""
@@ -182,7 +193,12 @@ class Scheduler:
         if now - queue.parked_at >= FLUSH_SECONDS:
             return True
         head = queue.head()
-        return head is not None and len(self._feasible(head[-1], self.scores(head[-1]))) > 0
+        if head is None or queue.has_defect:
+            return False
+        try:
+            return len(self._feasible(head[-1], self.scores(head[-1]))) > 0
+        except Exception:  # the next decision says so
+            return True
 
     def _assume(self, pod: QueuedPod, node: str) -> Placement:
         self.placed.set(PlacedPod(pod.key, pod.uid, node, pod.priority, None, pod.waiting.usage))

@@ -38,6 +38,10 @@ class ScoreCache:
             self._scores.popitem(last=False)
         return made
 
+    def forget(self, scheduler_name: str, pod_class: PodClass) -> None:
+        """Begin anew with a class: a plugin failed half-way."""
+        self._scores.pop((scheduler_name, pod_class), None)
+
     def _size(self) -> int:
         """As much for each as what was not used for longest keeps."""
         return next(iter(self._scores.values())).size * len(self._scores)

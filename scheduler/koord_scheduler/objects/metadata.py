@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+from koord_kube.views.metadata import OwnerReference
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Names and labels; times are RFC 3339."""
+    """Names, labels and owners; times are RFC 3339."""
 
     name: str = ""
     namespace: str = ""
@@ -14,3 +15,4 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None

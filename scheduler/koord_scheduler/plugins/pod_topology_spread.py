@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from koord_model.label_selector import LabelSelector
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows
@@ -24,159 +26,217 @@ from koord_scheduler.objects.node_selector import RequiredNodes
 from koord_scheduler.objects.spread import SpreadConstraint
 
 _HOSTNAME = "kubernetes.io/hostname"
+_ZONE = "topology.kubernetes.io/zone"
+_SYSTEM = (
+    SpreadConstraint(_HOSTNAME, 3, is_hard=False, selector=None),
+    SpreadConstraint(_ZONE, 5, is_hard=False, selector=None),
+)
 _UNEVEN = "node(s) didn't match pod topology spread constraints"
 _NO_LABEL = f"{_UNEVEN} (missing required label)"
 
 
+@dataclass(frozen=True)
+class PodTopologySpreadSettings:
+    """``default_constraints`` are those of pods without any; their selectors do not matter.
+
+    ``None`` are Kubernetes' own (``defaultingType: System``), by which also nodes are scored that
+    lack one of the labels.
+    """
+
+    default_constraints: tuple[SpreadConstraint, ...] | None = None
+
+
 class PodTopologySpread(Plugin):
-    """Kubernetes' plugin of that name, for the constraints that pods have themselves."""
+    """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "PodTopologySpread"
 
+    def __init__(self, settings: PodTopologySpreadSettings | None = None) -> None:
+        default = (settings or PodTopologySpreadSettings()).default_constraints
+        self._default = _SYSTEM if default is None else default
+        self._needs_all_keys = default is not None
+
     def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
-        return _Spread(pod, nodes) if pod.spread else None
+        if pod.spread:
+            return _Spread(pod, nodes, pod.spread)
+        if self._default:
+            return _DefaultSpread(pod, nodes, self._default, needs_all_keys=self._needs_all_keys)
+        return None
 
 
 class _Constraint(NamedTuple):
     """A constraint as it is for one class.
 
     ``self_match`` is 1 if a pod of the class counts itself. ``counter`` is ``None`` where no pod
-    counts.
+    counts. ``counted`` are the rows of the nodes whose pods count. ``domains`` has the code of the
+    domain of each row, below ``number``; where nodes without the label are scored, they are those
+    of value "".
     """
 
     spread: SpreadConstraint
     self_match: int
     counter: PodCounter | None
-
-
-class _CountedNodes(NamedTuple):
-    """The nodes whose pods count for a constraint.
-
-    ``codes`` has their domains, ``number`` for all other rows; ``domains`` are those there are.
-    """
-
-    codes: Codes
-    number: int
+    counted: Rows
     domains: Codes
+    number: int
+
+    def counts(self) -> Amounts:
+        """How many pods count in each domain; one more at the end, for nodes without one."""
+        length = self.number + 1
+        if self.counter is None:
+            return np.zeros(length)
+        pods = self.counter.rows[self.counted]
+        return np.bincount(self.domains[self.counted], pods, length).astype(np.float64, copy=False)
 
 
 class _Spread:
     """Constraints of one class."""
 
-    def __init__(self, pod: PodClass, nodes: NodeColumns) -> None:
+    def __init__(
+        self,
+        pod: PodClass,
+        nodes: NodeColumns,
+        constraints: Sequence[SpreadConstraint],
+        *,
+        needs_all_keys: bool = True,
+    ) -> None:
         self._pod = pod
         self._nodes = nodes
-        constraints = [_constraint(one, pod, nodes) for one in pod.spread]
-        self._hard = [one for one in constraints if one.spread.is_hard]
-        self._soft = [one for one in constraints if not one.spread.is_hard]
+        self._spread = constraints
+        self._needs_all_keys = needs_all_keys
         self._version = -1
-        self._counted_hard: list[_CountedNodes] = []
-        self._counted_soft: list[_CountedNodes] = []
+        self._hard: list[_Constraint] = []
+        self._soft: list[_Constraint] = []
+        self._scored: Mask = np.zeros(0, np.bool_)
 
     def filter(self, rows: Rows) -> Mask | None:
+        self._refresh()
         return without_reason(self._rejections(rows), rows) if self._hard else None
 
     def reasons(self, rows: Rows) -> list[Reason]:
+        self._refresh()
         return first_reasons(self._rejections(rows))
 
     def _rejections(self, rows: Rows) -> Iterator[Reason]:
-        self._refresh()
-        for constraint, counted in zip(self._hard, self._counted_hard, strict=True):
-            spread = constraint.spread
-            counts = self._counts(constraint, counted)
-            domains = counts[counted.domains]
-            least = domains.min() if len(domains) >= max(1, spread.min_domains) else 0.0
-            here = self._codes(constraint)[rows]
+        for constraint in self._hard:
+            spread, domains = constraint.spread, constraint.domains
+            counts = constraint.counts()
+            counted = counts[np.unique(domains[constraint.counted])]
+            least = counted.min() if len(counted) >= max(1, spread.min_domains) else 0.0
+            here = domains[rows]
             skew = counts[here] + constraint.self_match - least
             yield Reason(_NO_LABEL, here < 0, resolvable=False)
             yield Reason(_UNEVEN, skew > spread.max_skew)
 
     def score(self, rows: Rows) -> Amounts | None:
+        self._refresh()
         if not self._soft or not len(rows):
             return None
-        self._refresh()
-        has_all = self._has_keys(self._soft)[rows]
-        left = rows[has_all]
+        is_scored = self._scored[rows]
+        left = rows[is_scored]
         if not len(left):
             return np.zeros(len(rows))
         raw = np.zeros(len(left))
-        for constraint, counted in zip(self._soft, self._counted_soft, strict=True):
-            raw += self._raw_score(constraint, counted, left)
+        for constraint in self._soft:
+            raw += self._raw_score(constraint, left)
         scores = np.floor(raw + 0.5)
         most, least = scores.max(), scores.min()
         found = np.zeros(len(rows))
         if most == 0:
-            found[has_all] = MAX_SCORE
+            found[is_scored] = MAX_SCORE
         else:
-            found[has_all] = np.floor(MAX_SCORE * (most + least - scores) / most)
+            found[is_scored] = np.floor(MAX_SCORE * (most + least - scores) / most)
         return found
 
-    def _raw_score(self, constraint: _Constraint, counted: _CountedNodes, rows: Rows) -> Amounts:
+    def _raw_score(self, constraint: _Constraint, rows: Rows) -> Amounts:
         """More pods in a domain make it worse, by the more the more domains there are."""
-        spread, codes = constraint.spread, self._codes(constraint)
-        here = codes[rows]
+        spread, counter = constraint.spread, constraint.counter
         if spread.key != _HOSTNAME:
+            here = constraint.domains[rows]
             size = int(np.count_nonzero(np.bincount(here)))
-            counts = self._counts(constraint, counted)[here]
+            counts = constraint.counts()[here]
         else:
             size = len(rows)
-            counts = np.zeros(size) if constraint.counter is None else constraint.counter.rows[rows]
+            counts = np.zeros(size) if counter is None else counter.rows[rows]
         found: Amounts = counts * math.log(size + 2) + (spread.max_skew - 1)
+        if not self._needs_all_keys:
+            found[self._codes(spread)[rows] < 0] = 0.0
         return found
 
-    def _counts(self, constraint: _Constraint, counted: _CountedNodes) -> Amounts:
-        """How many pods count in each domain; one more at the end, for nodes without the label."""
-        if constraint.counter is None:
-            return np.zeros(counted.number + 1)
-        counts: Amounts = np.bincount(
-            counted.codes, constraint.counter.rows, counted.number + 1
-        ).astype(np.float64, copy=False)
-        counts[-1] = 0
-        return counts
+    def _codes(self, spread: SpreadConstraint) -> Codes:
+        return self._nodes.labels.column(spread.key).codes
 
-    def _codes(self, constraint: _Constraint) -> Codes:
-        return self._nodes.labels.column(constraint.spread.key).codes
+    # ---- what changes with nodes alone
 
     def _refresh(self) -> None:
-        """Which nodes' pods count, for each constraint; that changes with nodes alone."""
         if self._version != self._nodes.version:
             self._version = self._nodes.version
-            self._counted_hard = self._counted_nodes(self._hard)
-            self._counted_soft = self._counted_nodes(self._soft)
+            hard = [one for one in self._spread if one.is_hard]
+            soft = [one for one in self._spread if not one.is_hard]
+            has_keys = self._has_keys(hard)
+            self._hard = [self._constraint(one, has_keys) for one in hard]
+            self._scored = self._has_keys(soft) if self._needs_all_keys else self._nodes.is_node
+            self._soft = [self._constraint(one, self._scored) for one in soft]
 
-    def _counted_nodes(self, constraints: Sequence[_Constraint]) -> list[_CountedNodes]:
-        has_keys = self._has_keys(constraints)
-        return [self._counted_by(one.spread, has_keys) for one in constraints]
-
-    def _counted_by(self, spread: SpreadConstraint, has_keys: Mask) -> _CountedNodes:
-        column = self._nodes.labels.column(spread.key)
-        number = len(column.values)
-        codes = np.where(self._counted(spread, has_keys), column.codes, number)
-        return _CountedNodes(codes, number, np.flatnonzero(np.bincount(codes)[:number]))
-
-    def _has_keys(self, constraints: Sequence[_Constraint]) -> Mask:
+    def _has_keys(self, constraints: Sequence[SpreadConstraint]) -> Mask:
         found = self._nodes.is_node.copy()
         for one in constraints:
             found &= self._codes(one) >= 0
         return found
 
-    def _counted(self, spread: SpreadConstraint, has_keys: Mask) -> Mask:
-        rows = np.flatnonzero(has_keys)
-        found = has_keys.copy()
+    def _constraint(self, spread: SpreadConstraint, among: Mask) -> _Constraint:
+        pod, domains = self._pod, self._codes(spread)
+        if not spread.is_hard and not self._needs_all_keys:
+            absent = self._nodes.labels.column(spread.key).code("")
+            domains = np.where(domains < 0, absent, domains)
+        labels, counter = dict(pod.labels.labels), None
+        selector = spread.selects(labels)
+        if selector is not None and selector.requirements:
+            # As Kubernetes has it: one without means this pod, and counts no other.
+            counter = self._nodes.pods.counter(SpreadSelector(pod.labels.namespace, selector))
+        self_match = int(selector is not None and selector.matches(labels))
+        counted, number = self._counted(spread, among), int(domains.max(initial=-1)) + 1
+        return _Constraint(spread, self_match, counter, counted, domains, number)
+
+    def _counted(self, spread: SpreadConstraint, among: Mask) -> Rows:
+        """The rows of those nodes whose pods count."""
+        rows = np.flatnonzero(among)
         if spread.honors_affinity and self._pod.required != RequiredNodes():
-            found[rows] &= self._nodes.matches(self._pod.required, rows)
+            rows = rows[self._nodes.matches(self._pod.required, rows)]
         if spread.honors_taints:
-            found[rows] &= self._nodes.untolerated(self._pod.tolerations).of(rows) == 0
-        return found
+            rows = rows[self._nodes.untolerated(self._pod.tolerations).of(rows) == 0]
+        return rows
 
 
-def _constraint(spread: SpreadConstraint, pod: PodClass, nodes: NodeColumns) -> _Constraint:
-    labels = dict(pod.labels.labels)
-    selector = spread.selects(labels)
-    if selector is None:
-        return _Constraint(spread, 0, None)
-    if not selector.requirements:
-        # As Kubernetes has it: such a selector means this pod, and counts no other.
-        return _Constraint(spread, 1, None)
-    counter = nodes.pods.counter(SpreadSelector(pod.labels.namespace, selector))
-    return _Constraint(spread, int(selector.matches(labels)), counter)
+class _DefaultSpread(_Spread):
+    """Constraints that a class has by default, with the selector of its Services and controller.
+
+    Without such a selector there are none.
+    """
+
+    def __init__(
+        self,
+        pod: PodClass,
+        nodes: NodeColumns,
+        constraints: Sequence[SpreadConstraint],
+        *,
+        needs_all_keys: bool,
+    ) -> None:
+        super().__init__(pod, nodes, (), needs_all_keys=needs_all_keys)
+        self._default = constraints
+        self._selector = LabelSelector()
+        self._workloads_version = -1
+
+    def _refresh(self) -> None:
+        workloads = self._nodes.workloads
+        if self._workloads_version != workloads.version:
+            self._workloads_version = workloads.version
+            selector = workloads.selector(self._pod.labels, self._pod.controller)
+            if selector != self._selector:
+                self._selector = selector
+                self._spread = [
+                    replace(one, selector=selector, match_keys=())
+                    for one in (self._default if selector.requirements else ())
+                ]
+                self._version = -1
+        super()._refresh()

@@ -23,6 +23,7 @@ class SchedulerStatus:
     cached: Mapping[str, int] = field(default_factory=dict)
     unsent: int = 0
     dropped_reports: int = 0
+    repaired_nodes: int = 0
 
 
 class SchedulerMetrics(Collector):
@@ -70,6 +71,11 @@ class SchedulerMetrics(Collector):
             "pykoord_scheduler_dropped_reports",
             "Conditions and Events that were not written.",
             value=now.dropped_reports,
+        )
+        yield CounterMetricFamily(
+            "pykoord_scheduler_repaired_nodes",
+            "Nodes whose columns were not what their pods say.",
+            value=now.repaired_nodes,
         )
 
 

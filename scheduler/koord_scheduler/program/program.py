@@ -29,6 +29,7 @@ from koord_scheduler.config.scheduler_config import SchedulerConfig
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.scheduler import Placement, Refusal, Scheduler
+from koord_scheduler.framework.self_check import SelfCheck
 from koord_scheduler.pod_reporter import PodReporter
 from koord_scheduler.program.explanation import (
     Document,
@@ -70,6 +71,7 @@ class SchedulerProgram:
             nodes=NodeColumns(seed=settings.tie_break_seed),
             queue=SchedulingQueue(config.pod_initial_backoff, config.pod_max_backoff),
         )
+        self._check = SelfCheck(self._scheduler.nodes, self._scheduler.placed)
         self._loop = SchedulingLoop(self._scheduler, self._silence, self)
         self._cache = ClusterCache(
             client, self._scheduler, on_change=self._loop.notice_change, on_warning=self._warn
@@ -81,7 +83,7 @@ class SchedulerProgram:
             "scheduler",
             self._leadership,
             self._lead,
-            parts=(settle_for_ever, self._cache.run),
+            parts=(settle_for_ever, self._cache.run, self._check_columns),
             not_ready=lambda: next(self._cache.troubles(), ""),
             log=log,
         )
@@ -123,11 +125,20 @@ class SchedulerProgram:
                 with anyio.CancelScope(shield=True):
                     await writer.close()
 
+    async def _check_columns(self) -> None:
+        await self._cache.wait_synced()
+        while True:
+            await anyio.sleep(1.0)
+            for name in self._check.check_some():
+                log.error("columns of a node were wrong, a defect; they are repaired", node=name)
+
     # ---- what became of decisions
 
     def decided(self, decision: Placement | Refusal, seconds: float) -> None:
         """Count a decision, and say why a pod waits."""
         result = "scheduled" if isinstance(decision, Placement) else "unschedulable"
+        if isinstance(decision, Refusal) and decision.defect:
+            result = "error"
         labels = result, decision.pod.waiting.scheduler_name
         self._metrics.attempts.labels(*labels).inc()
         self._metrics.attempt_seconds.labels(*labels).observe(seconds)
@@ -135,9 +146,16 @@ class SchedulerProgram:
             self._refused(decision, self._reporter)
 
     def _refused(self, decision: Refusal, reporter: PodReporter) -> None:
-        if decision.untold:
-            message = fit_error_message(diagnose(self._scheduler.scores(decision.pod)))
-            reporter.unschedulable(decision.untold, message)
+        defect, message = decision.defect, ""
+        if decision.untold and not defect:
+            try:
+                message = fit_error_message(diagnose(self._scheduler.scores(decision.pod)))
+            except Exception as error:  # a plugin that cannot say why
+                defect = f"{type(error).__name__}: {error}"
+        if defect:
+            log.error("a plugin failed", pod=decision.pod.key, error=defect)
+            message = f"a plugin of the scheduler failed: {defect}"
+        reporter.unschedulable(decision.untold, message)
 
     def bound(self, placement: Placement) -> None:
         """Say that a pod has its node."""
@@ -171,6 +189,7 @@ class SchedulerProgram:
             },
             self._binder.unsent if self._binder is not None else 0,
             self._reporter.dropped if self._reporter is not None else 0,
+            self._check.repaired,
         )
 
     def _status_document(self) -> Document:

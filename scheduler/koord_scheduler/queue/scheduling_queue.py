@@ -81,7 +81,7 @@ class ClassQueue:
 
     ``parked_at`` and ``looked_at`` are when it was parked and when it was last asked whether a pod
     may fit by now, in monotonic seconds. ``entered`` has the pods that came since ``take_untold``,
-    ``told_at`` is when that returned all.
+    ``told_at`` is when that returned all. With ``has_defect`` a plugin failed on them.
     """
 
     key: ClassKey
@@ -91,6 +91,7 @@ class ClassQueue:
     parked_at: float = 0.0
     looked_at: float = 0.0
     told_at: float = float("-inf")
+    has_defect: bool = False
     entered: list[QueuedPod] = field(default_factory=list)
 
     def take_untold(self, now: float) -> list[QueuedPod]:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from koord_model.label_selector import LabelSelector, Operator, Requirement
 from koord_scheduler.columns.coded_sets import SetValues
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.pod_counts import SpreadSelector, pod_labels
+from koord_scheduler.columns.pod_counts import AffinitySelector, SpreadSelector
+from koord_scheduler.columns.pod_labels import pod_labels
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
 from koord_scheduler.objects.metadata import ObjectMeta
 from koord_scheduler.objects.node import ContainerImage, Node, NodeSpec, NodeStatus, Taint
@@ -22,10 +23,13 @@ NAMES = [f"n{number}" for number in range(6)]
 TAINTS = [Taint("gpu", "", "NoSchedule"), Taint("slow", "yes", "PreferNoSchedule")]
 IN_WEB = Requirement("app", Operator.IN, frozenset({"web"}))
 NOT_DB = Requirement("app", Operator.NOT_IN, frozenset({"db"}))
+NOTHING = LabelSelector()
 SELECTORS = [
     SpreadSelector("a", LabelSelector((IN_WEB,))),
     SpreadSelector("a", LabelSelector((NOT_DB,))),
     SpreadSelector("b", LabelSelector(())),
+    AffinitySelector(((None, LabelSelector((IN_WEB,))),)),
+    AffinitySelector(((frozenset("a"), LabelSelector((IN_WEB,))), (frozenset("ab"), NOTHING))),
 ]
 IMAGES = ["web:1", "web:latest", "db:2"]
 AMOUNTS = {

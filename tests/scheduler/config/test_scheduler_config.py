@@ -119,21 +119,6 @@ def test_a_plugin_of_koordinator_may_be_disabled() -> None:
     assert read_scheduler_config(text).profiles[0].points == DEFAULT.points
 
 
-def test_default_constraints_are_those_of_kubernetes_or_those_given() -> None:
-    spread = DEFAULT.default_spread
-    assert spread.is_system
-    assert [(one.key, one.max_skew, one.is_hard) for one in spread.constraints] == [
-        ("kubernetes.io/hostname", 3, False),
-        ("topology.kubernetes.io/zone", 5, False),
-    ]
-    constraint = "{topologyKey: rack, maxSkew: 2, whenUnsatisfiable: DoNotSchedule, minDomains: 4}"
-    listed = f"{{defaultingType: List, defaultConstraints: [{constraint}]}}"
-    given = read_scheduler_config(args("PodTopologySpread", listed)).profiles[0].default_spread
-    assert not given.is_system
-    (own,) = given.constraints
-    assert (own.key, own.max_skew, own.is_hard, own.min_domains) == ("rack", 2, True, 4)
-
-
 def fit(resources: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "NodeResourcesFit": {"scoringStrategy": {"type": "MostAllocated", "resources": resources}}

@@ -16,9 +16,12 @@ from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import PodInfo, read_pod
 
 from tests.support.clusters import random_cluster
+from tests.support.clusters.workloads import owned
 from tests.support.scheduler_profile import default_plugins
+from tests.support.workloads import LIST_DEFAULTS, change_workload
 
-PLUGINS = default_plugins()
+PLUGINS = [default_plugins(args) for args in ({}, {"PodTopologySpread": LIST_DEFAULTS})]
+CHANGES = ["node", "node", "pod", "pod", "pod", "no pod", "no node", "namespace", "workload"]
 
 
 def pod(document: dict[str, Any]) -> PodInfo:
@@ -34,14 +37,16 @@ class Life:
         both = random_cluster(rng), random_cluster(rng)
         self.nodes = [one for cluster in both for one in cluster["nodes"]]
         self.pods = [pod(one) for cluster in both for one in cluster["pods"]]
-        self.waiting = [pod_class(pod(cluster["pod"])) for cluster in both]
-        self.kept = [ClassScores(one, self.columns, PLUGINS) for one in self.waiting]
+        self.plugins = rng.choice(PLUGINS)
+        self.waiting = [pod_class(pod(owned(rng, cluster["pod"]))) for cluster in both]
+        self.kept = [ClassScores(one, self.columns, self.plugins) for one in self.waiting]
         self.there: set[str] = set()
         self.placed: list[PodInfo] = []
+        self.workloads: set[tuple[str, str]] = set()
 
     def change(self) -> None:
         columns, rng = self.columns, self.rng
-        match rng.choice(["node", "node", "pod", "pod", "pod", "no pod", "no node", "namespace"]):
+        match rng.choice(CHANGES):
             case "node":
                 node = read_node(json.dumps(rng.choice(self.nodes)).encode())
                 columns.set(node)
@@ -59,6 +64,8 @@ class Life:
                 columns.remove_pod(chosen.spec.node_name, placed_usage(chosen, columns))
             case "namespace":
                 columns.namespaces.set(rng.choice(["default", "prod"]), {"env": rng.choice("ab")})
+            case "workload":
+                change_workload(rng, columns, self.workloads)
 
 
 @given(st.integers(0, 1 << 32), st.integers(1, 12))
@@ -69,7 +76,7 @@ def test_kept_answers_are_fresh_ones(seed: int, every: int) -> None:
         if number % every:
             continue
         for kept, waiting in zip(life.kept, life.waiting, strict=True):
-            fresh = ClassScores(waiting, life.columns, PLUGINS)
+            fresh = ClassScores(waiting, life.columns, life.plugins)
             rows = fresh.feasible()
             assert kept.feasible().tolist() == rows.tolist()
             assert kept.totals(rows).tolist() == fresh.totals(rows).tolist()

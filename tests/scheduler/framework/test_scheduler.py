@@ -6,21 +6,34 @@ import json
 from random import Random
 from typing import Any
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
+from koord_scheduler.columns.arrays import Mask, Rows
+from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
-from koord_scheduler.framework.profile import Profile
-from koord_scheduler.framework.scheduler import Placement, Scheduler
-from koord_scheduler.objects.node import read_node
+from koord_scheduler.framework.plugin import Filter, Plugin
+from koord_scheduler.framework.profile import EnabledPlugin, Profile
+from koord_scheduler.framework.scheduler import FLUSH_SECONDS, Placement, Refusal, Scheduler
+from koord_scheduler.objects.metadata import ObjectMeta
+from koord_scheduler.objects.node import Node, read_node
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
 from tests.support.clusters import random_cluster
+from tests.support.clusters.workloads import owned
 from tests.support.scheduler_profile import default_plugins
+from tests.support.workloads import LIST_DEFAULTS, change_workload
 
-PLUGINS = default_plugins()
 NODES, PODS = ["node", "node", "no-node"], ["pod", "pod", "pod", "gone", "other", "news"]
-PROFILE = Profile("default-scheduler", PLUGINS)
+PROFILES = [
+    Profile(
+        "default-scheduler",
+        default_plugins(args),
+    )
+    for args in ({}, {"PodTopologySpread": LIST_DEFAULTS})
+]
 
 
 class Cluster:
@@ -28,11 +41,14 @@ class Cluster:
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
-        self.scheduler = Scheduler([PROFILE])
+        self.profile = rng.choice(PROFILES)
+        self.scheduler = Scheduler([self.profile])
         self.reader = PodReader(self.scheduler.nodes)
         found = [random_cluster(rng) for _ in range(3)]
         self.nodes = [one for cluster in found for one in cluster["nodes"]]
-        self.kinds = [one for cluster in found for one in [*cluster["pods"], cluster["pod"]]]
+        kinds = [one for cluster in found for one in [*cluster["pods"], cluster["pod"]]]
+        self.kinds = [owned(rng, one) for one in kinds]
+        self.workloads: set[tuple[str, str]] = set()
         self.there: set[str] = set()
         self.pods: dict[str, ClusterPod] = {}
         self.documents: dict[str, dict[str, Any]] = {}
@@ -41,7 +57,7 @@ class Cluster:
 
     def change(self) -> None:
         scheduler, rng = self.scheduler, self.rng
-        match rng.choice([*NODES, *PODS, "bound", "failed"]):
+        match rng.choice([*NODES, *PODS, "bound", "failed", "workload"]):
             case "node":
                 document = rng.choice(self.nodes)
                 name = document["metadata"]["name"] + rng.choice(["", "-b", "-c"])
@@ -65,7 +81,8 @@ class Cluster:
             case "failed" if scheduler.assumed:
                 key = rng.choice(sorted(scheduler.assumed))
                 scheduler.forget(scheduler.assumed[key], self.now)
-
+            case "workload":
+                change_workload(rng, scheduler.nodes, self.workloads)
             case "news" if self.documents:
                 self.set(rng.choice(sorted(self.documents)))
             case "other" if self.documents:
@@ -94,7 +111,7 @@ class Cluster:
         self.scheduler.set_pod(pod, self.now)
 
     def fresh(self, pod: QueuedPod) -> ClassScores:
-        return ClassScores(pod.waiting.pod_class, self.scheduler.nodes, PLUGINS)
+        return ClassScores(pod.waiting.pod_class, self.scheduler.nodes, self.profile.plugins)
 
     def turn(self, pod: QueuedPod) -> tuple[int, str, int]:
         document = self.documents[pod.key]
@@ -118,6 +135,43 @@ class Cluster:
                 assert not isinstance(decision, Placement)
             else:
                 assert decision == Placement(pod, self.scheduler.nodes.name(row))
+
+
+class Failing(Plugin):
+    """Has a defect that some pods meet."""
+
+    name = "Failing"
+
+    def __init__(self) -> None:
+        self.is_mended = False
+
+    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+        def can_run(rows: Rows) -> Mask:
+            if dict(pod.labels.labels).get("app") == "odd" and not self.is_mended:
+                raise ZeroDivisionError("a defect")
+            return np.ones(len(rows), np.bool_)
+
+        return can_run
+
+
+def test_a_plugin_that_fails_costs_its_class_alone() -> None:
+    failing = Failing()
+    scheduler = Scheduler([Profile("default-scheduler", (EnabledPlugin(failing),))])
+    reader = PodReader(scheduler.nodes)
+    scheduler.nodes.set(Node(ObjectMeta(name="n1")))
+    for name in ("odd", "even"):
+        meta = {"name": name, "namespace": "d", "uid": name, "labels": {"app": name}}
+        scheduler.set_pod(reader.read(json.dumps({"metadata": meta}).encode()), 0.0)
+    decisions = [scheduler.decide(0.0), scheduler.decide(0.0), scheduler.decide(0.0)]
+    refusal = next(one for one in decisions if isinstance(one, Refusal))
+    placement = next(one for one in decisions if isinstance(one, Placement))
+    assert (refusal.pod.key, refusal.defect) == ("d/odd", "ZeroDivisionError: a defect")
+    assert (placement.pod.key, decisions[-1]) == ("d/even", None)
+    failing.is_mended = True
+    scheduler.nodes.set(Node(ObjectMeta(name="n2")))
+    assert not scheduler.wake(1.0), "it is not tried again and again"
+    assert scheduler.wake(FLUSH_SECONDS)
+    assert isinstance(scheduler.decide(FLUSH_SECONDS), Placement)
 
 
 @given(st.integers(0, 1 << 32), st.integers(1, 12))

@@ -11,7 +11,17 @@ from typing import Any
 
 import pytest
 from koord_kube.client import Client, Cluster, Limits
-from koord_kube.protocol.resources import EVENTS, LEASES, NODES, PODS
+from koord_kube.protocol.resources import (
+    EVENTS,
+    LEASES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    SERVICES,
+    STATEFUL_SETS,
+    Resource,
+)
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.program.settings import SchedulerSettings
@@ -33,14 +43,22 @@ class Side:
 
     def node(self, name: str, cpu: str = "4") -> None:
         amounts = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
-        self.api.put(NODES, {"metadata": {"name": name}, "status": {"allocatable": amounts}})
+        metadata = {"name": name, "labels": {"kubernetes.io/hostname": name}}
+        self.api.put(NODES, {"metadata": metadata, "status": {"allocatable": amounts}})
 
-    async def pod(self, name: str, cpu: str = "1", **spec: Any) -> None:
+    async def pod(
+        self, name: str, cpu: str = "1", owner: dict[str, Any] | None = None, **spec: Any
+    ) -> None:
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
         given = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": name, "namespace": NAMESPACE},
+            "metadata": {
+                "name": name,
+                "namespace": NAMESPACE,
+                "labels": {"app": "web"},
+                "ownerReferences": [owner] if owner else [],
+            },
             "spec": {"schedulerName": "default-scheduler", "containers": [container], **spec},
         }
         await self.client.create(PODS, given, NAMESPACE)
@@ -91,6 +109,39 @@ async def test_pods_get_their_nodes(side: Side) -> None:
         await side.bound("early", "late")
         assert {side.node_of("early"), side.node_of("late")} == {"n1", "n2"}
         await until(lambda: side.events("late") == {"Scheduled"}, "its Event")
+
+
+@pytest.mark.parametrize(
+    ("resource", "version", "selector"),
+    [
+        (SERVICES, "v1", {"app": "web"}),
+        (REPLICATION_CONTROLLERS, "v1", {"app": "web"}),
+        (REPLICA_SETS, "apps/v1", {"matchLabels": {"app": "web"}}),
+        (STATEFUL_SETS, "apps/v1", {"matchLabels": {"app": "web"}}),
+    ],
+)
+async def test_pods_that_belong_together_are_spread(
+    side: Side, resource: Resource, version: str, selector: dict[str, Any]
+) -> None:
+    side.node("large", "64")
+    side.node("small", "4")
+    owner = {"apiVersion": version, "kind": resource.kind, "name": "web", "controller": True}
+    workload = {"metadata": {"name": "web"}, "spec": {"selector": selector}}
+    side.api.put(resource, workload, NAMESPACE)
+    async with side.scheduler() as made:
+        for name in ("first", "second"):
+            await side.pod(name, owner=owner)
+            await side.bound(name)
+        assert (side.node_of("first"), side.node_of("second")) == ("large", "small")
+        workloads = made._scheduler.nodes.workloads
+        version = workloads.version
+        side.api.delete(PODS, "second", NAMESPACE)
+        side.api.delete(resource, "web", NAMESPACE)
+        await until(lambda: made.status().cached["pods"] == 1, "the second pod is gone")
+        await until(lambda: workloads.version > version, "the workload is gone")
+        await side.pod("alone", owner=owner)
+        await side.bound("alone")
+        assert side.node_of("alone") == "large"
 
 
 async def test_a_pod_that_fits_nowhere_says_so_and_gets_a_node_that_comes(side: Side) -> None:

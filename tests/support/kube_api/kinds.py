@@ -26,7 +26,10 @@ from koord_kube.protocol.resources import (
     PRIORITY_CLASSES,
     RECOMMENDATIONS,
     REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     SECRETS,
+    SERVICES,
+    STATEFUL_SETS,
     TOKEN_REVIEWS,
     VALIDATING_WEBHOOKS,
     Resource,
@@ -54,13 +57,27 @@ BUILT_IN = REVIEWS | {
     PODS,
     PRIORITY_CLASSES,
     REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     SECRETS,
+    SERVICES,
+    STATEFUL_SETS,
     VALIDATING_WEBHOOKS,
 }
 USUAL = BUILT_IN | {NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, DEVICES}
 """What is served where a test says nothing else: kinds without a definition have no schema."""
 
-STATUS_WITH_LABELS = frozenset({NODES, PODS, NAMESPACES, REPLICA_SETS, PDBS})
+STATUS_WITH_LABELS = frozenset(
+    {
+        NODES,
+        PODS,
+        NAMESPACES,
+        PDBS,
+        SERVICES,
+        REPLICATION_CONTROLLERS,
+        REPLICA_SETS,
+        STATEFUL_SETS,
+    }
+)
 """At whose ``/status`` labels and annotations may change too; the spec never may."""
 WITH_STATUS = STATUS_WITH_LABELS | {
     API_SERVICES,

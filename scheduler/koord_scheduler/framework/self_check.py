@@ -1,0 +1,53 @@
+"""Whether columns are what the pods say, a few nodes at a time. No IO.
+
+Columns are kept up to date by differences. A defect there would cost room for ever, or promise room
+that is not there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.placed_pods import PlacedPods
+
+ROUND_SECONDS = 300
+"""After so many calls every row was looked at."""
+
+
+class SelfCheck:
+    """Recounts what pods use, and repairs what differs."""
+
+    def __init__(self, nodes: NodeColumns, placed: PlacedPods) -> None:
+        self._nodes = nodes
+        self._placed = placed
+        self._next = 0
+        self.repaired = 0
+        """Nodes whose columns were wrong."""
+
+    def check_some(self) -> list[str]:
+        """Look at the next rows; returns the names of nodes whose columns were wrong."""
+        length = len(self._nodes)
+        found = []
+        for _ in range(-(-length // ROUND_SECONDS)):
+            row, self._next = self._next % length, self._next + 1
+            if self._repair(row):
+                found.append(self._nodes.name(row))
+        self.repaired += len(found)
+        return found
+
+    def _repair(self, row: int) -> bool:
+        resources = self._nodes.resources
+        requested = np.zeros(len(resources.names))
+        scored = np.zeros(2)
+        for pod in self._placed.on(row):
+            for number, amount in pod.usage.request:
+                requested[number] += amount
+            scored += pod.usage.scored
+        same = np.array_equal(resources.requested[:, row], requested)
+        if same and np.array_equal(resources.scored[:, row], scored):
+            return False
+        resources.requested[:, row] = requested
+        resources.scored[:, row] = scored
+        self._nodes.journal.add(row)
+        return True

@@ -1,0 +1,61 @@
+"""Services and controllers in a scheduler's columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from koord_model.label_selector import LabelSelector
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.objects.workload import (
+    read_replica_set,
+    read_replication_controller,
+    read_service,
+    read_stateful_set,
+)
+
+from tests.support.clusters.selectors import HOSTNAME, ZONE, chance, pod_labels
+from tests.support.clusters.workloads import NAMES, selector_of, workload
+
+READERS: dict[str, tuple[str, Callable[[bytes], LabelSelector]]] = {
+    "services": ("Service", read_service),
+    "replicationControllers": ("ReplicationController", read_replication_controller),
+    "replicaSets": ("ReplicaSet", read_replica_set),
+    "statefulSets": ("StatefulSet", read_stateful_set),
+}
+"""The kind of each of a document's lists, and its reader."""
+LIST_DEFAULTS = {
+    "defaultingType": "List",
+    "defaultConstraints": [
+        {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"},
+        {"topologyKey": HOSTNAME, "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"},
+    ],
+}
+"""Arguments of PodTopologySpread by which pods of a Service may be kept off nodes."""
+
+
+def set_workloads(nodes: NodeColumns, document: Mapping[str, Any]) -> None:
+    for plural, (kind, _) in READERS.items():
+        for one in document.get(plural, ()):
+            key = f"{one['metadata']['namespace']}/{one['metadata']['name']}"
+            nodes.workloads.set(kind, key, read_workload(plural, one))
+
+
+def read_workload(plural: str, document: Mapping[str, Any]) -> LabelSelector:
+    return READERS[plural][1](json.dumps(document).encode())
+
+
+def change_workload(rng: Random, nodes: NodeColumns, there: set[tuple[str, str]]) -> None:
+    """A Service or a controller comes, changes, or goes; ``there`` says which are there."""
+    if there and chance(rng, 0.4):
+        gone = rng.choice(sorted(there))
+        there.remove(gone)
+        nodes.workloads.remove(*gone)
+        return
+    plural = rng.choice(["services", "services", *READERS])
+    namespace = rng.choice(["default", "default", "prod"])
+    made = workload(rng.choice(NAMES), namespace, selector_of(rng, plural, pod_labels(rng)))
+    set_workloads(nodes, {plural: [made]})
+    there.add((READERS[plural][0], f"{namespace}/{made['metadata']['name']}"))
