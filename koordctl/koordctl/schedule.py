@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from koord_service.programs import needs_extra
@@ -26,19 +26,15 @@ if TYPE_CHECKING:
 DESCRIPTION = (
     "Shows which nodes the pods of a file would get, one after the other, and changes nothing. The "
     "cluster is the one that the kubeconfig names, or a snapshot: what `kubectl get "
-    "nodes,pods,namespaces -A -o json` prints. Pods that wait there are left out. Without "
+    "nodes,pods,namespaces,services -A -o json` prints. Pods that wait there are left out. Without "
     "--config every scheduler name has Kubernetes' default profile."
 )
 _MODULE = "koord_scheduler.program.what_if"
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
-class ClusterSnapshot(NamedTuple):
-    """The objects of a cluster that pods are placed in, as JSON."""
-
-    nodes: Sequence[bytes]
-    namespaces: Sequence[bytes]
-    pods: Sequence[bytes]
+ClusterObjects = Mapping[str, Sequence[bytes]]
+"""The objects of a cluster, as JSON, by their kind."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +73,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
         # By its name: the components of pykoord do not depend on each other.
         place: Any = importlib.import_module(_MODULE).what_if
     try:
-        found = {**place(*cluster, pods, config), "skipped": skipped}
+        found = {**place(cluster, pods, config), "skipped": skipped}
     except ValueError as error:
         raise AskError(str(error)) from None
     if arguments.json:
@@ -122,21 +118,28 @@ def _reasons(one: PlacementDocument) -> Iterator[str]:
     yield from (f"  {line}" if line else "" for line in score_lines(one.best))
 
 
-def _snapshot(objects: Iterable[Manifest]) -> ClusterSnapshot:
-    by_kind: dict[str, list[bytes]] = {"Node": [], "Namespace": [], "Pod": []}
+def _snapshot(objects: Iterable[Manifest]) -> ClusterObjects:
+    by_kind: dict[str, list[bytes]] = {}
     for one in objects:
-        if one["kind"] in by_kind:
-            by_kind[one["kind"]].append(msgspec.json.encode(one))
-    if not by_kind["Node"]:
+        by_kind.setdefault(one["kind"], []).append(msgspec.json.encode(one))
+    if "Node" not in by_kind:
         raise AskError("the snapshot has no Node")
-    return ClusterSnapshot(by_kind["Node"], by_kind["Namespace"], by_kind["Pod"])
+    return by_kind
 
 
-async def _live(api: Client) -> ClusterSnapshot:
-    from koord_kube.protocol.resources import NAMESPACES, NODES, PODS
+async def _live(api: Client) -> ClusterObjects:
+    from koord_kube.protocol import resources
 
-    nodes, namespaces = await _list(api, NODES), await _list(api, NAMESPACES)
-    return ClusterSnapshot(nodes, namespaces, await _list(api, PODS, _NOT_ENDED))
+    pods = await _list(api, resources.PODS, _NOT_ENDED)
+    others = (
+        resources.NODES,
+        resources.NAMESPACES,
+        resources.SERVICES,
+        resources.REPLICATION_CONTROLLERS,
+        resources.REPLICA_SETS,
+        resources.STATEFUL_SETS,
+    )
+    return {"Pod": pods} | {one.kind: await _list(api, one) for one in others}
 
 
 async def _list(api: Client, resource: Resource, field_selector: str = "") -> list[bytes]:

@@ -25,7 +25,7 @@ from koord_kube.shared_informers import SharedInformers
 
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.objects.namespace import read_namespace
+from koord_scheduler.objects.metadata import read_metadata
 from koord_scheduler.objects.node import Node, read_node
 from koord_scheduler.objects.workload import (
     read_replica_set,
@@ -144,4 +144,4 @@ class ClusterCache:
 
 
 def _namespace_labels(raw: bytes) -> Mapping[str, str]:
-    return read_namespace(raw).labels or {}
+    return read_metadata(raw).labels or {}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from koord_kube.protocol.api import ListPage
-from koord_kube.protocol.resources import NAMESPACES, NODES, PODS, Resource
+from koord_kube.protocol.resources import NAMESPACES, NODES, PODS, SERVICES, Resource
 
 from koordctl import cluster_client
 from tests.koordctl.conftest import Ctl, Failing, Run
@@ -93,6 +93,7 @@ async def test_pods_in_the_live_cluster(ctl: Ctl, api: KubeApi, pods: str) -> No
     assert code == 0
     assert [one["state"] for one in json.loads(out)["pods"]] == ["placed", "unschedulable"]
     assert {one.verb for one in api.asked} == {"list"}
+    assert SERVICES.path() in {one.path for one in api.asked}
     [listed] = [one for one in api.asked if one.path.endswith("/pods")]
     assert "status.phase!=Succeeded" in listed.query["fieldSelector"]
 

@@ -2,40 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
+from koord_scheduler.columns.workload_selectors import (
+    REPLICA_SET,
+    REPLICATION_CONTROLLER,
+    SERVICE,
+    STATEFUL_SET,
+)
 from koord_scheduler.config.scheduler_config import (
     default_scheduler_config,
     read_scheduler_config,
 )
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.scheduler import Placement, Scheduler
-from koord_scheduler.objects.namespace import read_namespace
+from koord_scheduler.objects.metadata import read_metadata
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.objects.pod_defaults import Manifest, with_defaults
+from koord_scheduler.objects.workload import (
+    read_replica_set,
+    read_replication_controller,
+    read_service,
+    read_stateful_set,
+)
 from koord_scheduler.program.explanation import Document, Now, explain_waiting, scores_document
 
+_WORKLOADS = {
+    SERVICE: read_service,
+    REPLICATION_CONTROLLER: read_replication_controller,
+    REPLICA_SET: read_replica_set,
+    STATEFUL_SET: read_stateful_set,
+}
+KINDS = ("Node", "Namespace", "Pod", *_WORKLOADS)
+"""The objects of a cluster that pods are placed by."""
 _ENDED = ("Succeeded", "Failed")
 _BEGINNING = Now(0.0, 0.0)
 
 
 def what_if(
-    nodes: Iterable[bytes],
-    namespaces: Iterable[bytes],
-    pods: Iterable[bytes],
-    manifests: Iterable[Manifest],
-    config: str = "",
+    objects: Mapping[str, Iterable[bytes]], manifests: Iterable[Manifest], config: str = ""
 ) -> Document:
     """Where the pods of ``manifests`` would go, one after the other, each with its reasons.
 
-    The cluster is JSON documents. Its ``pods`` that wait themselves are left out (``pending`` says
-    how many), unless a manifest has their name. ``config`` is the text of a
-    KubeSchedulerConfiguration; without it each scheduler name has the default profile.
+    The cluster is JSON documents by kind; those of other kinds than ``KINDS`` count for nothing.
+    Pods that wait themselves are left out (``pending`` says how many), unless a manifest has
+    their name. ``config`` is the text of a KubeSchedulerConfiguration; without it each scheduler
+    name has the default profile.
 
     Raises:
         ValueError: a document is not valid, or two manifests have one name.
@@ -46,15 +64,27 @@ def what_if(
     reader = PodReader(scheduler.nodes)
     pending: set[str] = set()
     asked: dict[str, ClusterPod] = {}
-    _for_each("Node", nodes, lambda raw: scheduler.nodes.set(read_node(raw)))
-    _for_each("Namespace", namespaces, lambda raw: _add_namespace(scheduler, raw))
-    _for_each("Pod", pods, lambda raw: _add_pod(scheduler, reader.read(raw), raw, pending))
+    for kind, add in _adding(scheduler, reader, pending).items():
+        _for_each(kind, objects.get(kind, ()), add)
     _for_each("the new Pod", wanted, lambda raw: _ask_for(reader.read(raw), asked))
     for pod in asked.values():
         scheduler.set_pod(pod, _BEGINNING.monotonic)
     placed = _place(scheduler)
     found = [placed.get(key) or _not_placed(scheduler, pod) for key, pod in asked.items()]
     return {"pods": found, "pending": len(pending - asked.keys())}
+
+
+def _adding(
+    scheduler: Scheduler, reader: PodReader, pending: set[str]
+) -> Mapping[str, Callable[[bytes], object]]:
+    """What adds an object to the cluster, by kind."""
+    nodes = scheduler.nodes
+    return {
+        "Node": lambda raw: nodes.set(read_node(raw)),
+        "Namespace": lambda raw: _add_namespace(scheduler, raw),
+        "Pod": lambda raw: _add_pod(scheduler, reader.read(raw), raw, pending),
+        **{kind: partial(_add_workload, scheduler, kind) for kind in _WORKLOADS},
+    }
 
 
 def _profiles(config: str, names: Iterable[str]) -> list[Profile]:
@@ -86,8 +116,14 @@ def _for_each(
 
 
 def _add_namespace(scheduler: Scheduler, raw: bytes) -> None:
-    metadata = read_namespace(raw)
+    metadata = read_metadata(raw)
     scheduler.nodes.namespaces.set(metadata.name, metadata.labels or {})
+
+
+def _add_workload(scheduler: Scheduler, kind: str, raw: bytes) -> None:
+    metadata = read_metadata(raw)
+    key = f"{metadata.namespace}/{metadata.name}"
+    scheduler.nodes.workloads.set(kind, key, _WORKLOADS[kind](raw))
 
 
 def _add_pod(scheduler: Scheduler, pod: ClusterPod, raw: bytes, pending: set[str]) -> None:

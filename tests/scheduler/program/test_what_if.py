@@ -40,10 +40,13 @@ def place(
     nodes: Sequence[Manifest],
     asked: Sequence[Manifest],
     pods: Sequence[Manifest] = (),
-    namespaces: Sequence[Manifest] = (),
+    **others: Sequence[Manifest],
 ) -> Document:
-    raw = [[json.dumps(one).encode() for one in kind] for kind in (nodes, namespaces, pods)]
-    return what_if(*raw, asked)
+    by_kind = {"Node": nodes, "Pod": pods, **others}
+    return what_if(
+        {kind: [json.dumps(one).encode() for one in listed] for kind, listed in by_kind.items()},
+        asked,
+    )
 
 
 def nodes_of(found: Document) -> dict[str, str]:
@@ -70,7 +73,9 @@ def test_a_pod_goes_where_the_scheduler_puts_it(seed: int) -> None:
         {"metadata": {"name": one["name"], "labels": one["labels"]}}
         for one in cluster["namespaces"]
     ]
-    [found] = place(cluster["nodes"], [cluster["pod"]], cluster["pods"], namespaces)["pods"]
+    [found] = place(cluster["nodes"], [cluster["pod"]], cluster["pods"], Namespace=namespaces)[
+        "pods"
+    ]
     scores = class_scores({**cluster, "pod": with_defaults(cluster["pod"])})
     best = scores.best(scores.feasible())
     assert found.get("node") == (None if best is None else scores.nodes.name(best))
@@ -116,8 +121,21 @@ def test_namespaces_are_known_by_their_labels() -> None:
     runs = pod("db", phase="Running", nodeName="n2")
     runs["metadata"]["namespace"] = "bank"
     two = [node("n1", "2"), node("n2", "8")]
-    found = place(two, [pod("web", affinity=apart)], [runs], namespaces)
+    found = place(two, [pod("web", affinity=apart)], [runs], Namespace=namespaces)
     assert nodes_of(found) == {"web": "n1"}
+
+
+def test_pods_of_a_service_are_spread() -> None:
+    runs = [pod(f"web-{n}", "0", phase="Running", nodeName="n1") for n in range(3)]
+    for one in runs:
+        one["metadata"]["labels"] = {"app": "web"}
+    service = {
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"selector": {"app": "web"}},
+    }
+    two = [node("n1", "100"), node("n2", "8")]
+    assert nodes_of(place(two, [pod("web", "1")], runs)) == {"web": "n1"}
+    assert nodes_of(place(two, [pod("web", "1")], runs, Service=[service])) == {"web": "n2"}
 
 
 def test_pods_of_all_schedulers_are_placed_but_not_those_that_wait_for_themselves() -> None:
