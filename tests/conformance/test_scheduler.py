@@ -95,12 +95,15 @@ def score_of_whole_pod(vector: Vector, field: str, here: Fields, there: Fields) 
 
 def namespaces_by_absence(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
     """kube-scheduler takes a namespaceSelector that holds without labels (NotIn) for any one."""
-    spec = vector.given["pod"]["spec"]
-    affinity = pod_affinity("default", spec.get("affinity"))
+    is_so = selects_namespaces_by_absence(vector.given["pod"])
+    return is_so and field.endswith(("InterPodAffinity", "rejected"))
+
+
+def selects_namespaces_by_absence(pod: Object) -> bool:
+    affinity = pod_affinity("default", pod["spec"].get("affinity"))
     terms = (*affinity.required, *affinity.anti, *(term for _, term in affinity.preferred))
     selectors = [one.namespace_selector for one in terms if one.namespace_selector is not None]
-    is_so = any(one.requirements and one.matches({}) for one in selectors)
-    return is_so and field.endswith(("InterPodAffinity", "rejected"))
+    return any(one.requirements and one.matches({}) for one in selectors)
 
 
 def test_the_plugins_decide_as_those_of_kube_scheduler() -> None:

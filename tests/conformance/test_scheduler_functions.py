@@ -81,9 +81,9 @@ def ports(given: Object) -> Object:
     used = [_port(*one) for one in given["used"]]
     columns.add(3, (one for one in used if one.port))
     wanted = _port(*given["wanted"])
-    found = {"conflict": columns.rows_in_conflict(wanted) == [3]}
+    found = {"conflict": set(columns.in_conflict(wanted)) == {3}}
     columns.remove(3, (one for one in used if one.port))
-    assert columns.rows_in_conflict(wanted) == []
+    assert columns.in_conflict(wanted) == {}
     return found
 
 

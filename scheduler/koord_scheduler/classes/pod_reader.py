@@ -45,7 +45,7 @@ class ClusterPod(NamedTuple):
     """A pod: on ``node``, or ``waiting`` for one; ``key`` is namespace/name.
 
     ``started`` is in seconds since the epoch, ``None`` before. ``is_leaving`` if it was deleted,
-    and has not ended yet.
+    and has not ended yet; ``is_preempted`` if that was to make room for another pod.
     """
 
     key: str
@@ -56,6 +56,7 @@ class ClusterPod(NamedTuple):
     node: str
     usage: PodUsage
     waiting: WaitingPod | None
+    is_preempted: bool = False
 
 
 class PodReader:
@@ -85,6 +86,7 @@ class PodReader:
             spec.node_name,
             self._usage(pod) if waiting is None else waiting.usage,
             waiting,
+            pod.is_preempted,
         )
 
     def _waiting(self, pod: PodInfo) -> WaitingPod:

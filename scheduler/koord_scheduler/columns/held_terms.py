@@ -50,7 +50,8 @@ class HeldTerms:
 
     def rows(self, term: HeldTerm) -> Amounts:
         """How many pods of each row have a term."""
-        return self._rows[term]
+        found = self._rows.get(term)
+        return np.zeros(self._length) if found is None else found
 
     def add(self, row: int, terms: Iterable[HeldTerm], number: int = 1) -> None:
         """A pod with these terms is on a row's node, or with -1 for ``number`` not any more."""

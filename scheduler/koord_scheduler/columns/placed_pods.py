@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from koord_scheduler.columns.arrays import Amounts, Codes, Rows, lengthened
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.columns.usage_table import CountOf, UsageTable
+
+_FEWEST = 8
 
 
 class PlacedPod(NamedTuple):
     """A pod on ``node``; ``key`` is namespace/name.
 
     ``started`` is when it started to run, in seconds since the epoch; ``None``: not yet.
+    ``is_preempted``: it is terminating because a scheduler gave its place to another pod.
     """
 
     key: str
@@ -21,41 +30,173 @@ class PlacedPod(NamedTuple):
     priority: int
     started: float | None
     usage: PodUsage
+    is_preempted: bool = False
+
+
+class PodsByRow(NamedTuple):
+    """Pods on some rows: for each pod, on which of these rows (``at``), and its slot.
+
+    They are in the order of the rows, and on each row by importance, the most important first.
+    """
+
+    at: Codes
+    slots: Codes
+
+    def where(self, chosen: NDArray[np.bool_] | Codes) -> PodsByRow:
+        """Some of them."""
+        return PodsByRow(self.at[chosen], self.slots[chosen])
 
 
 class PlacedPods:
-    """Placed pods by key and by row; what they use is counted in ``nodes``."""
+    """Placed pods by key and by row; what they use is counted in ``nodes``.
+
+    Each pod has a slot in arrays of ``priority``, ``started`` (infinite: not yet) and ``usage``
+    (its code). The slots of a row are kept in order of importance: the higher priority first, then
+    what started earlier; pods that are equal in both are in the order in which they came.
+    """
 
     def __init__(self, nodes: NodeColumns) -> None:
         self._nodes = nodes
-        self._pods: dict[str, PlacedPod] = {}
-        self._on: dict[int, dict[str, PlacedPod]] = {}
-        self.by_key: Mapping[str, PlacedPod] = MappingProxyType(self._pods)
+        self._usages = UsageTable()
+        self._slot_of: dict[str, int] = {}
+        self._pods: list[PlacedPod | None] = []
+        self._free: list[int] = []
+        self.priority: Amounts = np.zeros(0)
+        self.started: Amounts = np.zeros(0)
+        self.usage: Codes = np.zeros(0, np.intp)
+        self._counts = np.zeros(0, np.intp)
+        self._slots = np.zeros((0, _FEWEST), np.int32)
+        self.by_key: Mapping[str, PlacedPod] = _PodsByKey(self._slot_of, self)
 
     def set(self, pod: PlacedPod) -> None:
         """A pod has a node, or something of it has changed."""
-        before = self._pods.get(pod.key)
-        if before is not None:
+        slot = self._slot_of.get(pod.key)
+        if slot is not None:
+            before = self.pod(slot)
             if before.node == pod.node and before.usage == pod.usage:
-                self._keep(self._nodes.row_of_pods(pod.node), pod)
+                self._replace(slot, before, pod)
                 return
             self.remove(pod.key)
-        self._keep(self._nodes.add_pod(pod.node, pod.usage), pod)
+        row = self._nodes.add_pod(pod.node, pod.usage)
+        slot = self._slot_of[pod.key] = self._new_slot()
+        self.usage[slot] = code = self._usages.add(pod.usage)
+        self._pods[slot] = _with_usage(pod, self._usages[code])
+        self._put_on(row, slot, pod)
 
     def remove(self, key: str) -> None:
         """A pod is gone."""
-        pod = self._pods.pop(key)
-        row = self._nodes.row_of_pods(pod.node)
-        on = self._on[row]
-        del on[key]
-        if not on:
-            del self._on[row]
+        slot = self._slot_of.pop(key)
+        pod = self.pod(slot)
+        self._take_off(self._nodes.row_of_pods(pod.node), slot)
+        self._pods[slot] = None
+        self._free.append(slot)
+        self._usages.remove(int(self.usage[slot]))
         self._nodes.remove_pod(pod.node, pod.usage)
 
     def on(self, row: int) -> Iterable[PlacedPod]:
-        """The pods on a row's node."""
-        return self._on.get(row, {}).values()
+        """The pods on a row's node, the most important first."""
+        if row >= len(self._counts):
+            return []
+        return [self.pod(slot) for slot in self._slots[row, : self._counts[row]].tolist()]
 
-    def _keep(self, row: int, pod: PlacedPod) -> None:
-        self._pods[pod.key] = pod
-        self._on.setdefault(row, {})[pod.key] = pod
+    def pod(self, slot: int) -> PlacedPod:
+        """The pod in a slot."""
+        pod = self._pods[slot]
+        if pod is None:
+            raise KeyError(slot)
+        return pod
+
+    def slot(self, key: str) -> int | None:
+        """The slot of a pod."""
+        return self._slot_of.get(key)
+
+    def below(self, priority: int, rows: Rows) -> PodsByRow:
+        """The pods on ``rows`` that have a lower priority."""
+        self._make_room(len(self._nodes))
+        counts = self._counts[rows]
+        width = int(counts.max(initial=0))
+        slots = self._slots[rows, :width][np.arange(width) < counts[:, np.newaxis]]
+        at = np.repeat(np.arange(len(rows)), counts)
+        return PodsByRow(at, slots.astype(np.intp)).where(self.priority[slots] < priority)
+
+    def amounts(self, of: CountOf, slots: Codes) -> Amounts:
+        """What ``of`` counts of the pods in these slots."""
+        return self._usages.amounts(of, self.usage[slots])
+
+    def usage_of(self, code: int) -> PodUsage:
+        """The usage with this code."""
+        return self._usages[code]
+
+    def _replace(self, slot: int, before: PlacedPod, pod: PlacedPod) -> None:
+        """Take over what changed of a pod that uses what it used before."""
+        self._pods[slot] = _with_usage(pod, before.usage)
+        if (before.priority, before.started) != (pod.priority, pod.started):
+            row = self._nodes.row_of_pods(pod.node)
+            self._take_off(row, slot)
+            self._put_on(row, slot, pod)
+
+    def _put_on(self, row: int, slot: int, pod: PlacedPod) -> None:
+        """Put a slot behind those of the row that are as important."""
+        self.priority[slot] = pod.priority
+        self.started[slot] = math.inf if pod.started is None else pod.started
+        self._make_room(row + 1)
+        count = int(self._counts[row])
+        if count == self._slots.shape[1]:
+            self._slots = lengthened(self._slots, 2 * count, 0)
+        slots = self._slots[row]
+        place = bisect_right(slots[:count], self._importance(slot), key=self._importance)
+        slots[place + 1 : count + 1] = slots[place:count]
+        slots[place] = slot
+        self._counts[row] = count + 1
+
+    def _take_off(self, row: int, slot: int) -> None:
+        slots, count = self._slots[row], int(self._counts[row])
+        place = int((slots[:count] == slot).argmax())
+        slots[place : count - 1] = slots[place + 1 : count]
+        self._counts[row] = count - 1
+
+    def _importance(self, slot: int) -> tuple[float, float]:
+        """Less is more important."""
+        return -self.priority[slot], self.started[slot]
+
+    def _new_slot(self) -> int:
+        if self._free:
+            return self._free.pop()
+        slot = len(self._pods)
+        self._pods.append(None)
+        if slot == len(self.priority):
+            length = max(_FEWEST, 2 * slot)
+            self.priority = lengthened(self.priority, length, 0)
+            self.started = lengthened(self.started, length, 0)
+            self.usage = lengthened(self.usage, length, 0)
+        return slot
+
+    def _make_room(self, rows: int) -> None:
+        before, width = self._slots.shape
+        if rows > before:
+            length = max(rows, len(self._nodes))
+            self._counts = lengthened(self._counts, length, 0)
+            more = np.zeros((length - before, width), np.int32)
+            self._slots = np.concatenate((self._slots, more))
+
+
+def _with_usage(pod: PlacedPod, usage: PodUsage) -> PlacedPod:
+    """With an equal ``usage``, which pods share."""
+    return pod if pod.usage is usage else pod._replace(usage=usage)
+
+
+class _PodsByKey(Mapping[str, PlacedPod]):
+    """Placed pods by key, as they are at any time."""
+
+    def __init__(self, slot_of: Mapping[str, int], pods: PlacedPods) -> None:
+        self._slot_of = slot_of
+        self._placed = pods
+
+    def __getitem__(self, key: str) -> PlacedPod:
+        return self._placed.pod(self._slot_of[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._slot_of)
+
+    def __len__(self) -> int:
+        return len(self._slot_of)

@@ -16,6 +16,13 @@ class HostPort(NamedTuple):
     port: int
     address: str
 
+    def is_in_conflict(self, other: HostPort) -> bool:
+        """Whether two pods of a node cannot have them both."""
+        same = (self.protocol, self.port) == (other.protocol, other.port)
+        return same and (
+            self.address == other.address or ANY_ADDRESS in {self.address, other.address}
+        )
+
 
 class HostPortColumns:
     """The ports in use, by protocol and number: few nodes have any particular one in use."""
@@ -39,9 +46,10 @@ class HostPortColumns:
                 if not addresses:
                     del self._addresses[protocol, port][row]
 
-    def rows_in_conflict(self, wanted: HostPort) -> list[int]:
-        """The rows where a port is taken, on the same address or on all addresses."""
+    def in_conflict(self, wanted: HostPort) -> dict[int, int]:
+        """How many ports are taken that conflict with one, by row; without rows that have none."""
         rows = self._addresses.get((wanted.protocol, wanted.port), {})
         if wanted.address == ANY_ADDRESS:
-            return list(rows)
-        return [row for row, used in rows.items() if wanted.address in used or ANY_ADDRESS in used]
+            return {row: used.total() for row, used in rows.items()}
+        both = {row: used[wanted.address] + used[ANY_ADDRESS] for row, used in rows.items()}
+        return {row: number for row, number in both.items() if number}

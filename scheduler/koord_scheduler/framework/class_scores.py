@@ -10,10 +10,11 @@ import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.framework.plugin import (
     AcrossNodes,
     Filter,
+    Limit,
     Plugin,
     PreFilterResult,
     Reason,
@@ -40,6 +41,20 @@ class PluginReasons(NamedTuple):
     plugin: str
     reasons: list[Reason]
     rejects: Mask
+
+
+class PodLimits(NamedTuple):
+    """How the filters of a class depend on the pods of some rows.
+
+    ``is_fixed``: rows that a filter rejects whatever pods are on them. ``is_resolvable``: those
+    where the first plugin that rejects them, if any, may let them through once pods have left.
+    ``limits`` are all other filters, unless not all of them can be said so (``are_all``).
+    """
+
+    is_fixed: Mask
+    is_resolvable: Mask
+    limits: list[Limit]
+    are_all: bool
 
 
 class ClassScores:
@@ -135,6 +150,28 @@ class ClassScores:
         for reason in reasons:
             rejects |= reason.rows
         return PluginReasons(one.plugin.name, reasons, rejects)
+
+    def limits(self, rows: Rows, nominated: Sequence[PodUsage] = ()) -> PodLimits:
+        """How the filters of the class depend on the pods of these rows, and on nominated ones."""
+        is_fixed, rejected = np.zeros((2, len(rows)), np.bool_)
+        is_resolvable, found, are_all = np.ones(len(rows), np.bool_), list[Limit](), True
+        for one in self._answers:
+            if not one.filters or (one.filter is None and one.across is None):
+                continue
+            reasons = self._reasons(one, rows)
+            limits = one.plugin.limits(self.pod, self.nodes, rows, nominated)
+            if limits is None:
+                are_all = False
+            elif not limits:
+                is_fixed |= reasons.rejects
+            for limit in limits or ():
+                is_fixed |= limit.room == -np.inf
+                found.append(limit)
+            for reason in reasons.reasons:
+                if not reason.resolvable:
+                    is_resolvable &= rejected | ~reason.rows
+            rejected |= reasons.rejects
+        return PodLimits(is_fixed, is_resolvable, found, are_all)
 
     def pre_filter(self) -> list[tuple[str, PreFilterResult]]:
         """What each plugin says before it looks at nodes, by its name, in the profile's order."""

@@ -6,14 +6,15 @@ pods, and answers with functions of rows: of thousands of nodes at once, or the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.columns.usage_table import CountOf
 
 MAX_SCORE = 100.0
 
@@ -54,6 +55,18 @@ class PreFilterResult(NamedTuple):
     rejection: str = ""
     resolvable: bool = False
     nodes: frozenset[str] | None = None
+
+
+class Limit(NamedTuple):
+    """A part of a filter, as a sum over the pods of a node that may not grow beyond some limit.
+
+    ``room`` is, for some rows, how much more there may be; the filter lets through those where no
+    room is negative. A pod that leaves a row gives ``of`` it back to the room of this row. It is
+    -inf where that cannot help, inf where nothing can hurt.
+    """
+
+    of: CountOf
+    room: Amounts
 
 
 class AcrossNodes(Protocol):
@@ -106,6 +119,17 @@ class Plugin:
             return []
         text = self.reason or f"node(s) didn't satisfy plugin {self.name}"
         return [Reason(text, ~can_run(rows), self.resolvable)]
+
+    def limits(
+        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit] | None:
+        """The whole filter as limits; none of them: it does not depend on pods of the rows.
+
+        They are also those that the filter has when ``nominated`` pods are on rows.
+        ``None``: it cannot be said so; preemption then asks the filter again and again, while it
+        takes pods off a row.
+        """
+        return None if self.resolvable else ()
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
         """What a class prefers; ``None`` where all nodes are equally good."""

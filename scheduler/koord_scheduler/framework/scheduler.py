@@ -241,4 +241,5 @@ class Scheduler:
 
 
 def _placed(pod: ClusterPod, node: str) -> PlacedPod:
-    return PlacedPod(pod.key, pod.uid, node, pod.priority, pod.started, pod.usage)
+    started, is_preempted = pod.started, pod.is_preempted
+    return PlacedPod(pod.key, pod.uid, node, pod.priority, started, pod.usage, is_preempted)

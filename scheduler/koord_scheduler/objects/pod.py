@@ -138,6 +138,16 @@ class PodInfo(msgspec.Struct, frozen=True):
     spec: SchedulingSpec = SchedulingSpec()
     status: PodStatus = PodStatus()
 
+    @property
+    def is_preempted(self) -> bool:
+        """Whether it is terminating because a scheduler gave its place to another pod."""
+        if self.metadata.deletion_timestamp is None:
+            return False
+        for one in self.status.conditions or ():
+            if one.type == "DisruptionTarget":
+                return one.status == "True" and one.reason == "PreemptionByScheduler"
+        return False
+
 
 _DECODER = msgspec.json.Decoder(PodInfo)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -11,11 +12,13 @@ import numpy as np
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows
 from koord_scheduler.columns.held_terms import HeldTerm, TermKind
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.pod_counts import AffinitySelector, PodCounter
+from koord_scheduler.columns.usage_table import CountOf
 from koord_scheduler.framework.plugin import (
     MAX_SCORE,
     AcrossNodes,
+    Limit,
     Plugin,
     Reason,
     first_reasons,
@@ -49,6 +52,11 @@ class InterPodAffinity(Plugin):
 
     def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
         return _Affinity(pod, nodes, self._settings)
+
+    def limits(
+        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit]:
+        return _Affinity(pod, nodes, self._settings).limits(rows, nominated)
 
 
 class _Affinity:
@@ -86,6 +94,39 @@ class _Affinity:
         for held in self._held_apart:
             pods = self._nodes.terms.rows(held)
             yield Reason(_HELD_APART, self._around(held.term.key, pods, rows) > 0)
+
+    def limits(self, rows: Rows, nominated: Iterable[PodUsage]) -> Sequence[Limit]:
+        self._refresh()
+        found = []
+        joining = {held for usage in nominated for held in usage.terms if self._keeps_off(held)}
+        for held in joining.union(self._held_apart):
+            there = self._nodes.terms.rows(held)
+            found.append(self._limit_apart(partial(_count_term, held), held.term, there, rows))
+        for term, counter in zip(self._pod.affinity.anti, self._apart, strict=True):
+            count = partial(_count_pod, self._selector([term]))
+            found.append(self._limit_apart(count, term, counter.rows, rows))
+        if self._together is not None:
+            found += self._limits_together(self._together, rows)
+        return found
+
+    def _limit_apart(self, of: CountOf, term: AffinityTerm, pods: Amounts, rows: Rows) -> Limit:
+        """None of the ``pods`` may be in the domain, if there is one."""
+        has_key = self._codes(term.key)[rows] >= 0
+        return Limit(of, np.where(has_key, -self._around(term.key, pods, rows), np.inf))
+
+    def _limits_together(self, counter: PodCounter, rows: Rows) -> Iterable[Limit]:
+        """A pod that the required terms mean is needed, and leaves less room as it goes."""
+        required = self._pod.affinity.required
+        only_here = np.full(len(rows), self._means_itself(required))
+        for term in required:
+            has_key = self._codes(term.key) >= 0
+            here = np.where(has_key[rows], counter.rows[rows], 0.0)
+            only_here &= counter.rows[has_key].sum() == here
+        for term in required:
+            room = self._around(term.key, counter.rows, rows) - 1
+            room = np.where(only_here, np.inf, np.where(room < 0, -np.inf, room))
+            room[self._codes(term.key)[rows] < 0] = -np.inf
+            yield Limit(partial(_need_pod, self._selector(required)), room)
 
     def score(self, rows: Rows) -> Amounts | None:
         self._refresh()
@@ -152,14 +193,31 @@ class _Affinity:
         return self._settings.hard_weight if held.kind is TermKind.REQUIRED else held.weight
 
     def _counter(self, terms: Sequence[AffinityTerm]) -> PodCounter:
+        return self._nodes.pods.counter(self._selector(terms))
+
+    def _selector(self, terms: Sequence[AffinityTerm]) -> AffinitySelector:
         namespaces = self._nodes.namespaces
-        parts = tuple((namespaces.of(term), term.selector) for term in terms)
-        return self._nodes.pods.counter(AffinitySelector(parts))
+        return AffinitySelector(tuple((namespaces.of(term), term.selector) for term in terms))
 
     def _is_meant(self, term: AffinityTerm) -> bool:
         labels = self._pod.labels
         by_namespace = self._nodes.namespaces.labels(labels.namespace)
         return term.means(labels.namespace, by_namespace) and term.selects(dict(labels.labels))
 
+    def _keeps_off(self, held: HeldTerm) -> bool:
+        return held.kind is TermKind.ANTI and self._is_meant(held.term)
+
     def _means_itself(self, terms: Sequence[AffinityTerm]) -> bool:
         return all(map(self._is_meant, terms))
+
+
+def _count_term(term: HeldTerm, usage: PodUsage) -> float:
+    return usage.terms.count(term)
+
+
+def _count_pod(selector: AffinitySelector, usage: PodUsage) -> float:
+    return float(selector.matches(usage.labels))
+
+
+def _need_pod(selector: AffinitySelector, usage: PodUsage) -> float:
+    return -_count_pod(selector, usage)

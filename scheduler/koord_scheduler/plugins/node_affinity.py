@@ -30,6 +30,7 @@ class NodeAffinity(Plugin):
 
     normalizes: ClassVar[bool] = True
     name: ClassVar[str] = "NodeAffinity"
+    resolvable: ClassVar[bool] = False
 
     def __init__(
         self, added: RequiredNodes | None = None, added_preferred: PreferredNodes | None = None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import Filter, Plugin
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.framework.plugin import Filter, Limit, Plugin
 
 
 class NodePorts(Plugin):
@@ -23,7 +25,21 @@ class NodePorts(Plugin):
             return None
 
         def can_run(rows: Rows) -> Mask:
-            taken = {row for port in pod.ports for row in nodes.ports.rows_in_conflict(port)}
+            taken = {row for port in pod.ports for row in nodes.ports.in_conflict(port)}
             return ~np.isin(rows, list(taken))
 
         return can_run
+
+    def limits(
+        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit]:
+        taken = np.zeros(len(nodes))
+        for port in pod.ports:
+            for row, number in nodes.ports.in_conflict(port).items():
+                taken[row] += number
+
+        def conflicts(usage: PodUsage) -> float:
+            pairs = itertools.product(pod.ports, usage.ports)
+            return sum(wanted.is_in_conflict(port) for wanted, port in pairs)
+
+        return [Limit(conflicts, -taken[rows])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -11,9 +11,9 @@ from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.resources import ALWAYS, PODS, SCORED, Request
-from koord_scheduler.framework.plugin import Filter, Plugin, Reason, Score, Shortage
+from koord_scheduler.framework.plugin import Filter, Limit, Plugin, Reason, Score, Shortage
 from koord_scheduler.framework.resource_scores import ResourceScore, least_allocated
 
 
@@ -53,6 +53,15 @@ class NodeResourcesFit(Plugin):
             return found
 
         return can_run
+
+    def limits(
+        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit]:
+        resources, found = nodes.resources, []
+        for number, amount in self._request(pod, nodes):
+            free = resources.allocatable[number][rows] - resources.requested[number][rows]
+            found.append(Limit(number, free - amount))
+        return found
 
     def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
         resources, found = nodes.resources, []

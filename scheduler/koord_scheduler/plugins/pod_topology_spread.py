@@ -12,11 +12,12 @@ from koord_model.label_selector import LabelSelector
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.pod_counts import PodCounter, SpreadSelector
 from koord_scheduler.framework.plugin import (
     MAX_SCORE,
     AcrossNodes,
+    Limit,
     Plugin,
     Reason,
     first_reasons,
@@ -57,6 +58,15 @@ class PodTopologySpread(Plugin):
         self._needs_all_keys = default is not None
 
     def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
+        return self._spread(pod, nodes)
+
+    def limits(
+        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit]:
+        spread = self._spread(pod, nodes)
+        return spread.limits(rows) if spread is not None else ()
+
+    def _spread(self, pod: PodClass, nodes: NodeColumns) -> _Spread | None:
         if pod.spread:
             return _Spread(pod, nodes, pod.spread)
         if self._default:
@@ -67,18 +77,24 @@ class PodTopologySpread(Plugin):
 class _Constraint(NamedTuple):
     """A constraint as it is for one class.
 
-    ``self_match`` is 1 if a pod of the class counts itself. ``counter`` is ``None`` where no pod
-    counts. ``counted`` are the rows of the nodes whose pods count. ``domains`` has the code of the
-    domain of each row, below ``number``; where nodes without the label are scored, they are those
-    of value "".
+    ``self_match`` is 1 if a pod of the class counts itself. ``selector`` and ``counter`` are
+    ``None`` where no pod counts. ``counted`` are the rows of the nodes whose pods count,
+    ``present`` their domains. ``domains`` has the code of the domain of each row, below
+    ``number``; where nodes without the label are scored, they are those of value "".
     """
 
     spread: SpreadConstraint
     self_match: int
+    selector: SpreadSelector | None
     counter: PodCounter | None
     counted: Rows
+    present: Codes
     domains: Codes
     number: int
+
+    def means(self, usage: PodUsage) -> float:
+        """1 for a pod that counts."""
+        return float(self.selector is not None and self.selector.matches(usage.labels))
 
     def counts(self) -> Amounts:
         """How many pods count in each domain; one more at the end, for nodes without one."""
@@ -121,12 +137,31 @@ class _Spread:
         for constraint in self._hard:
             spread, domains = constraint.spread, constraint.domains
             counts = constraint.counts()
-            counted = counts[np.unique(domains[constraint.counted])]
+            counted = counts[constraint.present]
             least = counted.min() if len(counted) >= max(1, spread.min_domains) else 0.0
             here = domains[rows]
             skew = counts[here] + constraint.self_match - least
             yield Reason(_NO_LABEL, here < 0, resolvable=False)
             yield Reason(_UNEVEN, skew > spread.max_skew)
+
+    def limits(self, rows: Rows) -> Sequence[Limit]:
+        self._refresh()
+        return [Limit(one.means, self._room(one, rows)) for one in self._hard]
+
+    def _room(self, constraint: _Constraint, rows: Rows) -> Amounts:
+        """How many pods more there may be in the domains of rows.
+
+        A domain may have as many as the least of the others, and ``max_skew`` more. Where it has
+        the least itself, that allows more than it has.
+        """
+        spread, here = constraint.spread, constraint.domains[rows]
+        counts = constraint.counts()
+        least = _least_of_others(counts, constraint.present, spread.min_domains)
+        room = least[here] + spread.max_skew - constraint.self_match - counts[here]
+        # The pods of a node that does not count change nothing.
+        is_counted = np.isin(rows, constraint.counted)
+        room = np.where(is_counted, room, np.where(room < 0, -np.inf, np.inf))
+        return np.where(here < 0, -np.inf, room)
 
     def score(self, rows: Rows) -> Amounts | None:
         self._refresh()
@@ -189,14 +224,16 @@ class _Spread:
         if not spread.is_hard and not self._needs_all_keys:
             absent = self._nodes.labels.column(spread.key).code("")
             domains = np.where(domains < 0, absent, domains)
-        labels, counter = dict(pod.labels.labels), None
+        labels, meant = dict(pod.labels.labels), None
         selector = spread.selects(labels)
         if selector is not None and selector.requirements:
             # As Kubernetes has it: one without means this pod, and counts no other.
-            counter = self._nodes.pods.counter(SpreadSelector(pod.labels.namespace, selector))
+            meant = SpreadSelector(pod.labels.namespace, selector)
+        counter = None if meant is None else self._nodes.pods.counter(meant)
         self_match = int(selector is not None and selector.matches(labels))
         counted, number = self._counted(spread, among), int(domains.max(initial=-1)) + 1
-        return _Constraint(spread, self_match, counter, counted, domains, number)
+        present = np.flatnonzero(np.bincount(domains[counted]))
+        return _Constraint(spread, self_match, meant, counter, counted, present, domains, number)
 
     def _counted(self, spread: SpreadConstraint, among: Mask) -> Rows:
         """The rows of those nodes whose pods count."""
@@ -240,3 +277,13 @@ class _DefaultSpread(_Spread):
                 ]
                 self._version = -1
         super()._refresh()
+
+
+def _least_of_others(counts: Amounts, domains: Codes, min_domains: int) -> Amounts:
+    """For each domain the least of ``counts`` of all ``domains`` but itself."""
+    if len(domains) < max(1, min_domains):
+        return np.zeros(len(counts))
+    ascending = domains[np.argsort(counts[domains])]
+    found = np.full(len(counts), counts[ascending[0]])
+    found[ascending[0]] = counts[ascending[1]] if len(domains) > 1 else np.inf
+    return found

@@ -152,7 +152,7 @@ class Cluster:
                 taken = {one for _, ports, _ in here for one in ports if one[:2] == port[:2]}
                 if port.address != ANY_ADDRESS:
                     taken &= {port, port._replace(address=ANY_ADDRESS)}
-                assert (row in columns.ports.rows_in_conflict(port)) == bool(taken)
+                assert (row in columns.ports.in_conflict(port)) == bool(taken)
             for image in IMAGES:
                 has = any(image in one.names for one in node.status.images or ())
                 state = columns.images.get(image)

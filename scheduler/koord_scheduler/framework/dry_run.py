@@ -1,0 +1,155 @@
+"""Which pods a waiting pod has to take the place of on each node: the dry run of preemption. No IO.
+
+On each row all pods of a lower priority are taken off; if the waiting pod fits then, they are put
+back one by one in order of importance, those first whose eviction violates a disruption budget,
+as long as it still fits. Those that are left out are the victims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows
+from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.columns.placed_pods import PlacedPods, PodsByRow
+from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.nominations import Nomination
+from koord_scheduler.framework.plugin import Limit
+
+
+class Victims(NamedTuple):
+    """Victims on some rows, and of each whether its eviction violates a disruption budget."""
+
+    pods: PodsByRow
+    violating: Mask
+
+
+class DryRun:
+    """The dry run for one waiting pod; ``nominated`` are those whose claims it has to respect."""
+
+    def __init__(
+        self,
+        scores: ClassScores,
+        nodes: NodeColumns,
+        placed: PlacedPods,
+        budgets: DisruptionBudgets,
+        nominated: Sequence[Nomination],
+    ) -> None:
+        self._scores = scores
+        self._nodes = nodes
+        self._placed = placed
+        self._budgets = budgets
+        self._nominated = nominated
+
+    def by_limits(self, limits: Sequence[Limit], pods: PodsByRow, rows: Rows) -> Victims:
+        """The victims among ``pods`` on rows, where ``limits`` are all that filters say."""
+        room, counts = self._without(limits, pods, rows)
+        keep = _has_room(room)[pods.at]
+        pods, counts = pods.where(keep), counts[:, keep]
+        violating = self._budgets.violated_by(pods, self._placed)
+        order = np.argsort(2 * pods.at + ~violating, kind="stable")
+        is_victim = np.zeros(len(order), np.bool_)
+        is_victim[order] = _not_put_back(pods.at[order], room, counts[:, order])
+        return Victims(pods.where(is_victim), violating[is_victim])
+
+    def by_filters(self, limits: Sequence[Limit], pods: PodsByRow, rows: Rows) -> Victims:
+        """The same for any filters: pods really leave and enter the columns, row by row."""
+        room, _ = self._without(limits, pods, rows)
+        pods = pods.where(_has_room(room)[pods.at])
+        violating = self._budgets.violated_by(pods, self._placed)
+        is_victim = np.zeros(len(pods.at), np.bool_)
+        for at in np.unique(pods.at):
+            here = np.flatnonzero(pods.at == at)
+            order = here[np.argsort(~violating[here], kind="stable")]
+            is_victim[order] = self._victims_on(int(rows[at]), pods.slots[order].tolist())
+        return Victims(pods.where(is_victim), violating[is_victim])
+
+    def _without(
+        self, limits: Sequence[Limit], pods: PodsByRow, rows: Rows
+    ) -> tuple[Amounts, Amounts]:
+        """The room of each limit on rows without ``pods``, and what counts of each pod."""
+        counts = np.zeros((len(limits), len(pods.at)))
+        room = np.zeros((len(limits), len(rows)))
+        for number, limit in enumerate(limits):
+            counts[number] = self._placed.amounts(limit.of, pods.slots)
+            room[number] = limit.room + np.bincount(pods.at, counts[number], len(rows))
+            # Filters have to let the pod through with the nominated pods, and without them.
+            room[number] -= np.maximum(self._nominated_amounts(limit, rows), 0.0)
+        return room, counts
+
+    def _nominated_amounts(self, limit: Limit, rows: Rows) -> Amounts:
+        by_row = np.zeros(len(self._nodes))
+        for pod in self._nominated:
+            row = self._nodes.row(pod.node)
+            if row is not None:
+                by_row[row] += _amount(limit, pod.usage)
+        return by_row[rows]
+
+    def _victims_on(self, row: int, slots: list[int]) -> list[bool]:
+        """Of the pods in these slots, which ones are victims; all pods are back afterwards."""
+        node, nodes = self._nodes.name(row), self._nodes
+        usages = [self._placed.pod(slot).usage for slot in slots]
+        nominated = [pod.usage for pod in self._nominated if pod.node == node]
+        for usage in usages:
+            nodes.remove_pod(node, usage)
+        is_victim = [False] * len(usages)
+        absent = usages
+        if self._fits(row, nominated):
+            absent = []
+            for number, usage in enumerate(usages):
+                nodes.add_pod(node, usage)
+                if not self._fits(row, nominated):
+                    nodes.remove_pod(node, usage)
+                    absent.append(usage)
+                    is_victim[number] = True
+        for usage in absent:
+            nodes.add_pod(node, usage)
+        return is_victim
+
+    def _fits(self, row: int, nominated: Sequence[PodUsage]) -> bool:
+        if self._scores.rejections(row):
+            return False
+        node = self._nodes.name(row)
+        for usage in nominated:
+            self._nodes.add_pod(node, usage)
+        fits = not nominated or not self._scores.rejections(row)
+        for usage in nominated:
+            self._nodes.remove_pod(node, usage)
+        return fits
+
+
+def _has_room(room: Amounts) -> Mask:
+    """Of each row, whether no limit is exceeded."""
+    found: Mask = np.all(room >= 0, axis=0)
+    return found
+
+
+def _not_put_back(at: Rows, room: Amounts, counts: Amounts) -> Mask:
+    """Of each pod, whether it stays away as pods are put back in this order; takes of ``room``.
+
+    The first pods of all rows are tried together, then the second ones, and so on.
+    """
+    found = np.zeros(len(at), np.bool_)
+    if not len(at):
+        return found
+    firsts = np.flatnonzero(np.concatenate(([True], at[1:] != at[:-1])))
+    lengths = np.diff(np.append(firsts, len(at)))
+    longest = np.argsort(-lengths, kind="stable")
+    firsts, lengths = firsts[longest], lengths[longest]
+    left = room[:, at[firsts]]
+    for rank in range(int(lengths[0])):
+        number = int(np.searchsorted(-lengths, -rank))
+        pods = firsts[:number] + rank
+        after = left[:, :number] - counts[:, pods]
+        fits = _has_room(after)
+        left[:, :number] = np.where(fits, after, left[:, :number])
+        found[pods] = ~fits
+    return found
+
+
+def _amount(limit: Limit, usage: PodUsage) -> float:
+    return dict(usage.request).get(limit.of, 0.0) if isinstance(limit.of, int) else limit.of(usage)

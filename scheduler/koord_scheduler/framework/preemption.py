@@ -1,0 +1,160 @@
+"""Preemption: a pod that fits nowhere takes the place of pods with a lower priority. No IO.
+
+As Kubernetes' DefaultPreemption, but for one thing: kube-scheduler looks at nodes from a random
+one on until it has found enough candidates (as many as 10 % of the nodes, at least 100), and takes
+the best of these. Here all nodes are looked at, all at once, and the best of all is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from koord_scheduler.columns.arrays import Amounts, Rows
+from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods
+from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.dry_run import DryRun, Victims
+from koord_scheduler.framework.nominations import Nomination
+
+_LOWEST = -(2.0**31)
+
+
+@dataclass(frozen=True)
+class Preemption:
+    """Where a pod can run once its ``victims`` are gone, the most important of them first.
+
+    ``pdb_violations`` is how many of them may not be evicted by their disruption budgets.
+    """
+
+    node: str
+    victims: tuple[PlacedPod, ...]
+    pdb_violations: int
+
+
+class Candidates:
+    """The nodes where preemption helps, with their victims; and how many others there are.
+
+    ``without_victims``: nodes that have no pods of a lower priority; ``rejected``: those where
+    the pod would not fit without these pods either; ``unhelpful``: those where it is not the pods
+    that keep it off.
+    """
+
+    def __init__(
+        self,
+        nodes: NodeColumns,
+        placed: PlacedPods,
+        victims: Victims,
+        rows: Rows,
+        *,
+        without_victims: int,
+        rejected: int,
+        unhelpful: int,
+    ) -> None:
+        """``rows`` are those that the pods of ``victims`` are on by their place."""
+        self._nodes = nodes
+        self._placed = placed
+        self._victims = victims
+        self._rows = rows
+        self._places = np.unique(victims.pods.at)
+        self.without_victims = without_victims
+        self.rejected = rejected - len(self._places)
+        self.unhelpful = unhelpful
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[Preemption]:
+        return (self._preemption(place) for place in self._places.tolist())
+
+    def best(self, tie_break: Amounts | None = None) -> Preemption | None:
+        """The one whose victims matter least.
+
+        In order: the fewest violations of budgets; the lowest priority of the most important
+        victim; the lowest sum of priorities, each above the lowest there is; the fewest victims;
+        of the most important victims the one that started first did so the latest; and of equal
+        ones the highest ``tie_break``, by row, which is that of ``NodeColumns`` if not given.
+        """
+        if not len(self):
+            return None
+        ties = self._nodes.tie_break if tie_break is None else tie_break
+        left = self._places
+        for one in (*self._criteria(), -ties[self._rows]):
+            left = left[one[left] == one[left].min()]
+        return self._preemption(int(left[0]))
+
+    def _criteria(self) -> Iterator[Amounts]:
+        """By place, less is better; victims are in order of importance."""
+        (at, slots), violating = self._victims
+        length, priority = len(self._rows), self._placed.priority[slots]
+        is_first = np.concatenate(([True], at[1:] != at[:-1]))
+        highest, started = np.zeros((2, length))
+        highest[self._places] = priority[is_first]
+        started[self._places] = self._placed.started[slots[is_first]]
+        yield np.bincount(at, violating, length).astype(np.float64)
+        yield highest
+        yield np.bincount(at, priority - _LOWEST, length).astype(np.float64)
+        yield np.bincount(at, minlength=length).astype(np.float64)
+        yield -started
+
+    def _preemption(self, place: int) -> Preemption:
+        pods, violating = self._victims
+        here = pods.at == place
+        victims = tuple(map(self._placed.pod, pods.slots[here].tolist()))
+        node = self._nodes.name(int(self._rows[place]))
+        return Preemption(node, victims, int(violating[here].sum()))
+
+
+def may_preempt(
+    scores: ClassScores,
+    priority: int,
+    nominated_node: str,
+    nodes: NodeColumns,
+    placed: PlacedPods,
+) -> bool:
+    """Whether a pod whose preemption policy is not "Never" may look for victims.
+
+    It may not while victims of its last time are still terminating on its ``nominated_node``
+    ("": none), unless that node is out of the question by now.
+    """
+    row = nodes.row(nominated_node)
+    if row is None or not nodes.is_node[row]:
+        return True
+    if not scores.limits(np.array([row])).is_resolvable[0]:
+        return True
+    return not any(pod.is_preempted and pod.priority < priority for pod in placed.on(row))
+
+
+def find_candidates(
+    scores: ClassScores,
+    priority: int,
+    nodes: NodeColumns,
+    placed: PlacedPods,
+    budgets: DisruptionBudgets,
+    nominated: Sequence[Nomination] = (),
+) -> Candidates:
+    """Where a pod of a class that fits nowhere can take the place of others, and of which.
+
+    ``nominated`` are those of other pods with at least this priority (``Nominations.against``):
+    the pod has to fit with them and without them.
+    """
+    rows = np.flatnonzero(nodes.is_node)
+    limits = scores.limits(rows, [one.usage for one in nominated])
+    lower = placed.below(priority, rows)
+    has_lower = np.bincount(lower.at, minlength=len(rows)) > 0
+    curable = limits.is_resolvable & ~limits.is_fixed
+    dry_run = DryRun(scores, nodes, placed, budgets, nominated)
+    find = dry_run.by_limits if limits.are_all else dry_run.by_filters
+    tried = limits.is_resolvable
+    return Candidates(
+        nodes,
+        placed,
+        find(limits.limits, lower.where(curable[lower.at]), rows),
+        rows,
+        without_victims=int((tried & ~has_lower).sum()),
+        rejected=int((tried & has_lower).sum()),
+        unhelpful=int((~tried).sum()),
+    )

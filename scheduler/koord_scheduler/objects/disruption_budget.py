@@ -1,0 +1,74 @@
+"""A PodDisruptionBudget as the scheduler reads it. No IO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from koord_kube.views.decode import decode_view
+from koord_model import label_selector
+from koord_model.label_selector import LabelSelector
+
+from koord_scheduler.objects.metadata import ObjectMeta
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionBudget:
+    """How many of the pods of a namespace that ``selector`` means may be evicted now.
+
+    Pods in ``disrupted`` (names) are counted already. As in Kubernetes' scheduler, a selector
+    without requirements means no pod, though for the eviction API it means all of the namespace.
+    """
+
+    namespace: str
+    name: str
+    selector: LabelSelector | None
+    allowed: int
+    disrupted: frozenset[str] = frozenset()
+
+    @property
+    def key(self) -> str:
+        """The namespace and the name."""
+        return f"{self.namespace}/{self.name}"
+
+    def means(self, namespace: str, labels: dict[str, str]) -> bool:
+        """Whether it is about pods of a namespace with these labels; about none without labels."""
+        if self.selector is None or not self.selector.requirements or not labels:
+            return False
+        return namespace == self.namespace and self.selector.matches(labels)
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    selector: dict[str, Any] | None = None
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, str | None] | None = None
+
+
+class _PodDisruptionBudget(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+_DECODER = msgspec.json.Decoder(_PodDisruptionBudget)
+
+
+def read_disruption_budget(text: bytes) -> DisruptionBudget:
+    """The budget in a JSON document.
+
+    Raises:
+        ValueError: it is not a PodDisruptionBudget.
+    """
+    given = decode_view(_DECODER, text, "a valid PodDisruptionBudget")
+    metadata, selector = given.metadata, given.spec.selector
+    return DisruptionBudget(
+        metadata.namespace,
+        metadata.name,
+        None if selector is None else label_selector.parse(selector, "spec.selector"),
+        given.status.disruptions_allowed,
+        frozenset(given.status.disrupted_pods or ()),
+    )
