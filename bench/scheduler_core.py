@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config
-from koord_scheduler.framework.scheduler import Placement, Scheduler
+from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import read_node
 
 from bench import report

@@ -22,7 +22,8 @@ from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.placed_pods import PlacedPods
 from koord_scheduler.config.scheduler_config import default_scheduler_config
-from koord_scheduler.framework.scheduler import Placement, Scheduler
+from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import read_node
 
 from bench import programs, report

@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config
-from koord_scheduler.framework.scheduler import Placement, Scheduler
+from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.program.explanation import Now, explain_waiting
 from koordctl.placement_text import waiting_lines

@@ -138,6 +138,14 @@ async def _live(api: Client) -> ClusterObjects:
         resources.REPLICATION_CONTROLLERS,
         resources.REPLICA_SETS,
         resources.STATEFUL_SETS,
+        resources.DISRUPTION_BUDGETS,
+        resources.VOLUMES,
+        resources.VOLUME_CLAIMS,
+        resources.STORAGE_CLASSES,
+        resources.CSI_NODES,
+        resources.CSI_DRIVERS,
+        resources.CSI_STORAGE_CAPACITIES,
+        resources.VOLUME_ATTACHMENTS,
     )
     return {"Pod": pods} | {one.kind: await _list(api, one) for one in others}
 

@@ -12,7 +12,7 @@ from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError, Ob
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS
 
-from koord_scheduler.framework.scheduler import Placement
+from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
 Write = Callable[[Request], Awaitable[bytes]]

@@ -12,6 +12,10 @@ from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api
 from koord_kube.protocol.resources import (
+    CSI_DRIVERS,
+    CSI_NODES,
+    CSI_STORAGE_CAPACITIES,
+    DISRUPTION_BUDGETS,
     NAMESPACES,
     NODES,
     PODS,
@@ -19,12 +23,17 @@ from koord_kube.protocol.resources import (
     REPLICATION_CONTROLLERS,
     SERVICES,
     STATEFUL_SETS,
+    STORAGE_CLASSES,
+    VOLUME_ATTACHMENTS,
+    VOLUME_CLAIMS,
+    VOLUMES,
     Resource,
 )
 from koord_kube.shared_informers import SharedInformers
 
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.objects.disruption_budget import read_disruption_budget
 from koord_scheduler.objects.metadata import read_metadata
 from koord_scheduler.objects.node import Node, read_node
 from koord_scheduler.objects.workload import (
@@ -32,6 +41,17 @@ from koord_scheduler.objects.workload import (
     read_replication_controller,
     read_service,
     read_stateful_set,
+)
+from koord_scheduler.volumes.objects import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    StorageObject,
+    VolumeAttachment,
+    read_storage_object,
 )
 
 T = TypeVar("T")
@@ -44,6 +64,15 @@ _WORKLOADS = {
     REPLICATION_CONTROLLERS: read_replication_controller,
     REPLICA_SETS: read_replica_set,
     STATEFUL_SETS: read_stateful_set,
+}
+_STORAGE: Mapping[Resource, type[StorageObject]] = {
+    VOLUMES: PersistentVolume,
+    VOLUME_CLAIMS: PersistentVolumeClaim,
+    STORAGE_CLASSES: StorageClass,
+    CSI_NODES: CSINode,
+    CSI_DRIVERS: CSIDriver,
+    CSI_STORAGE_CAPACITIES: CSIStorageCapacity,
+    VOLUME_ATTACHMENTS: VolumeAttachment,
 }
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -70,6 +99,19 @@ class ClusterCache:
             set_selector = partial(nodes.workloads.set, resource.kind)
             remove = partial(nodes.workloads.remove, resource.kind)
             self._follow(resource, read, set_selector, remove)
+        for resource, kind in _STORAGE.items():
+            self._follow(
+                resource,
+                partial(read_storage_object, kind),
+                lambda _, one: nodes.volumes.set(one),
+                partial(nodes.volumes.remove, kind),
+            )
+        self._follow(
+            DISRUPTION_BUDGETS,
+            read_disruption_budget,
+            lambda _, budget: scheduler.budgets.set(budget),
+            scheduler.budgets.remove,
+        )
         self._pods = self._follow(
             PODS,
             PodReader(nodes).read,

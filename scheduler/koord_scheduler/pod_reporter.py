@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 from koord_kube.core.events import EventAggregator, EventSource, event, reference
@@ -17,13 +17,25 @@ from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import EVENTS, PODS
 
 from koord_scheduler.binder import Write
-from koord_scheduler.framework.scheduler import Placement
+from koord_scheduler.columns.placed_pods import PlacedPod
+from koord_scheduler.framework.decisions import Placement, PreemptionPlan
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
 MOST_WAITING = 100_000
 """Reports; beyond them the oldest are dropped."""
 LONGEST_DELAY_SECONDS = 20.0
 _STREAMS = 32
+
+
+class EventKind(NamedTuple):
+    """The reason of an Event, and whether it is a warning."""
+
+    reason: str
+    is_warning: bool
+
+
+_SCHEDULED = EventKind("Scheduled", is_warning=False)
+_FAILED = EventKind("FailedScheduling", is_warning=True)
 _IDLE_SECONDS = 0.05
 
 
@@ -67,7 +79,7 @@ class PodReporter:
         """A pod has a node."""
         pod, at = placement.pod, self._wall()
         message = f"Successfully assigned {pod.key} to {placement.node}"
-        self._put(lambda: self._event(pod, "Scheduled", message, at, warning=False))
+        self._put(lambda: self._event(pod, _SCHEDULED, message, at))
 
     def unschedulable(self, pods: Iterable[QueuedPod], message: str) -> None:
         """Pods fit nowhere; those that say so already are passed over."""
@@ -81,7 +93,14 @@ class PodReporter:
         pod.reported = message
         self._put(lambda: _condition(pod, message, at, is_new=not had_condition))
         if self._seen.count((pod.key, pod.uid, message), self._monotonic()):
-            self._put(lambda: self._event(pod, "FailedScheduling", message, at, warning=True))
+            self._put(lambda: self._event(pod, _FAILED, message, at))
+
+    def preempted(self, victim: PlacedPod, plan: PreemptionPlan) -> None:
+        """A pod had to make room for another."""
+        at, source = self._wall(), plan.pod.waiting.scheduler_name
+        message = f"Preempted by pod {plan.pod.uid} on node {victim.node}"
+        kind = EventKind("Preempted", is_warning=False)
+        self._put(lambda: self._event_of(victim.key, victim.uid, source, kind, message, at))
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -125,13 +144,16 @@ class PodReporter:
         self._waiting.append(_Report(request, self._monotonic()))
         self._news.set()
 
-    def _event(
-        self, pod: QueuedPod, reason: str, message: str, at: float, *, warning: bool
+    def _event(self, pod: QueuedPod, kind: EventKind, message: str, at: float) -> Request:
+        return self._event_of(pod.key, pod.uid, pod.waiting.scheduler_name, kind, message, at)
+
+    def _event_of(
+        self, key: str, uid: str, source: str, kind: EventKind, message: str, at: float
     ) -> Request:
-        namespace, _, name = pod.key.partition("/")
-        source = EventSource(pod.waiting.scheduler_name, self._instance)
-        about = reference(PODS, name, namespace, pod.uid)
-        body = event(about, reason, message, source, at, warning=warning)
+        namespace, _, name = key.partition("/")
+        about = reference(PODS, name, namespace, uid)
+        by = EventSource(source, self._instance)
+        body = event(about, kind.reason, message, by, at, warning=kind.is_warning)
         return Request("POST", EVENTS, "", namespace, body=body)
 
 

@@ -10,8 +10,11 @@ import anyio
 from koord_service.logs import get_log
 
 from koord_scheduler.binder import Binder
-from koord_scheduler.framework.scheduler import Placement, Refusal, Scheduler
+from koord_scheduler.framework.decisions import Decision, Placement, PreemptionPlan
+from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.victim_evictor import VictimEvictor
+from koord_scheduler.volume_binder import VolumeBinder
 
 SLICE_SECONDS = 0.004
 WAKE_SECONDS = 0.05
@@ -26,7 +29,7 @@ log = get_log("scheduler")
 class DecisionListener(Protocol):
     """Who is told of decisions."""
 
-    def decided(self, decision: Placement | Refusal, seconds: float) -> None:
+    def decided(self, decision: Decision, seconds: float) -> None:
         """A decision, and how long it took."""
         ...
 
@@ -40,7 +43,7 @@ class DecisionListener(Protocol):
 
 
 class SchedulingLoop:
-    """Takes decisions of ``scheduler`` to ``binder``.
+    """Has the decisions of ``scheduler`` carried out.
 
     ``silence`` returns why nothing may be decided at present, "" if it may.
     """
@@ -67,14 +70,34 @@ class SchedulingLoop:
         self._has_changed = True
         self._changed.set()
 
-    async def run(self, binder: Binder) -> None:
+    async def run(self, binder: Binder, volumes: VolumeBinder, evictor: VictimEvictor) -> None:
         """Decide until cancelled."""
+        async with anyio.create_task_group() as group:
+
+            async def bind_volumes(placement: Placement) -> None:
+                if failure := await volumes.bind(placement):
+                    self.not_bound(placement.pod, failure)
+                else:
+                    binder.bind(placement)
+
+            def carry_out(decision: Decision) -> None:
+                match decision:
+                    case Placement(reservations=()):
+                        binder.bind(decision)
+                    case Placement():
+                        group.start_soon(bind_volumes, decision)
+                    case PreemptionPlan():
+                        evictor.evict(decision)
+
+            await self._run(binder, carry_out)
+
+    async def _run(self, binder: Binder, carry_out: Callable[[Decision], None]) -> None:
         while True:
             self._changed = anyio.Event()
             self._pause_if(self._silence())
             if self.paused or binder.unsent >= MOST_UNSENT:
                 await anyio.sleep(WAKE_SECONDS)
-            elif self._decide(binder):
+            elif self._decide(binder, carry_out):
                 await anyio.lowlevel.checkpoint()
             else:
                 with anyio.move_on_after(self._patience()):
@@ -92,7 +115,7 @@ class SchedulingLoop:
         self._listener.not_bound(pod, reason)
         self.notice_change()
 
-    def _decide(self, binder: Binder) -> bool:
+    def _decide(self, binder: Binder, carry_out: Callable[[Decision], None]) -> bool:
         """One slice; whether there may be more to decide at once."""
         now = began = self._monotonic()
         self._scheduler.queue.tick(now)
@@ -100,8 +123,7 @@ class SchedulingLoop:
         while (decision := self._scheduler.decide(now)) is not None:
             after = self._monotonic()
             self._listener.decided(decision, after - now)
-            if isinstance(decision, Placement):
-                binder.bind(decision)
+            carry_out(decision)
             now = after
             if now - began > SLICE_SECONDS or binder.unsent >= MOST_UNSENT:
                 return True

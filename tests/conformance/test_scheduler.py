@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
 from koord_scheduler.classes.placed_pod import placed_usage
@@ -15,8 +16,10 @@ from koord_scheduler.objects.pod_affinity import pod_affinity
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
 from tests.support.scheduler_profile import default_plugins
+from tests.support.storage_kinds import storage_objects
 from tests.support.workloads import set_workloads
 
+VOLUME_PLUGINS = {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"}
 PLUGINS = {one.plugin.name for one in default_plugins()}
 """The plugins that there are."""
 
@@ -26,6 +29,8 @@ def ours(vector: Vector) -> Fields:
     nodes = NodeColumns(length=1)
     for one in given["namespaces"]:
         nodes.namespaces.set(one["name"], one["labels"])
+    for one in storage_objects(given):
+        nodes.volumes.set(one)
     placed = [read_pod(json.dumps(one).encode()) for one in given["pods"]]
     for pod in placed[::2]:
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
@@ -39,10 +44,16 @@ def ours(vector: Vector) -> Fields:
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
     rows = {one["metadata"]["name"]: nodes.row(one["metadata"]["name"]) for one in given["nodes"]}
     if before := vector.recorded["prefilter"]:
+        of_all = set.intersection(*(set(scores.rejections(row)) for row in rows.values()))
         if before["plugin"] not in PLUGINS:
             return {}
-        of_all = (set(scores.rejections(row)) for row in rows.values())
-        return before_filters({before["plugin"]}.intersection(*of_all))
+        if before["plugin"] not in VOLUME_PLUGINS:
+            return before_filters({before["plugin"]} & of_all)
+        first, why = next(
+            (name, one.rejection) for name, one in scores.pre_filter() if one.rejection
+        )
+        assert first in of_all
+        return before_filters({first}, [why])
     found: Object = {f"{name} rejected": scores.rejections(row) for name, row in rows.items()}
     left = {name: row for name, row in rows.items() if "total" in vector.recorded["nodes"][name]}
     at = np.array(list(left.values()), np.intp)
@@ -60,7 +71,8 @@ def ours(vector: Vector) -> Fields:
 
 def theirs(recorded: Object) -> Fields:
     if before := recorded["prefilter"]:
-        return before_filters({before["plugin"]}) if before["plugin"] in PLUGINS else {}
+        why = before["reasons"] if before["plugin"] in VOLUME_PLUGINS else []
+        return before_filters({before["plugin"]}, why) if before["plugin"] in PLUGINS else {}
     found: Object = {}
     for name, node in recorded["nodes"].items():
         found[f"{name} rejected"] = list(node.get("rejected", ()))
@@ -68,12 +80,12 @@ def theirs(recorded: Object) -> Fields:
     return compared(found)
 
 
-def before_filters(rejecting: set[str]) -> Fields:
+def before_filters(rejecting: set[str], why: Sequence[str] = ()) -> Fields:
     """Where a plugin rejects the pod without looking at nodes, it rejects each of them here.
 
     Of others nothing is recorded then.
     """
-    return {"every node rejected": sorted(rejecting)}
+    return {"every node rejected": sorted(rejecting), "why": list(why)}
 
 
 def compared(found: Object) -> Fields:

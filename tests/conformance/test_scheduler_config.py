@@ -185,7 +185,6 @@ def plugins_that_are_unknown(vector: Vector, field: str, here: Fields, there: Fi
 def arguments_of_plugins_not_built(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
     """Arguments other than the defaults have no effect yet."""
     defaults = {
-        "VolumeBinding": {"bindTimeoutSeconds": 600},
         "DynamicResources": {"filterTimeout": "10s", "bindingTimeout": "10m0s"},
     }
     given = names_in(vector, "pluginConfig") & defaults.keys()

@@ -14,7 +14,7 @@ from koord_scheduler import binder as module
 from koord_scheduler.binder import Binder
 from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.scheduler import Placement
+from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
 from tests.support.waiting import until

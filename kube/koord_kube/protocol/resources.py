@@ -51,6 +51,20 @@ ELASTIC_QUOTAS = Resource(
 SERVED_NODE_METRICS = Resource("metrics.koordinator.sh", "v1alpha1", "nodemetrics", "NodeMetric")
 """NodeMetrics that the manager keeps in memory and serves itself, beside those in etcd."""
 
+DISRUPTION_BUDGETS = Resource(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True
+)
+VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume")
+VOLUME_CLAIMS = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True
+)
+STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass")
+CSI_NODES = Resource("storage.k8s.io", "v1", "csinodes", "CSINode")
+CSI_DRIVERS = Resource("storage.k8s.io", "v1", "csidrivers", "CSIDriver")
+CSI_STORAGE_CAPACITIES = Resource(
+    "storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", namespaced=True
+)
+VOLUME_ATTACHMENTS = Resource("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment")
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
 SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)

@@ -29,6 +29,7 @@ class OwnerReference(msgspec.Struct):
 
     kind: str = ""
     name: str = ""
+    uid: str = ""
     controller: bool | None = None
     api_version: str = msgspec.field(default="", name="apiVersion")
 

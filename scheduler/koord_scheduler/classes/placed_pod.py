@@ -9,6 +9,7 @@ from koord_scheduler.columns.pod_labels import pod_labels
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.objects.pod_affinity import pod_affinity
 from koord_scheduler.objects.requests import placed_requests
+from koord_scheduler.volumes.usage import volume_usage
 
 
 def placed_usage(pod: PodInfo, nodes: NodeColumns) -> PodUsage:
@@ -24,4 +25,5 @@ def placed_usage(pod: PodInfo, nodes: NodeColumns) -> PodUsage:
         host_ports(pod),
         pod_labels(metadata.namespace, metadata.labels, is_leaving=is_leaving),
         held_terms(pod_affinity(metadata.namespace, pod.spec.affinity)),
+        volume_usage(pod),
     )

@@ -27,6 +27,7 @@ from koord_scheduler.objects.pod import PodInfo, SchedulingContainer, Toleration
 from koord_scheduler.objects.pod_affinity import PodAffinity, pod_affinity
 from koord_scheduler.objects.requests import PodRequests, pending_requests
 from koord_scheduler.objects.spread import SpreadConstraint, spread_constraint
+from koord_scheduler.volumes.usage import NO_VOLUMES, VolumeUsage, volume_usage
 
 _SELECTING = {
     ("v1", REPLICATION_CONTROLLER),
@@ -43,7 +44,8 @@ class PodClass:
     ``spread`` are its topology spread constraints, of both kinds; ``controller`` is what made its
     pods, where that decides how they are spread. ``images`` has the image of each container, with
     its tag; ``containers`` is how many there are, init containers included. ``features`` are those
-    that it needs of kubelets, ``needed_plugins`` may be missing here.
+    that it needs of kubelets, ``needed_plugins`` may be missing here. Pods with claims are a class
+    each.
     """
 
     labels: PodLabels
@@ -60,6 +62,7 @@ class PodClass:
     spread: tuple[SpreadConstraint, ...]
     affinity: PodAffinity
     controller: WorkloadReference | None = None
+    volumes: VolumeUsage = NO_VOLUMES
     features: tuple[str, ...] = ()
     needed_plugins: tuple[str, ...] = ()
 
@@ -69,7 +72,7 @@ class PodClass:
     @cached_property
     def _hash(self) -> int:
         """Computed once: classes are looked up for each pod."""
-        return hash((self.labels, self.amounts, self.ports, self.images))
+        return hash((self.labels, self.amounts, self.ports, self.images, self.volumes))
 
     @property
     def requests(self) -> PodRequests:
@@ -87,8 +90,8 @@ def pod_class(pod: PodInfo) -> PodClass:
     spec = pod.spec
     requests = pending_requests(pod)
     containers = [*(spec.init_containers or ()), *(spec.containers or ())]
-    volumes = [(one.get("image") or {}).get("reference") for one in spec.volumes or ()]
-    images = [*(one.image for one in containers), *(name for name in volumes if name)]
+    mounted = [one.image.reference for one in spec.volumes or () if one.image is not None]
+    images = [*(one.image for one in containers), *filter(None, mounted)]
     return PodClass(
         pod_labels(pod.metadata.namespace, pod.metadata.labels),
         tuple(sorted(requests.amounts.items())),
@@ -104,6 +107,7 @@ def pod_class(pod: PodInfo) -> PodClass:
         tuple(map(spread_constraint, spec.topology_spread_constraints or ())),
         pod_affinity(pod.metadata.namespace, spec.affinity),
         spread_controller(pod),
+        volume_usage(pod),
         required_features(pod),
         needed_plugins(spec),
     )

@@ -147,7 +147,13 @@ def _signature(pod: PodInfo) -> tuple[object, ...]:
         spec.host_users,
         spec.resource_claims,
         spec.scheduling_group,
+        # The claim of an ephemeral volume is the pod's own.
+        *((metadata.name, metadata.uid) if _has_ephemeral(pod) else ()),
     )
+
+
+def _has_ephemeral(pod: PodInfo) -> bool:
+    return any(one.ephemeral is not None for one in pod.spec.volumes or ())
 
 
 def _unschedulable(conditions: list[PodCondition] | tuple[()]) -> str:

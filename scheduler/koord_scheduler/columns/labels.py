@@ -34,6 +34,10 @@ class LabelColumn:
     def matches(self, requirement: NodeRequirement, rows: Rows | None = None) -> Mask:
         """Whether the nodes of ``rows``, or all rows, meet a requirement on this label."""
         codes = self.codes if rows is None else self.codes[rows]
+        if requirement.operator == "In":
+            # Many different ones are asked about, each volume of a node for another: no table.
+            known = [self._code_of[one] for one in requirement.values if one in self._code_of]
+            return codes == known[0] if len(known) == 1 else np.isin(codes, known)
         found: Mask = self._table(requirement)[codes]
         return found
 

@@ -20,12 +20,15 @@ from koord_scheduler.columns.pod_counts import PodCounts
 from koord_scheduler.columns.pod_labels import PodLabels
 from koord_scheduler.columns.ports import HostPort, HostPortColumns
 from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
+from koord_scheduler.columns.volumes import VolumeColumns
 from koord_scheduler.columns.workload_selectors import WorkloadSelectors
 from koord_scheduler.objects.node import Node, Taint
 from koord_scheduler.objects.node_selector import NodeSelectorTerm, RequiredNodes
 from koord_scheduler.objects.pod import Toleration
 from koord_scheduler.objects.requests import PodRequests
 from koord_scheduler.objects.tolerations import first_untolerated
+from koord_scheduler.volumes.usage import NO_VOLUMES, VolumeUsage
+from koord_scheduler.volumes.volume_objects import VolumeObjects
 
 _SHORTEST = 64
 _TIES = 1 << 20
@@ -39,6 +42,7 @@ class PodUsage(NamedTuple):
     ports: tuple[HostPort, ...]
     labels: PodLabels
     terms: tuple[HeldTerm, ...] = ()
+    volumes: VolumeUsage = NO_VOLUMES
 
 
 class NodeColumns:
@@ -66,6 +70,8 @@ class NodeColumns:
         self.terms = HeldTerms(length)
         self.namespaces = Namespaces()
         self.workloads = WorkloadSelectors()
+        self.volumes = VolumeObjects(self._claim_changed, self._volumes_of_node_changed)
+        self.pod_volumes = VolumeColumns(length, self.volumes)
         self.is_node: Mask = np.zeros(length, np.bool_)
         self.unschedulable: Mask = np.zeros(length, np.bool_)
         self.tie_break: Amounts = np.zeros(length)
@@ -148,11 +154,12 @@ class NodeColumns:
         ports: tuple[HostPort, ...],
         labels: PodLabels,
         terms: tuple[HeldTerm, ...] = (),
+        volumes: VolumeUsage = NO_VOLUMES,
     ) -> PodUsage:
         """What a pod takes, as columns have it."""
         request = self.resources.request({**pod.amounts, PODS: 1})
         scored = float(pod.scored_cpu), float(pod.scored_memory)
-        return PodUsage(request, scored, ports, labels, terms)
+        return PodUsage(request, scored, ports, labels, terms, volumes)
 
     def add_pod(self, node: str, usage: PodUsage) -> int:
         """A pod is on a node, which need not be known yet; returns the node's row."""
@@ -162,6 +169,7 @@ class NodeColumns:
         self.ports.add(row, usage.ports)
         self.pods.add(row, usage.labels)
         self.terms.add(row, usage.terms)
+        self.pod_volumes.add(row, usage.volumes)
         self.journal.add(row)
         return row
 
@@ -173,6 +181,7 @@ class NodeColumns:
         self.ports.remove(row, usage.ports)
         self.pods.add(row, usage.labels, -1)
         self.terms.add(row, usage.terms, -1)
+        self.pod_volumes.remove(row, usage.volumes)
         self._changed(row)
 
     def _row_for(self, name: str) -> int:
@@ -183,7 +192,18 @@ class NodeColumns:
             row = self._row_of[name] = self._free.pop()
             self._names[row] = name
             self.tie_break[row] = self._tie(name)
+            self.pod_volumes.set_node(row, name)
         return row
+
+    def _claim_changed(self, claim: str) -> None:
+        for row in self.pod_volumes.set_claim(claim):
+            self.journal.add(row)
+
+    def _volumes_of_node_changed(self, name: str) -> None:
+        row = self._row_of.get(name)
+        if row is not None:
+            self.pod_volumes.set_node(row, name)
+            self.journal.add(row)
 
     def _changed(self, row: int) -> None:
         """Give the row free if neither a node nor a pod is in it."""
@@ -210,6 +230,7 @@ class NodeColumns:
         self.images.lengthen(length)
         self.pods.lengthen(length)
         self.terms.lengthen(length)
+        self.pod_volumes.lengthen(length)
         self.is_node = lengthened(self.is_node, length, fill=False)
         self.unschedulable = lengthened(self.unschedulable, length, fill=False)
         self.tie_break = lengthened(self.tie_break, length, 0)

@@ -38,11 +38,15 @@ from koord_scheduler.plugins.node_resources_balanced_allocation import (
 )
 from koord_scheduler.plugins.node_resources_fit import FitSettings, NodeResourcesFit
 from koord_scheduler.plugins.node_unschedulable import NodeUnschedulable
+from koord_scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from koord_scheduler.plugins.pod_topology_spread import (
     PodTopologySpread,
     PodTopologySpreadSettings,
 )
 from koord_scheduler.plugins.taint_toleration import TaintToleration
+from koord_scheduler.plugins.volume_binding import VolumeBinding
+from koord_scheduler.plugins.volume_restrictions import VolumeRestrictions
+from koord_scheduler.plugins.volume_zone import VolumeZone
 
 BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
     "NodeUnschedulable": lambda args: NodeUnschedulable(),
@@ -52,6 +56,10 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
     "NodePorts": lambda args: NodePorts(),
     "NodeResourcesFit": lambda args: NodeResourcesFit(_fit(args.node_resources_fit)),
     "NodeDeclaredFeatures": lambda args: NodeDeclaredFeatures(),
+    "VolumeRestrictions": lambda args: VolumeRestrictions(),
+    "NodeVolumeLimits": lambda args: NodeVolumeLimits(),
+    "VolumeBinding": lambda args: VolumeBinding(),
+    "VolumeZone": lambda args: VolumeZone(),
     "PodTopologySpread": lambda args: PodTopologySpread(_spread(args.pod_topology_spread)),
     "InterPodAffinity": lambda args: _inter_pod_affinity(args.inter_pod_affinity),
     "NodeResourcesBalancedAllocation": lambda args: _balanced(

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from koord_scheduler.columns.nodes import PodUsage
 
 
 class Nomination(NamedTuple):
-    """A pod is to have room on a node; ``victims`` are the uids by key of pods that make it."""
+    """A pod is to have room on a node."""
 
     key: str
     node: str
     priority: int
     usage: PodUsage
-    victims: tuple[tuple[str, str], ...] = ()
 
 
 class Nominations:
@@ -42,6 +41,13 @@ class Nominations:
         """A pod has a node, is gone, or looks elsewhere."""
         self._by_key.pop(key, None)
 
-    def against(self, key: str, priority: int) -> Iterable[Nomination]:
+    def displace(self, node: str, priority: int) -> tuple[str, ...]:
+        """Forget those for a node that are less important; returns the keys of their pods."""
+        found = [one for one in self if one.node == node and one.priority < priority]
+        for one in found:
+            self.remove(one.key)
+        return tuple(one.key for one in found)
+
+    def against(self, key: str, priority: int) -> Sequence[Nomination]:
         """Those that a pod has to leave room for: of others that are not less important."""
         return [one for one in self._by_key.values() if one.key != key and one.priority >= priority]

@@ -7,7 +7,7 @@ pods, and answers with functions of rows: of thousands of nodes at once, or the 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -142,6 +142,16 @@ class Plugin:
     def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
         """What depends on the pods of other nodes, too; ``None`` where nothing does."""
         return None
+
+    def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> object | None:
+        """Take what a pod that gets this row's node needs of more than the node.
+
+        It may have to be written before the pod is bound. ``None`` where there is nothing.
+        """
+        return None
+
+    def unreserve(self, reservation: Any, nodes: NodeColumns) -> None:
+        """Give back what ``reserve`` returned: the pod did not get the node."""
 
     def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
         """What else than its own row the score of a row depends on."""

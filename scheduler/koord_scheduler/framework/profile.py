@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from koord_scheduler.framework.plugin import Plugin
@@ -28,3 +29,9 @@ class Profile:
     plugins: tuple[EnabledPlugin, ...]
     honors_gates: bool = True
     preempts: bool = True
+
+    @cached_property
+    def reserving(self) -> tuple[Plugin, ...]:
+        """The plugins that take more for a pod than room on its node."""
+        plugins = (one.plugin for one in self.plugins)
+        return tuple(one for one in plugins if type(one).reserve is not Plugin.reserve)

@@ -7,7 +7,7 @@ that was given a node is *assumed* to be there until the API says so, or it is f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -15,40 +15,23 @@ import numpy as np
 
 from koord_scheduler.classes.pod_reader import ClusterPod, WaitingPod
 from koord_scheduler.columns.arrays import Rows
+from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods
 from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.decisions import Decision, Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.nominations import Nomination, Nominations
+from koord_scheduler.framework.plugin import Plugin
+from koord_scheduler.framework.preemption import Preemption
+from koord_scheduler.framework.preemptor import Preemptor
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.score_cache import ScoreCache
 from koord_scheduler.queue.scheduling_queue import ClassQueue, QueuedPod, SchedulingQueue
 
 FLUSH_SECONDS = 60.0
 """After which a parked class is tried again whatever happened: victims may have come since."""
-
-
 WOKEN_AT_ONCE = 200
 """Parked classes that are looked at in one go: some milliseconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """A pod is to be bound to a node."""
-
-    pod: QueuedPod
-    node: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The pods of a class fit nowhere; the owners of ``untold`` are to hear of it.
-
-    With a ``defect``, a plugin failed, and it is not known where they fit.
-    """
-
-    pod: QueuedPod
-    untold: tuple[QueuedPod, ...]
-    defect: str = ""
 
 
 class Scheduler:
@@ -65,6 +48,9 @@ class Scheduler:
         self.placed = PlacedPods(self.nodes)
         self.queue = queue if queue is not None else SchedulingQueue()
         self.nominations = Nominations()
+        self.budgets = DisruptionBudgets()
+        self._preemptor = Preemptor(self.nodes, self.placed, self.budgets, self.nominations)
+        self._reserved: dict[str, list[tuple[Plugin, object]]] = {}
         self._scores = ScoreCache(self.nodes, profiles)
         self._assumed: dict[str, QueuedPod] = {}
         self._number = 0
@@ -81,6 +67,7 @@ class Scheduler:
         """A pod is there, or has changed."""
         if pod.waiting is None:
             self._assumed.pop(pod.key, None)
+            self._reserved.pop(pod.key, None)
             self.queue.remove(pod.key)
             self.nominations.remove(pod.key)
             self.placed.set(_placed(pod, pod.node))
@@ -138,7 +125,7 @@ class Scheduler:
 
     # ---- decisions
 
-    def decide(self, now: float) -> Placement | Refusal | None:
+    def decide(self, now: float) -> Decision | None:
         """Give the next pod a node, or say that there is none; ``None``: no pod is next."""
         pod = self.queue.next()
         if pod is None:
@@ -146,17 +133,35 @@ class Scheduler:
         try:
             scores = self.scores(pod)
             row = self._best(pod, scores, self._feasible(pod, scores))
+            return self._assume(pod, row) if row is not None else self._refuse(pod, scores, now)
         except Exception as error:  # a plugin's, which is to cost no other class anything
             self._scores.forget(*pod.class_key[:2])
-            return self._park(pod, now, f"{type(error).__name__}: {error}")
-        if row is None:
-            return self._park(pod, now)
-        return self._assume(pod, self.nodes.name(row))
+            return self._park(pod, now, defect=f"{type(error).__name__}: {error}")
 
-    def _park(self, pod: QueuedPod, now: float, defect: str = "") -> Refusal:
+    def _refuse(self, pod: QueuedPod, scores: ClassScores, now: float) -> Refusal | PreemptionPlan:
+        if not self.profiles[pod.waiting.scheduler_name].preempts:
+            return self._park(pod, now)
+        found = self._preemptor.find(pod, scores)
+        if isinstance(found, Preemption):
+            return self._nominate(pod, found, now)
+        return self._park(pod, now, preemption=found)
+
+    def _nominate(self, pod: QueuedPod, preemption: Preemption, now: float) -> PreemptionPlan:
+        """Keep the room of victims for a pod, which waits for it apart from its class."""
+        node = preemption.node
+        displaced = self.nominations.displace(node, pod.priority)
+        self.nominations.set(Nomination(pod.key, node, pod.priority, pod.waiting.usage))
+        again = replace(pod, is_nominated=True)
+        self.queue.set(again)
+        self.queue.park(again.class_key, now)
+        return PreemptionPlan(again, preemption, displaced)
+
+    def _park(
+        self, pod: QueuedPod, now: float, *, preemption: str = "", defect: str = ""
+    ) -> Refusal:
         queue = self.queue.park(pod.class_key, now)
         queue.has_defect = bool(defect)
-        return Refusal(pod, tuple(queue.take_untold(now)), defect)
+        return Refusal(pod, tuple(queue.take_untold(now)), preemption, defect)
 
     def wake(self, now: float) -> int:
         """Let parked classes try again that may fit by now; returns how many."""
@@ -200,14 +205,24 @@ class Scheduler:
         except Exception:  # the next decision says so
             return True
 
-    def _assume(self, pod: QueuedPod, node: str) -> Placement:
-        self.placed.set(PlacedPod(pod.key, pod.uid, node, pod.priority, None, pod.waiting.usage))
+    def _assume(self, pod: QueuedPod, row: int) -> Placement:
+        node, waiting = self.nodes.name(row), pod.waiting
+        reserved: list[tuple[Plugin, object]] = []
+        for plugin in self.profiles[waiting.scheduler_name].reserving:
+            reservation = plugin.reserve(waiting.pod_class, self.nodes, row)
+            if reservation is not None:
+                reserved.append((plugin, reservation))
+        if reserved:
+            self._reserved[pod.key] = reserved
+        self.placed.set(PlacedPod(pod.key, pod.uid, node, pod.priority, None, waiting.usage))
         self.queue.remove(pod.key)
         self._assumed[pod.key] = pod
-        return Placement(pod, node)
+        return Placement(pod, node, tuple(one for _, one in reserved))
 
     def _unplace(self, key: str) -> None:
         self._assumed.pop(key, None)
+        for plugin, reservation in self._reserved.pop(key, ()):
+            plugin.unreserve(reservation, self.nodes)
         self.placed.remove(key)
 
     def _feasible(self, pod: QueuedPod, scores: ClassScores) -> Rows:

@@ -13,6 +13,7 @@ from koord_kube.views.decode import decode_view
 from koord_kube.views.pod import Quantities, ResourceRequirements
 
 from koord_scheduler.objects.metadata import ObjectMeta
+from koord_scheduler.objects.pod_volume import PodVolume
 
 Document = dict[str, Any]
 
@@ -94,7 +95,7 @@ class SchedulingSpec(msgspec.Struct, frozen=True, rename="camel"):
     affinity: Document | None = None
     tolerations: list[Toleration] | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
-    volumes: list[Document] | None = None
+    volumes: list[PodVolume] | None = None
     host_network: bool = False
     host_users: bool | None = None
     resource_claims: list[Document] | None = None

@@ -50,6 +50,12 @@ class SchedulerMetrics(Collector):
             buckets=_SLI_BUCKETS,
             registry=registry,
         )
+        self.victims = Histogram(
+            "scheduler_preemption_victims",
+            "How many victims a preemption had.",
+            buckets=(1, 2, 4, 8, 16, 32, 64),
+            registry=registry,
+        )
         registry.register(self)
 
     def describe(self) -> Iterable[Metric]:

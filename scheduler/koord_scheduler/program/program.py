@@ -26,9 +26,10 @@ from koord_scheduler.cluster_cache import ClusterCache
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.config.leader_election import LeaderElectionSettings
 from koord_scheduler.config.scheduler_config import SchedulerConfig
+from koord_scheduler.framework.decisions import Decision, Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
-from koord_scheduler.framework.scheduler import Placement, Refusal, Scheduler
+from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.self_check import SelfCheck
 from koord_scheduler.pod_reporter import PodReporter
 from koord_scheduler.program.explanation import (
@@ -44,6 +45,8 @@ from koord_scheduler.program.pages import SchedulerPageSources, pages
 from koord_scheduler.program.settings import SchedulerSettings
 from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 from koord_scheduler.scheduling_loop import SchedulingLoop
+from koord_scheduler.victim_evictor import VictimEvictor
+from koord_scheduler.volume_binder import VolumeBinder
 
 log = get_log("scheduler")
 
@@ -70,6 +73,10 @@ class SchedulerProgram:
             [one.guarded() for one in config.profiles],
             nodes=NodeColumns(seed=settings.tie_break_seed),
             queue=SchedulingQueue(config.pod_initial_backoff, config.pod_max_backoff),
+        )
+        # Kubernetes has it by profile; the longest of them is enough for all.
+        self._bind_timeout = float(
+            max(one.args.volume_binding.bind_timeout_seconds for one in config.profiles)
         )
         self._check = SelfCheck(self._scheduler.nodes, self._scheduler.placed)
         self._loop = SchedulingLoop(self._scheduler, self._silence, self)
@@ -113,11 +120,14 @@ class SchedulerProgram:
             instance=self._settings.pod_name,
             on_warning=self._warn,
         )
+        evictor = VictimEvictor(write, reporter.preempted, on_warning=self._warn)
+        volumes = VolumeBinder(write, self._scheduler.nodes, self._bind_timeout)
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(binder.run)
                 group.start_soon(reporter.run)
-                await self._loop.run(binder)
+                group.start_soon(evictor.run)
+                await self._loop.run(binder, volumes, evictor)
         finally:
             self._binder = self._reporter = None
             self._scheduler.forget_all(time.monotonic())
@@ -134,9 +144,11 @@ class SchedulerProgram:
 
     # ---- what became of decisions
 
-    def decided(self, decision: Placement | Refusal, seconds: float) -> None:
+    def decided(self, decision: Decision, seconds: float) -> None:
         """Count a decision, and say why a pod waits."""
         result = "scheduled" if isinstance(decision, Placement) else "unschedulable"
+        if isinstance(decision, PreemptionPlan):
+            self._metrics.victims.observe(len(decision.preemption.victims))
         if isinstance(decision, Refusal) and decision.defect:
             result = "error"
         labels = result, decision.pod.waiting.scheduler_name
@@ -149,7 +161,8 @@ class SchedulerProgram:
         defect, message = decision.defect, ""
         if decision.untold and not defect:
             try:
-                message = fit_error_message(diagnose(self._scheduler.scores(decision.pod)))
+                diagnosis = diagnose(self._scheduler.scores(decision.pod))
+                message = fit_error_message(diagnosis, decision.preemption)
             except Exception as error:  # a plugin that cannot say why
                 defect = f"{type(error).__name__}: {error}"
         if defect:

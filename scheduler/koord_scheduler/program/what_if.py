@@ -19,8 +19,10 @@ from koord_scheduler.config.scheduler_config import (
     default_scheduler_config,
     read_scheduler_config,
 )
+from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.profile import Profile
-from koord_scheduler.framework.scheduler import Placement, Scheduler
+from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.objects.disruption_budget import read_disruption_budget
 from koord_scheduler.objects.metadata import read_metadata
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
@@ -32,6 +34,17 @@ from koord_scheduler.objects.workload import (
     read_stateful_set,
 )
 from koord_scheduler.program.explanation import Document, Now, explain_waiting, scores_document
+from koord_scheduler.volumes.objects import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    StorageObject,
+    VolumeAttachment,
+    read_storage_object,
+)
 
 _WORKLOADS = {
     SERVICE: read_service,
@@ -39,7 +52,14 @@ _WORKLOADS = {
     REPLICA_SET: read_replica_set,
     STATEFUL_SET: read_stateful_set,
 }
-KINDS = ("Node", "Namespace", "Pod", *_WORKLOADS)
+_STORAGE: Mapping[str, type[StorageObject]] = {
+    one.__name__: one
+    for one in (
+        *(PersistentVolume, PersistentVolumeClaim, StorageClass),
+        *(CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment),
+    )
+}
+KINDS = ("Node", "Namespace", "Pod", "PodDisruptionBudget", *_WORKLOADS, *_STORAGE)
 """The objects of a cluster that pods are placed by."""
 _ENDED = ("Succeeded", "Failed")
 _BEGINNING = Now(0.0, 0.0)
@@ -83,7 +103,9 @@ def _adding(
         "Node": lambda raw: nodes.set(read_node(raw)),
         "Namespace": lambda raw: _add_namespace(scheduler, raw),
         "Pod": lambda raw: _add_pod(scheduler, reader.read(raw), raw, pending),
+        "PodDisruptionBudget": lambda raw: scheduler.budgets.set(read_disruption_budget(raw)),
         **{kind: partial(_add_workload, scheduler, kind) for kind in _WORKLOADS},
+        **{kind: partial(_add_storage, scheduler, one) for kind, one in _STORAGE.items()},
     }
 
 
@@ -124,6 +146,10 @@ def _add_workload(scheduler: Scheduler, kind: str, raw: bytes) -> None:
     metadata = read_metadata(raw)
     key = f"{metadata.namespace}/{metadata.name}"
     scheduler.nodes.workloads.set(kind, key, _WORKLOADS[kind](raw))
+
+
+def _add_storage(scheduler: Scheduler, kind: type[StorageObject], raw: bytes) -> None:
+    scheduler.nodes.volumes.set(read_storage_object(kind, raw))
 
 
 def _add_pod(scheduler: Scheduler, pod: ClusterPod, raw: bytes, pending: set[str]) -> None:

@@ -82,7 +82,6 @@ ARGS = "profiles[0].pluginConfig[0].args"
             f"{ARGS}.kind",
             "NodeResourcesFitArgs",
         ),
-        (args("VolumeBinding", "{bindTimeoutSeconds: 1}"), ARGS, "VolumeBinding is not built"),
         (
             args("NodeAffinity", f"{{addedAffinity: {{{TERMS}[{{matchFields: [{{}}]}}]}}}}}}"),
             f"{ARGS}.addedAffinity.{TERMS.partition(':')[0]}.nodeSelectorTerms[0].matchFields[0].op",

@@ -14,9 +14,10 @@ from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.columns.arrays import Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.decisions import Placement, Refusal
 from koord_scheduler.framework.plugin import Filter, Plugin
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
-from koord_scheduler.framework.scheduler import FLUSH_SECONDS, Placement, Refusal, Scheduler
+from koord_scheduler.framework.scheduler import FLUSH_SECONDS, Scheduler
 from koord_scheduler.objects.metadata import ObjectMeta
 from koord_scheduler.objects.node import Node, read_node
 from koord_scheduler.queue.scheduling_queue import QueuedPod

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config
+from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.diagnosis import Diagnosis, PluginRejections
-from koord_scheduler.framework.scheduler import Placement, Scheduler
+from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.metadata import ObjectMeta
 from koord_scheduler.objects.node import Node, NodeSpec, NodeStatus
 from koord_scheduler.program.explanation import (

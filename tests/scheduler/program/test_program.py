@@ -16,15 +16,20 @@ from koord_kube.protocol.resources import (
     LEASES,
     NODES,
     PODS,
+    PRIORITY_CLASSES,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     SERVICES,
     STATEFUL_SETS,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
     Resource,
 )
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.program.settings import SchedulerSettings
+from koord_scheduler.volumes.objects import BIND_COMPLETED, SELECTED_NODE
 
 from tests.support.kube_api import KubeApi
 from tests.support.processes import PATIENCE
@@ -97,6 +102,8 @@ class Side:
 async def side() -> AsyncIterator[Side]:
     limits = Limits(qps=0, answer=PATIENCE)
     async with KubeApi() as api, Client(Cluster(api.url), limits) as client:
+        for value, name in enumerate(("low", "middle", "high")):
+            api.put(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
         yield Side(api, client)
 
 
@@ -245,3 +252,75 @@ async def test_nothing_is_decided_of_a_cluster_that_is_not_seen(
         assert side.node_of("web") == ""
         monkeypatch.undo()
         await side.bound("web")
+
+
+async def test_a_more_important_pod_takes_the_place_of_another(side: Side) -> None:
+    side.node("n1", "1")
+    async with side.scheduler() as made:
+        await side.pod("batch", priorityClassName="low")
+        await side.bound("batch")
+        await side.pod("web", priorityClassName="high")
+
+        def is_leaving() -> bool:
+            return "deletionTimestamp" in side.api.get(PODS, "batch", NAMESPACE)["metadata"]
+
+        await until(is_leaving, "the victim is being deleted")
+        conditions = side.api.get(PODS, "batch", NAMESPACE)["status"]["conditions"]
+        [target] = [one for one in conditions if one["type"] == "DisruptionTarget"]
+        assert (target["status"], target["reason"]) == ("True", "PreemptionByScheduler")
+        status = side.api.get(PODS, "web", NAMESPACE)["status"]
+        assert status["nominatedNodeName"] == "n1"
+        await side.pod("late", priorityClassName="middle")
+        await until(lambda: made.status().pending["unschedulable"] == 2, "both wait")
+        side.api.delete(PODS, "batch", NAMESPACE)
+        await side.bound("web")
+        await until(lambda: "Preempted" in side.events("batch"), "the victim's Event")
+        assert side.node_of("late") == "", "the room was kept"
+
+
+async def test_nobody_is_preempted_by_a_pod_that_never_preempts(side: Side) -> None:
+    side.node("n1", "1")
+    async with side.scheduler():
+        await side.pod("batch", priorityClassName="low")
+        await side.bound("batch")
+        await side.pod("web", priorityClassName="high", preemptionPolicy="Never")
+        await until(lambda: side.scheduled("web").get("status") == "False", "it waits")
+        assert "preemptionPolicy=Never" in side.scheduled("web")["message"]
+        assert "deletionTimestamp" not in side.api.get(PODS, "batch", NAMESPACE)["metadata"]
+
+
+@pytest.mark.parametrize("is_provisioned", [True, False])
+async def test_a_pod_is_bound_once_its_claim_is(side: Side, is_provisioned: bool) -> None:
+    """The test is the provisioner; the first time it may say that it cannot."""
+    side.node("n1")
+    storage = {"metadata": {"name": "fast"}, "provisioner": "csi.example.com"}
+    side.api.put(STORAGE_CLASSES, {**storage, "volumeBindingMode": "WaitForFirstConsumer"})
+    spec = {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"]}
+    spec |= {"resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"metadata": {"name": "data"}, "spec": spec, "status": {"phase": "Pending"}}
+    side.api.put(VOLUME_CLAIMS, claim, NAMESPACE)
+
+    def selected() -> str | None:
+        found = side.api.get(VOLUME_CLAIMS, "data", NAMESPACE)["metadata"]
+        node: str | None = found.get("annotations", {}).get(SELECTED_NODE)
+        return node
+
+    async with side.scheduler() as made:
+        volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+        await side.pod("db", volumes=[volume])
+        await until(lambda: selected() == "n1", "the claim is for the node")
+        assert made.status().cached["assumed_pods"] == 1
+        assert side.node_of("db") == ""
+        if not is_provisioned:
+            refused = {"metadata": {"annotations": {SELECTED_NODE: None}}}
+            await side.client.patch(VOLUME_CLAIMS, "data", refused, NAMESPACE)
+            await until(lambda: selected() == "n1", "it is tried again")
+        reference = {"namespace": NAMESPACE, "name": "data"}
+        reference["uid"] = side.api.get(VOLUME_CLAIMS, "data", NAMESPACE)["metadata"]["uid"]
+        source = {"csi": {"driver": "csi.example.com", "volumeHandle": "1"}}
+        given = {**source, "claimRef": reference, "capacity": {"storage": "1Gi"}}
+        side.api.put(VOLUMES, {"metadata": {"name": "pv-1"}, "spec": given})
+        complete = {"metadata": {"annotations": {BIND_COMPLETED: "yes"}}}
+        bound = {**complete, "spec": {"volumeName": "pv-1"}}
+        await side.client.patch(VOLUME_CLAIMS, "data", bound, NAMESPACE)
+        await side.bound("db")

@@ -138,6 +138,34 @@ def test_pods_of_a_service_are_spread() -> None:
     assert nodes_of(place(two, [pod("web", "1")], runs, Service=[service])) == {"web": "n2"}
 
 
+def test_a_pod_that_would_preempt_others_names_the_node_and_waits() -> None:
+    runs = pod("runs", "2", phase="Running", nodeName="n1", priority=0)
+    [found] = place([node("n1", "2")], [pod("web", "2", priority=9)], [runs])["pods"]
+    assert (found["state"], found["nominated_node"]) == ("unschedulable", "n1")
+
+
+def test_a_pod_goes_where_its_volume_is() -> None:
+    where = [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n2"]}]
+    volume = {
+        "metadata": {"name": "pv"},
+        "spec": {
+            "claimRef": {"namespace": "shop", "name": "data", "uid": "u"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": where}]}},
+        },
+    }
+    bound = {"pv.kubernetes.io/bind-completed": "yes"}
+    claim = {
+        "metadata": {"name": "data", "namespace": "shop", "uid": "u", "annotations": bound},
+        "spec": {"volumeName": "pv"},
+        "status": {"phase": "Bound"},
+    }
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    asked, two = [pod("web", volumes=volumes)], [node("n1", "8"), node("n2", "2")]
+    assert nodes_of(place(two, asked)) == {"web": ""}
+    storage = {"PersistentVolume": [volume], "PersistentVolumeClaim": [claim]}
+    assert nodes_of(place(two, asked, **storage)) == {"web": "n2"}
+
+
 def test_pods_of_all_schedulers_are_placed_but_not_those_that_wait_for_themselves() -> None:
     gated = pod("gated", schedulingGates=[{"name": "a/b"}])
     asked = [pod("other", schedulerName="other"), gated, pod("named", nodeName="n9")]

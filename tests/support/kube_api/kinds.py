@@ -11,8 +11,12 @@ from koord_kube.protocol.resources import (
     ACCESS_REVIEWS,
     API_SERVICES,
     CONFIG_MAPS,
+    CSI_DRIVERS,
+    CSI_NODES,
+    CSI_STORAGE_CAPACITIES,
     DEFINITIONS,
     DEVICES,
+    DISRUPTION_BUDGETS,
     ENDPOINT_SLICES,
     EVENTS,
     LEASES,
@@ -30,8 +34,12 @@ from koord_kube.protocol.resources import (
     SECRETS,
     SERVICES,
     STATEFUL_SETS,
+    STORAGE_CLASSES,
     TOKEN_REVIEWS,
     VALIDATING_WEBHOOKS,
+    VOLUME_ATTACHMENTS,
+    VOLUME_CLAIMS,
+    VOLUMES,
     Resource,
 )
 
@@ -39,30 +47,43 @@ T = TypeVar("T")
 Causes = list[tuple[str, str]]
 """Fields that are wrong, each with why."""
 
-PDBS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True)
+PDBS = DISRUPTION_BUDGETS
+STORAGE = {
+    CSI_DRIVERS,
+    CSI_NODES,
+    CSI_STORAGE_CAPACITIES,
+    STORAGE_CLASSES,
+    VOLUME_ATTACHMENTS,
+    VOLUME_CLAIMS,
+    VOLUMES,
+}
 REVIEWS = frozenset({TOKEN_REVIEWS, ACCESS_REVIEWS})
 """Questions: they are answered, not kept."""
 
-BUILT_IN = REVIEWS | {
-    API_SERVICES,
-    CONFIG_MAPS,
-    DEFINITIONS,
-    ENDPOINT_SLICES,
-    EVENTS,
-    LEASES,
-    MUTATING_WEBHOOKS,
-    NAMESPACES,
-    NODES,
-    PDBS,
-    PODS,
-    PRIORITY_CLASSES,
-    REPLICA_SETS,
-    REPLICATION_CONTROLLERS,
-    SECRETS,
-    SERVICES,
-    STATEFUL_SETS,
-    VALIDATING_WEBHOOKS,
-}
+BUILT_IN = (
+    REVIEWS
+    | STORAGE
+    | {
+        API_SERVICES,
+        CONFIG_MAPS,
+        DEFINITIONS,
+        ENDPOINT_SLICES,
+        EVENTS,
+        LEASES,
+        MUTATING_WEBHOOKS,
+        NAMESPACES,
+        NODES,
+        PDBS,
+        PODS,
+        PRIORITY_CLASSES,
+        REPLICA_SETS,
+        REPLICATION_CONTROLLERS,
+        SECRETS,
+        SERVICES,
+        STATEFUL_SETS,
+        VALIDATING_WEBHOOKS,
+    }
+)
 USUAL = BUILT_IN | {NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, DEVICES}
 """What is served where a test says nothing else: kinds without a definition have no schema."""
 

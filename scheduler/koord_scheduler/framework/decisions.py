@@ -1,0 +1,46 @@
+"""What the scheduler decides of a pod. No IO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from koord_scheduler.framework.preemption import Preemption
+from koord_scheduler.queue.scheduling_queue import QueuedPod
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A pod is to be bound to a node; ``reservations`` are what plugins took for it."""
+
+    pod: QueuedPod
+    node: str
+    reservations: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The pods of a class fit nowhere; the owners of ``untold`` are to hear of it.
+
+    ``preemption`` says why none takes the place of others. With a ``defect``, a plugin failed, and
+    it is not known where they fit.
+    """
+
+    pod: QueuedPod
+    untold: tuple[QueuedPod, ...]
+    preemption: str = ""
+    defect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionPlan:
+    """Victims are to be evicted, and a pod waits for their room.
+
+    ``displaced`` are the keys of less important pods that were nominated for the same node.
+    """
+
+    pod: QueuedPod
+    preemption: Preemption
+    displaced: tuple[str, ...] = ()
+
+
+Decision = Placement | Refusal | PreemptionPlan

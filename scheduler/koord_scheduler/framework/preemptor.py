@@ -1,0 +1,62 @@
+"""Whether a pod that fits nowhere takes the place of others, and why it does not. No IO."""
+
+from __future__ import annotations
+
+from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.placed_pods import PlacedPods
+from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.fit_error import (
+    NEVER_PREEMPTS,
+    NO_VICTIMS,
+    WAITS_FOR_VICTIMS,
+    failed_preemption,
+    preemption_message,
+)
+from koord_scheduler.framework.nominations import Nominations
+from koord_scheduler.framework.preemption import (
+    Candidates,
+    Preemption,
+    find_candidates,
+    may_preempt,
+)
+from koord_scheduler.queue.scheduling_queue import QueuedPod
+
+_NO_ROOM = "node(s) have no room without victims either"
+
+
+class Preemptor:
+    """Finds victims among ``placed``."""
+
+    def __init__(
+        self,
+        nodes: NodeColumns,
+        placed: PlacedPods,
+        budgets: DisruptionBudgets,
+        nominations: Nominations,
+    ) -> None:
+        self._nodes = nodes
+        self._placed = placed
+        self._budgets = budgets
+        self._nominations = nominations
+
+    def find(self, pod: QueuedPod, scores: ClassScores) -> Preemption | str:
+        """The best preemption; or why there is none, in kube-scheduler's words."""
+        if not pod.waiting.preempts:
+            return preemption_message(NEVER_PREEMPTS)
+        nomination = self._nominations.get(pod.key)
+        nominated = nomination.node if nomination is not None else ""
+        if not may_preempt(scores, pod.priority, nominated, self._nodes, self._placed):
+            return preemption_message(WAITS_FOR_VICTIMS)
+        against = self._nominations.against(pod.key, pod.priority)
+        candidates = find_candidates(
+            scores, pod.priority, self._nodes, self._placed, self._budgets, against
+        )
+        return candidates.best() or preemption_message(_failure(candidates))
+
+
+def _failure(candidates: Candidates) -> str:
+    tried = candidates.without_victims + candidates.rejected
+    reasons = {NO_VICTIMS: candidates.without_victims, _NO_ROOM: candidates.rejected}
+    counted = {text: number for text, number in reasons.items() if number}
+    return failed_preemption(tried + candidates.unhelpful, tried, counted)

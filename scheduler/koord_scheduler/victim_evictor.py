@@ -1,0 +1,110 @@
+"""Evicts the victims of preemption, and keeps in the API for whom."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import anyio
+from koord_kube.core.warnings import OnWarning, ignore_warning
+from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError
+from koord_kube.protocol.request import Request
+from koord_kube.protocol.resources import PODS
+
+from koord_scheduler.binder import Write
+from koord_scheduler.columns.placed_pods import PlacedPod
+from koord_scheduler.framework.decisions import PreemptionPlan
+
+_STREAMS = 8
+_WHY = "preempting to accommodate a higher priority pod"
+
+
+class VictimEvictor:
+    """Deletes victims as kube-scheduler does: with a condition that says why, and no eviction API.
+
+    Disruption budgets were respected as far as possible when the victims were chosen. What fails
+    is logged; the pod looks for victims again after a while.
+    """
+
+    def __init__(
+        self,
+        write: Write,
+        preempted: Callable[[PlacedPod, PreemptionPlan], None],
+        *,
+        on_warning: OnWarning = ignore_warning,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """``preempted`` is called for each victim that is being deleted."""
+        self._write = write
+        self._preempted = preempted
+        self._on_warning = on_warning
+        self._wall = wall
+        self._send, self._receive = anyio.create_memory_object_stream[PreemptionPlan](math.inf)
+
+    def evict(self, plan: PreemptionPlan) -> None:
+        """Evict the victims of a plan, soon."""
+        self._send.send_nowait(plan)
+
+    async def run(self) -> None:
+        """Evict until cancelled."""
+        async with self._send, self._receive, anyio.create_task_group() as group:
+            for _ in range(_STREAMS):
+                group.start_soon(self._work)
+
+    async def _work(self) -> None:
+        async for plan in self._receive:
+            try:
+                await self._carry_out(plan)
+            except NotLeadingError:
+                continue
+            except ApiError as error:
+                self._on_warning(f"{error} (preemption for {plan.pod.key})")
+
+    async def _carry_out(self, plan: PreemptionPlan) -> None:
+        for key in plan.displaced:
+            await self._do(_nomination(key, "", None))
+        await self._do(_nomination(plan.pod.key, plan.pod.uid, plan.preemption.node))
+        message = f"{plan.pod.waiting.scheduler_name}: {_WHY}"
+        for victim in plan.preemption.victims:
+            await self._do(_condition(victim, message, self._wall()))
+            await self._do(_deletion(victim))
+            self._preempted(victim, plan)
+
+    async def _do(self, request: Request) -> None:
+        try:
+            await self._write(request)
+        except NotFoundError:
+            pass  # it is gone already
+
+
+def _nomination(key: str, uid: str, node: str | None) -> Request:
+    """The request that says which node a pod waits for; ``None``: for none any more."""
+    namespace, _, name = key.partition("/")
+    metadata = {"uid": uid} if uid else {}
+    body = {"metadata": metadata, "status": {"nominatedNodeName": node}}
+    return Request("PATCH", PODS, name, namespace, "status", body, is_strategic=True)
+
+
+def _condition(victim: PlacedPod, message: str, at: float) -> Request:
+    namespace, _, name = victim.key.partition("/")
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": message,
+        "lastTransitionTime": datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    body = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
+    return Request("PATCH", PODS, name, namespace, "status", body, is_strategic=True)
+
+
+def _deletion(victim: PlacedPod) -> Request:
+    namespace, _, name = victim.key.partition("/")
+    body = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": victim.uid},
+    }
+    return Request("DELETE", PODS, name, namespace, body=body)

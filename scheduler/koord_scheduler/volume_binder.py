@@ -1,0 +1,76 @@
+"""Gives pods their volumes before they are bound: writes claims and volumes, and waits for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import anyio
+from koord_kube.protocol.api import ApiError
+from koord_kube.protocol.request import Request
+from koord_kube.protocol.resources import VOLUME_CLAIMS, VOLUMES
+from koord_kube.views.metadata import read_resource_version
+
+from koord_scheduler.binder import Write
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.volumes.binding import VolumeReservation, VolumeWrite, check_bindings
+from koord_scheduler.volumes.objects import PersistentVolume
+
+_LOOK_SECONDS = 0.5
+
+
+class VolumeBinder:
+    """Writes what a ``VolumeReservation`` says, and waits until the claims are bound.
+
+    Provisioners may take minutes, so pods that wait here wait for nobody and keep nobody waiting.
+    """
+
+    def __init__(
+        self,
+        write: Write,
+        nodes: NodeColumns,
+        timeout: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``timeout``: seconds for the claims of a pod to be bound."""
+        self._write = write
+        self._nodes = nodes
+        self._timeout = timeout
+        self._monotonic = monotonic
+
+    async def bind(self, placement: Placement) -> str:
+        """Do what the reservations of a placement need; returns why not, "" once it is done."""
+        for one in placement.reservations:
+            if isinstance(one, VolumeReservation):
+                try:
+                    failure = await self._bind(one, placement.node)
+                except ApiError as error:
+                    return str(error)
+                if failure:
+                    return failure
+        return ""
+
+    async def _bind(self, reservation: VolumeReservation, node: str) -> str:
+        versions = {}
+        for write in reservation.writes:
+            answer = await self._write(_request(write))
+            versions[write.assumed.key] = read_resource_version(answer)
+        end = self._monotonic() + self._timeout
+        while True:
+            row = self._nodes.row(node)
+            if row is None:
+                return f"node {node} is gone"
+            labels, objects = self._nodes.labels.of(row), self._nodes.volumes
+            progress = check_bindings(reservation.volumes, versions, node, labels, objects)
+            if progress.is_complete or progress.failure:
+                return progress.failure
+            if self._monotonic() >= end:
+                return f"claims were not bound within {self._timeout:.0f} s"
+            await anyio.sleep(_LOOK_SECONDS)
+
+
+def _request(write: VolumeWrite) -> Request:
+    resource = VOLUMES if isinstance(write.assumed, PersistentVolume) else VOLUME_CLAIMS
+    metadata = write.assumed.metadata
+    return Request("PATCH", resource, metadata.name, metadata.namespace, body=write.patch)
