@@ -15,14 +15,17 @@ MEASURED := -m quiet
 AGAIN := $(PYTEST) --last-failed --last-failed-no-failures none
 RUNTIME ?= embedded
 
-.PHONY: help demo test unit conformance whole integration test-vm lint format bench chaos fuzz mutants proto clean
+.PHONY: help demo demo-scheduler test unit conformance whole integration test-vm lint format bench chaos fuzz mutants proto clean
 .DELETE_ON_ERROR:
 
 help: ## Show what there is.
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 demo: $(STAMP)demo ## Run a batch pod through proxy and koordlet, and show what happens. RUNTIME=containerd: on a real containerd.
 	@$(BIN)/python -m koord_demo --runtime $(RUNTIME)
+
+demo-scheduler: $(STAMP)demo ## Place 10,000 pods on 1,000 nodes with the scheduler's own code, without a cluster.
+	@$(BIN)/python -m koord_demo.scheduling
 
 test: $(STAMP)test-all ## Check style and layers, then run every test (as root also on real containerds and in a VM).
 	@tools/system_packages test

@@ -7,4 +7,5 @@ cri_client   the kubelet's side of CRI
 pods         what a kubelet sends for the pods used here
 cgroups      what the kernel really holds for a process
 story        `make demo`: a batch pod on its way through proxy and koordlet
+scheduling   `make demo-scheduler`: the scheduler on a made-up cluster
 """

@@ -24,9 +24,11 @@ from koordctl import (
     predict_show,
     recommend,
     render,
+    schedule,
     top,
     why,
     why_node,
+    why_scheduling,
 )
 from koordctl.backtest_options import BacktestError
 from koordctl.hooks import HooksError
@@ -171,7 +173,7 @@ def _add_koordlet_address(parser: _Parser) -> None:
 
 
 def _add_why(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
-    words = "how koordlet or koord-manager came to a decision: its formula and inputs"
+    words = "how koordlet, koord-manager or koord-scheduler came to a decision"
     parser = commands.add_parser(
         "why", help=words, description=f"Shows {words}.", allow_abbrev=False
     )
@@ -205,6 +207,25 @@ def _add_why(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]
         offered.set_defaults(resource=resource)
         why_node.add_arguments(offered)
         yield offered
+    yield from _add_why_scheduling(below)
+
+
+def _add_why_scheduling(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
+    pending = _command(
+        commands,
+        "pending",
+        why_scheduling.run_pending,
+        "why a pod waits for a node, and what comes nearest",
+    )
+    scheduled = _command(
+        commands,
+        "scheduled",
+        why_scheduling.run_scheduled,
+        "what the scheduler thinks of a pod's node now, beside the best ones",
+    )
+    for one in (pending, scheduled):
+        why_scheduling.add_arguments(one)
+        yield one
 
 
 def _add_predict(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
@@ -243,6 +264,15 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
     )
     recommend.add_arguments(recommended)
     yield recommended
+    placed = _command(
+        commands,
+        "schedule",
+        schedule.run,
+        "where pods would be placed, and why",
+        schedule.DESCRIPTION,
+    )
+    schedule.add_arguments(placed)
+    yield placed
     words = "definitions of the custom resources"
     definitions = commands.add_parser(
         "crds", help=words, description=f"Shows or installs the {words}.", allow_abbrev=False

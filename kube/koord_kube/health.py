@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import anyio
@@ -47,10 +47,17 @@ class EventLoopHealth:
         Raises:
             TimeoutError: the event loop does not answer, or is not running.
         """
+        return self._running_portal().start_task_soon(read).result(_ANSWER_SECONDS)
+
+    def look_up_async(self, read: Callable[[], Awaitable[T]]) -> T:
+        """As ``look_up``, of a ``read`` that has to wait itself."""
+        return self._running_portal().start_task_soon(read).result(_ANSWER_SECONDS)
+
+    def _running_portal(self) -> BlockingPortal:
         portal = self._portal
         if portal is None:
             raise TimeoutError("the event loop is not running")
-        return portal.start_task_soon(read).result(_ANSWER_SECONDS)
+        return portal
 
     def alive_page(self) -> StatusPage:
         """503 if the event loop has had no turn for a long time."""

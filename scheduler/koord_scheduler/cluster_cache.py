@@ -8,7 +8,6 @@ from functools import partial
 from typing import TypeVar
 
 import anyio
-import msgspec
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api
@@ -35,7 +34,7 @@ from koord_kube.shared_informers import SharedInformers
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.disruption_budget import read_disruption_budget
-from koord_scheduler.objects.metadata import ObjectMeta
+from koord_scheduler.objects.metadata import read_metadata
 from koord_scheduler.objects.node import Node, read_node
 from koord_scheduler.objects.workload import (
     read_replica_set,
@@ -76,13 +75,6 @@ _STORAGE: Mapping[Resource, type[StorageObject]] = {
     VOLUME_ATTACHMENTS: VolumeAttachment,
 }
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
-
-
-class _Namespace(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-
-
-_NAMESPACE = msgspec.json.Decoder(_Namespace)
 
 
 class ClusterCache:
@@ -194,4 +186,4 @@ class ClusterCache:
 
 
 def _namespace_labels(raw: bytes) -> Mapping[str, str]:
-    return _NAMESPACE.decode(raw).metadata.labels or {}
+    return read_metadata(raw).labels or {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _OURS = ("koord_", "koordlet", "koordctl")
 
@@ -11,15 +13,24 @@ _OURS = ("koord_", "koordlet", "koordctl")
 def start(program: str, module: str, extra: str) -> None:
     """Import ``module`` and call its ``main``, whose result is the exit status, as scripts' is.
 
-    A program's ``extra`` installs the libraries that it needs. If one is missing, one line on
-    stderr names the extra, and the exit status is 1.
+    Exits as ``needs_extra``.
+    """
+    with needs_extra(program, extra):
+        status = importlib.import_module(module).main()
+    raise SystemExit(status)
+
+
+@contextmanager
+def needs_extra(program: str, extra: str) -> Iterator[None]:
+    """Name the ``extra`` of ``program`` that installs its libraries if one of them is missing.
+
+    One line on stderr does, and the exit status is 1.
     """
     try:
-        status = importlib.import_module(module).main()
+        yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith(_OURS):
             raise
         hint = f"needs the extra \"{extra}\": pip install 'pykoord[{extra}]'"
         sys.stderr.write(f"{program}: {hint} ({error})\n")
         raise SystemExit(1) from None
-    raise SystemExit(status)

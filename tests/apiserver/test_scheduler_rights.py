@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import subprocess
 from collections.abc import Iterator
 
 import pytest
+from koord_demo.programs import console_script
 
 from tests.apiserver.real_cluster import RealCluster, node, pod
 from tests.support.manager_program import NAMESPACE
@@ -17,6 +20,11 @@ _DISPATCHED = re.compile(
     r'\{flow_schema="(koord-scheduler[\w-]*)",priority_level="([\w-]+)"\} (\d+)$',
     re.MULTILINE,
 )
+LEASE = (
+    "--leader-elect-resource-name=koord-scheduler",
+    f"--leader-elect-resource-namespace={NAMESPACE}",
+)
+"""As the configuration in deploy/ has it."""
 # Nobody here says that a node is ready.
 _ANYWHERE = {"tolerations": [{"operator": "Exists"}]}
 
@@ -26,10 +34,11 @@ def scheduler(cluster: RealCluster) -> Iterator[SchedulerProgram]:
     kubeconfig = cluster.server.kubeconfig("s1", cluster.token("koord-scheduler"))
     network = cluster.server.network
     made = SchedulerProgram(
-        *("s1", cluster.server.folder, kubeconfig, *QUICK),
+        *("s1", cluster.server.folder, kubeconfig, *QUICK, *LEASE),
         host=network.address,
         inside=network.inside([]),
     )
+    made.port = 10251  # where koordctl looks for it
     made.start()
     yield made
     assert made.stop() == 0, made.said
@@ -57,6 +66,40 @@ async def test_pods_get_their_nodes(cluster: RealCluster) -> None:
         "koord-scheduler": "workload-high",
         "koord-scheduler-leader-election": "leader-election",
     }
+
+
+async def test_somebody_asks_why(cluster: RealCluster, scheduler: SchedulerProgram) -> None:
+    """As a user with the role for it, of the leader's pod, through the API server."""
+    cluster.apply(node("n1"))
+    amounts = {"cpu": "4", "memory": "16Gi", "pods": "110"}
+    cluster.status("node", "n1", {"capacity": amounts, "allocatable": amounts})
+    cluster.namespace("shop")
+    for name, cpu in (("fits", "1"), ("waits", "8")):
+        cluster.apply(pod(name, "shop", _ANYWHERE, {"requests": {"cpu": cpu}}))
+    await until(lambda: _reasons(cluster, "waits") == {"FailedScheduling"}, "an Event")
+    meta = {"name": "s1", "namespace": NAMESPACE}
+    spec = cluster.get("deployment", "koord-scheduler", "-n", NAMESPACE)["spec"]["template"]["spec"]
+    cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    addresses = {"podIP": scheduler.host, "podIPs": [{"ip": scheduler.host}]}
+    cluster.status("pod", "s1", {"phase": "Running", **addresses}, NAMESPACE)
+    cluster.kubectl("create", "sa", "curious", "-n", NAMESPACE)
+    file = cluster.server.kubeconfig("curious", cluster.token("curious"))
+
+    def ask(*about: str) -> tuple[int, str, str]:
+        command = [console_script("koordctl"), "why", *about, f"--kubeconfig={file}"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout, done.stderr
+
+    code, _, said = await asyncio.to_thread(ask, "pending", "shop/waits")
+    assert code == 1
+    assert 'leases.coordination.k8s.io "koord-scheduler" is forbidden' in said
+    cluster.kubectl(
+        *("create", "rolebinding", "curious", "-n", NAMESPACE),
+        *("--role=koordinator-why", f"--serviceaccount={NAMESPACE}:curious"),
+    )
+    await until(lambda: ask("pending", "shop/waits")[0] == 0, "the role counts")
+    assert "  n1 lacks 5 cpu" in ask("pending", "shop/waits")[1].splitlines()
+    assert ask("scheduled", "shop/fits")[1].startswith("shop/fits is on n1\n")
 
 
 def _reasons(cluster: RealCluster, name: str) -> set[str]:

@@ -189,6 +189,11 @@ class Scheduler:
         """What the plugins say about a waiting pod's class."""
         return self._scores.get(*pod.class_key[:2])
 
+    def count_held_nodes(self, pod: QueuedPod) -> int:
+        """How many nodes a waiting pod would fit on if they were not kept for nominated pods."""
+        scores = self.scores(pod)
+        return len(scores.feasible()) - len(self._feasible(pod, scores))
+
     def _may_fit(self, queue: ClassQueue, now: float) -> bool:
         if now - queue.parked_at >= FLUSH_SECONDS:
             return True

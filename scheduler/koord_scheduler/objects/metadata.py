@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from koord_kube.views.decode import decode_view
 from koord_kube.views.metadata import OwnerReference
 
 
@@ -16,3 +17,19 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
+
+
+class _AnyObject(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+_DECODER = msgspec.json.Decoder(_AnyObject)
+
+
+def read_metadata(text: bytes) -> ObjectMeta:
+    """The metadata of an object of any kind, from its JSON document.
+
+    Raises:
+        ValueError: it is not an object.
+    """
+    return decode_view(_DECODER, text, "a valid object").metadata

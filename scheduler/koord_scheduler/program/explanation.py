@@ -1,33 +1,133 @@
-"""Why a pod waits, or what the scheduler thinks of its node."""
+"""Why a pod waits, or what the scheduler thinks of its node, as plain data.
+
+Every document names the ``pod`` and its ``state``; where nothing can be explained, ``reason``
+says why in a line.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import msgspec
+
+from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.classes.pod_reader import ClusterPod
-from koord_scheduler.framework.diagnosis import diagnose
+from koord_scheduler.columns.placed_pods import PlacedPod
+from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.diagnosis import Diagnosis, diagnose
+from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.placement_report import best_nodes
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.program.pages import Document, diagnosis_document, scores_document
+from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.program.waking_changes import waking_changes
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
-
-def explain(scheduler: Scheduler, key: str, pod: ClusterPod, now: float) -> Document:
-    """What is known of a pod; ``now`` in monotonic seconds."""
-    placed = scheduler.placed.by_key.get(key)
-    if placed is not None:
-        state = "assumed" if key in scheduler.assumed else "bound"
-        return {"pod": key, "state": state, "node": placed.node}
-    queued = scheduler.queue.pods.get(key)
-    if queued is None:
-        name = pod.waiting.scheduler_name if pod.waiting is not None else ""
-        return {"pod": key, "state": "not ours", "scheduler": name}
-    return {"pod": key, **_waiting(scheduler, queued, now)}
+Document = Mapping[str, Any]
 
 
-def _waiting(scheduler: Scheduler, pod: QueuedPod, now: float) -> Document:
+class Now(NamedTuple):
+    """The present: monotonic seconds, and seconds since the epoch."""
+
+    monotonic: float
+    epoch: float
+
+
+class AsPending(NamedTuple):
+    """The scheduler of a pod that has a node, and the class that it had when it had none."""
+
+    scheduler_name: str
+    pod_class: PodClass
+
+
+def read_as_pending(raw: bytes) -> AsPending:
+    """What a pod in a JSON document was before it got its node.
+
+    Raises:
+        ValueError: it is not a Pod, or a quantity or a selector in it is not one.
+    """
+    pod = read_pod(raw)
+    spec = msgspec.structs.replace(pod.spec, node_name="")
+    return AsPending(spec.scheduler_name, pod_class(msgspec.structs.replace(pod, spec=spec)))
+
+
+def unexplained(key: str, state: str, reason: str) -> Document:
+    """That nothing can be explained of a pod."""
+    return {"pod": key, "state": state, "reason": reason}
+
+
+def explain_waiting(scheduler: Scheduler, pod: ClusterPod, now: Now) -> Document:
+    """Why a pod that has no node waits."""
+    queued = scheduler.queue.pods.get(pod.key)
+    if queued is not None:
+        return {"pod": pod.key, "at": now.epoch, **_waiting(scheduler, queued, now)}
+    name = pod.waiting.scheduler_name if pod.waiting is not None else ""
+    if name in scheduler.profiles:
+        return unexplained(pod.key, "leaving", f"{pod.key} was deleted before it had a node")
+    return unexplained(pod.key, "foreign", f'{pod.key} is for the scheduler "{name}", not this one')
+
+
+def explain_placed(scheduler: Scheduler, pod: PlacedPod, before: AsPending) -> Document:
+    """What the scheduler thinks now of the node that a pod has: as if it were placed again."""
+    is_assumed = pod.key in scheduler.assumed
+    common = {
+        "pod": pod.key,
+        "state": "assumed" if is_assumed else "bound",
+        "node": pod.node,
+        "priority": pod.priority,
+    }
+    profile = scheduler.profiles.get(before.scheduler_name)
+    if profile is None:
+        reason = f'the scheduler "{before.scheduler_name}" placed {pod.key} on {pod.node}'
+        return {**common, "reason": reason}
+    with _without(scheduler, pod):
+        scores = ClassScores(before.pod_class, scheduler.nodes, profile.plugins)
+        row = scheduler.nodes.row(pod.node)
+        is_node = row is not None and bool(scheduler.nodes.is_node[row])
+        return {
+            **common,
+            "nodes": int(scheduler.nodes.is_node.sum()),
+            "feasible": len(scores.feasible()),
+            "rejected_by": scores.rejections(row) if row is not None and is_node else [],
+            "is_node": is_node,
+            "best": scores_document(scores, pod.node),
+        }
+
+
+def scores_document(scores: ClassScores, also: str = "") -> list[Document]:
+    """The best nodes and the node ``also``, each with its score by plugin."""
+    return [asdict(one) for one in best_nodes(scores, also=also)]
+
+
+def diagnosis_document(diagnosis: Diagnosis) -> Document:
+    """Why pods of a class fit on few nodes, or on none."""
+    return {
+        "message": fit_error_message(diagnosis),
+        "nodes": diagnosis.nodes,
+        "feasible": diagnosis.feasible,
+        "plugins": [asdict(one) for one in diagnosis.plugins],
+        "reasons": diagnosis.reasons,
+        "nearest": [
+            {
+                "node": one.node,
+                "lacks": {lack.resource: lack.quantity for lack in one.lacks},
+                "plugins": list(one.plugins),
+            }
+            for one in diagnosis.nearest
+        ],
+        "wakes_on": waking_changes(diagnosis),
+    }
+
+
+def _waiting(scheduler: Scheduler, pod: QueuedPod, now: Now) -> Document:
     nomination = scheduler.nominations.get(pod.key)
+    waited, created = now.monotonic - pod.added, pod.waiting.created
     common = {
         "priority": pod.priority,
-        "waits_seconds": round(now - pod.added, 1),
+        "since": created if created > 0 else now.epoch - waited,
+        "attempts": pod.attempts,
         "nominated_node": nomination.node if nomination is not None else "",
     }
     if scheduler.queue.is_gated(pod.key):
@@ -36,10 +136,21 @@ def _waiting(scheduler: Scheduler, pod: QueuedPod, now: float) -> Document:
     document = {
         **common,
         "diagnosis": diagnosis_document(diagnose(scores)),
-        "best": scores_document(best_nodes(scores)),
+        "held_nodes": scheduler.count_held_nodes(pod),
+        "best": scores_document(scores),
     }
     if pod.retry_at:
-        retries = round(max(0.0, pod.retry_at - now), 1)
-        return {**document, "state": "backoff", "attempts": pod.attempts, "retry_seconds": retries}
+        retries = round(max(0.0, pod.retry_at - now.monotonic), 1)
+        return {**document, "state": "backoff", "retry_seconds": retries}
     parked = scheduler.queue.is_parked(pod.class_key)
     return {**document, "state": "unschedulable" if parked else "active"}
+
+
+@contextmanager
+def _without(scheduler: Scheduler, pod: PlacedPod) -> Iterator[None]:
+    """The cluster without a pod, for as long as it takes to look at it."""
+    scheduler.placed.remove(pod.key)
+    try:
+        yield
+    finally:
+        scheduler.placed.set(pod)

@@ -8,12 +8,14 @@ from functools import partial
 from typing import TypeVar
 
 import anyio
+import msgspec
 from koord_kube.client import Client
 from koord_kube.core.election import ElectionTiming
 from koord_kube.http2_writer import Http2Writer
 from koord_kube.leadership import Leadership, LeaseSettings
 from koord_kube.program import ControlPlaneProgram
 from koord_kube.program_start import WarningLog, settle_for_ever
+from koord_kube.protocol.api import ApiError
 from koord_kube.protocol.resources import PODS
 from koord_service.logs import get_log
 from koord_service.status import MakePage, StatusServer, metrics_page
@@ -30,9 +32,16 @@ from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.self_check import SelfCheck
 from koord_scheduler.pod_reporter import PodReporter
-from koord_scheduler.program.explanation import explain
+from koord_scheduler.program.explanation import (
+    Document,
+    Now,
+    explain_placed,
+    explain_waiting,
+    read_as_pending,
+    unexplained,
+)
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
-from koord_scheduler.program.pages import Document, SchedulerPageSources, pages
+from koord_scheduler.program.pages import SchedulerPageSources, pages
 from koord_scheduler.program.settings import SchedulerSettings
 from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 from koord_scheduler.scheduling_loop import SchedulingLoop
@@ -209,18 +218,40 @@ class SchedulerProgram:
             "unsent_bindings": now.unsent,
         }
 
-    def _why(self, key: str) -> Document | None:
+    async def _why(self, key: str) -> Document:
+        leadership = self._leadership
+        if not leadership.leads:
+            leader = f'"{leadership.leader}" does' if leadership.leader else "nobody does"
+            reason = f'the scheduler "{leadership.identity}" does not lead; {leader}'
+            return unexplained(key, "not leading", reason)
         pod = self._cache.pods.get(key)
-        return explain(self._scheduler, key, pod, time.monotonic()) if pod is not None else None
+        if pod is None:
+            return unexplained(key, "unknown", f"there is no pod {key}, or it has ended")
+        if key not in self._scheduler.placed.by_key:
+            document = explain_waiting(self._scheduler, pod, _now())
+            return {**document, "paused": self._loop.paused}
+        return await self._why_placed(key)
+
+    async def _why_placed(self, key: str) -> Document:
+        """What it was before it had its node is not kept, but read again."""
+        namespace, _, name = key.partition("/")
+        try:
+            raw = msgspec.json.encode(await self._client.get(PODS, name, namespace))
+        except ApiError as error:
+            return unexplained(key, "unknown", str(error))
+        placed = self._scheduler.placed.by_key.get(key)
+        if placed is None:
+            return unexplained(key, "unknown", f"the pod {key} has ended just now")
+        return explain_placed(self._scheduler, placed, read_as_pending(raw))
 
     def _status_servers(self) -> Sequence[StatusServer]:
         settings = self._settings
         if not settings.port:
             return []
-        look_up = self._program.health.look_up
+        health = self._program.health
         sources = SchedulerPageSources(
-            status=lambda: look_up(self._status_document),
-            why=lambda key: look_up(lambda: self._why(key)),
+            status=lambda: health.look_up(self._status_document),
+            why=lambda key: health.look_up_async(lambda: self._why(key)),
         )
         shown: dict[str, MakePage] = {
             "/metrics": lambda _: metrics_page(self.registry),
@@ -228,6 +259,10 @@ class SchedulerProgram:
             **self._program.probes,
         }
         return [StatusServer(f"{settings.bind_address}:{settings.port}", shown, network=True)]
+
+
+def _now() -> Now:
+    return Now(time.monotonic(), time.time())
 
 
 def _http2_writer(api: Client, leads: Callable[[], bool]) -> Http2Writer | None:

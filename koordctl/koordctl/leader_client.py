@@ -1,0 +1,81 @@
+"""Asking the leader of a control-plane program, through the API server or at an address."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from koordctl import cluster_client
+from koordctl.status_client import MANAGER, SCHEDULER, AskError, StatusEndpoint, ask
+
+if TYPE_CHECKING:
+    from koord_kube.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class ElectedProgram:
+    """A program of which one replica leads: the name of its Lease, and its pods' port."""
+
+    noun: str
+    lease: str
+    port: int
+    endpoint: StatusEndpoint
+
+
+MANAGER_LEADER = ElectedProgram("manager", "koordinator-manager", 8080, MANAGER)
+SCHEDULER_LEADER = ElectedProgram("scheduler", "koord-scheduler", 10251, SCHEDULER)
+
+
+def add_arguments(parser: argparse.ArgumentParser, leader: ElectedProgram) -> None:
+    """Where the program is."""
+    parser.add_argument(
+        "--address",
+        default="",
+        metavar="HOST:PORT",
+        help=f"{leader.endpoint.setting} of the leading {leader.noun} (default: the holder of its "
+        "Lease, through the API server)",
+    )
+    parser.add_argument(
+        "--namespace",
+        default="koordinator-system",
+        metavar="NAMESPACE",
+        help=f"namespace of the {leader.noun} and its Lease (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--lease",
+        default=leader.lease,
+        metavar="NAME",
+        help=f"Lease of the {leader.noun} (default: %(default)s)",
+    )
+    cluster_client.add_arguments(parser)
+
+
+def ask_leader(
+    arguments: argparse.Namespace, leader: ElectedProgram, page: str, query: Mapping[str, str]
+) -> bytes:
+    """The body of a page of the leader.
+
+    Raises:
+        AddressError: the address is not valid.
+        AskError: nobody leads, or there is no answer.
+    """
+    if arguments.address:
+        return ask(arguments.address, f"{page}?{urlencode(query)}", leader.endpoint)
+    namespace = arguments.namespace
+
+    async def question(api: Client) -> bytes:
+        from koord_kube.protocol.resources import LEASES, PODS
+
+        lease = await api.get(LEASES, arguments.lease, namespace)
+        holder = str((lease.get("spec") or {}).get("holderIdentity") or "")
+        if not holder:
+            about = f"the Lease {namespace}/{arguments.lease} has no holder"
+            raise AskError(f"no {leader.noun} leads: {about}")
+        # Its identity is its pod's name, and what makes this run of it the only one.
+        pod = f"http:{holder.rpartition('_')[0]}:{leader.port}"
+        return await api.read(PODS, pod, namespace, f"proxy{page}", query)
+
+    return cluster_client.ask_cluster(arguments.kubeconfig, question)

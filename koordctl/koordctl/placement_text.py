@@ -1,0 +1,145 @@
+"""Why a pod waits, or has its node, as text for people. No IO."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+
+from koordctl.columns import table
+from koordctl.render import clean, count, span, time_text
+from koordctl.scheduler_documents import (
+    DiagnosisRow,
+    NearMissRow,
+    NodeScoresRow,
+    PlacementDocument,
+)
+
+_STATES = {
+    "active": "its turn has not come yet",
+    "backoff": "its last binding failed",
+    "gated": "it has scheduling gates",
+    "unschedulable": "no node takes it at present",
+}
+
+
+def waiting_lines(found: PlacementDocument, zone: datetime.tzinfo | None = None) -> Iterator[str]:
+    """Why a pod waits; ``zone`` is that of the times, None the machine's."""
+    state, pod = clean(found.state), clean(found.pod)
+    if found.reason:
+        yield f"{clean(found.reason)}."
+        return
+    if found.node:
+        yield f"{pod} has its node, {clean(found.node)}: see koordctl why scheduled {pod}."
+        return
+    because = f": {_STATES[state]}" if state in _STATES else ""
+    yield f"{pod} is {state}{because}"
+    yield from (f"  {line}" for line in table(_facts(found, zone)))
+    if found.diagnosis is not None:
+        yield ""
+        yield from diagnosis_lines(found.diagnosis, found.held_nodes)
+    if found.best:
+        yield ""
+        yield "Best nodes now"
+        yield from _indented(score_lines(found.best))
+
+
+def scheduled_lines(found: PlacementDocument) -> Iterator[str]:
+    """What the scheduler thinks now of the node that a pod has."""
+    pod, node = clean(found.pod), clean(found.node)
+    if found.reason:
+        yield f"{clean(found.reason)}."
+        return
+    if not found.node:
+        yield f"{pod} has no node: see koordctl why pending {pod}."
+        return
+    assumed = ", but its binding is not confirmed yet" if found.state == "assumed" else ""
+    yield f"{pod} is on {node}{assumed}"
+    yield ""
+    if not found.is_node:
+        yield f"The node {node} is not in the cluster any more."
+    elif found.rejected_by:
+        plugins = ", ".join(map(clean, found.rejected_by))
+        yield f"The pod would not fit there now, because of {plugins}."
+    yield f"Placed again now, it would fit on {found.feasible} of {count(found.nodes, 'node')}:"
+    yield from _indented(score_lines(found.best, found.node))
+
+
+def diagnosis_lines(found: DiagnosisRow, held_nodes: int = 0) -> Iterator[str]:
+    """Which plugins reject nodes, why, and what comes nearest."""
+    yield f"It fits on {found.feasible} of {count(found.nodes, 'node')}{_held(held_nodes)}"
+    if found.plugins:
+        rows = [(clean(one.plugin), str(one.nodes), str(one.alone)) for one in found.plugins]
+        header = ("REJECTED BY", "NODES", "BY IT ALONE")
+        yield from _indented(table([header, *rows], words=(0,)))
+    if found.feasible:
+        return
+    if found.reasons:
+        yield ""
+        ordered = sorted(found.reasons.items(), key=lambda one: (-one[1], one[0]))
+        reasons = [(clean(reason), str(nodes)) for reason, nodes in ordered]
+        yield from _indented(table([("FIRST REASON", "NODES"), *reasons], words=(0,)))
+    else:
+        yield f"  {clean(found.message)}"
+    if found.nearest:
+        yield ""
+        yield "Nearest"
+        yield from _indented(map(_near_miss, found.nearest))
+    if found.wakes_on:
+        yield ""
+        yield "It may fit after"
+        words = map(clean, found.wakes_on)
+        yield from (f"  {'or ' if number else ''}{one}" for number, one in enumerate(words))
+
+
+def score_lines(best: Sequence[NodeScoresRow], own: str = "") -> Iterator[str]:
+    """Nodes by rank, and below each other what plugins give them; ``own`` is the pod's node."""
+    if not best:
+        return
+    rows = [(str(one.rank), clean(one.node), str(one.total)) for one in best]
+    for line, one in zip(
+        table([("RANK", "NODE", "SCORE"), *rows], words=(1,)), (None, *best), strict=True
+    ):
+        yield f"{line}  its node" if one is not None and one.node == own else line
+    # A plugin that gives none of them anything does not tell them apart.
+    scored = (plugin for one in best for plugin, score in one.by_plugin.items() if score)
+    plugins = list(dict.fromkeys(scored))
+    ranks = ("SCORE BY PLUGIN", *(f"#{one.rank}" for one in best))
+    scores = [
+        (clean(plugin), *(str(one.by_plugin.get(plugin, 0)) for one in best)) for plugin in plugins
+    ]
+    yield ""
+    yield from table([ranks, *scores], words=(0,))
+
+
+def _facts(found: PlacementDocument, zone: datetime.tzinfo | None) -> list[tuple[str, str]]:
+    facts = []
+    if found.at:
+        since = f"{time_text(found.since, zone)} ({span(found.at - found.since)})"
+        facts.append(("since", since))
+    facts.append(("priority", str(found.priority)))
+    if found.gates:
+        facts.append(("gates", ", ".join(map(clean, found.gates))))
+    if found.attempts:
+        facts.append(("failed bindings", str(found.attempts)))
+    if found.state == "backoff":
+        facts.append(("next attempt", f"in {span(found.retry_seconds)}"))
+    if found.nominated_node:
+        facts.append(("nominated node", clean(found.nominated_node)))
+    if found.paused:
+        facts.append(("no decisions", clean(found.paused)))
+    return facts
+
+
+def _held(nodes: int) -> str:
+    return f", {nodes} of them kept for nominated pods" if nodes else ""
+
+
+def _near_miss(found: NearMissRow) -> str:
+    lacks = ", ".join(f"{clean(amount)} {clean(name)}" for name, amount in found.lacks.items())
+    plugins = ", ".join(map(clean, found.plugins))
+    parts = f"lacks {lacks}" if lacks else "", f"is rejected by {plugins}" if plugins else ""
+    return f"{clean(found.node)} {' and '.join(filter(None, parts))}"
+
+
+def _indented(lines: Iterator[str]) -> Iterator[str]:
+    return (f"  {line}" if line else "" for line in lines)

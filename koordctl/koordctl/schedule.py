@@ -1,0 +1,157 @@
+"""``koordctl schedule --what-if``: where pods would go, in a cluster or in a snapshot of one."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from koord_service.programs import needs_extra
+
+from koordctl import cluster_client, manifests
+from koordctl.columns import table
+from koordctl.manifests import Manifest, kind_and_name
+from koordctl.placement_text import score_lines, waiting_lines
+from koordctl.render import clean, count
+from koordctl.scheduler_documents import PlacementDocument, WhatIfDocument
+from koordctl.status_client import AskError
+
+if TYPE_CHECKING:
+    from koord_kube.client import Client
+    from koord_kube.protocol.resources import Resource
+
+DESCRIPTION = (
+    "Shows which nodes the pods of a file would get, one after the other, and changes nothing. The "
+    "cluster is the one that the kubeconfig names, or a snapshot: what `kubectl get "
+    "nodes,pods,namespaces,services -A -o json` prints. Pods that wait there are left out. Without "
+    "--config every scheduler name has Kubernetes' default profile."
+)
+_MODULE = "koord_scheduler.program.what_if"
+_NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+ClusterObjects = Mapping[str, Sequence[bytes]]
+"""The objects of a cluster, as JSON, by their kind."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which pods, and which cluster."""
+    parser.add_argument(
+        "--what-if", action="store_true", required=True, help="place nothing, only show where"
+    )
+    parser.add_argument(
+        "-f", "--filename", required=True, metavar="FILE", help='file with Pods; "-": stdin'
+    )
+    parser.add_argument(
+        "--snapshot", default="", metavar="FILE", help="the cluster (default: the live one)"
+    )
+    parser.add_argument(
+        "--config",
+        default="",
+        metavar="FILE",
+        help="KubeSchedulerConfiguration (v1) with the profiles (default: Kubernetes' own)",
+    )
+    cluster_client.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> Iterable[str]:
+    """Where pods would go. Raises AskError."""
+    config = (
+        manifests.read_text(arguments.config).decode(errors="replace") if arguments.config else ""
+    )
+    objects = manifests.read_file(arguments.filename)
+    pods = [one for one in objects if one["kind"] == "Pod"]
+    skipped = [kind_and_name(one) for one in objects if one["kind"] != "Pod"]
+    if arguments.snapshot:
+        cluster = _snapshot(manifests.read_file(arguments.snapshot))
+    else:
+        cluster = cluster_client.ask_cluster(arguments.kubeconfig, _live)
+    with needs_extra("koordctl", "scheduler"):
+        # By its name: the components of pykoord do not depend on each other.
+        place: Any = importlib.import_module(_MODULE).what_if
+    try:
+        found = {**place(cluster, pods, config), "skipped": skipped}
+    except ValueError as error:
+        raise AskError(str(error)) from None
+    if arguments.json:
+        return [json.dumps(found, indent=2, ensure_ascii=False)]
+    return lines(msgspec.convert(found, WhatIfDocument))
+
+
+def lines(found: WhatIfDocument) -> Iterator[str]:
+    """All pods with their nodes, then each with its reasons, then what was left out."""
+    if found.pods:
+        rows = [(clean(one.pod), clean(one.node) or "none", _verdict(one)) for one in found.pods]
+        yield from table([("POD", "NODE", ""), *rows])
+    for one in found.pods:
+        if not one.reason:
+            yield ""
+            yield from _reasons(one)
+    if found.pods:
+        yield ""
+    placed = sum(one.state == "placed" for one in found.pods)
+    yield f"{placed} of {count(len(found.pods), 'pod')} would get a node. Nothing was changed."
+    if found.pending:
+        yield f"Left out: {count(found.pending, 'pod')} of the cluster that had no node yet."
+    if found.skipped:
+        yield f"Not expanded, as only Pods are placed: {', '.join(map(clean, found.skipped))}."
+
+
+def _verdict(one: PlacementDocument) -> str:
+    if one.reason:
+        return clean(one.reason)
+    if one.best and one.state == "placed":
+        return f"score {one.best[0].total}, fits on {one.feasible} of {count(one.nodes, 'node')}"
+    if one.diagnosis is not None:
+        return clean(one.diagnosis.message)
+    return clean(f"{one.state}: {', '.join(one.gates)}")
+
+
+def _reasons(one: PlacementDocument) -> Iterator[str]:
+    if one.state != "placed":
+        yield from waiting_lines(one)
+        return
+    yield f"{clean(one.pod)} on {clean(one.node)}"
+    yield from (f"  {line}" if line else "" for line in score_lines(one.best))
+
+
+def _snapshot(objects: Iterable[Manifest]) -> ClusterObjects:
+    by_kind: dict[str, list[bytes]] = {}
+    for one in objects:
+        by_kind.setdefault(one["kind"], []).append(msgspec.json.encode(one))
+    if "Node" not in by_kind:
+        raise AskError("the snapshot has no Node")
+    return by_kind
+
+
+async def _live(api: Client) -> ClusterObjects:
+    from koord_kube.protocol import resources
+
+    pods = await _list(api, resources.PODS, _NOT_ENDED)
+    others = (
+        resources.NODES,
+        resources.NAMESPACES,
+        resources.SERVICES,
+        resources.REPLICATION_CONTROLLERS,
+        resources.REPLICA_SETS,
+        resources.STATEFUL_SETS,
+        resources.DISRUPTION_BUDGETS,
+        resources.VOLUMES,
+        resources.VOLUME_CLAIMS,
+        resources.STORAGE_CLASSES,
+        resources.CSI_NODES,
+        resources.CSI_DRIVERS,
+        resources.CSI_STORAGE_CAPACITIES,
+        resources.VOLUME_ATTACHMENTS,
+    )
+    return {"Pod": pods} | {one.kind: await _list(api, one) for one in others}
+
+
+async def _list(api: Client, resource: Resource, field_selector: str = "") -> list[bytes]:
+    found: list[bytes] = []
+    async for page in api.pages(resource, field_selector=field_selector):
+        found = [*([] if page.first else found), *page.items]
+    return found

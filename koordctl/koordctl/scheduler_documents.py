@@ -1,0 +1,85 @@
+"""What the scheduler's page about a pod holds, as typed values; everything has a default."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class PluginRejectionsRow(msgspec.Struct, frozen=True):
+    """How many nodes a plugin rejects, and how many of them (``alone``) no other one rejects."""
+
+    plugin: str
+    nodes: int = 0
+    alone: int = 0
+
+
+class NearMissRow(msgspec.Struct, frozen=True):
+    """A node that almost takes the pod: quantities that it lacks, plugins with other reasons."""
+
+    node: str
+    lacks: dict[str, str] = {}
+    plugins: list[str] = []
+
+
+class DiagnosisRow(msgspec.Struct, frozen=True):
+    """Why the pod can run on ``feasible`` of ``nodes`` nodes only.
+
+    Each of ``wakes_on`` is a change that may be enough.
+    """
+
+    message: str = ""
+    nodes: int = 0
+    feasible: int = 0
+    plugins: list[PluginRejectionsRow] = []
+    reasons: dict[str, int] = {}
+    nearest: list[NearMissRow] = []
+    wakes_on: list[str] = []
+
+
+class NodeScoresRow(msgspec.Struct, frozen=True):
+    """A node's weighted scores; ``rank`` 1 is the best one."""
+
+    node: str
+    rank: int = 0
+    total: int = 0
+    by_plugin: dict[str, int] = {}
+
+
+class PlacementDocument(msgspec.Struct, frozen=True):
+    """A pod of the scheduler's /v1/why, or of a what-if; times are seconds since the epoch.
+
+    ``reason`` says in a line why nothing is explained. ``feasible`` of ``nodes`` nodes would
+    take a pod that has a node, if it were placed again; plugins in ``rejected_by`` keep it off
+    its own.
+    """
+
+    pod: str
+    state: str = ""
+    reason: str = ""
+    at: float = 0.0
+    since: float = 0.0
+    priority: int = 0
+    attempts: int = 0
+    retry_seconds: float = 0.0
+    gates: list[str] = []
+    nominated_node: str = ""
+    paused: str = ""
+    diagnosis: DiagnosisRow | None = None
+    held_nodes: int = 0
+    node: str = ""
+    is_node: bool = True
+    nodes: int = 0
+    feasible: int = 0
+    rejected_by: list[str] = []
+    best: list[NodeScoresRow] = []
+
+
+class WhatIfDocument(msgspec.Struct, frozen=True):
+    """Where pods would go.
+
+    ``pending`` pods of the cluster were left out; ``skipped`` are objects that are not pods.
+    """
+
+    pods: list[PlacementDocument] = []
+    pending: int = 0
+    skipped: list[str] = []

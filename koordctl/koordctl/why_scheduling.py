@@ -1,0 +1,48 @@
+"""``koordctl why pending`` and ``why scheduled``: why a pod waits, or has its node."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+
+from koordctl import leader_client
+from koordctl.leader_client import SCHEDULER_LEADER, ask_leader
+from koordctl.placement_text import scheduled_lines, waiting_lines
+from koordctl.proxy_documents import read
+from koordctl.scheduler_documents import PlacementDocument
+from koordctl.status_client import AskError
+
+_PAGE = "/v1/why"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which pod, and where its scheduler is."""
+    parser.add_argument("pod", type=_pod, metavar="NAMESPACE/POD", help="the pod")
+    leader_client.add_arguments(parser, SCHEDULER_LEADER)
+
+
+def run_pending(arguments: argparse.Namespace) -> Iterable[str]:
+    """Why a pod waits. Raises AskError."""
+    body, found = _ask(arguments)
+    return [body] if arguments.json else waiting_lines(found)
+
+
+def run_scheduled(arguments: argparse.Namespace) -> Iterable[str]:
+    """Why a pod is where it is. Raises AskError."""
+    body, found = _ask(arguments)
+    return [body] if arguments.json else scheduled_lines(found)
+
+
+def _ask(arguments: argparse.Namespace) -> tuple[str, PlacementDocument]:
+    body = ask_leader(arguments, SCHEDULER_LEADER, _PAGE, {"pod": arguments.pod})
+    try:
+        return body.decode().rstrip("\n"), read(body, PlacementDocument)
+    except ValueError as error:
+        raise AskError(f"koord-scheduler's answer cannot be read: {error}") from None
+
+
+def _pod(text: str) -> str:
+    namespace, _, name = text.partition("/")
+    if not namespace or not name or "/" in name:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a pod; expected NAMESPACE/POD')
+    return text

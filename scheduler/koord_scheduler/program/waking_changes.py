@@ -1,0 +1,45 @@
+"""What has to change in a cluster so that a pod that fits nowhere fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koord_scheduler.framework.diagnosis import Diagnosis
+
+CHANGES: Mapping[str, str] = {
+    "InterPodAffinity": "pods that it has to be with, or the end of pods that keep it away",
+    "MissingPlugins": "a scheduler that has the plugins which it needs",
+    "NodeAffinity": "nodes with labels that its node affinity and selector allow",
+    "NodeDeclaredFeatures": "nodes with the features that it needs",
+    "NodeName": "a node of the name that it asks for",
+    "NodePorts": "pods that end and free its host ports",
+    "NodeResourcesFit": "pods that end, or nodes with more room",
+    "NodeUnschedulable": "nodes that are uncordoned",
+    "NodeVolumeLimits": "pods that end whose volumes are attached, or a higher limit of volumes",
+    "PodTopologySpread": "pods that come or end in other domains of its spread constraints",
+    "TaintToleration": "taints that are removed, or nodes without them",
+    "VolumeBinding": "volumes that can be bound, or nodes that reach those it has",
+    "VolumeRestrictions": "pods that end and use its volumes",
+    "VolumeZone": "nodes in the zone of its volumes",
+}
+"""By plugin, what may end its rejections."""
+
+
+def waking_changes(diagnosis: Diagnosis) -> list[str]:
+    """Changes of which each may be enough for a pod to fit; none where it fits.
+
+    Where some nodes are rejected by one plugin alone, they are what these plugins wait for;
+    otherwise everything has to come together.
+    """
+    if diagnosis.feasible:
+        return []
+    if not diagnosis.nodes:
+        return ["nodes that join the cluster"]
+    alone = [one.plugin for one in diagnosis.plugins if one.alone]
+    if alone:
+        return list(map(_change, alone))
+    return [" and ".join(_change(one.plugin) for one in diagnosis.plugins)]
+
+
+def _change(plugin: str) -> str:
+    return f"{CHANGES.get(plugin, 'what it waits for')} ({plugin})"
