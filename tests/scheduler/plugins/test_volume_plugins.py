@@ -33,7 +33,8 @@ def test_kept_answers_are_fresh_ones(seed: int) -> None:
             rows = ClassScores(waiting, life.columns, PLUGINS).feasible()
             assert kept.feasible().tolist() == rows.tolist()
             if number % 5 == 0 and len(rows):
-                reserved.append(BINDING.reserve(waiting, life.columns, rows[0]))
+                reservation = BINDING.reserve(waiting, life.columns, rows[0])
+                reserved += [reservation] if reservation is not None else []
         for _ in range(3):
             life.change()
         if reserved and number % 7 == 0:
