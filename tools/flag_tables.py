@@ -55,6 +55,8 @@ def _aliases(words: str, flags: Sequence[str]) -> str:
 
 
 def _default(value: Any) -> str:
+    if value is None:
+        return "–"
     text = ",".join(value) if isinstance(value, tuple) else str(value)
     return f"`{text}`" if text else "–"
 

@@ -48,6 +48,15 @@ EXTENSION_POINTS: Mapping[str, tuple[str, ...]] = {
 }
 """Where each of Kubernetes' plugins acts."""
 
+_OF_OTHERS = ("filter", "score")
+"""Where plugins act that are not Kubernetes'."""
+
+
+def extension_points(name: str) -> tuple[str, ...]:
+    """Where a plugin acts."""
+    return EXTENSION_POINTS.get(name, _OF_OTHERS)
+
+
 _WEIGHTS = {
     "TaintToleration": 3,
     "NodeAffinity": 2,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from koord_scheduler.config.component_config import PluginItem, PluginSet, PluginSets
-from koord_scheduler.config.known_plugins import DEFAULT_PLUGINS, EXTENSION_POINTS
+from koord_scheduler.config.known_plugins import DEFAULT_PLUGINS, extension_points
 from koord_scheduler.config.problems import problem, refuse_if
 
 MULTI_POINT = "multiPoint"
@@ -70,7 +70,7 @@ def _own_problems(sets: Mapping[str, PluginSet], path: str) -> Iterator[str]:
         names: set[str] = set()
         for place, one in enumerate(own.enabled):
             at = f"{path}.{point}.enabled[{place}].name"
-            if point not in EXTENSION_POINTS[one.name]:
+            if point not in extension_points(one.name):
                 expected = f"a plugin that acts there; it does at {_listed(one.name)}"
                 yield problem(at, one.name, expected)
             if one.name in names:
@@ -79,7 +79,7 @@ def _own_problems(sets: Mapping[str, PluginSet], path: str) -> Iterator[str]:
 
 
 def _listed(name: str) -> str:
-    return ", ".join(EXTENSION_POINTS[name])
+    return ", ".join(extension_points(name))
 
 
 def _expanded(point: str, own: PluginSet, everywhere: Sequence[PluginItem]) -> list[str]:
@@ -91,7 +91,7 @@ def _expanded(point: str, own: PluginSet, everywhere: Sequence[PluginItem]) -> l
     acting = [
         one.name
         for one in everywhere
-        if point in EXTENSION_POINTS[one.name] and one.name not in disabled
+        if point in extension_points(one.name) and one.name not in disabled
     ]
     first = [name for name in here if name in acting]
     others = [name for name in acting if name not in here]

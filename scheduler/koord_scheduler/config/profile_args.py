@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,8 +17,10 @@ from koord_scheduler.config.problems import SchedulerConfigError, convert, probl
 _FIELDS = {one.encode_name: one for one in msgspec.structs.fields(AllPluginArgs)}
 
 
-def unknown_plugin(name: str, path: str) -> Iterator[str]:
-    """Why a plugin cannot be used; nothing for Kubernetes' own."""
+def unknown_plugin(name: str, path: str, added: Container[str] = ()) -> Iterator[str]:
+    """Why a plugin cannot be used; nothing for Kubernetes' own, and for those that were added."""
+    if name in added:
+        return
     if name in KOORDINATOR:
         yield f"{path}: {name} is not built yet; remove it until a version that has it"
     elif name not in EXTENSION_POINTS:
@@ -41,12 +43,14 @@ def plugin_args(configs: Sequence[PluginConfig], path: str) -> AllPluginArgs:
     return AllPluginArgs(**found)  # type: ignore[arg-type]
 
 
-def name_problems(configs: Sequence[PluginConfig], path: str) -> Iterator[str]:
+def name_problems(
+    configs: Sequence[PluginConfig], path: str, added: Container[str]
+) -> Iterator[str]:
     """Why arguments cannot be those of a plugin."""
     names: set[str] = set()
     for place, one in enumerate(configs):
         at = f"{path}[{place}].name"
-        yield from unknown_plugin(one.name, at)
+        yield from unknown_plugin(one.name, at, added)
         if one.name in names:
             yield problem(at, one.name, "the arguments of each plugin once")
         names.add(one.name)

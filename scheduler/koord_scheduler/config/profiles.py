@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from koord_scheduler.config.builders import BUILDERS, support
 from koord_scheduler.config.component_config import KubeSchedulerProfile, PluginSets
@@ -12,8 +14,12 @@ from koord_scheduler.config.plugin_args import AllPluginArgs
 from koord_scheduler.config.plugin_points import ALL, PluginPoints, plugin_points
 from koord_scheduler.config.problems import refuse_if
 from koord_scheduler.config.profile_args import name_problems, plugin_args, unknown_plugin
+from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.plugins.missing_plugins import MissingPlugins
+
+AddedPlugins = Mapping[str, Callable[[Mapping[str, Any]], Plugin]]
+"""What makes plugins of others from their arguments in ``pluginConfig``, by name."""
 
 
 @dataclass(frozen=True)
@@ -38,22 +44,25 @@ class ConfiguredProfile:
 
 
 def configured_profile(
-    given: KubeSchedulerProfile, percentage: int, path: str
+    given: KubeSchedulerProfile, percentage: int, path: str, added: AddedPlugins
 ) -> ConfiguredProfile:
     """A profile whose ``percentage`` of nodes to score is this one if it has none itself.
+
+    ``added`` makes plugins that are not Kubernetes' from their arguments.
 
     Raises:
         SchedulerConfigError: it cannot be honoured; ``path`` is where it is.
     """
-    unknown = _unknown_plugins(given.plugins, f"{path}.plugins")
-    refuse_if([*unknown, *name_problems(given.plugin_config, f"{path}.pluginConfig")])
+    unknown = _unknown_plugins(given.plugins, f"{path}.plugins", added)
+    refuse_if([*unknown, *name_problems(given.plugin_config, f"{path}.pluginConfig", added)])
     points = plugin_points(given.plugins, f"{path}.plugins")
     refuse_if(_incomplete_plugins(points, f"{path}.plugins"))
     args = plugin_args(given.plugin_config, f"{path}.pluginConfig")
     own = given.percentage_of_nodes_to_score
-    not_built = frozenset(name for name in points.names() if support(name) is Support.NOT_BUILT)
+    acting = points.names() - added.keys()
+    not_built = frozenset(name for name in acting if support(name) is Support.NOT_BUILT)
     return ConfiguredProfile(
-        _profile(given.scheduler_name or "", points, args),
+        _profile(given.scheduler_name or "", points, _builders(given, args, added)),
         points,
         not_built,
         percentage if own is None else own,
@@ -61,13 +70,25 @@ def configured_profile(
     )
 
 
-def _unknown_plugins(plugins: PluginSets, path: str) -> Iterator[str]:
+def _builders(
+    given: KubeSchedulerProfile, args: AllPluginArgs, added: AddedPlugins
+) -> Mapping[str, Callable[[], Plugin]]:
+    """What makes each plugin, with its arguments in this profile."""
+    own = {one.name: one.args or {} for one in given.plugin_config}
+    return {
+        **{name: partial(build, args) for name, build in BUILDERS.items()},
+        **{name: partial(build, own.get(name, {})) for name, build in added.items()},
+    }
+
+
+def _unknown_plugins(plugins: PluginSets, path: str, added: AddedPlugins) -> Iterator[str]:
     for point, own in plugins.by_point().items():
         for place, one in enumerate(own.enabled):
-            yield from unknown_plugin(one.name, f"{path}.{point}.enabled[{place}].name")
+            yield from unknown_plugin(one.name, f"{path}.{point}.enabled[{place}].name", added)
         for place, off in enumerate(own.disabled):
             if off.name != ALL and off.name not in KOORDINATOR:
-                yield from unknown_plugin(off.name, f"{path}.{point}.disabled[{place}].name")
+                at = f"{path}.{point}.disabled[{place}].name"
+                yield from unknown_plugin(off.name, at, added)
 
 
 def _incomplete_plugins(points: PluginPoints, path: str) -> Iterator[str]:
@@ -86,12 +107,14 @@ def _incomplete(path: str, name: str, on: str, off: str) -> str:
     return f"{path}: {name} is enabled at {on} and not at {off}; enable it at both or at neither"
 
 
-def _profile(name: str, points: PluginPoints, args: AllPluginArgs) -> Profile:
+def _profile(
+    name: str, points: PluginPoints, builders: Mapping[str, Callable[[], Plugin]]
+) -> Profile:
     acting = dict.fromkeys((*points.points["filter"], *points.points["score"]))
     plugins = tuple(
-        EnabledPlugin(BUILDERS[one](args), points.has("filter", one), points.weights.get(one, 0))
+        EnabledPlugin(builders[one](), points.has("filter", one), points.weights.get(one, 0))
         for one in acting
-        if one in BUILDERS
+        if one in builders
     )
     return Profile(
         name,

@@ -19,7 +19,7 @@ from koord_scheduler.config.leader_election import (
     leader_election_settings,
 )
 from koord_scheduler.config.problems import SchedulerConfigError, convert, problem, refuse_if
-from koord_scheduler.config.profiles import ConfiguredProfile, configured_profile
+from koord_scheduler.config.profiles import AddedPlugins, ConfiguredProfile, configured_profile
 
 KIND = "KubeSchedulerConfiguration"
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
@@ -49,16 +49,18 @@ def default_scheduler_config() -> SchedulerConfig:
     return scheduler_config({"apiVersion": API_VERSION, "kind": KIND})
 
 
-def read_scheduler_config(text: str) -> SchedulerConfig:
-    """The configuration in a YAML or JSON text.
+def read_scheduler_config(text: str, added: AddedPlugins | None = None) -> SchedulerConfig:
+    """The configuration in a YAML or JSON text; ``added`` are plugins of others.
 
     Raises:
         SchedulerConfigError: kube-scheduler would not start with it, or we cannot honour it.
     """
-    return scheduler_config(parse_document(text))
+    return scheduler_config(parse_document(text), added)
 
 
-def scheduler_config(document: Mapping[str, Any]) -> SchedulerConfig:
+def scheduler_config(
+    document: Mapping[str, Any], added: AddedPlugins | None = None
+) -> SchedulerConfig:
     """The configuration in a document.
 
     Raises:
@@ -75,7 +77,9 @@ def scheduler_config(document: Mapping[str, Any]) -> SchedulerConfig:
     refuse_if(_profile_problems(profiles))
     return SchedulerConfig(
         tuple(
-            configured_profile(one, given.percentage_of_nodes_to_score, f"profiles[{place}]")
+            configured_profile(
+                one, given.percentage_of_nodes_to_score, f"profiles[{place}]", added or {}
+            )
             for place, one in enumerate(profiles)
         ),
         leader_election,

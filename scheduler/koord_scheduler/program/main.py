@@ -20,6 +20,7 @@ from koord_scheduler.config.scheduler_config import (
     default_scheduler_config,
     read_scheduler_config,
 )
+from koord_scheduler.program.added_plugins import added_plugins
 from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.program.settings import IGNORED, SchedulerSettings
 
@@ -61,8 +62,9 @@ def read_config(path: str) -> SchedulerConfig:
     """
     if not path:
         return default_scheduler_config()
+    added = added_plugins()
     try:
-        return read_scheduler_config(Path(path).read_text())
+        return read_scheduler_config(Path(path).read_text(), added)
     except (OSError, UnicodeError) as error:
         raise ValueError(f"--config: cannot read {path}: {error}") from None
     except SchedulerConfigError as error:

@@ -1,0 +1,32 @@
+"""Plugins of others, which their packages name as entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from koord_scheduler.config.known_plugins import EXTENSION_POINTS
+from koord_scheduler.config.profiles import AddedPlugins
+from koord_scheduler.framework.plugin import Plugin
+
+GROUP = "pykoord.scheduler_plugins"
+
+
+def added_plugins() -> AddedPlugins:
+    """What makes each of them from its arguments.
+
+    Raises:
+        ValueError: one cannot be loaded, or has a name that Kubernetes uses.
+    """
+    return {one.name: _load(one) for one in entry_points(group=GROUP)}
+
+
+def _load(one: EntryPoint) -> Callable[[Mapping[str, Any]], Plugin]:
+    if one.name in EXTENSION_POINTS:
+        raise ValueError(f"plugin {one.name} of {one.value}: the name is a plugin of Kubernetes")
+    try:
+        build: Callable[[Mapping[str, Any]], Plugin] = one.load()
+    except Exception as error:
+        raise ValueError(f"plugin {one.name} of {one.value} cannot be loaded: {error}") from error
+    return build
