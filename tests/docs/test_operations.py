@@ -167,13 +167,22 @@ def _is_log(name: str) -> bool:
             MANAGER,
             "Lines of the manager:",
         ),
+        (
+            (
+                "scheduler",
+                "kube/koord_kube/program.py",
+                "kube/koord_kube/program_start.py",
+            ),
+            SCHEDULER,
+            "Lines of the scheduler:",
+        ),
     ],
-    ids=["proxy", "koordlet", "manager"],
+    ids=["proxy", "koordlet", "manager", "scheduler"],
 )
 def test_log_lines_are_those_written(places: tuple[str, ...], text: str, heading: str) -> None:
     table = rows(text.partition(heading)[2].partition("\n\n")[2].partition("\n\n")[0])
     written = {name for row in table for name in code(row[0])} - {"NAME.json: …"}
-    logged = texts(sources(*places), _is_log, names={"self.name": "manager"})
+    logged = texts(sources(*places), _is_log, names={"self.name": heading.split()[-1][:-1]})
     missing = logged - written
     assert not missing, f"say in the docs what these mean: {missing}"
     gone = written - logged - constants(sources(*places, "service"))

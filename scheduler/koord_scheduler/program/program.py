@@ -149,6 +149,7 @@ class SchedulerProgram:
         result = "scheduled" if isinstance(decision, Placement) else "unschedulable"
         if isinstance(decision, PreemptionPlan):
             self._metrics.victims.observe(len(decision.preemption.victims))
+            decision = Refusal(decision.pod, (decision.pod,))
         if isinstance(decision, Refusal) and decision.defect:
             result = "error"
         labels = result, decision.pod.waiting.scheduler_name
