@@ -4,76 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import TypeVar
 
 import anyio
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api
-from koord_kube.protocol.resources import (
-    CSI_DRIVERS,
-    CSI_NODES,
-    CSI_STORAGE_CAPACITIES,
-    DISRUPTION_BUDGETS,
-    NAMESPACES,
-    NODES,
-    PODS,
-    REPLICA_SETS,
-    REPLICATION_CONTROLLERS,
-    SERVICES,
-    STATEFUL_SETS,
-    STORAGE_CLASSES,
-    VOLUME_ATTACHMENTS,
-    VOLUME_CLAIMS,
-    VOLUMES,
-    Resource,
-)
+from koord_kube.protocol.resources import NODES, PODS, Resource
 from koord_kube.shared_informers import SharedInformers
 
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
+from koord_scheduler.framework.cluster_kinds import cluster_kinds
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.objects.disruption_budget import read_disruption_budget
-from koord_scheduler.objects.metadata import read_metadata
-from koord_scheduler.objects.node import Node, read_node
-from koord_scheduler.objects.workload import (
-    read_replica_set,
-    read_replication_controller,
-    read_service,
-    read_stateful_set,
-)
-from koord_scheduler.volumes.objects import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    StorageObject,
-    VolumeAttachment,
-    read_storage_object,
-)
+from koord_scheduler.objects.node import Node
 
 T = TypeVar("T")
 
 SILENT_SECONDS = 30.0
 """After so long without a word from the API nothing is decided: the cluster may have changed."""
 
-_WORKLOADS = {
-    SERVICES: read_service,
-    REPLICATION_CONTROLLERS: read_replication_controller,
-    REPLICA_SETS: read_replica_set,
-    STATEFUL_SETS: read_stateful_set,
-}
-_STORAGE: Mapping[Resource, type[StorageObject]] = {
-    VOLUMES: PersistentVolume,
-    VOLUME_CLAIMS: PersistentVolumeClaim,
-    STORAGE_CLASSES: StorageClass,
-    CSI_NODES: CSINode,
-    CSI_DRIVERS: CSIDriver,
-    CSI_STORAGE_CAPACITIES: CSIStorageCapacity,
-    VOLUME_ATTACHMENTS: VolumeAttachment,
-}
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -92,29 +41,13 @@ class ClusterCache:
         self._on_change = on_change
         self._monotonic = monotonic
         self._informers = SharedInformers(api, on_warning=on_warning)
-        nodes = scheduler.nodes
-        self._nodes = self._follow(NODES, read_node, lambda _, node: nodes.set(node), nodes.remove)
-        self._follow(NAMESPACES, _namespace_labels, nodes.namespaces.set, nodes.namespaces.remove)
-        for resource, read in _WORKLOADS.items():
-            set_selector = partial(nodes.workloads.set, resource.kind)
-            remove = partial(nodes.workloads.remove, resource.kind)
-            self._follow(resource, read, set_selector, remove)
-        for resource, kind in _STORAGE.items():
-            self._follow(
-                resource,
-                partial(read_storage_object, kind),
-                lambda _, one: nodes.volumes.set(one),
-                partial(nodes.volumes.remove, kind),
-            )
-        self._follow(
-            DISRUPTION_BUDGETS,
-            read_disruption_budget,
-            lambda _, budget: scheduler.budgets.set(budget),
-            scheduler.budgets.remove,
-        )
+        for kind in cluster_kinds(scheduler):
+            informer = self._follow(*kind)
+            if kind.resource == NODES:
+                self._nodes: Informer[Node] = informer
         self._pods = self._follow(
             PODS,
-            PodReader(nodes).read,
+            PodReader(scheduler.nodes).read,
             lambda _, pod: scheduler.set_pod(pod, monotonic()),
             scheduler.remove_pod,
             field_selector=_NOT_ENDED,
@@ -183,7 +116,3 @@ class ClusterCache:
         informer = self._informers.get(resource, read, field_selector=field_selector)
         informer.subscribe(changed)
         return informer
-
-
-def _namespace_labels(raw: bytes) -> Mapping[str, str]:
-    return read_metadata(raw).labels or {}

@@ -27,7 +27,7 @@ log = get_log("scheduler")
 
 
 class DecisionListener(Protocol):
-    """Who is told of decisions."""
+    """Who hears of decisions."""
 
     def decided(self, decision: Decision, seconds: float) -> None:
         """A decision, and how long it took."""

@@ -1,4 +1,4 @@
-"""The scheduler without the API: what it is told of the cluster, and what it decides. No IO.
+"""The scheduler without the API: what it learns of the cluster, and what it decides. No IO.
 
 Pods get their nodes one at a time, in the order of the queue, each the best of all nodes. A pod
 that was given a node is *assumed* to be there until the API says so, or it is forgotten.

@@ -35,14 +35,14 @@ class Now(NamedTuple):
     epoch: float
 
 
-class AsPending(NamedTuple):
+class PendingForm(NamedTuple):
     """The scheduler of a pod that has a node, and the class that it had when it had none."""
 
     scheduler_name: str
     pod_class: PodClass
 
 
-def read_as_pending(raw: bytes) -> AsPending:
+def read_as_pending(raw: bytes) -> PendingForm:
     """What a pod in a JSON document was before it got its node.
 
     Raises:
@@ -50,7 +50,7 @@ def read_as_pending(raw: bytes) -> AsPending:
     """
     pod = read_pod(raw)
     spec = msgspec.structs.replace(pod.spec, node_name="")
-    return AsPending(spec.scheduler_name, pod_class(msgspec.structs.replace(pod, spec=spec)))
+    return PendingForm(spec.scheduler_name, pod_class(msgspec.structs.replace(pod, spec=spec)))
 
 
 def unexplained(key: str, state: str, reason: str) -> Document:
@@ -69,7 +69,7 @@ def explain_waiting(scheduler: Scheduler, pod: ClusterPod, now: Now) -> Document
     return unexplained(pod.key, "foreign", f'{pod.key} is for the scheduler "{name}", not this one')
 
 
-def explain_placed(scheduler: Scheduler, pod: PlacedPod, before: AsPending) -> Document:
+def explain_placed(scheduler: Scheduler, pod: PlacedPod, before: PendingForm) -> Document:
     """What the scheduler thinks now of the node that a pod has: as if it were placed again."""
     is_assumed = pod.key in scheduler.assumed
     common = {

@@ -7,60 +7,22 @@ from dataclasses import replace
 from functools import partial
 
 import msgspec
+from koord_kube.protocol.resources import PODS
 
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
-from koord_scheduler.columns.workload_selectors import (
-    REPLICA_SET,
-    REPLICATION_CONTROLLER,
-    SERVICE,
-    STATEFUL_SET,
-)
 from koord_scheduler.config.scheduler_config import (
     default_scheduler_config,
     read_scheduler_config,
 )
+from koord_scheduler.framework.cluster_kinds import ClusterKind, cluster_kinds
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.objects.disruption_budget import read_disruption_budget
 from koord_scheduler.objects.metadata import read_metadata
-from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.objects.pod_defaults import Manifest, with_defaults
-from koord_scheduler.objects.workload import (
-    read_replica_set,
-    read_replication_controller,
-    read_service,
-    read_stateful_set,
-)
 from koord_scheduler.program.explanation import Document, Now, explain_waiting, scores_document
-from koord_scheduler.volumes.objects import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    StorageObject,
-    VolumeAttachment,
-    read_storage_object,
-)
 
-_WORKLOADS = {
-    SERVICE: read_service,
-    REPLICATION_CONTROLLER: read_replication_controller,
-    REPLICA_SET: read_replica_set,
-    STATEFUL_SET: read_stateful_set,
-}
-_STORAGE: Mapping[str, type[StorageObject]] = {
-    one.__name__: one
-    for one in (
-        *(PersistentVolume, PersistentVolumeClaim, StorageClass),
-        *(CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment),
-    )
-}
-KINDS = ("Node", "Namespace", "Pod", "PodDisruptionBudget", *_WORKLOADS, *_STORAGE)
-"""The objects of a cluster that pods are placed by."""
 _ENDED = ("Succeeded", "Failed")
 _BEGINNING = Now(0.0, 0.0)
 
@@ -70,7 +32,7 @@ def what_if(
 ) -> Document:
     """Where the pods of ``manifests`` would go, one after the other, each with its reasons.
 
-    The cluster is JSON documents by kind; those of other kinds than ``KINDS`` count for nothing.
+    The cluster is JSON documents by kind; kinds that no plugin asks about count for nothing.
     Pods that wait themselves are left out (``pending`` says how many), unless a manifest has
     their name. ``config`` is the text of a KubeSchedulerConfiguration; without it each scheduler
     name has the default profile.
@@ -84,29 +46,16 @@ def what_if(
     reader = PodReader(scheduler.nodes)
     pending: set[str] = set()
     asked: dict[str, ClusterPod] = {}
-    for kind, add in _adding(scheduler, reader, pending).items():
-        _for_each(kind, objects.get(kind, ()), add)
+    for kind in cluster_kinds(scheduler):
+        _for_each(kind.resource.kind, objects.get(kind.resource.kind, ()), partial(_add, kind))
+    add_pod = partial(_add_pod, scheduler, reader, pending)
+    _for_each(PODS.kind, objects.get(PODS.kind, ()), add_pod)
     _for_each("the new Pod", wanted, lambda raw: _ask_for(reader.read(raw), asked))
     for pod in asked.values():
         scheduler.set_pod(pod, _BEGINNING.monotonic)
     placed = _place(scheduler)
     found = [placed.get(key) or _not_placed(scheduler, pod) for key, pod in asked.items()]
     return {"pods": found, "pending": len(pending - asked.keys())}
-
-
-def _adding(
-    scheduler: Scheduler, reader: PodReader, pending: set[str]
-) -> Mapping[str, Callable[[bytes], object]]:
-    """What adds an object to the cluster, by kind."""
-    nodes = scheduler.nodes
-    return {
-        "Node": lambda raw: nodes.set(read_node(raw)),
-        "Namespace": lambda raw: _add_namespace(scheduler, raw),
-        "Pod": lambda raw: _add_pod(scheduler, reader.read(raw), raw, pending),
-        "PodDisruptionBudget": lambda raw: scheduler.budgets.set(read_disruption_budget(raw)),
-        **{kind: partial(_add_workload, scheduler, kind) for kind in _WORKLOADS},
-        **{kind: partial(_add_storage, scheduler, one) for kind, one in _STORAGE.items()},
-    }
 
 
 def _profiles(config: str, names: Iterable[str]) -> list[Profile]:
@@ -137,23 +86,15 @@ def _for_each(
             raise ValueError(f"{kind} number {number} {error}") from None
 
 
-def _add_namespace(scheduler: Scheduler, raw: bytes) -> None:
+def _add(kind: ClusterKind, raw: bytes) -> None:
     metadata = read_metadata(raw)
-    scheduler.nodes.namespaces.set(metadata.name, metadata.labels or {})
+    namespace = f"{metadata.namespace}/" if metadata.namespace else ""
+    kind.put(f"{namespace}{metadata.name}", kind.read(raw))
 
 
-def _add_workload(scheduler: Scheduler, kind: str, raw: bytes) -> None:
-    metadata = read_metadata(raw)
-    key = f"{metadata.namespace}/{metadata.name}"
-    scheduler.nodes.workloads.set(kind, key, _WORKLOADS[kind](raw))
-
-
-def _add_storage(scheduler: Scheduler, kind: type[StorageObject], raw: bytes) -> None:
-    scheduler.nodes.volumes.set(read_storage_object(kind, raw))
-
-
-def _add_pod(scheduler: Scheduler, pod: ClusterPod, raw: bytes, pending: set[str]) -> None:
+def _add_pod(scheduler: Scheduler, reader: PodReader, pending: set[str], raw: bytes) -> None:
     """Put a pod of the cluster where it is; those without a node are ``pending``."""
+    pod = reader.read(raw)
     if read_pod(raw).status.phase in _ENDED:
         return
     if pod.waiting is None:

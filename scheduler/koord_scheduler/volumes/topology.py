@@ -28,7 +28,7 @@ def label_keys(topology: Topology | None) -> set[str]:
     return {one.key for term in topology or () for one in term}
 
 
-class Placed(Protocol):
+class LocatedObject(Protocol):
     """Something that some nodes can use; ``order`` is unique."""
 
     @property
@@ -42,10 +42,10 @@ class Placed(Protocol):
         ...
 
 
-_Placed = TypeVar("_Placed", bound=Placed)
+_Storage = TypeVar("_Storage", bound=LocatedObject)
 
 
-class LabelIndex(Generic[_Placed]):
+class LabelIndex(Generic[_Storage]):
     """Things by the labels of the nodes that can use them.
 
     Most belong to one node or zone. They lie under each value of a label that such nodes have, so
@@ -55,16 +55,16 @@ class LabelIndex(Generic[_Placed]):
 
     def __init__(self) -> None:
         self.label_keys: set[str] = set()
-        self._by_label: dict[str, dict[str, list[_Placed]]] = {}
+        self._by_label: dict[str, dict[str, list[_Storage]]] = {}
 
-    def add(self, one: _Placed) -> None:
+    def add(self, one: _Storage) -> None:
         """Something is there."""
         for key, value in _places(one.topology):
             things = self._by_label.setdefault(key, {}).setdefault(value, [])
             insort(things, one, key=_order)
         self.label_keys |= label_keys(one.topology)
 
-    def remove(self, one: _Placed) -> None:
+    def remove(self, one: _Storage) -> None:
         """Something is not there any more."""
         for key, value in _places(one.topology):
             by_value = self._by_label[key]
@@ -74,9 +74,9 @@ class LabelIndex(Generic[_Placed]):
             if not by_value:
                 del self._by_label[key]
 
-    def at(self, labels: Labels, least: int | None = None) -> Iterator[_Placed]:
+    def at(self, labels: Labels, least: int | None = None) -> Iterator[_Storage]:
         """What a node with these labels can use, in order, from ``(least, …)`` on."""
-        lists: list[Iterable[_Placed]] = []
+        lists: list[Iterable[_Storage]] = []
         for key, by_value in self._by_label.items():
             things = by_value.get(labels.get(key, ""))
             if things is not None and least is None:
@@ -87,7 +87,7 @@ class LabelIndex(Generic[_Placed]):
         return (one for one in merged if is_reachable(one.topology, labels))
 
 
-def _order(one: Placed) -> tuple[int, str]:
+def _order(one: LocatedObject) -> tuple[int, str]:
     return one.order
 
 
