@@ -53,11 +53,13 @@ class Cluster:
 
         await _all(create, names)
 
-    async def pods(self, prefix: str, number: int) -> None:
+    async def pods(
+        self, prefix: str, number: int, millicores: int = MILLICORES, **more: Any
+    ) -> None:
         async def create(name: str) -> None:
-            requests = {"cpu": f"{MILLICORES}m", "memory": "64Mi"}
+            requests = {"cpu": f"{millicores}m", "memory": "64Mi"}
             container = {"name": "c", "image": "i", "resources": {"requests": requests}}
-            spec = {"containers": [container]}
+            spec = {"containers": [container], **more}
             meta = {"name": name, "namespace": NAMESPACE, "labels": {"app": prefix}}
             given = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
             await self.client.create(PODS, given, NAMESPACE)
@@ -89,13 +91,14 @@ class Cluster:
     async def clean(self) -> None:
         """No pods and no nodes: there is no kubelet that would end them."""
 
-        async def end(name: str) -> None:
-            body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-            await self.client.write(Request("DELETE", PODS, name, NAMESPACE, body=body))
-
-        await _all(end, [one["metadata"]["name"] for one in await self.all_pods()])
+        await _all(self.end, [one["metadata"]["name"] for one in await self.all_pods()])
         nodes, _ = await listed(self.client, NODES)
         await _all(partial(self.client.delete, NODES), [one["metadata"]["name"] for one in nodes])
+
+    async def end(self, name: str) -> None:
+        """What a kubelet does of a pod that is being deleted."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+        await self.client.write(Request("DELETE", PODS, name, NAMESPACE, body=body))
 
     async def check(self) -> None:
         """No node has more than it can have."""
@@ -223,3 +226,49 @@ async def test_bindings_that_fail_or_whose_fate_is_unknown(
     await cluster.check()
     assert failed["before"] > 5
     assert failed["after"] > 5
+
+
+async def test_preemption(cluster: Cluster) -> None:
+    """Full nodes: important pods get their nodes once the test has ended the victims."""
+    classes = [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+        }
+        for name, value in {"batch": 10, "web": 1000}.items()
+    ]
+    RealCluster(cluster.server).apply(*classes)
+    await cluster.nodes("n1", "n2", "n3")
+    made = module.SchedulerProgram(
+        SchedulerSettings(port=0, leader_elect=False),
+        default_scheduler_config(),
+        cluster.client,
+        "s1_0",
+    )
+    async with anyio.create_task_group() as group:
+        group.start_soon(made.serve)
+        await cluster.pods("batch", 6, 2000, priorityClassName="batch")
+        await cluster.wait_bound(6)
+        await cluster.pods("web", 2, 4000, priorityClassName="web")
+
+        async def victims() -> list[Object] | None:
+            pods = await cluster.all_pods()
+            found = [one for one in pods if "deletionTimestamp" in one["metadata"]]
+            return found if len(found) >= 4 else None
+
+        found = await until(victims, "four victims")
+        assert found is not None
+        assert {one["metadata"]["labels"]["app"] for one in found} == {"batch"}
+        for one in found:
+            conditions = {each["type"]: each for each in one["status"]["conditions"]}
+            assert conditions["DisruptionTarget"]["reason"] == "PreemptionByScheduler"
+        waiting = [one for one in await cluster.all_pods() if "web" in one["metadata"]["name"]]
+        nominated = {one["status"]["nominatedNodeName"] for one in waiting}
+        assert nominated == {one["spec"]["nodeName"] for one in found}
+        await _all(cluster.end, [one["metadata"]["name"] for one in found])
+        bound = await cluster.wait_bound(4)
+        assert {bound["web-0"], bound["web-1"]} == nominated
+        assert not any("deletionTimestamp" in one["metadata"] for one in await cluster.all_pods())
+        group.cancel_scope.cancel()
