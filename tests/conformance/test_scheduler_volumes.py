@@ -114,6 +114,8 @@ def decided(
 
 def written(pod: PodClass, nodes: NodeColumns, name: str, given: Object) -> Object:
     reservation = BINDING.reserve(pod, nodes, nodes.row(name))
+    if reservation is None:
+        return {}
     BINDING.unreserve(reservation, nodes)
     return dict(patched(one, given) for one in reservation.writes)
 

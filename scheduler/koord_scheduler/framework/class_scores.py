@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -86,6 +86,7 @@ class ClassScores:
             for one in self._plugins
             if type(one.plugin).depends_on is not Plugin.depends_on
         ]
+        self._named = _named_nodes(result for _, result in self.pre_filter())
         self._seen = -1
         self._generation = -1
         self._depends: tuple[Hashable, ...] = ()
@@ -203,6 +204,11 @@ class ClassScores:
             self._fits, self._local = np.zeros(length, np.bool_), np.zeros(length)
             self._raw = [np.zeros(length) for _ in self._relative]
             changed = np.flatnonzero(nodes.is_node)
+        if self._named is not None:
+            named = [row for row in map(nodes.row, self._named) if row is not None]
+            is_named = np.isin(changed, named)
+            self._fits[changed[~is_named]] = False  # a row may have another node by now
+            changed = changed[is_named]
         self._seen = nodes.journal.position
         if len(changed):
             self._update(changed)
@@ -219,3 +225,9 @@ class ClassScores:
             if one.score is not None:
                 raw[rows] = one.score(rows)
         self._fits[rows], self._local[rows] = fits, local
+
+
+def _named_nodes(results: Iterable[PreFilterResult]) -> frozenset[str] | None:
+    """The only nodes that come into question, as for pods of DaemonSets; ``None`` for all."""
+    named = [one.nodes for one in results if one.nodes is not None]
+    return frozenset.intersection(*named) if named else None

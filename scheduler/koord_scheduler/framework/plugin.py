@@ -49,7 +49,7 @@ class PreFilterResult(NamedTuple):
     """What a plugin knows of a class before it looks at nodes.
 
     ``rejection`` says why the class can run nowhere. Otherwise only the nodes with the names
-    ``nodes`` come into question, or all where that is ``None``.
+    ``nodes`` come into question, whatever becomes of these, or all where that is ``None``.
     """
 
     rejection: str = ""

@@ -12,7 +12,7 @@ from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
-from koord_scheduler.objects.node import read_node
+from koord_scheduler.objects.node import Node, read_node
 from koord_scheduler.objects.pod import PodInfo, read_pod
 
 from tests.support.clusters import random_cluster
@@ -86,3 +86,23 @@ def test_kept_answers_are_fresh_ones(seed: int, every: int) -> None:
                 assert life.columns.name(best) in life.there
                 assert kept.totals(rows).max() == kept.totals(rows)[rows.tolist().index(best)]
                 assert kept.rejections(best) == []
+
+
+def test_a_named_node_that_is_gone_leaves_its_row_to_another() -> None:
+    columns = NodeColumns()
+    field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    scores = ClassScores(pod_class(pod({"spec": {"affinity": affinity}})), columns, PLUGINS[0])
+
+    def node(name: str) -> Node:
+        document = {"metadata": {"name": name}, "status": {"allocatable": {"pods": 9}}}
+        return read_node(json.dumps(document).encode())
+
+    first = columns.set(node("n1"))
+    assert scores.feasible().tolist() == [first]
+    columns.remove("n1")
+    assert columns.set(node("n2")) == first
+    assert scores.feasible().tolist() == []
+    again = columns.set(node("n1"))
+    assert scores.feasible().tolist() == [again]
