@@ -1,4 +1,4 @@
-"""Measure how many small faults the tests of twelve core modules notice: ``make mutants``.
+"""Measure how many small faults the tests of sixteen core modules notice: ``make mutants``.
 
 Each mutant is one module with one operator, constant or return value changed. It runs in a fork
 of this process against the tests that are named beside the module, until one of them fails. The
@@ -59,6 +59,22 @@ TARGETS = {
     "host/koord_host/planning/ordering.py": [
         "tests/host/planning/test_ordering.py",
         "tests/host/planning/test_ordering_property.py",
+    ],
+    "scheduler/koord_scheduler/framework/scheduler.py": [
+        "tests/scheduler/framework/test_scheduler.py",
+        "tests/scheduler/program/test_program.py",
+    ],
+    "scheduler/koord_scheduler/queue/scheduling_queue.py": [
+        "tests/scheduler/framework/test_scheduler.py",
+        "tests/scheduler/program/test_program.py",
+    ],
+    "scheduler/koord_scheduler/framework/class_scores.py": [
+        "tests/scheduler/framework/test_class_scores.py",
+        "tests/conformance/test_scheduler.py",
+    ],
+    "scheduler/koord_scheduler/framework/dry_run.py": [
+        "tests/conformance/test_scheduler_preemption.py",
+        "tests/scheduler/framework/test_preemption.py",
     ],
 }
 """The modules, and the tests that have to notice a fault in each."""

@@ -18,9 +18,20 @@ Amounts = NDArray[np.float64]
 
 _Kind = TypeVar("_Kind", bound=np.generic)
 
+_FEW = 256
+"""Rows; to pick more of them, whole columns are copied first, which is faster then."""
+
 
 def lengthened(array: NDArray[_Kind], length: int, fill: Any) -> NDArray[_Kind]:
     """The same values in an array of ``length`` (along its last axis), the rest ``fill``."""
     longer = np.full((*array.shape[:-1], length), fill, array.dtype)
     longer[..., : array.shape[-1]] = array
     return longer
+
+
+def picked(table: Amounts, numbers: Rows, rows: Rows) -> Amounts:
+    """Of a table by number and row, these numbers and rows."""
+    if len(rows) < _FEW:
+        found: Amounts = table[numbers[:, None], rows]
+        return found
+    return table[numbers].take(rows, axis=1)

@@ -40,7 +40,7 @@ def requested_to_capacity_ratio(shape: Sequence[tuple[int, int]]) -> ResourceSco
 def _on_line(taken: Amounts, has: Amounts, shape: Sequence[tuple[float, float]]) -> Amounts:
     per_cent = most_allocated(taken, has)
     # From the last point to the first: the first one that is not exceeded counts.
-    found = np.full(len(per_cent), shape[-1][1])
+    found = np.full(per_cent.shape, shape[-1][1])
     for (start, low), (end, high) in reversed(list(itertools.pairwise(shape))):
         on_it = low + np.trunc((high - low) * (per_cent - start) / (end - start))
         found = np.where(per_cent <= end, on_it, found)

@@ -9,7 +9,7 @@ import numpy as np
 from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Rows
+from koord_scheduler.columns.arrays import Amounts, Rows, picked
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.resources import ALWAYS
 from koord_scheduler.framework.plugin import MAX_SCORE, Plugin, Score
@@ -29,41 +29,35 @@ class NodeResourcesBalancedAllocation(Plugin):
         if not any(asked.values()):
             return None
         resources = nodes.resources
-        numbered = [
-            (resources.number(name), amount)
-            for name, amount in asked.items()
-            if amount or name in ALWAYS
-        ]
+        compared = [name for name, amount in asked.items() if amount or name in ALWAYS]
+        numbers = np.array([resources.number(name) for name in compared], np.intp)
+        amount = np.array([[asked[name]] for name in compared])
 
         def score(rows: Rows) -> Amounts:
-            before, after = [], []
-            for number, amount in numbered:
-                has, taken = resources.allocatable[number][rows], resources.requested[number][rows]
-                before.append(_fraction(taken, has))
-                after.append(_fraction(taken + amount, has))
+            has = picked(resources.allocatable, numbers, rows)
+            before = picked(resources.requested, numbers, rows)
+            taken = np.stack((before, before + amount))
+            fractions = np.minimum(taken / np.maximum(has, 1.0), 1.0)
+            evenness = _evenness(np.where(has > 0, fractions, np.nan))
             half = MAX_SCORE / 2
-            found: Amounts = half + np.floor((half + _evenness(after) - _evenness(before)) / 2)
+            found: Amounts = half + np.floor((half + evenness[1] - evenness[0]) / 2)
             return found
 
         return score
 
 
-def _fraction(taken: Amounts, has: Amounts) -> Amounts:
-    """How much of a resource is taken, at most 1; not a number where there is none."""
-    return np.where(has > 0, np.minimum(taken / np.maximum(has, 1.0), 1.0), np.nan)
-
-
-def _evenness(fractions: list[Amounts]) -> Amounts:
+def _evenness(fractions: Amounts) -> Amounts:
     """100 where all resources are taken alike, 50 where they are as uneven as can be.
 
-    One less the standard deviation of the fractions, of those resources that the node has.
+    One less the standard deviation of the fractions that are taken of resources (the axis before
+    the last), of those resources that the node has: of others they are not a number.
     """
-    if len(fractions) == 2:
+    if fractions.shape[1] == 2:
         # As Kubernetes has it for two: the same, but for what rounding makes of it.
-        deviation = np.abs((fractions[0] - fractions[1]) / 2)
+        deviation = np.abs((fractions[:, 0] - fractions[:, 1]) / 2)
         deviation[np.isnan(deviation)] = 0.0
     else:
-        deviation = _deviation(np.array(fractions))
+        deviation = np.array([_deviation(one) for one in fractions])
     found: Amounts = np.floor((1 - deviation) * MAX_SCORE)
     return found
 

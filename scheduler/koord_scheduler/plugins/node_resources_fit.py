@@ -10,7 +10,7 @@ import numpy as np
 from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Mask, Rows
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows, picked
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.resources import ALWAYS, PODS, SCORED, Request
 from koord_scheduler.framework.plugin import Filter, Limit, Plugin, Reason, Score, Shortage
@@ -43,13 +43,14 @@ class NodeResourcesFit(Plugin):
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         request = self._request(pod, nodes)
+        numbers = np.array([number for number, _ in request], np.intp)
+        amounts = np.array([[amount] for _, amount in request]).reshape(-1, 1)
+        resources = nodes.resources
 
         def can_run(rows: Rows) -> Mask:
-            resources = nodes.resources
-            found = np.ones(len(rows), np.bool_)
-            for number, amount in request:
-                free = resources.allocatable[number][rows] - resources.requested[number][rows]
-                found &= amount <= free
+            has = picked(resources.allocatable, numbers, rows)
+            free = has - picked(resources.requested, numbers, rows)
+            found: Mask = np.logical_and.reduce(amounts <= free, axis=0)
             return found
 
         return can_run
@@ -80,22 +81,20 @@ class NodeResourcesFit(Plugin):
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
         resources, settings = nodes.resources, self._settings
         amounts = dict(pod.amounts) | {CPU: pod.scored_cpu, MEMORY: pod.scored_memory}
-        parts = [
-            (resources.number(name), SCORED.get(name), amounts.get(name, 0), weight)
-            for name, weight in settings.weights.items()
-            if amounts.get(name) or name in ALWAYS
-        ]
+        names = [name for name in settings.weights if amounts.get(name) or name in ALWAYS]
+        numbers = np.array([resources.number(name) for name in names], np.intp)
+        amount = np.array([[float(amounts.get(name, 0))] for name in names]).reshape(-1, 1)
+        weights = np.array([[float(settings.weights[name])] for name in names]).reshape(-1, 1)
+        scored = [(place, SCORED[name]) for place, name in enumerate(names) if name in SCORED]
 
         def score(rows: Rows) -> Amounts:
-            total, weights = np.zeros(len(rows)), np.zeros(len(rows))
-            for number, scored, amount, weight in parts:
-                has = resources.allocatable[number][rows]
-                before = resources.requested[number] if scored is None else resources.scored[scored]
-                one = settings.strategy(before[rows] + amount, has)
-                counts = weight * ((has > 0) & (one > 0) if settings.skips_zero else has > 0)
-                total += counts * one
-                weights += counts
-            mean = total / np.maximum(weights, 1.0)
+            has = picked(resources.allocatable, numbers, rows)
+            before = picked(resources.requested, numbers, rows)
+            for place, column in scored:
+                before[place] = resources.scored[column][rows]
+            scores = settings.strategy(before + amount, has)
+            counts = weights * ((has > 0) & (scores > 0) if settings.skips_zero else has > 0)
+            mean = (counts * scores).sum(axis=0) / np.maximum(counts.sum(axis=0), 1.0)
             found: Amounts = np.floor(mean + 0.5) if settings.skips_zero else np.floor(mean)
             return found
 
