@@ -177,6 +177,9 @@ class Scheduler:
     def forget(self, pod: QueuedPod, now: float) -> None:
         """A pod did not get the node that it was given; its turn comes again."""
         if self._assumed.get(pod.key) is pod:  # else the API said meanwhile what became of it
+            if pod.is_nominated:
+                node, usage = self.placed.by_key[pod.key].node, pod.waiting.usage
+                self.nominations.set(Nomination(pod.key, node, pod.priority, usage))
             self._unplace(pod.key)
             self.queue.back_off(pod, now)
 
@@ -216,6 +219,7 @@ class Scheduler:
             self._reserved[pod.key] = reserved
         self.placed.set(PlacedPod(pod.key, pod.uid, node, pod.priority, None, waiting.usage))
         self.queue.remove(pod.key)
+        self.nominations.remove(pod.key)  # it has that room now, or another
         self._assumed[pod.key] = pod
         return Placement(pod, node, tuple(one for _, one in reserved))
 

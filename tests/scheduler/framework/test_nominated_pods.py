@@ -59,7 +59,14 @@ def test_a_victim_is_named_and_its_room_is_kept() -> None:
     assert cluster.decide() is None, "it waits for its victim"
     cluster.scheduler.remove_pod("d/batch")
     assert cluster.decide() == Placement(plan.pod, "n1")
-    assert not len(cluster.scheduler.nominations)
+    assert not len(cluster.scheduler.nominations), "its room is counted once"
+    cluster.scheduler.forget(plan.pod, 0.0)
+    cluster.pod("other", 5)
+    assert isinstance(cluster.decide(), Refusal), "its binding failed, and it comes again"
+    cluster.scheduler.queue.tick(1.0)
+    again = cluster.decide()
+    assert isinstance(again, Placement)
+    assert again.pod.key == "d/web"
 
 
 @pytest.mark.parametrize(("priority", "gets_it"), [(0, False), (10, False), (11, True)])
