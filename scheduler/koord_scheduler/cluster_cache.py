@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-import anyio
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api
@@ -63,11 +62,6 @@ class ClusterCache:
         """All nodes."""
         return self._nodes.objects
 
-    @property
-    def synced(self) -> bool:
-        """Whether all kinds were read once."""
-        return all(informer.synced for _, informer in self._informers)
-
     def troubles(self) -> Iterator[str]:
         """What could not be read, a line each."""
         for resource, informer in self._informers:
@@ -93,7 +87,6 @@ class ClusterCache:
     async def wait_synced(self) -> None:
         """Wait until all kinds were read once."""
         await self._informers.wait_synced()
-        await anyio.lowlevel.checkpoint()
 
     def _follow(
         self,

@@ -6,8 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import anyio
 from koord_kube.core.events import EventAggregator, EventSource, event, reference
@@ -19,6 +18,7 @@ from koord_kube.protocol.resources import EVENTS, PODS
 from koord_scheduler.binder import Write
 from koord_scheduler.columns.placed_pods import PlacedPod
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan
+from koord_scheduler.pod_requests import condition_patch
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
 MOST_WAITING = 100_000
@@ -159,15 +159,10 @@ class PodReporter:
 
 def _condition(pod: QueuedPod, message: str, at: float, *, is_new: bool) -> Request:
     """The request that sets PodScheduled to false, of the pod with this uid alone."""
-    namespace, _, name = pod.key.partition("/")
-    condition: dict[str, Any] = {
+    condition = {
         "type": "PodScheduled",
         "status": "False",
         "reason": "Unschedulable",
         "message": message,
     }
-    if is_new:
-        since = datetime.fromtimestamp(int(at), UTC)
-        condition["lastTransitionTime"] = since.strftime("%Y-%m-%dT%H:%M:%SZ")
-    body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
-    return Request("PATCH", PODS, name, namespace, "status", body, is_strategic=True)
+    return condition_patch(pod.key, pod.uid, condition, at if is_new else None)

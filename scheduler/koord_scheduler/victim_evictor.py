@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import anyio
 from koord_kube.core.warnings import OnWarning, ignore_warning
@@ -16,6 +15,7 @@ from koord_kube.protocol.resources import PODS
 from koord_scheduler.binder import Write
 from koord_scheduler.columns.placed_pods import PlacedPod
 from koord_scheduler.framework.decisions import PreemptionPlan
+from koord_scheduler.pod_requests import condition_patch, status_patch
 
 _STREAMS = 8
 _WHY = "preempting to accommodate a higher priority pod"
@@ -81,23 +81,17 @@ class VictimEvictor:
 
 def _nomination(key: str, uid: str, node: str | None) -> Request:
     """The request that says which node a pod waits for; ``None``: for none any more."""
-    namespace, _, name = key.partition("/")
-    metadata = {"uid": uid} if uid else {}
-    body = {"metadata": metadata, "status": {"nominatedNodeName": node}}
-    return Request("PATCH", PODS, name, namespace, "status", body, is_strategic=True)
+    return status_patch(key, uid, {"nominatedNodeName": node})
 
 
 def _condition(victim: PlacedPod, message: str, at: float) -> Request:
-    namespace, _, name = victim.key.partition("/")
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "PreemptionByScheduler",
         "message": message,
-        "lastTransitionTime": datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
-    body = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
-    return Request("PATCH", PODS, name, namespace, "status", body, is_strategic=True)
+    return condition_patch(victim.key, victim.uid, condition, at)
 
 
 def _deletion(victim: PlacedPod) -> Request:

@@ -70,7 +70,7 @@ class Scheduler:
             self._reserved.pop(pod.key, None)
             self.queue.remove(pod.key)
             self.nominations.remove(pod.key)
-            self.placed.set(_placed(pod, pod.node))
+            self.placed.set(_placed(pod))
             return
         assumed = self._assumed.get(pod.key)
         if assumed is not None and assumed.uid == pod.uid:
@@ -259,6 +259,6 @@ class Scheduler:
         return scores.best(rows)
 
 
-def _placed(pod: ClusterPod, node: str) -> PlacedPod:
+def _placed(pod: ClusterPod) -> PlacedPod:
     started, is_preempted = pod.started, pod.is_preempted
-    return PlacedPod(pod.key, pod.uid, node, pod.priority, started, pod.usage, is_preempted)
+    return PlacedPod(pod.key, pod.uid, pod.node, pod.priority, started, pod.usage, is_preempted)

@@ -79,7 +79,7 @@ class SchedulerProgram:
             max(one.args.volume_binding.bind_timeout_seconds for one in config.profiles)
         )
         self._check = SelfCheck(self._scheduler.nodes, self._scheduler.placed)
-        self._loop = SchedulingLoop(self._scheduler, self._silence, self)
+        self._loop = SchedulingLoop(self._scheduler, lambda: self._cache.silence(), self)
         self._cache = ClusterCache(
             client, self._scheduler, on_change=self._loop.notice_change, on_warning=self._warn
         )
@@ -182,9 +182,6 @@ class SchedulerProgram:
         self._metrics.attempts.labels("error", pod.waiting.scheduler_name).inc()
 
     # ---- status
-
-    def _silence(self) -> str:
-        return self._cache.silence()
 
     def _status(self) -> SchedulerStatus:
         """Called in threads, of what changes in the event loop."""

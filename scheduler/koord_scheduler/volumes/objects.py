@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 import msgspec
 from koord_kube.views.decode import decode_view
-from koord_kube.views.metadata import OwnerReference
 from koord_kube.views.pod import Quantities
 
 from koord_scheduler.objects.metadata import ObjectMeta
@@ -32,7 +31,6 @@ class StorageMeta(ObjectMeta, frozen=True, rename="camel", gc=False):
 
     resource_version: str = ""
     annotations: dict[str, str] | None = None
-    owner_references: list[OwnerReference] | None = None
 
     def annotation(self, key: str) -> str | None:
         """An annotation; ``None`` if there is no such."""
