@@ -41,12 +41,12 @@ class LabelColumn:
         found: Mask = self._table(requirement)[codes]
         return found
 
-    def sums(self, amounts: Amounts, counted: Mask | None = None) -> Amounts:
-        """What the ``counted`` rows (all rows with this label) have together, by code.
+    def sums(self, amounts: Amounts) -> Amounts:
+        """What all rows with a value have together, by code.
 
         There is one more at the end, of 0: code -1 points there.
         """
-        counted = self.codes >= 0 if counted is None else counted
+        counted = self.codes >= 0
         length = len(self.values) + 1
         return np.bincount(self.codes[counted], amounts[counted], length).astype(np.float64)
 

@@ -187,3 +187,12 @@ def without_reason(reasons: Iterable[Reason], rows: Rows) -> Mask:
     for one in reasons:
         found &= ~one.rows
     return found
+
+
+def filter_by_reasons(plugin: Plugin, pod: PodClass, nodes: NodeColumns) -> Filter:
+    """The filter of a plugin whose ``reasons`` say all: it rejects where one of them holds."""
+
+    def can_run(rows: Rows) -> Mask:
+        return without_reason(plugin.reasons(pod, nodes, rows), rows)
+
+    return can_run

@@ -11,7 +11,7 @@ import numpy as np
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import Filter, Plugin, Reason, without_reason
+from koord_scheduler.framework.plugin import Filter, Plugin, Reason, filter_by_reasons
 from koord_scheduler.volumes.csi_migration import CSIVolume
 from koord_scheduler.volumes.objects import PersistentVolumeClaim
 from koord_scheduler.volumes.pod_claims import is_for_pod, not_found, not_owned
@@ -28,10 +28,7 @@ class NodeVolumeLimits(Plugin):
         if not pod.volumes.claims and not pod.volumes.attached:
             return None
 
-        def can_run(rows: Rows) -> Mask:
-            return without_reason(self.reasons(pod, nodes, rows), rows)
-
-        return can_run
+        return filter_by_reasons(self, pod, nodes)
 
     def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
         missing = _missing_claim(pod, nodes)

@@ -19,7 +19,7 @@ from koord_scheduler.framework.plugin import (
     Plugin,
     PreFilterResult,
     Reason,
-    without_reason,
+    filter_by_reasons,
 )
 from koord_scheduler.volumes.binding import (
     VolumeReservation,
@@ -54,10 +54,7 @@ class VolumeBinding(Plugin):
         if not pod.volumes.claims:
             return None
 
-        def can_run(rows: Rows) -> Mask:
-            return without_reason(self.reasons(pod, nodes, rows), rows)
-
-        return can_run
+        return filter_by_reasons(self, pod, nodes)
 
     def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
         rejection = self.pre_filter(pod, nodes).rejection

@@ -15,7 +15,7 @@ from koord_scheduler.framework.plugin import (
     Plugin,
     PreFilterResult,
     Reason,
-    without_reason,
+    filter_by_reasons,
 )
 from koord_scheduler.volumes.objects import PersistentVolumeClaim
 from koord_scheduler.volumes.pod_claims import not_found
@@ -43,10 +43,7 @@ class VolumeRestrictions(Plugin):
         if not pod.volumes.claims and not pod.volumes.disks:
             return None
 
-        def can_run(rows: Rows) -> Mask:
-            return without_reason(self.reasons(pod, nodes, rows), rows)
-
-        return can_run
+        return filter_by_reasons(self, pod, nodes)
 
     def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
         rejection = self.pre_filter(pod, nodes).rejection

@@ -15,7 +15,7 @@ from koord_scheduler.framework.plugin import (
     Plugin,
     PreFilterResult,
     Reason,
-    without_reason,
+    filter_by_reasons,
 )
 from koord_scheduler.objects.node_selector import NodeRequirement
 from koord_scheduler.volumes.csi_migration import (
@@ -55,10 +55,7 @@ class VolumeZone(Plugin):
         if not _claims(pod):
             return None
 
-        def can_run(rows: Rows) -> Mask:
-            return without_reason(self.reasons(pod, nodes, rows), rows)
-
-        return can_run
+        return filter_by_reasons(self, pod, nodes)
 
     def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
         rejection = self.pre_filter(pod, nodes).rejection
