@@ -18,7 +18,10 @@ from bench import (
     report,
     reports,
     scheduler_core,
+    scheduler_end_to_end,
     scheduler_peer,
+    scheduler_perf,
+    scheduler_recording,
     strategies,
     unknown_callers,
     webhooks,
@@ -61,7 +64,10 @@ def main() -> None:
     node_resource.main(arguments.rounds)
     reports.main()
     scheduler_core.main()
+    scheduler_end_to_end.main()
     scheduler_peer.main()
+    scheduler_perf.main()
+    scheduler_recording.main()
     unknown_callers.main()
     _colocation(arguments.rounds)
     print(f"\nwritten to {report.RESULTS.relative_to(report.RESULTS.parent.parent)}/")

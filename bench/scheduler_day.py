@@ -75,7 +75,7 @@ class Day:
     def _arrive(self) -> None:
         self.made += 1
         kind = min(int(self.rng.expovariate(0.02)), DEPLOYMENTS - 1)
-        given = json.loads(pod(self.made, kind, spreads=kind % 3 == 0))
+        given = json.loads(pod(self.made, kind, "plain" if kind % 3 else "spread"))
         given["metadata"]["labels"]["pod-template-hash"] = str(self.versions[kind])
         read = self._set(given)
         lives = self.rng.lognormvariate(8.0, 1.2)

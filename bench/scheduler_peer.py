@@ -1,7 +1,12 @@
 """koord-scheduler beside kube-scheduler: a real API server, in turns, until all pods are bound.
 
-``python -m bench.scheduler_peer`` needs kube-apiserver, kube-scheduler, etcd and kubectl in the
-folder that KUBEBUILDER_ASSETS names; it writes bench/results/scheduler_peer.*.
+Beside the smallest load also runs a null scheduler (``null_scheduler``), which gives nodes their
+turns and writes as koord-scheduler does: what the API can do, with and without Events. A program
+``null-scheduler`` in the folder that KUBEBUILDER_ASSETS names is one more peer, with Events:
+``null-scheduler KUBECONFIG`` has to bind all pods of the namespace ``default``.
+
+``python -m bench.scheduler_peer`` needs kube-apiserver, kube-scheduler, etcd and kubectl in that
+folder; it writes bench/results/scheduler_peer.* and, beside null schedulers, scheduler_null.*.
 """
 
 from __future__ import annotations
@@ -15,8 +20,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +33,7 @@ from koord_kube.connect import connect
 from koord_kube.http2_writer import Http2Writer
 from koord_kube.informer import Informer
 from koord_kube.protocol.request import Request
-from koord_kube.protocol.resources import EVENTS, NAMESPACES, NODES, PODS, Resource
+from koord_kube.protocol.resources import EVENTS, NODES, PODS, Resource
 
 from bench import programs, report
 from bench.report import Measure
@@ -40,6 +45,7 @@ from tests.support.processes import Program
 
 ROUNDS = 2
 KINDS = 40
+NAMESPACE = "default"
 LIMIT_SECONDS = 300.0
 EVENTS_SECONDS = 60.0
 _WHY = {
@@ -49,6 +55,7 @@ _WHY = {
 }
 """What holds back what is missed."""
 _ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
+_PODS_NOTE = f"{KINDS} classes, all waiting at the start"
 
 
 class _Spec(msgspec.Struct):
@@ -94,7 +101,7 @@ class Turn:
     cpu: float
     server_cpu: float
     memory: float
-    events: float
+    events: float = 0.0
 
 
 def why_not() -> str | None:
@@ -125,10 +132,34 @@ def theirs(kubeconfig: Path, folder: Path) -> list[str]:
     return [program, f"--config={config}", *flags]
 
 
-SCHEDULERS = {"koord-scheduler": ours, "kube-scheduler": theirs}
+def null_with_events(kubeconfig: Path, folder: Path) -> list[str]:
+    return [*null_without_events(kubeconfig, folder), "--events"]
 
 
-async def turn(load: Load, command: Callable[[Path, Path], list[str]]) -> Turn:
+def null_without_events(kubeconfig: Path, _folder: Path) -> list[str]:
+    return [sys.executable, "-m", "bench.null_scheduler", str(kubeconfig)]
+
+
+def other_null(kubeconfig: Path, _folder: Path) -> list[str]:
+    return [_other_null() or "", str(kubeconfig)]
+
+
+def _other_null() -> str | None:
+    return shutil.which("null-scheduler", path=os.environ.get(ASSETS))
+
+
+OURS, THEIRS = "koord-scheduler", "kube-scheduler"
+NULL, NO_EVENTS, OTHER_NULL = "null scheduler", "null scheduler without Events", "null-scheduler"
+Command = Callable[[Path, Path], list[str]]
+
+
+def nulls() -> dict[str, Command]:
+    """All null schedulers that are there."""
+    found: dict[str, Command] = {NULL: null_with_events, NO_EVENTS: null_without_events}
+    return found | ({OTHER_NULL: other_null} if _other_null() else {})
+
+
+async def turn(load: Load, command: Command, *, waits_for_events: bool = True) -> Turn:
     """A fresh API server with the load, and one scheduler beside it."""
     with tempfile.TemporaryDirectory(prefix="pykoord-bench-") as name:
         folder = Path(name)
@@ -153,11 +184,13 @@ async def turn(load: Load, command: Callable[[Path, Path], list[str]]) -> Turn:
                     group.start_soon(pods.run)
                     await pods.wait_synced()
                     await anyio.sleep(3)  # what the server does after a burst of writes
-                    scheduler = Program("scheduler", folder)
+                    scheduler, began = Program("scheduler", folder), time.monotonic()
                     try:
                         found = await _watch(
-                            load, scheduler, server, command(kubeconfig, folder), bound, client
+                            load, scheduler, server, command(kubeconfig, folder), bound
                         )
+                        if waits_for_events:
+                            found = replace(found, events=await _events(load, client, began))
                     finally:
                         scheduler.close()
                     group.cancel_scope.cancel()
@@ -170,7 +203,6 @@ async def _watch(
     server: KubeApiserver,
     command: Sequence[str],
     bound: list[float],
-    client: Any,
 ) -> Turn:
     server_before, began = programs.cpu_micros(server.pid), time.monotonic()
     scheduler.spawn(command)
@@ -179,7 +211,6 @@ async def _watch(
         assert time.monotonic() - began < LIMIT_SECONDS, scheduler.said[-2000:]
     cpu = programs.cpu_micros(scheduler.pid)
     server_cpu = programs.cpu_micros(server.pid) - server_before
-    events = await _events(load, client, began)
     low, high = bound[load.pods // 10], bound[load.pods * 9 // 10]
     return Turn(
         load.pods / (bound[-1] - began),
@@ -187,7 +218,6 @@ async def _watch(
         cpu / 1000 / load.pods,
         server_cpu / 1000 / load.pods,
         programs.peak_megabytes(scheduler.pid),
-        events,
     )
 
 
@@ -203,9 +233,6 @@ async def _events(load: Load, client: Any, began: float) -> float:
 
 
 async def _fill(load: Load, write: Callable[[Request], Awaitable[bytes]]) -> None:
-    await write(_create(NAMESPACES, {"metadata": {"name": "team"}}))
-    await write(_create(_ACCOUNTS, {"metadata": {"name": "default"}}, "team"))
-
     async def add_node(number: int) -> None:
         given = json.loads(node(number))
         name = given["metadata"]["name"]
@@ -215,10 +242,11 @@ async def _fill(load: Load, write: Callable[[Request], Awaitable[bytes]]) -> Non
         await write(Request("PATCH", NODES, name, body={"spec": {"taints": None}}))
 
     async def add_pod(number: int) -> None:
-        given = json.loads(pod(number, number % KINDS, spreads=load.spreads))
-        del given["metadata"]["uid"]
-        await write(_create(PODS, given, "team"))
+        given = json.loads(pod(number, number % KINDS, "spread" if load.spreads else "plain"))
+        del given["metadata"]["uid"], given["metadata"]["namespace"]
+        await write(_create(PODS, given, NAMESPACE))
 
+    await write(_create(_ACCOUNTS, {"metadata": {"name": "default"}}, NAMESPACE))
     await _all(add_node, range(load.nodes))
     await _all(add_pod, range(load.pods))
 
@@ -240,45 +268,90 @@ async def _all(do: Callable[[int], Awaitable[None]], numbers: Iterable[int]) -> 
             group.create_task(work())
 
 
-def measures_of(load: Load, turns: dict[str, list[Turn]]) -> list[Measure]:
-    found = []
-    figures: list[tuple[str, str, Callable[[Turn], float], float | None]] = [
-        ("time to bind a pod", "ms", lambda one: 1000 / one.overall, 1 / 3),
-        ("the same, 10–90 %", "ms", lambda one: 1000 / one.steady, None),
-        ("CPU a pod", "ms", lambda one: one.cpu, 0.25),
-        ("API server's CPU a pod", "ms", lambda one: one.server_cpu, None),
-        ("memory", "MB", lambda one: one.memory, None),
-        ("last Event after", "s", lambda one: one.events, None),
-    ]
-    for name, unit, value, target in figures:
-        both = {who: [value(one) for one in taken] for who, taken in turns.items()}
-        mine, peer = (statistics.median(both[who]) for who in SCHEDULERS)
-        ratios = [one / other for one, other in zip(*both.values(), strict=True)]
-        interval = report.median_interval(ratios)
-        label = f"{load}: {name}"
-        why = _WHY.get(name, "")
-        found.append(Measure(label, unit, mine, "kube-scheduler", peer, target, why, interval))
-    return found
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of a turn; ``target`` is for ours over the peer's."""
+
+    name: str
+    unit: str
+    value: Callable[[Turn], float]
+    target: float | None = None
 
 
-def main(rounds: int = ROUNDS) -> None:
+PEER_FIGURES = (
+    Figure("time to bind a pod", "ms", lambda one: 1000 / one.overall, 1 / 3),
+    Figure("the same, 10–90 %", "ms", lambda one: 1000 / one.steady),
+    Figure("CPU a pod", "ms", lambda one: one.cpu, 0.25),
+    Figure("API server's CPU a pod", "ms", lambda one: one.server_cpu),
+    Figure("memory", "MB", lambda one: one.memory),
+    Figure("last Event after", "s", lambda one: one.events),
+)
+NULL_FIGURES = (
+    Figure("time to bind a pod, 10–90 %", "ms", lambda one: 1000 / one.steady, 1 / 0.9),
+    Figure("CPU a pod", "ms", lambda one: one.cpu),
+    Figure("API server's CPU a pod", "ms", lambda one: one.server_cpu),
+)
+
+
+def measures_of(
+    load: Load, turns: dict[str, list[Turn]], peer: str, figures: Iterable[Figure]
+) -> Iterator[Measure]:
+    for one in figures:
+        mine, theirs = ([one.value(turn) for turn in turns[who]] for who in (OURS, peer))
+        ratios = [mine / theirs for mine, theirs in zip(mine, theirs, strict=True)]
+        yield Measure(
+            f"{load}: {one.name}",
+            one.unit,
+            statistics.median(mine),
+            peer,
+            statistics.median(theirs),
+            one.target if peer in (THEIRS, NULL) else None,
+            _WHY.get(one.name, ""),
+            report.median_interval(ratios),
+        )
+
+
+def _turns(load: Load, schedulers: dict[str, Command], rounds: int) -> dict[str, list[Turn]]:
+    turns: dict[str, list[Turn]] = {who: [] for who in schedulers}
+    for _ in range(rounds):
+        for who, command in schedulers.items():
+            turns[who].append(uvloop.run(turn(load, command, waits_for_events=who != NO_EVENTS)))
+            print(f"{load}, {who}: {turns[who][-1]}", flush=True)
+    return turns
+
+
+def measure_peer(rounds: int) -> None:
+    measures: list[Measure] = []
+    for load in LOADS:
+        turns = _turns(load, {OURS: ours, THEIRS: theirs}, rounds)
+        measures += measures_of(load, turns, THEIRS, PEER_FIGURES)
+    print(report.table(measures))
+    report.write(measures, "scheduler_peer", {"rounds": rounds, "pods": _PODS_NOTE})
+
+
+def measure_nulls(rounds: int) -> None:
+    load, schedulers = LOADS[0], nulls()
+    turns = _turns(load, {OURS: ours, **schedulers}, rounds)
+    measures = [one for who in schedulers for one in measures_of(load, turns, who, NULL_FIGURES)]
+    print(report.table(measures))
+    report.write(measures, "scheduler_null", {"rounds": rounds, "pods": _PODS_NOTE})
+
+
+BOTH = {"peer": measure_peer, "null": measure_nulls}
+
+
+def main(rounds: int = ROUNDS, only: str = "") -> None:
     if (reason := why_not()) is not None:
         print(f"scheduler_peer left out: {reason}")
         return
-    measures = []
-    for load in LOADS:
-        turns: dict[str, list[Turn]] = {who: [] for who in SCHEDULERS}
-        for _ in range(rounds):
-            for who, command in SCHEDULERS.items():
-                turns[who].append(uvloop.run(turn(load, command)))
-                print(f"{load}, {who}: {turns[who][-1]}", flush=True)
-        measures += measures_of(load, turns)
-    print(report.table(measures))
-    settings = {"rounds": rounds, "pods": f"{KINDS} classes, all waiting at the start"}
-    report.write(measures, "scheduler_peer", settings)
+    for name, measure in BOTH.items():
+        if only in ("", name):
+            measure(rounds)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m bench.scheduler_peer", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.scheduler_peer")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    main(parser.parse_args().rounds)
+    parser.add_argument("--only", choices=list(BOTH), default="")
+    options = parser.parse_args()
+    main(options.rounds, options.only)

@@ -64,11 +64,19 @@ TARGETS = {
         "tests/scheduler/framework/test_scheduler.py",
         "tests/scheduler/program/test_program.py",
     ],
+    "scheduler/koord_scheduler/framework/pod_states.py": [
+        "tests/scheduler/framework/test_scheduler.py",
+        "tests/scheduler/program/test_program.py",
+    ],
     "scheduler/koord_scheduler/queue/scheduling_queue.py": [
         "tests/scheduler/framework/test_scheduler.py",
         "tests/scheduler/program/test_program.py",
     ],
     "scheduler/koord_scheduler/framework/class_scores.py": [
+        "tests/scheduler/framework/test_class_scores.py",
+        "tests/conformance/test_scheduler.py",
+    ],
+    "scheduler/koord_scheduler/framework/row_scores.py": [
         "tests/scheduler/framework/test_class_scores.py",
         "tests/conformance/test_scheduler.py",
     ],

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from koord_model.times import from_rfc3339
+
 from koordctl.amounts import UNKNOWN
 from koordctl.columns import table
 from koordctl.koordlet_client import ask_koordlet
@@ -109,8 +111,8 @@ def _value(value: int | str | None) -> str:
 
 def _time(text: str, zone: datetime.tzinfo | None) -> str:
     try:
-        when = datetime.datetime.fromisoformat(text).astimezone(zone)
-    except (ValueError, OverflowError):
+        when = datetime.datetime.fromtimestamp(from_rfc3339(text), zone)
+    except (ValueError, OverflowError, OSError):
         return clean(text) or UNKNOWN
     return f"{when:%Y-%m-%d %H:%M:%S}"
 

@@ -33,6 +33,7 @@ from koordctl import (
 from koordctl.backtest_options import BacktestError
 from koordctl.hooks import HooksError
 from koordctl.proxy_documents import A, PodHooks, ProxyStatus, read, unmanaged
+from koordctl.replay import UsageError
 from koordctl.restore import CGROUPS, STATE, RestoreError, put_back, report_json, report_lines
 from koordctl.status_client import AddressError, AskError, ask
 
@@ -57,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for line in command(arguments):
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
-    except AddressError as error:
+    except (AddressError, UsageError) as error:
         _leave(2, str(error))
     except (AskError, BacktestError, HooksError, RestoreError) as error:
         _leave(1, str(error))

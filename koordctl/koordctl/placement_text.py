@@ -16,7 +16,7 @@ from koordctl.scheduler_documents import (
 
 _STATES = {
     "active": "its turn has not come yet",
-    "backoff": "its last binding failed",
+    "backoff": "its last attempt failed",
     "gated": "it has scheduling gates",
     "unschedulable": "no node takes it at present",
 }
@@ -64,6 +64,15 @@ def scheduled_lines(found: PlacementDocument) -> Iterator[str]:
     yield from _indented(score_lines(found.best, found.node))
 
 
+def placement_lines(found: PlacementDocument, recorded: str = "") -> Iterator[str]:
+    """Why a pod gets its node, or none; ``recorded`` is the node that it got then."""
+    if found.state != "placed":
+        yield from waiting_lines(found)
+        return
+    yield f"{clean(found.pod)} on {clean(found.node)}"
+    yield from _indented(score_lines(found.best, recorded, "recorded"))
+
+
 def diagnosis_lines(found: DiagnosisRow, held_nodes: int = 0) -> Iterator[str]:
     """Which plugins reject nodes, why, and what comes nearest."""
     yield f"It fits on {found.feasible} of {count(found.nodes, 'node')}{_held(held_nodes)}"
@@ -91,15 +100,17 @@ def diagnosis_lines(found: DiagnosisRow, held_nodes: int = 0) -> Iterator[str]:
         yield from (f"  {'or ' if number else ''}{one}" for number, one in enumerate(words))
 
 
-def score_lines(best: Sequence[NodeScoresRow], own: str = "") -> Iterator[str]:
-    """Nodes by rank, and below each other what plugins give them; ``own`` is the pod's node."""
+def score_lines(
+    best: Sequence[NodeScoresRow], own: str = "", mark: str = "its node"
+) -> Iterator[str]:
+    """Nodes by rank, and below each other what plugins give them; the node ``own`` is marked."""
     if not best:
         return
     rows = [(str(one.rank), clean(one.node), str(one.total)) for one in best]
     for line, one in zip(
         table([("RANK", "NODE", "SCORE"), *rows], words=(1,)), (None, *best), strict=True
     ):
-        yield f"{line}  its node" if one is not None and one.node == own else line
+        yield f"{line}  {mark}" if one is not None and one.node == own else line
     # A plugin that gives none of them anything does not tell them apart.
     scored = (plugin for one in best for plugin, score in one.by_plugin.items() if score)
     plugins = list(dict.fromkeys(scored))
@@ -120,9 +131,11 @@ def _facts(found: PlacementDocument, zone: datetime.tzinfo | None) -> list[tuple
     if found.gates:
         facts.append(("gates", ", ".join(map(clean, found.gates))))
     if found.attempts:
-        facts.append(("failed bindings", str(found.attempts)))
+        facts.append(("failed attempts", str(found.attempts)))
     if found.state == "backoff":
         facts.append(("next attempt", f"in {span(found.retry_seconds)}"))
+    if found.extender_failure:
+        facts.append(("extender", clean(found.extender_failure)))
     if found.nominated_node:
         facts.append(("nominated node", clean(found.nominated_node)))
     if found.paused:

@@ -15,7 +15,7 @@ from koord_host.planning.desired_values import Target
 from koord_host.resctrl import ResctrlGroups
 from koord_host.resource_executor import journal as journal_file
 from koord_host.resource_executor.baselines import BaselineStore
-from koord_host.resource_executor.journal import ChangeEntry, Journal, rfc3339
+from koord_host.resource_executor.journal import ChangeEntry, Journal
 from koord_host.resource_executor.restore import (
     OWNER,
     RestoreOutcome,
@@ -23,6 +23,7 @@ from koord_host.resource_executor.restore import (
     foresee,
     restore,
 )
+from koord_model.times import rfc3339_milli
 from koord_service.sqlite_state import InUseError
 
 from koordctl.columns import table
@@ -98,7 +99,9 @@ def _cache_groups(
 ) -> ResctrlGroups:
     def record(group: str, what: str, old: str, new: str, why: str) -> None:
         if journal is not None:
-            journal.add(ChangeEntry(rfc3339(time.time()), OWNER, group, "", what, old, new, why))
+            journal.add(
+                ChangeEntry(rfc3339_milli(time.time()), OWNER, group, "", what, old, new, why)
+            )
 
     made, keep = baselines.cache_groups, baselines.keep_cache_groups
     return ResctrlGroups(files, layout.resctrl_root, record=record, made=made, keep=keep)

@@ -1,4 +1,4 @@
-"""``koordctl schedule --what-if``: where pods would go, in a cluster or in a snapshot of one."""
+"""``koordctl schedule``: where pods would go in a cluster, or where they went and why."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import argparse
 import importlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from koord_service.programs import needs_extra
 
-from koordctl import cluster_client, manifests
+from koordctl import cluster_client, manifests, replay
 from koordctl.columns import table
 from koordctl.manifests import Manifest, kind_and_name
-from koordctl.placement_text import score_lines, waiting_lines
+from koordctl.placement_text import placement_lines
 from koordctl.render import clean, count
+from koordctl.replay import UsageError
 from koordctl.scheduler_documents import PlacementDocument, WhatIfDocument
 from koordctl.status_client import AskError
 
@@ -24,10 +26,12 @@ if TYPE_CHECKING:
     from koord_kube.protocol.resources import Resource
 
 DESCRIPTION = (
-    "Shows which nodes the pods of a file would get, one after the other, and changes nothing. The "
-    "cluster is the one that the kubeconfig names, or a snapshot: what `kubectl get "
+    "--what-if shows which nodes the pods of a file would get, one after the other, and changes "
+    "nothing. The cluster is the one that the kubeconfig names, or a snapshot: what `kubectl get "
     "nodes,pods,namespaces,services -A -o json` prints. Pods that wait there are left out. Without "
-    "--config every scheduler name has Kubernetes' default profile."
+    "--config every scheduler name has Kubernetes' default profile. --replay decides again what "
+    "`koord-scheduler --record-to` recorded, and shows what is different; without --config the "
+    "profiles are the recorded ones."
 )
 _MODULE = "koord_scheduler.program.what_if"
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
@@ -39,11 +43,14 @@ ClusterObjects = Mapping[str, Sequence[bytes]]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which pods, and which cluster."""
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--what-if", action="store_true", help="place nothing, only show where")
+    what.add_argument("--replay", default="", metavar="FILE", help="decide a recording again")
     parser.add_argument(
-        "--what-if", action="store_true", required=True, help="place nothing, only show where"
+        "-f", "--filename", default="", metavar="FILE", help='file with Pods; "-": stdin'
     )
     parser.add_argument(
-        "-f", "--filename", required=True, metavar="FILE", help='file with Pods; "-": stdin'
+        "--why", default="", metavar="NAMESPACE/POD", help="explain a pod's decisions of a replay"
     )
     parser.add_argument(
         "--snapshot", default="", metavar="FILE", help="the cluster (default: the live one)"
@@ -52,28 +59,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config",
         default="",
         metavar="FILE",
-        help="KubeSchedulerConfiguration (v1) with the profiles (default: Kubernetes' own)",
+        help="KubeSchedulerConfiguration (v1) with the profiles",
     )
     cluster_client.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> Iterable[str]:
-    """Where pods would go. Raises AskError."""
+    """Where pods would go. Raises AskError, UsageError."""
     config = (
         manifests.read_text(arguments.config).decode(errors="replace") if arguments.config else ""
     )
+    if arguments.replay:
+        if arguments.filename or arguments.snapshot:
+            raise UsageError("--replay goes with --why and --config, not with -f and --snapshot")
+        return replay.run(arguments.replay, config, arguments.why, as_json=arguments.json)
+    if not arguments.filename or arguments.why:
+        raise UsageError("--what-if needs -f, and --why goes with --replay")
     objects = manifests.read_file(arguments.filename)
     pods = [one for one in objects if one["kind"] == "Pod"]
     skipped = [kind_and_name(one) for one in objects if one["kind"] != "Pod"]
+    with needs_extra("koordctl", "scheduler"):
+        # By its name: the components of pykoord do not depend on each other.
+        scheduler: Any = importlib.import_module(_MODULE)
     if arguments.snapshot:
         cluster = _snapshot(manifests.read_file(arguments.snapshot))
     else:
-        cluster = cluster_client.ask_cluster(arguments.kubeconfig, _live)
-    with needs_extra("koordctl", "scheduler"):
-        # By its name: the components of pykoord do not depend on each other.
-        place: Any = importlib.import_module(_MODULE).what_if
+        ask = partial(_live, scheduler.kinds())
+        cluster = cluster_client.ask_cluster(arguments.kubeconfig, ask)
     try:
-        found = {**place(cluster, pods, config), "skipped": skipped}
+        found = {**scheduler.what_if(cluster, pods, config), "skipped": skipped}
     except ValueError as error:
         raise AskError(str(error)) from None
     if arguments.json:
@@ -89,7 +103,7 @@ def lines(found: WhatIfDocument) -> Iterator[str]:
     for one in found.pods:
         if not one.reason:
             yield ""
-            yield from _reasons(one)
+            yield from placement_lines(one)
     if found.pods:
         yield ""
     placed = sum(one.state == "placed" for one in found.pods)
@@ -110,14 +124,6 @@ def _verdict(one: PlacementDocument) -> str:
     return clean(f"{one.state}: {', '.join(one.gates)}")
 
 
-def _reasons(one: PlacementDocument) -> Iterator[str]:
-    if one.state != "placed":
-        yield from waiting_lines(one)
-        return
-    yield f"{clean(one.pod)} on {clean(one.node)}"
-    yield from (f"  {line}" if line else "" for line in score_lines(one.best))
-
-
 def _snapshot(objects: Iterable[Manifest]) -> ClusterObjects:
     by_kind: dict[str, list[bytes]] = {}
     for one in objects:
@@ -127,27 +133,11 @@ def _snapshot(objects: Iterable[Manifest]) -> ClusterObjects:
     return by_kind
 
 
-async def _live(api: Client) -> ClusterObjects:
-    from koord_kube.protocol import resources
+async def _live(kinds: Iterable[Resource], api: Client) -> ClusterObjects:
+    from koord_kube.protocol.resources import PODS
 
-    pods = await _list(api, resources.PODS, _NOT_ENDED)
-    others = (
-        resources.NODES,
-        resources.NAMESPACES,
-        resources.SERVICES,
-        resources.REPLICATION_CONTROLLERS,
-        resources.REPLICA_SETS,
-        resources.STATEFUL_SETS,
-        resources.DISRUPTION_BUDGETS,
-        resources.VOLUMES,
-        resources.VOLUME_CLAIMS,
-        resources.STORAGE_CLASSES,
-        resources.CSI_NODES,
-        resources.CSI_DRIVERS,
-        resources.CSI_STORAGE_CAPACITIES,
-        resources.VOLUME_ATTACHMENTS,
-    )
-    return {"Pod": pods} | {one.kind: await _list(api, one) for one in others}
+    pods = await _list(api, PODS, _NOT_ENDED)
+    return {PODS.kind: pods} | {one.kind: await _list(api, one) for one in kinds}
 
 
 async def _list(api: Client, resource: Resource, field_selector: str = "") -> list[bytes]:

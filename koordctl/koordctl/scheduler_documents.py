@@ -65,6 +65,7 @@ class PlacementDocument(msgspec.Struct, frozen=True):
     nominated_node: str = ""
     paused: str = ""
     diagnosis: DiagnosisRow | None = None
+    extender_failure: str = ""
     held_nodes: int = 0
     node: str = ""
     is_node: bool = True
@@ -83,3 +84,48 @@ class WhatIfDocument(msgspec.Struct, frozen=True):
     pods: list[PlacementDocument] = []
     pending: int = 0
     skipped: list[str] = []
+
+
+class DecisionOutcomeRow(msgspec.Struct, frozen=True):
+    """What was decided of a pod: placed, unschedulable, preempts or error."""
+
+    pod: str
+    result: str
+    node: str = ""
+    victims: list[str] = []
+
+
+class ReplayedDecisionRow(msgspec.Struct, frozen=True):
+    """A decision then and now; ``at`` is in seconds since the epoch."""
+
+    number: int
+    at: float
+    same: bool
+    recorded: DecisionOutcomeRow | None = None
+    replayed: DecisionOutcomeRow | None = None
+
+
+class MovedPodRow(msgspec.Struct, frozen=True):
+    """A pod and its nodes; "" for none."""
+
+    pod: str
+    recorded: str = ""
+    replayed: str = ""
+
+
+class ExplainedDecision(PlacementDocument, frozen=True):
+    """Why a decision is as it is now."""
+
+    number: int = 0
+
+
+class ReplayDocument(msgspec.Struct, frozen=True):
+    """A recording, replayed; ``end`` says why it ended, "" if it was torn."""
+
+    version: str
+    started: float
+    seconds: float
+    end: str = ""
+    decisions: list[ReplayedDecisionRow] = []
+    moved: list[MovedPodRow] = []
+    explained: list[ExplainedDecision] = []

@@ -30,6 +30,10 @@ class _NotProcessedError(Exception):
     """The server did nothing of the request."""
 
 
+class Http2UnsupportedError(ApiError):
+    """The server speaks another protocol; nothing was sent to it."""
+
+
 @dataclass(eq=False, slots=True)
 class _Write:
     """One request, and who waits for its answer."""
@@ -65,7 +69,8 @@ class Http2Writer:
             raise ValueError(f"{cluster.url}: HTTP/2 needs TLS and no proxy")
         self._cluster = cluster
         self._context = cluster.new_context()
-        self._context.set_alpn_protocols(["h2"])
+        # With "h2" alone, servers that do not have it would end the handshake.
+        self._context.set_alpn_protocols(["h2", "http/1.1"])
         self._leads = leads
         self._deadline = deadline
         self._waiting: deque[_Write] = deque()
@@ -77,6 +82,7 @@ class Http2Writer:
 
         Raises:
             ApiError: it was refused, or there is no answer.
+            Http2UnsupportedError: it was not sent, and never can be.
             NotLeadingError: it was not sent.
         """
         header = await self._cluster.credentials.header()
@@ -163,7 +169,7 @@ class Http2Writer:
                 )
         except (OSError, ssl.SSLError, TimeoutError) as error:
             self._connecting = None
-            self._fail_waiting(error)
+            self._fail_waiting(OSError(reason_of(error)))
             return
         self._connecting = None
         if connection.speaks_http2:
@@ -171,13 +177,14 @@ class Http2Writer:
             self._pump()
         else:
             await connection.close()
-            self._fail_waiting(OSError("the server does not speak HTTP/2"))
+            message = f"{self._cluster.url}: the server does not speak HTTP/2"
+            self._fail_waiting(Http2UnsupportedError(message))
 
     def _fail_waiting(self, error: Exception) -> None:
         while self._waiting:
             write = self._waiting.popleft()
             if not write.answer.done():
-                write.answer.set_exception(OSError(reason_of(error)))
+                write.answer.set_exception(type(error)(str(error)))
 
 
 class _Connection(asyncio.Protocol):

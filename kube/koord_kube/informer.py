@@ -61,7 +61,7 @@ class Informer(Generic[T]):
         self._resource = resource
         fields = f"metadata.name={name}" if name else field_selector
         self._selected = namespace, fields, label_selector
-        self._optional = optional
+        self.is_optional = optional
         self._decode = decode
         self._handlers: list[Handler[T]] = [on_change] if on_change else []
         self._on_warning = on_warning
@@ -134,7 +134,7 @@ class Informer(Generic[T]):
                 self.absent = isinstance(error, NotFoundError)
                 if self.absent:
                     self._known.set()
-                if self.absent and self._optional:
+                if self.absent and self.is_optional:
                     self._source_trouble = ""
                 else:
                     self._troubled(str(error))

@@ -6,9 +6,9 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
 
 import anyio
+from koord_model.times import rfc3339_micro
 
 from koord_kube.core.election import (
     Election,
@@ -188,7 +188,7 @@ class LeaseElector:
 
     def _now(self) -> str:
         """As Kubernetes' MicroTime."""
-        return datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return rfc3339_micro(self._wall())
 
 
 def _number(lease: Object) -> int:

@@ -69,9 +69,9 @@ class SharedInformers:
         return iter(self._informers.values())
 
     async def wait_synced(self) -> None:
-        """Wait for the first list of every informer."""
+        """Wait for the first list of every informer, unless its kind is optional and not there."""
         for _, one in tuple(self._informers.values()):
-            await one.wait_synced()
+            await (one.wait_known() if one.is_optional else one.wait_synced())
 
     async def run(self) -> None:
         """Follow them until cancelled."""

@@ -12,6 +12,8 @@ from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError, Ob
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS
 
+from koord_scheduler.extender_client import ExtenderClient
+from koord_scheduler.extenders.calls import CallFailure
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
@@ -48,6 +50,7 @@ class Binder:
         write: Write,
         read: ReadPod,
         outcome: BindingOutcome,
+        extenders: ExtenderClient,
         *,
         streams: int = STREAMS,
         on_warning: OnWarning = ignore_warning,
@@ -55,6 +58,7 @@ class Binder:
         self._write = write
         self._read = read
         self._outcome = outcome
+        self._extenders = extenders
         self._streams = streams
         self._on_warning = on_warning
         self._send, self._receive = anyio.create_memory_object_stream[Placement](math.inf)
@@ -75,9 +79,21 @@ class Binder:
     async def _work(self) -> None:
         async for placement in self._receive:
             try:
-                await self._bind(placement)
+                await self._bind_or_delegate(placement)
             finally:
                 self.unsent -= 1
+
+    async def _bind_or_delegate(self, placement: Placement) -> None:
+        """Have an extender bind a pod if one does; it may have done so even if it failed."""
+        call = self._extenders.binder(placement)
+        if call is None:
+            return await self._bind(placement)
+        (answer,) = await self._extenders.ask([call])
+        if not isinstance(answer, CallFailure):
+            return self._outcome.bound(placement)
+        if call.extender.ignorable:
+            return await self._bind(placement)
+        return await self._look_up(placement, ApiError(answer.text))
 
     async def _bind(self, placement: Placement) -> None:
         request = binding(placement)

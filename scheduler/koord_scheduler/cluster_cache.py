@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from typing import Any
 
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api
-from koord_kube.protocol.resources import NODES, PODS, Resource
+from koord_kube.protocol.resources import NODES
 from koord_kube.shared_informers import SharedInformers
 
-from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
-from koord_scheduler.framework.cluster_kinds import cluster_kinds
+from koord_scheduler.classes.pod_reader import ClusterPod
+from koord_scheduler.extenders.api_documents import ApiDocuments
+from koord_scheduler.framework.cluster_kinds import ClusterKind, cluster_kinds, pod_kind
+from koord_scheduler.framework.recording import Record, recorded_kind
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import Node
-
-T = TypeVar("T")
 
 SILENT_SECONDS = 30.0
 """After so long without a word from the API nothing is decided: the cluster may have changed."""
@@ -26,31 +26,38 @@ _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class ClusterCache:
-    """Informers that keep a ``Scheduler`` up to date; ``on_change`` is called after changes."""
+    """Informers that keep a ``Scheduler`` up to date; ``on_change`` is called after changes.
+
+    ``documents`` gets what extenders may be sent; ``record`` hears of each change.
+    """
 
     def __init__(
         self,
         api: Api,
         scheduler: Scheduler,
+        documents: ApiDocuments,
         *,
         on_change: Callable[[], None],
+        record: Record | None = None,
         on_warning: OnWarning = ignore_warning,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._on_change = on_change
         self._monotonic = monotonic
         self._informers = SharedInformers(api, on_warning=on_warning)
+        self._record = record
         for kind in cluster_kinds(scheduler):
-            informer = self._follow(*kind)
-            if kind.resource == NODES:
-                self._nodes: Informer[Node] = informer
-        self._pods = self._follow(
-            PODS,
-            PodReader(scheduler.nodes).read,
-            lambda _, pod: scheduler.set_pod(pod, monotonic()),
-            scheduler.remove_pod,
-            field_selector=_NOT_ENDED,
+            if kind.resource != NODES:
+                self._follow(kind)
+                continue
+            read = documents.reading_nodes(kind.read)
+            nodes = _forgetting(kind._replace(read=read), documents.forget_node)
+            self._nodes: Informer[Node] = self._follow(nodes)
+        kind = pod_kind(scheduler, monotonic)
+        pods = _forgetting(
+            kind._replace(read=documents.reading_pods(kind.read)), documents.forget_pod
         )
+        self._pods: Informer[ClusterPod] = self._follow(pods, field_selector=_NOT_ENDED)
 
     @property
     def pods(self) -> Mapping[str, ClusterPod]:
@@ -65,15 +72,23 @@ class ClusterCache:
     def troubles(self) -> Iterator[str]:
         """What could not be read, a line each."""
         for resource, informer in self._informers:
+            if informer.is_optional and informer.absent:
+                continue
             if not informer.synced:
                 yield f"{resource.plural}: not read yet"
             elif informer.trouble:
                 yield informer.trouble
 
+    def absent_kinds(self) -> list[str]:
+        """The optional kinds that the API server does not have."""
+        return [resource.plural for resource, one in self._informers if one.absent]
+
     def silence(self) -> str:
         """Why nothing may be decided at present, in a line; "" if it may."""
         now = self._monotonic()
         for resource, informer in self._informers:
+            if informer.is_optional and informer.absent:
+                continue
             if not informer.synced:
                 return f"{resource.plural}: not read yet"
             if informer.trouble and informer.age(now) > SILENT_SECONDS:
@@ -88,24 +103,30 @@ class ClusterCache:
         """Wait until all kinds were read once."""
         await self._informers.wait_synced()
 
-    def _follow(
-        self,
-        resource: Resource,
-        read: Callable[[bytes], T],
-        put: Callable[[str, T], object],
-        remove: Callable[[str], object],
-        *,
-        field_selector: str = "",
-    ) -> Informer[T]:
+    def _follow(self, kind: ClusterKind, *, field_selector: str = "") -> Informer[Any]:
         """Call ``put`` for objects that are there or have changed, ``remove`` for others."""
+        if self._record is not None:
+            kind = recorded_kind(kind, self._record, self._monotonic)
 
-        def changed(key: str, _before: T | None, now: T | None) -> None:
+        def changed(key: str, _before: object, now: object) -> None:
             if now is None:
-                remove(key)
+                kind.remove(key)
             else:
-                put(key, now)
+                kind.put(key, now)
             self._on_change()
 
-        informer = self._informers.get(resource, read, field_selector=field_selector)
+        informer = self._informers.get(
+            kind.resource, kind.read, field_selector=field_selector, optional=kind.is_optional
+        )
         informer.subscribe(changed)
         return informer
+
+
+def _forgetting(kind: ClusterKind, forget: Callable[[str], None]) -> ClusterKind:
+    """The kind, of which an object that is gone is forgotten first."""
+
+    def remove(key: str) -> None:
+        forget(key)
+        kind.remove(key)
+
+    return kind._replace(remove=remove)

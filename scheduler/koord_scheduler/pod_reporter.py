@@ -86,12 +86,17 @@ class PodReporter:
         at = self._wall()
         for pod in pods:
             if pod.reported != message:
-                self._report_unschedulable(pod, message, at)
+                self._report_waiting(pod, "Unschedulable", message, at)
 
-    def _report_unschedulable(self, pod: QueuedPod, message: str, at: float) -> None:
+    def failed(self, pod: QueuedPod, message: str) -> None:
+        """It is not known whether a pod fits somewhere."""
+        if pod.reported != message:
+            self._report_waiting(pod, "SchedulerError", message, self._wall())
+
+    def _report_waiting(self, pod: QueuedPod, reason: str, message: str, at: float) -> None:
         had_condition = bool(pod.reported)
         pod.reported = message
-        self._put(lambda: _condition(pod, message, at, is_new=not had_condition))
+        self._put(lambda: _condition(pod, reason, message, at, is_new=not had_condition))
         if self._seen.count((pod.key, pod.uid, message), self._monotonic()):
             self._put(lambda: self._event(pod, _FAILED, message, at))
 
@@ -157,12 +162,12 @@ class PodReporter:
         return Request("POST", EVENTS, "", namespace, body=body)
 
 
-def _condition(pod: QueuedPod, message: str, at: float, *, is_new: bool) -> Request:
+def _condition(pod: QueuedPod, reason: str, message: str, at: float, *, is_new: bool) -> Request:
     """The request that sets PodScheduled to false, of the pod with this uid alone."""
     condition = {
         "type": "PodScheduled",
         "status": "False",
-        "reason": "Unschedulable",
+        "reason": reason,
         "message": message,
     }
     return condition_patch(pod.key, pod.uid, condition, at if is_new else None)

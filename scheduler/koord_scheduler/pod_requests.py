@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS
+from koord_model.times import rfc3339
 
 
 def status_patch(key: str, uid: str, status: Mapping[str, Any]) -> Request:
@@ -23,6 +23,5 @@ def condition_patch(
     """Set a condition, which is so since ``at`` (seconds since the epoch) if it was another one."""
     since = {}
     if at is not None:
-        time = datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        since = {"lastTransitionTime": time}
+        since = {"lastTransitionTime": rfc3339(at)}
     return status_patch(key, uid, {"conditions": [{**condition, **since}]})

@@ -10,11 +10,18 @@ import anyio
 from koord_service.logs import get_log
 
 from koord_scheduler.binder import Binder
-from koord_scheduler.framework.decisions import Decision, Placement, PreemptionPlan
+from koord_scheduler.extender_client import ExtenderClient
+from koord_scheduler.framework.decisions import (
+    Decision,
+    ExtenderQuestion,
+    Placement,
+    PreemptionPlan,
+    Refusal,
+)
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.pre_binder import PreBinder
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 from koord_scheduler.victim_evictor import VictimEvictor
-from koord_scheduler.volume_binder import VolumeBinder
 
 SLICE_SECONDS = 0.004
 WAKE_SECONDS = 0.05
@@ -70,12 +77,18 @@ class SchedulingLoop:
         self._has_changed = True
         self._changed.set()
 
-    async def run(self, binder: Binder, volumes: VolumeBinder, evictor: VictimEvictor) -> None:
+    async def run(
+        self,
+        binder: Binder,
+        pre_binder: PreBinder,
+        evictor: VictimEvictor,
+        extenders: ExtenderClient,
+    ) -> None:
         """Decide until cancelled."""
         async with anyio.create_task_group() as group:
 
-            async def bind_volumes(placement: Placement) -> None:
-                if failure := await volumes.bind(placement):
+            async def write_first(placement: Placement) -> None:
+                if failure := await pre_binder.run(placement):
                     self.not_bound(placement.pod, failure)
                 else:
                     binder.bind(placement)
@@ -85,19 +98,23 @@ class SchedulingLoop:
                     case Placement(reservations=()):
                         binder.bind(decision)
                     case Placement():
-                        group.start_soon(bind_volumes, decision)
+                        group.start_soon(write_first, decision)
+                    case Refusal() if decision.remedy is not None:
+                        group.start_soon(pre_binder.help, decision.remedy)
                     case PreemptionPlan():
                         evictor.evict(decision)
 
-            await self._run(binder, carry_out)
+            await self._run(binder, extenders, carry_out)
 
-    async def _run(self, binder: Binder, carry_out: Callable[[Decision], None]) -> None:
+    async def _run(
+        self, binder: Binder, extenders: ExtenderClient, carry_out: Callable[[Decision], None]
+    ) -> None:
         while True:
             self._changed = anyio.Event()
             self._pause_if(self._silence())
             if self.paused or binder.unsent >= MOST_UNSENT:
                 await anyio.sleep(WAKE_SECONDS)
-            elif self._decide(binder, carry_out):
+            elif await self._decide(binder, extenders, carry_out):
                 await anyio.lowlevel.checkpoint()
             else:
                 with anyio.move_on_after(self._patience()):
@@ -115,12 +132,19 @@ class SchedulingLoop:
         self._listener.not_bound(pod, reason)
         self.notice_change()
 
-    def _decide(self, binder: Binder, carry_out: Callable[[Decision], None]) -> bool:
+    async def _decide(
+        self, binder: Binder, extenders: ExtenderClient, carry_out: Callable[[Decision], None]
+    ) -> bool:
         """One slice; whether there may be more to decide at once."""
         now = began = self._monotonic()
-        self._scheduler.queue.tick(now)
+        self._scheduler.tick(now)
         self._wake(now)
         while (decision := self._scheduler.decide(now)) is not None:
+            if isinstance(decision, ExtenderQuestion):
+                answered = await self._consult(decision, extenders)
+                if answered is None:
+                    return True
+                decision = answered
             after = self._monotonic()
             self._listener.decided(decision, after - now)
             carry_out(decision)
@@ -128,6 +152,16 @@ class SchedulingLoop:
             if now - began > SLICE_SECONDS or binder.unsent >= MOST_UNSENT:
                 return True
         return False
+
+    async def _consult(
+        self, question: ExtenderQuestion, extenders: ExtenderClient
+    ) -> Decision | None:
+        """What comes of a question; the cluster is followed meanwhile, and nothing decided."""
+        decision: Decision | ExtenderQuestion | None = question
+        while isinstance(decision, ExtenderQuestion):
+            answers = await extenders.ask(decision.calls)
+            decision = self._scheduler.answer(decision, answers, self._monotonic())
+        return decision
 
     def _wake(self, now: float) -> None:
         since = now - self._woken_at
@@ -140,7 +174,7 @@ class SchedulingLoop:
         """How many seconds nothing can happen by itself."""
         now = self._monotonic()
         wake = self._woken_at + (WAKE_SECONDS if self._has_changed else _CALM_SECONDS) - now
-        due = self._scheduler.queue.tick(now)
+        due = self._scheduler.tick(now)
         return max(0.0, wake if due is None else min(wake, due - now))
 
     def _pause_if(self, reason: str) -> None:

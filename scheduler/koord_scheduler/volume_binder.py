@@ -6,14 +6,12 @@ import time
 from collections.abc import Callable
 
 import anyio
-from koord_kube.protocol.api import ApiError
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import VOLUME_CLAIMS, VOLUMES
 from koord_kube.views.metadata import read_resource_version
 
 from koord_scheduler.binder import Write
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.volumes.binding import VolumeReservation, VolumeWrite, check_bindings
 from koord_scheduler.volumes.objects import PersistentVolume
 
@@ -39,19 +37,12 @@ class VolumeBinder:
         self._timeout = timeout
         self._monotonic = monotonic
 
-    async def bind(self, placement: Placement) -> str:
-        """Do what the reservations of a placement need; returns why not, "" once it is done."""
-        for one in placement.reservations:
-            if isinstance(one, VolumeReservation):
-                try:
-                    failure = await self._bind(one, placement.node)
-                except ApiError as error:
-                    return str(error)
-                if failure:
-                    return failure
-        return ""
+    async def bind(self, reservation: VolumeReservation, node: str) -> str:
+        """Have the claims of a pod bound for a node; returns why not, "" once they are.
 
-    async def _bind(self, reservation: VolumeReservation, node: str) -> str:
+        Raises:
+            ApiError: something could not be written.
+        """
         versions = {}
         for write in reservation.writes:
             answer = await self._write(_request(write))

@@ -6,8 +6,10 @@ import contextlib
 import ctypes
 import gc
 
-_M_ARENA_MAX = -8
-"""The option's number in glibc's malloc.h."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+"""The options' numbers in glibc's malloc.h."""
+
+_KEPT_BYTES = 64 << 20
 
 _YOUNG, _MIDDLE, _NEVER = 10_000, 20, 1_000_000
 """Thresholds of the collector: allocations, and collections of the younger generation."""
@@ -47,3 +49,15 @@ def limit_arenas(number: int = 2) -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, number)
+
+
+def keep_freed() -> None:
+    """Keep up to 64 MiB that were freed, in place of returning them to the kernel.
+
+    For programs that make large arrays for microseconds, thousands of times a second: their pages
+    would come back as page faults, a third of the CPU. Without glibc it does nothing.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        libc.mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES // 2)  # the most that glibc takes

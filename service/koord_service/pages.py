@@ -107,6 +107,8 @@ def _seconds(text: str) -> float:
 
 MakePage = Callable[[Query], StatusPage]
 """Makes the page of a path. Raises QueryError for a wrong parameter."""
+Update = Callable[[str], StatusPage]
+"""Takes the body of a PUT, and says what became of it. Raises QueryError."""
 
 
 def json_page(value: object, status: int = 200) -> StatusPage:

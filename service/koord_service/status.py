@@ -5,6 +5,9 @@ client takes. It is called for each request, in a thread of its own, so it must 
 On a node who asks, asks locally: nothing here is secret, but nothing here is meant for the
 network either, so other addresses are refused. A program that is a pod of its own is scraped
 by kubelets and by Prometheus: it serves them on the pod's address.
+
+An update is the answer to PUT. It changes the program, so it is for those on this machine alone,
+whatever pages the others get: in a pod, for those who may forward its port or execute in it.
 """
 
 from __future__ import annotations
@@ -17,17 +20,20 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
 
 from koord_service.addresses import host_port
 from koord_service.connection_places import ConnectionPlaces
+from koord_service.page_paths import find_page
 from koord_service.pages import (
     MakePage,
     Query,
     QueryError,
     StatusPage,
+    Update,
     json_page,
     metrics_page,
 )
@@ -40,6 +46,7 @@ __all__ = [
     "QueryError",
     "StatusPage",
     "StatusServer",
+    "Update",
     "is_local",
     "json_page",
     "metrics_page",
@@ -51,6 +58,8 @@ _CONNECTIONS = 32
 _OF_ONE_PEER = 8
 """Of those on the network, so that one cannot hold all the connections there are."""
 
+_MOST_BODY = 1 << 10
+"""Bytes of an update."""
 _PAUSE_SECONDS = 0.1
 _PORT = re.compile(r":[0-9]*$")
 
@@ -74,7 +83,7 @@ _EVERYTHING = Access()
 
 
 class StatusServer:
-    """Serves GET and HEAD of ``pages``, by path.
+    """Serves GET and HEAD of ``pages``, by path (``find_page``), and PUT of ``updates``.
 
     ``address`` is "127.0.0.1:9317", "[::1]:9317" (port 0 picks one), "unix:///path" or
     "/path"; with ``network`` also ":8080" (all addresses) or "0.0.0.0:8080". ``mode`` is that of
@@ -91,6 +100,7 @@ class StatusServer:
         mode: int = 0o660,
         network: bool = False,
         access: Access = _EVERYTHING,
+        updates: Mapping[str, Update] = MappingProxyType({}),
     ) -> None:
         self._address = address
         self._mode = mode
@@ -98,6 +108,7 @@ class StatusServer:
         self._access = access
         self._target = _target(address, network)
         self._pages = pages
+        self._updates = updates
         self._identity: SocketIdentity = (0, 0, 0)
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
@@ -138,7 +149,8 @@ class StatusServer:
         listener.close()
 
     def _accept(self, listener: socket.socket) -> None:
-        with _Connections(self._pages, self._network, self._access) as connections:
+        served = self._pages, self._updates, self._network, self._access
+        with _Connections(*served) as connections:
             while True:
                 try:
                     connection, peer = listener.accept()
@@ -157,9 +169,16 @@ class _Connections(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, pages: Mapping[str, MakePage], network: bool, access: Access) -> None:
+    def __init__(
+        self,
+        pages: Mapping[str, MakePage],
+        updates: Mapping[str, Update],
+        network: bool,
+        access: Access,
+    ) -> None:
         super().__init__(("", 0), _Handler, bind_and_activate=False)
         self.pages = pages
+        self.updates = updates
         self.network = network
         self.access = access
         self._places = ConnectionPlaces(_CONNECTIONS, _OF_ONE_PEER)
@@ -217,26 +236,58 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(refusal)
                 return
         pages = self.server.pages if public is None else public
-        if path not in pages:
+        try:
+            make, parts = find_page(pages, path)
+        except KeyError:
             known = "".join(f"  {name}\n" for name in sorted(pages))
             self._answer(StatusPage(f"404 no such page; there are:\n{known}".encode(), status=404))
             return
-        try:
-            accept = ", ".join(self.headers.get_all("Accept", []))
-            page = pages[path](Query.parse(query, accept))
-        except QueryError as error:
-            page = _line(error.status, f"{path}: {error}")
-        except Exception as error:
-            page = _line(500, f"{path} failed: {type(error).__name__}: {error}")
-        self._answer(page)
+        accept = ", ".join(self.headers.get_all("Accept", []))
+
+        def page() -> StatusPage:
+            asked = Query.parse(query, accept)
+            return make(replace(asked, values={**asked.values, **parts}))
+
+        self._answer(_made(path, page))
 
     do_HEAD = do_GET  # noqa: N815
 
+    def do_PUT(self) -> None:
+        path = self.path.partition("?")[0]
+        update = self.server.updates.get(path)
+        if update is None:
+            self.send_error(501, "Unsupported method ('PUT')")
+        elif not (_is_loopback(_peer(self.client_address)) and self._names_loopback()):
+            self._answer(_line(403, "changed from this machine alone; ask 127.0.0.1 or localhost"))
+        else:
+            self._answer(_made(path, lambda: update(self._body())))
+
+    def _body(self) -> str:
+        """What stands behind the headers.
+
+        Raises:
+            QueryError: it is too long, of unknown length, or not text.
+        """
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit() and len(length) < 6):
+            raise QueryError("Content-Length is missing", 411)
+        if int(length) > _MOST_BODY:
+            raise QueryError(f"more than {_MOST_BODY} bytes", 413)
+        try:
+            return self.rfile.read(int(length)).decode()
+        except UnicodeDecodeError:
+            raise QueryError("the body is not UTF-8") from None
+
     def _asked_locally(self) -> bool:
         """Over TCP a browser may ask for a page of elsewhere whose name now leads here."""
-        host = self.headers.get("Host")
         everybody = self.server.network and self.server.access.public is None
-        if everybody or host is None or not isinstance(self.client_address, tuple):
+        if everybody or not isinstance(self.client_address, tuple):
+            return True
+        return self._names_loopback()
+
+    def _names_loopback(self) -> bool:
+        host = self.headers.get("Host")
+        if host is None:
             return True
         return _is_loopback(host.rpartition(":")[0] if _PORT.search(host) else host)
 
@@ -264,6 +315,16 @@ def is_local(address: str) -> bool:
     """Whether only this machine can reach an address; raises ValueError as ``StatusServer``."""
     target = _target(address, network=True)
     return isinstance(target, str) or _is_loopback(target[0])
+
+
+def _made(path: str, make: Callable[[], StatusPage]) -> StatusPage:
+    """The page, or why there is none."""
+    try:
+        return make()
+    except QueryError as error:
+        return _line(error.status, f"{path}: {error}")
+    except Exception as error:
+        return _line(500, f"{path} failed: {type(error).__name__}: {error}")
 
 
 def _line(status: int, message: str) -> StatusPage:

@@ -52,7 +52,7 @@ def profile_fields(one: ConfiguredProfile) -> Object:
     is_listed = "PodTopologySpread" in one.points.names() and spread.defaulting_type == "List"
     return {
         "schedulerName": one.profile.scheduler_name,
-        "percentageOfNodesToScore": one.percentage_of_nodes_to_score,
+        "percentageOfNodesToScore": one.profile.percentage_of_nodes_to_score,
         "points": {point: list(names) for point, names in one.points.points.items() if names},
         "weights": one.points.weights,
         "args": {
@@ -195,10 +195,6 @@ def arguments_of_plugins_not_built(vector: Vector, field: str, here: Fields, the
     )
 
 
-def extenders(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
-    return here == REFUSED and bool(document(vector).get("extenders"))
-
-
 def halves_of_plugins(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
     """In kube-scheduler all pods fail where most plugins filter or score without preparing it."""
     if "accepted" not in there or here != REFUSED:
@@ -254,7 +250,6 @@ def test_configurations_mean_what_they_mean_to_kube_scheduler() -> None:
     differences = (
         plugins_that_are_unknown,
         arguments_of_plugins_not_built,
-        extenders,
         halves_of_plugins,
         weights_below_0,
         nulls,

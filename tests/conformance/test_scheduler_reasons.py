@@ -26,7 +26,7 @@ from tests.support.scheduler_profile import default_plugins
 from tests.support.workloads import set_workloads
 
 NO_CLAIMS = "no new claims to deallocate, "
-"""What DynamicResources adds, which is not built."""
+"""What DynamicResources adds, and ours does not."""
 
 
 def ours(vector: Vector) -> Fields:

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 from koord_kube.client import Client, Cluster, Limits
-from koord_kube.protocol.resources import NODES, PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
+from koord_kube.protocol.resources import (
+    DEVICE_CLASSES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
+)
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.program.settings import SchedulerSettings
@@ -54,6 +63,17 @@ def _put_storage(api: KubeApi) -> None:
             api.put(VOLUMES, {**volume, "status": {"phase": "Available"}})
 
 
+def _put_devices(api: KubeApi) -> None:
+    """A claim to the only device of the node."""
+    api.put(DEVICE_CLASSES, {"metadata": {"name": "gpus"}, "spec": {}})
+    pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "d", "nodeName": "n1", "pool": pool, "devices": [{"name": "gpu0"}]}
+    api.put(RESOURCE_SLICES, {"metadata": {"name": "n1"}, "spec": spec})
+    exactly = {"deviceClassName": "gpus", "allocationMode": "ExactCount", "count": 1}
+    devices = {"requests": [{"name": "gpu", "exactly": exactly}]}
+    api.put(RESOURCE_CLAIMS, {"metadata": {"name": "gpu"}, "spec": {"devices": devices}}, "shop")
+
+
 async def test_what_the_scheduler_asks_is_what_it_may() -> None:
     amounts = {"cpu": "4", "memory": "16Gi", "pods": "110"}
     limits = Limits(qps=0, answer=PATIENCE)
@@ -65,10 +85,14 @@ async def test_what_the_scheduler_asks_is_what_it_may() -> None:
         _put_storage(api)
         for claim in ("old", "new"):
             api.put(PODS, _pod(claim, "0", claim), "shop")
+        _put_devices(api)
+        claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+        api.put(PODS, _pod("training", "0", resourceClaims=claims), "shop")
         api.put(PODS, _pod("victim", "3", nodeName="n1", priority=0), "shop")
         api.put(PODS, _pod("important", "3", priority=10), "shop")
         # Whether the pod has its node has to be looked up.
         api.fail(verb="create", plural="pods", status=500)
+        api.fail(verb="patch", plural="resourceclaims", status=500)
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             group.create_task(SchedulerProgram(SETTINGS, CONFIG, client, "s1_0").serve())
             await until(lambda: api.count("create", "events") >= 2, "Events of both pods")
@@ -77,10 +101,14 @@ async def test_what_the_scheduler_asks_is_what_it_may() -> None:
             await until(lambda: api.count("delete", "pods") > 0, "a victim")
             await until(lambda: api.count("patch", "persistentvolumes") > 0, "a volume")
             await until(lambda: api.count("patch", "persistentvolumeclaims") > 0, "a claim")
+            await until(lambda: api.count("get", "resourceclaims") > 0, "a look-up of a claim")
+            await until(lambda: api.count("patch", "resourceclaims") > 2, "devices of a claim")
             os.kill(os.getpid(), signal.SIGTERM)
         asked = rights(api.asked)
     assert missing(asked, ACCOUNT, COMPONENTS) == []
-    assert unused(asked, ACCOUNT, COMPONENTS) == set()
+    # What the API server asks itself about writes of who may use a claim.
+    of_itself = {("resource.k8s.io", "resourceclaims/binding", "patch")}
+    assert unused(asked, ACCOUNT, COMPONENTS) == of_itself
     assert missing(asked, ACCOUNT) == sorted(asked), "nothing is allowed without the component"
 
 

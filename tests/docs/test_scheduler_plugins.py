@@ -18,6 +18,7 @@ from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.framework.service_provider import ServiceProvider
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.program import added_plugins as module
@@ -88,3 +89,15 @@ def test_one_that_cannot_be_used_is_named(
 def test_without_the_package_the_configuration_is_refused() -> None:
     with pytest.raises(ValueError, match="QuietRacks"):
         read_scheduler_config(CONFIG)
+
+
+def test_what_one_shows() -> None:
+    nodes = NodeColumns()
+    nodes.set(read_node(b'{"metadata": {"name": "n1", "labels": {"quiet": "true"}}}'))
+    plugin = shown()["QuietRacksShown"]()
+    assert isinstance(plugin, ServiceProvider)
+    [(path, service)] = plugin.services(nodes).items()
+    assert path == "/nodes/:node"
+    assert service({"node": "n1"}) == {"quiet": True}
+    with pytest.raises(LookupError):
+        service({"node": "n2"})

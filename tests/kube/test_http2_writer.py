@@ -17,7 +17,7 @@ from h2.events import DataReceived, RequestReceived, StreamEnded, StreamReset
 from h2.settings import SettingCodes, Settings
 from koord_kube.client import Cluster
 from koord_kube.credentials import server_context
-from koord_kube.http2_writer import Http2Writer
+from koord_kube.http2_writer import Http2UnsupportedError, Http2Writer
 from koord_kube.protocol.api import ApiError, ConflictError, NotLeadingError
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS
@@ -308,10 +308,13 @@ async def test_a_cancelled_write_is_withdrawn(server: Http2Server, connect: Conn
     assert len(server.requests) == 1
 
 
-async def test_a_server_without_http2(connect: Connect) -> None:
+async def test_a_server_without_http2(server: Http2Server, connect: Connect) -> None:
+    """It is offered what it has, else servers other than Python's would end the handshake."""
     writer = await connect(protocol="http/1.1")
-    with pytest.raises(ApiError, match="HTTP/2"):
+    with pytest.raises(Http2UnsupportedError):
         await writer.write(binding())
+    spoken = server.connections[0].transport.get_extra_info("ssl_object")
+    assert spoken.selected_alpn_protocol() == "http/1.1"
 
 
 async def test_a_server_that_is_not_trusted(

@@ -14,6 +14,8 @@ from koord_scheduler import binder as module
 from koord_scheduler.binder import Binder
 from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.extender_client import ExtenderClient
+from koord_scheduler.extenders.api_documents import ApiDocuments
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
@@ -30,6 +32,9 @@ def placement(name: str) -> Placement:
     read = PodReader(NodeColumns()).read(json.dumps(document).encode())
     assert read.waiting is not None
     return Placement(QueuedPod(read.key, read.uid, 0, read.waiting, 1, 0.0), "n1")
+
+
+NO_EXTENDERS = ExtenderClient([], {}, ApiDocuments([]))
 
 
 class Api:
@@ -91,7 +96,7 @@ async def test_what_becomes_of_a_binding(
 ) -> None:
     monkeypatch.setattr(module, "_FIRST_PAUSE", 0.001)
     api = Api(writes, reads)
-    binder = Binder(api.write, api.read, api)
+    binder = Binder(api.write, api.read, api, NO_EXTENDERS)
     binder.bind(placement("p"))
     assert binder.unsent == 1
     async with anyio.create_task_group() as group:
@@ -104,7 +109,7 @@ async def test_what_becomes_of_a_binding(
 
 async def test_a_binding_is_of_one_pod_and_one_node() -> None:
     api = Api([b"{}"])
-    binder = Binder(api.write, api.read, api)
+    binder = Binder(api.write, api.read, api, NO_EXTENDERS)
     binder.bind(placement("p"))
     async with anyio.create_task_group() as group:
         group.start_soon(binder.run)

@@ -18,6 +18,18 @@ libc = ctypes.CDLL(None)
 libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
 libc.fflush(None)
 """
+_FAULTS = """
+import resource
+from koord_service import memory
+memory.keep_freed()
+def work():
+    for _ in range(100):
+        kept = [b"x" * (1 << 20) for _ in range(8)]
+work()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+work()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
 
 
 def test_what_stays_is_left_to_no_collector() -> None:
@@ -45,3 +57,10 @@ def test_threads_share_heaps() -> None:
         [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True
     )
     assert ran.stdout.count("<heap nr=") == 1
+
+
+def test_freed_memory_is_used_again() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _FAULTS], capture_output=True, text=True, check=True
+    )
+    assert int(ran.stdout) < 10_000, "pages that the kernel had to give: a new one has 4 KiB"

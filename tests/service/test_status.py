@@ -390,3 +390,77 @@ def test_one_that_ends_leaves_its_successors_socket(tmp_path: Path) -> None:
         before.stop()
         assert ask(after, "/healthz")[0] == 200
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/nodes/n1", (200, b"n1")),
+        ("/nodes/a%2Fb?name=other", (200, b"a/b")),
+        ("/nodes/all", (200, b"all of them")),
+        ("/nodes/", (404, None)),
+        ("/nodes/n1/pods", (404, None)),
+        ("/nodes/:name", (200, b":name")),
+    ],
+)
+def test_a_part_of_a_path_may_be_chosen(path: str, answer: tuple[int, bytes | None]) -> None:
+    pages: Pages = {
+        "/nodes/:name": lambda query: StatusPage(query.values["name"].encode()),
+        "/nodes/all": lambda _: StatusPage(b"all of them"),
+    }
+    with serving(pages=pages) as server:
+        code, _, body = ask(server, path)
+        assert (code, body if code == 200 else None) == answer
+
+
+class TestUpdates:
+    """PUT changes something, so it is for this machine alone."""
+
+    @pytest.fixture
+    def bodies(self) -> list[str]:
+        return []
+
+    @pytest.fixture
+    def server(self, bodies: list[str]) -> Iterator[StatusServer]:
+        def update(text: str) -> StatusPage:
+            if text == "bad":
+                raise QueryError("not this")
+            bodies.append(text)
+            return StatusPage(b"done\n")
+
+        made = StatusServer("127.0.0.1:0", PAGES, network=True, updates={"/level": update})
+        made.start()
+        yield made
+        made.stop()
+
+    @pytest.mark.parametrize(
+        ("request_text", "status"),
+        [
+            ("PUT /level HTTP/1.0\r\nContent-Length: 2\r\n\r\nup", 200),
+            ("PUT /level HTTP/1.0\r\nHost: [::1]:80\r\nContent-Length: 2\r\n\r\nup", 200),
+            ("PUT /level HTTP/1.0\r\nHost: evil.example\r\nContent-Length: 2\r\n\r\nup", 403),
+            ("PUT /level HTTP/1.0\r\nContent-Length: 3\r\n\r\nbad", 400),
+            ("PUT /level HTTP/1.0\r\nContent-Length: 1\r\n\r\n\xff", 400),
+            ("PUT /level HTTP/1.0\r\n\r\n", 411),
+            ("PUT /level HTTP/1.0\r\nContent-Length: -1\r\n\r\n", 411),
+            ("PUT /level HTTP/1.0\r\nContent-Length: 1025\r\n\r\n", 413),
+            ("PUT /healthz HTTP/1.0\r\nContent-Length: 2\r\n\r\nup", 501),
+        ],
+    )
+    def test_who_may_change_what(
+        self, server: StatusServer, bodies: list[str], request_text: str, status: int
+    ) -> None:
+        with connect(server) as connection:
+            connection.sendall(request_text.encode("latin-1"))
+            answer = b"".join(iter(lambda: connection.recv(1000), b""))
+        assert int(answer.split()[1]) == status
+        assert bodies == (["up"] if status == 200 else [])
+
+    def test_another_machine_changes_nothing(
+        self, server: StatusServer, bodies: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(status, "_peer", lambda _: "10.0.0.7")
+        answer = say(server, "PUT /level HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: 0")
+        assert b" 403 " in answer
+        assert not bodies
+        assert ask(server, "/healthz")[0] == 200

@@ -29,14 +29,15 @@ _PORT = 6443
 _ETCD = "http://127.0.0.1:2379"
 
 
-def _program(name: str) -> str | None:
+def find_program(name: str) -> str | None:
+    """The path of one of Kubernetes' programs, where there is one."""
     folder = os.environ.get(ASSETS)
     return shutil.which(name, path=folder) if folder else shutil.which(name)
 
 
 def why_not() -> str | None:
     """What keeps one from running here; None where nothing does."""
-    missing = [name for name in ("etcd", "kube-apiserver", "kubectl") if _program(name) is None]
+    missing = [name for name in ("etcd", "kube-apiserver", "kubectl") if find_program(name) is None]
     if missing:
         return f"neither in {ASSETS} nor on PATH: {', '.join(missing)}"
     return network.why_not() if HAVE_OPENSSL else "not installed: openssl"
@@ -98,7 +99,7 @@ class KubeApiserver:
     def command(self, *words: str, token: str = ADMIN) -> list[str]:
         """kubectl's."""
         return [
-            _program("kubectl") or "",
+            find_program("kubectl") or "",
             f"--kubeconfig={self.kubeconfig('kubectl', token)}",
             *words,
         ]
@@ -126,7 +127,12 @@ class KubeApiserver:
     def _start_etcd(self) -> None:
         data = ("--data-dir", str(self.folder / "etcd"), "--unsafe-no-fsync", "--log-level=warn")
         urls = (f"--listen-client-urls={_ETCD}", f"--advertise-client-urls={_ETCD}")
-        command = [_program("etcd") or "", *data, *urls, "--listen-peer-urls=http://127.0.0.1:2380"]
+        command = [
+            find_program("etcd") or "",
+            *data,
+            *urls,
+            "--listen-peer-urls=http://127.0.0.1:2380",
+        ]
         self._etcd.spawn(self.network.inside(command))
 
     def _start_server(self) -> None:
@@ -158,7 +164,7 @@ class KubeApiserver:
             "requestheader-group-headers": "X-Remote-Group",
             "requestheader-extra-headers-prefix": "X-Remote-Extra-",
         }
-        command = [_program("kube-apiserver") or ""]
+        command = [find_program("kube-apiserver") or ""]
         command += [f"--{name}={value}" for name, value in flags.items()]
         self._server.spawn(self.network.inside(command))
         self._server.wait_until(self._ready, "it does not serve")

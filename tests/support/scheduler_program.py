@@ -24,7 +24,8 @@ QUICK = (
 class SchedulerProgram(Program):
     """One scheduler; its port is its own, so that several run beside each other.
 
-    It listens at ``host``. ``inside`` stands before its command, for a network of its own.
+    It listens at ``host``. ``inside`` stands before its command, for a network of its own;
+    ``module`` is another one that runs it.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class SchedulerProgram(Program):
         *flags: str,
         host: str = "127.0.0.1",
         inside: Sequence[str] = (),
+        module: str = "koord_scheduler",
     ) -> None:
         super().__init__(name, folder)
         self.host = host
@@ -42,13 +44,14 @@ class SchedulerProgram(Program):
         self.kubeconfig = kubeconfig
         self.flags = flags
         self._inside = inside
+        self._module = module
 
     def start(self) -> None:
         """Start it."""
         self.spawn(
             [
                 *self._inside,
-                *(sys.executable, "-m", "koord_scheduler"),
+                *(sys.executable, "-m", self._module),
                 f"--kubeconfig={self.kubeconfig}",
                 f"--bind-address={self.host}",
                 f"--port={self.port}",

@@ -48,14 +48,29 @@ def read_workload(plural: str, document: Mapping[str, Any]) -> LabelSelector:
 
 
 def change_workload(rng: Random, nodes: NodeColumns, there: set[tuple[str, str]]) -> None:
-    """A Service or a controller comes, changes, or goes; ``there`` says which are there."""
+    """As ``workload_change``, in columns."""
+    kind, key, document = workload_change(rng, there)
+    if document is None:
+        nodes.workloads.remove(kind, key)
+    else:
+        [read] = [read for other, read in READERS.values() if other == kind]
+        nodes.workloads.set(kind, key, read(json.dumps(document).encode()))
+
+
+def workload_change(
+    rng: Random, there: set[tuple[str, str]]
+) -> tuple[str, str, Mapping[str, Any] | None]:
+    """The kind, the key and what becomes of a Service or a controller; ``None``: it goes.
+
+    ``there`` says which are there.
+    """
     if there and chance(rng, 0.4):
         gone = rng.choice(sorted(there))
         there.remove(gone)
-        nodes.workloads.remove(*gone)
-        return
+        return *gone, None
     plural = rng.choice(["services", "services", *READERS])
     namespace = rng.choice(["default", "default", "prod"])
     made = workload(rng.choice(NAMES), namespace, selector_of(rng, plural, pod_labels(rng)))
-    set_workloads(nodes, {plural: [made]})
-    there.add((READERS[plural][0], f"{namespace}/{made['metadata']['name']}"))
+    kind, key = READERS[plural][0], f"{namespace}/{made['metadata']['name']}"
+    there.add((kind, key))
+    return kind, key, made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import threading
@@ -30,6 +31,14 @@ from tests.vm.kubelet import Kubelet
 JOURNALLED = ("collector unavailable", "not collected", "collector failed")
 
 _PRESSURES = ("cpu", "memory", "io")
+_AVERAGE_SECONDS = 2.0
+"""How long the kernel keeps an average before it computes the next."""
+_TOLD_SECONDS = 20.0
+"""How old koordlet's last figure may be."""
+_TRIES = 60
+
+Samples = list[tuple[float, dict[str, float]]]
+"""Pressures, and when they were read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +106,7 @@ def measure(burning: Sequence[Burning], seconds: float) -> dict[str, Any]:
         kernel = {one.name: _kernel(one, before, after, elapsed) for one in burning}
         told = {one.name: _told(one, elapsed) for one in burning}
         whole = {name: _query(name, elapsed, pick) for name, pick, _ in NODE_FIGURES}
-        pressed = _told_pressures(burning)
+        pressed = _told_pressures_in_calm(burning, pressures)
     return {
         "seconds": elapsed,
         "kernel": {**kernel, "node": _node((node_after - node_before) / elapsed)},
@@ -209,14 +218,14 @@ def _only(found: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 @contextlib.contextmanager
-def _watched_pressures(burning: Sequence[Burning]) -> Iterator[list[dict[str, float]]]:
+def _watched_pressures(burning: Sequence[Burning]) -> Iterator[Samples]:
     """All pressures, again and again meanwhile: averages over 10 s, new every two."""
-    seen: list[dict[str, float]] = []
+    seen: Samples = []
     done = threading.Event()
 
     def watch() -> None:
         while not done.wait(0.5):
-            seen.append(_pressures(burning))
+            seen.append((time.monotonic(), _pressures(burning)))
 
     watching = threading.Thread(target=watch)
     watching.start()
@@ -241,6 +250,22 @@ def _pressures(burning: Iterable[Burning]) -> dict[str, float]:
     return found
 
 
+def _told_pressures_in_calm(burning: Sequence[Burning], samples: Samples) -> dict[str, float]:
+    """What koordlet says at a moment before which no sample was late.
+
+    When the whole machine stalls for longer than the kernel keeps an average, koordlet may read one
+    that is not among the samples.
+    """
+    for _ in range(_TRIES):
+        told = _told_pressures(burning)
+        since = time.monotonic() - _TOLD_SECONDS
+        times = [at for at, _ in samples if at >= since] + [time.monotonic()]
+        if all(after - before < _AVERAGE_SECONDS for before, after in itertools.pairwise(times)):
+            break
+        time.sleep(1.0)
+    return told
+
+
 def _told_pressures(burning: Sequence[Burning]) -> dict[str, float]:
     """What koordlet says now."""
     told = {}
@@ -252,15 +277,16 @@ def _told_pressures(burning: Sequence[Burning]) -> dict[str, float]:
             for one in burning
         ),
     ):
-        for found in _query(kind, 20, "last", psi_precision="avg10", **labels):
+        for found in _query(kind, _TOLD_SECONDS, "last", psi_precision="avg10", **labels):
             one = found["labels"]
             resource = {"mem": "memory"}.get(one["psi_resource"], one["psi_resource"])
             told[f"{name} {resource} {one['psi_degree']}"] = found["value"]
     return told
 
 
-def _distinct(seen: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+def _distinct(samples: Samples) -> dict[str, list[float]]:
     """All that the kernel said of each."""
+    seen = [one for _, one in samples]
     return {name: sorted({one[name] for one in seen}) for name in seen[-1]}
 
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -224,12 +223,6 @@ class Journal:
         reported, self.trouble = self.trouble, f"{self._path}: {error.strerror or error}"
         if not reported:
             self._on_trouble(self.trouble)
-
-
-def rfc3339(seconds: float) -> str:
-    """A time since the epoch in UTC, to the millisecond."""
-    moment = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-    return moment.replace("+00:00", "Z")
 
 
 def read(path: str, *, group: str = "", pod: str = "") -> Iterator[ChangeEntry]:

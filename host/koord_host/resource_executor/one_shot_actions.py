@@ -13,6 +13,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
+from koord_model.times import rfc3339_milli
+
 from koord_host.kernel_files.interface import KernelFiles
 from koord_host.knobs.layout import Layout
 from koord_host.knobs.table import KNOBS
@@ -21,7 +23,7 @@ from koord_host.planning.jobs import CancelToken, Job, JobKey, Jobs
 from koord_host.planning.outcomes import Outcome, Result, Retry, retry
 from koord_host.resource_executor import attempt, place_identity
 from koord_host.resource_executor.journal import ChangeEntry as Line
-from koord_host.resource_executor.journal import Journal, rfc3339
+from koord_host.resource_executor.journal import Journal
 
 PIECE_BYTES = 16 << 20
 SECONDS = 30.0
@@ -111,7 +113,7 @@ class OneShotActions:
         reason = f"{freed} of {desired.value} bytes: {cause}" if cause else ""
         why = "; ".join(filter(None, (desired.why, reason)))
         who, (place, knob) = action.owner.name, desired.target
-        line = Line(rfc3339(self._clock()), who, place, desired.pod, knob, None, freed, why)
+        line = Line(rfc3339_milli(self._clock()), who, place, desired.pod, knob, None, freed, why)
         self._journal.add(line)
         self._journal.flush()
         self._ended.put(_ActionResult(action, Outcome.WRITTEN, reason, code, freed))

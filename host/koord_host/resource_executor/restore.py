@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from koord_model.times import rfc3339_milli
+
 from koord_host.kernel_files.interface import FileReader, KernelFiles
 from koord_host.knobs.forms import Value
 from koord_host.knobs.layout import Layout
@@ -22,7 +24,7 @@ from koord_host.planning.ordering import IDLE, SHARES, CurrentValue, ValueChange
 from koord_host.resource_executor import attempt, place_identity
 from koord_host.resource_executor.baselines import BaselineStore, BaselineValue
 from koord_host.resource_executor.journal import ChangeEntry as Line
-from koord_host.resource_executor.journal import Journal, rfc3339
+from koord_host.resource_executor.journal import Journal
 
 OWNER = "restore"
 """Whose changes these are in the journal."""
@@ -104,7 +106,7 @@ def restore(
     for one in done:
         if one.outcome is RestoreOutcome.RESTORED:
             place, knob = one.target
-            line = Line(rfc3339(clock()), OWNER, place, "", knob, one.old, one.new, _WHY)
+            line = Line(rfc3339_milli(clock()), OWNER, place, "", knob, one.old, one.new, _WHY)
             journal.add(line)
     journal.flush()
     report = sorted([*done, *todo.others])

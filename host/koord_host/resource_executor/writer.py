@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from koord_model.times import rfc3339_milli
+
 from koord_host.kernel_files.interface import KernelFiles
 from koord_host.knobs.forms import Value
 from koord_host.knobs.layout import Layout
@@ -27,7 +29,7 @@ from koord_host.resource_executor import attempt, place_identity
 from koord_host.resource_executor.attempt import explain
 from koord_host.resource_executor.baselines import BaselineStore, BaselineValue
 from koord_host.resource_executor.journal import ChangeEntry as Line
-from koord_host.resource_executor.journal import Journal, rfc3339
+from koord_host.resource_executor.journal import Journal
 
 _LONGEST = 500
 
@@ -55,7 +57,7 @@ class Writer:
 
     def carry_out(self, running: RoundState) -> None:
         """Write the round's changes, read them back, journal them."""
-        self._time = rfc3339(self._clock())
+        self._time = rfc3339_milli(self._clock())
         plan = order(
             running.changes.values(),
             partial(self.before, running=running),

@@ -21,9 +21,10 @@ from koord_host.resource_executor import journal as journal_file
 from koord_host.resource_executor.baselines import BaselineStore
 from koord_host.resource_executor.executor import Executor
 from koord_host.resource_executor.job_threads import JobThreads
-from koord_host.resource_executor.journal import ChangeEntry, Journal, rfc3339
+from koord_host.resource_executor.journal import ChangeEntry, Journal
 from koord_host.resource_executor.restore import RestoreOutcome, restore
 from koord_model.node import Kernel, NodeView
+from koord_model.times import rfc3339_milli
 from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.logs import get_log
 
@@ -278,7 +279,7 @@ def _restore(
 
 def _record(journal: Journal, place: str, what: str, old: str, new: str, why: str) -> None:
     """A change that is none of a knob's: a group made, tasks moved, traffic shaped."""
-    journal.add(ChangeEntry(rfc3339(time.time()), HOOKS.name, place, "", what, old, new, why))
+    journal.add(ChangeEntry(rfc3339_milli(time.time()), HOOKS.name, place, "", what, old, new, why))
 
 
 def _warn(what: str, reason: str) -> None:

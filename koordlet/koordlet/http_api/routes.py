@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib import resources
 
 from koord_host.resource_executor.journal import Event
 from koord_service.status import MakePage, Query, QueryError, StatusPage, json_page
+from koord_service.web_pages import web_pages
 
 from koordlet.http_api import web, why_journal
 from koordlet.http_api.documents.curves import kinds_document, query_document, usage_document
@@ -42,21 +42,6 @@ _HISTORY, _MOST_HISTORY = 20, 500
 _STRATEGY, _POD, _GROUP, _EVICTED = "strategy", "pod", "group", "evicted"
 _AGGREGATIONS = "avg,p95,max,last"
 _NO_LABELS = {"kind", "window", "aggregation", "points", "step"}
-_FILES = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/app.js": ("app.js", "text/javascript; charset=utf-8"),
-    "/charts.js": ("charts.js", "text/javascript; charset=utf-8"),
-    "/style.css": ("style.css", "text/css; charset=utf-8"),
-}
-_HEADERS = {
-    # Whatever a pod is called, nothing of it runs: scripts are our files alone.
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
 
 
 def pages(
@@ -71,7 +56,7 @@ def pages(
     answers to hook calls.
     """
     return {
-        **{path: partial(_file, *file) for path, file in _FILES.items()},
+        **web_pages(web),
         "/healthz": partial(_checked, health_document, observed),
         "/readyz": partial(_checked, ready_document, observed),
         "/v1/node": lambda _: json_page(node_document(observed)),
@@ -90,11 +75,6 @@ def events_page(journal: JournalPages | None) -> MakePage:
     ``journal`` is ``None`` where none is kept.
     """
     return partial(_events, journal)
-
-
-def _file(name: str, content_type: str, _: Query) -> StatusPage:
-    body = resources.files(web).joinpath(name).read_bytes()
-    return StatusPage(body, content_type, headers=_HEADERS)
 
 
 def _checked(

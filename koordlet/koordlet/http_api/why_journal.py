@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 
 from koord_host.resource_executor.journal import DecisionEntry, Event, HookAnswerEntry
+from koord_model.times import from_rfc3339
 
 from koordlet.http_api.documents.node import Document
 from koordlet.http_api.documents.why import WhyQuery
@@ -100,6 +100,6 @@ def _of_pod(name: str) -> tuple[bytes, ...]:
 
 def _seconds(time: str) -> float | None:
     try:
-        return datetime.fromisoformat(time).timestamp()
+        return from_rfc3339(time)
     except (ValueError, OverflowError):
         return None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 
-from koord_host.resource_executor.journal import DecisionEntry, Event, rfc3339
+from koord_host.resource_executor.journal import DecisionEntry, Event
+from koord_model.times import from_rfc3339, rfc3339_milli
 
 from koordlet.qos_manager.core.decision_log import DecisionKey, DecisionRecord, plain
 from koordlet.qos_manager.core.strategy import Decision, StrategyMode, Term
@@ -15,7 +15,7 @@ def line(entry: DecisionRecord) -> DecisionEntry:
     """The journal entry of a decision."""
     one = entry.decision
     return DecisionEntry(
-        rfc3339(entry.at),
+        rfc3339_milli(entry.at),
         entry.strategy,
         entry.mode.value,
         one.outcome,
@@ -33,8 +33,8 @@ def entry(decided: DecisionEntry) -> DecisionRecord | None:
     The journal does not record when a decision ended.
     """
     try:
-        at, mode = datetime.fromisoformat(decided.time).timestamp(), StrategyMode(decided.mode)
-        rfc3339(at)
+        at, mode = from_rfc3339(decided.time), StrategyMode(decided.mode)
+        rfc3339_milli(at)
     except (ValueError, OverflowError, OSError):
         return None
     one = Decision(
@@ -50,7 +50,7 @@ def entry(decided: DecisionEntry) -> DecisionRecord | None:
 
 def identity(one: DecisionRecord) -> tuple[str, DecisionKey]:
     """A key that an entry shares with its journal line, which has milliseconds only."""
-    return rfc3339(one.at), one.key
+    return rfc3339_milli(one.at), one.key
 
 
 def key(decided: DecisionEntry) -> DecisionKey:

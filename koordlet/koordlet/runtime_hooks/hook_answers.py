@@ -19,10 +19,11 @@ from typing import NamedTuple, TypeVar
 from koord_hooks.runner import HookResult
 from koord_hooks.stages import Stage
 from koord_host.knobs.forms import Value
-from koord_host.resource_executor.journal import HookAnswerEntry, PluginAnswerEntry, rfc3339
+from koord_host.resource_executor.journal import HookAnswerEntry, PluginAnswerEntry
 from koord_model.patch import Device, Mount, Patch, claims, field_name
 from koord_model.pod import Container, Pod
 from koord_model.resctrl import ResctrlLimits
+from koord_model.times import rfc3339_milli
 
 from koordlet.runtime_hooks.hook_log import describe_error
 
@@ -177,7 +178,7 @@ def hook_answer(
         *(f"ignored: {line}" for line in outcome.patch.ignored),
     ]
     return HookAnswerEntry(
-        rfc3339(at),
+        rfc3339_milli(at),
         stage.value,
         transport.value,
         pod.full_name,

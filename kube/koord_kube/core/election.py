@@ -138,19 +138,11 @@ class Election:
             self._seen, self._seen_at = record, now
         if record.holder != self.identity:
             self._until = float("-inf")
-        return (
-            ElectionStep(LeaseAction.REPLACE)
-            if self._is_free(now)
-            else self._later(LeaseAction.READ)
-        )
+        return self._when_free(LeaseAction.REPLACE, now)
 
     def absent(self, now: float) -> ElectionStep:
         """The Lease is missing; a deleted one has to expire like one that is not renewed."""
-        return (
-            ElectionStep(LeaseAction.CREATE)
-            if self._is_free(now)
-            else self._later(LeaseAction.READ)
-        )
+        return self._when_free(LeaseAction.CREATE, now)
 
     def desired_record(self, text: str) -> LeaderElectionRecord:
         """The record to write, at a wall clock's time."""
@@ -186,11 +178,20 @@ class Election:
         self.stopped = True
         self._until = float("-inf")
 
-    def _is_free(self, now: float) -> bool:
+    def _when_free(self, take: LeaseAction, now: float) -> ElectionStep:
+        """Take the Lease, or look again later: no later than the moment it may be taken."""
+        left = self._seconds_held(now)
+        if left <= 0:
+            return ElectionStep(take)
+        later = self._later(LeaseAction.READ)
+        return ElectionStep(later.action, min(later.wait, left))
+
+    def _seconds_held(self, now: float) -> float:
+        """For how many seconds somebody else still holds the Lease."""
         seen = self._seen
         if seen is None or seen.holder in ("", self.identity):
-            return True
-        return now >= self._seen_at + (seen.seconds or self.timing.lease)
+            return 0.0
+        return self._seen_at + (seen.seconds or self.timing.lease) - now
 
     def _later(self, action: LeaseAction) -> ElectionStep:
         return ElectionStep(action, self.timing.retry * (1 + _JITTER * self._chance()))

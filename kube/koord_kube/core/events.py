@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from datetime import UTC, datetime
 from typing import NamedTuple
+
+from koord_model.times import rfc3339
 
 from koord_kube.protocol.api import Object
 from koord_kube.protocol.resources import Resource
@@ -58,7 +59,7 @@ def event(
     """
     meta = regarding["metadata"]
     namespace = meta.get("namespace", "")
-    when = datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    when = rfc3339(at)
     suffix = f".{int(at * 1e9):x}"
     name = meta["name"][: _LONGEST_NAME - len(suffix)].rstrip(".-")
     about = {

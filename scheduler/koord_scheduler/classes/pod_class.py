@@ -8,6 +8,7 @@ from functools import cached_property
 
 from koord_model.demand import Amounts
 
+from koord_scheduler.claims.pod_claims import NO_CLAIMS, PodClaims, pod_claims
 from koord_scheduler.classes.special_needs import needed_plugins, required_features
 from koord_scheduler.columns.pod_labels import PodLabels, pod_labels
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
@@ -65,6 +66,7 @@ class PodClass:
     volumes: VolumeUsage = NO_VOLUMES
     features: tuple[str, ...] = ()
     needed_plugins: tuple[str, ...] = ()
+    claims: PodClaims = NO_CLAIMS
 
     def __hash__(self) -> int:
         return self._hash
@@ -72,7 +74,7 @@ class PodClass:
     @cached_property
     def _hash(self) -> int:
         """Computed once: classes are looked up for each pod."""
-        return hash((self.labels, self.amounts, self.ports, self.images, self.volumes))
+        return hash((self.labels, self.amounts, self.ports, self.images, self.volumes, self.claims))
 
     @property
     def requests(self) -> PodRequests:
@@ -110,6 +112,7 @@ def pod_class(pod: PodInfo) -> PodClass:
         volume_usage(pod),
         required_features(pod),
         needed_plugins(spec),
+        pod_claims(pod),
     )
 
 

@@ -7,10 +7,10 @@ what differs, their names, is some hundred bytes each.
 from __future__ import annotations
 
 from collections import OrderedDict
-from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
+from koord_model.times import from_rfc3339
 
 from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import PodClass, pod_class, spread_controller
@@ -125,7 +125,7 @@ class PodReader:
 
 def seconds(time: str | None) -> float | None:
     """A time of the API in seconds since the epoch."""
-    return None if time is None else datetime.fromisoformat(time).timestamp()
+    return None if time is None else from_rfc3339(time)
 
 
 def _signature(pod: PodInfo) -> tuple[object, ...]:
@@ -147,8 +147,9 @@ def _signature(pod: PodInfo) -> tuple[object, ...]:
         spec.host_users,
         spec.resource_claims,
         spec.scheduling_group,
-        # The claim of an ephemeral volume is the pod's own.
-        *((metadata.name, metadata.uid) if _has_ephemeral(pod) else ()),
+        pod.status.resource_claim_statuses if spec.resource_claims else None,
+        # The claim of an ephemeral volume is the pod's own, and devices are given to one pod.
+        *((metadata.name, metadata.uid) if spec.resource_claims or _has_ephemeral(pod) else ()),
     )
 
 

@@ -22,5 +22,4 @@ def required_features(pod: PodInfo) -> tuple[str, ...]:
 
 def needed_plugins(spec: SchedulingSpec) -> tuple[str, ...]:
     """The plugins without which a pod would be placed and not have what it asks for."""
-    fields = {"DynamicResources": spec.resource_claims, "GangScheduling": spec.scheduling_group}
-    return tuple(name for name, given in fields.items() if given)
+    return ("GangScheduling",) if spec.scheduling_group else ()

@@ -24,14 +24,16 @@ class SetColumn(Generic[T]):
         """Make room for more rows, whose sets are empty yet."""
         self.codes = lengthened(self.codes, length, 0)
 
-    def set(self, row: int, given: Iterable[T]) -> None:
-        """The set of a row, in place of the one it had."""
+    def set(self, row: int, given: Iterable[T]) -> bool:
+        """The set of a row, in place of the one it had; whether it is another."""
         key = tuple(given)
         code = self._code_of.get(key)
         if code is None:
             code = self._code_of[key] = len(self.sets)
             self.sets.append(key)
+        before = self.codes[row]
         self.codes[row] = code
+        return bool(before != code)
 
     def of(self, row: int) -> tuple[T, ...]:
         """The set of a row."""

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-import numpy as np
-
-from koord_scheduler.columns.arrays import Amounts, lengthened
+from koord_scheduler.columns.pod_counts import PodCounter
 from koord_scheduler.objects.pod_affinity import AffinityTerm, PodAffinity
 
 
@@ -37,34 +35,32 @@ class HeldTerms:
     def __init__(self, length: int) -> None:
         self.version = 0
         self._length = length
-        self._rows: dict[HeldTerm, Amounts] = {}
-        self._pods: dict[HeldTerm, int] = {}
+        self._counters: dict[HeldTerm, PodCounter] = {}
 
     def __iter__(self) -> Iterator[HeldTerm]:
-        return iter(self._rows)
+        return iter(self._counters)
 
     def lengthen(self, length: int) -> None:
         """Make room for more rows, which have no pods yet."""
         self._length = length
-        self._rows = {term: lengthened(rows, length, 0) for term, rows in self._rows.items()}
+        for counter in self._counters.values():
+            counter.lengthen(length)
 
-    def rows(self, term: HeldTerm) -> Amounts:
+    def counter(self, term: HeldTerm) -> PodCounter:
         """How many pods of each row have a term."""
-        found = self._rows.get(term)
-        return np.zeros(self._length) if found is None else found
+        found = self._counters.get(term)
+        return found if found is not None else PodCounter(self._length)
 
     def add(self, row: int, terms: Iterable[HeldTerm], number: int = 1) -> None:
         """A pod with these terms is on a row's node, or with -1 for ``number`` not any more."""
         for term in terms:
-            rows = self._rows.get(term)
-            if rows is None:
-                rows = self._rows[term] = np.zeros(self._length)
-                self._pods[term] = 0
+            counter = self._counters.get(term)
+            if counter is None:
+                counter = self._counters[term] = PodCounter(self._length)
                 self.version += 1
-            rows[row] += number
-            self._pods[term] += number
-            if not self._pods[term]:
-                del self._rows[term], self._pods[term]
+            counter.add(row, number)
+            if not counter.total:
+                del self._counters[term]
                 self.version += 1
 
 

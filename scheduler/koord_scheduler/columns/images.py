@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +31,7 @@ class ImageColumns:
     def __init__(self, length: int) -> None:
         self._length = length
         self._images: dict[str, ImageState] = {}
-        self._names: dict[int, Collection[str]] = {}
+        self._names: dict[int, Mapping[str, int]] = {}
 
     def lengthen(self, length: int) -> None:
         """Make room for more rows, which have no images yet."""
@@ -39,18 +39,20 @@ class ImageColumns:
         for image in self._images.values():
             image.rows = lengthened(image.rows, length, fill=False)
 
-    def set(self, row: int, images: Iterable[ContainerImage]) -> None:
-        """The images of a row's node, in place of those it had."""
+    def set(self, row: int, images: Iterable[ContainerImage]) -> bool:
+        """The images of a row's node, in place of those it had; whether they are others."""
+        sizes: dict[str, int] = {}
+        for image in images:
+            for name in image.names or ():
+                sizes.setdefault(name, image.size)
+        if sizes == self._names.get(row, {}):
+            return False
         for name in self._names.pop(row, ()):
             known = self._images[name]
             known.rows[row] = False
             known.number -= 1
             if not known.number:
                 del self._images[name]
-        sizes: dict[str, int] = {}
-        for image in images:
-            for name in image.names or ():
-                sizes.setdefault(name, image.size)
         for name, size in sizes.items():
             found = self._images.get(name)
             if found is None:
@@ -60,6 +62,7 @@ class ImageColumns:
             found.number += 1
         if sizes:
             self._names[row] = sizes
+        return True
 
     def get(self, name: str) -> ImageState | None:
         """An image; ``None`` if no node has it."""

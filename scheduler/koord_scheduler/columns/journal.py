@@ -29,7 +29,7 @@ class RowJournal:
         count = self.position - position
         if count > len(self._rows):
             return None
-        if count == 1:  # what most look-ups find
+        if count <= 1:  # what most look-ups find
             at = position & self._last
-            return self._rows[at : at + 1].copy()
+            return self._rows[at : at + count].copy()
         return np.unique(self._rows[np.arange(position, self.position) & self._last])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows, lengthened
+from koord_scheduler.columns.arrays import Codes, Mask, Rows, lengthened
 from koord_scheduler.objects.node_selector import NodeRequirement
 
 
@@ -41,15 +41,6 @@ class LabelColumn:
         found: Mask = self._table(requirement)[codes]
         return found
 
-    def sums(self, amounts: Amounts) -> Amounts:
-        """What all rows with a value have together, by code.
-
-        There is one more at the end, of 0: code -1 points there.
-        """
-        counted = self.codes >= 0
-        length = len(self.values) + 1
-        return np.bincount(self.codes[counted], amounts[counted], length).astype(np.float64)
-
     def _table(self, requirement: NodeRequirement) -> Mask:
         """For each code whether it is meant; the last one, where -1 points, is of no value."""
         table = self._tables.get(requirement)
@@ -75,12 +66,15 @@ class LabelColumns:
         for column in self._columns.values():
             column.codes = lengthened(column.codes, length, -1)
 
-    def set(self, row: int, labels: Mapping[str, str]) -> None:
-        """The labels of a row, in place of those it had."""
+    def set(self, row: int, labels: Mapping[str, str]) -> bool:
+        """The labels of a row, in place of those it had; whether they are others."""
+        if labels == self._labels[row]:
+            return False
         self._labels[row] = labels
         for key, column in self._columns.items():
             value = labels.get(key)
             column.codes[row] = -1 if value is None else column.code(value)
+        return True
 
     def of(self, row: int) -> Mapping[str, str]:
         """The labels of a row."""

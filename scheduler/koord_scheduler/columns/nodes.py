@@ -9,8 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from koord_model.demand import amounts
 
+from koord_scheduler.claims.device_objects import DeviceObjects
+from koord_scheduler.claims.node_answers import NodeAnswers
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows, lengthened
 from koord_scheduler.columns.coded_sets import SetColumn, SetValues
+from koord_scheduler.columns.domains import DomainCache, Domains, NodeScope
 from koord_scheduler.columns.held_terms import HeldTerm, HeldTerms
 from koord_scheduler.columns.images import ImageColumns
 from koord_scheduler.columns.journal import RowJournal
@@ -32,6 +35,7 @@ from koord_scheduler.volumes.volume_objects import VolumeObjects
 
 _SHORTEST = 64
 _TIES = 1 << 20
+_MOST_BYTES_OF_DOMAINS = 64 << 20
 
 
 class PodUsage(NamedTuple):
@@ -48,8 +52,9 @@ class PodUsage(NamedTuple):
 class NodeColumns:
     """Nodes by row: labels, taints, resources, and which rows changed.
 
-    ``version`` changes with each node that is set or removed and with ``generation``, not with
-    pods.
+    ``journal`` has all rows that changed, ``node_journal`` those where something else did than
+    pods and amounts. ``version`` changes with the labels and taints of nodes, with those that come
+    and go, and with ``generation``, which says how often there were more rows than before.
     ``is_node`` says which rows have a node, ``unschedulable`` which nodes are cordoned.
     ``tie_break`` is a fraction in [0, 1), another one
     for each node: added to scores, which are whole numbers, it lets equal scores go to one node
@@ -60,6 +65,7 @@ class NodeColumns:
         self.generation = 0
         self.version = 0
         self.journal = RowJournal()
+        self.node_journal = RowJournal()
         self.labels = LabelColumns(length)
         self.taints = SetColumn[Taint](length)
         self.features = SetColumn[str](length)
@@ -72,6 +78,8 @@ class NodeColumns:
         self.workloads = WorkloadSelectors()
         self.volumes = VolumeObjects(self._claim_changed, self._volumes_of_node_changed)
         self.pod_volumes = VolumeColumns(length, self.volumes)
+        self.devices = DeviceObjects(self._devices_of_node_changed)
+        self.device_answers = NodeAnswers(self.devices)
         self.is_node: Mask = np.zeros(length, np.bool_)
         self.unschedulable: Mask = np.zeros(length, np.bool_)
         self.tie_break: Amounts = np.zeros(length)
@@ -81,6 +89,7 @@ class NodeColumns:
         self._row_of: dict[str, int] = {}
         self._free = list(range(length - 1, -1, -1))
         self._ties: set[float] = set()
+        self._domains = DomainCache(0)
 
     def __len__(self) -> int:
         """How many rows there are, with a node or without."""
@@ -125,28 +134,70 @@ class NodeColumns:
     def set(self, node: Node) -> int:
         """Add a node, or take over what changed in one; returns its row."""
         row = self._row_for(node.name)
-        self.is_node[row] = True
-        self.labels.set(row, node.labels)
-        self.unschedulable[row] = node.spec.unschedulable
-        self.taints.set(row, node.spec.taints or ())
-        self.features.set(row, node.status.declared_features or ())
-        self.images.set(row, node.status.images or ())
-        self.resources.set_allocatable(row, amounts(node.status.allocatable))
-        self.version += 1
+        self._describe(row, node, is_node=True)
         self.journal.add(row)
         return row
 
     def remove(self, name: str) -> None:
         """Forget a node; its row stays for as long as pods are on it."""
         row = self._row_of[name]
-        self.is_node[row] = self.unschedulable[row] = False
-        self.labels.set(row, {})
-        self.taints.set(row, ())
-        self.features.set(row, ())
-        self.images.set(row, ())
-        self.resources.set_allocatable(row, {})
-        self.version += 1
+        self._describe(row, Node(), is_node=False)
         self._changed(row)
+
+    def _describe(self, row: int, node: Node, *, is_node: bool) -> None:
+        """Most changes of nodes are of amounts, or of what schedulers do not look at."""
+        spec, status = node.spec, node.status
+        was = bool(self.is_node[row]), bool(self.unschedulable[row])
+        self.is_node[row], self.unschedulable[row] = is_node, spec.unschedulable
+        self.resources.set_allocatable(row, amounts(status.allocatable))
+        is_moved = self.labels.set(row, node.labels)
+        is_moved |= self.taints.set(row, spec.taints or ())
+        is_moved |= was[0] != is_node
+        has_changed = self.features.set(row, status.declared_features or ())
+        has_changed |= self.images.set(row, status.images or ())
+        has_changed |= was[1] != spec.unschedulable
+        self.version += is_moved
+        if is_moved or has_changed:
+            self.node_journal.add(row)
+
+    def domains(self, key: str, scope: NodeScope) -> Domains:
+        """The domains of a label, shared by all who ask while nodes stay as they are."""
+        known = self._known_domains()
+        found = known.domains.get((key, scope))
+        if found is None:
+            found = known.domains[key, scope] = self._make_domains(key, scope)
+        return found
+
+    def with_labels(self, keys: tuple[str, ...]) -> Mask:
+        """The rows of nodes that have all these labels; for reading only."""
+        known = self._known_domains()
+        found = known.with_labels.get(keys)
+        if found is None:
+            found = known.with_labels[keys] = self.is_node.copy()
+            for key in keys:
+                found &= self.labels.column(key).codes >= 0
+        return found
+
+    def _known_domains(self) -> DomainCache:
+        known = self._domains
+        if known.version != self.version or known.size > _MOST_BYTES_OF_DOMAINS:
+            known = self._domains = DomainCache(self.version)
+        return known
+
+    def _make_domains(self, key: str, scope: NodeScope) -> Domains:
+        column, is_counted = self.labels.column(key), self.with_labels(scope.keys or ())
+        codes = column.codes
+        if scope.keys is None:
+            codes = np.where(codes < 0, column.code(""), codes)
+        rows = np.flatnonzero(is_counted)
+        if scope.required is not None:
+            rows = rows[self.matches(scope.required, rows)]
+        if scope.tolerations is not None:
+            rows = rows[self.untolerated(scope.tolerations).of(rows) == 0]
+        counted = np.zeros(len(self), np.bool_)
+        counted[rows] = True
+        are_of_all = not (self.is_node & (codes < 0)).any()
+        return Domains(self.version, codes, counted, are_of_all=are_of_all)
 
     def usage(
         self,
@@ -203,6 +254,11 @@ class NodeColumns:
         row = self._row_of.get(name)
         if row is not None:
             self.pod_volumes.set_node(row, name)
+            self.journal.add(row)
+
+    def _devices_of_node_changed(self, name: str) -> None:
+        row = self._row_of.get(name)
+        if row is not None:
             self.journal.add(row)
 
     def _changed(self, row: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -64,8 +65,8 @@ class PlacedPods:
         self.priority: Amounts = np.zeros(0)
         self.started: Amounts = np.zeros(0)
         self.usage: Codes = np.zeros(0, np.intp)
-        self._counts = np.zeros(0, np.intp)
-        self._slots = np.zeros((0, _FEWEST), np.int32)
+        # An array of each row: one node may have as many pods as all others together.
+        self._slots: list[array[int]] = []
         self.by_key: Mapping[str, PlacedPod] = _PodsByKey(self._slot_of, self)
 
     def set(self, pod: PlacedPod) -> None:
@@ -87,7 +88,7 @@ class PlacedPods:
         """A pod is gone."""
         slot = self._slot_of.pop(key)
         pod = self.pod(slot)
-        self._take_off(self._nodes.row_of_pods(pod.node), slot)
+        self._slots[self._nodes.row_of_pods(pod.node)].remove(slot)
         self._pods[slot] = None
         self._free.append(slot)
         self._usages.remove(int(self.usage[slot]))
@@ -95,9 +96,7 @@ class PlacedPods:
 
     def on(self, row: int) -> Iterable[PlacedPod]:
         """The pods on a row's node, the most important first."""
-        if row >= len(self._counts):
-            return []
-        return [self.pod(slot) for slot in self._slots[row, : self._counts[row]].tolist()]
+        return [self.pod(slot) for slot in self._slots[row]] if row < len(self._slots) else []
 
     def pod(self, slot: int) -> PlacedPod:
         """The pod in a slot."""
@@ -113,11 +112,10 @@ class PlacedPods:
     def below(self, priority: int, rows: Rows) -> PodsByRow:
         """The pods on ``rows`` that have a lower priority."""
         self._make_room(len(self._nodes))
-        counts = self._counts[rows]
-        width = int(counts.max(initial=0))
-        slots = self._slots[rows, :width][np.arange(width) < counts[:, np.newaxis]]
-        at = np.repeat(np.arange(len(rows)), counts)
-        return PodsByRow(at, slots.astype(np.intp)).where(self.priority[slots] < priority)
+        by_row = [self._slots[row] for row in rows.tolist()]
+        at = np.repeat(np.arange(len(rows)), [len(slots) for slots in by_row])
+        slots = np.frombuffer(b"".join(by_row), np.int64).astype(np.intp, copy=False)
+        return PodsByRow(at, slots).where(self.priority[slots] < priority)
 
     def amounts(self, of: CountOf, slots: Codes) -> Amounts:
         """What ``of`` counts of the pods in these slots."""
@@ -132,7 +130,7 @@ class PlacedPods:
         self._pods[slot] = _with_usage(pod, before.usage)
         if (before.priority, before.started) != (pod.priority, pod.started):
             row = self._nodes.row_of_pods(pod.node)
-            self._take_off(row, slot)
+            self._slots[row].remove(slot)
             self._put_on(row, slot, pod)
 
     def _put_on(self, row: int, slot: int, pod: PlacedPod) -> None:
@@ -140,20 +138,8 @@ class PlacedPods:
         self.priority[slot] = pod.priority
         self.started[slot] = math.inf if pod.started is None else pod.started
         self._make_room(row + 1)
-        count = int(self._counts[row])
-        if count == self._slots.shape[1]:
-            self._slots = lengthened(self._slots, 2 * count, 0)
         slots = self._slots[row]
-        place = bisect_right(slots[:count], self._importance(slot), key=self._importance)
-        slots[place + 1 : count + 1] = slots[place:count]
-        slots[place] = slot
-        self._counts[row] = count + 1
-
-    def _take_off(self, row: int, slot: int) -> None:
-        slots, count = self._slots[row], int(self._counts[row])
-        place = int((slots[:count] == slot).argmax())
-        slots[place : count - 1] = slots[place + 1 : count]
-        self._counts[row] = count - 1
+        slots.insert(bisect_right(slots, self._importance(slot), key=self._importance), slot)
 
     def _importance(self, slot: int) -> tuple[float, float]:
         """Less is more important."""
@@ -172,12 +158,7 @@ class PlacedPods:
         return slot
 
     def _make_room(self, rows: int) -> None:
-        before, width = self._slots.shape
-        if rows > before:
-            length = max(rows, len(self._nodes))
-            self._counts = lengthened(self._counts, length, 0)
-            more = np.zeros((length - before, width), np.int32)
-            self._slots = np.concatenate((self._slots, more))
+        self._slots += (array("q") for _ in range(rows - len(self._slots)))
 
 
 def _with_usage(pod: PlacedPod, usage: PodUsage) -> PlacedPod:

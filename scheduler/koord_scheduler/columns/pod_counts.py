@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
-from weakref import WeakValueDictionary, ref
+from weakref import ref
 
 import numpy as np
 from koord_model.label_selector import LabelSelector, Operator
 
 from koord_scheduler.columns.arrays import Amounts, lengthened
+from koord_scheduler.columns.domains import DomainCounts, Domains
 from koord_scheduler.columns.pod_labels import PodLabel, PodLabelIndex, PodLabels
 
 
@@ -73,16 +74,44 @@ class AffinitySelector:
 
 
 class PodCounter:
-    """How many pods a selector means, by row; kept up to date for as long as somebody has it."""
+    """How many of some pods are on each row, and the ``total``."""
 
     def __init__(self, length: int) -> None:
         self.rows: Amounts = np.zeros(length)
+        self.total = 0
+        self._in_domains: list[tuple[ref[Domains], DomainCounts]] = []
+
+    def lengthen(self, length: int) -> None:
+        """Make room for more rows; what is known of domains ends with the version of the nodes."""
+        self.rows = lengthened(self.rows, length, 0)
+        self._in_domains = []
+
+    def add(self, row: int, number: int) -> None:
+        """So many pods more are on a row, or fewer."""
+        self.rows[row] += number
+        self.total += number
+        for _, counts in self._in_domains:
+            counts.add(row, number)
+
+    def in_domains(self, domains: Domains) -> DomainCounts:
+        """The pods by domain, kept up to date for as long as ``domains`` are those of the nodes."""
+        kept = []
+        for one, counts in self._in_domains:
+            known = one()
+            if known is domains:
+                return counts
+            if known is not None and known.version == domains.version:
+                kept.append((one, counts))
+        made = DomainCounts(domains, self.rows if self.total else None)
+        self._in_domains = [*kept, (ref(domains), made)]
+        return made
 
 
 class PodCounts:
     """Pods by their labels and row, and counters of those that somebody asks for.
 
-    A pod that comes or goes is held against each selector once for all pods with its labels.
+    A pod that comes or goes is held once, for all pods with its labels, against the selectors that
+    may mean it: those that require a label of it, and those that require none.
     Counters end with those who have them. Classes come and go, and a counter costs a look at all
     pods: so those that were asked for last stay, up to ``most_bytes``.
     """
@@ -91,16 +120,19 @@ class PodCounts:
         self._length = length
         self._most_bytes = most_bytes
         self._rows: dict[PodLabels, dict[int, int]] = {}
-        self._counters: WeakValueDictionary[PodSelector, PodCounter] = WeakValueDictionary()
+        self._counters: dict[PodLabel | None, dict[PodSelector, ref[PodCounter]]] = {}
         self._last: deque[PodCounter] = deque()
         self._counting: dict[PodLabels, list[ref[PodCounter]]] = {}
         self._index = PodLabelIndex()
+        self._dead: list[PodSelector] = []
 
     def lengthen(self, length: int) -> None:
         """Make room for more rows, which have no pods yet."""
         self._length = length
-        for counter in self._counters.values():
-            counter.rows = lengthened(counter.rows, length, 0)
+        for counters in self._counters.values():
+            for one in counters.values():
+                if (counter := one()) is not None:
+                    counter.lengthen(length)
 
     def add(self, row: int, pod: PodLabels, number: int = 1) -> None:
         """A pod with these labels is on a row's node, or with -1 for ``number`` not any more."""
@@ -114,7 +146,7 @@ class PodCounts:
         for one in self._counters_of(pod):
             counter = one()
             if counter is not None:
-                counter.rows[row] += number
+                counter.add(row, number)
         if not rows:
             del self._rows[pod]
             del self._counting[pod]
@@ -122,31 +154,50 @@ class PodCounts:
 
     def counter(self, selector: PodSelector) -> PodCounter:
         """The counter of a selector; for as long as it is held, it is kept up to date."""
-        found = self._counters.get(selector)
+        known = self._counters.get(selector.label, {}).get(selector)
+        found = known() if known is not None else None
         if found is None:
-            found = self._counters[selector] = self._count(selector)
+            found = self._count(selector)
         self._last.append(found)
         while len(self._last) * 8 * self._length > self._most_bytes:
             self._last.popleft()
         return found
 
     def _count(self, selector: PodSelector) -> PodCounter:
-        made = PodCounter(self._length)
-        label = selector.label
+        self._forget_dead()
+        made, label = PodCounter(self._length), selector.label
+        made_ref = ref(made, lambda _: self._dead.append(selector))
+        self._counters.setdefault(label, {})[selector] = made_ref
         for pod in self._rows if label is None else self._index.find(label, self._rows):
             if selector.matches(pod):
                 living = [one for one in self._counting[pod] if one() is not None]
-                self._counting[pod] = [*living, ref(made)]
+                self._counting[pod] = [*living, made_ref]
                 for row, number in self._rows[pod].items():
-                    made.rows[row] += number
+                    made.add(row, number)
         return made
+
+    def _forget_dead(self) -> None:
+        """Not at once when a counter ends, which may be while something here is looked up."""
+        while self._dead:
+            selector = self._dead.pop()
+            counters = self._counters.get(selector.label, {})
+            known = counters.get(selector)
+            if known is not None and known() is None:  # else there is another one by now
+                del counters[selector]
+                if not counters:
+                    del self._counters[selector.label]
 
     def _counters_of(self, pod: PodLabels) -> list[ref[PodCounter]]:
         found = self._counting.get(pod)
         if found is None:
-            matching = (one for selector, one in self._counters.items() if selector.matches(pod))
-            found = self._counting[pod] = [ref(one) for one in matching]
+            matching = (one for selector, one in self._that_may_mean(pod) if selector.matches(pod))
+            found = self._counting[pod] = list(matching)
         return found
+
+    def _that_may_mean(self, pod: PodLabels) -> Iterator[tuple[PodSelector, ref[PodCounter]]]:
+        labels = (PodLabel(pod.namespace, key, value) for key, value in pod.labels)
+        for label in (None, *labels):
+            yield from self._counters.get(label, {}).items()
 
 
 def _required_label(namespace: str, selector: LabelSelector) -> PodLabel | None:

@@ -8,7 +8,7 @@ import numpy as np
 from koord_model.keys import CPU, MEMORY
 from koord_model.quantity import binary_text, milli_text
 
-from koord_scheduler.columns.arrays import Amounts, lengthened
+from koord_scheduler.columns.arrays import Amounts, heightened, lengthened
 from koord_scheduler.objects.requests import HUGE_PAGES
 
 PODS = "pods"
@@ -25,7 +25,8 @@ Request = tuple[tuple[int, float], ...]
 class ResourceColumns:
     """Amounts by resource and row: CPU in millicores, everything else whole.
 
-    ``allocatable[r]`` and ``requested[r]`` are the columns of the resource with number ``r``.
+    ``allocatable[r]`` and ``requested[r]`` are the columns of the resource with number ``r``; those
+    behind ``names`` are spare.
     ``scored`` has the requests of CPU and memory that count for scores (``PodRequests``).
     """
 
@@ -48,9 +49,8 @@ class ResourceColumns:
         if found is None:
             found = self._number_of[name] = len(self.names)
             self.names.append(name)
-            row = np.zeros((1, self.allocatable.shape[1]))
-            self.allocatable = np.concatenate((self.allocatable, row))
-            self.requested = np.concatenate((self.requested, row))
+            self.allocatable = heightened(self.allocatable, len(self.names))
+            self.requested = heightened(self.requested, len(self.names))
         return found
 
     def request(self, amounts: Mapping[str, int]) -> Request:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Amounts, Codes, lengthened
+from koord_scheduler.columns.arrays import Amounts, Codes, heightened, lengthened
 from koord_scheduler.columns.nodes import PodUsage
 
 CountOf = int | Callable[[PodUsage], float]
@@ -73,10 +73,8 @@ class UsageTable:
         return len(self._usages) - 1
 
     def _set_request(self, code: int, usage: PodUsage) -> None:
-        missing = 1 + max((number for number, _ in usage.request), default=0) - len(self._requests)
-        if missing > 0:
-            more = np.zeros((missing, self._requests.shape[1]))
-            self._requests = np.concatenate((self._requests, more))
+        height = 1 + max((number for number, _ in usage.request), default=0)
+        self._requests = heightened(self._requests, height)
         self._requests[:, code] = 0
         for number, amount in usage.request:
             self._requests[number, code] = amount

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Amounts, lengthened
+from koord_scheduler.columns.arrays import Amounts, Mask, lengthened
 from koord_scheduler.volumes.csi_migration import CSIVolume
 from koord_scheduler.volumes.objects import CSINode
 from koord_scheduler.volumes.usage import UsedDisk, VolumeUsage
@@ -21,12 +21,14 @@ class VolumeColumns:
     """Claims and disks by the rows whose pods use them.
 
     ``attached[d]`` is how many volumes of driver d each row has, each once: those of its pods, and
-    those that VolumeAttachments name. ``limits[d]`` is how many it may have.
+    those that VolumeAttachments name. ``limits[d]`` is how many it may have. ``migrated[p]`` is
+    where nodes have said that a CSI driver serves the volumes of the in-tree plugin p.
     """
 
     def __init__(self, length: int, objects: VolumeObjects) -> None:
         self.attached: dict[str, Amounts] = {}
         self.limits: dict[str, Amounts] = {}
+        self.migrated: dict[str, Mask] = {}
         self._length = length
         self._objects = objects
         self._claims: dict[str, Counter[int]] = {}
@@ -40,6 +42,9 @@ class VolumeColumns:
         self._length = length
         self.attached = {name: lengthened(one, length, 0) for name, one in self.attached.items()}
         self.limits = {name: lengthened(one, length, np.inf) for name, one in self.limits.items()}
+        self.migrated = {
+            name: lengthened(one, length, fill=False) for name, one in self.migrated.items()
+        }
 
     def add(self, row: int, usage: VolumeUsage) -> None:
         """A pod uses volumes on a row's node."""
@@ -83,8 +88,14 @@ class VolumeColumns:
             self._by_attachments[row] = now
         for limits in self.limits.values():
             limits[row] = np.inf
+        for migrated in self.migrated.values():
+            migrated[row] = False
         node = self._objects.get(CSINode, name)
-        for driver in (node.spec.drivers if node is not None else None) or ():
+        if node is None:
+            return
+        for plugin in node.migrated_plugins:
+            self.migrated.setdefault(plugin, np.zeros(self._length, np.bool_))[row] = True
+        for driver in node.spec.drivers or ():
             if driver.allocatable is not None and driver.allocatable.count is not None:
                 self._limits(driver.name)[row] = driver.allocatable.count
 

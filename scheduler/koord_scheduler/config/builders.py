@@ -27,6 +27,7 @@ from koord_scheduler.framework.resource_scores import (
 )
 from koord_scheduler.objects.node_selector import preferred_nodes, required_nodes
 from koord_scheduler.objects.spread import spread_constraint
+from koord_scheduler.plugins.dynamic_resources import DynamicResources
 from koord_scheduler.plugins.image_locality import ImageLocality
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinitySettings
 from koord_scheduler.plugins.node_affinity import NodeAffinity
@@ -62,6 +63,7 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
     "VolumeZone": lambda args: VolumeZone(),
     "PodTopologySpread": lambda args: PodTopologySpread(_spread(args.pod_topology_spread)),
     "InterPodAffinity": lambda args: _inter_pod_affinity(args.inter_pod_affinity),
+    "DynamicResources": lambda args: DynamicResources(),
     "NodeResourcesBalancedAllocation": lambda args: _balanced(
         args.node_resources_balanced_allocation
     ),

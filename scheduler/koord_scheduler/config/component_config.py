@@ -11,6 +11,7 @@ from msgspec.structs import force_setattr
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 
 Int32 = Annotated[int, Meta(ge=-(2**31), lt=2**31)]
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Float32 = Annotated[float, Meta(gt=-(2.0**128), lt=2.0**128)]
 Positive = Annotated[int, Meta(ge=1, lt=2**31)]
 Seconds = Annotated[int, Meta(ge=1, le=2**63 - 1)]
@@ -109,8 +110,45 @@ class ClientConnectionConfiguration(Strict, frozen=True):
     burst: NotNegative = 0
 
 
+class ExtenderManagedResource(Strict, frozen=True):
+    """An extended resource that an extender sees to; the scheduler may have to ignore it."""
+
+    name: str = ""
+    ignored_by_scheduler: bool = False
+
+
+class ExtenderTLSConfig(Strict, frozen=True):
+    """How an extender and the scheduler know each other: PEM files, or their contents."""
+
+    insecure: bool = False
+    server_name: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = ""
+    cert_data: bytes = b""
+    key_data: bytes = b""
+    ca_data: bytes = b""
+
+
+class ExtenderConfiguration(Strict, frozen=True):
+    """Another program that is asked about pods; it is not asked for a verb that is empty."""
+
+    url_prefix: str = ""
+    filter_verb: str = ""
+    preempt_verb: str = ""
+    prioritize_verb: str = ""
+    weight: Int64 = 0
+    bind_verb: str = ""
+    enable_https: bool = msgspec.field(default=False, name="enableHTTPS")
+    tls_config: ExtenderTLSConfig = ExtenderTLSConfig()
+    http_timeout: str = "0s"
+    node_cache_capable: bool = False
+    managed_resources: tuple[ExtenderManagedResource, ...] = ()
+    ignorable: bool = False
+
+
 class KubeSchedulerConfiguration(Strict, frozen=True):
-    """The document. Profiling and content types of requests are read and have no effect."""
+    """The document. Contention profiling and content types are read and have no effect."""
 
     api_version: str = ""
     kind: str = ""
@@ -123,5 +161,5 @@ class KubeSchedulerConfiguration(Strict, frozen=True):
     pod_initial_backoff_seconds: Seconds = 1
     pod_max_backoff_seconds: Seconds = 10
     profiles: tuple[KubeSchedulerProfile, ...] = ()
-    extenders: tuple[Any, ...] = ()
+    extenders: tuple[ExtenderConfiguration, ...] = ()
     delay_cache_until_active: bool = False

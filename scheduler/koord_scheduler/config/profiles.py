@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from koord_scheduler.config.builders import BUILDERS, support
 from koord_scheduler.config.component_config import KubeSchedulerProfile, PluginSets
 from koord_scheduler.config.known_plugins import EXTENSION_POINTS, KOORDINATOR, Support
@@ -27,14 +29,12 @@ class ConfiguredProfile:
     """A profile, and what else was said about it.
 
     ``points`` has all plugins that are enabled, ``not_built`` those of them that are not there: a
-    pod that needs one of these cannot be placed. ``percentage_of_nodes_to_score`` allows kube-
-    scheduler to look at fewer nodes than all; 0 means that the size of the cluster decides.
+    pod that needs one of these cannot be placed.
     """
 
     profile: Profile
     points: PluginPoints
     not_built: frozenset[str]
-    percentage_of_nodes_to_score: int
     args: AllPluginArgs
 
     def guarded(self) -> Profile:
@@ -44,11 +44,16 @@ class ConfiguredProfile:
 
 
 def configured_profile(
-    given: KubeSchedulerProfile, percentage: int, path: str, added: AddedPlugins
+    given: KubeSchedulerProfile,
+    percentage: int,
+    path: str,
+    added: AddedPlugins,
+    ignored_resources: tuple[str, ...] = (),
 ) -> ConfiguredProfile:
     """A profile whose ``percentage`` of nodes to score is this one if it has none itself.
 
-    ``added`` makes plugins that are not Kubernetes' from their arguments.
+    ``added`` makes plugins that are not Kubernetes' from their arguments. If extenders see to some
+    resources, NodeResourcesFit ignores these ``ignored_resources`` and no others.
 
     Raises:
         SchedulerConfigError: it cannot be honoured; ``path`` is where it is.
@@ -58,15 +63,16 @@ def configured_profile(
     points = plugin_points(given.plugins, f"{path}.plugins")
     refuse_if(_incomplete_plugins(points, f"{path}.plugins"))
     args = plugin_args(given.plugin_config, f"{path}.pluginConfig")
+    if ignored_resources:
+        fit = structs.replace(args.node_resources_fit, ignored_resources=ignored_resources)
+        args = structs.replace(args, node_resources_fit=fit)
     own = given.percentage_of_nodes_to_score
     acting = points.names() - added.keys()
     not_built = frozenset(name for name in acting if support(name) is Support.NOT_BUILT)
+    profile = _profile(given.scheduler_name or "", points, _builders(given, args, added))
+    looked_at = percentage if own is None else own
     return ConfiguredProfile(
-        _profile(given.scheduler_name or "", points, _builders(given, args, added)),
-        points,
-        not_built,
-        percentage if own is None else own,
-        args,
+        replace(profile, percentage_of_nodes_to_score=looked_at), points, not_built, args
     )
 
 

@@ -14,15 +14,19 @@ from koord_scheduler.config.component_config import (
     KubeSchedulerProfile,
 )
 from koord_scheduler.config.document import parse_document
+from koord_scheduler.config.extenders import configured_extenders, ignored_resources
 from koord_scheduler.config.leader_election import (
     LeaderElectionSettings,
     leader_election_settings,
 )
 from koord_scheduler.config.problems import SchedulerConfigError, convert, problem, refuse_if
 from koord_scheduler.config.profiles import AddedPlugins, ConfiguredProfile, configured_profile
+from koord_scheduler.extenders.extender import Extender
 
 KIND = "KubeSchedulerConfiguration"
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
+_QPS, _BURST, _CONTENT_TYPE = 50.0, 100, "application/vnd.kubernetes.protobuf"
+"""Kubernetes' defaults of ``clientConnection``."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,9 @@ class SchedulerConfig:
     """All that the configuration says.
 
     ``kubeconfig`` is a path, "" for the pod's own account. ``qps`` below 0 means no limit. Pods
-    that fit nowhere wait between the two backoffs, in seconds.
+    that fit nowhere wait between the two backoffs, in seconds. ``enable_profiling``: flags may be
+    changed at run time. ``without_effect`` has the fields that were set to something else than
+    their default, and mean nothing here.
     """
 
     profiles: tuple[ConfiguredProfile, ...]
@@ -42,6 +48,9 @@ class SchedulerConfig:
     pod_max_backoff: int
     parallelism: int
     delay_cache_until_active: bool
+    enable_profiling: bool
+    extenders: tuple[Extender, ...]
+    without_effect: tuple[str, ...]
 
 
 def default_scheduler_config() -> SchedulerConfig:
@@ -71,6 +80,8 @@ def scheduler_config(
             raise SchedulerConfigError([problem(field, document.get(field), expected)])
     given = convert(document, KubeSchedulerConfiguration)
     refuse_if(_problems(given))
+    extenders = configured_extenders(given.extenders)
+    ignored = ignored_resources(given.extenders)
     leader_election = leader_election_settings(given.leader_election)
     connection = given.client_connection
     profiles = _named(given.profiles or (KubeSchedulerProfile(),))
@@ -78,27 +89,44 @@ def scheduler_config(
     return SchedulerConfig(
         tuple(
             configured_profile(
-                one, given.percentage_of_nodes_to_score, f"profiles[{place}]", added or {}
+                one,
+                given.percentage_of_nodes_to_score,
+                f"profiles[{place}]",
+                added or {},
+                ignored,
             )
             for place, one in enumerate(profiles)
         ),
         leader_election,
         connection.kubeconfig,
-        connection.qps or 50.0,
-        connection.burst or 100,
+        connection.qps or _QPS,
+        connection.burst or _BURST,
         given.pod_initial_backoff_seconds,
         given.pod_max_backoff_seconds,
         given.parallelism,
         given.delay_cache_until_active,
+        given.enable_profiling,
+        extenders,
+        tuple(_without_effect(given)),
     )
+
+
+def _without_effect(given: KubeSchedulerConfiguration) -> Iterator[str]:
+    """Writes are slowed down by the API server's answers alone, and are always JSON."""
+    connection = given.client_connection
+    for field, value, default in (
+        ("qps", connection.qps, _QPS),
+        ("burst", connection.burst, _BURST),
+        ("contentType", connection.content_type, _CONTENT_TYPE),
+    ):
+        if value not in (0, "", default):
+            yield f"clientConnection.{field}"
 
 
 def _problems(given: KubeSchedulerConfiguration) -> Iterator[str]:
     least, most = given.pod_initial_backoff_seconds, given.pod_max_backoff_seconds
     if most < least:
         yield problem("podMaxBackoffSeconds", most, f"podInitialBackoffSeconds ({least}) or more")
-    if given.extenders:
-        yield problem("extenders", [], "none: extenders are not supported yet")
 
 
 def _named(profiles: tuple[KubeSchedulerProfile, ...]) -> tuple[KubeSchedulerProfile, ...]:

@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Mask, Rows
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows, both, span
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.framework.plugin import (
-    AcrossNodes,
-    Filter,
-    Limit,
-    Plugin,
-    PreFilterResult,
-    Reason,
-    Score,
-)
+from koord_scheduler.framework.plugin import Limit, PreFilterResult, Reason
 from koord_scheduler.framework.profile import EnabledPlugin
-
-
-@dataclass(frozen=True, slots=True)
-class _ClassPlugin:
-    """A plugin's answer about the class."""
-
-    plugin: Plugin
-    weight: int
-    filters: bool
-    filter: Filter | None
-    score: Score | None
-    across: AcrossNodes | None
+from koord_scheduler.framework.row_scores import ClassPlugin, RowScores, SharedScores
 
 
 class PluginReasons(NamedTuple):
@@ -61,63 +41,58 @@ class ClassScores:
     """Which nodes the pods of a class can run on, and how good those are.
 
     Only rows that changed are asked about again. The result is that of asking about all rows.
+    ``shared`` are used together with other classes of the same profile.
     """
 
-    def __init__(self, pod: PodClass, nodes: NodeColumns, plugins: Sequence[EnabledPlugin]) -> None:
+    def __init__(
+        self,
+        pod: PodClass,
+        nodes: NodeColumns,
+        plugins: Sequence[EnabledPlugin],
+        shared: SharedScores | None = None,
+    ) -> None:
         self.pod = pod
         self.nodes = nodes
-        self._answers = [
-            _ClassPlugin(
-                plugin,
-                weight,
-                filters,
-                plugin.filter(pod, nodes) if filters else None,
-                plugin.score(pod, nodes) if weight else None,
-                plugin.across(pod, nodes),
-            )
-            for plugin, filters, weight in plugins
-        ]
+        self._base = base = (shared or SharedScores(nodes, plugins)).of(pod)
+        known = {one.plugin: one for one in base.answers}
+        others = [one for one in plugins if one.plugin not in known]
+        self._rows = RowScores(pod, nodes, nodes.journal, others, base)
+        by_plugin = known | {one.plugin: one for one in self._rows.answers}
+        self._answers = [by_plugin[one.plugin] for one in plugins]
         self._across = [(one, one.across) for one in self._answers if one.across]
-        self._plugins = [one for one in self._answers if one.filter or one.score]
-        self._relative = [one for one in self._plugins if one.score and one.plugin.normalizes]
-        # Most plugins depend on nothing but the row.
-        self._depending = [
-            one.plugin
-            for one in self._plugins
-            if type(one.plugin).depends_on is not Plugin.depends_on
-        ]
-        self._named = _named_nodes(result for _, result in self.pre_filter())
-        self._seen = -1
-        self._generation = -1
-        self._depends: tuple[Hashable, ...] = ()
-        self._fits: Mask = np.zeros(0, np.bool_)
-        self._local: Amounts = np.zeros(0)
-        self._raw: list[Amounts] = []
 
     @property
     def size(self) -> int:
-        """How many bytes it keeps by row."""
-        return self._fits.nbytes + self._local.nbytes + sum(raw.nbytes for raw in self._raw)
+        """How many bytes it keeps by row, with its part of what it shares."""
+        return self._rows.size + self._base.size // self._base.classes
 
     def feasible(self) -> Rows:
         """The rows of the nodes that a pod of the class can run on."""
-        self._refresh()
-        rows = np.flatnonzero(self._fits)
+        self._rows.refresh()
+        rows = np.flatnonzero(self._rows.fits)
+        passed = self._pass_across(rows)
+        return rows if passed is None else rows[passed]
+
+    def _pass_across(self, rows: Rows) -> Mask | None:
+        """Of each of these rows, whether what depends on other nodes lets it; ``None``: of all."""
+        passed: Mask | None = None
         for one, across in self._across:
-            fits = across.filter(rows) if one.filters else None
-            if fits is not None:
-                rows = rows[fits]
-        return rows
+            if one.filters:
+                passed = both(passed, across.filter(rows))
+        return passed
 
     def totals(self, rows: Rows) -> Amounts:
         """The weighted scores of feasible rows; they depend on which rows these are."""
-        self._refresh()
-        return self._totals(rows)
+        self._rows.refresh()
+        relative = (*self._base.relative, *self._rows.relative)
+        return self._totals(rows, self._rows.local[span(rows)], _of_rows(relative, rows))
 
-    def _totals(self, rows: Rows) -> Amounts:
-        total = self._local[rows]
-        for one, raw in zip(self._relative, self._raw, strict=True):
-            total += one.weight * one.plugin.normalize(raw[rows])
+    def _totals(
+        self, rows: Rows, local: Amounts, relative: Iterable[tuple[ClassPlugin, Amounts]]
+    ) -> Amounts:
+        total = np.array(local)
+        for one, raw in relative:
+            total += one.weight * one.plugin.normalize(raw)
         for one, across in self._across:
             scores = across.score(rows) if one.weight else None
             if scores is not None:
@@ -128,22 +103,60 @@ class ClassScores:
         """Of feasible rows the one with the highest score; ``None`` where there is none."""
         if not len(rows):
             return None
-        return int(rows[(self._totals(rows) + self.nodes.tie_break[rows]).argmax()])
+        # Scores that are equal are so when they are normalized, too, and make no difference.
+        uneven = (*self._base.uneven, *self._rows.uneven)
+        return self._best(rows, self._rows.local[span(rows)], _of_rows(uneven, rows))
+
+    def _best(
+        self, rows: Rows, local: Amounts, relative: Iterable[tuple[ClassPlugin, Amounts]]
+    ) -> int:
+        totals = self._totals(rows, local, relative)
+        totals += self.nodes.tie_break[span(rows)]
+        return int(rows[totals.argmax()])
+
+    def best_of_sample(self, sample: Rows, enough: int) -> int | None:
+        """As ``best`` if there were no other rows; ``None`` if fewer than ``enough`` can be used.
+
+        Nothing is kept of the answers.
+        """
+        self._base.refresh()
+        at = sample[self._base.fits[sample]]
+        fits, local = self._rows.ask(at)
+        rows, local = at[fits], local[fits]
+        passed = self._pass_across(rows)
+        if passed is not None:
+            rows, local = rows[passed], local[passed]
+        if len(rows) < enough:
+            return None
+        relative = (*_of_rows(self._base.uneven, rows), *self._rows.ask_relative(rows))
+        return self._best(rows, local, relative)
 
     def rejections(self, row: int) -> list[str]:
         """The names of all plugins that keep the class off a node."""
         at = np.array([row])
-        alone = ((one.plugin.name, one.filter(at)) for one in self._plugins if one.filter)
+        alone = ((one.plugin.name, one.filter(at)) for one in self._answers if one.filter)
         across = (
             (one.plugin.name, answer.filter(at)) for one, answer in self._across if one.filters
         )
         return [name for name, fits in (*alone, *across) if fits is not None and not fits[0]]
 
+    def rejected_alone_by(self, plugin: str) -> Rows:
+        """The rows of nodes that a plugin rejects, and no other one."""
+        rows = np.flatnonzero(self.nodes.is_node)
+        found = np.zeros(len(rows), np.bool_)
+        others = np.zeros(len(rows), np.bool_)
+        for one in self.reasons(rows):
+            if one.plugin == plugin:
+                found |= one.rejects
+            else:
+                others |= one.rejects
+        return rows[found & ~others]
+
     def reasons(self, rows: Rows) -> list[PluginReasons]:
         """Why each plugin rejects those of ``rows`` that it rejects, in the profile's order."""
         return [self._reasons(one, rows) for one in self._answers if one.filters]
 
-    def _reasons(self, one: _ClassPlugin, rows: Rows) -> PluginReasons:
+    def _reasons(self, one: ClassPlugin, rows: Rows) -> PluginReasons:
         reasons = one.plugin.reasons(self.pod, self.nodes, rows)
         if one.across is not None:
             reasons = [*reasons, *one.across.reasons(rows)]
@@ -183,7 +196,7 @@ class ClassScores:
         """The weighted score of each plugin for feasible rows, by its name."""
         found = {
             one.plugin.name: one.weight * one.plugin.normalize(one.score(rows))
-            for one in self._plugins
+            for one in self._answers
             if one.score is not None
         }
         for one, across in self._across:
@@ -192,42 +205,8 @@ class ClassScores:
                 found[one.plugin.name] = one.weight * scores
         return found
 
-    def _refresh(self) -> None:
-        nodes = self.nodes
-        changed: Rows | None = None
-        depends = tuple(one.depends_on(self.pod, nodes) for one in self._depending)
-        if self._generation == nodes.generation and depends == self._depends:
-            changed = nodes.journal.changed_since(self._seen)
-        if changed is None:
-            self._generation, self._depends = nodes.generation, depends
-            length = len(nodes)
-            self._fits, self._local = np.zeros(length, np.bool_), np.zeros(length)
-            self._raw = [np.zeros(length) for _ in self._relative]
-            changed = np.flatnonzero(nodes.is_node)
-        if self._named is not None:
-            named = [row for row in map(nodes.row, self._named) if row is not None]
-            is_named = np.isin(changed, named)
-            self._fits[changed[~is_named]] = False  # a row may have another node by now
-            changed = changed[is_named]
-        self._seen = nodes.journal.position
-        if len(changed):
-            self._update(changed)
 
-    def _update(self, rows: Rows) -> None:
-        fits = self.nodes.is_node[rows]
-        local = np.zeros(len(rows))
-        for one in self._plugins:
-            if one.filter is not None:
-                fits &= one.filter(rows)
-            if one.score is not None and not one.plugin.normalizes:
-                local += one.weight * one.score(rows)
-        for one, raw in zip(self._relative, self._raw, strict=True):
-            if one.score is not None:
-                raw[rows] = one.score(rows)
-        self._fits[rows], self._local[rows] = fits, local
-
-
-def _named_nodes(results: Iterable[PreFilterResult]) -> frozenset[str] | None:
-    """The only nodes that come into question, as for pods of DaemonSets; ``None`` for all."""
-    named = [one.nodes for one in results if one.nodes is not None]
-    return frozenset.intersection(*named) if named else None
+def _of_rows(
+    scores: Iterable[tuple[ClassPlugin, Amounts]], rows: Rows
+) -> Iterator[tuple[ClassPlugin, Amounts]]:
+    return ((one, raw[rows]) for one, raw in scores)

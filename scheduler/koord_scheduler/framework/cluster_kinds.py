@@ -6,15 +6,20 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
 from koord_kube.protocol.resources import (
     CSI_DRIVERS,
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
+    DEVICE_CLASSES,
     DISRUPTION_BUDGETS,
     NAMESPACES,
     NODES,
+    PODS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     SERVICES,
     STATEFUL_SETS,
     STORAGE_CLASSES,
@@ -24,11 +29,25 @@ from koord_kube.protocol.resources import (
     Resource,
 )
 
+from koord_scheduler.claims.device_objects import DeviceObjects
+from koord_scheduler.claims.objects import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+    read_device_object,
+)
+from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.objects.disruption_budget import read_disruption_budget
-from koord_scheduler.objects.metadata import read_metadata
-from koord_scheduler.objects.node import read_node
+from koord_scheduler.objects.disruption_budget import (
+    DisruptionBudgetObject,
+    read_disruption_budget,
+)
+from koord_scheduler.objects.metadata import AnyObject, read_metadata
+from koord_scheduler.objects.node import Node, read_node
+from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.objects.workload import (
+    EqualitySelectorObject,
+    LabelSelectorObject,
     read_replica_set,
     read_replication_controller,
     read_service,
@@ -43,14 +62,14 @@ from koord_scheduler.volumes.objects import (
     StorageClass,
     StorageObject,
     VolumeAttachment,
-    read_storage_object,
 )
+from koord_scheduler.volumes.volume_objects import read_valid_storage_object
 
-_WORKLOADS = {
-    SERVICES: read_service,
-    REPLICATION_CONTROLLERS: read_replication_controller,
-    REPLICA_SETS: read_replica_set,
-    STATEFUL_SETS: read_stateful_set,
+_WORKLOADS: Mapping[Resource, tuple[Callable[[bytes], Any], type[msgspec.Struct]]] = {
+    SERVICES: (read_service, EqualitySelectorObject),
+    REPLICATION_CONTROLLERS: (read_replication_controller, EqualitySelectorObject),
+    REPLICA_SETS: (read_replica_set, LabelSelectorObject),
+    STATEFUL_SETS: (read_stateful_set, LabelSelectorObject),
 }
 _STORAGE: Mapping[Resource, type[StorageObject]] = {
     VOLUMES: PersistentVolume,
@@ -66,23 +85,33 @@ _STORAGE: Mapping[Resource, type[StorageObject]] = {
 class ClusterKind(NamedTuple):
     """How objects of a kind are read, and what takes them: ``put`` and ``remove`` get their keys.
 
-    ``read`` raises ValueErrors.
+    ``read`` raises ValueErrors. ``view`` is what it decodes: as JSON, it reads the same from that.
+    An API server may lack a kind that ``is_optional``.
     """
 
     resource: Resource
+    view: type[msgspec.Struct]
     read: Callable[[bytes], Any]
     put: Callable[[str, Any], object]
     remove: Callable[[str], object]
+    is_optional: bool = False
 
 
 def cluster_kinds(scheduler: Scheduler) -> list[ClusterKind]:
     """All kinds but pods."""
     nodes, budgets = scheduler.nodes, scheduler.budgets
     return [
-        ClusterKind(NODES, read_node, lambda _, node: nodes.set(node), nodes.remove),
-        ClusterKind(NAMESPACES, _namespace_labels, nodes.namespaces.set, nodes.namespaces.remove),
+        ClusterKind(NODES, Node, read_node, lambda _, node: nodes.set(node), nodes.remove),
+        ClusterKind(
+            NAMESPACES,
+            AnyObject,
+            _namespace_labels,
+            nodes.namespaces.set,
+            nodes.namespaces.remove,
+        ),
         ClusterKind(
             DISRUPTION_BUDGETS,
+            DisruptionBudgetObject,
             read_disruption_budget,
             lambda _, budget: budgets.set(budget),
             budgets.remove,
@@ -90,22 +119,54 @@ def cluster_kinds(scheduler: Scheduler) -> list[ClusterKind]:
         *(
             ClusterKind(
                 resource,
+                view,
                 read,
                 partial(nodes.workloads.set, resource.kind),
                 partial(nodes.workloads.remove, resource.kind),
             )
-            for resource, read in _WORKLOADS.items()
+            for resource, (read, view) in _WORKLOADS.items()
         ),
         *(
             ClusterKind(
                 resource,
-                partial(read_storage_object, kind),
+                kind,
+                partial(read_valid_storage_object, kind),
                 lambda _, one: nodes.volumes.set(one),
                 partial(nodes.volumes.remove, kind),
             )
             for resource, kind in _STORAGE.items()
         ),
+        *_device_kinds(nodes.devices),
     ]
+
+
+def _device_kinds(devices: DeviceObjects) -> list[ClusterKind]:
+    """Those of dynamic resource allocation: Kubernetes 1.34 and later have them."""
+    return [
+        _device_kind(RESOURCE_CLAIMS, ResourceClaim, devices.set_claim, devices.remove_claim),
+        _device_kind(RESOURCE_SLICES, ResourceSlice, devices.set_slice, devices.remove_slice),
+        _device_kind(DEVICE_CLASSES, DeviceClass, devices.set_class, devices.remove_class),
+    ]
+
+
+def _device_kind(
+    resource: Resource,
+    view: type[msgspec.Struct],
+    put: Callable[[str, Any], object],
+    remove: Callable[[str], object],
+) -> ClusterKind:
+    return ClusterKind(resource, view, partial(read_device_object, view), put, remove, True)
+
+
+def pod_kind(scheduler: Scheduler, now: Callable[[], float]) -> ClusterKind:
+    """Pods; ``now`` is in monotonic seconds."""
+    return ClusterKind(
+        PODS,
+        PodInfo,
+        PodReader(scheduler.nodes).read,
+        lambda _, pod: scheduler.set_pod(pod, now()),
+        scheduler.remove_pod,
+    )
 
 
 def _namespace_labels(raw: bytes) -> Mapping[str, str]:

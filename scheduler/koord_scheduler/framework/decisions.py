@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from koord_scheduler.extenders.refusal import ExtenderRefusal
+from koord_scheduler.extenders.steps import Calls, Steps
 from koord_scheduler.framework.preemption import Preemption
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
@@ -22,13 +25,16 @@ class Refusal:
     """The pods of a class fit nowhere; the owners of ``untold`` are to hear of it.
 
     ``preemption`` says why none takes the place of others. With a ``defect``, a plugin failed, and
-    it is not known where they fit.
+    it is not known where they fit. With ``extenders`` it is the pod alone that fits nowhere.
+    ``remedy`` is what a plugin wants to be written for the pod.
     """
 
     pod: QueuedPod
     untold: tuple[QueuedPod, ...]
     preemption: str = ""
     defect: str = ""
+    extenders: ExtenderRefusal | None = None
+    remedy: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,4 +49,24 @@ class PreemptionPlan:
     displaced: tuple[str, ...] = ()
 
 
-Decision = Placement | Refusal | PreemptionPlan
+@dataclass(frozen=True, slots=True)
+class ExtenderFailure:
+    """It is not known where a pod fits, since an extender failed; its turn comes again."""
+
+    pod: QueuedPod
+    failure: str
+
+
+Decision = Placement | Refusal | PreemptionPlan | ExtenderFailure
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderQuestion:
+    """No decision yet: ``calls`` have to be answered first, with ``Scheduler.answer``.
+
+    ``steps`` is what goes on then.
+    """
+
+    pod: QueuedPod
+    calls: Calls
+    steps: Steps[Any]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from koord_scheduler.columns.arrays import Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.extenders.refusal import ExtenderRefusal
 from koord_scheduler.framework.class_scores import ClassScores, PluginReasons
 from koord_scheduler.framework.nearest_miss import NearMiss, nearest_misses
 from koord_scheduler.framework.plugin import PreFilterResult
@@ -45,8 +46,38 @@ class Diagnosis:
     resolvable: Rows
 
 
-def diagnose(scores: ClassScores) -> Diagnosis:
-    """Why nodes reject the pods of a class."""
+EXTENDERS = "Extender"
+"""What kube-scheduler calls them where it names plugins."""
+
+
+def diagnose(scores: ClassScores, refusal: ExtenderRefusal | None = None) -> Diagnosis:
+    """Why nodes reject the pods of a class, or one of them that extenders refused."""
+    diagnosis = _by_plugins(scores)
+    return diagnosis if refusal is None else _by_extenders(diagnosis, scores, refusal)
+
+
+def _by_extenders(diagnosis: Diagnosis, scores: ClassScores, refusal: ExtenderRefusal) -> Diagnosis:
+    """With the nodes that extenders alone reject: they are asked about those that are left."""
+    nodes = scores.nodes
+    rows = {name: nodes.row(name) for name in refusal.nodes}
+    left = set(scores.feasible().tolist())
+    failed = {rows[name]: one for name, one in refusal.nodes.items() if rows[name] in left}
+    if not failed:
+        return diagnosis
+    reasons = Counter(diagnosis.reasons)
+    reasons.update(one.reason for one in failed.values() if one.reason is not None)
+    resolvable = [row for row, one in failed.items() if one.resolvable]
+    number = len(failed)
+    return replace(
+        diagnosis,
+        feasible=diagnosis.feasible - number,
+        reasons=dict(reasons),
+        plugins=(*diagnosis.plugins, PluginRejections(EXTENDERS, number, number)),
+        resolvable=np.sort(np.concatenate((diagnosis.resolvable, np.array(resolvable, np.intp)))),
+    )
+
+
+def _by_plugins(scores: ClassScores) -> Diagnosis:
     nodes = scores.nodes
     rows = np.flatnonzero(nodes.is_node)
     found = [one for one in scores.reasons(rows) if one.rejects.any()]

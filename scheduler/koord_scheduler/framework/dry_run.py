@@ -19,6 +19,7 @@ from koord_scheduler.columns.placed_pods import PlacedPods, PodsByRow
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.nominations import Nomination
 from koord_scheduler.framework.plugin import Limit
+from koord_scheduler.framework.rejections_beside import rejections_beside
 
 
 class Victims(NamedTuple):
@@ -86,7 +87,7 @@ class DryRun:
         for pod in self._nominated:
             row = self._nodes.row(pod.node)
             if row is not None:
-                by_row[row] += _amount(limit, pod.usage)
+                by_row[row] += amount_of(limit, pod.usage)
         return by_row[rows]
 
     def _victims_on(self, row: int, slots: list[int]) -> list[bool]:
@@ -96,30 +97,24 @@ class DryRun:
         nominated = [pod.usage for pod in self._nominated if pod.node == node]
         for usage in usages:
             nodes.remove_pod(node, usage)
-        is_victim = [False] * len(usages)
-        absent = usages
-        if self._fits(row, nominated):
-            absent = []
+        absent = dict(enumerate(usages))
+        try:
+            if not self._fits(row, nominated):
+                return [False] * len(usages)
             for number, usage in enumerate(usages):
-                nodes.add_pod(node, usage)
+                nodes.add_pod(node, absent.pop(number))
                 if not self._fits(row, nominated):
                     nodes.remove_pod(node, usage)
-                    absent.append(usage)
-                    is_victim[number] = True
-        for usage in absent:
-            nodes.add_pod(node, usage)
-        return is_victim
+                    absent[number] = usage
+            return [number in absent for number in range(len(usages))]
+        finally:  # also if a plugin fails
+            for usage in absent.values():
+                nodes.add_pod(node, usage)
 
     def _fits(self, row: int, nominated: Sequence[PodUsage]) -> bool:
         if self._scores.rejections(row):
             return False
-        node = self._nodes.name(row)
-        for usage in nominated:
-            self._nodes.add_pod(node, usage)
-        fits = not nominated or not self._scores.rejections(row)
-        for usage in nominated:
-            self._nodes.remove_pod(node, usage)
-        return fits
+        return not nominated or not rejections_beside(self._scores, row, nominated)
 
 
 def _has_room(room: Amounts) -> Mask:
@@ -151,5 +146,6 @@ def _not_put_back(at: Rows, room: Amounts, counts: Amounts) -> Mask:
     return found
 
 
-def _amount(limit: Limit, usage: PodUsage) -> float:
+def amount_of(limit: Limit, usage: PodUsage) -> float:
+    """How much of a limit's room a pod takes."""
     return dict(usage.request).get(limit.of, 0.0) if isinstance(limit.of, int) else limit.of(usage)

@@ -12,6 +12,7 @@ NO_VICTIMS = "No preemption victims found for incoming pod"
 """Why preemption fails on a node without pods of a lower priority."""
 NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
 WAITS_FOR_VICTIMS = "not eligible due to a terminating pod on the nominated node."
+NO_CANDIDATE = "no candidate node for preemption"
 """Why a pod preempts nothing, for ``preemption_message``."""
 _NOT_HELPFUL = "Preemption is not helpful for scheduling"
 

@@ -143,6 +143,15 @@ class Plugin:
         """What depends on the pods of other nodes, too; ``None`` where nothing does."""
         return None
 
+    def post_filter(
+        self, pod: PodClass, nodes: NodeColumns, rows: Callable[[], Rows]
+    ) -> object | None:
+        """What would help a class that fits nowhere, and has to be written; ``None``: nothing.
+
+        ``rows`` are those that no other plugin rejects.
+        """
+        return None
+
     def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> object | None:
         """Take what a pod that gets this row's node needs of more than the node.
 
@@ -151,7 +160,15 @@ class Plugin:
         return None
 
     def unreserve(self, reservation: Any, nodes: NodeColumns) -> None:
-        """Give back what ``reserve`` returned: the pod did not get the node."""
+        """Give back what ``reserve`` returned: the pod did not get the node. It must not fail."""
+
+    def sign(self, pod: PodClass) -> Hashable:
+        """What ``filter`` and ``score`` look at of a class, if not at pods or amounts of nodes.
+
+        Classes for which that is equal share the answers, which are kept though pods come and go.
+        A plugin that overrides it does so for all classes.
+        """
+        return None
 
     def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
         """What else than its own row the score of a row depends on."""

@@ -7,7 +7,8 @@ the best of these. Here all nodes are looked at, all at once, and the best of al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,6 +109,32 @@ class Candidates:
         return Preemption(node, victims, int(violating[here].sum()))
 
 
+def least_harmful(
+    candidates: Iterable[Preemption], tie_break: Callable[[str], float]
+) -> Preemption | None:
+    """The one whose victims matter least, as ``Candidates.best``; ``tie_break`` is by node."""
+
+    def harm(one: Preemption) -> tuple[float, ...]:
+        priorities = [pod.priority for pod in one.victims]
+        most = max(priorities)
+        first = min(
+            math.inf if pod.started is None else pod.started
+            for pod in one.victims
+            if pod.priority == most
+        )
+        total = sum(priority - _LOWEST for priority in priorities)
+        return (
+            one.pdb_violations,
+            priorities[0],
+            total,
+            len(priorities),
+            -first,
+            -tie_break(one.node),
+        )
+
+    return min(candidates, key=harm, default=None)
+
+
 def may_preempt(
     scores: ClassScores,
     priority: int,
@@ -135,14 +162,18 @@ def find_candidates(
     placed: PlacedPods,
     budgets: DisruptionBudgets,
     nominated: Sequence[Nomination] = (),
+    unhelpful: Rows | None = None,
 ) -> Candidates:
     """Where a pod of a class that fits nowhere can take the place of others, and of which.
 
     ``nominated`` are those of other pods with at least this priority (``Nominations.against``):
-    the pod has to fit with them and without them.
+    the pod has to fit with them and without them. ``unhelpful`` are rows that are out of the
+    question for other reasons than the plugins'.
     """
     rows = np.flatnonzero(nodes.is_node)
     limits = scores.limits(rows, [one.usage for one in nominated])
+    if unhelpful is not None:
+        limits = limits._replace(is_resolvable=limits.is_resolvable & ~np.isin(rows, unhelpful))
     lower = placed.below(priority, rows)
     has_lower = np.bincount(lower.at, minlength=len(rows)) > 0
     curable = limits.is_resolvable & ~limits.is_fixed

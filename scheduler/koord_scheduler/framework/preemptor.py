@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from koord_scheduler.columns.arrays import Rows
 from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.placed_pods import PlacedPods
+from koord_scheduler.extenders.refusal import ExtenderRefusal
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.fit_error import (
     NEVER_PREEMPTS,
@@ -16,7 +20,6 @@ from koord_scheduler.framework.fit_error import (
 from koord_scheduler.framework.nominations import Nominations
 from koord_scheduler.framework.preemption import (
     Candidates,
-    Preemption,
     find_candidates,
     may_preempt,
 )
@@ -40,8 +43,13 @@ class Preemptor:
         self._budgets = budgets
         self._nominations = nominations
 
-    def find(self, pod: QueuedPod, scores: ClassScores) -> Preemption | str:
-        """The best preemption; or why there is none, in kube-scheduler's words."""
+    def find(
+        self, pod: QueuedPod, scores: ClassScores, refusal: ExtenderRefusal | None = None
+    ) -> Candidates | str:
+        """Where preemption helps; or why it does nowhere, in kube-scheduler's words.
+
+        ``refusal``: extenders reject some nodes.
+        """
         if not pod.waiting.preempts:
             return preemption_message(NEVER_PREEMPTS)
         nomination = self._nominations.get(pod.key)
@@ -50,9 +58,20 @@ class Preemptor:
             return preemption_message(WAITS_FOR_VICTIMS)
         against = self._nominations.against(pod.key, pod.priority)
         candidates = find_candidates(
-            scores, pod.priority, self._nodes, self._placed, self._budgets, against
+            scores,
+            pod.priority,
+            self._nodes,
+            self._placed,
+            self._budgets,
+            against,
+            None if refusal is None else self._unhelpful(refusal),
         )
-        return candidates.best() or preemption_message(_failure(candidates))
+        return candidates if len(candidates) else preemption_message(_failure(candidates))
+
+    def _unhelpful(self, refusal: ExtenderRefusal) -> Rows:
+        nodes = refusal.nodes.items()
+        rows = (self._nodes.row(name) for name, one in nodes if not one.resolvable)
+        return np.array([row for row in rows if row is not None], np.intp)
 
 
 def _failure(candidates: Candidates) -> str:

@@ -23,12 +23,21 @@ class Profile:
 
     ``honors_gates``: pods with scheduling gates wait (plugin SchedulingGates). ``preempts``: pods
     that fit nowhere may take the place of pods with a lower priority (DefaultPreemption).
+    ``percentage_of_nodes_to_score`` is for classes that were never seen, in large clusters
+    (``node_sample``).
     """
 
     scheduler_name: str
     plugins: tuple[EnabledPlugin, ...]
     honors_gates: bool = True
     preempts: bool = True
+    percentage_of_nodes_to_score: int = 0
+
+    @cached_property
+    def helping(self) -> tuple[Plugin, ...]:
+        """The plugins that may do something for a pod that fits nowhere."""
+        plugins = (one.plugin for one in self.plugins)
+        return tuple(one for one in plugins if type(one).post_filter is not Plugin.post_filter)
 
     @cached_property
     def reserving(self) -> tuple[Plugin, ...]:

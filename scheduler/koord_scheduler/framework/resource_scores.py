@@ -22,19 +22,24 @@ MOST_OF_SHAPE = 10
 
 def least_allocated(taken: Amounts, has: Amounts) -> Amounts:
     """Per cent that are left; 0 where there is not enough."""
-    found: Amounts = np.floor(np.maximum(has - taken, 0.0) * MAX_SCORE / np.maximum(has, 1.0))
-    return found
+    return _per_cent(np.maximum(has - taken, 0.0), has)
 
 
 def most_allocated(taken: Amounts, has: Amounts) -> Amounts:
     """Per cent that are taken, at most 100."""
-    found: Amounts = np.floor(np.minimum(taken, has) * MAX_SCORE / np.maximum(has, 1.0))
-    return found
+    return _per_cent(np.minimum(taken, has), has)
 
 
 def requested_to_capacity_ratio(shape: Sequence[tuple[int, int]]) -> ResourceScore:
     """A broken line through points: per cent that are taken, and the score there (0 to 10)."""
     return partial(_on_line, shape=[(at, score * MAX_SCORE / MOST_OF_SHAPE) for at, score in shape])
+
+
+def _per_cent(part: Amounts, whole: Amounts) -> Amounts:
+    """``part`` is overwritten: thousands of numbers, several times over."""
+    part *= MAX_SCORE
+    part /= np.maximum(whole, 1.0)
+    return np.floor(part, out=part)
 
 
 def _on_line(taken: Amounts, has: Amounts, shape: Sequence[tuple[float, float]]) -> Amounts:

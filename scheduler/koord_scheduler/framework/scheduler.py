@@ -1,27 +1,43 @@
-"""The scheduler without the API: what it learns of the cluster, and what it decides. No IO.
+"""The scheduler without the API: which pod gets which node. No IO.
 
-Pods get their nodes one at a time, in the order of the queue, each the best of all nodes. A pod
-that was given a node is *assumed* to be there until the API says so, or it is forgotten.
+Pods get their nodes one at a time, in the order of the queue, each the best of all nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
-from types import MappingProxyType
+from typing import Any
 
-import numpy as np
-
-from koord_scheduler.classes.pod_reader import ClusterPod, WaitingPod
 from koord_scheduler.columns.arrays import Rows
 from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods
+from koord_scheduler.extenders.calls import CallFailure
+from koord_scheduler.extenders.extender import Extender, interested
+from koord_scheduler.extenders.refusal import ExtenderRefusal
+from koord_scheduler.extenders.steps import Steps
 from koord_scheduler.framework.class_scores import ClassScores
-from koord_scheduler.framework.decisions import Decision, Placement, PreemptionPlan, Refusal
-from koord_scheduler.framework.nominations import Nomination, Nominations
-from koord_scheduler.framework.plugin import Plugin
+from koord_scheduler.framework.decisions import (
+    Decision,
+    ExtenderFailure,
+    ExtenderQuestion,
+    PreemptionPlan,
+    Refusal,
+)
+from koord_scheduler.framework.extended_choice import (
+    ChosenPreemption,
+    ExtendedResult,
+    FeasibleNodes,
+    choose_node,
+    choose_preemption,
+)
+from koord_scheduler.framework.fit_error import NO_CANDIDATE, preemption_message
+from koord_scheduler.framework.node_sample import FEWEST, NodeSampler
+from koord_scheduler.framework.nominated_room import rows_beside_nominated
+from koord_scheduler.framework.nominations import Nomination
+from koord_scheduler.framework.pod_states import PodStates
 from koord_scheduler.framework.preemption import Preemption
 from koord_scheduler.framework.preemptor import Preemptor
 from koord_scheduler.framework.profile import Profile
@@ -33,8 +49,11 @@ FLUSH_SECONDS = 60.0
 WOKEN_AT_ONCE = 200
 """Parked classes that are looked at in one go: some milliseconds."""
 
+OnFiltered = Callable[[QueuedPod, ClassScores, Rows], None]
+"""Hears of a pod that gets its turn, and of all rows where it fits: a sample would not do."""
 
-class Scheduler:
+
+class Scheduler(PodStates):
     """Places the pods of ``profiles`` on nodes; times are monotonic seconds."""
 
     def __init__(
@@ -43,125 +62,177 @@ class Scheduler:
         *,
         nodes: NodeColumns | None = None,
         queue: SchedulingQueue | None = None,
+        extenders: Sequence[Extender] = (),
     ) -> None:
-        self.nodes = nodes if nodes is not None else NodeColumns()
-        self.placed = PlacedPods(self.nodes)
-        self.queue = queue if queue is not None else SchedulingQueue()
-        self.nominations = Nominations()
+        by_name = {one.scheduler_name: one for one in profiles}
+        super().__init__(
+            by_name,
+            nodes if nodes is not None else NodeColumns(),
+            queue if queue is not None else SchedulingQueue(),
+        )
         self.budgets = DisruptionBudgets()
         self._preemptor = Preemptor(self.nodes, self.placed, self.budgets, self.nominations)
-        self._reserved: dict[str, list[tuple[Plugin, object]]] = {}
-        self._scores = ScoreCache(self.nodes, profiles)
-        self._assumed: dict[str, QueuedPod] = {}
-        self._number = 0
-        self.assumed: Mapping[str, QueuedPod] = MappingProxyType(self._assumed)
+        self._scores = ScoreCache(self.nodes, by_name)
+        self._sampler = NodeSampler(self.nodes)
+        self._extenders = extenders
+        self.on_filtered: OnFiltered | None = None
 
-    @property
-    def profiles(self) -> Mapping[str, Profile]:
-        """The profiles by scheduler name."""
-        return self._scores.profiles
+    def decide(self, now: float) -> Decision | ExtenderQuestion | None:
+        """Give the next pod a node, or say that there is none; ``None``: no pod is next.
 
-    # ---- what the API says
-
-    def set_pod(self, pod: ClusterPod, now: float) -> None:
-        """A pod is there, or has changed."""
-        if pod.waiting is None:
-            self._assumed.pop(pod.key, None)
-            self._reserved.pop(pod.key, None)
-            self.queue.remove(pod.key)
-            self.nominations.remove(pod.key)
-            self.placed.set(_placed(pod))
-            return
-        assumed = self._assumed.get(pod.key)
-        if assumed is not None and assumed.uid == pod.uid:
-            return  # what is on its way to the API is newer
-        if pod.key in self.placed.by_key:
-            self._unplace(pod.key)
-        self._wait(pod, pod.waiting, now)
-
-    def remove_pod(self, key: str) -> None:
-        """A pod is gone."""
-        self.queue.remove(key)
-        self.nominations.remove(key)
-        if key in self.placed.by_key:
-            self._unplace(key)
-
-    def _wait(self, pod: ClusterPod, waiting: WaitingPod, now: float) -> None:
-        profile = self.profiles.get(waiting.scheduler_name)
-        known = self.queue.pods.get(pod.key)
-        if profile is None or pod.is_leaving:
-            self.remove_pod(pod.key)
-            return
-        if known is not None and known.uid == pod.uid:
-            self._update(known, pod, waiting)
-            return
-        self.nominations.remove(pod.key)
-        self._number += 1
-        made = QueuedPod(
-            pod.key,
-            pod.uid,
-            pod.priority,
-            waiting,
-            self._number,
-            now,
-            reported=waiting.condition,
-            is_nominated=bool(waiting.nominated),
-        )
-        if waiting.nominated:
-            usage = waiting.usage
-            nomination = Nomination(pod.key, waiting.nominated, pod.priority, usage)
-            self.nominations.set(nomination)
-        self.queue.set(made, is_gated=profile.honors_gates and bool(waiting.gates))
-
-    def _update(self, known: QueuedPod, pod: ClusterPod, waiting: WaitingPod) -> None:
-        """Most changes are of its condition, which this program wrote itself."""
-        before = known.waiting
-        if before.pod_class == waiting.pod_class and before[2:6] == waiting[2:6]:
-            known.waiting = waiting
-            return
-        again = replace(known, priority=pod.priority, waiting=waiting, retry_at=0.0, attempts=0)
-        honors = self.profiles[waiting.scheduler_name].honors_gates
-        self.queue.set(again, is_gated=honors and bool(waiting.gates))
-
-    # ---- decisions
-
-    def decide(self, now: float) -> Decision | None:
-        """Give the next pod a node, or say that there is none; ``None``: no pod is next."""
+        Nothing may be decided between a question and its ``answer``.
+        """
         pod = self.queue.next()
         if pod is None:
             return None
         try:
+            extenders = self._interested(pod)
+            looks_at_all = bool(extenders) or self.on_filtered is not None
+            row = None if looks_at_all else self._best_of_sample(pod)
+            if row is not None:
+                return self.assume(pod, row)
             scores = self.scores(pod)
-            row = self._best(pod, scores, self._feasible(pod, scores))
-            return self._assume(pod, row) if row is not None else self._refuse(pod, scores, now)
+            feasible = self._feasible(pod, scores)
+            if self.on_filtered is not None:
+                self.on_filtered(pod, scores, feasible)
+            if extenders and len(feasible):
+                nodes = self._feasible_nodes(pod, scores)
+                return self._ask(pod, choose_node(extenders, nodes), now)
+            row = self._best(pod, scores, feasible)
+            return self.assume(pod, row) if row is not None else self._refuse(pod, scores, now)
         except Exception as error:  # a plugin's, which is to cost no other class anything
-            self._scores.forget(*pod.class_key[:2])
-            return self._park(pod, now, defect=f"{type(error).__name__}: {error}")
+            return self._defect(pod, error, now)
 
-    def _refuse(self, pod: QueuedPod, scores: ClassScores, now: float) -> Refusal | PreemptionPlan:
-        if not self.profiles[pod.waiting.scheduler_name].preempts:
-            return self._park(pod, now)
-        found = self._preemptor.find(pod, scores)
-        if isinstance(found, Preemption):
-            return self._nominate(pod, found, now)
-        return self._park(pod, now, preemption=found)
+    def answer(
+        self, question: ExtenderQuestion, answers: Sequence[Any], now: float
+    ) -> Decision | ExtenderQuestion | None:
+        """Go on with the answers to all calls of a question, ``CallFailure`` where one failed.
 
-    def _nominate(self, pod: QueuedPod, preemption: Preemption, now: float) -> PreemptionPlan:
+        What the API said meanwhile counts. ``None``: by that nothing can be said of the pod any
+        more, or it has to be decided from the beginning.
+        """
+        pod = question.pod
+        if not pod.in_queue:
+            return None
+        try:
+            return self._ask(pod, question.steps, now, answers)
+        except Exception as error:
+            return self._defect(pod, error, now)
+
+    def _ask(
+        self,
+        pod: QueuedPod,
+        steps: Steps[ExtendedResult],
+        now: float,
+        answers: Sequence[Any] | None = None,
+    ) -> Decision | ExtenderQuestion | None:
+        try:
+            calls = next(steps) if answers is None else steps.send(answers)
+        except StopIteration as end:
+            return self._conclude(pod, end.value, now)
+        return ExtenderQuestion(pod, calls, steps)
+
+    def _conclude(
+        self, pod: QueuedPod, result: ExtendedResult, now: float
+    ) -> Decision | ExtenderQuestion | None:
+        match result:
+            case None:
+                return None
+            case int():
+                return self.assume(pod, result)
+            case CallFailure():
+                again = self.queue.back_off(pod, now)
+                again.extender_refusal = ExtenderRefusal(failure=result.text)
+                return ExtenderFailure(again, result.text)
+            case ExtenderRefusal():
+                return self._refuse(pod, self.scores(pod), now, result)
+            case ChosenPreemption(refusal, preemption):
+                if isinstance(preemption, Preemption):
+                    return self._nominate(pod, preemption, now, refusal)
+                return self._reject(pod, now, refusal, preemption)
+
+    def _defect(self, pod: QueuedPod, error: Exception, now: float) -> Refusal:
+        self._scores.forget(*pod.class_key[:2])
+        return self._park(pod, now, defect=f"{type(error).__name__}: {error}")
+
+    def _interested(self, pod: QueuedPod) -> tuple[Extender, ...]:
+        """The extenders that are asked about a pod."""
+        return interested(self._extenders, pod.waiting.pod_class) if self._extenders else ()
+
+    def _feasible_nodes(self, pod: QueuedPod, scores: ClassScores) -> FeasibleNodes:
+        nomination = self.nominations.get(pod.key)
+        nominated = nomination.node if nomination is not None else ""
+        rows = partial(self._feasible, pod, scores)
+        return FeasibleNodes(pod.key, scores, rows, nominated, self.placed)
+
+    def _refuse(
+        self,
+        pod: QueuedPod,
+        scores: ClassScores,
+        now: float,
+        refusal: ExtenderRefusal | None = None,
+    ) -> Decision | ExtenderQuestion | None:
+        """A pod fits nowhere; ``refusal``: extenders reject the nodes that plugins left."""
+        profile = self.profiles[pod.waiting.scheduler_name]
+        for plugin in profile.helping if refusal is None else ():
+            rows = partial(scores.rejected_alone_by, plugin.name)
+            remedy = plugin.post_filter(pod.waiting.pod_class, self.nodes, rows)
+            if remedy is not None:
+                return self._park(pod, now, remedy=remedy)
+        if not profile.preempts:
+            return self._reject(pod, now, refusal)
+        found = self._preemptor.find(pod, scores, refusal)
+        if isinstance(found, str):
+            return self._reject(pod, now, refusal, found)
+        extenders = [one for one in self._interested(pod) if one.preempt_verb]
+        if extenders:
+            nodes = self._feasible_nodes(pod, scores)
+            return self._ask(pod, choose_preemption(extenders, nodes, found, refusal), now)
+        best = found.best() or preemption_message(NO_CANDIDATE)
+        return self._conclude(pod, ChosenPreemption(refusal, best), now)
+
+    def _nominate(
+        self, pod: QueuedPod, preemption: Preemption, now: float, refusal: ExtenderRefusal | None
+    ) -> PreemptionPlan:
         """Keep the room of victims for a pod, which waits for it apart from its class."""
         node = preemption.node
         displaced = self.nominations.displace(node, pod.priority)
         self.nominations.set(Nomination(pod.key, node, pod.priority, pod.waiting.usage))
-        again = replace(pod, is_nominated=True)
-        self.queue.set(again)
-        self.queue.park(again.class_key, now)
+        again = replace(pod, is_nominated=True, extender_refusal=refusal)
+        if refusal is None:
+            self.queue.set(again)
+            self.queue.park(again.class_key, now)
+        else:
+            again = self.queue.back_off(again, now)
         return PreemptionPlan(again, preemption, displaced)
 
-    def _park(
-        self, pod: QueuedPod, now: float, *, preemption: str = "", defect: str = ""
+    def _reject(
+        self,
+        pod: QueuedPod,
+        now: float,
+        refusal: ExtenderRefusal | None,
+        preemption: str = "",
     ) -> Refusal:
+        """Park the class of a pod that fits nowhere, or only that pod where extenders say so."""
+        if refusal is None:
+            return self._park(pod, now, preemption=preemption)
+        again = self.queue.back_off(pod, now)
+        again.extender_refusal = refusal
+        return Refusal(again, (again,), preemption, extenders=refusal)
+
+    def _park(
+        self,
+        pod: QueuedPod,
+        now: float,
+        *,
+        preemption: str = "",
+        defect: str = "",
+        remedy: object = None,
+    ) -> Refusal:
+        pod.extender_refusal = None  # it is plugins now
         queue = self.queue.park(pod.class_key, now)
         queue.has_defect = bool(defect)
-        return Refusal(pod, tuple(queue.take_untold(now)), preemption, defect)
+        return Refusal(pod, tuple(queue.take_untold(now)), preemption, defect, remedy=remedy)
 
     def wake(self, now: float) -> int:
         """Let parked classes try again that may fit by now; returns how many."""
@@ -173,20 +244,6 @@ class Scheduler:
                 self.queue.unpark(queue.key)
                 woken += 1
         return woken
-
-    def forget(self, pod: QueuedPod, now: float) -> None:
-        """A pod did not get the node that it was given; its turn comes again."""
-        if self._assumed.get(pod.key) is pod:  # else the API said meanwhile what became of it
-            if pod.is_nominated:
-                node, usage = self.placed.by_key[pod.key].node, pod.waiting.usage
-                self.nominations.set(Nomination(pod.key, node, pod.priority, usage))
-            self._unplace(pod.key)
-            self.queue.back_off(pod, now)
-
-    def forget_all(self, now: float) -> None:
-        """Whatever was not confirmed yet: another one decides from now on."""
-        for pod in tuple(self._assumed.values()):
-            self.forget(pod, now)
 
     def scores(self, pod: QueuedPod) -> ClassScores:
         """What the plugins say about a waiting pod's class."""
@@ -208,47 +265,22 @@ class Scheduler:
         except Exception:  # the next decision says so
             return True
 
-    def _assume(self, pod: QueuedPod, row: int) -> Placement:
-        node, waiting = self.nodes.name(row), pod.waiting
-        reserved: list[tuple[Plugin, object]] = []
-        for plugin in self.profiles[waiting.scheduler_name].reserving:
-            reservation = plugin.reserve(waiting.pod_class, self.nodes, row)
-            if reservation is not None:
-                reserved.append((plugin, reservation))
-        if reserved:
-            self._reserved[pod.key] = reserved
-        self.placed.set(PlacedPod(pod.key, pod.uid, node, pod.priority, None, waiting.usage))
-        self.queue.remove(pod.key)
-        self.nominations.remove(pod.key)  # it has that room now, or another
-        self._assumed[pod.key] = pod
-        return Placement(pod, node, tuple(one for _, one in reserved))
-
-    def _unplace(self, key: str) -> None:
-        self._assumed.pop(key, None)
-        for plugin, reservation in self._reserved.pop(key, ()):
-            plugin.unreserve(reservation, self.nodes)
-        self.placed.remove(key)
-
     def _feasible(self, pod: QueuedPod, scores: ClassScores) -> Rows:
         """The rows where a pod fits beside the pods that room is kept for."""
         rows = scores.feasible()
         if not len(self.nominations) or not len(rows):
             return rows
-        by_row: dict[int, list[Nomination]] = {}
-        for one in self.nominations.against(pod.key, pod.priority):
-            row = self.nodes.row(one.node)
-            if row is not None:
-                by_row.setdefault(row, []).append(one)
-        taken = [row for row, held in by_row.items() if not self._fits_beside(scores, row, held)]
-        return rows[~np.isin(rows, taken)] if taken else rows
+        nominated = self.nominations.against(pod.key, pod.priority)
+        return rows_beside_nominated(scores, rows, nominated)
 
-    def _fits_beside(self, scores: ClassScores, row: int, held: Iterable[Nomination]) -> bool:
-        for one in held:
-            self.nodes.add_pod(one.node, one.usage)
-        fits = not scores.rejections(row)
-        for one in held:
-            self.nodes.remove_pod(one.node, one.usage)
-        return fits
+    def _best_of_sample(self, pod: QueuedPod) -> int | None:
+        """The best of some nodes, for a class that was never seen in a large cluster."""
+        key = pod.class_key[:2]
+        number = self._sampler.size(self.profiles[key[0]].percentage_of_nodes_to_score)
+        if not number or len(self.nominations):
+            return None
+        scores = self._scores.get_once(*key)
+        return scores.best_of_sample(self._sampler.take(number), FEWEST) if scores else None
 
     def _best(self, pod: QueuedPod, scores: ClassScores, rows: Rows) -> int | None:
         """The best row, or the one that is kept for the pod if it fits there."""
@@ -257,8 +289,3 @@ class Scheduler:
         if row is not None and row in rows:
             return row
         return scores.best(rows)
-
-
-def _placed(pod: ClusterPod) -> PlacedPod:
-    started, is_preempted = pod.started, pod.is_preempted
-    return PlacedPod(pod.key, pod.uid, pod.node, pod.priority, started, pod.usage, is_preempted)

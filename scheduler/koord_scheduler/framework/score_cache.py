@@ -3,45 +3,62 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.lru_cache import LRUCache
 from koord_scheduler.framework.profile import Profile
+from koord_scheduler.framework.row_scores import SharedScores
 
-MOST_BYTES = 64 << 20
-_FEWEST = 16
+MOST_BYTES = 128 << 20
+_MOST_ONCE = 10_000
+"""Classes that are remembered, and nothing of them."""
+
+
+class _Key(NamedTuple):
+    scheduler_name: str
+    pod_class: PodClass
 
 
 class ScoreCache:
     """``ClassScores`` by profile and class, as many as ``most_bytes`` hold at about."""
 
     def __init__(
-        self, nodes: NodeColumns, profiles: Iterable[Profile], most_bytes: int = MOST_BYTES
+        self, nodes: NodeColumns, profiles: Mapping[str, Profile], most_bytes: int = MOST_BYTES
     ) -> None:
         self._nodes = nodes
-        self._most_bytes = most_bytes
-        self._scores: OrderedDict[tuple[str, PodClass], ClassScores] = OrderedDict()
-        self.profiles: Mapping[str, Profile] = {one.scheduler_name: one for one in profiles}
+        self._scores: LRUCache[_Key, ClassScores] = LRUCache(most_bytes)
+        self._once: OrderedDict[_Key, None] = OrderedDict()
+        self._profiles = profiles
+        self._shared = {name: SharedScores(nodes, one.plugins) for name, one in profiles.items()}
 
     def get(self, scheduler_name: str, pod_class: PodClass) -> ClassScores:
         """The scores of a class of pods of a profile."""
-        key = scheduler_name, pod_class
+        key = _Key(scheduler_name, pod_class)
         found = self._scores.get(key)
-        if found is not None:
-            self._scores.move_to_end(key)
-            return found
-        plugins = self.profiles[scheduler_name].plugins
-        made = self._scores[key] = ClassScores(pod_class, self._nodes, plugins)
-        if len(self._scores) > _FEWEST and self._size() > self._most_bytes:
-            self._scores.popitem(last=False)
-        return made
+        if found is None:
+            found = self._make(key)
+            self._scores.add(key, found)
+        return found
+
+    def get_once(self, scheduler_name: str, pod_class: PodClass) -> ClassScores | None:
+        """The scores of a class that was never asked for, which are not kept; else ``None``."""
+        key = _Key(scheduler_name, pod_class)
+        if key in self._scores or key in self._once:
+            return None
+        self._once[key] = None
+        if len(self._once) > _MOST_ONCE:
+            self._once.popitem(last=False)
+        return self._make(key)
 
     def forget(self, scheduler_name: str, pod_class: PodClass) -> None:
         """Begin anew with a class: a plugin failed half-way."""
-        self._scores.pop((scheduler_name, pod_class), None)
+        self._scores.remove(_Key(scheduler_name, pod_class))
 
-    def _size(self) -> int:
-        """As much for each as what was not used for longest keeps."""
-        return next(iter(self._scores.values())).size * len(self._scores)
+    def _make(self, key: _Key) -> ClassScores:
+        name, pod_class = key
+        plugins = self._profiles[name].plugins
+        return ClassScores(pod_class, self._nodes, plugins, self._shared[name])

@@ -38,7 +38,7 @@ class SelfCheck:
 
     def _repair(self, row: int) -> bool:
         resources = self._nodes.resources
-        requested = np.zeros(len(resources.names))
+        requested = np.zeros(len(resources.requested))
         scored = np.zeros(2)
         for pod in self._placed.on(row):
             for number, amount in pod.usage.request:

@@ -48,13 +48,15 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
     disrupted_pods: dict[str, str | None] | None = None
 
 
-class _PodDisruptionBudget(msgspec.Struct, frozen=True):
+class DisruptionBudgetObject(msgspec.Struct, frozen=True):
+    """A PodDisruptionBudget as the API has it."""
+
     metadata: ObjectMeta = ObjectMeta()
     spec: _Spec = _Spec()
     status: _Status = _Status()
 
 
-_DECODER = msgspec.json.Decoder(_PodDisruptionBudget)
+_DECODER = msgspec.json.Decoder(DisruptionBudgetObject)
 
 
 def read_disruption_budget(text: bytes) -> DisruptionBudget:

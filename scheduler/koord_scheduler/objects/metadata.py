@@ -19,11 +19,13 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
     owner_references: list[OwnerReference] | None = None
 
 
-class _AnyObject(msgspec.Struct, frozen=True):
+class AnyObject(msgspec.Struct, frozen=True):
+    """An object of any kind, by its metadata."""
+
     metadata: ObjectMeta = ObjectMeta()
 
 
-_DECODER = msgspec.json.Decoder(_AnyObject)
+_DECODER = msgspec.json.Decoder(AnyObject)
 
 
 def read_metadata(text: bytes) -> ObjectMeta:

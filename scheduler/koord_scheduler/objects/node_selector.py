@@ -103,7 +103,12 @@ def required_nodes(
     required = _node_affinity(affinity).get("requiredDuringSchedulingIgnoredDuringExecution")
     if required is None:
         return RequiredNodes(selector)
-    return RequiredNodes(selector, tuple(map(_term, required.get("nodeSelectorTerms") or ())))
+    return RequiredNodes(selector, node_selector_terms(required))
+
+
+def node_selector_terms(given: Mapping[str, Any]) -> tuple[NodeSelectorTerm, ...]:
+    """The alternatives of a NodeSelector, as the API has it."""
+    return tuple(map(_term, given.get("nodeSelectorTerms") or ()))
 
 
 def preferred_nodes(affinity: Mapping[str, Any] | None) -> PreferredNodes:

@@ -79,6 +79,14 @@ class SchedulingGate(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
 
 
+class PodResourceClaim(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """A claim of a pod: by its name, or made from a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class SchedulingSpec(msgspec.Struct, frozen=True, rename="camel"):
     """What a pod is, and where it may run."""
 
@@ -98,7 +106,7 @@ class SchedulingSpec(msgspec.Struct, frozen=True, rename="camel"):
     volumes: list[PodVolume] | None = None
     host_network: bool = False
     host_users: bool | None = None
-    resource_claims: list[Document] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
     scheduling_group: Document | None = None
 
 
@@ -119,6 +127,13 @@ class PodCondition(msgspec.Struct, frozen=True, gc=False):
     message: str = ""
 
 
+class PodResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """The claim that was made from a template; ``None``: none is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     """What became of a pod."""
 
@@ -130,6 +145,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     init_container_statuses: list[ContainerStatus] | None = None
     resources: ResourceRequirements | None = None
     allocated_resources: Quantities | None = None
+    resource_claim_statuses: list[PodResourceClaimStatus] | None = None
 
 
 class PodInfo(msgspec.Struct, frozen=True):

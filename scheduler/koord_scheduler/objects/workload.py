@@ -17,7 +17,9 @@ class _EqualitySpec(msgspec.Struct, frozen=True):
     selector: dict[str, str] | None = None
 
 
-class _EqualityObject(msgspec.Struct, frozen=True):
+class EqualitySelectorObject(msgspec.Struct, frozen=True):
+    """A Service or a ReplicationController."""
+
     spec: _EqualitySpec = _EqualitySpec()
 
 
@@ -25,12 +27,14 @@ class _LabelSpec(msgspec.Struct, frozen=True):
     selector: dict[str, Any] | None = None
 
 
-class _LabelObject(msgspec.Struct, frozen=True):
+class LabelSelectorObject(msgspec.Struct, frozen=True):
+    """A ReplicaSet or a StatefulSet."""
+
     spec: _LabelSpec = _LabelSpec()
 
 
-_EQUALITY = msgspec.json.Decoder(_EqualityObject)
-_LABEL = msgspec.json.Decoder(_LabelObject)
+_EQUALITY = msgspec.json.Decoder(EqualitySelectorObject)
+_LABEL = msgspec.json.Decoder(LabelSelectorObject)
 
 
 def read_service(text: bytes) -> LabelSelector:

@@ -21,6 +21,7 @@ class ImageLocality(Plugin):
     """Kubernetes' plugin of that name.
 
     An image that few nodes have counts less, so that they do not get all the pods that use it.
+    It has no signature, though it looks at nodes alone: nearly each class has images of its own.
     """
 
     name: ClassVar[str] = "ImageLocality"

@@ -10,7 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows
+from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows, both, span
+from koord_scheduler.columns.domains import Domains, NodeScope
 from koord_scheduler.columns.held_terms import HeldTerm, TermKind
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.pod_counts import AffinitySelector, PodCounter
@@ -22,7 +23,6 @@ from koord_scheduler.framework.plugin import (
     Plugin,
     Reason,
     first_reasons,
-    without_reason,
 )
 from koord_scheduler.objects.pod_affinity import AffinityTerm
 
@@ -77,39 +77,65 @@ class _Affinity:
 
     def filter(self, rows: Rows) -> Mask | None:
         self._refresh()
-        if self._together is None and not self._apart and not self._held_apart:
-            return None
-        return without_reason(self._rejections(rows), rows)
+        found: Mask | None = None
+        for _, domains, holds in self._conditions():
+            found = both(found, domains.rows_where(holds, rows))
+        return found
 
     def reasons(self, rows: Rows) -> list[Reason]:
-        return first_reasons(self._rejections(rows))
-
-    def _rejections(self, rows: Rows) -> Iterator[Reason]:
         self._refresh()
+        by_text: dict[str, Mask] = {}
+        for text, domains, holds in self._conditions():
+            rejected = ~holds[domains.codes[rows]]
+            by_text[text] = by_text.get(text, np.zeros(len(rows), np.bool_)) | rejected
+        return first_reasons(
+            Reason(text, rejected, resolvable=text != _NOT_TOGETHER)
+            for text, rejected in by_text.items()
+        )
+
+    def _conditions(self) -> Iterator[tuple[str, Domains, Mask]]:
+        """Why nodes are rejected, and in which domains what is asked for holds.
+
+        One more at the end is for nodes without a domain.
+        """
         if self._together is not None:
-            is_together = self._is_together(self._together, rows)
-            yield Reason(_NOT_TOGETHER, ~is_together, resolvable=False)
+            yield from self._where_together(self._together)
         for term, counter in zip(self._pod.affinity.anti, self._apart, strict=True):
-            yield Reason(_NOT_APART, self._around(term.key, counter.rows, rows) > 0)
+            domains, pods = self._in_domains(term.key, counter)
+            yield _NOT_APART, domains, pods == 0
         for held in self._held_apart:
-            pods = self._nodes.terms.rows(held)
-            yield Reason(_HELD_APART, self._around(held.term.key, pods, rows) > 0)
+            domains, pods = self._in_domains(held.term.key, self._nodes.terms.counter(held))
+            yield _HELD_APART, domains, pods == 0
+
+    def _where_together(self, counter: PodCounter) -> Iterator[tuple[str, Domains, Mask]]:
+        """The pods that all required terms mean are in the same domain, of each term.
+
+        Where there is no such pod yet, the first one that the terms mean itself may be anywhere
+        where there are such domains.
+        """
+        required = self._pod.affinity.required
+        found = [self._in_domains(term.key, counter) for term in required]
+        is_first = not any(pods.any() for _, pods in found) and self._means_itself(required)
+        for domains, pods in found:
+            holds = np.ones(len(pods), np.bool_) if is_first else pods > 0
+            holds[-1] = False
+            yield _NOT_TOGETHER, domains, holds
 
     def limits(self, rows: Rows, nominated: Iterable[PodUsage]) -> Sequence[Limit]:
         self._refresh()
         found = []
         joining = {held for usage in nominated for held in usage.terms if self._keeps_off(held)}
         for held in joining.union(self._held_apart):
-            there = self._nodes.terms.rows(held)
+            there = self._nodes.terms.counter(held)
             found.append(self._limit_apart(partial(_count_term, held), held.term, there, rows))
         for term, counter in zip(self._pod.affinity.anti, self._apart, strict=True):
             count = partial(_count_pod, self._selector([term]))
-            found.append(self._limit_apart(count, term, counter.rows, rows))
+            found.append(self._limit_apart(count, term, counter, rows))
         if self._together is not None:
             found += self._limits_together(self._together, rows)
         return found
 
-    def _limit_apart(self, of: CountOf, term: AffinityTerm, pods: Amounts, rows: Rows) -> Limit:
+    def _limit_apart(self, of: CountOf, term: AffinityTerm, pods: PodCounter, rows: Rows) -> Limit:
         """None of the ``pods`` may be in the domain, if there is one."""
         has_key = self._codes(term.key)[rows] >= 0
         return Limit(of, np.where(has_key, -self._around(term.key, pods, rows), np.inf))
@@ -123,7 +149,7 @@ class _Affinity:
             here = np.where(has_key[rows], counter.rows[rows], 0.0)
             only_here &= counter.rows[has_key].sum() == here
         for term in required:
-            room = self._around(term.key, counter.rows, rows) - 1
+            room = self._around(term.key, counter, rows) - 1
             room = np.where(only_here, np.inf, np.where(room < 0, -np.inf, room))
             room[self._codes(term.key)[rows] < 0] = -np.inf
             yield Limit(partial(_need_pod, self._selector(required)), room)
@@ -135,38 +161,25 @@ class _Affinity:
         raw = np.zeros(len(rows))
         preferred = zip(self._pod.affinity.preferred, self._preferred, strict=True)
         for (weight, term), counter in preferred:
-            raw += weight * self._around(term.key, counter.rows, rows)
+            raw += weight * self._around(term.key, counter, rows)
         for weight, held in self._held_preferences:
-            raw += weight * self._around(held.term.key, self._nodes.terms.rows(held), rows)
+            raw += weight * self._around(held.term.key, self._nodes.terms.counter(held), rows)
         if not len(raw) or raw.max() == raw.min():
             return None
         least, most = raw.min(), raw.max()
         found: Amounts = np.trunc(MAX_SCORE * ((raw - least) / (most - least)))
         return found
 
-    def _is_together(self, counter: PodCounter, rows: Rows) -> Mask:
-        """Whether the pods that all required terms mean are in the same domain, of each term.
-
-        Where there is no such pod yet, the first one that the terms mean itself may be anywhere
-        where there are such domains.
-        """
-        in_domains = np.ones(len(rows), np.bool_)
-        with_pods = np.ones(len(rows), np.bool_)
-        nobody = True
-        for term in self._pod.affinity.required:
-            codes = self._codes(term.key)
-            in_domains &= codes[rows] >= 0
-            with_pods &= self._around(term.key, counter.rows, rows) > 0
-            nobody &= not counter.rows[codes >= 0].any()
-        if nobody and self._means_itself(self._pod.affinity.required):
-            return in_domains
-        return in_domains & with_pods
-
-    def _around(self, key: str, pods: Amounts, rows: Rows) -> Amounts:
-        """How many of ``pods`` are in the same domain of a label as each of these rows."""
-        column = self._nodes.labels.column(key)
-        found: Amounts = column.sums(pods)[column.codes[rows]]
+    def _around(self, key: str, counter: PodCounter, rows: Rows) -> Amounts:
+        """How many of some pods are in the same domain of a label as each of these rows."""
+        domains, pods = self._in_domains(key, counter)
+        found: Amounts = pods[domains.codes[span(rows)]]
         return found
+
+    def _in_domains(self, key: str, counter: PodCounter) -> tuple[Domains, Amounts]:
+        """The domains of a label, and how many of some pods are in each."""
+        domains = self._nodes.domains(key, NodeScope((key,), None, None))
+        return domains, counter.in_domains(domains).by_code
 
     def _codes(self, key: str) -> Codes:
         return self._nodes.labels.column(key).codes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import ClassVar
 
 import numpy as np
@@ -27,6 +28,9 @@ class MissingPlugins(Plugin):
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         names = ", ".join(self._needed(pod))
         return PreFilterResult(f"pod needs {names}, which this scheduler lacks" if names else "")
+
+    def sign(self, pod: PodClass) -> Hashable:
+        return pod.needed_plugins
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         if not self._needed(pod):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import ClassVar
 
 import numpy as np
@@ -41,6 +42,9 @@ class NodeAffinity(Plugin):
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         names = pod.required.node_names()
         return PreFilterResult(_CONFLICT) if names == frozenset() else PreFilterResult(nodes=names)
+
+    def sign(self, pod: PodClass) -> Hashable:
+        return (pod.required, pod.preferred)
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         required = [one for one in (pod.required, self._added) if one != RequiredNodes()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import ClassVar
 
 from koord_scheduler.classes.pod_class import PodClass
@@ -17,6 +18,9 @@ class NodeDeclaredFeatures(Plugin):
     name: ClassVar[str] = "NodeDeclaredFeatures"
     reason: ClassVar[str] = "node(s) didn't match Pod's required features"
     resolvable: ClassVar[bool] = False
+
+    def sign(self, pod: PodClass) -> Hashable:
+        return pod.features
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         if not pod.features:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import ClassVar
 
 from koord_scheduler.classes.pod_class import PodClass
@@ -16,6 +17,9 @@ class NodeName(Plugin):
     name: ClassVar[str] = "NodeName"
     reason: ClassVar[str] = "node(s) didn't match the requested node name"
     resolvable: ClassVar[bool] = False
+
+    def sign(self, pod: PodClass) -> Hashable:
+        return pod.node_name
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         if not pod.node_name:

@@ -9,7 +9,7 @@ import numpy as np
 from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Rows, picked
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows, picked
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.resources import ALWAYS
 from koord_scheduler.framework.plugin import MAX_SCORE, Plugin, Score
@@ -33,38 +33,41 @@ class NodeResourcesBalancedAllocation(Plugin):
         numbers = np.array([resources.number(name) for name in compared], np.intp)
         amount = np.array([[asked[name]] for name in compared])
 
+        deviation = _deviation_of_two if len(compared) == 2 else _deviation
+
         def score(rows: Rows) -> Amounts:
             has = picked(resources.allocatable, numbers, rows)
-            before = picked(resources.requested, numbers, rows)
-            taken = np.stack((before, before + amount))
-            fractions = np.minimum(taken / np.maximum(has, 1.0), 1.0)
-            evenness = _evenness(np.where(has > 0, fractions, np.nan))
+            taken = picked(resources.requested, numbers, rows)
+            known = has > 0
+            np.maximum(has, 1.0, out=has)
+            before = _evenness(deviation(np.minimum(taken / has, 1.0), known))
+            taken += amount
+            after = _evenness(deviation(np.minimum(taken / has, 1.0), known))
             half = MAX_SCORE / 2
-            found: Amounts = half + np.floor((half + evenness[1] - evenness[0]) / 2)
+            found: Amounts = half + np.floor((half + after - before) / 2)
             return found
 
         return score
 
 
-def _evenness(fractions: Amounts) -> Amounts:
-    """100 where all resources are taken alike, 50 where they are as uneven as can be.
-
-    One less the standard deviation of the fractions that are taken of resources (the axis before
-    the last), of those resources that the node has: of others they are not a number.
-    """
-    if fractions.shape[1] == 2:
-        # As Kubernetes has it for two: the same, but for what rounding makes of it.
-        deviation = np.abs((fractions[:, 0] - fractions[:, 1]) / 2)
-        deviation[np.isnan(deviation)] = 0.0
-    else:
-        deviation = np.array([_deviation(one) for one in fractions])
+def _evenness(deviation: Amounts) -> Amounts:
+    """100 where all resources are taken alike, 50 where they are as uneven as can be."""
     found: Amounts = np.floor((1 - deviation) * MAX_SCORE)
     return found
 
 
-def _deviation(fractions: Amounts) -> Amounts:
-    """The standard deviation of each column, without what is not a number; 0 of one number."""
-    known = ~np.isnan(fractions)
+def _deviation_of_two(fractions: Amounts, known: Mask) -> Amounts:
+    """As Kubernetes has it for two resources: the same, but for what rounding makes of it."""
+    found: Amounts = np.abs((fractions[0] - fractions[1]) / 2)
+    found *= known[0] & known[1]
+    return found
+
+
+def _deviation(fractions: Amounts, known: Mask) -> Amounts:
+    """The standard deviation of the fractions that are taken of resources, by row.
+
+    Only resources count that the node has: those ``known``.
+    """
     count = np.maximum(known.sum(axis=0), 1)
     values = np.where(known, fractions, 0.0)
     mean = sum(values, np.zeros(len(count))) / count

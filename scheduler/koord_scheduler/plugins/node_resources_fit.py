@@ -10,7 +10,7 @@ import numpy as np
 from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Mask, Rows, picked
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows, picked, span
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.resources import ALWAYS, PODS, SCORED, Request
 from koord_scheduler.framework.plugin import Filter, Limit, Plugin, Reason, Score, Shortage
@@ -48,9 +48,9 @@ class NodeResourcesFit(Plugin):
         resources = nodes.resources
 
         def can_run(rows: Rows) -> Mask:
-            has = picked(resources.allocatable, numbers, rows)
-            free = has - picked(resources.requested, numbers, rows)
-            found: Mask = np.logical_and.reduce(amounts <= free, axis=0)
+            free = picked(resources.allocatable, numbers, rows)
+            free -= picked(resources.requested, numbers, rows)
+            found: Mask = np.logical_and.reduce(amounts <= free)
             return found
 
         return can_run
@@ -89,14 +89,15 @@ class NodeResourcesFit(Plugin):
 
         def score(rows: Rows) -> Amounts:
             has = picked(resources.allocatable, numbers, rows)
-            before = picked(resources.requested, numbers, rows)
+            taken = picked(resources.requested, numbers, rows)
             for place, column in scored:
-                before[place] = resources.scored[column][rows]
-            scores = settings.strategy(before + amount, has)
+                taken[place] = resources.scored[column][span(rows)]
+            taken += amount
+            scores = settings.strategy(taken, has)
             counts = weights * ((has > 0) & (scores > 0) if settings.skips_zero else has > 0)
-            mean = (counts * scores).sum(axis=0) / np.maximum(counts.sum(axis=0), 1.0)
-            found: Amounts = np.floor(mean + 0.5) if settings.skips_zero else np.floor(mean)
-            return found
+            mean: Amounts = np.add.reduce(counts * scores)
+            mean /= np.maximum(np.add.reduce(counts), 1.0)
+            return np.floor(mean + 0.5 if settings.skips_zero else mean)
 
         return score
 

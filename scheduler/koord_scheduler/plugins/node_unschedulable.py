@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import ClassVar
 
 from koord_scheduler.classes.pod_class import PodClass
@@ -18,6 +19,9 @@ class NodeUnschedulable(Plugin):
     name: ClassVar[str] = "NodeUnschedulable"
     reason: ClassVar[str] = "node(s) were unschedulable"
     resolvable: ClassVar[bool] = False
+
+    def sign(self, pod: PodClass) -> Hashable:
+        return pod.tolerations
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         if any(tolerates(one, UNSCHEDULABLE) for one in pod.tolerations):

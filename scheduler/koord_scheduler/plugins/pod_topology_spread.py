@@ -11,7 +11,8 @@ import numpy as np
 from koord_model.label_selector import LabelSelector
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows
+from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows, both, span
+from koord_scheduler.columns.domains import Domains, NodeScope
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.pod_counts import PodCounter, SpreadSelector
 from koord_scheduler.framework.plugin import (
@@ -21,7 +22,6 @@ from koord_scheduler.framework.plugin import (
     Plugin,
     Reason,
     first_reasons,
-    without_reason,
 )
 from koord_scheduler.objects.node_selector import RequiredNodes
 from koord_scheduler.objects.spread import SpreadConstraint
@@ -78,19 +78,14 @@ class _Constraint(NamedTuple):
     """A constraint as it is for one class.
 
     ``self_match`` is 1 if a pod of the class counts itself. ``selector`` and ``counter`` are
-    ``None`` where no pod counts. ``counted`` are the rows of the nodes whose pods count,
-    ``present`` their domains. ``domains`` has the code of the domain of each row, below
-    ``number``; where nodes without the label are scored, they are those of value "".
+    ``None`` where no pod counts. ``domains`` are those of the nodes that count.
     """
 
     spread: SpreadConstraint
     self_match: int
     selector: SpreadSelector | None
     counter: PodCounter | None
-    counted: Rows
-    present: Codes
-    domains: Codes
-    number: int
+    domains: Domains
 
     def means(self, usage: PodUsage) -> float:
         """1 for a pod that counts."""
@@ -98,11 +93,17 @@ class _Constraint(NamedTuple):
 
     def counts(self) -> Amounts:
         """How many pods count in each domain; one more at the end, for nodes without one."""
-        length = self.number + 1
         if self.counter is None:
-            return np.zeros(length)
-        pods = self.counter.rows[self.counted]
-        return np.bincount(self.domains[self.counted], pods, length).astype(np.float64, copy=False)
+            return np.zeros(self.domains.number + 1)
+        return self.counter.in_domains(self.domains).by_code
+
+    def has_room(self) -> Mask:
+        """Of each domain, and at the end of nodes without one, whether a pod more is not uneven."""
+        spread, counts = self.spread, self.counts()
+        counted = counts[self.domains.present]
+        least = counted.min() if len(counted) >= max(1, spread.min_domains) else 0.0
+        found: Mask = counts + self.self_match - least <= spread.max_skew
+        return found
 
 
 class _Spread:
@@ -124,10 +125,16 @@ class _Spread:
         self._hard: list[_Constraint] = []
         self._soft: list[_Constraint] = []
         self._scored: Mask = np.zeros(0, np.bool_)
+        self._all_are_scored = False
 
     def filter(self, rows: Rows) -> Mask | None:
         self._refresh()
-        return without_reason(self._rejections(rows), rows) if self._hard else None
+        found: Mask | None = None
+        for constraint in self._hard:
+            has_room = constraint.has_room()
+            has_room[-1] = False
+            found = both(found, constraint.domains.rows_where(has_room, rows))
+        return found
 
     def reasons(self, rows: Rows) -> list[Reason]:
         self._refresh()
@@ -135,14 +142,9 @@ class _Spread:
 
     def _rejections(self, rows: Rows) -> Iterator[Reason]:
         for constraint in self._hard:
-            spread, domains = constraint.spread, constraint.domains
-            counts = constraint.counts()
-            counted = counts[constraint.present]
-            least = counted.min() if len(counted) >= max(1, spread.min_domains) else 0.0
-            here = domains[rows]
-            skew = counts[here] + constraint.self_match - least
+            here = constraint.domains.codes[rows]
             yield Reason(_NO_LABEL, here < 0, resolvable=False)
-            yield Reason(_UNEVEN, skew > spread.max_skew)
+            yield Reason(_UNEVEN, ~constraint.has_room()[here])
 
     def limits(self, rows: Rows) -> Sequence[Limit]:
         self._refresh()
@@ -154,12 +156,12 @@ class _Spread:
         A domain may have as many as the least of the others, and ``max_skew`` more. Where it has
         the least itself, that allows more than it has.
         """
-        spread, here = constraint.spread, constraint.domains[rows]
-        counts = constraint.counts()
-        least = _least_of_others(counts, constraint.present, spread.min_domains)
+        spread, domains, counts = constraint.spread, constraint.domains, constraint.counts()
+        here = domains.codes[rows]
+        least = _least_of_others(counts, domains.present, spread.min_domains)
         room = least[here] + spread.max_skew - constraint.self_match - counts[here]
         # The pods of a node that does not count change nothing.
-        is_counted = np.isin(rows, constraint.counted)
+        is_counted = domains.is_counted[rows]
         room = np.where(is_counted, room, np.where(room < 0, -np.inf, np.inf))
         return np.where(here < 0, -np.inf, room)
 
@@ -167,82 +169,80 @@ class _Spread:
         self._refresh()
         if not self._soft or not len(rows):
             return None
-        is_scored = self._scored[rows]
-        left = rows[is_scored]
-        if not len(left):
-            return np.zeros(len(rows))
-        raw = np.zeros(len(left))
-        for constraint in self._soft:
-            raw += self._raw_score(constraint, left)
-        scores = np.floor(raw + 0.5)
-        most, least = scores.max(), scores.min()
-        found = np.zeros(len(rows))
-        if most == 0:
-            found[is_scored] = MAX_SCORE
-        else:
-            found[is_scored] = np.floor(MAX_SCORE * (most + least - scores) / most)
+        if self._all_are_scored:
+            return self._score(rows)
+        is_scored, found = self._scored[rows], np.zeros(len(rows))
+        if is_scored.any():
+            found[is_scored] = self._score(rows[is_scored])
         return found
+
+    def _score(self, rows: Rows) -> Amounts:
+        scores = np.zeros(len(rows))
+        for constraint in self._soft:
+            scores += self._raw_score(constraint, rows)
+        scores += 0.5
+        np.floor(scores, out=scores)
+        most, least = scores.max(), scores.min()
+        if most == 0:
+            return np.full(len(rows), MAX_SCORE)
+        # In place: thousands of numbers, a dozen times over.
+        np.subtract(most + least, scores, out=scores)
+        scores *= MAX_SCORE
+        scores /= most
+        return np.floor(scores, out=scores)
 
     def _raw_score(self, constraint: _Constraint, rows: Rows) -> Amounts:
         """More pods in a domain make it worse, by the more the more domains there are."""
         spread, counter = constraint.spread, constraint.counter
-        if spread.key != _HOSTNAME:
-            here = constraint.domains[rows]
-            size = int(np.count_nonzero(np.bincount(here)))
-            counts = constraint.counts()[here]
+        if spread.key == _HOSTNAME:
+            counts = np.zeros(len(rows)) if counter is None else counter.rows[span(rows)]
+            found = _weighed(counts, len(rows), spread)
         else:
-            size = len(rows)
-            counts = np.zeros(size) if counter is None else counter.rows[rows]
-        found: Amounts = counts * math.log(size + 2) + (spread.max_skew - 1)
+            here = constraint.domains.codes[span(rows)]
+            number = int(np.count_nonzero(np.bincount(here)))
+            found = _weighed(constraint.counts(), number, spread)[here]
         if not self._needs_all_keys:
-            found[self._codes(spread)[rows] < 0] = 0.0
+            found[self._nodes.labels.column(spread.key).codes[rows] < 0] = 0.0
         return found
-
-    def _codes(self, spread: SpreadConstraint) -> Codes:
-        return self._nodes.labels.column(spread.key).codes
 
     # ---- what changes with nodes alone
 
     def _refresh(self) -> None:
-        if self._version != self._nodes.version:
-            self._version = self._nodes.version
-            hard = [one for one in self._spread if one.is_hard]
-            soft = [one for one in self._spread if not one.is_hard]
-            has_keys = self._has_keys(hard)
-            self._hard = [self._constraint(one, has_keys) for one in hard]
-            self._scored = self._has_keys(soft) if self._needs_all_keys else self._nodes.is_node
-            self._soft = [self._constraint(one, self._scored) for one in soft]
+        nodes = self._nodes
+        if self._version == nodes.version:
+            return
+        self._version = nodes.version
+        hard = [one for one in self._spread if one.is_hard]
+        soft = [one for one in self._spread if not one.is_hard]
+        soft_keys = tuple(one.key for one in soft) if self._needs_all_keys else None
+        self._hard = [self._constraint(one, tuple(one.key for one in hard)) for one in hard]
+        self._soft = [self._constraint(one, soft_keys) for one in soft]
+        self._scored = nodes.with_labels(soft_keys or ())
+        self._all_are_scored = bool((self._scored == nodes.is_node).all())
 
-    def _has_keys(self, constraints: Sequence[SpreadConstraint]) -> Mask:
-        found = self._nodes.is_node.copy()
-        for one in constraints:
-            found &= self._codes(one) >= 0
-        return found
-
-    def _constraint(self, spread: SpreadConstraint, among: Mask) -> _Constraint:
-        pod, domains = self._pod, self._codes(spread)
-        if not spread.is_hard and not self._needs_all_keys:
-            absent = self._nodes.labels.column(spread.key).code("")
-            domains = np.where(domains < 0, absent, domains)
+    def _constraint(self, spread: SpreadConstraint, keys: tuple[str, ...] | None) -> _Constraint:
+        """Only pods on nodes with all of these labels count; ``None``: with any."""
+        pod, nodes = self._pod, self._nodes
         labels, meant = dict(pod.labels.labels), None
         selector = spread.selects(labels)
         if selector is not None and selector.requirements:
             # As Kubernetes has it: one without means this pod, and counts no other.
             meant = SpreadSelector(pod.labels.namespace, selector)
-        counter = None if meant is None else self._nodes.pods.counter(meant)
+        counter = None if meant is None else nodes.pods.counter(meant)
         self_match = int(selector is not None and selector.matches(labels))
-        counted, number = self._counted(spread, among), int(domains.max(initial=-1)) + 1
-        present = np.flatnonzero(np.bincount(domains[counted]))
-        return _Constraint(spread, self_match, meant, counter, counted, present, domains, number)
+        honors_affinity = spread.honors_affinity and pod.required != RequiredNodes()
+        scope = NodeScope(
+            keys,
+            pod.required if honors_affinity else None,
+            pod.tolerations if spread.honors_taints else None,
+        )
+        return _Constraint(spread, self_match, meant, counter, nodes.domains(spread.key, scope))
 
-    def _counted(self, spread: SpreadConstraint, among: Mask) -> Rows:
-        """The rows of those nodes whose pods count."""
-        rows = np.flatnonzero(among)
-        if spread.honors_affinity and self._pod.required != RequiredNodes():
-            rows = rows[self._nodes.matches(self._pod.required, rows)]
-        if spread.honors_taints:
-            rows = rows[self._nodes.untolerated(self._pod.tolerations).of(rows) == 0]
-        return rows
+
+def _weighed(counts: Amounts, domains: int, spread: SpreadConstraint) -> Amounts:
+    found: Amounts = counts * math.log(domains + 2)
+    found += spread.max_skew - 1
+    return found
 
 
 class _DefaultSpread(_Spread):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import ClassVar
 
 from koord_scheduler.classes.pod_class import PodClass
@@ -20,6 +21,9 @@ class TaintToleration(Plugin):
     name: ClassVar[str] = "TaintToleration"
     reason: ClassVar[str] = "node(s) had untolerated taint(s)"
     resolvable: ClassVar[bool] = False
+
+    def sign(self, pod: PodClass) -> Hashable:
+        return pod.tolerations
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         untolerated = nodes.untolerated(pod.tolerations)

@@ -28,11 +28,7 @@ from koord_scheduler.volumes.binding import (
 )
 from koord_scheduler.volumes.csi_migration import in_tree_plugin, volume_source
 from koord_scheduler.volumes.node_access import volume_topology
-from koord_scheduler.volumes.objects import (
-    CSINode,
-    PersistentVolume,
-    PersistentVolumeClaim,
-)
+from koord_scheduler.volumes.objects import PersistentVolume, PersistentVolumeClaim
 from koord_scheduler.volumes.pod_claims import pod_volume_claims, unusable_claim
 from koord_scheduler.volumes.pod_volumes import DelayedClaims
 from koord_scheduler.volumes.topology import Topology
@@ -99,7 +95,8 @@ def _bound_conflicts(
         conflict = ~_matches(volume_topology(volume), nodes, rows)
         plugin = in_tree_plugin(volume.spec)
         if plugin is not None:
-            migrated = _is_migrated(plugin, nodes, rows)
+            column = nodes.pod_volumes.migrated.get(plugin)
+            migrated = np.zeros(len(rows), np.bool_) if column is None else column[rows]
             if volume_source(volume) is None:
                 found[NOT_TRANSLATED] |= undecided & migrated
                 undecided &= ~migrated
@@ -117,12 +114,6 @@ def _matches(topology: Topology | None, nodes: NodeColumns, rows: Rows) -> Mask:
     for term in topology:
         found |= nodes.labels.matches(term, rows)
     return found
-
-
-def _is_migrated(plugin: str, nodes: NodeColumns, rows: Rows) -> Mask:
-    """Whether nodes have said that a CSI driver serves the volumes of an in-tree plugin there."""
-    drivers = (nodes.volumes.get(CSINode, nodes.name(row)) for row in rows)
-    return np.array([one is not None and plugin in one.migrated_plugins for one in drivers], bool)
 
 
 def _delayed_conflicts(

@@ -62,11 +62,27 @@ def explain_waiting(scheduler: Scheduler, pod: ClusterPod, now: Now) -> Document
     """Why a pod that has no node waits."""
     queued = scheduler.queue.pods.get(pod.key)
     if queued is not None:
-        return {"pod": pod.key, "at": now.epoch, **_waiting(scheduler, queued, now)}
+        return explain_queued(scheduler, queued, now)
     name = pod.waiting.scheduler_name if pod.waiting is not None else ""
     if name in scheduler.profiles:
         return unexplained(pod.key, "leaving", f"{pod.key} was deleted before it had a node")
     return unexplained(pod.key, "foreign", f'{pod.key} is for the scheduler "{name}", not this one')
+
+
+def explain_queued(scheduler: Scheduler, pod: QueuedPod, now: Now) -> Document:
+    """Why a pod in the queue waits."""
+    return {"pod": pod.key, "at": now.epoch, **_waiting(scheduler, pod, now)}
+
+
+def explain_choice(scheduler: Scheduler, pod: QueuedPod, also: str = "") -> Document:
+    """The nodes that a pod can be placed on now: the best ones and ``also``, with their scores."""
+    scores = scheduler.scores(pod)
+    return {
+        "priority": pod.priority,
+        "nodes": int(scheduler.nodes.is_node.sum()),
+        "feasible": len(scores.feasible()),
+        "best": scores_document(scores, also),
+    }
 
 
 def explain_placed(scheduler: Scheduler, pod: PlacedPod, before: PendingForm) -> Document:
@@ -132,12 +148,13 @@ def _waiting(scheduler: Scheduler, pod: QueuedPod, now: Now) -> Document:
     }
     if scheduler.queue.is_gated(pod.key):
         return {**common, "state": "gated", "gates": list(pod.waiting.gates)}
-    scores = scheduler.scores(pod)
+    scores, refusal = scheduler.scores(pod), pod.extender_refusal
     document = {
         **common,
-        "diagnosis": diagnosis_document(diagnose(scores)),
+        "diagnosis": diagnosis_document(diagnose(scores, refusal)),
+        "extender_failure": refusal.failure if refusal is not None else "",
         "held_nodes": scheduler.count_held_nodes(pod),
-        "best": scores_document(scores),
+        "best": scores_document(scores) if refusal is None else [],
     }
     if pod.retry_at:
         retries = round(max(0.0, pod.retry_at - now.monotonic), 1)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from koord_kube.client import Limits
 from koord_kube.connect import connect
@@ -14,15 +16,22 @@ from koord_kube.program_start import run_program
 from koord_service import logs, memory
 from koord_service.settings import parse_or_exit
 
+from koord_scheduler.config.document import parse_document
 from koord_scheduler.config.problems import SchedulerConfigError
 from koord_scheduler.config.scheduler_config import (
     SchedulerConfig,
     default_scheduler_config,
-    read_scheduler_config,
+    scheduler_config,
+)
+from koord_scheduler.framework.recording import (
+    FORMAT,
+    RecordingHeader,
+    decisive_configuration,
 )
 from koord_scheduler.program.added_plugins import added_plugins
 from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.program.settings import IGNORED, SchedulerSettings
+from koord_scheduler.recorder import Recorder
 
 PROGRAM = "koord-scheduler"
 
@@ -39,32 +48,50 @@ def main() -> None:
         ignored=IGNORED,
     )
     memory.collect_young_only()
+    memory.keep_freed()
     logs.configure(settings.log_format, settings.log_level)
     IGNORED.report(log)
     run_program(PROGRAM, _run(settings), log)
 
 
 async def _run(settings: SchedulerSettings) -> None:
-    config = read_config(settings.configuration)
+    config, document = read_config(settings.configuration)
     for line in unmet(config):
         log.warning("not built yet", what=line)
+    if config.without_effect:
+        log.warning("settings without effect", what=", ".join(config.without_effect))
     kubeconfig = settings.kubeconfig or config.kubeconfig
     async with await connect(kubeconfig, Limits(qps=0)) as client:
         identity = f"{settings.pod_name or socket.gethostname()}_{secrets.token_hex(4)}"
-        await SchedulerProgram(settings, config, client, identity).serve()
+        recorder = _recorder(settings, document, identity) if settings.record_to else None
+        await SchedulerProgram(settings, config, client, identity, recorder).serve()
 
 
-def read_config(path: str) -> SchedulerConfig:
-    """The configuration in a file, or the default one.
+def _recorder(
+    settings: SchedulerSettings, configuration: Mapping[str, Any], identity: str
+) -> Recorder:
+    header = RecordingHeader(
+        FORMAT,
+        time.time(),
+        time.monotonic(),
+        settings.tie_break_seed,
+        decisive_configuration(configuration),
+    )
+    return Recorder(Path(settings.record_to), identity, header)
+
+
+def read_config(path: str) -> tuple[SchedulerConfig, Mapping[str, Any]]:
+    """The configuration in a file, and its document; the default one has none.
 
     Raises:
         ValueError: it cannot be read, or not be honoured; one line.
     """
     if not path:
-        return default_scheduler_config()
+        return default_scheduler_config(), {}
     added = added_plugins()
     try:
-        return read_scheduler_config(Path(path).read_text(), added)
+        document = parse_document(Path(path).read_text())
+        return scheduler_config(document, added), document
     except (OSError, UnicodeError) as error:
         raise ValueError(f"--config: cannot read {path}: {error}") from None
     except SchedulerConfigError as error:

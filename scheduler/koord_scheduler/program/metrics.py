@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -9,6 +10,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+from koord_scheduler.program.recent_rates import DecisionTotals
 
 _ATTEMPT_BUCKETS = tuple(0.00005 * 2**power for power in range(16))
 _SLI_BUCKETS = tuple(0.01 * 2**power for power in range(20))
@@ -58,6 +62,15 @@ class SchedulerMetrics(Collector):
         )
         registry.register(self)
 
+    def totals(self) -> DecisionTotals:
+        """What was decided and bound so far, over all results and profiles."""
+        decided: Counts[float] = Counts()
+        for one in _samples(self.attempt_seconds, "_bucket"):
+            decided[float(one.labels["le"])] += int(one.value)
+        bound = sum(int(one.value) for one in _samples(self.sli_seconds, "_count"))
+        bounds = sorted(decided)
+        return DecisionTotals(bound, tuple(bounds), tuple(decided[one] for one in bounds))
+
     def describe(self) -> Iterable[Metric]:
         """Nothing: figures are not known yet when this is registered."""
         return ()
@@ -83,6 +96,11 @@ class SchedulerMetrics(Collector):
             "Nodes whose columns were not what their pods say.",
             value=now.repaired_nodes,
         )
+
+
+def _samples(metric: Histogram, suffix: str) -> Iterator[Sample]:
+    for family in metric.collect():
+        yield from (one for one in family.samples if one.name.endswith(suffix))
 
 
 def _by(name: str, about: str, label: str, values: Mapping[str, int]) -> Metric:

@@ -1,4 +1,4 @@
-"""A scheduler's pages: how it stands, and why a pod waits or is where it is."""
+"""A scheduler's pages: how it stands, why a pod waits or is where it is, and the web page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from koord_model.version import VERSION
 from koord_service.status import MakePage, Query, QueryError, json_page
+from koord_service.web_pages import web_pages
 
+from koord_scheduler.program import web
 from koord_scheduler.program.explanation import Document
 
 
@@ -15,16 +17,20 @@ from koord_scheduler.program.explanation import Document
 class SchedulerPageSources:
     """The sources of pages; threads call them, and only read.
 
-    ``why`` says what is known of a pod by namespace/name, as ``explanation`` has it.
+    ``overview`` is what the web page shows, ``status`` included. ``why`` says what is known of a
+    pod by namespace/name, as ``explanation`` has it.
     """
 
     status: Callable[[], Document]
+    overview: Callable[[], Document]
     why: Callable[[str], Document]
 
 
 def pages(known: SchedulerPageSources) -> dict[str, MakePage]:
     """The pages that people ask for."""
     return {
+        **web_pages(web),
+        "/v1/overview": lambda _: json_page({"version": VERSION, **known.overview()}),
         "/v1/status": lambda _: json_page({"version": VERSION, **known.status()}),
         "/v1/why": lambda query: json_page(known.why(_pod(query))),
     }

@@ -3,35 +3,44 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TypeVar
 
 import anyio
 import msgspec
+from koord_kube.api_writer import ApiWriter
 from koord_kube.client import Client
 from koord_kube.core.election import ElectionTiming
-from koord_kube.http2_writer import Http2Writer
 from koord_kube.leadership import Leadership, LeaseSettings
 from koord_kube.program import ControlPlaneProgram
 from koord_kube.program_start import WarningLog, settle_for_ever
 from koord_kube.protocol.api import ApiError
-from koord_kube.protocol.resources import PODS
+from koord_kube.protocol.resources import PODS, RESOURCE_CLAIMS
 from koord_service.logs import get_log
 from koord_service.status import MakePage, StatusServer, metrics_page
 from prometheus_client import CollectorRegistry
 
-from koord_scheduler.binder import Binder, Write
+from koord_scheduler.binder import Binder
+from koord_scheduler.claim_binder import ClaimBinder
 from koord_scheduler.cluster_cache import ClusterCache
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.config.leader_election import LeaderElectionSettings
 from koord_scheduler.config.scheduler_config import SchedulerConfig
-from koord_scheduler.framework.decisions import Decision, Placement, PreemptionPlan, Refusal
+from koord_scheduler.extender_client import ExtenderClient, tls_contexts
+from koord_scheduler.extenders.api_documents import ApiDocuments
+from koord_scheduler.framework.decisions import (
+    Decision,
+    ExtenderFailure,
+    Placement,
+    PreemptionPlan,
+    Refusal,
+)
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
-from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.self_check import SelfCheck
 from koord_scheduler.pod_reporter import PodReporter
+from koord_scheduler.pre_binder import PreBinder
+from koord_scheduler.program.debug_flags import DebugFlags, debug_updates
 from koord_scheduler.program.explanation import (
     Document,
     Now,
@@ -40,10 +49,15 @@ from koord_scheduler.program.explanation import (
     read_as_pending,
     unexplained,
 )
+from koord_scheduler.program.make_scheduler import make_scheduler
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
+from koord_scheduler.program.overview import nodes_overview, queue_overview
 from koord_scheduler.program.pages import SchedulerPageSources, pages
+from koord_scheduler.program.recent_rates import INTERVAL_SECONDS, RecentRates
+from koord_scheduler.program.services import ServiceSources, service_pages
 from koord_scheduler.program.settings import SchedulerSettings
-from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
+from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.recorder import Recorder
 from koord_scheduler.scheduling_loop import SchedulingLoop
 from koord_scheduler.victim_evictor import VictimEvictor
 from koord_scheduler.volume_binder import VolumeBinder
@@ -52,16 +66,27 @@ log = get_log("scheduler")
 
 T = TypeVar("T")
 
+DEVICE_SECONDS = 600.0
+"""For devices to be prepared: ``bindingTimeout`` of kube-scheduler's DynamicResources."""
 _BUSY = 32
 """Bindings on their way from which reports wait."""
 
 
 class SchedulerProgram:
-    """One run of it; ``identity`` is this run's alone."""
+    """One run of it; ``identity`` is this run's alone. A ``recorder`` is run with it."""
 
     def __init__(
-        self, settings: SchedulerSettings, config: SchedulerConfig, client: Client, identity: str
+        self,
+        settings: SchedulerSettings,
+        config: SchedulerConfig,
+        client: Client,
+        identity: str,
+        recorder: Recorder | None = None,
     ) -> None:
+        """Raises a ValueError if the configuration cannot be honoured."""
+        if recorder is not None and config.extenders:
+            reason = "the configuration has extenders, whose answers are not recorded"
+            raise ValueError(f"--record-to: {reason}; leave out one of the two")
         self._settings = settings
         self._client = client
         self._warn = WarningLog(log)
@@ -69,28 +94,49 @@ class SchedulerProgram:
         self._leadership = Leadership(
             client, identity, _lease(settings, config.leader_election), on_warning=self._warn
         )
-        self._scheduler = Scheduler(
-            [one.guarded() for one in config.profiles],
-            nodes=NodeColumns(seed=settings.tie_break_seed),
-            queue=SchedulingQueue(config.pod_initial_backoff, config.pod_max_backoff),
+        self._scheduler = make_scheduler(
+            config, settings.tie_break_seed, record=recorder.record if recorder else None
+        )
+        self._documents = ApiDocuments(config.extenders)
+        self._extenders = ExtenderClient(
+            config.extenders,
+            tls_contexts(config.extenders),
+            self._documents,
+            on_warning=self._warn,
         )
         # Kubernetes has it by profile; the longest of them is enough for all.
         self._bind_timeout = float(
             max(one.args.volume_binding.bind_timeout_seconds for one in config.profiles)
         )
+        self._enable_profiling = config.enable_profiling
+        self._debug = DebugFlags(
+            self._scheduler, settings.debug_scores, filters=settings.debug_filters
+        )
         self._check = SelfCheck(self._scheduler.nodes, self._scheduler.placed)
         self._loop = SchedulingLoop(self._scheduler, lambda: self._cache.silence(), self)
         self._cache = ClusterCache(
-            client, self._scheduler, on_change=self._loop.notice_change, on_warning=self._warn
+            client,
+            self._scheduler,
+            self._documents,
+            on_change=self._loop.notice_change,
+            record=recorder.record if recorder else None,
+            on_warning=self._warn,
         )
         self._binder: Binder | None = None
         self._reporter: PodReporter | None = None
         self._metrics = SchedulerMetrics(self.registry, self._status)
+        self._rates = RecentRates()
         self._program = ControlPlaneProgram(
             "scheduler",
             self._leadership,
             self._lead,
-            parts=(settle_for_ever, self._cache.run, self._check_columns),
+            parts=(
+                settle_for_ever,
+                self._cache.run,
+                self._check_columns,
+                self._count_rates,
+                *([recorder.run] if recorder else ()),
+            ),
             not_ready=lambda: next(self._cache.troubles(), ""),
             log=log,
         )
@@ -109,10 +155,14 @@ class SchedulerProgram:
         """Decide and bind in one term."""
         await self._cache.wait_synced()
         leadership = self._leadership
-        writer = _http2_writer(api, lambda: leadership.leads and leadership.term == term)
-        write: Write = writer.write if writer is not None else api.write
+        writer = ApiWriter(
+            api,
+            lambda: leadership.leads and leadership.term == term,
+            on_warning=self._warn,
+        )
+        write = writer.write
         self._binder = binder = Binder(
-            write, partial(api.get, PODS), self._loop, on_warning=self._warn
+            write, partial(api.get, PODS), self._loop, self._extenders, on_warning=self._warn
         )
         self._reporter = reporter = PodReporter(
             write,
@@ -121,26 +171,42 @@ class SchedulerProgram:
             on_warning=self._warn,
         )
         evictor = VictimEvictor(write, reporter.preempted, on_warning=self._warn)
-        volumes = VolumeBinder(write, self._scheduler.nodes, self._bind_timeout)
+        nodes = self._scheduler.nodes
+        pre_binder = PreBinder(
+            VolumeBinder(write, nodes, self._bind_timeout),
+            ClaimBinder(
+                write,
+                partial(api.get, RESOURCE_CLAIMS),
+                nodes.devices,
+                DEVICE_SECONDS,
+                on_warning=self._warn,
+            ),
+        )
         try:
-            async with anyio.create_task_group() as group:
+            async with self._extenders, anyio.create_task_group() as group:
                 group.start_soon(binder.run)
                 group.start_soon(reporter.run)
                 group.start_soon(evictor.run)
-                await self._loop.run(binder, volumes, evictor)
+                await self._loop.run(binder, pre_binder, evictor, self._extenders)
         finally:
             self._binder = self._reporter = None
             self._scheduler.forget_all(time.monotonic())
-            if writer is not None:
-                with anyio.CancelScope(shield=True):
-                    await writer.close()
+            with anyio.CancelScope(shield=True):
+                await writer.close()
 
     async def _check_columns(self) -> None:
         await self._cache.wait_synced()
+        if absent := self._cache.absent_kinds():
+            log.info("kinds that the API server does not have", what=", ".join(absent))
         while True:
             await anyio.sleep(1.0)
             for name in self._check.check_some():
                 log.error("columns of a node were wrong, a defect; they are repaired", node=name)
+
+    async def _count_rates(self) -> None:
+        while True:
+            self._rates.add(*_now(), self._metrics.totals())
+            await anyio.sleep(INTERVAL_SECONDS)
 
     # ---- what became of decisions
 
@@ -149,20 +215,27 @@ class SchedulerProgram:
         result = "scheduled" if isinstance(decision, Placement) else "unschedulable"
         if isinstance(decision, PreemptionPlan):
             self._metrics.victims.observe(len(decision.preemption.victims))
-            decision = Refusal(decision.pod, (decision.pod,))
-        if isinstance(decision, Refusal) and decision.defect:
+            pod = decision.pod
+            decision = Refusal(pod, (pod,), extenders=pod.extender_refusal)
+        if isinstance(decision, ExtenderFailure) or (
+            isinstance(decision, Refusal) and decision.defect
+        ):
             result = "error"
         labels = result, decision.pod.waiting.scheduler_name
         self._metrics.attempts.labels(*labels).inc()
         self._metrics.attempt_seconds.labels(*labels).observe(seconds)
-        if isinstance(decision, Refusal) and self._reporter is not None:
+        if self._reporter is None:
+            return
+        if isinstance(decision, Refusal):
             self._refused(decision, self._reporter)
+        elif isinstance(decision, ExtenderFailure):
+            self._reporter.failed(decision.pod, decision.failure)
 
     def _refused(self, decision: Refusal, reporter: PodReporter) -> None:
         defect, message = decision.defect, ""
         if decision.untold and not defect:
             try:
-                diagnosis = diagnose(self._scheduler.scores(decision.pod))
+                diagnosis = diagnose(self._scheduler.scores(decision.pod), decision.extenders)
                 message = fit_error_message(diagnosis, decision.preemption)
             except Exception as error:  # a plugin that cannot say why
                 defect = f"{type(error).__name__}: {error}"
@@ -214,6 +287,18 @@ class SchedulerProgram:
             "pending": now.pending,
             "cached": now.cached,
             "unsent_bindings": now.unsent,
+            "dropped_reports": now.dropped_reports,
+            "repaired_nodes": now.repaired_nodes,
+        }
+
+    def _overview_document(self) -> Document:
+        scheduler, now = self._scheduler, _now()
+        return {
+            **self._status_document(),
+            "at": now.epoch,
+            "rates": self._rates.document(),
+            "classes": queue_overview(scheduler.queue, now.monotonic),
+            "nodes": nodes_overview(scheduler.nodes),
         }
 
     async def _why(self, key: str) -> Document:
@@ -249,26 +334,26 @@ class SchedulerProgram:
         health = self._program.health
         sources = SchedulerPageSources(
             status=lambda: health.look_up(self._status_document),
+            overview=lambda: health.look_up(self._overview_document),
             why=lambda key: health.look_up_async(lambda: self._why(key)),
+        )
+        leadership, cache = self._leadership, self._cache
+        services = ServiceSources(
+            self._scheduler, lambda: cache.nodes, lambda: leadership.leads, health.look_up
         )
         shown: dict[str, MakePage] = {
             "/metrics": lambda _: metrics_page(self.registry),
             **pages(sources),
+            **service_pages(services),
             **self._program.probes,
         }
-        return [StatusServer(f"{settings.bind_address}:{settings.port}", shown, network=True)]
+        updates = debug_updates(self._debug, health.look_up) if self._enable_profiling else {}
+        address = f"{settings.bind_address}:{settings.port}"
+        return [StatusServer(address, shown, network=True, updates=updates)]
 
 
 def _now() -> Now:
     return Now(time.monotonic(), time.time())
-
-
-def _http2_writer(api: Client, leads: Callable[[], bool]) -> Http2Writer | None:
-    """The fast way of writing; ``None`` where the API is reached without TLS or by a proxy."""
-    cluster = api.cluster
-    if cluster.new_context is None or cluster.proxy:
-        return None
-    return Http2Writer(cluster, leads=leads)
 
 
 def _lease(settings: SchedulerSettings, configured: LeaderElectionSettings) -> LeaseSettings | None:

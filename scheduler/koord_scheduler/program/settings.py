@@ -44,7 +44,6 @@ IGNORED = go_flags(
         "contention-profiling",
         "debug-diagnosis",
         "debug-diagnosis-blocking",
-        "debug-filters",
         "enable-network-topology-manager",
         "enable-workload-auditor",
         "permit-address-sharing",
@@ -84,8 +83,13 @@ class SchedulerSettings:
     leader_elect_retry_period: float | None = option(
         None, "seconds between attempts to acquire or renew the Lease"
     )
+    record_to: str = option(
+        "", "folder for a recording that koordctl schedule --replay reads; default: none is made"
+    )
     tie_break_seed: int = option(0, "another number lets equally good nodes be taken otherwise")
     pod_name: str = option("", "name of this pod, for the Lease and Events")
+    debug_scores: int = option(0, "log the scores of so many of the best nodes of each pod")
+    debug_filters: bool = option(False, "log why nodes are rejected, for each pod")
     log_format: str = option("human", "log lines for people or as JSON", choices=("human", "json"))
     log_level: str = option("info", "least important events to log", choices=_LEVELS)
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from koord_scheduler.framework.diagnosis import Diagnosis
 
 CHANGES: Mapping[str, str] = {
+    "DynamicResources": "devices that become free, or the claims, slices and classes it needs",
+    "Extender": "another answer of an extender, which is asked again",
     "InterPodAffinity": "pods that it has to be with, or the end of pods that keep it away",
     "MissingPlugins": "a scheduler that has the plugins which it needs",
     "NodeAffinity": "nodes with labels that its node affinity and selector allow",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 import msgspec
-from koord_kube.protocol.resources import PODS
+from koord_kube.protocol.resources import PODS, Resource
 
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.config.scheduler_config import (
@@ -21,10 +21,15 @@ from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.metadata import read_metadata
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.objects.pod_defaults import Manifest, with_defaults
-from koord_scheduler.program.explanation import Document, Now, explain_waiting, scores_document
+from koord_scheduler.program.explanation import Document, Now, explain_choice, explain_waiting
 
 _ENDED = ("Succeeded", "Failed")
 _BEGINNING = Now(0.0, 0.0)
+
+
+def kinds() -> list[Resource]:
+    """The kinds that ``what_if`` reads, but for pods."""
+    return [one.resource for one in cluster_kinds(Scheduler(()))]
 
 
 def what_if(
@@ -113,16 +118,11 @@ def _place(scheduler: Scheduler) -> dict[str, Document]:
     """Give all pods their nodes for which there are any."""
     placed: dict[str, Document] = {}
     while (pod := scheduler.queue.next()) is not None:
-        scores = scheduler.scores(pod)
-        report: Document = {
-            "nodes": int(scheduler.nodes.is_node.sum()),
-            "feasible": len(scores.feasible()),
-            "best": scores_document(scores),
-        }
+        choice = explain_choice(scheduler, pod)
         decision = scheduler.decide(_BEGINNING.monotonic)
         if isinstance(decision, Placement):
             about = {"pod": pod.key, "state": "placed", "node": decision.node}
-            placed[pod.key] = {**about, "priority": pod.priority, **report}
+            placed[pod.key] = {**about, **choice}
     return placed
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.classes.pod_reader import WaitingPod
+from koord_scheduler.extenders.refusal import ExtenderRefusal
 
 FIRST_BACKOFF_SECONDS = 1.0
 MOST_BACKOFF_SECONDS = 10.0
@@ -42,8 +43,8 @@ class QueuedPod:
 
     ``number`` is greater than those of all pods before it. ``attempts`` counts what went wrong
     with it itself (its binding failed), not with its class. ``reported`` is the message by which
-    its owner was told last why it waits. Once it has left the queue, it never comes back: a copy
-    of it may.
+    its owner was told last why it waits. ``extender_refusal`` is what extenders said of it last.
+    Once it has left the queue, it never comes back: a copy of it may.
     """
 
     key: str
@@ -57,6 +58,7 @@ class QueuedPod:
     reported: str = ""
     is_nominated: bool = False
     in_queue: bool = False
+    extender_refusal: ExtenderRefusal | None = None
 
     @property
     def class_key(self) -> ClassKey:
@@ -195,14 +197,18 @@ class SchedulingQueue:
                 found.append((head[0], queue))
         return [queue for _, queue in sorted(found, key=itemgetter(0))]
 
-    def back_off(self, pod: QueuedPod, now: float) -> None:
-        """Something went wrong with a pod itself: its turn comes again, later each time."""
+    def back_off(self, pod: QueuedPod, now: float) -> QueuedPod:
+        """Something went wrong with a pod itself: its turn comes again, later each time.
+
+        Returns it as it waits now.
+        """
         self.remove(pod.key)
         pause = min(self._first * 2 ** min(pod.attempts, 30), self._most)
         again = replace(pod, attempts=pod.attempts + 1, retry_at=now + pause, in_queue=True)
         self._pods[pod.key] = again
         self._backing_off += 1
         heapq.heappush(self._backoff, (again.retry_at, next(self._entries), again))
+        return again
 
     def tick(self, now: float) -> float | None:
         """Let those come whose time has come; returns when the next one's does."""
@@ -232,6 +238,10 @@ class SchedulingQueue:
             "unschedulable": unschedulable,
             "gated": gated,
         }
+
+    def classes(self) -> Collection[ClassQueue]:
+        """All classes, parked or not; some may have no pods any more."""
+        return self._classes.values()
 
     def is_gated(self, key: str) -> bool:
         """Whether a pod waits for its gates."""

@@ -28,6 +28,7 @@ from koord_scheduler.volumes.objects import (
     StorageClass,
     StorageObject,
     VolumeAttachment,
+    read_storage_object,
 )
 from koord_scheduler.volumes.topology import LabelIndex
 
@@ -62,12 +63,7 @@ class VolumeObjects:
         self._attachments_on: dict[str, set[str]] = defaultdict(set)
 
     def set(self, one: StorageObject) -> None:
-        """An object of the API, in place of the one with its key.
-
-        Raises:
-            ValueError: a quantity or a selector in it is not one; nothing has changed.
-        """
-        _check(one)
+        """An object of the API that was read, in place of the one with its key."""
         before = self.get(type(one), one.key)
         self._change(before, self._objects.set(one))
 
@@ -215,16 +211,6 @@ class VolumeObjects:
                 self._class_stamps[one.name] = self.version
 
 
-def _check(one: StorageObject) -> None:
-    match one:
-        case PersistentVolume():
-            storage_size(one.spec.capacity)
-        case PersistentVolumeClaim():
-            storage_size(one.spec.resources.requests)
-        case CSIStorageCapacity():
-            accessible_capacity(one)
-
-
 def _put(index: dict[str, set[str]], key: str, value: str, *, add: bool) -> None:
     """Put a value in an index or out of it; nothing is under "" ."""
     if add and key:
@@ -233,3 +219,20 @@ def _put(index: dict[str, set[str]], key: str, value: str, *, add: bool) -> None
         index[key].discard(value)
         if not index[key]:
             del index[key]
+
+
+def read_valid_storage_object(kind: type[_Object], text: bytes) -> _Object:
+    """As ``read_storage_object``, of which quantities and selectors can be used, too.
+
+    Raises:
+        ValueError: it is not one, or one of them is not.
+    """
+    found = read_storage_object(kind, text)
+    match found:
+        case PersistentVolume():
+            storage_size(found.spec.capacity)
+        case PersistentVolumeClaim():
+            storage_size(found.spec.resources.requests)
+        case CSIStorageCapacity():
+            accessible_capacity(found)
+    return found

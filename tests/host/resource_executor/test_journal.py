@@ -12,20 +12,20 @@ from koord_host.resource_executor.journal import (
     decode,
     read,
     read_events,
-    rfc3339,
 )
+from koord_model.times import rfc3339_milli
 
 
 def change(number: int = 0, group: str = "g", pod: str = "ns/p") -> ChangeEntry:
     return ChangeEntry(
-        rfc3339(number), "hooks", group, pod, "cpu.shares", number, "0-3", "why → so"
+        rfc3339_milli(number), "hooks", group, pod, "cpu.shares", number, "0-3", "why → so"
     )
 
 
 def decided(outcome: str = "four CPUs", **more: str) -> DecisionEntry:
     given = (("capacity", 16, "cores"), ("threshold", 0.65, ""), ("policy", "cpuset", ""))
     fields = {"group": "g", **more}
-    return DecisionEntry(rfc3339(1), "cpu_suppress", "on", outcome, "a × b", given, **fields)
+    return DecisionEntry(rfc3339_milli(1), "cpu_suppress", "on", outcome, "a × b", given, **fields)
 
 
 def journal(path: Path, reported: list[str] | None = None, **options: int) -> Journal:

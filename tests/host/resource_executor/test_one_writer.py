@@ -21,6 +21,8 @@ WRITERS = {
     "koordlet.prediction.predictor": "none: it sets aside and removes what prediction has learnt",
     "koordlet.runtime_hooks.nri.registration_lock": "the lock of its place among NRI plugins",
     "koord_proxy.hook_directory": "the hook servers' directory",
+    "koord_scheduler.extender_client": "certificates: ssl reads them from files alone",
+    "koord_scheduler.recorder": "recordings of decisions",
     "koord_service.sockets": "sockets",
     "koord_service.sqlite_state": "databases of programs' state",
     "koord_service.whole_file": "files of programs' own, whole",

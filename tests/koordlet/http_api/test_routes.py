@@ -79,7 +79,7 @@ def test_what_cannot_be(path: str, words: str) -> None:
         get(path)
 
 
-@pytest.mark.parametrize("path", ["/", "/app.js", "/charts.js", "/style.css"])
+@pytest.mark.parametrize("path", ["/", "/app.js", "/page.js", "/charts.js", "/style.css"])
 def test_the_web_page_asks_for_nothing_from_elsewhere_and_sets_names_as_text(path: str) -> None:
     page = get(path)
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
@@ -92,9 +92,10 @@ def test_the_web_page_asks_for_nothing_from_elsewhere_and_sets_names_as_text(pat
 
 def test_the_web_page_names_files_that_are_served() -> None:
     served = pages(NODE.observed())
-    text = "".join(get(path).body.decode() for path in ("/", "/app.js", "/charts.js"))
+    text = "".join(get(path).body.decode() for path in ("/", "/app.js", "/page.js", "/charts.js"))
     named = re.findall(r'(?:href|src)="([^":]+)"|from "\./([^"]+)"', text)
-    assert {f"/{one or other}" for one, other in named} == {"/app.js", "/charts.js", "/style.css"}
+    files = {"/app.js", "/page.js", "/charts.js", "/style.css"}
+    assert {f"/{one or other}" for one, other in named} == files
     asked = re.findall(r'ask\(["`]([a-z0-9/]+)', text)
     assert len(asked) == 9
     assert {f"/{path}" for path in asked} <= set(served)

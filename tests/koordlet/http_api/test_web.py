@@ -6,12 +6,8 @@ To see it: look at light.png and dark.png in the test's directory
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import NoReturn
 
@@ -22,14 +18,13 @@ from koordlet.http_api.routes import pages
 from koordlet.qos_manager.core.strategy import Decision, StrategyMode, Term
 from koordlet.states_informer.state.informer_age import InformerAge
 
+from tests.support.browser import DARK, LIGHT, Dom, load_page, needs_chromium
 from tests.support.decided import DecidedNode, busy_decisions
 from tests.support.observed import PODS, ObservedNode, busy_node, renamed
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (apt install chromium)")
+pytestmark = needs_chromium
 
-Shown = Callable[..., "Dom"]
-LIGHT, DARK = 1, 0
+Shown = Callable[..., "NodePage"]
 _NASTY = "<img src=x onerror=alert(1)>\"'&<script>alert(2)</script>"
 
 # What a person does, in the page's own language; a page that only tests have loads it.
@@ -50,33 +45,8 @@ for (const name of ["cpu_suppress", "cpu_burst"]) {
 """
 
 
-class Dom(HTMLParser):
-    """The page after its scripts have run: text, tags and attributes."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.rows: list[list[str]] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag == "tr":
-            self.rows.append([])
-        elif tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-        if self.rows and self.rows[-1]:
-            self.rows[-1][-1] += data
-
-    def with_class(self, name: str) -> list[dict[str, str | None]]:
-        return [one for _, one in self.tags if name in (one.get("class") or "").split()]
-
-    def by_id(self, name: str) -> dict[str, str | None]:
-        return next(one for _, one in self.tags if one.get("id") == name)
+class NodePage(Dom):
+    """A node's page."""
 
     def pods(self) -> list[str]:
         """The first cell of each pod's row."""
@@ -95,7 +65,7 @@ def shown(tmp_path: Path) -> Iterator[Shown]:
         scheme: int = LIGHT,
         name: str = "",
         decided: DecidedNode | None = None,
-    ) -> Dom:
+    ) -> NodePage:
         served = dict(pages(node.observed(), decided.decided() if decided else None))
         index = served["/"](Query()).body
         script = b'<script src="clicks.js" type="module"></script></body>'
@@ -104,27 +74,11 @@ def shown(tmp_path: Path) -> Iterator[Shown]:
         server = StatusServer("127.0.0.1:0", served)
         server.start()
         servers.append(server)
-        return _load(f"http://{server.address}{path}", scheme, tmp_path, name)
+        return NodePage(load_page(f"http://{server.address}{path}", tmp_path, scheme, name))
 
     yield show
     for server in servers:
         server.stop()
-
-
-def _load(url: str, scheme: int, directory: Path, name: str) -> Dom:
-    assert CHROMIUM is not None
-    flags = [
-        *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
-        *("--hide-scrollbars", "--window-size=1440,2300", "--virtual-time-budget=3000"),
-        *("--enable-logging=stderr", f"--user-data-dir={directory / 'profile'}"),
-        f"--blink-settings=preferredColorScheme={scheme}",
-        f"--screenshot={directory / name}" if name else "--dump-dom",
-    ]
-    done = subprocess.run(
-        [CHROMIUM, *flags, url], capture_output=True, text=True, timeout=120, check=True
-    )
-    assert "CONSOLE" not in done.stderr, re.findall(".*CONSOLE.*", done.stderr)
-    return Dom(done.stdout)
 
 
 def test_a_busy_node(shown: Shown) -> None:
@@ -180,7 +134,7 @@ def test_sorting_filtering_unfolding_and_the_theme(shown: Shown) -> None:
         assert words in page.text
 
 
-def strategies(page: Dom) -> dict[str, list[str]]:
+def strategies(page: NodePage) -> dict[str, list[str]]:
     """The rows of the strategies, by name."""
     rows = [row for row in page.rows if len(row) == 7 and row[0][:1] in ("▸", "▾")]
     return {row[0][1:]: row[1:] for row in rows}

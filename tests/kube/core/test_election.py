@@ -24,6 +24,7 @@ from koord_kube.protocol.api import ApiError
 
 OTHERS = LeaderElectionRecord("other", 15, "a", "r1", 3)
 READ_LATER = ElectionStep(LeaseAction.READ, 2.0)
+EXPIRES_SOON = ElectionStep(LeaseAction.READ, 0.5)
 RENEW_LATER = ElectionStep(LeaseAction.REPLACE, 2.0)
 
 
@@ -83,12 +84,12 @@ CREATE, REPLACE = ElectionStep(LeaseAction.CREATE), ElectionStep(LeaseAction.REP
 READS: dict[str, list[tuple[LeaderElectionRecord | None, float, ElectionStep]]] = {
     "never held": [(LeaderElectionRecord(), 5.0, REPLACE)],
     "released": [(LeaderElectionRecord("", 1, "a", "r", 3), 5.0, REPLACE)],
-    "not renewed": [(other(4), 100, READ_LATER), (other(4), 103.9, READ_LATER),
+    "not renewed": [(other(4), 100, READ_LATER), (other(4), 103.5, EXPIRES_SOON),
                     (other(4), 104, REPLACE)],
     "renewed": [(other(renewed=f"r{turn}"), turn * 14.0, READ_LATER) for turn in range(10)],
     "of long ago": [(other(renewed="1970-01-01T00:00:00Z"), 1e9, READ_LATER)],
     "without a duration": [(other(0), 0, READ_LATER), (other(0), 15, REPLACE)],
-    "deleted": [(other(), 0, READ_LATER), (None, 14.9, READ_LATER), (None, 15, CREATE)],
+    "deleted": [(other(), 0, READ_LATER), (None, 14.5, EXPIRES_SOON), (None, 15, CREATE)],
 }  # fmt: skip
 """Of a Lease: what is read, when, and what is to be done then."""
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_model.label_selector import LabelSelector, Operator, Requirement
 from koord_scheduler.columns.coded_sets import SetValues
+from koord_scheduler.columns.domains import NodeScope
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.pod_counts import AffinitySelector, SpreadSelector
 from koord_scheduler.columns.pod_labels import pod_labels
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
 from koord_scheduler.objects.metadata import ObjectMeta
 from koord_scheduler.objects.node import ContainerImage, Node, NodeSpec, NodeStatus, Taint
-from koord_scheduler.objects.node_selector import NodeRequirement
+from koord_scheduler.objects.node_selector import NodeRequirement, RequiredNodes
 from koord_scheduler.objects.requests import PodRequests
 
 NAMES = [f"n{number}" for number in range(6)]
@@ -30,6 +32,11 @@ SELECTORS = [
     SpreadSelector("b", LabelSelector(())),
     AffinitySelector(((None, LabelSelector((IN_WEB,))),)),
     AffinitySelector(((frozenset("a"), LabelSelector((IN_WEB,))), (frozenset("ab"), NOTHING))),
+]
+SCOPES = [
+    NodeScope(("zone",), None, None),
+    NodeScope(None, None, None),
+    NodeScope(("zone", "disks"), RequiredNodes((NodeRequirement("zone", "In", ("a", "c")),)), ()),
 ]
 IMAGES = ["web:1", "web:latest", "db:2"]
 AMOUNTS = {
@@ -100,6 +107,14 @@ changes = st.lists(
 )
 
 
+def is_counted(node: Node, scope: NodeScope) -> bool:
+    is_free = scope.tolerations is None or Taint("gpu", "", "NoSchedule") not in (
+        node.spec.taints or ()
+    )
+    has_keys = all(key in node.labels for key in scope.keys or ())
+    return has_keys and is_free and (scope.required is None or node.labels.get("zone") in set("ac"))
+
+
 class Cluster:
     """The same changes, in columns and in lists."""
 
@@ -160,6 +175,25 @@ class Cluster:
             for requirement in REQUIREMENTS:
                 matches = columns.labels.matches([requirement])
                 assert matches[row] == requirement.allows(node.labels.get(requirement.key))
+        for scope in SCOPES:
+            self.check_domains(scope)
+
+    def check_domains(self, scope: NodeScope) -> None:
+        columns = self.columns
+        counted = {name: node for name, node in self.nodes.items() if is_counted(node, scope)}
+        zones = {name: node.labels.get("zone", "") for name, node in counted.items()}
+        domains, values = columns.domains("zone", scope), columns.labels.column("zone").values
+        present = [values[code] for code in domains.present]
+        assert sorted(present) == sorted(set(zones.values()))
+        everywhere = [node.labels.get("zone") for node in self.nodes.values()]
+        assert domains.are_of_all == (scope.keys is None or None not in everywhere)
+        for selector in SELECTORS:
+            found = columns.pods.counter(selector).in_domains(domains).by_code
+            meant = [name for name, (_, _, labels) in self.pods if selector.matches(labels)]
+            pods = [zones[name] for name in meant if name in zones]
+            assert found[-1] == 0
+            for code, value in enumerate(values[: domains.number]):
+                assert found[code] == pods.count(value)
 
     def check_amounts(self, row: int, node: Node, pods: list[PodRequests]) -> None:
         resources = self.columns.resources
@@ -202,6 +236,30 @@ def test_columns_are_what_nodes_and_pods_say(changes: list[tuple[str, Any]]) -> 
         cluster.change("remove", name)
     cluster.check()
     assert not cluster.columns.resources.requested.any()
+
+
+@pytest.mark.parametrize(
+    ("changed", "version", "journal"),
+    [
+        ({}, 0, 0),
+        ({"status": NodeStatus({"cpu": "9"})}, 0, 0),
+        ({"metadata": ObjectMeta(name="n1", labels={"zone": "b"})}, 1, 1),
+        ({"spec": NodeSpec(TAINTS)}, 1, 1),
+        ({"spec": NodeSpec(unschedulable=True)}, 0, 1),
+        ({"status": NodeStatus(images=[ContainerImage(["web:1"], 7)])}, 0, 1),
+        ({"status": NodeStatus(declared_features=["a"])}, 0, 1),
+    ],
+)
+def test_what_nodes_say_often_costs_little(
+    changed: dict[str, Any], version: int, journal: int
+) -> None:
+    columns, node = NodeColumns(), Node(ObjectMeta(name="n1", labels={"zone": "a"}))
+    row = columns.set(node)
+    before = columns.version, columns.node_journal.position
+    columns.set(msgspec.structs.replace(node, **changed))
+    after = columns.version, columns.node_journal.position
+    assert after == (before[0] + version, before[1] + journal)
+    assert columns.journal.changed_since(columns.journal.position - 1) == [row]
 
 
 def test_equal_scores_go_to_one_node_the_same_for_a_seed() -> None:

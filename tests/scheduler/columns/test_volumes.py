@@ -34,6 +34,8 @@ def check(life: StorageLife, name: str, row: int) -> None:
     for driver, of_rows in columns.limits.items():
         limit = limits.get(driver)
         assert of_rows[row] == (np.inf if limit is None else limit)
+    plugins = csi_node.migrated_plugins if csi_node else frozenset()
+    assert {one for one, of_rows in columns.migrated.items() if of_rows[row]} == plugins
     for disk in DISKS:
         here = (one for usage in used for one in usage.disks if one[:2] == disk[:2])
         conflicts = any(not (one.is_read_only and disk.is_read_only) for one in here)

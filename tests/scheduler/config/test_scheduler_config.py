@@ -58,7 +58,20 @@ ARGS = "profiles[0].pluginConfig[0].args"
         (HEAD + "leaderElection: {leaseDuration: 10s}", "leaderElection.leaseDuration", '"10s"'),
         (HEAD + "leaderElection: {retryPeriod: 1x}", "leaderElection.retryPeriod", '"1x"'),
         (HEAD + "podMaxBackoffSeconds: 2\npodInitialBackoffSeconds: 3", "podMaxBackoff", "2"),
-        (HEAD + "extenders: [{urlPrefix: x}]", "extenders", "not supported"),
+        (HEAD + "extenders: [{prioritizeVerb: p}]", "extenders[0].weight", "0"),
+        (
+            HEAD + "extenders: [{managedResources: [{name: cpu}]}]",
+            "extenders[0].managedResources[0].name",
+            '"cpu"',
+        ),
+        (HEAD + "extenders: [{bindVerb: b}, {bindVerb: c}]", "extenders[1].bindVerb", '"c"'),
+        (HEAD + "extenders: [{httpTimeout: soon}]", "extenders[0].httpTimeout", '"soon"'),
+        (HEAD + "extenders: [{enableHttps: true}]", "extenders[0].enableHttps", "is not a field"),
+        (
+            HEAD + "extenders: [{tlsConfig: {insecure: true, caFile: /ca}}]",
+            "extenders[0].tlsConfig.insecure",
+            "true",
+        ),
         (HEAD + "profiles: [{schedulerName: a}, {}]", "profiles[1].schedulerName", "missing"),
         (HEAD + "profiles: [{schedulerName: a}, {schedulerName: a}]", "profiles[1].sch", '"a"'),
         (plugins("{filter: {enabled: [{name: A}]}}"), "profiles[0].plugins.filter.enabled[0]", "A"),
@@ -98,6 +111,21 @@ def test_a_wrong_configuration_is_refused_with_field_and_value(
     assert first.startswith(path)
     assert value in first
     assert "\n" not in first
+
+
+@pytest.mark.parametrize(
+    ("connection", "fields"),
+    [
+        ("{}", []),
+        ("{qps: 50, burst: 100, contentType: application/vnd.kubernetes.protobuf}", []),
+        ("{kubeconfig: /k, qps: 0, burst: 0}", []),
+        ("{qps: 5000, burst: 100}", ["qps"]),
+        ("{burst: 200, contentType: application/json}", ["burst", "contentType"]),
+    ],
+)
+def test_settings_of_the_connection_without_effect(connection: str, fields: list[str]) -> None:
+    found = read_scheduler_config(f"{HEAD}clientConnection: {connection}").without_effect
+    assert list(found) == [f"clientConnection.{one}" for one in fields]
 
 
 def test_all_unknown_plugins_are_named() -> None:

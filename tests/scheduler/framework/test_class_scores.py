@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.classes.placed_pod import placed_usage
-from koord_scheduler.classes.pod_class import pod_class
+from koord_scheduler.classes.pod_class import PodClass, pod_class
+from koord_scheduler.columns.arrays import Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.plugin import Filter, Plugin
+from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.framework.row_scores import SharedScores
 from koord_scheduler.objects.node import Node, read_node
 from koord_scheduler.objects.pod import PodInfo, read_pod
 
@@ -21,6 +28,7 @@ from tests.support.scheduler_profile import default_plugins
 from tests.support.workloads import LIST_DEFAULTS, change_workload
 
 PLUGINS = [default_plugins(args) for args in ({}, {"PodTopologySpread": LIST_DEFAULTS})]
+BUSY = {"name": "c", "image": "web", "resources": {"requests": {"cpu": "1"}}}
 CHANGES = ["node", "node", "pod", "pod", "pod", "no pod", "no node", "namespace", "workload"]
 
 
@@ -38,8 +46,12 @@ class Life:
         self.nodes = [one for cluster in both for one in cluster["nodes"]]
         self.pods = [pod(one) for cluster in both for one in cluster["pods"]]
         self.plugins = rng.choice(PLUGINS)
-        self.waiting = [pod_class(pod(owned(rng, cluster["pod"]))) for cluster in both]
-        self.kept = [ClassScores(one, self.columns, self.plugins) for one in self.waiting]
+        first, second = (owned(rng, cluster["pod"]) for cluster in both)
+        # Two that are alike but for what they ask for, and one that may differ in all.
+        more = {**first, "spec": {**first["spec"], "containers": [BUSY]}}
+        self.waiting = [pod_class(pod(one)) for one in (first, more, second)]
+        shared = SharedScores(self.columns, self.plugins)
+        self.kept = [ClassScores(one, self.columns, self.plugins, shared) for one in self.waiting]
         self.there: set[str] = set()
         self.placed: list[PodInfo] = []
         self.workloads: set[tuple[str, str]] = set()
@@ -82,6 +94,7 @@ def test_kept_answers_are_fresh_ones(seed: int, every: int) -> None:
             assert kept.totals(rows).tolist() == fresh.totals(rows).tolist()
             best = kept.best(rows)
             assert best == fresh.best(rows)
+            assert best == fresh.best_of_sample(np.flatnonzero(life.columns.is_node), 1)
             if best is not None:
                 assert life.columns.name(best) in life.there
                 assert kept.totals(rows).max() == kept.totals(rows)[rows.tolist().index(best)]
@@ -106,3 +119,66 @@ def test_a_named_node_that_is_gone_leaves_its_row_to_another() -> None:
     assert scores.feasible().tolist() == []
     again = columns.set(node("n1"))
     assert scores.feasible().tolist() == [again]
+
+
+def test_a_class_takes_less_where_it_shares() -> None:
+    columns = NodeColumns()
+    columns.set(read_node(b'{"metadata": {"name": "n1"}}'))
+
+    def sizes(shared: SharedScores, *tolerations: str) -> list[int]:
+        found = [
+            ClassScores(
+                pod_class(pod({"spec": {"tolerations": [{"key": key, "operator": "Exists"}]}})),
+                columns,
+                PLUGINS[0],
+                shared,
+            )
+            for key in tolerations
+        ]
+        for one in found:
+            one.feasible()
+        return [one.size for one in found]
+
+    alone = sizes(SharedScores(columns, PLUGINS[0]), "a", "b")
+    together = sizes(SharedScores(columns, PLUGINS[0]), "a", "a")
+    assert alone[0] == alone[1] > together[0] == together[1] > alone[0] / 2
+
+
+class FailingPlugin(Plugin):
+    """Rejects no node; all has to be asked again when ``version`` changes, and 1 fails."""
+
+    name: ClassVar[str] = "FailingPlugin"
+
+    def __init__(self) -> None:
+        self.version = 0
+
+    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+        def can_run(rows: Rows) -> Mask:
+            if self.version == 1:
+                raise ArithmeticError
+            return np.ones(len(rows), np.bool_)
+
+        return can_run
+
+    def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
+        return self.version
+
+
+class FailingSharedPlugin(FailingPlugin):
+    """What it says is shared by all classes."""
+
+    def sign(self, pod: PodClass) -> Hashable:
+        return ()
+
+
+@pytest.mark.parametrize("plugin", [FailingPlugin(), FailingSharedPlugin()])
+def test_what_a_plugin_did_not_answer_is_asked_again(plugin: FailingPlugin) -> None:
+    columns = NodeColumns()
+    row = columns.set(read_node(b'{"metadata": {"name": "n1"}}'))
+    scores = ClassScores(pod_class(pod({})), columns, [EnabledPlugin(plugin, True, 0)])
+    assert scores.feasible().tolist() == [row]
+    plugin.version = 1
+    with pytest.raises(ArithmeticError):
+        scores.feasible()
+    plugin.version = 0
+    assert scores.feasible().tolist() == [row]

@@ -56,7 +56,7 @@ def state(cluster: FullCluster) -> list[Any]:
     """What pods that leave and come back change, and have to leave as it was."""
     nodes = cluster.nodes
     counted: list[Amounts] = [nodes.resources.requested, nodes.resources.scored]
-    terms = {held: nodes.terms.rows(held).tolist() for held in nodes.terms}
+    terms = {held: nodes.terms.counter(held).rows.tolist() for held in nodes.terms}
     return [*(one.tolist() for one in counted), terms, cluster.scores.feasible().tolist()]
 
 

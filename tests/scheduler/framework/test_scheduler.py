@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
-from koord_scheduler.columns.arrays import Mask, Rows
+from koord_scheduler.classes.pod_reader import PodReader
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
-from koord_scheduler.framework.decisions import Placement, Refusal
-from koord_scheduler.framework.plugin import Filter, Plugin
+from koord_scheduler.framework.cluster_kinds import ClusterKind, cluster_kinds, pod_kind
+from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.nominations import Nomination
+from koord_scheduler.framework.plugin import Filter, Plugin, Score
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
+from koord_scheduler.framework.recording import Record, RecordingScheduler, recorded_kind
 from koord_scheduler.framework.scheduler import FLUSH_SECONDS, Scheduler
+from koord_scheduler.framework.self_check import SelfCheck
 from koord_scheduler.objects.metadata import ObjectMeta
-from koord_scheduler.objects.node import Node, read_node
-from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.objects.node import Node
+from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 
 from tests.support.clusters import random_cluster
 from tests.support.clusters.workloads import owned
 from tests.support.scheduler_profile import default_plugins
-from tests.support.workloads import LIST_DEFAULTS, change_workload
+from tests.support.workloads import LIST_DEFAULTS, workload_change
 
 NODES, PODS = ["node", "node", "no-node"], ["pod", "pod", "pod", "gone", "other", "news"]
 PROFILES = [
@@ -38,20 +45,29 @@ PROFILES = [
 
 
 class Cluster:
-    """Nodes and pods of random clusters come and go beside a scheduler."""
+    """Nodes and pods of random clusters come and go beside a scheduler, which may be recorded."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, record: Record | None = None, *, preempts: bool = True) -> None:
         self.rng = rng
-        self.profile = rng.choice(PROFILES)
-        self.scheduler = Scheduler([self.profile])
-        self.reader = PodReader(self.scheduler.nodes)
+        self.by_kind: dict[str, ClusterKind] = {}
+        self.profile = replace(rng.choice(PROFILES), preempts=preempts)
+        self.scheduler = (
+            Scheduler([self.profile])
+            if record is None
+            else RecordingScheduler(
+                [self.profile], record, nodes=NodeColumns(), queue=SchedulingQueue()
+            )
+        )
+        now = lambda: self.now  # noqa: E731
+        for one in (*cluster_kinds(self.scheduler), pod_kind(self.scheduler, now)):
+            followed = one if record is None else recorded_kind(one, record, now)
+            self.by_kind[one.resource.kind] = followed
         found = [random_cluster(rng) for _ in range(3)]
         self.nodes = [one for cluster in found for one in cluster["nodes"]]
         kinds = [one for cluster in found for one in [*cluster["pods"], cluster["pod"]]]
         self.kinds = [owned(rng, one) for one in kinds]
         self.workloads: set[tuple[str, str]] = set()
         self.there: set[str] = set()
-        self.pods: dict[str, ClusterPod] = {}
         self.documents: dict[str, dict[str, Any]] = {}
         self.made = 0
         self.now = 0.0
@@ -63,19 +79,18 @@ class Cluster:
                 document = rng.choice(self.nodes)
                 name = document["metadata"]["name"] + rng.choice(["", "-b", "-c"])
                 renamed = {**document, "metadata": {**document["metadata"], "name": name}}
-                node = read_node(json.dumps(renamed).encode())
-                scheduler.nodes.set(node)
-                self.there.add(node.name)
+                self.put("Node", name, renamed)
+                self.there.add(name)
             case "no-node" if self.there:
                 name = rng.choice(sorted(self.there))
                 self.there.remove(name)
-                scheduler.nodes.remove(name)
+                self.by_kind["Node"].remove(name)
             case "pod":
                 self.create()
             case "gone" if self.documents:
                 key = rng.choice(sorted(self.documents))
                 del self.documents[key]
-                scheduler.remove_pod(key)
+                self.by_kind["Pod"].remove(key)
             case "bound" if scheduler.assumed:
                 key = rng.choice(sorted(scheduler.assumed))
                 self.set(key, nodeName=scheduler.placed.by_key[key].node)
@@ -83,7 +98,11 @@ class Cluster:
                 key = rng.choice(sorted(scheduler.assumed))
                 scheduler.forget(scheduler.assumed[key], self.now)
             case "workload":
-                change_workload(rng, scheduler.nodes, self.workloads)
+                kind, key, document = workload_change(rng, self.workloads)
+                if document is None:
+                    self.by_kind[kind].remove(key)
+                else:
+                    self.put(kind, key, document)
             case "news" if self.documents:
                 self.set(rng.choice(sorted(self.documents)))
             case "other" if self.documents:
@@ -108,8 +127,11 @@ class Cluster:
     def set(self, key: str, **spec: Any) -> None:
         document = self.documents[key]
         self.documents[key] = {**document, "spec": {**document["spec"], **spec}}
-        pod = self.reader.read(json.dumps(self.documents[key]).encode())
-        self.scheduler.set_pod(pod, self.now)
+        self.put("Pod", key, self.documents[key])
+
+    def put(self, kind: str, key: str, document: Mapping[str, Any]) -> None:
+        followed = self.by_kind[kind]
+        followed.put(key, followed.read(json.dumps(document).encode()))
 
     def fresh(self, pod: QueuedPod) -> ClassScores:
         return ClassScores(pod.waiting.pod_class, self.scheduler.nodes, self.profile.plugins)
@@ -138,53 +160,149 @@ class Cluster:
                 assert decision == Placement(pod, self.scheduler.nodes.name(row))
 
 
+class Lender(Plugin):
+    """Takes something for every pod."""
+
+    name = "Lender"
+    lent = 0
+
+    def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> object:
+        self.lent += 1
+        return self.name
+
+    def unreserve(self, reservation: object, nodes: NodeColumns) -> None:
+        self.lent -= 1
+
+
 class Failing(Plugin):
-    """Has a defect that some pods meet."""
+    """Has a defect that pods with the label app=odd meet, ``at`` one place."""
 
     name = "Failing"
 
-    def __init__(self) -> None:
-        self.is_mended = False
+    def __init__(self, at: str) -> None:
+        self.at = at
+        self.is_closed = False
+        """Whether it lets no pod through."""
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         def can_run(rows: Rows) -> Mask:
-            if dict(pod.labels.labels).get("app") == "odd" and not self.is_mended:
-                raise ZeroDivisionError("a defect")
-            return np.ones(len(rows), np.bool_)
+            self.check("filter", pod)
+            if len(rows) == 1:
+                self.check("filter of one node", pod)
+            return np.full(len(rows), not self.is_closed)
 
         return can_run
 
+    def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
+        def score(rows: Rows) -> Amounts:
+            self.check("score", pod)
+            return np.zeros(len(rows))
 
-def test_a_plugin_that_fails_costs_its_class_alone() -> None:
-    failing = Failing()
-    scheduler = Scheduler([Profile("default-scheduler", (EnabledPlugin(failing),))])
-    reader = PodReader(scheduler.nodes)
-    scheduler.nodes.set(Node(ObjectMeta(name="n1")))
-    for name in ("odd", "even"):
+        return score
+
+    def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> None:
+        self.check("reserve", pod)
+
+    def check(self, place: str, pod: PodClass) -> None:
+        if place == self.at and dict(pod.labels.labels).get("app") == "odd":
+            raise ZeroDivisionError("a defect")
+
+
+DEFECT = "ZeroDivisionError: a defect"
+
+
+class FailingCluster:
+    """Two nodes, and pods of one CPU each, beside a plugin that fails."""
+
+    def __init__(self, at: str) -> None:
+        self.failing, self.lender = Failing(at), Lender()
+        plugins = EnabledPlugin(self.lender), EnabledPlugin(self.failing)
+        self.scheduler = Scheduler([Profile("default-scheduler", plugins)])
+        self.reader = PodReader(self.scheduler.nodes)
+        for name in ("n1", "n2"):
+            self.scheduler.nodes.set(Node(ObjectMeta(name=name)))
+
+    def pod(self, name: str, priority: int = 0, node: str = "") -> None:
         meta = {"name": name, "namespace": "d", "uid": name, "labels": {"app": name}}
-        scheduler.set_pod(reader.read(json.dumps({"metadata": meta}).encode()), 0.0)
-    decisions = [scheduler.decide(0.0), scheduler.decide(0.0), scheduler.decide(0.0)]
-    refusal = next(one for one in decisions if isinstance(one, Refusal))
-    placement = next(one for one in decisions if isinstance(one, Placement))
-    assert (refusal.pod.key, refusal.defect) == ("d/odd", "ZeroDivisionError: a defect")
-    assert (placement.pod.key, decisions[-1]) == ("d/even", None)
-    failing.is_mended = True
-    scheduler.nodes.set(Node(ObjectMeta(name="n2")))
+        containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+        spec = {"priority": priority, "nodeName": node, "containers": containers}
+        raw = json.dumps({"metadata": meta, "spec": spec}).encode()
+        self.scheduler.set_pod(self.reader.read(raw), 0.0)
+
+    def decide(self) -> dict[str, str]:
+        """The node or the defect of each pod whose turn it is."""
+        found = {}
+        while (one := self.scheduler.decide(0.0)) is not None:
+            found[one.pod.key] = one.node if isinstance(one, Placement) else one.defect
+        return found
+
+    def is_consistent(self) -> bool:
+        """Whether nodes have what the pods on them need, and no more."""
+        check = SelfCheck(self.scheduler.nodes, self.scheduler.placed)
+        return not [*check.check_some(), *check.check_some()]
+
+
+@pytest.mark.parametrize("at", ["filter", "score", "reserve"])
+def test_a_plugin_that_fails_costs_its_class_alone(at: str) -> None:
+    cluster = FailingCluster(at)
+    scheduler = cluster.scheduler
+    cluster.pod("odd", priority=1)
+    cluster.pod("even")
+    decisions = cluster.decide()
+    assert decisions["d/odd"] == DEFECT
+    assert decisions["d/even"] in ("n1", "n2")
+    assert cluster.lender.lent == 1
+    cluster.failing.at = ""
+    scheduler.nodes.set(Node(ObjectMeta(name="n3")))
     assert not scheduler.wake(1.0), "it is not tried again and again"
     assert scheduler.wake(FLUSH_SECONDS)
     assert isinstance(scheduler.decide(FLUSH_SECONDS), Placement)
 
 
+def test_a_plugin_that_fails_when_a_class_may_be_woken() -> None:
+    cluster = FailingCluster("")
+    scheduler = cluster.scheduler
+    cluster.failing.is_closed = True
+    cluster.pod("odd")
+    cluster.pod("even")
+    assert cluster.decide() == {"d/odd": "", "d/even": ""}
+    cluster.failing.at, cluster.failing.is_closed = "filter", False
+    scheduler.nodes.set(Node(ObjectMeta(name="n3")))
+    assert scheduler.wake(1.0) == 2
+    assert cluster.decide() == {"d/odd": DEFECT, "d/even": "n3"}
+
+
+def test_a_plugin_that_fails_beside_nominated_pods() -> None:
+    cluster = FailingCluster("filter of one node")
+    scheduler = cluster.scheduler
+    cluster.pod("important", priority=10)
+    [important] = scheduler.queue.pods.values()
+    kept = Nomination("d/other", "n1", 10, important.waiting.usage)
+    scheduler.nominations.set(kept)
+    cluster.pod("odd")
+    assert cluster.decide()["d/odd"] == DEFECT
+    assert cluster.is_consistent()
+
+
+def test_a_plugin_that_fails_in_a_dry_run_of_preemption() -> None:
+    cluster = FailingCluster("filter of one node")
+    cluster.pod("victim", node="n1")
+    cluster.failing.is_closed = True
+    cluster.pod("odd", priority=10)
+    assert cluster.decide() == {"d/odd": DEFECT}
+    assert cluster.is_consistent()
+
+
 @given(st.integers(0, 1 << 32), st.integers(1, 12))
 def test_each_pod_gets_the_best_node_in_its_turn(seed: int, every: int) -> None:
-    cluster = Cluster(Random(seed))
+    cluster = Cluster(Random(seed), preempts=False)  # the naive way knows of no nominations
     scheduler = cluster.scheduler
     for number in range(60):
         cluster.change()
         if number % every:
             continue
         cluster.now += 11
-        scheduler.queue.tick(cluster.now)
+        scheduler.tick(cluster.now)
         cluster.decide()
         while scheduler.wake(cluster.now):
             cluster.decide()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,12 +27,14 @@ from koord_kube.protocol.resources import (
     VOLUMES,
     Resource,
 )
-from koord_scheduler.config.scheduler_config import default_scheduler_config
+from koord_scheduler.config.scheduler_config import SchedulerConfig, default_scheduler_config
 from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.program.settings import SchedulerSettings
+from koord_scheduler.recorder import Recorder
 from koord_scheduler.volumes.objects import BIND_COMPLETED, SELECTED_NODE
 
 from tests.support.kube_api import KubeApi
+from tests.support.kube_api.kinds import DRA, USUAL
 from tests.support.processes import PATIENCE
 from tests.support.waiting import until
 
@@ -86,9 +89,13 @@ class Side:
 
     @asynccontextmanager
     async def scheduler(
-        self, settings: SchedulerSettings = SETTINGS
+        self,
+        settings: SchedulerSettings = SETTINGS,
+        config: SchedulerConfig | None = None,
+        recorder: Recorder | None = None,
     ) -> AsyncIterator[SchedulerProgram]:
-        made = SchedulerProgram(settings, default_scheduler_config(), self.client, "s1_0")
+        given = config or default_scheduler_config()
+        made = SchedulerProgram(settings, given, self.client, "s1_0", recorder)
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             serving = group.create_task(made.serve())
             try:
@@ -165,14 +172,21 @@ async def test_a_pod_that_fits_nowhere_says_so_and_gets_a_node_that_comes(side: 
         assert side.scheduled("web")["status"] == "True"
 
 
-async def test_what_is_not_supported_is_said_on_the_pod(side: Side) -> None:
-    side.node("n1")
-    async with side.scheduler():
-        claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
-        await side.pod("training", resourceClaims=claims)
-        await until(lambda: side.scheduled("training").get("status") == "False", "a refusal")
-        assert "DynamicResources" in side.scheduled("training")["message"]
-        await until(lambda: side.events("training") == {"FailedScheduling"}, "its Event")
+@pytest.mark.parametrize("kinds", [USUAL, USUAL - DRA], ids=["with", "without"])
+async def test_a_pod_waits_for_a_claim_that_is_not_there(kinds: frozenset[Resource]) -> None:
+    """Also where the API server has no dynamic resource allocation; other pods are placed."""
+    limits = Limits(qps=0, answer=PATIENCE)
+    async with KubeApi(installed=kinds) as api, Client(Cluster(api.url), limits) as client:
+        side = Side(api, client)
+        side.node("n1")
+        async with side.scheduler():
+            await side.pod("web")
+            await side.bound("web")
+            claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+            await side.pod("training", resourceClaims=claims)
+            await until(lambda: side.scheduled("training").get("status") == "False", "a refusal")
+            said = side.scheduled("training")["message"]
+            assert 'could not find ResourceClaim "shop/gpu"' in said
 
 
 async def test_room_that_becomes_free_is_used(side: Side) -> None:
@@ -252,6 +266,69 @@ async def test_nothing_is_decided_of_a_cluster_that_is_not_seen(
         assert side.node_of("web") == ""
         monkeypatch.undo()
         await side.bound("web")
+
+
+def _jump(seconds: float) -> Callable[[KubeApi, pytest.MonkeyPatch], object]:
+    """The wall clock is set."""
+    true = time.time
+    return lambda _, patch: patch.setattr(time, "time", lambda: true() + seconds)
+
+
+def _expire(api: KubeApi, _: pytest.MonkeyPatch) -> None:
+    """etcd is compacted, and no watch can be continued."""
+    api.compact()
+    api.expire_watches()
+
+
+DISTURBANCES: dict[str, Callable[[KubeApi, pytest.MonkeyPatch], object]] = {
+    "clock an hour ahead": _jump(3600),
+    "clock an hour back": _jump(-3600),
+    "slow answers": lambda api, _: api.fail(times=12, slow=1.0),
+    "429 with Retry-After": lambda api, _: api.fail(
+        times=6, verb="create", plural="pods", status=429, retry_after=2
+    ),
+    "watches are cut": lambda api, _: api.cut_watches(),
+    "watches have expired": _expire,
+}
+
+
+@pytest.mark.parametrize("disturb", DISTURBANCES.values(), ids=DISTURBANCES)
+async def test_it_goes_on_leading_and_binding(
+    side: Side, monkeypatch: pytest.MonkeyPatch, disturb: Callable[..., object]
+) -> None:
+    side.node("n1", "6")
+    names = [f"web-{number}" for number in range(6)]
+    async with side.scheduler() as made:
+        await side.pod("first")
+        await side.bound("first")
+        term = made._leadership.term
+        for name in names[:3]:
+            await side.pod(name)
+        disturb(side.api, monkeypatch)
+        # Stored as by others: what the test asks is not disturbed.
+        for name in names[3:]:
+            pod = side.api.get(PODS, "first", NAMESPACE)
+            spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+            side.api.put(PODS, {"metadata": {"name": name}, "spec": spec}, NAMESPACE)
+        await until(lambda: sum(map(bool, map(side.node_of, names))) == 5, "no room for a sixth")
+        await until(lambda: made.status().cached["assumed_pods"] == 0, "all confirmed")
+        await until(lambda: made.status().pending["unschedulable"] == 1, "the sixth waits")
+        assert made._leadership.leads
+        assert made._leadership.term == term
+        side.api.delete(PODS, "first", NAMESPACE)
+        await side.bound(*names)
+
+
+async def test_a_pod_that_the_kubelet_rejects_frees_its_room(side: Side) -> None:
+    side.node("n1", "1")
+    async with side.scheduler():
+        await side.pod("first")
+        await side.bound("first")
+        await side.pod("second")
+        await until(lambda: side.scheduled("second").get("status") == "False", "no room")
+        rejected = {"status": {"phase": "Failed", "reason": "OutOfcpu"}}
+        await side.client.patch(PODS, "first", rejected, NAMESPACE, subresource="status")
+        await side.bound("second")
 
 
 async def test_a_more_important_pod_takes_the_place_of_another(side: Side) -> None:

@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from koord_scheduler.framework.cluster_kinds import cluster_kinds
+from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.volumes.objects import (
     BIND_COMPLETED,
     CSIDriver,
@@ -80,14 +82,16 @@ def test_a_stamp_changes_with_what_is_behind_a_claim(
     assert changed(before) == concerned
 
 
-def test_what_cannot_be_read_changes_nothing() -> None:
-    objects = VolumeObjects()
-    objects.set(CAPACITY)
-    version = objects.version
-    bad = made(CSIStorageCapacity, "c", storageClassName="late", capacity="much", nodeTopology={})
+@pytest.mark.parametrize(
+    ("kind", "document"),
+    [
+        (PersistentVolume, {"spec": {"capacity": {"storage": "much"}}}),
+        (PersistentVolumeClaim, {"spec": {"resources": {"requests": {"storage": "much"}}}}),
+        (CSIStorageCapacity, {"storageClassName": "late", "capacity": "much", "nodeTopology": {}}),
+    ],
+)
+def test_what_has_no_amounts_is_not_read(kind: type[StorageObject], document: Any) -> None:
+    text = json.dumps({"metadata": {"name": "c", "namespace": "a"}, **document})
+    known = {one.resource.kind: one for one in cluster_kinds(Scheduler([]))}
     with pytest.raises(ValueError, match="much"):
-        objects.set(bad)
-    assert objects.version == version
-    assert objects.get(CSIStorageCapacity, "c") is CAPACITY
-    objects.remove(CSIStorageCapacity, "c")
-    assert list(objects.capacities("late").at({})) == []
+        known[kind.__name__].read(text.encode())

@@ -15,6 +15,7 @@ from koord_kube.protocol.resources import (
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
     DEFINITIONS,
+    DEVICE_CLASSES,
     DEVICES,
     DISRUPTION_BUDGETS,
     ENDPOINT_SLICES,
@@ -31,6 +32,8 @@ from koord_kube.protocol.resources import (
     RECOMMENDATIONS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     SECRETS,
     SERVICES,
     STATEFUL_SETS,
@@ -57,12 +60,15 @@ STORAGE = {
     VOLUME_CLAIMS,
     VOLUMES,
 }
+DRA = {DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES}
+"""Dynamic resource allocation; older API servers lack it."""
 REVIEWS = frozenset({TOKEN_REVIEWS, ACCESS_REVIEWS})
 """Questions: they are answered, not kept."""
 
 BUILT_IN = (
     REVIEWS
     | STORAGE
+    | DRA
     | {
         API_SERVICES,
         CONFIG_MAPS,
@@ -106,6 +112,7 @@ WITH_STATUS = STATUS_WITH_LABELS | {
     NODE_METRICS,
     NODE_SLOS,
     RECOMMENDATIONS,
+    RESOURCE_CLAIMS,
 }
 """Kinds with a status subresource; of others their definition says so."""
 NEED_A_VERSION = frozenset(

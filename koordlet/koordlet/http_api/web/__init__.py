@@ -1,5 +1,1 @@
-"""The web page's files: no build, no framework, nothing from elsewhere.
-
-The charts are drawn by hand, as SVG: two kinds of them take some 200 lines, a kept
-library is ten times what the whole page is and would have to be shipped with it.
-"""
+"""The web page's own files; ``koord_service.web`` has those that it shares."""

@@ -2,22 +2,14 @@
 // else's: they are only ever set as text.
 
 import { chart, clock, element } from "./charts.js";
+import { ask, bar, by, bytes, cores, heads, offerTheme, percent, tile } from "./page.js";
 
 const REFRESH_MS = 5000;
 const WINDOWS = { "15 min": [900, 10], "1 h": [3600, 20], "6 h": [21600, 120], "12 h": [43200, 240] };
 const LABELS = { system: "system", host: "host applications", ended: "ended pods" };
-const GIB = 2 ** 30;
 const MOST_SHOWN = 30;
 
 const state = { window: "15 min", sort: "cpu", down: true, filter: "", open: new Set(), unfolded: new Set(), top: null, why: null };
-const by = (id) => document.getElementById(id);
-
-async function ask(path) {
-  const answer = await fetch(path);
-  // A sick koordlet answers /healthz with 503, and says there what ails it.
-  if (!answer.ok && answer.status !== 503) throw new Error(`${path}: ${(await answer.text()).trim()}`);
-  return answer.json();
-}
 
 async function refresh() {
   const [window, step] = WINDOWS[state.window];
@@ -42,30 +34,6 @@ async function refresh() {
     by("trouble").textContent = `No news from koordlet since ${clock(Date.now() / 1000, true)} (${error.message}); what is shown is older.`;
     by("trouble").hidden = false;
   }
-}
-
-function cores(value, exact = false) {
-  if (value === null || value === undefined) return "–";
-  return exact ? (value < 9.995 ? value.toFixed(2) : value.toFixed(1)) : String(Number(value.toFixed(3)));
-}
-
-function bytes(value, exact = false) {
-  if (value === null || value === undefined) return "–";
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let place = 0;
-  while (value >= 1024 && place < units.length - 1) { value /= 1024; place += 1; }
-  const digits = exact && place > 1 && value < 99.95 ? 1 : 0;
-  return `${Number.isInteger(value) && !exact ? value : value.toFixed(digits)} ${units[place]}`;
-}
-
-function percent(value, digits = 1) {
-  return value === null || value === undefined ? "–" : `${value.toFixed(digits)} %`;
-}
-
-function bar(part, hot = 2) {
-  const fill = element("i", { class: part > hot ? "hot" : "" });
-  fill.style.width = `${Math.min(Math.max(part, 0), 1) * 100}%`;
-  return element("div", { class: "bar" }, fill);
 }
 
 function showHead(node, health) {
@@ -93,12 +61,6 @@ function showTiles(top) {
   const classes = top.classes.map((one) => `${one.pods} ${one.qos}`).join(", ");
   tiles.push(tile("Pods", String(top.pods.length), "on this node", null, classes));
   by("tiles").replaceChildren(...tiles);
-}
-
-function tile(name, value, unit, between, note) {
-  return element("div", { class: "card tile" }, element("div", { class: "name" }, name),
-    element("div", { class: "value" }, `${value} `, element("small", {}, unit)),
-    ...(between ? [between] : []), element("div", { class: "note" }, note));
 }
 
 function usageChart(figure, title, unit, usage, format, base) {
@@ -237,11 +199,6 @@ function showDecisions() {
   by("evictions").tBodies[0].replaceChildren(...gone.map(evictionRow));
 }
 
-function heads(words, numbers) {
-  return element("tr", {}, ...words.map((name) => element("th", { class: "words", scope: "col" }, name)),
-    ...numbers.map((name) => element("th", { scope: "col" }, name)));
-}
-
 function strategyRows(one, found, now) {
   const open = state.unfolded.has(one.name), mode = one.enabled ? one.mode : "off";
   const twist = element("button", { type: "button", class: "twist", "aria-expanded": String(open), "aria-label": "Arithmetic" }, open ? "▾" : "▸");
@@ -306,21 +263,6 @@ function observing(name, word, kind, every, round, samples, why) {
     element("td", {}, every), element("td", {}, round), element("td", {}, samples), element("td", { class: "words wrap muted" }, why));
 }
 
-function theme(chosen) {
-  const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  document.documentElement.dataset.theme = dark ? "dark" : "light";
-  by("theme").textContent = dark ? "Light" : "Dark";
-}
-
-function stored(value) {
-  try {
-    if (value) localStorage.setItem("koordlet-theme", value);
-    return localStorage.getItem("koordlet-theme");
-  } catch {
-    return value ?? null; // a browser that keeps nothing
-  }
-}
-
 function showWindows() {
   by("windows").replaceChildren(...Object.keys(WINDOWS).map((name) => element("button", {
     type: "button", "aria-pressed": String(name === state.window),
@@ -328,9 +270,7 @@ function showWindows() {
   }, name)));
 }
 
-theme(stored());
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => theme(stored()));
-by("theme").addEventListener("click", () => theme(stored(document.documentElement.dataset.theme === "dark" ? "light" : "dark")));
+offerTheme("koordlet-theme");
 by("filter").addEventListener("input", (event) => { state.filter = event.target.value; showPods(); });
 showWindows();
 showPods();

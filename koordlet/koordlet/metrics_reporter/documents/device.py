@@ -14,12 +14,12 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from koord_model.keys import LABEL_GPU_DRIVER_VERSION, LABEL_GPU_MODEL, LABEL_GPU_VENDOR
 from koord_model.node_info import GPUs, RDMADevices, SchedulableDevice, XPUs
 from koord_model.quantity import milli
+from koord_model.times import rfc3339
 
 Object = dict[str, Any]
 
@@ -178,7 +178,7 @@ def _condition(
         named = _REASON.fullmatch(cause)
         reason = cause if named else "Unknown"
         message = said or ("" if named else cause) or "device is unhealthy"
-    since = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    since = rfc3339(at)
     for old in before.get("conditions") or ():
         if isinstance(old, Mapping) and (old.get("type"), old.get("status")) == ("Healthy", status):
             since = old.get("lastTransitionTime") or since

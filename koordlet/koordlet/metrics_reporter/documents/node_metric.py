@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from koord_model import duration
@@ -22,6 +21,7 @@ from koord_model.node_info import GPUs, NodeMemoryInfo, SchedulableDevice
 from koord_model.node_slo import HostApplication
 from koord_model.priority import priority_class_or_default
 from koord_model.qos import kube_qos, qos_class_or_default
+from koord_model.times import rfc3339
 
 from koordlet.metric_cache.core.interface import (
     AggregatedSeries,
@@ -92,7 +92,7 @@ def build(
         for seconds in policy.durations
     ]
     status: Json = {
-        "updateTime": datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "updateTime": rfc3339(now),
         "nodeMetric": {
             "nodeUsage": node,
             "systemUsage": lately.system()[Aggregation.AVG],

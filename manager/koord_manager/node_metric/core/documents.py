@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from koord_kube.protocol.resources import SERVED_NODE_METRICS
 from koord_model.fields import quantity
 from koord_model.keys import ANNOTATION_STALE_SINCE
 from koord_model.quantity import milli, whole
+from koord_model.times import from_rfc3339
 from koord_serving.aggregated.core.list_options import (
     NameSelector,
     ObjectForm,
@@ -239,7 +239,7 @@ def _amount(resources: Mapping[str, Any], name: str) -> str:
 
 def _span(since: str, now: float) -> str:
     try:
-        began = datetime.fromisoformat(since).replace(tzinfo=UTC).timestamp()
+        began = from_rfc3339(since)
     except ValueError:
         return "<unknown>"
     return human(now - began)

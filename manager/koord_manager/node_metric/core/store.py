@@ -19,9 +19,10 @@ from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
+
+from koord_model.times import rfc3339
 
 TERM_BITS = 20
 """Of a version belong to the changes within a term."""
@@ -153,7 +154,7 @@ class NodeMetricStore:
         version = self._next()
         before = self._objects.get(name)
         if before is None:
-            about = self._about(name) or NodeIdentity("", timestamp(wall))
+            about = self._about(name) or NodeIdentity("", rfc3339(wall))
             uid = str(uuid.uuid5(_UID_SPACE, f"{name}/{about.uid}"))
             kept = StoredMetric(name, uid, about.created, version, version, now, status)
         else:
@@ -184,7 +185,7 @@ class NodeMetricStore:
             if not one.stale_since and now - one.heard > self._stale_seconds
         ]
         for one in stale:
-            since = timestamp(wall - (now - one.heard))
+            since = rfc3339(wall - (now - one.heard))
             self._place(replace(one, version=self._next(), stale_since=since))
         names = tuple(one.name for one in stale)
         self.stale.update(names)
@@ -257,8 +258,3 @@ class NodeMetricStore:
     def _next(self) -> int:
         self.version += 1
         return self.version
-
-
-def timestamp(seconds: float) -> str:
-    """A time since the epoch as Kubernetes writes times."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

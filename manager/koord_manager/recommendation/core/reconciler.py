@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
 from koord_model.keys import ANNOTATION_RECOMMENDATION_CHECKPOINT, CPU, MEMORY
+from koord_model.times import from_rfc3339, rfc3339
 from koord_prediction import checkpoint as files
 from koord_prediction.checkpoint import Checkpoint
 from koord_prediction.histogram import CPU as CPU_BUCKETS
@@ -45,7 +45,7 @@ class RecommendationResult:
 
 def status(finding: RecommendationResult, before: Mapping[str, Any], at: float) -> Json:
     """The object's status; a condition's time stays while it does not change."""
-    now = _time(at)
+    now = rfc3339(at)
     condition = _condition(finding)
     old: Mapping[str, Any] = next(
         (one for one in before.get("conditions") or () if one.get("type") == CONDITION), {}
@@ -90,9 +90,9 @@ def _essence(status: Mapping[str, Any]) -> object:
 
 def _age(before: Mapping[str, Any], now: Mapping[str, Any]) -> float:
     try:
-        since = datetime.fromisoformat(str(before.get("updateTime")))
-        return (datetime.fromisoformat(now["updateTime"]) - since).total_seconds()
-    except (TypeError, ValueError):
+        since = from_rfc3339(str(before.get("updateTime")))
+        return from_rfc3339(now["updateTime"]) - since
+    except ValueError:
         return _REFRESH_SECONDS
 
 
@@ -174,7 +174,3 @@ def _container(one: ContainerRecommendation) -> Json:
         resources[f"{prefix}{CPU}"] = f"{round(amount.cpu * 1000)}m"
         resources[f"{prefix}{MEMORY}"] = f"{round(amount.memory) >> 20}Mi"
     return {"containerName": one.container, "resources": resources}
-
-
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,126 @@
+"""``koordctl schedule --replay``: the decisions of a recording, made again."""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from koord_service.programs import needs_extra
+
+from koordctl.columns import table
+from koordctl.placement_text import placement_lines
+from koordctl.render import clean, count, span, time_text
+from koordctl.scheduler_documents import DecisionOutcomeRow, ReplayDocument, ReplayedDecisionRow
+
+_MODULE = "koord_scheduler.program.replay"
+_GZIP = 31
+_CHUNK = 1 << 20
+
+
+class UsageError(ValueError):
+    """Arguments that do not go together, or a file that is not what it has to be."""
+
+
+def run(path: str, config: str, why: str, *, as_json: bool) -> Iterable[str]:
+    """What is decided in a recording now.
+
+    Raises:
+        UsageError: the file or the configuration is not valid.
+    """
+    with needs_extra("koordctl", "scheduler"):
+        # By its name: the components of pykoord do not depend on each other.
+        replay: Any = importlib.import_module(_MODULE).replay
+    try:
+        found = replay(lambda: read_lines(path), config, why)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+    except (ValueError, zlib.error) as error:
+        raise UsageError(f"{path}: {' '.join(str(error).split())}") from None
+    if as_json:
+        return [json.dumps(found, indent=2, ensure_ascii=False)]
+    return lines(msgspec.convert(found, ReplayDocument), why)
+
+
+def read_lines(path: str) -> Iterator[bytes]:
+    """The lines of a file in gzip, of which the end may be missing.
+
+    Raises:
+        OSError: it cannot be read.
+        zlib.error: it is damaged.
+    """
+    unpack = zlib.decompressobj(wbits=_GZIP).decompress
+    rest = b""
+    with Path(path).open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            *whole, rest = (rest + unpack(chunk)).split(b"\n")
+            yield from whole
+    if rest:
+        yield rest
+
+
+def lines(
+    found: ReplayDocument, why: str = "", zone: datetime.tzinfo | None = None
+) -> Iterator[str]:
+    """All decisions; those that are explained; what differs. ``zone`` is that of the times."""
+    decisions = found.decisions
+    if decisions and not why:
+        header = ("", "TIME", "POD", "DECISION", "RECORDED")
+        yield from table([header, *(_row(one, zone) for one in decisions)], words=(1, 2, 3, 4))
+        yield ""
+    by_number = {one.number: one for one in decisions}
+    for explained in found.explained:
+        one = by_number[explained.number]
+        yield f"Decision {one.number} at {time_text(one.at, zone)}"
+        own = one.recorded.node if one.recorded is not None else ""
+        yield from (f"  {line}" if line else "" for line in placement_lines(explained, own))
+        yield ""
+    if why and not found.explained:
+        yield f"The recording has no decision about {clean(why)}."
+    if found.moved and not why:
+        nodes = [(clean(one.pod), _node(one.recorded), _node(one.replayed)) for one in found.moved]
+        yield from table([("MOVED POD", "RECORDED", "NOW"), *nodes])
+        yield ""
+    yield from _summary(found, zone)
+
+
+def _row(one: ReplayedDecisionRow, zone: datetime.tzinfo | None) -> tuple[str, ...]:
+    made = one.replayed or one.recorded
+    pod = clean(made.pod) if made is not None else ""
+    recorded = "" if one.same else _decision(one.recorded, pod)
+    return str(one.number), time_text(one.at, zone), pod, _decision(one.replayed, pod), recorded
+
+
+def _decision(one: DecisionOutcomeRow | None, pod: str) -> str:
+    if one is None:
+        return "none"
+    other = f"{clean(one.pod)}: " if clean(one.pod) != pod else ""
+    if one.result == "placed":
+        return f"{other}{clean(one.node)}"
+    victims = f", for {', '.join(map(clean, one.victims))}" if one.victims else ""
+    on = f" on {clean(one.node)}" if one.node else ""
+    return f"{other}{clean(one.result)}{on}{victims}"
+
+
+def _node(name: str) -> str:
+    return clean(name) or "none"
+
+
+def _summary(found: ReplayDocument, zone: datetime.tzinfo | None) -> Iterator[str]:
+    began, decisions = time_text(found.started, zone), count(len(found.decisions), "decision")
+    program = f"koord-scheduler {clean(found.version)}"
+    yield f"{decisions} of {program}, recorded for {span(found.seconds)} from {began} on."
+    if found.end:
+        yield f"The recording ended: {clean(found.end)}."
+    else:
+        yield "The end of the recording is missing: the scheduler still writes it, or was killed."
+    different = [one.number for one in found.decisions if not one.same]
+    if different:
+        yield f"{len(different)} of them differ, the first is number {different[0]}."
+    elif found.decisions:
+        yield "All decisions are the same."

@@ -1,0 +1,39 @@
+"""Where the devices of claims can be used, and claims that had better get others. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from koord_scheduler.claims.binding_conditions import has_failed
+from koord_scheduler.claims.device_objects import DeviceObjects
+from koord_scheduler.claims.devices import ClaimingNode, node_matches
+from koord_scheduler.claims.objects import ResourceClaim
+from koord_scheduler.claims.pod_claims import PodClaims, known_claims
+
+
+class ClaimDeallocation(NamedTuple):
+    """A claim that nobody uses is to lose its devices, which keep its pod off nodes."""
+
+    claim: ResourceClaim
+
+
+def is_available(claim: ResourceClaim, node: ClaimingNode) -> bool:
+    """Whether the devices of a claim can be used on a node; one without devices is everywhere."""
+    allocation = claim.status.allocation
+    selector = allocation.node_selector if allocation is not None else None
+    is_here = selector is None or node_matches(node, None, False, selector)
+    return is_here and not has_failed(claim)
+
+
+def find_deallocation(
+    pod: PodClaims, nodes: Iterable[ClaimingNode], objects: DeviceObjects
+) -> ClaimDeallocation | None:
+    """A claim of a pod that is not available on one of these nodes, and that no other pod uses."""
+    claims = known_claims(pod, objects)
+    for node in nodes:
+        for claim in claims:
+            is_free = all(one.uid == pod.uid for one in claim.status.reserved_for)
+            if is_free and not is_available(claim, node):
+                return ClaimDeallocation(claim)
+    return None

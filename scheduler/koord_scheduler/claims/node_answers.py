@@ -1,0 +1,84 @@
+"""Whether claims can be allocated on nodes, kept until devices of the node change. No IO."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from koord_scheduler.claims.device_objects import DeviceObjects
+from koord_scheduler.claims.devices import ClaimingNode
+from koord_scheduler.claims.objects import ResourceClaim
+from koord_scheduler.claims.requests import AllocationError
+from koord_scheduler.claims.reservation import alternatives_score, find_devices
+
+_MOST_KINDS = 32
+"""Of claims, that are remembered: some hundred bytes a node each."""
+
+
+class NodeAnswer(NamedTuple):
+    """Why claims cannot be allocated on a node, "" if they can, and how good that is."""
+
+    reason: str
+    score: int
+
+
+class _Known(NamedTuple):
+    stamp: Hashable
+    labels: Mapping[str, str]
+    answer: NodeAnswer
+
+
+class NodeAnswers:
+    """Answers for claims that ask for the same: claims from one template are decided about once."""
+
+    def __init__(self, objects: DeviceObjects) -> None:
+        self._objects = objects
+        self._kinds: OrderedDict[bytes, dict[str, _Known]] = OrderedDict()
+
+    def of(self, claims: Sequence[ResourceClaim]) -> AnswerFor:
+        """Answers about some claims."""
+        kind = msgspec.json.encode([one.spec for one in claims])
+        known = self._kinds.setdefault(kind, {})
+        self._kinds.move_to_end(kind)
+        if len(self._kinds) > _MOST_KINDS:
+            self._kinds.popitem(last=False)
+        return AnswerFor(claims, self._objects, known)
+
+
+class AnswerFor:
+    """Answers about some claims."""
+
+    def __init__(
+        self, claims: Sequence[ResourceClaim], objects: DeviceObjects, known: dict[str, _Known]
+    ) -> None:
+        self._claims = claims
+        self._objects = objects
+        self._known = known
+
+    def on(self, node: ClaimingNode) -> NodeAnswer:
+        """The answer for a node."""
+        stamp = self._objects.node_stamp(node.name)
+        known = self._known.get(node.name)
+        if (
+            known is None
+            or known.stamp != stamp
+            or (self._objects.follows_nodes and known.labels != node.labels)
+        ):
+            known = self._known[node.name] = _Known(stamp, node.labels, self._ask(node))
+        return known.answer
+
+    def _ask(self, node: ClaimingNode) -> NodeAnswer:
+        try:
+            found = find_devices(self._claims, node, self._objects)
+        except AllocationError as error:
+            return NodeAnswer(str(error), 0)
+        return NodeAnswer(
+            "",
+            sum(
+                alternatives_score(claim, {one.alternative.name for one in devices.devices})
+                for claim, devices in zip(self._claims, found, strict=True)
+            ),
+        )

@@ -1,0 +1,152 @@
+"""The pods of the cluster: which wait, which got a node, and which are there. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from koord_scheduler.classes.pod_reader import ClusterPod, WaitingPod
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods
+from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.nominations import Nomination, Nominations
+from koord_scheduler.framework.plugin import Plugin
+from koord_scheduler.framework.profile import Profile
+from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
+
+
+class PodStates:
+    """Pods wait in the queue, are assumed on a node, and are placed once the API says so.
+
+    An assumed pod is counted on its node; it waits again if it is forgotten. Times are monotonic
+    seconds. ``profiles`` are by scheduler name; pods of others do not wait here.
+    """
+
+    def __init__(
+        self, profiles: Mapping[str, Profile], nodes: NodeColumns, queue: SchedulingQueue
+    ) -> None:
+        self.profiles = profiles
+        self.nodes = nodes
+        self.queue = queue
+        self.placed = PlacedPods(nodes)
+        self.nominations = Nominations()
+        self._reserved: dict[str, list[tuple[Plugin, object]]] = {}
+        self._assumed: dict[str, QueuedPod] = {}
+        self._number = 0
+        self.assumed: Mapping[str, QueuedPod] = MappingProxyType(self._assumed)
+
+    def set_pod(self, pod: ClusterPod, now: float) -> None:
+        """A pod is there, or has changed."""
+        if pod.waiting is None:
+            self._assumed.pop(pod.key, None)
+            self._reserved.pop(pod.key, None)
+            self.queue.remove(pod.key)
+            self.nominations.remove(pod.key)
+            self.placed.set(_placed(pod))
+            return
+        assumed = self._assumed.get(pod.key)
+        if assumed is not None and assumed.uid == pod.uid:
+            return  # what is on its way to the API is newer
+        if pod.key in self.placed.by_key:
+            self._unplace(pod.key)
+        self._wait(pod, pod.waiting, now)
+
+    def remove_pod(self, key: str) -> None:
+        """A pod is gone."""
+        self.queue.remove(key)
+        self.nominations.remove(key)
+        if key in self.placed.by_key:
+            self._unplace(key)
+
+    def _wait(self, pod: ClusterPod, waiting: WaitingPod, now: float) -> None:
+        profile = self.profiles.get(waiting.scheduler_name)
+        known = self.queue.pods.get(pod.key)
+        if profile is None or pod.is_leaving:
+            self.remove_pod(pod.key)
+            return
+        if known is not None and known.uid == pod.uid:
+            self._update(known, pod, waiting)
+            return
+        self.nominations.remove(pod.key)
+        self._number += 1
+        made = QueuedPod(
+            pod.key,
+            pod.uid,
+            pod.priority,
+            waiting,
+            self._number,
+            now,
+            reported=waiting.condition,
+            is_nominated=bool(waiting.nominated),
+        )
+        if waiting.nominated:
+            usage = waiting.usage
+            nomination = Nomination(pod.key, waiting.nominated, pod.priority, usage)
+            self.nominations.set(nomination)
+        self.queue.set(made, is_gated=profile.honors_gates and bool(waiting.gates))
+
+    def _update(self, known: QueuedPod, pod: ClusterPod, waiting: WaitingPod) -> None:
+        """Most changes are of its condition, which this program wrote itself."""
+        before = known.waiting
+        if before.pod_class == waiting.pod_class and before[2:6] == waiting[2:6]:
+            known.waiting = waiting
+            return
+        again = replace(known, priority=pod.priority, waiting=waiting, retry_at=0.0, attempts=0)
+        honors = self.profiles[waiting.scheduler_name].honors_gates
+        self.queue.set(again, is_gated=honors and bool(waiting.gates))
+
+    def tick(self, now: float) -> float | None:
+        """Let pods come whose back-off has ended; returns when the next one's does."""
+        return self.queue.tick(now)
+
+    def assume(self, pod: QueuedPod, row: int) -> Placement:
+        """A waiting pod is to get a row's node; plugins reserve what else it needs."""
+        node, waiting = self.nodes.name(row), pod.waiting
+        reserved = self._reserve(waiting, row)
+        if reserved:
+            self._reserved[pod.key] = reserved
+        self.placed.set(PlacedPod(pod.key, pod.uid, node, pod.priority, None, waiting.usage))
+        self.queue.remove(pod.key)
+        self.nominations.remove(pod.key)  # it has that room now, or another
+        self._assumed[pod.key] = pod
+        return Placement(pod, node, tuple(one for _, one in reserved))
+
+    def forget(self, pod: QueuedPod, now: float) -> None:
+        """A pod did not get the node that it was given; its turn comes again."""
+        if self._assumed.get(pod.key) is pod:  # else the API said meanwhile what became of it
+            if pod.is_nominated:
+                node, usage = self.placed.by_key[pod.key].node, pod.waiting.usage
+                self.nominations.set(Nomination(pod.key, node, pod.priority, usage))
+            self._unplace(pod.key)
+            self.queue.back_off(pod, now)
+
+    def forget_all(self, now: float) -> None:
+        """Whatever was not confirmed yet: another one decides from now on."""
+        for pod in tuple(self._assumed.values()):
+            self.forget(pod, now)
+
+    def _reserve(self, waiting: WaitingPod, row: int) -> list[tuple[Plugin, object]]:
+        """What plugins take; nothing is taken if one of them fails."""
+        reserved: list[tuple[Plugin, object]] = []
+        try:
+            for plugin in self.profiles[waiting.scheduler_name].reserving:
+                reservation = plugin.reserve(waiting.pod_class, self.nodes, row)
+                if reservation is not None:
+                    reserved.append((plugin, reservation))
+        except Exception:
+            for plugin, reservation in reserved:
+                plugin.unreserve(reservation, self.nodes)
+            raise
+        return reserved
+
+    def _unplace(self, key: str) -> None:
+        self._assumed.pop(key, None)
+        for plugin, reservation in self._reserved.pop(key, ()):
+            plugin.unreserve(reservation, self.nodes)
+        self.placed.remove(key)
+
+
+def _placed(pod: ClusterPod) -> PlacedPod:
+    started, is_preempted = pod.started, pod.is_preempted
+    return PlacedPod(pod.key, pod.uid, pod.node, pod.priority, started, pod.usage, is_preempted)

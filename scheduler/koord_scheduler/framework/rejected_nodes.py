@@ -1,0 +1,37 @@
+"""Which nodes reject a pod, and why. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from koord_scheduler.columns.arrays import Rows
+from koord_scheduler.framework.class_scores import ClassScores
+
+
+class RejectedNodes(NamedTuple):
+    """Rows that ``plugin`` rejects for a reason, as the first plugin that rejects them."""
+
+    plugin: str
+    reason: str
+    rows: Rows
+
+
+def rejected_nodes(scores: ClassScores, feasible: Rows) -> Iterator[RejectedNodes]:
+    """Why the nodes that are not ``feasible`` are not; a node may have several reasons.
+
+    Where no plugin rejects one, its room is kept for nominated pods.
+    """
+    rows = np.flatnonzero(scores.nodes.is_node)
+    left = np.ones(len(rows), np.bool_)
+    for plugin in scores.reasons(rows):
+        for reason in plugin.reasons:
+            rejected = reason.rows & left
+            if rejected.any():
+                yield RejectedNodes(plugin.plugin, reason.text, rows[rejected])
+        left &= ~plugin.rejects
+    held = np.setdiff1d(rows[left], feasible)
+    if len(held):
+        yield RejectedNodes("", "room is kept for nominated pods", held)

@@ -1,0 +1,20 @@
+"""What filters say of a node with pods on it that are still to come. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from koord_scheduler.columns.nodes import PodUsage
+from koord_scheduler.framework.class_scores import ClassScores
+
+
+def rejections_beside(scores: ClassScores, row: int, pods: Sequence[PodUsage]) -> list[str]:
+    """As ``ClassScores.rejections`` while ``pods`` are on the node; they leave in any case."""
+    nodes, node = scores.nodes, scores.nodes.name(row)
+    for usage in pods:
+        nodes.add_pod(node, usage)
+    try:
+        return scores.rejections(row)
+    finally:  # a plugin may fail
+        for usage in pods:
+            nodes.remove_pod(node, usage)

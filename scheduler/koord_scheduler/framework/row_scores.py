@@ -1,0 +1,186 @@
+"""What plugins say of each node about a class of pods, kept until the node changes. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows, span
+from koord_scheduler.columns.journal import RowJournal
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.lru_cache import LRUCache
+from koord_scheduler.framework.plugin import (
+    AcrossNodes,
+    Filter,
+    Plugin,
+    PreFilterResult,
+    Score,
+)
+from koord_scheduler.framework.profile import EnabledPlugin
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPlugin:
+    """A plugin's answer about a class."""
+
+    plugin: Plugin
+    weight: int
+    filters: bool
+    filter: Filter | None
+    score: Score | None
+    across: AcrossNodes | None
+
+
+class RowScores:
+    """The answers of some plugins about a class, by row.
+
+    ``fits`` says where all of them and those of ``base`` let pods run. Where they do, ``local`` is
+    the weighted sum of the scores that depend on the row alone. ``relative`` has the others, as
+    they are before they are normalized, and ``uneven`` those of them that are not all equal.
+    ``generation`` changes when all rows were asked about, and not only those that changed.
+    ``classes`` is how many have shared them.
+    """
+
+    def __init__(
+        self,
+        pod: PodClass,
+        nodes: NodeColumns,
+        journal: RowJournal,
+        plugins: Iterable[EnabledPlugin],
+        base: RowScores | None = None,
+    ) -> None:
+        self._pod = pod
+        self._nodes = nodes
+        self._journal = journal
+        self._base = base
+        self.answers = [_class_plugin(one, pod, nodes) for one in plugins]
+        self._plugins = [one for one in self.answers if one.filter or one.score]
+        self._normalized = [one for one in self._plugins if one.score and one.plugin.normalizes]
+        # Most plugins depend on nothing but the row.
+        self._depending = [
+            one.plugin
+            for one in self._plugins
+            if type(one.plugin).depends_on is not Plugin.depends_on
+        ]
+        filtering = [one.plugin for one in self.answers if one.filters]
+        self._named = _named_nodes(plugin.pre_filter(pod, nodes) for plugin in filtering)
+        self._seen = 0
+        self._state: Hashable = None
+        self.generation = 0
+        self.classes = 0
+        self.fits: Mask = np.zeros(0, np.bool_)
+        self.local: Amounts = np.zeros(0)
+        self.relative: list[tuple[ClassPlugin, Amounts]] = []
+        self.uneven: list[tuple[ClassPlugin, Amounts]] = []
+
+    @property
+    def size(self) -> int:
+        """How many bytes it keeps by row, without those of ``base``."""
+        return self.fits.nbytes + self.local.nbytes + sum(raw.nbytes for _, raw in self.relative)
+
+    def refresh(self) -> None:
+        """Ask about the rows that changed."""
+        nodes, base = self._nodes, self._base
+        if base is not None:
+            base.refresh()
+        depends = [one.depends_on(self._pod, nodes) for one in self._depending]
+        state = nodes.generation, base.generation if base is not None else 0, *depends
+        changed = self._journal.changed_since(self._seen) if state == self._state else None
+        self._state = None  # a plugin may fail half-way
+        position = self._journal.position
+        if changed is None:
+            changed = self._begin()
+        if len(changed):
+            self._update(self._only_named(changed))
+        self._state, self._seen = state, position
+
+    def _begin(self) -> Rows:
+        """The rows to ask about; on all others pods of the class cannot run."""
+        length = len(self._nodes)
+        self.generation += 1
+        self.fits, self.local = np.zeros(length, np.bool_), np.zeros(length)
+        self.relative = [(one, np.zeros(length)) for one in self._normalized]
+        return np.flatnonzero(self._nodes.is_node if self._base is None else self._base.fits)
+
+    def _only_named(self, rows: Rows) -> Rows:
+        if self._named is None:
+            return rows
+        named = [row for row in map(self._nodes.row, self._named) if row is not None]
+        is_named = np.isin(rows, named)
+        self.fits[rows[~is_named]] = False  # a row may have another node by now
+        return rows[is_named]
+
+    def _update(self, rows: Rows) -> None:
+        at = span(rows)
+        self.fits[at], self.local[at] = self.ask(rows)
+        for (_, raw), (_, scores) in zip(self.relative, self.ask_relative(rows), strict=True):
+            raw[at] = scores
+        self.uneven = [(one, raw) for one, raw in self.relative if not _is_even(raw[self.fits])]
+
+    def ask(self, rows: Rows) -> tuple[Mask, Amounts]:
+        """What becomes ``fits`` and ``local`` of these rows; ``base`` is up to date."""
+        base, at = self._base, span(rows)
+        fits = np.array(self._nodes.is_node[at] if base is None else base.fits[at])
+        local = np.zeros(len(rows)) if base is None else np.array(base.local[at])
+        for one in self._plugins:
+            if one.filter is not None:
+                fits &= one.filter(rows)
+            if one.score is not None and not one.plugin.normalizes:
+                local += one.weight * one.score(rows)
+        return fits, local
+
+    def ask_relative(self, rows: Rows) -> Iterator[tuple[ClassPlugin, Amounts]]:
+        """What becomes ``relative`` of these rows."""
+        for one in self._normalized:
+            if one.score is not None:
+                yield one, one.score(rows)
+
+
+class SharedScores:
+    """Row scores of those plugins that look at nodes alone, and never at the pods on them.
+
+    Classes share them that are alike in what these plugins look at.
+    """
+
+    _MOST_BYTES = 32 << 20
+
+    def __init__(self, nodes: NodeColumns, plugins: Sequence[EnabledPlugin]) -> None:
+        self._nodes = nodes
+        self._plugins = [one for one in plugins if type(one.plugin).sign is not Plugin.sign]
+        self._scores: LRUCache[Hashable, RowScores] = LRUCache(self._MOST_BYTES)
+
+    def of(self, pod: PodClass) -> RowScores:
+        """The row scores of a class."""
+        key = tuple(one.plugin.sign(pod) for one in self._plugins)
+        found = self._scores.get(key)
+        if found is None:
+            journal = self._nodes.node_journal
+            found = RowScores(pod, self._nodes, journal, self._plugins)
+            self._scores.add(key, found)
+        found.classes += 1
+        return found
+
+
+def _class_plugin(enabled: EnabledPlugin, pod: PodClass, nodes: NodeColumns) -> ClassPlugin:
+    plugin, filters, weight = enabled
+    return ClassPlugin(
+        plugin,
+        weight,
+        filters,
+        plugin.filter(pod, nodes) if filters else None,
+        plugin.score(pod, nodes) if weight else None,
+        plugin.across(pod, nodes),
+    )
+
+
+def _named_nodes(results: Iterable[PreFilterResult]) -> frozenset[str] | None:
+    """The only nodes that come into question, as for pods of DaemonSets; ``None`` for all."""
+    named = [one.nodes for one in results if one.nodes is not None]
+    return frozenset.intersection(*named) if named else None
+
+
+def _is_even(scores: Amounts) -> bool:
+    return not len(scores) or bool(scores.min() == scores.max())

@@ -1,0 +1,106 @@
+"""The queue and the nodes at a glance, for the web page; as large for all clusters. No IO."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from operator import itemgetter
+
+import numpy as np
+from koord_model.keys import CPU, MEMORY
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.resources import PODS, quantity_of
+from koord_scheduler.program.explanation import Document
+from koord_scheduler.queue.scheduling_queue import ClassQueue, QueuedPod, SchedulingQueue
+
+_CLASSES = 8
+_NODES = 5
+_BUCKETS = 10
+_REASON = 1000
+"""Letters."""
+
+
+def queue_overview(queue: SchedulingQueue, now: float) -> Document:
+    """The classes of pods that fit nowhere at present, and the others; of both the largest.
+
+    Times are in seconds, ``now`` is monotonic.
+    """
+    sizes = [(sum(1 for _ in one.pods()), one) for one in queue.classes()]
+    return {
+        "parked": _classes(((size, one) for size, one in sizes if one.is_parked), now),
+        "active": _classes(((size, one) for size, one in sizes if not one.is_parked), now),
+    }
+
+
+def nodes_overview(nodes: NodeColumns) -> Document:
+    """How much of the nodes' CPU and memory is requested: by tenth of them, and at the ends.
+
+    CPU is in millicores, memory in bytes, shares are parts of what is allocatable. A node is as
+    full as its fuller resource.
+    """
+    rows, resources = np.flatnonzero(nodes.is_node), nodes.resources
+    numbers = [resources.number(CPU), resources.number(MEMORY)]
+    allocatable = resources.allocatable[numbers][:, rows]
+    requested = resources.requested[numbers][:, rows]
+    has_some = allocatable > 0
+    shares = np.divide(requested, allocatable, out=np.zeros_like(requested), where=has_some)
+    pods = resources.requested[resources.number(PODS), rows]
+    order = shares.max(axis=0).argsort(kind="stable") if len(rows) else rows
+
+    def node(place: int) -> Document:
+        free = allocatable[:, place] - requested[:, place]
+        return {
+            "node": nodes.name(int(rows[place])),
+            "cpu": float(shares[0, place]),
+            "memory": float(shares[1, place]),
+            "free_cpu": int(free[0]),
+            "free_memory": int(free[1]),
+            "pods": int(pods[place]),
+        }
+
+    buckets = np.minimum((shares * _BUCKETS).astype(np.intp), _BUCKETS - 1)
+    return {
+        "nodes": len(rows),
+        "unschedulable": int(nodes.unschedulable.sum()),
+        **{
+            name: {
+                "allocatable": int(allocatable[number].sum()),
+                "requested": int(requested[number].sum()),
+                "histogram": np.bincount(buckets[number], minlength=_BUCKETS).tolist(),
+            }
+            for number, name in enumerate(("cpu", "memory"))
+        },
+        "emptiest": [node(place) for place in order[:_NODES].tolist()],
+        "fullest": [node(place) for place in order[::-1][:_NODES].tolist()],
+    }
+
+
+def _classes(sizes: Iterable[tuple[int, ClassQueue]], now: float) -> Document:
+    found = [(size, one) for size, one in sizes if size]
+    largest = heapq.nlargest(_CLASSES, found, key=itemgetter(0))
+    heads = ((size, one, one.head()) for size, one in largest)
+    return {
+        "classes": len(found),
+        "pods": sum(size for size, _ in found),
+        "largest": [_class(one, size, head[-1], now) for size, one, head in heads if head],
+    }
+
+
+def _class(queue: ClassQueue, size: int, head: QueuedPod, now: float) -> Document:
+    return {
+        "pods": size,
+        "like": head.key,
+        "scheduler": queue.key.scheduler_name,
+        "priority": head.priority,
+        "asks": _asks(queue.key.pod_class),
+        "waiting_seconds": max(0.0, now - min(pod.added for pod in queue.pods())),
+        "reason": head.reported[:_REASON],
+    }
+
+
+def _asks(pod: PodClass) -> str:
+    """What each of its pods requests, in one line."""
+    amounts = ((name, amount) for name, amount in pod.amounts if name != PODS and amount)
+    return ", ".join(f"{quantity_of(name, amount)} {name}" for name, amount in amounts)[:_REASON]

@@ -1,0 +1,134 @@
+// Asks the scheduler every few seconds and shows what it says. Names of pods and nodes are
+// somebody else's: they are only ever set as text.
+
+import { chart, clock, element } from "./charts.js";
+import { ask, bar, by, bytes, cores, heads, offerTheme, percent, tile } from "./page.js";
+
+const REFRESH_MS = 5000;
+const NOTHING_YET = "Nothing in the last ten minutes.";
+
+async function refresh() {
+  try {
+    const found = await ask("v1/overview");
+    showHead(found);
+    showTiles(found);
+    showRates(found.rates);
+    showClasses("parked", found.classes.parked, true);
+    showClasses("active", found.classes.active, false);
+    showHistogram("cpu", "CPU requested", found.nodes, (value) => `${whole(value / 1000)} cores`);
+    showHistogram("memory", "Memory requested", found.nodes, (value) => bytes(value, true));
+    showNodes("fullest", found.nodes.fullest);
+    showNodes("emptiest", found.nodes.emptiest);
+    showTroubles([found.paused && `no decisions: ${found.paused}`, ...found.troubles]);
+  } catch (error) {
+    showTroubles([`No news from the scheduler since ${clock(Date.now() / 1000, true)} (${error.message}); what is shown is older.`]);
+  }
+}
+
+function whole(value) {
+  return Math.round(value).toLocaleString("en");
+}
+
+function count(number, name) {
+  return `${whole(number)} ${name}${number === 1 ? "" : name.endsWith("s") ? "es" : "s"}`;
+}
+
+function rate(value) {
+  return value === null || value === undefined ? "–" : value < 10 ? String(Number(value.toFixed(1))) : whole(value);
+}
+
+function milliseconds(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  const value = seconds * 1000;
+  return `${Number(value.toFixed(value < 1 ? 2 : value < 10 ? 1 : 0))} ms`;
+}
+
+function lasting(seconds) {
+  const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+  const [size, unit] = units.find(([least]) => seconds >= least) ?? [1, "s"];
+  return `${Math.floor(seconds / size)} ${unit}`;
+}
+
+function showHead(found) {
+  by("role").textContent = found.paused ? "paused" : found.leads ? "leads" : "stands by";
+  by("role").className = `badge ${found.paused ? "degraded" : found.leads ? "ok" : "muted"}`;
+  by("identity").textContent = found.leads || !found.leader ? found.identity : `"${found.leader}" leads`;
+  document.title = `${by("role").textContent} · koord-scheduler`;
+}
+
+function showTroubles(lines) {
+  const known = lines.filter(Boolean);
+  by("trouble").replaceChildren(...known.map((line) => element("div", {}, line)));
+  by("trouble").hidden = !known.length;
+}
+
+function showTiles(found) {
+  const { pending, rates: { minute }, nodes } = found;
+  const waiting = Object.values(pending).reduce((sum, one) => sum + one, 0);
+  const share = (one) => (one.allocatable ? one.requested / one.allocatable : 0);
+  const [cpu, memory] = [share(nodes.cpu), share(nodes.memory)];
+  const bindings = found.unsent_bindings ? `${count(found.unsent_bindings, "binding")} on the way` : "no binding on the way";
+  const lost = found.dropped_reports ? `, ${count(found.dropped_reports, "report")} dropped` : "";
+  const repaired = found.repaired_nodes ? `, ${count(found.repaired_nodes, "node")} repaired` : "";
+  by("tiles").replaceChildren(
+    tile("Pods waiting", whole(waiting), "", null,
+      `${whole(pending.active)} active, ${whole(pending.backoff)} backoff, ${whole(pending.unschedulable)} unschedulable, ${whole(pending.gated)} gated`),
+    tile("Pods bound", rate(minute.bound ?? null), "a second", null, `in the last minute; ${bindings}${lost}`),
+    tile("A decision takes", milliseconds(minute.p50), "at the median", null, `99 of 100 up to ${milliseconds(minute.p99)}`),
+    tile("Nodes", whole(nodes.nodes), nodes.unschedulable ? `${whole(nodes.unschedulable)} cordoned` : "", bar(Math.max(cpu, memory), 0.95),
+      `requested: ${percent(cpu * 100, 0)} of CPU, ${percent(memory * 100, 0)} of memory${repaired}`));
+}
+
+function showRates(rates) {
+  chart(by("bound"), {
+    title: "Pods bound", unit: "a second", times: rates.times, stacks: [], limits: [], least: 1, empty: NOTHING_YET,
+    lines: [{ name: "accent", label: "bound", values: rates.bound }], format: rate,
+  });
+  const milli = (values) => values.map((one) => (one === null ? null : one * 1000));
+  chart(by("latency"), {
+    title: "A decision takes", unit: "ms", times: rates.times, stacks: [], limits: [], least: 0.1, empty: NOTHING_YET,
+    lines: [{ name: "accent", label: "median", values: milli(rates.p50) }, { name: "warn", label: "99 of 100", values: milli(rates.p99) }],
+    format: (value, exact) => (exact ? milliseconds(value / 1000) : cores(value)),
+  });
+}
+
+function showClasses(name, found, reasons) {
+  const left = found.classes - found.largest.length;
+  by(`${name}-note`).textContent = found.classes
+    ? `${count(found.pods, "pod")} in ${count(found.classes, "class")}${left ? `; the ${found.largest.length} largest` : ""}` : "none";
+  const columns = [["Like", "words"], ["Pods"], ["Priority"], ["For"], ["Each requests", "words"]];
+  const head = element("tr", {}, ...columns.map(([title, kind = ""]) => element("th", { class: kind, scope: "col" }, title)));
+  by(name).tHead.replaceChildren(...(found.classes ? [head] : []));
+  by(name).tBodies[0].replaceChildren(...found.largest.flatMap((one) => [
+    element("tr", { class: reasons ? "explained" : "" }, element("td", { class: "words" }, one.like), element("td", {}, whole(one.pods)),
+      element("td", {}, String(one.priority)), element("td", {}, lasting(one.waiting_seconds)),
+      element("td", { class: "words" }, one.asks || "nothing")),
+    ...(reasons ? [element("tr", {}, element("td", { class: "words wrap muted", colspan: columns.length }, one.reason))] : []),
+  ]));
+}
+
+function showHistogram(name, title, nodes, format) {
+  const { histogram, requested, allocatable } = nodes[name], most = Math.max(...histogram, 1);
+  const columns = histogram.map((number, i) => {
+    const fill = element("i");
+    fill.style.height = `${(number / most) * 100}%`;
+    const label = `${count(number, "node")}: ${i * 10} % ${i < 9 ? `to ${i * 10 + 10} %` : "and more"}`;
+    return element("div", { class: "column", title: label, "aria-label": label, role: "img" },
+      element("b", {}, number ? whole(number) : ""), element("div", {}, fill), element("span", {}, `${i * 10}`));
+  });
+  by(name).replaceChildren(
+    element("div", { class: "title" }, element("h2", {}, title), element("span", { class: "muted" }, `${format(requested)} of ${format(allocatable)}; nodes by percent requested`)),
+    nodes.nodes ? element("div", { class: "histogram" }, ...columns) : element("div", { class: "empty" }, "No nodes are known."));
+}
+
+function showNodes(name, nodes) {
+  by(name).tHead.replaceChildren(...(nodes.length ? [heads(["Node"], ["CPU", "free", "Memory", "free", "Pods"])] : []));
+  const share = (part) => element("td", { class: part > 0.95 ? "hot" : "" }, percent(part * 100, 0));
+  by(name).tBodies[0].replaceChildren(...nodes.map((one) => element("tr", {}, element("td", { class: "words" }, one.node),
+    share(one.cpu), element("td", { class: "muted" }, cores(one.free_cpu / 1000, true)),
+    share(one.memory), element("td", { class: "muted" }, bytes(one.free_memory, true)), element("td", {}, String(one.pods)))));
+}
+
+offerTheme("koord-scheduler-theme");
+await refresh();
+setInterval(() => { if (!document.hidden) refresh(); }, REFRESH_MS);

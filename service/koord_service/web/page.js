@@ -1,0 +1,67 @@
+// What the pages of all programs need: to ask, to write amounts, and to be light or dark.
+
+import { element } from "./charts.js";
+
+export const by = (id) => document.getElementById(id);
+
+export async function ask(path) {
+  const answer = await fetch(path);
+  // A sick program answers /healthz with 503, and says there what ails it.
+  if (!answer.ok && answer.status !== 503) throw new Error(`${path}: ${(await answer.text()).trim()}`);
+  return answer.json();
+}
+
+export function cores(value, exact = false) {
+  if (value === null || value === undefined) return "–";
+  return exact ? (value < 9.995 ? value.toFixed(2) : value.toFixed(1)) : String(Number(value.toFixed(3)));
+}
+
+export function bytes(value, exact = false) {
+  if (value === null || value === undefined) return "–";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let place = 0;
+  while (value >= 1024 && place < units.length - 1) { value /= 1024; place += 1; }
+  const digits = exact && place > 1 && value < 99.95 ? 1 : 0;
+  return `${Number.isInteger(value) && !exact ? value : value.toFixed(digits)} ${units[place]}`;
+}
+
+export function percent(value, digits = 1) {
+  return value === null || value === undefined ? "–" : `${value.toFixed(digits)} %`;
+}
+
+export function bar(part, hot = 2) {
+  const fill = element("i", { class: part > hot ? "hot" : "" });
+  fill.style.width = `${Math.min(Math.max(part, 0), 1) * 100}%`;
+  return element("div", { class: "bar" }, fill);
+}
+
+export function tile(name, value, unit, between, note) {
+  return element("div", { class: "card tile" }, element("div", { class: "name" }, name),
+    element("div", { class: "value" }, `${value} `, element("small", {}, unit)),
+    ...(between ? [between] : []), element("div", { class: "note" }, note));
+}
+
+export function heads(words, numbers) {
+  return element("tr", {}, ...words.map((name) => element("th", { class: "words", scope: "col" }, name)),
+    ...numbers.map((name) => element("th", { scope: "col" }, name)));
+}
+
+// Light or dark: as the system has it, until somebody clicks; `name` is where that is kept.
+export function offerTheme(name) {
+  const show = (chosen) => {
+    const dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    document.documentElement.dataset.theme = dark ? "dark" : "light";
+    by("theme").textContent = dark ? "Light" : "Dark";
+  };
+  const stored = (value) => {
+    try {
+      if (value) localStorage.setItem(name, value);
+      return localStorage.getItem(name);
+    } catch {
+      return value ?? null; // a browser that keeps nothing
+    }
+  };
+  show(stored());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => show(stored()));
+  by("theme").addEventListener("click", () => show(stored(document.documentElement.dataset.theme === "dark" ? "light" : "dark")));
+}

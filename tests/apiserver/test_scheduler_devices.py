@@ -1,0 +1,176 @@
+"""Devices for pods, by a real API server: none is given away twice, and the rest wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from koord_kube.client import Client, Limits
+from koord_kube.connect import connect
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.resources import (
+    DEVICE_CLASSES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+)
+from koord_scheduler.claims.objects import FINALIZER
+
+from tests.apiserver.real_cluster import RealCluster
+from tests.apiserver.test_scheduler_rights import LEASE
+from tests.support.kube_apiserver import ADMIN
+from tests.support.listing import listed
+from tests.support.scheduler_program import QUICK, SchedulerProgram
+from tests.support.waiting import until
+
+NAMESPACE = "training"
+DRIVER = "gpu.example.com"
+GROUP = {"apiVersion": "resource.k8s.io/v1"}
+NODE_NAMES = ("g1", "g2")
+DEVICES = 4
+PODS_THERE = 10
+
+
+@pytest.fixture
+async def client(cluster: RealCluster) -> AsyncIterator[Client]:
+    cluster.namespace(NAMESPACE)
+    kubeconfig = cluster.server.kubeconfig("admin", ADMIN)
+    async with await connect(str(kubeconfig), Limits(qps=0)) as made:
+        yield made
+
+
+@pytest.fixture
+def scheduler(cluster: RealCluster) -> Iterator[SchedulerProgram]:
+    """With the rights that deploy/ gives it."""
+    kubeconfig = cluster.server.kubeconfig("s1", cluster.token("koord-scheduler"))
+    network = cluster.server.network
+    made = SchedulerProgram(
+        *("s1", cluster.server.folder, kubeconfig, *QUICK, *LEASE),
+        host=network.address,
+        inside=network.inside([]),
+    )
+    yield made
+    made.close()
+    assert "Traceback" not in made.said
+    assert "forbidden" not in made.said.lower()
+
+
+async def node(client: Client, name: str) -> None:
+    """A node, and what its driver says of its devices."""
+    await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+    status = {"status": {"capacity": amounts, "allocatable": amounts}}
+    await client.patch(NODES, name, status, subresource="status")
+    await client.patch(NODES, name, {"spec": {"taints": None}})
+    devices = [
+        {"name": f"gpu{at}", "attributes": {"model": {"string": "a100"}}} for at in range(DEVICES)
+    ]
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "pool": pool, "nodeName": name, "devices": devices}
+    metadata = {"name": f"{name}-gpus"}
+    await client.create(
+        RESOURCE_SLICES, {**GROUP, "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
+    )
+
+
+async def pod(client: Client, name: str) -> None:
+    """A pod with a claim from a template, as Kubernetes' controller makes it."""
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+    container = {"name": "c", "image": "i", "resources": {"claims": [{"name": "gpu"}]}}
+    spec = {"containers": [container], "resourceClaims": claims}
+    metadata = {"name": name, "namespace": NAMESPACE}
+    given = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    made = await client.create(PODS, given, NAMESPACE)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": made["metadata"]["uid"]}
+    claim = f"{name}-gpu"
+    await client.create(
+        RESOURCE_CLAIMS,
+        {
+            **GROUP,
+            "kind": "ResourceClaim",
+            "metadata": {"name": claim, "ownerReferences": [{**owner, "controller": True}]},
+            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": _wanted()}]}},
+        },
+        NAMESPACE,
+    )
+    status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": claim}]}
+    await client.patch(PODS, name, {"status": status}, NAMESPACE, subresource="status")
+
+
+def _wanted() -> dict[str, Any]:
+    expression = f'device.attributes["{DRIVER}"].model == "a100"'
+    return {"deviceClassName": "gpus", "selectors": [{"cel": {"expression": expression}}]}
+
+
+async def pods(client: Client) -> dict[str, Object]:
+    found, _ = await listed(client, PODS)
+    return {
+        one["metadata"]["name"]: one for one in found if one["metadata"]["namespace"] == NAMESPACE
+    }
+
+
+async def bound(client: Client, number: int) -> dict[str, str] | None:
+    """The nodes of pods, once so many have one."""
+    nodes = {
+        name: one["spec"]["nodeName"]
+        for name, one in (await pods(client)).items()
+        if one["spec"].get("nodeName")
+    }
+    return nodes if len(nodes) >= number else None
+
+
+async def claims(client: Client) -> dict[str, Object]:
+    found, _ = await listed(client, RESOURCE_CLAIMS)
+    return {one["metadata"]["name"]: one for one in found}
+
+
+async def refused(client: Client) -> list[str] | None:
+    """What the pods that wait say, once all do."""
+    said = [
+        condition["message"]
+        for one in (await pods(client)).values()
+        for condition in one["status"].get("conditions", ())
+        if condition["type"] == "PodScheduled" and condition["status"] == "False"
+    ]
+    return said if len(said) == PODS_THERE - DEVICES * len(NODE_NAMES) else None
+
+
+async def test_no_device_is_given_to_two_pods_and_the_rest_wait(
+    client: Client, scheduler: SchedulerProgram
+) -> None:
+    in_class = {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}
+    await client.create(
+        DEVICE_CLASSES,
+        {**GROUP, "kind": "DeviceClass", "metadata": {"name": "gpus"}, "spec": in_class},
+    )
+    for name in NODE_NAMES:
+        await node(client, name)
+    await asyncio.to_thread(scheduler.start)
+    await until(lambda: scheduler.ready, "ready")
+    await until(lambda: scheduler.leads, "a leader")
+    for number in range(PODS_THERE):
+        await pod(client, f"p{number}")
+    nodes = await until(partial(bound, client, DEVICES * len(NODE_NAMES)), "pods with nodes")
+    assert nodes is not None
+    given = set()
+    for name, where in nodes.items():
+        claim = (await claims(client))[f"{name}-gpu"]
+        [result] = claim["status"]["allocation"]["devices"]["results"]
+        assert result["pool"] == where
+        given.add((where, result["device"]))
+        uid = (await pods(client))[name]["metadata"]["uid"]
+        assert [one["uid"] for one in claim["status"]["reservedFor"]] == [uid]
+        assert FINALIZER in claim["metadata"]["finalizers"]
+    assert len(given) == DEVICES * len(NODE_NAMES)
+    said = await until(partial(refused, client), "why the others wait")
+    assert said is not None
+    assert all("2 cannot allocate all claims" in one for one in said)
+
+    ended = next(iter(nodes))
+    released = {"status": {"allocation": None, "reservedFor": None}}
+    await client.patch(RESOURCE_CLAIMS, f"{ended}-gpu", released, NAMESPACE, subresource="status")
+    await until(partial(bound, client, DEVICES * len(NODE_NAMES) + 1), "one more pod")

@@ -1,0 +1,123 @@
+"""What is recorded of objects is enough to decide by, and no more."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_scheduler.framework.cluster_kinds import ClusterKind, cluster_kinds, pod_kind
+from koord_scheduler.framework.recording import (
+    PutInput,
+    RecordedInput,
+    RecordingHeader,
+    read_header,
+    read_inputs,
+    recorded_kind,
+    recording_line,
+)
+from koord_scheduler.framework.scheduler import Scheduler
+
+from tests.support.clusters import random_cluster
+from tests.support.clusters.devices import random_device_cluster
+from tests.support.clusters.preemption import random_preemption
+from tests.support.clusters.storage import random_storage_cluster
+from tests.support.clusters.workloads import random_workloads
+from tests.support.storage_kinds import STORAGE_KINDS
+from tests.support.workloads import READERS
+
+LISTS = {
+    "nodes": "Node",
+    "pods": "Pod",
+    "namespaces": "Namespace",
+    "budgets": "PodDisruptionBudget",
+    **{plural: kind for plural, (kind, _) in READERS.items()},
+    **{plural: kind.__name__ for plural, kind in STORAGE_KINDS.items()},
+    "claims": "ResourceClaim",
+    "slices": "ResourceSlice",
+    "classes": "DeviceClass",
+}
+HEADER = RecordingHeader(1, 0.0, 0.0)
+
+
+def kinds() -> dict[str, ClusterKind]:
+    scheduler = Scheduler([])
+    found = [*cluster_kinds(scheduler), pod_kind(scheduler, lambda: 0.0)]
+    return {one.resource.kind: one for one in found}
+
+
+def recorded_put(kind: ClusterKind, raw: bytes) -> PutInput:
+    inputs: list[RecordedInput] = []
+    followed = recorded_kind(kind._replace(put=lambda *_: None), inputs.append, lambda: 1.5)
+    followed.put("key", followed.read(raw))
+    [one] = read_inputs([recording_line(one) for one in inputs])
+    assert isinstance(one, PutInput)
+    return one
+
+
+@given(st.integers(0, 1 << 32))
+def test_objects_read_the_same(seed: int) -> None:
+    known, rng = kinds(), Random(seed)
+    makers = (
+        random_cluster,
+        random_storage_cluster,
+        random_workloads,
+        random_preemption,
+        random_device_cluster,
+    )
+    for cluster in (make(rng) for make in makers):
+        waiting = {"pods": [cluster[name] for name in ("pod", "next") if name in cluster]}
+        for plural, listed in (*cluster.items(), *waiting.items()):
+            for document in listed if plural in LISTS else ():
+                kind, raw = known[LISTS[plural]], json.dumps(document).encode()
+                one = recorded_put(kind, raw)
+                assert (one.at, one.kind, one.key) == (1.5, LISTS[plural], "key")
+                assert kind.read(bytes(one.object)) == kind.read(raw)
+
+
+def test_secrets_are_left_out() -> None:
+    secret: Any = "hidden"
+    container = {
+        "name": "c",
+        "env": [{"name": secret, "value": secret}],
+        "envFrom": [{"secretRef": {"name": secret}}],
+        "command": [secret],
+        "args": [secret],
+        "livenessProbe": {"httpGet": {"httpHeaders": [{"name": "a", "value": secret}]}},
+    }
+    annotations = {"kubectl.kubernetes.io/last-applied-configuration": secret}
+    metadata = {"name": "p", "namespace": "d", "annotations": annotations}
+    volumes = [{"name": secret, "secret": {"secretName": secret}}]
+    spec = {name: [container] for name in ("containers", "initContainers", "ephemeralContainers")}
+    pod = {"metadata": metadata, "spec": {**spec, "volumes": volumes}}
+    template = {"metadata": metadata, "spec": {"template": {"spec": spec}, "selector": {}}}
+    known = kinds()
+    for kind, document in (("Pod", pod), ("ReplicaSet", template), ("StatefulSet", template)):
+        one = recorded_put(known[kind], json.dumps(document).encode())
+        assert b"hidden" not in bytes(one.object)
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"[]", b"\xff", b'["tick",1]'])
+def test_another_file_is_no_recording(text: bytes) -> None:
+    with pytest.raises(ValueError, match="not a recording"):
+        read_header(iter([text]))
+
+
+def test_a_newer_recording_is_refused() -> None:
+    newer = RecordingHeader(2, 0.0, 0.0, version="9.9")
+    with pytest.raises(ValueError, match=r"9\.9"):
+        read_header(iter([recording_line(newer)]))
+
+
+def test_only_the_last_line_may_be_torn() -> None:
+    tick = b'["tick",1.0]'
+    assert len(list(read_inputs([tick, tick, tick[:5]]))) == 2
+    with pytest.raises(ValueError, match="line 3"):
+        list(read_inputs([tick, tick[:5], tick]))
+
+
+def test_all_kinds_are_tried_here() -> None:
+    assert set(kinds()) == set(LISTS.values())
