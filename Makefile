@@ -49,7 +49,7 @@ integration: $(STAMP)test-all ## Run only the tests of the whole, as root also o
 
 test-vm: $(STAMP)test-all ## Boot a whole Debian node in an emulator, install as the README says, and test that (root).
 	@tools/system_packages vm
-	@$(PYTEST) tests/vm
+	@$(PYTEST) tests/vm || $(AGAIN) tests/vm
 
 lint: $(STAMP)lint ## Check style, types and layers.
 	@$(BIN)/ruff check .
