@@ -82,14 +82,15 @@ class ClassQueue:
     """The waiting pods of a class, the next one first; ``is_parked`` while none fits anywhere.
 
     ``parked_at`` and ``looked_at`` are when it was parked and when it was last asked whether a pod
-    may fit by now, in monotonic seconds. ``entered`` has the pods that came since ``take_untold``,
+    may fit by now, in monotonic seconds. ``offered`` is the turn at which it was offered to the
+    queue of classes last. ``entered`` has the pods that came since ``take_untold``,
     ``told_at`` is when that returned all. With ``has_defect`` a plugin failed on them.
     """
 
     key: ClassKey
     heap: list[_Place] = field(default_factory=list)
     is_parked: bool = False
-    offered: _Place | None = None
+    offered: Turn | None = None
     parked_at: float = 0.0
     looked_at: float = 0.0
     told_at: float = float("-inf")
@@ -160,17 +161,17 @@ class SchedulingQueue:
     def next(self) -> QueuedPod | None:
         """The pod whose turn it is; it stays until it is removed, or its class is parked."""
         while self._ready:
-            *_, queue = self._ready[0]
+            turn, _, queue = self._ready[0]
             head = queue.head()
-            if head is None or queue.is_parked or head is not queue.offered:
-                heapq.heappop(self._ready)
+            if head is not None and not queue.is_parked and turn == head[0]:
+                return head[-1]
+            heapq.heappop(self._ready)
+            if turn == queue.offered:
                 queue.offered = None
-                if head is None:
-                    self._drop(queue)
-                elif not queue.is_parked:
-                    self._offer(queue)
-                continue
-            return head[-1]
+            if head is None:
+                self._drop(queue)
+            elif not queue.is_parked:
+                self._offer(queue)
         return None
 
     def park(self, key: ClassKey, now: float) -> ClassQueue:
@@ -267,8 +268,8 @@ class SchedulingQueue:
         head = queue.head()
         if head is None:
             self._drop(queue)
-        elif head is not queue.offered:
-            queue.offered = head
+        elif head[0] != queue.offered:
+            queue.offered = head[0]
             heapq.heappush(self._ready, (head[0], next(self._entries), queue))
 
     def _drop(self, queue: ClassQueue) -> None:
