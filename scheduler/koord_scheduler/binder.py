@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -16,6 +15,7 @@ from koord_scheduler.extender_client import ExtenderClient
 from koord_scheduler.extenders.calls import CallFailure
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.work_queue import WorkQueue
 
 Write = Callable[[Request], Awaitable[bytes]]
 ReadPod = Callable[[str, str], Awaitable[Object]]
@@ -61,23 +61,24 @@ class Binder:
         self._extenders = extenders
         self._streams = streams
         self._on_warning = on_warning
-        self._send, self._receive = anyio.create_memory_object_stream[Placement](math.inf)
+        self._placements: WorkQueue[Placement] = WorkQueue()
         self.unsent = 0
         """Bindings that are not done."""
 
     def bind(self, placement: Placement) -> None:
         """Bind a pod to a node, soon."""
         self.unsent += 1
-        self._send.send_nowait(placement)
+        self._placements.put(placement)
 
     async def run(self) -> None:
         """Bind until cancelled; what is under way then has no outcome."""
-        async with self._send, self._receive, anyio.create_task_group() as group:
+        async with anyio.create_task_group() as group:
             for _ in range(self._streams):
                 group.start_soon(self._work)
 
     async def _work(self) -> None:
-        async for placement in self._receive:
+        while True:
+            placement = await self._placements.get()
             try:
                 await self._bind_or_delegate(placement)
             finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from koord_scheduler.columns.placed_pods import PlacedPod
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan
 from koord_scheduler.pod_requests import condition_patch
 from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.work_queue import WorkQueue
 
 MOST_WAITING = 100_000
 """Reports; beyond them the oldest are dropped."""
@@ -36,7 +36,8 @@ class EventKind(NamedTuple):
 
 _SCHEDULED = EventKind("Scheduled", is_warning=False)
 _FAILED = EventKind("FailedScheduling", is_warning=True)
-_IDLE_SECONDS = 0.05
+_BUSY_SECONDS = 0.1
+"""How long a report waits until it is asked again whether it may be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +70,14 @@ class PodReporter:
         self._on_warning = on_warning
         self._wall = wall
         self._monotonic = monotonic
-        self._waiting: deque[_Report] = deque(maxlen=MOST_WAITING)
+        self._reports: WorkQueue[_Report] = WorkQueue(MOST_WAITING)
         self._seen = EventAggregator()
-        self._news = anyio.Event()
-        self.dropped = 0
-        """Reports that were not written."""
+        self._failures = 0
+
+    @property
+    def dropped(self) -> int:
+        """How many reports were not written."""
+        return self._failures + self._reports.dropped
 
     def scheduled(self, placement: Placement) -> None:
         """A pod has a node."""
@@ -115,39 +119,30 @@ class PodReporter:
 
     async def _work(self) -> None:
         while True:
-            report = self._next()
-            if report is not None:
-                await self._send(report.request())
-            elif self._waiting:
-                await anyio.sleep(_IDLE_SECONDS)
-            else:
-                if self._news.is_set():
-                    self._news = anyio.Event()
-                await self._news.wait()
+            report = await self._reports.get()
+            await self._calm(report.at + LONGEST_DELAY_SECONDS)
+            await self._send(report.request())
 
-    def _next(self) -> _Report | None:
-        if not self._waiting:
-            return None
-        if self._busy() and self._monotonic() - self._waiting[0].at < LONGEST_DELAY_SECONDS:
-            return None
-        return self._waiting.popleft()
+    async def _calm(self, end: float) -> None:
+        """Wait until bindings leave room for a report, or for ``end``."""
+        while True:
+            if not self._busy() or self._monotonic() >= end:
+                return
+            await anyio.sleep(_BUSY_SECONDS)
 
     async def _send(self, request: Request) -> None:
         try:
             await self._write(request)
         except (NotFoundError, NotLeadingError):
-            self.dropped += 1  # the pod is gone, or somebody else reports
+            self._failures += 1  # the pod is gone, or somebody else reports
         except ApiError as error:
-            self.dropped += 1
+            self._failures += 1
             self._on_warning(f"{error} (not reported)")
             if error.status in (0, 429) or error.status >= 500:
                 await anyio.sleep(max(error.retry_after, 1.0))
 
     def _put(self, request: Callable[[], Request]) -> None:
-        if len(self._waiting) == MOST_WAITING:
-            self.dropped += 1
-        self._waiting.append(_Report(request, self._monotonic()))
-        self._news.set()
+        self._reports.put(_Report(request, self._monotonic()))
 
     def _event(self, pod: QueuedPod, kind: EventKind, message: str, at: float) -> Request:
         return self._event_of(pod.key, pod.uid, pod.waiting.scheduler_name, kind, message, at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -73,6 +74,11 @@ ITEMS = msgspec.json.Decoder(ListAnswer)
 _EVENT = msgspec.json.Decoder(WatchLine)
 _STATUS = msgspec.json.Decoder(_Status)
 
+_USUAL_LINE = re.compile(
+    rb'\{"type":"(ADDED|MODIFIED|DELETED|BOOKMARK)","object":(\{.*\})\}', re.DOTALL
+).fullmatch
+"""API servers write events so: the object need not be parsed to know where it begins and ends."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -124,6 +130,9 @@ class Request:
 
     def watch_event(self, line: bytes) -> WatchEvent:
         """Decode one line of a watch; an ERROR event is raised."""
+        usual = _USUAL_LINE(line)
+        if usual is not None:
+            return WatchEvent(usual[1].decode(), usual[2])
         event = self.decode(_EVENT, line)
         if event.type != "ERROR":
             return WatchEvent(event.type, bytes(event.object))

@@ -69,7 +69,7 @@ class ClassScores:
     def feasible(self) -> Rows:
         """The rows of the nodes that a pod of the class can run on."""
         self._rows.refresh()
-        rows = np.flatnonzero(self._rows.fits)
+        (rows,) = self._rows.fits.nonzero()
         passed = self._pass_across(rows)
         return rows if passed is None else rows[passed]
 

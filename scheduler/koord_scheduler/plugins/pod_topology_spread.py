@@ -202,7 +202,9 @@ class _Spread:
             number = int(np.count_nonzero(np.bincount(here)))
             found = _weighed(constraint.counts(), number, spread)[here]
         if not self._needs_all_keys:
-            found[self._nodes.labels.column(spread.key).codes[rows] < 0] = 0.0
+            lacks = self._nodes.labels.column(spread.key).codes[span(rows)] < 0
+            if lacks.any():
+                found[lacks] = 0.0
         return found
 
     # ---- what changes with nodes alone
