@@ -28,17 +28,31 @@ class Domains:
 
     ``codes`` has the domain of each row, below ``number``; -1 for none. ``is_counted`` says on
     which rows pods count, ``present`` are the domains of these, ``counted_codes`` the codes, with
-    ``number`` for rows that do not count. ``are_of_all``: no node is without a domain.
+    ``number`` for rows that do not count. ``are_of_all``: no node is without a domain. ``lacking``
+    are the rows of nodes without the label; ``None`` if all nodes have it.
     """
 
-    def __init__(self, version: int, codes: Codes, is_counted: Mask, *, are_of_all: bool) -> None:
+    def __init__(
+        self, version: int, codes: Codes, is_counted: Mask, *, is_node: Mask, lacking: Mask
+    ) -> None:
+        has_domain = is_node & (codes >= 0)
+        sizes = np.bincount(codes[has_domain])
         self.version = version
         self.codes = codes
         self.number = int(codes.max(initial=-1)) + 1
         self.is_counted = is_counted
         self.counted_codes: Codes = np.where(is_counted, codes, self.number)
-        self.are_of_all = are_of_all
+        self.are_of_all = bool((has_domain == is_node).all())
+        self.lacking = lacking if lacking.any() else None
+        self._sizes = sizes[sizes > 0]
+        self._nodes = int(sizes.sum())
         self.present = np.flatnonzero(np.bincount(codes[is_counted]))
+
+    def number_among(self, rows: Rows) -> int:
+        """How many domains have a node among these rows; all of the rows have a domain."""
+        if len(self._sizes) and self._nodes - len(rows) < self._sizes.min():
+            return len(self._sizes)  # those that are missing would not fill any domain
+        return int(np.count_nonzero(np.bincount(self.codes[span(rows)])))
 
     def rows_where(self, holds: Mask, rows: Rows) -> Mask | None:
         """Of each of these rows, whether something holds in its domain; ``None``: on all nodes.

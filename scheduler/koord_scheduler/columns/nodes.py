@@ -186,7 +186,7 @@ class NodeColumns:
 
     def _make_domains(self, key: str, scope: NodeScope) -> Domains:
         column, is_counted = self.labels.column(key), self.with_labels(scope.keys or ())
-        codes = column.codes
+        codes, lacking = column.codes, self.is_node & (column.codes < 0)
         if scope.keys is None:
             codes = np.where(codes < 0, column.code(""), codes)
         rows = np.flatnonzero(is_counted)
@@ -196,8 +196,7 @@ class NodeColumns:
             rows = rows[self.untolerated(scope.tolerations).of(rows) == 0]
         counted = np.zeros(len(self), np.bool_)
         counted[rows] = True
-        are_of_all = not (self.is_node & (codes < 0)).any()
-        return Domains(self.version, codes, counted, are_of_all=are_of_all)
+        return Domains(self.version, codes, counted, is_node=self.is_node, lacking=lacking)
 
     def usage(
         self,

@@ -193,18 +193,15 @@ class _Spread:
 
     def _raw_score(self, constraint: _Constraint, rows: Rows) -> Amounts:
         """More pods in a domain make it worse, by the more the more domains there are."""
-        spread, counter = constraint.spread, constraint.counter
+        spread, counter, domains = constraint.spread, constraint.counter, constraint.domains
         if spread.key == _HOSTNAME:
             counts = np.zeros(len(rows)) if counter is None else counter.rows[span(rows)]
             found = _weighed(counts, len(rows), spread)
         else:
-            here = constraint.domains.codes[span(rows)]
-            number = int(np.count_nonzero(np.bincount(here)))
-            found = _weighed(constraint.counts(), number, spread)[here]
-        if not self._needs_all_keys:
-            lacks = self._nodes.labels.column(spread.key).codes[span(rows)] < 0
-            if lacks.any():
-                found[lacks] = 0.0
+            weighed = _weighed(constraint.counts(), domains.number_among(rows), spread)
+            found = weighed.take(domains.codes[span(rows)])
+        if not self._needs_all_keys and domains.lacking is not None:
+            found[domains.lacking[span(rows)]] = 0.0
         return found
 
     # ---- what changes with nodes alone
