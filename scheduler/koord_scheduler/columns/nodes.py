@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -83,7 +83,7 @@ class NodeColumns:
         self.is_node: Mask = np.zeros(length, np.bool_)
         self.unschedulable: Mask = np.zeros(length, np.bool_)
         self.tie_break: Amounts = np.zeros(length)
-        self._seed = seed
+        self._seed = str(seed).encode()
         self._names: list[str] = [""] * length
         self._pods_on = [0] * length
         self._row_of: dict[str, int] = {}
@@ -270,7 +270,9 @@ class NodeColumns:
             self._free.append(row)
 
     def _tie(self, name: str) -> float:
-        place = zlib.crc32(name.encode(), self._seed) % _TIES
+        # A CRC would order names of one length alike for all seeds, but for a few bits.
+        digest = blake2b(name.encode(), digest_size=4, key=self._seed).digest()
+        place = int.from_bytes(digest) % _TIES
         while (tie := place / _TIES) in self._ties:
             place = (place + 1) % _TIES
         self._ties.add(tie)

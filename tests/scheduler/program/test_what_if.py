@@ -54,7 +54,7 @@ def nodes_of(found: Document) -> dict[str, str]:
 
 
 def test_each_pod_takes_room_from_the_next() -> None:
-    found = place([node("n1", "3"), node("n2", "5")], [pod(name, "2") for name in "abcd"])
+    found = place([node("n1", "3"), node("n2", "4.5")], [pod(name, "2") for name in "abcd"])
     assert nodes_of(found) == {"a": "n2", "b": "n1", "c": "n2", "d": ""}
     first, *_, last = found["pods"]
     assert (first["state"], first["nodes"], first["feasible"]) == ("placed", 2, 2)
