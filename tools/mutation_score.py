@@ -65,6 +65,7 @@ TARGETS = {
         "tests/scheduler/program/test_program.py",
     ],
     "scheduler/koord_scheduler/framework/pod_states.py": [
+        "tests/scheduler/framework/test_pod_states.py",
         "tests/scheduler/framework/test_scheduler.py",
         "tests/scheduler/program/test_program.py",
     ],
