@@ -13,9 +13,9 @@ from koord_kube.protocol.resources import PODS
 
 from koord_scheduler.extender_client import ExtenderClient
 from koord_scheduler.extenders.calls import CallFailure
+from koord_scheduler.fifo_queue import FifoQueue
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.queue.scheduling_queue import QueuedPod
-from koord_scheduler.work_queue import WorkQueue
 
 Write = Callable[[Request], Awaitable[bytes]]
 ReadPod = Callable[[str, str], Awaitable[Object]]
@@ -61,7 +61,7 @@ class Binder:
         self._extenders = extenders
         self._streams = streams
         self._on_warning = on_warning
-        self._placements: WorkQueue[Placement] = WorkQueue()
+        self._placements: FifoQueue[Placement] = FifoQueue()
         self.unsent = 0
         """Bindings that are not done."""
 

@@ -16,10 +16,10 @@ from koord_kube.protocol.resources import EVENTS, PODS
 
 from koord_scheduler.binder import Write
 from koord_scheduler.columns.placed_pods import PlacedPod
+from koord_scheduler.fifo_queue import FifoQueue
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan
 from koord_scheduler.pod_requests import condition_patch
 from koord_scheduler.queue.scheduling_queue import QueuedPod
-from koord_scheduler.work_queue import WorkQueue
 
 MOST_WAITING = 100_000
 """Reports; beyond them the oldest are dropped."""
@@ -70,7 +70,7 @@ class PodReporter:
         self._on_warning = on_warning
         self._wall = wall
         self._monotonic = monotonic
-        self._reports: WorkQueue[_Report] = WorkQueue(MOST_WAITING)
+        self._reports: FifoQueue[_Report] = FifoQueue(MOST_WAITING)
         self._seen = EventAggregator()
         self._failures = 0
 

@@ -10,7 +10,7 @@ import anyio
 T = TypeVar("T")
 
 
-class WorkQueue(Generic[T]):
+class FifoQueue(Generic[T]):
     """Items in order, ``most`` at a time: beyond these the oldest are dropped.
 
     A stream of anyio's gives the loop a turn with each item; here one that waits is taken at once.
