@@ -13,7 +13,8 @@ from koord_kube.core.token_bucket import TokenBucket
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.lease_elector import LeaseElector
 
-_LEASE_CONNECTIONS = 2
+_LEASE_CONNECTIONS = 3
+"""One for the watch, one for a request, and one for the next if that hangs."""
 
 
 @dataclass(frozen=True, slots=True)

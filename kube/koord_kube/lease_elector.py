@@ -1,4 +1,4 @@
-"""Competes for a Lease: reads, takes, renews and releases it by ``core.election``."""
+"""Competes for a Lease: follows, takes, renews and releases it by ``core.election``."""
 
 from __future__ import annotations
 
@@ -19,12 +19,17 @@ from koord_kube.core.election import (
     released_record,
     with_record,
 )
+from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.core.warnings import OnWarning, ignore_warning
+from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api, ApiError, ConflictError, NotFoundError, Object
+from koord_kube.protocol.request import OBJECT
 from koord_kube.protocol.resources import LEASES
 
 _RANDOM = random.SystemRandom()
 _TRIES = 3  # of releasing it
+_WATCH_TIMING = ReflectorTiming(cap=5.0)
+"""A release while the watch is away is seen a retry period later; one object is cheap to list."""
 
 
 def steady() -> float:
@@ -35,6 +40,8 @@ def steady() -> float:
 class LeaseElector:
     """A candidate for the Lease ``name`` in ``namespace``; ``run`` it beside all else.
 
+    A watch shows it a renewal or a release at once. It still reads the Lease where nothing was
+    shown for a retry period, so that all goes on, if later, where the watch is refused or away.
     The writes of ``api`` must not wait behind those of others: a late renewal loses the Lease.
     Only this run of the program may use ``identity``. ``on_warning`` gets a line for people,
     once for each failure.
@@ -60,8 +67,27 @@ class LeaseElector:
         self._clock = clock
         self._wall = wall
         self._election = Election(identity, timing or ElectionTiming(), chance)
-        self._lease: Object = {}
+        self._absent: Object = {
+            "apiVersion": f"{LEASES.group}/{LEASES.version}",
+            "kind": LEASES.kind,
+            "metadata": {"name": name, "namespace": namespace},
+        }
+        self._lease = self._absent
+        self._shown = self._absent
+        self._is_shown = anyio.Event()
+        self._informer = Informer(
+            api,
+            LEASES,
+            name=name,
+            namespace=namespace,
+            decode=OBJECT.decode,
+            on_change=self._show,
+            on_warning=self._warn_of_watch,
+            chance=chance,
+            timing=_WATCH_TIMING,
+        )
         self._changed = anyio.Event()
+        self._known = False, 0
         self.trouble = ""
         """Why the last request failed, in a line; "" if it did not."""
 
@@ -101,13 +127,10 @@ class LeaseElector:
 
     async def run(self) -> None:
         """Take part until cancelled or ``release``d, whatever becomes of the API."""
-        step = ElectionStep(LeaseAction.READ)
-        while not self._election.stopped:
-            before = self.leads, self.term
-            step = await self._do(step.action)
-            if (self.leads, self.term) != before:
-                self._wake()
-            await anyio.sleep(step.wait)
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._informer.run)
+            await self._take_part()
+            group.cancel_scope.cancel()
 
     async def release(self) -> None:
         """Stop leading for good, and release the Lease if this program holds it.
@@ -131,12 +154,51 @@ class LeaseElector:
                     self._on_warning(f"{reason} {more}")
             return
 
+    async def _take_part(self) -> None:
+        step = ElectionStep(LeaseAction.READ)
+        while not self._election.stopped:
+            step = await self._do(step.action)
+            self._wake_on_change()
+            step = await self._pause(step)
+
+    async def _pause(self, step: ElectionStep) -> ElectionStep:
+        """Wait until it is time for ``step``, or for another one if the watch shows a reason."""
+        end = anyio.current_time() + step.wait
+        while not self._election.stopped:
+            with anyio.move_on_after(end - anyio.current_time()):
+                await self._is_shown.wait()
+            if not self._is_shown.is_set():
+                break
+            self._is_shown = anyio.Event()
+            if (other := self._observe(self._shown)) is not None:
+                step, end = other, anyio.current_time() + other.wait
+                self._wake_on_change()
+        return step
+
+    def _show(self, _key: str, _before: Object | None, lease: Object | None) -> None:
+        """Take what the watch shows; one that is deleted expires by itself."""
+        if lease is not None:
+            self._shown = lease
+            self._is_shown.set()
+
+    def _observe(self, lease: Object) -> ElectionStep | None:
+        try:
+            record, version = record_of(lease), _number(lease)
+        except ApiError:
+            return ElectionStep(LeaseAction.READ)  # which says what is wrong with it
+        step = self._election.observed(record, version, self._clock())
+        if step is not None:
+            self._lease = self._absent | lease  # in a list it has no kind
+        return step
+
     async def _do(self, action: LeaseAction) -> ElectionStep:
         try:
             with self._in_time():
                 step = await (self._read() if action is LeaseAction.READ else self._write(action))
         except TimeoutError:
             return self._troubled(ApiError(f"{self._about}: no answer in time"))
+        except ConflictError:  # somebody else was faster
+            step = self._election.failed()
         except ApiError as error:
             return self._troubled(error)
         self.trouble = ""
@@ -144,15 +206,12 @@ class LeaseElector:
 
     async def _read(self) -> ElectionStep:
         try:
-            self._lease = await self._api.get(LEASES, self._name, self._namespace)
+            found = await self._api.get(LEASES, self._name, self._namespace)
         except NotFoundError:
-            self._lease = {
-                "apiVersion": f"{LEASES.group}/{LEASES.version}",
-                "kind": LEASES.kind,
-                "metadata": {"name": self._name, "namespace": self._namespace},
-            }
+            self._lease = self._absent
             return self._election.absent(self._clock())
-        return self._election.found(record_of(self._lease), self._clock())
+        self._lease = found
+        return self._election.found(record_of(found), _number(found), self._clock())
 
     async def _write(self, action: LeaseAction) -> ElectionStep:
         asked_at = self._clock()
@@ -177,6 +236,17 @@ class LeaseElector:
             self._on_warning(str(error))
         self.trouble = str(error)
         return self._election.failed(error.retry_after)
+
+    def _warn_of_watch(self, line: str) -> None:
+        """Only if it is the watch alone that fails."""
+        if not self.trouble:
+            seconds = self._election.timing.retry
+            self._on_warning(f"{line} (the Lease is read every {seconds:g} s instead)")
+
+    def _wake_on_change(self) -> None:
+        known, self._known = self._known, (self.leads, self.term)
+        if known != self._known:
+            self._wake()
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, anyio.Event()

@@ -21,6 +21,8 @@ from tests.support.waiting import until
 QUICK = ElectionTiming(lease=2, deadline=1.0, retry=0.02)
 PATIENT = ElectionTiming(lease=600, deadline=500.0, retry=0.02)
 """A lease that is not lost by being slow."""
+WATCHING = ElectionTiming(lease=3600, deadline=3000.0, retry=1000.0)
+"""A standby reads the Lease once, and then has only its watch to go by."""
 NAMESPACE = "koordinator-system"
 MICRO_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
 
@@ -102,6 +104,122 @@ async def test_of_two_one_leads_and_the_next_takes_over_at_once(
         assert not leader.leads
 
 
+@asynccontextmanager
+async def standing_by(
+    api: KubeApi, client: Client, timing: ElectionTiming = WATCHING, **more: Any
+) -> AsyncIterator[tuple[LeaseElector, LeaseElector]]:
+    """A leader, and a standby that has read the Lease and follows it if it may."""
+    one, two = elector(client, "one", timing), elector(client, "two", timing, **more)
+    async with running(one):
+        await until(lambda: one.leads)
+        async with running(two):
+            await until(lambda: two.leader == "one")
+            yield one, two
+
+
+async def test_a_release_is_seen_at_once(api: KubeApi, client: Client) -> None:
+    async with standing_by(api, client) as (one, two):
+        await until(lambda: api.open_watches() == 2)
+        reads = api.count("get")
+        await one.release()
+        await until(lambda: two.leads)
+        assert two.term > one.term
+        # The one that releases looks once more; who takes the Lease has seen it.
+        assert api.count("get") == reads + 1
+
+
+async def test_of_many_that_see_a_release_one_leads(api: KubeApi, client: Client) -> None:
+    more = [elector(client, f"more-{number}", WATCHING) for number in range(4)]
+    async with standing_by(api, client) as (one, two), running(*more):
+        await until(lambda: api.open_watches() == 6)
+        await one.release()
+        others = [two, *more]
+        await until(lambda: all(each.leader not in ("", "one") for each in others))
+        assert [each.leads for each in others].count(True) == 1
+        assert api.get(LEASES, "manager", NAMESPACE)["spec"]["leaseTransitions"] == 1
+
+
+@pytest.mark.parametrize("becomes", ["end_watches", "cut_watches", "expire_watches"])
+async def test_a_watch_that_ends_is_opened_again(
+    api: KubeApi, client: Client, becomes: str
+) -> None:
+    async with standing_by(api, client) as (one, two):
+        await until(lambda: api.open_watches() == 2)
+        api.compact()
+        getattr(api, becomes)()
+        await one.release()
+        await until(lambda: two.leads)
+
+
+async def test_without_the_right_to_watch_it_reads(api: KubeApi, client: Client) -> None:
+    api.fail(status=403, verb="watch", times=1000)
+    warnings: list[str] = []
+    async with standing_by(api, client, PATIENT, on_warning=warnings.append) as (one, two):
+        await until(lambda: api.count("watch") >= 3)
+        await one.release()
+        await until(lambda: two.leads)
+        assert two.trouble == ""
+    about = f"leases {NAMESPACE} metadata.name=manager"
+    assert warnings == [f"{about}: 403 this is a test (the Lease is read every 0.02 s instead)"]
+
+
+async def test_another_s_renewals_count_from_when_they_are_seen(
+    api: KubeApi, client: Client
+) -> None:
+    """By the clock of who waits, whatever times the record has."""
+    clock = Clock()
+    spec = {"holderIdentity": "go", "leaseDurationSeconds": 15, "leaseTransitions": 1}
+
+    def renew(time: str) -> None:
+        given = {"metadata": {"name": "manager"}, "spec": {**spec, "renewTime": time}}
+        api.put(LEASES, given, NAMESPACE)
+
+    renew("2020-01-01T00:00:00.000000Z")
+    timing = ElectionTiming(lease=15, deadline=10.0, retry=0.02)
+    one = elector(client, "one", timing, clock=clock)
+    async with running(one):
+        await until(lambda: one.leader == "go" and api.open_watches() == 1)
+        api.fail(status=500, verb="get", times=1000)
+        clock.ahead = 14.0
+        renew("2020-01-01T00:00:01.000000Z")
+        seen = api.count("get")
+        await api.wait_for("get", seen + 2)
+        api.faults.clear()
+        clock.ahead = 28.0
+        seen = api.count("get")
+        await api.wait_for("get", seen + 5)
+        assert not one.leads
+        clock.ahead = 30.0
+        await until(lambda: one.leads)
+
+
+async def test_what_is_shown_and_is_no_record_is_trouble(api: KubeApi, client: Client) -> None:
+    async with standing_by(api, client) as (_, two):
+        await until(lambda: api.open_watches() == 2)
+        api.put(LEASES, {"metadata": {"name": "manager"}, "spec": {"holderIdentity": 3}}, NAMESPACE)
+        await until(lambda: "not one of an election" in two.trouble)
+
+
+async def test_a_leader_learns_at_once_that_another_has_its_lease(
+    api: KubeApi, client: Client
+) -> None:
+    async with leading(client, "one", WATCHING) as one:
+        await until(lambda: api.open_watches() == 1)
+        given = {"holderIdentity": "go", "leaseDurationSeconds": 15}
+        api.put(LEASES, {"metadata": {"name": "manager"}, "spec": given}, NAMESPACE)
+        async with asyncio.timeout(PATIENCE):
+            await one.wait_lost()
+        assert one.leader == "go"
+
+
+async def test_to_be_slower_than_another_is_no_trouble(api: KubeApi, client: Client) -> None:
+    warnings: list[str] = []
+    api.fail(status=409, verb="create")
+    async with leading(client, "one", on_warning=warnings.append):
+        assert api.count("create") == 2
+    assert warnings == []
+
+
 async def test_another_s_lease_is_waited_for_and_not_released(api: KubeApi, client: Client) -> None:
     held = {
         "holderIdentity": "go",
@@ -160,7 +278,7 @@ async def test_a_lapse_is_another_term(api: KubeApi, client: Client) -> None:
 
 async def test_a_failure_is_logged_once(api: KubeApi, client: Client) -> None:
     warnings: list[str] = []
-    api.fail(status=403, times=3)
+    api.fail(status=403, times=3, verb="get")
     async with leading(client, "one", on_warning=warnings.append) as one:
         assert one.trouble == ""
     assert warnings == [f"leases {NAMESPACE}/manager: 403 this is a test"]

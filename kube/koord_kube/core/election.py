@@ -6,10 +6,14 @@ The rules of client-go, so that both may stand for the same Lease:
 2. Others let the record's own number of seconds pass since they *saw* it change, by their
    own steady clock, and then take it. Times in the record are for people: clocks of two
    machines are never compared.
-3. Each write names the version that was read, so of several takers one succeeds.
+3. Each write names the version that was read, so of several takers one succeeds. They do not
+   all ask at the same moment, and most of them see first that one was faster.
 4. A leader counts from before its last successful renewal was sent, and stops by itself after
    ``deadline``, which is shorter than the lease: also while its request hangs.
 5. Who stops gives the record back without a holder, and the next need not wait.
+6. Whatever shows a newer record counts, a request of its own or a watch. With a watch a release
+   is seen at once, and the seconds of rule 2 begin with the renewal; without one, both are seen
+   up to a retry period later.
 
 So two lead at once only where one steady clock runs half again as fast as another, or where
 somebody deletes the Lease and a program that never saw it makes a new one.
@@ -30,6 +34,7 @@ import msgspec
 from koord_kube.protocol.api import ApiError, Object
 
 _JITTER = 0.2  # of the pause between requests, at most
+_SPREAD = 0.2  # seconds, at most, in which those who waited take a free Lease
 
 
 class LeaderElectionRecord(msgspec.Struct, frozen=True):
@@ -115,6 +120,8 @@ class Election:
         self._chance = chance
         self._seen: LeaderElectionRecord | None = None
         self._seen_at = 0.0
+        self._version = 0
+        self._has_waited = False
         self._until = float("-inf")
         self.stopped = False
         self.term = 0
@@ -132,13 +139,23 @@ class Election:
     def leads(self, now: float) -> bool:
         return now < self._until
 
-    def found(self, record: LeaderElectionRecord, now: float) -> ElectionStep:
-        """The Lease was read."""
+    def found(self, record: LeaderElectionRecord, version: int, now: float) -> ElectionStep:
+        """The Lease was read, at this resource version."""
+        self._version = version
         if record != self._seen:
             self._seen, self._seen_at = record, now
         if record.holder != self.identity:
             self._until = float("-inf")
         return self._when_free(LeaseAction.REPLACE, now)
+
+    def observed(
+        self, record: LeaderElectionRecord, version: int, now: float
+    ) -> ElectionStep | None:
+        """A watch showed the Lease; ``None`` where that is not news, and the last step stands.
+
+        A watch may be behind: a leader that took its own past for the present would step down.
+        """
+        return self.found(record, version, now) if version > self._version else None
 
     def absent(self, now: float) -> ElectionStep:
         """The Lease is missing; a deleted one has to expire like one that is not renewed."""
@@ -158,7 +175,8 @@ class Election:
         self, record: LeaderElectionRecord, version: int, asked_at: float, now: float
     ) -> ElectionStep:
         """The desired record was written, by a request that began at ``asked_at``."""
-        self._seen, self._seen_at = record, now
+        self._seen, self._seen_at, self._version = record, now, version
+        self._has_waited = False
         until = asked_at + self.timing.deadline
         if self.stopped or now >= until:
             return self._later(LeaseAction.READ)
@@ -182,7 +200,9 @@ class Election:
         """Take the Lease, or look again later: no later than the moment it may be taken."""
         left = self._seconds_held(now)
         if left <= 0:
-            return ElectionStep(take)
+            # Who has waited may not be the only one that did.
+            return ElectionStep(take, _SPREAD * self._chance() if self._has_waited else 0.0)
+        self._has_waited = True
         later = self._later(LeaseAction.READ)
         return ElectionStep(later.action, min(later.wait, left))
 

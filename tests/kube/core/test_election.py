@@ -106,7 +106,8 @@ class TestTaking:
     ) -> None:
         election = candidate()
         for record, at, step in reads:
-            assert (election.found(record, at) if record else election.absent(at)) == step
+            found = election.found(record, 8, at) if record else election.absent(at)
+            assert found == step
             if record:
                 assert election.leader == record.holder
                 taken = LeaderElectionRecord("me", 15, "t", "t", record.transitions + 1)
@@ -118,7 +119,7 @@ class TestTaking:
         election.absent(0.0)
         written = election.desired_record("t0")
         assert election.failed() == READ_LATER
-        assert election.found(written, 2.0) == REPLACE
+        assert election.found(written, 8, 2.0) == REPLACE
         assert not election.leads(2.0)
         assert election.desired_record("t2") == LeaderElectionRecord("me", 15, "t0", "t2", 0)
 
@@ -146,7 +147,7 @@ class TestLeading:
 
     def test_another_has_it(self) -> None:
         election = leading()
-        assert election.found(OTHERS, 3.0) == READ_LATER
+        assert election.found(OTHERS, 8, 3.0) == READ_LATER
         assert (election.leads(3.0), election.leader) == (False, "other")
 
     def test_stopped_is_stopped(self) -> None:
@@ -166,13 +167,54 @@ def test_candidates_do_not_keep_step() -> None:
     assert candidate(chance=lambda: 1.0).failed().wait == pytest.approx(2.4)
 
 
+class TestWatching:
+    def test_what_is_newer_counts_as_if_it_was_read(self) -> None:
+        election = candidate()
+        election.found(other(4), 8, 0.0)
+        assert election.observed(other(4, "r2"), 9, 3.0) == READ_LATER
+        assert election.observed(other(4, "r3"), 10, 6.5) == READ_LATER
+        assert election.found(other(4, "r3"), 10, 10.0) == EXPIRES_SOON
+        assert election.observed(released_record(OTHERS, "t"), 11, 10.1) == REPLACE
+
+    def test_what_is_not_newer_changes_nothing(self) -> None:
+        election = leading(version=7)
+        for version in (6, 7):
+            assert election.observed(OTHERS, version, 1.0) is None
+        assert (election.leads(1.0), election.leader) == (True, "me")
+
+    def test_a_leader_learns_who_has_its_lease(self) -> None:
+        election = leading(version=7)
+        assert election.observed(OTHERS, 8, 1.0) == READ_LATER
+        assert (election.leads(1.0), election.leader) == (False, "other")
+
+    def test_versions_that_begin_anew_are_taken_from_what_is_read(self) -> None:
+        election = leading(version=700)
+        election.found(OTHERS, 5, 1.0)
+        assert election.observed(released_record(OTHERS, "t"), 6, 1.0) == REPLACE
+
+
+@pytest.mark.parametrize(("chance", "wait"), [(0.0, 0.0), (0.5, 0.1), (1.0, 0.2)])
+def test_those_who_waited_do_not_take_a_free_lease_all_at_once(chance: float, wait: float) -> None:
+    election = candidate(chance=lambda: chance)
+    free = released_record(OTHERS, "t")
+    assert election.found(free, 7, 0.0) == REPLACE
+    election.found(OTHERS, 8, 0.0)
+    assert election.found(OTHERS, 8, 15.0) == ElectionStep(LeaseAction.REPLACE, wait)
+    assert election.absent(15.0) == ElectionStep(LeaseAction.CREATE, wait)
+    assert election.found(free, 9, 15.0) == ElectionStep(LeaseAction.REPLACE, wait)
+    own = election.desired_record("t")
+    election.written(own, 10, 15.0, 15.0)
+    assert election.found(own, 11, 15.0) == REPLACE
+
+
 # Candidates in a world of true time, each with a clock of its own.
 
 
 @dataclass
 class Server:
-    """One Lease under optimistic concurrency."""
+    """One Lease under optimistic concurrency; ``follow`` is called for each of its versions."""
 
+    follow: Callable[[LeaderElectionRecord, int], None]
     record: LeaderElectionRecord | None = None
     version: int = 100
 
@@ -184,6 +226,7 @@ class Server:
 
     def _write(self, record: LeaderElectionRecord) -> int:
         self.record, self.version = record, self.version + 1
+        self.follow(record, self.version)
         return self.version
 
 
@@ -207,9 +250,14 @@ class Candidate:
     rate: float
     offset: float
     weather: list[Weather]
+    lags: list[float] | None = None
+    """By how many seconds its watch is behind, in turns; ``None`` without a watch."""
     step: ElectionStep = FIRST
     version: int = 0
     asked: int = 0
+    is_asking: bool = False
+    shown: tuple[LeaderElectionRecord, int] | None = None
+    shown_until: float = 0.0
 
     def clock(self, at: float) -> float:
         return self.offset + self.rate * at
@@ -222,21 +270,59 @@ class World:
     """Lets true time pass from event to event; after each nobody may lead beside another."""
 
     def __init__(self, candidates: list[Candidate]) -> None:
-        self.server = Server()
+        self.server = Server(self._follow)
         self.candidates = candidates
         self._number = itertools.count()
         self._events: list[tuple[float, int, Callable[[float], None]]] = []
+        self.now = 0.0
+        self.writes: list[tuple[float, str]] = []
         self.terms: list[int] = []
+        self.began: list[float] = []
         for one in candidates:
             self._at(0.0, lambda at, one=one: self._send(one, at))
 
     def run(self, until: float) -> None:
         while self._events and self._events[0][0] <= until:
             at, _, happens = heapq.heappop(self._events)
+            self.now = at
             happens(at)
             leading = [one.election for one in self.candidates if one.leads(at)]
             assert len(leading) <= 1, (at, [one.identity for one in leading])
             assert [one.term for one in leading] in ([], self.terms[-1:])
+
+    def release(self, one: Candidate) -> None:
+        """What its ``LeaseElector`` does, in one go."""
+        one.election.stop()
+        one.asked += 1
+        record = self.server.record
+        assert record is not None
+        assert self.server.replace(released_record(record, "t"), self.server.version)
+
+    def _follow(self, record: LeaderElectionRecord, version: int) -> None:
+        """Show it to all who watch, in order, each behind by a time of its own."""
+        self.writes.append((self.now, record.holder))
+        for one in self.candidates:
+            if one.lags is not None:
+                lag = one.lags[version % len(one.lags)]
+                one.shown_until = max(one.shown_until, self.now + lag)
+                self._at(
+                    one.shown_until,
+                    lambda at, one=one: self._show(one, (record, version), at),
+                )
+
+    def _show(self, one: Candidate, shown: tuple[LeaderElectionRecord, int], at: float) -> None:
+        one.shown = shown
+        if not one.is_asking:
+            self._observe(one, at)
+
+    def _observe(self, one: Candidate, at: float) -> None:
+        if one.shown is None or one.election.stopped:
+            return
+        (record, version), one.shown = one.shown, None
+        step = one.election.observed(record, version, one.clock(at))
+        if step is not None:
+            one.step, one.version = step, version
+            self._wait(one, at)
 
     def _at(self, at: float, happens: Callable[[float], None]) -> None:
         heapq.heappush(self._events, (at, next(self._number), happens))
@@ -244,6 +330,7 @@ class World:
     def _send(self, one: Candidate, at: float) -> None:
         weather = one.weather.pop() if one.weather else CALM
         one.asked += 1
+        one.is_asking = True
         asked, asked_at = one.asked, one.clock(at)
         action, version = one.step.action, one.version
         record = one.election.desired_record(f"{one.election.identity} {asked_at}")
@@ -267,8 +354,19 @@ class World:
         self._at(at + 5.0 / one.rate + weather.pause, gives_up)
 
     def _next(self, one: Candidate, now: float) -> None:
+        one.is_asking = False
+        self._wait(one, now)
+        self._observe(one, now)
+
+    def _wait(self, one: Candidate, now: float) -> None:
         one.asked += 1
-        self._at(now + one.step.wait / one.rate, lambda at: self._send(one, at))
+        asked = one.asked
+
+        def sends(at: float) -> None:
+            if one.asked == asked:
+                self._send(one, at)
+
+        self._at(now + one.step.wait / one.rate, sends)
 
     def _answer(
         self, action: LeaseAction, record: LeaderElectionRecord, version: int
@@ -294,11 +392,14 @@ class World:
             return one.election.failed()
         one.version = version
         if action is LeaseAction.READ:
-            return one.election.found(found, clock) if found else one.election.absent(clock)
+            if found is None:
+                return one.election.absent(clock)
+            return one.election.found(found, version, clock)
         before = one.election.term
         step = one.election.written(record, version, asked_at, clock)
         if one.election.term != before:
             self.terms.append(one.election.term)
+            self.began.append(now)
         return step
 
 
@@ -313,19 +414,22 @@ storm = st.lists(
     st.tuples(weather, st.integers(1, 8)).map(lambda drawn: [drawn[0]] * drawn[1]), max_size=8
 ).map(lambda parts: [one for part in parts for one in part])
 rate = st.sampled_from([0.82, 1.0, 1.18])
+lags = st.none() | st.lists(st.sampled_from([0.0, 0.05, 1.0, 30.0]), min_size=1, max_size=4)
+CandidateParts = tuple[float, float, list[Weather], list[float], list[float] | None]
 worlds = st.lists(
     st.tuples(
         rate,
         st.floats(0.0, 1e6),
         storm,
         st.lists(st.floats(0, 1), min_size=1, max_size=5),
+        lags,
     ),
     min_size=2,
     max_size=3,
 )
 
 
-def world(drawn: list[tuple[float, float, list[Weather], list[float]]]) -> World:
+def world(drawn: list[CandidateParts]) -> World:
     return World(
         [
             Candidate(
@@ -333,16 +437,22 @@ def world(drawn: list[tuple[float, float, list[Weather], list[float]]]) -> World
                 rate,
                 offset,
                 list(storm),
+                lags,
             )
-            for index, (rate, offset, storm, chances) in enumerate(drawn)
+            for index, (rate, offset, storm, chances, lags) in enumerate(drawn)
         ]
     )
 
 
+def with_a_leader(at: float, *rates: float, lags: list[float] | None) -> tuple[World, Candidate]:
+    made = world([(one, 9.0, [], [0.1, 0.5, 0.9], lags) for one in rates])
+    made.run(at)
+    [leader] = [one for one in made.candidates if one.leads(at)]
+    return made, leader
+
+
 @given(worlds)
-def test_two_never_lead_at_once_and_in_the_end_one_does(
-    drawn: list[tuple[float, float, list[Weather], list[float]]],
-) -> None:
+def test_two_never_lead_at_once_and_in_the_end_one_does(drawn: list[CandidateParts]) -> None:
     made = world(drawn)
     end = 100.0
     while any(one.weather for one in made.candidates):
@@ -353,15 +463,35 @@ def test_two_never_lead_at_once_and_in_the_end_one_does(
     assert made.terms == sorted(set(made.terms))
 
 
-@given(rate, rate, st.floats(0.0, 60.0))
+WITHOUT_A_WATCH = 2 * 2.0 * 1.2 / 0.82  # a pause before the last renewal was seen
+WATCHES = [(None, WITHOUT_A_WATCH), ([0.05], 0.5)]
+"""By how many seconds watches are behind, and within how many the next one leads."""
+
+
+@pytest.mark.parametrize(("lags", "within"), WATCHES)
+@given(rates=st.lists(rate, min_size=2, max_size=4), at=st.floats(1.0, 60.0))
 def test_when_the_leader_is_gone_the_next_one_leads_soon(
-    first: float, second: float, at: float
+    lags: list[float] | None, within: float, rates: list[float], at: float
 ) -> None:
-    made = world([(first, 0.0, [], [0.5]), (second, 9.0, [], [0.5])])
-    made.run(at + 1.0)
-    [leader] = [one for one in made.candidates if one.leads(at + 1.0)]
+    made, leader = with_a_leader(at, *rates, lags=lags)
     leader.weather = [Weather(0.0, 0.0, True, 1e9)] * 3
     made.run(at + 40.0)
-    [successor] = [one for one in made.candidates if one is not leader]
-    assert successor.leads(at + 40.0)
+    [successor] = [one for one in made.candidates if one.leads(at + 40.0)]
+    assert successor is not leader
+    others = [one.rate for one in made.candidates if one is not leader]
+    renewed = max(when for when, holder in made.writes if holder == leader.election.identity)
+    expired = renewed + 15.0 / max(others)
+    assert expired < made.began[-1] <= expired + within
     assert successor.election.term == max(made.terms)
+
+
+@pytest.mark.parametrize(("lags", "within"), WATCHES)
+@given(rates=st.lists(rate, min_size=2, max_size=4), at=st.floats(1.0, 60.0))
+def test_when_the_leader_releases_the_next_one_leads_soon(
+    lags: list[float] | None, within: float, rates: list[float], at: float
+) -> None:
+    made, leader = with_a_leader(at, *rates, lags=lags)
+    made.release(leader)
+    made.run(at + 20.0)
+    assert len(made.terms) == 2
+    assert made.began[-1] <= at + within
