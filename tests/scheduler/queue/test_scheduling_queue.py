@@ -12,7 +12,7 @@ from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 
 
-class Pods:
+class QueuedPods:
     """Pods of two classes, as they come and go."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Pods:
 
 @given(st.integers(0, 1 << 32))
 def test_the_most_important_pod_that_is_there_is_next(seed: int) -> None:
-    rng, pods = Random(seed), Pods()
+    rng, pods = Random(seed), QueuedPods()
     queue = pods.queue
     for _ in range(30):
         match rng.choice(["add", "add", "remove", "park", "unpark", "next"]):
@@ -49,3 +49,48 @@ def test_the_most_important_pod_that_is_there_is_next(seed: int) -> None:
                 ready = [one for one in queue.pods.values() if not queue.is_parked(one.class_key)]
                 first = min(ready, key=lambda one: (-one.priority, one.number), default=None)
                 assert queue.next() is first
+    # Classes without pods are dropped once they are looked at.
+    for key in list(queue.pods):
+        queue.remove(key)
+    assert queue.next() is None
+    queue.parked()
+    assert not queue.classes()
+
+
+def test_each_failure_of_a_pod_costs_it_more_time() -> None:
+    pods = QueuedPods()
+    pod, now = pods.add("a", 0), 100.0
+    for attempt, pause in enumerate([1.0, 2.0, 4.0, 8.0, 10.0, 10.0], 1):
+        pod = pods.queue.back_off(pod, now)
+        assert (pod.attempts, pod.retry_at) == (attempt, now + pause)
+        assert pods.queue.tick(now + pause - 0.01) == now + pause
+        assert pods.queue.next() is None
+        now += pause
+        assert pods.queue.tick(now) is None
+        assert pods.queue.next() is pod
+
+
+def test_where_pods_wait() -> None:
+    pods = QueuedPods()
+    queue = pods.queue
+    for number in range(7):
+        pods.add("a" if number < 4 else "b", 0)
+    first, *_ = queue.pods.values()
+    queue.back_off(first, 0.0)
+    queue.back_off(queue.pods["d/p5"], 0.0)
+    queue.set(queue.pods["d/p2"], is_gated=True)
+    queue.park(queue.pods["d/p6"].class_key, 0.0)
+    expected = {"active": 2, "backoff": 2, "unschedulable": 2, "gated": 1}
+    assert queue.counts() == expected
+    assert [queue.is_gated(f"d/p{number}") for number in (2, 3)] == [True, False]
+    queue.remove("d/p5")
+    queue.remove("d/p2")
+    assert queue.counts() == expected | {"backoff": 1, "gated": 0}
+
+
+def test_a_nominated_pod_is_a_class_of_its_own() -> None:
+    pods = QueuedPods()
+    one, other = pods.add("a", 0), pods.add("a", 0)
+    assert one.class_key == other.class_key
+    one.is_nominated = other.is_nominated = True
+    assert one.class_key != other.class_key
