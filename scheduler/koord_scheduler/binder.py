@@ -7,7 +7,7 @@ from typing import Protocol
 
 import anyio
 from koord_kube.core.warnings import OnWarning, ignore_warning
-from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError, Object
+from koord_kube.protocol.api import ApiError, NotLeadingError
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS
 
@@ -15,15 +15,20 @@ from koord_scheduler.extender_client import ExtenderClient
 from koord_scheduler.extenders.calls import CallFailure
 from koord_scheduler.fifo_queue import FifoQueue
 from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.look_up import ReadObject, look_up, pauses
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
 Write = Callable[[Request], Awaitable[bytes]]
-ReadPod = Callable[[str, str], Awaitable[Object]]
-"""A pod by its name and namespace."""
+TakeBack = Callable[[Placement], Awaitable[None]]
+"""Takes back what was written for a pod before it was bound."""
+
+
+async def _take_nothing_back(placement: Placement) -> None:
+    """Nothing was written before."""
+
 
 STREAMS = 200
 """Bindings under way at a time."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 
 
 class BindingOutcome(Protocol):
@@ -48,10 +53,11 @@ class Binder:
     def __init__(
         self,
         write: Write,
-        read: ReadPod,
+        read: ReadObject,
         outcome: BindingOutcome,
         extenders: ExtenderClient,
         *,
+        take_back: TakeBack = _take_nothing_back,
         streams: int = STREAMS,
         on_warning: OnWarning = ignore_warning,
     ) -> None:
@@ -59,6 +65,7 @@ class Binder:
         self._read = read
         self._outcome = outcome
         self._extenders = extenders
+        self._take_back = take_back
         self._streams = streams
         self._on_warning = on_warning
         self._placements: FifoQueue[Placement] = FifoQueue()
@@ -97,46 +104,43 @@ class Binder:
         return await self._look_up(placement, ApiError(answer.text))
 
     async def _bind(self, placement: Placement) -> None:
-        request = binding(placement)
-        pause = _FIRST_PAUSE
+        request, pause = binding(placement), pauses()
         while True:
             try:
                 await self._write(request)
             except NotLeadingError as error:
-                return self._outcome.not_bound(placement.pod, str(error))
+                return await self._not_bound(placement, str(error))
             except ApiError as error:
                 if error.status == 429:
-                    await anyio.sleep(max(error.retry_after, pause))
-                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    await anyio.sleep(max(error.retry_after, next(pause)))
                     continue
                 if 0 < error.status < 500:
-                    return self._refused(placement, error)
+                    return await self._refused(placement, error)
                 return await self._look_up(placement, error)
             return self._outcome.bound(placement)
 
-    def _refused(self, placement: Placement, error: ApiError) -> None:
+    async def _refused(self, placement: Placement, error: ApiError) -> None:
         self._on_warning(f"{error} (binding to {placement.node})")
-        self._outcome.not_bound(placement.pod, str(error))
+        await self._not_bound(placement, str(error))
+
+    async def _not_bound(self, placement: Placement, reason: str) -> None:
+        """Its turn comes again only once nothing is left of this attempt."""
+        if placement.reservations:
+            await self._take_back(placement)
+        self._outcome.not_bound(placement.pod, reason)
 
     async def _look_up(self, placement: Placement, failure: ApiError) -> None:
         """Ask what became of a binding, for as long as it takes."""
         pod = placement.pod
         namespace, _, name = pod.key.partition("/")
-        pause = _FIRST_PAUSE
-        while True:
-            try:
-                found = await self._read(name, namespace)
-            except NotFoundError:
-                return self._outcome.not_bound(pod, "the pod is gone")
-            except ApiError as error:
-                self._on_warning(f"{error} (after a binding without an answer)")
-                await anyio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
-                continue
-            same = found["metadata"].get("uid") == pod.uid
-            if same and found["spec"].get("nodeName") == placement.node:
-                return self._outcome.bound(placement)
-            return self._refused(placement, failure)
+        why = "a binding without an answer"
+        found = await look_up(self._read, name, namespace, self._on_warning, why)
+        if found is None:
+            return await self._not_bound(placement, "the pod is gone")
+        same = found["metadata"].get("uid") == pod.uid
+        if same and found["spec"].get("nodeName") == placement.node:
+            return self._outcome.bound(placement)
+        return await self._refused(placement, failure)
 
 
 def binding(placement: Placement) -> Request:

@@ -4,34 +4,40 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any
 
 import anyio
 import msgspec
 from koord_kube.core.warnings import OnWarning, ignore_warning
-from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError, Object
+from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError
 from koord_kube.protocol.request import Request
-from koord_kube.protocol.resources import RESOURCE_CLAIMS
+from koord_kube.protocol.resources import PODS, RESOURCE_CLAIMS
 from koord_model.times import rfc3339
 
 from koord_scheduler.binder import Write
 from koord_scheduler.claims.binding_conditions import has_failed, is_ready
 from koord_scheduler.claims.device_objects import DeviceObjects
 from koord_scheduler.claims.objects import (
+    EXTENDED_RESOURCE_CLAIM,
     FINALIZER,
-    Allocation,
+    Consumer,
     ResourceClaim,
     read_device_object,
 )
-from koord_scheduler.claims.pod_claims import PodClaims
-from koord_scheduler.claims.reservation import ClaimReservation, ReservedClaim, release_claims
-
-ReadClaim = Callable[[str, str], Awaitable[Object]]
-"""A claim by its name and namespace."""
+from koord_scheduler.claims.reservation import (
+    ClaimReservation,
+    ReservedClaim,
+    contradiction,
+    release_claims,
+)
+from koord_scheduler.look_up import ReadObject, look_up
 
 _ATTEMPTS = 5
 _LOOK_SECONDS = 0.5
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+
+Attempt = Callable[[ResourceClaim], Awaitable[str]]
+"""Writes to a claim as it is by now; returns why it cannot be, "" once it is done."""
 
 
 class ClaimBinder:
@@ -44,14 +50,14 @@ class ClaimBinder:
     def __init__(
         self,
         write: Write,
-        read: ReadClaim,
+        read: ReadObject,
         objects: DeviceObjects,
         timeout: float,
         *,
         on_warning: OnWarning = ignore_warning,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``timeout``: seconds for devices to be prepared."""
+        """``read`` reads claims. ``timeout``: seconds for devices to be prepared."""
         self._write = write
         self._read = read
         self._objects = objects
@@ -59,16 +65,33 @@ class ClaimBinder:
         self._on_warning = on_warning
         self._monotonic = monotonic
 
-    async def bind(self, reservation: ClaimReservation) -> str:
+    async def bind(self, reservation: ClaimReservation, pod: Consumer) -> str:
         """Allocate claims and reserve them for the pod; returns why not, "" once it is done.
 
         Raises:
             ApiError: the API server refuses it.
         """
+        keys = []
         for one in reservation.claims:
-            if failure := await self._reserve(one, reservation.pod):
+            reserved = await self._create(one, pod) if one.mappings else one
+            if failure := await self._attempt(
+                reserved.claim, partial(self._reserve, reserved=reserved, pod=pod)
+            ):
                 return failure
-        return await self._wait_ready([one.claim.key for one in reservation.claims])
+            if one.mappings:
+                await self._say_in_pod(reserved, pod)
+            keys.append(reserved.claim.key)
+        return await self._wait_ready(keys)
+
+    async def take_back(self, reservation: ClaimReservation, pod: Consumer) -> None:
+        """A pod is not bound: others may use its claims, and those made for it go.
+
+        As far as that works: it keeps a pod waiting only while the API server does not answer.
+        """
+        for one in reservation.claims:
+            if not one.mappings:
+                await self._best_effort(one.claim, partial(self._give_up, pod=pod))
+        await self._delete_left_over(pod)
 
     async def deallocate(self, claim: ResourceClaim) -> None:
         """Take its devices from a claim that nobody uses; without success if it has changed."""
@@ -78,25 +101,110 @@ class ClaimBinder:
         except ApiError as error:
             self._on_warning(f"{error} (deallocation)")
 
+    async def delete(self, claim: ResourceClaim) -> None:
+        """Delete a claim that was made for extended resources of a pod."""
+        await self._best_effort(claim, self._delete)
+
     def release(self, reservations: Iterable[object]) -> None:
         """What was assumed for a pod is in the API by now, or will not be."""
         for one in reservations:
             if isinstance(one, ClaimReservation):
                 release_claims(one, self._objects)
 
-    async def _reserve(self, reserved: ReservedClaim, pod: PodClaims) -> str:
-        key = reserved.claim.key
-        claim = self._objects.claims.get(key)
+    # ---- extended resources
+
+    async def _create(self, reserved: ReservedClaim, pod: Consumer) -> ReservedClaim:
+        """The claim of a pod's extended resources, in the API."""
+        await self._delete_left_over(pod)
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
+        body = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {
+                "generateName": f"{pod.name}-extended-resources-",
+                "annotations": {EXTENDED_RESOURCE_CLAIM: "true"},
+                "ownerReferences": [{**owner, "controller": True}],
+            },
+            "spec": msgspec.to_builtins(reserved.claim.spec),
+        }
+        namespace = reserved.claim.metadata.namespace
+        answer = await self._write(Request("POST", RESOURCE_CLAIMS, "", namespace, body=body))
+        claim = read_device_object(ResourceClaim, answer)
+        self._objects.set_claim(claim.key, claim)
+        return reserved._replace(claim=claim)
+
+    async def _say_in_pod(self, reserved: ReservedClaim, pod: Consumer) -> None:
+        metadata = reserved.claim.metadata
+        names = "containerName", "resourceName", "requestName"
+        status = {
+            "requestMappings": [dict(zip(names, one, strict=True)) for one in reserved.mappings],
+            "resourceClaimName": metadata.name,
+        }
+        body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": status}}
+        await self._write(Request("PATCH", PODS, pod.name, metadata.namespace, "status", body))
+
+    async def _delete_left_over(self, pod: Consumer) -> None:
+        key = self._objects.extended_claims.get(pod.uid)
+        if key is not None:
+            await self.delete(self._objects.claims[key])
+
+    async def _delete(self, claim: ResourceClaim) -> str:
+        finalizers = claim.metadata.finalizers or []
+        if FINALIZER in finalizers:
+            others = [one for one in finalizers if one != FINALIZER]
+            claim = await self._patch(claim, "", {}, finalizers=others)
+        known = claim.metadata
+        version = {"uid": known.uid, "resourceVersion": known.resource_version}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": version}
+        request = Request("DELETE", RESOURCE_CLAIMS, known.name, known.namespace, body=body)
+        await self._write(request)
+        return ""
+
+    # ---- all claims
+
+    async def _reserve(self, claim: ResourceClaim, reserved: ReservedClaim, pod: Consumer) -> str:
+        if failure := contradiction(claim, reserved):
+            return failure
+        if claim.is_reserved_for(pod.uid) and claim.status.allocation is not None:
+            return ""
+        finalizers = claim.metadata.finalizers or []
+        if reserved.allocation is not None and FINALIZER not in finalizers:
+            claim = await self._patch(claim, "", {}, finalizers=[*finalizers, FINALIZER])
+        consumers = [*claim.status.reserved_for, pod]
+        status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(consumers)}
+        if claim.status.allocation is None:
+            now = rfc3339(time.time())
+            status["allocation"] = {**(reserved.allocation or {}), "allocationTimestamp": now}
+        await self._patch(claim, "status", {"status": status})
+        return ""
+
+    async def _give_up(self, claim: ResourceClaim, pod: Consumer) -> str:
+        """As kube-scheduler: its devices stay with the claim."""
+        if claim.is_reserved_for(pod.uid):
+            others = [one for one in claim.status.reserved_for if one.uid != pod.uid]
+            body = {"status": {"reservedFor": msgspec.to_builtins(others) or None}}
+            await self._patch(claim, "status", body)
+        return ""
+
+    async def _best_effort(self, claim: ResourceClaim, attempt: Attempt) -> None:
+        try:
+            failure = await self._attempt(claim, attempt)
+        except NotFoundError:
+            failure = ""
+        except ApiError as error:
+            failure = str(error)
+        if failure:
+            self._on_warning(f"{failure} (claim {claim.key}, of a pod that was not bound)")
+
+    async def _attempt(self, known: ResourceClaim, attempt: Attempt) -> str:
+        """Write to a claim, which may have changed since it was ``known``."""
+        claim = self._objects.claims.get(known.key)
         failure = ""
         for _ in range(_ATTEMPTS):
-            if claim is None or claim.metadata.uid != reserved.claim.metadata.uid:
-                return f"claim {key} is gone"
-            if failure := _contradiction(claim, reserved):
-                return failure
-            if claim.is_reserved_for(pod.uid) and claim.status.allocation is not None:
-                return ""
+            if claim is None or claim.metadata.uid != known.metadata.uid:
+                return f"claim {known.key} is gone"
             try:
-                await self._write_claim(claim, reserved, pod)
+                return await attempt(claim)
             except NotLeadingError:
                 raise
             except ApiError as error:
@@ -104,26 +212,8 @@ class ClaimBinder:
                     raise
                 failure = str(error)
                 await anyio.sleep(error.retry_after if error.status == 429 else 0)
-                claim = await self._look_up(reserved.claim)
-            else:
-                return ""
+                claim = await self._look_up(known)
         return failure
-
-    async def _write_claim(
-        self, claim: ResourceClaim, reserved: ReservedClaim, pod: PodClaims
-    ) -> None:
-        finalizers = claim.metadata.finalizers or []
-        if reserved.allocation is not None and FINALIZER not in finalizers:
-            claim = await self._patch(claim, "", {}, finalizers=[*finalizers, FINALIZER])
-        name = pod.pod.partition("/")[2]
-        consumer = {"resource": "pods", "name": name, "uid": pod.uid}
-        status: dict[str, Any] = {
-            "reservedFor": [*msgspec.to_builtins(claim.status.reserved_for), consumer]
-        }
-        if claim.status.allocation is None:
-            now = rfc3339(time.time())
-            status["allocation"] = {**(reserved.allocation or {}), "allocationTimestamp": now}
-        await self._patch(claim, "status", {"status": status})
 
     async def _patch(
         self, claim: ResourceClaim, subresource: str, body: dict[str, Any], **metadata: Any
@@ -137,19 +227,10 @@ class ClaimBinder:
         return self._learn(await self._write(request))
 
     async def _look_up(self, claim: ResourceClaim) -> ResourceClaim | None:
-        """What a claim is now, however long it takes to hear; ``None``: it is gone."""
-        pause = _FIRST_PAUSE
-        while True:
-            try:
-                found = await self._read(claim.metadata.name, claim.metadata.namespace)
-            except NotFoundError:
-                return None
-            except ApiError as error:
-                self._on_warning(f"{error} (after a write without a good answer)")
-                await anyio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
-                continue
-            return self._learn(msgspec.json.encode(found))
+        name, namespace = claim.metadata.name, claim.metadata.namespace
+        why = "a write without a good answer"
+        found = await look_up(self._read, name, namespace, self._on_warning, why)
+        return self._learn(msgspec.json.encode(found)) if found is not None else None
 
     def _learn(self, raw: bytes) -> ResourceClaim:
         """The watch says it later: until then these devices must not seem free."""
@@ -173,24 +254,3 @@ class ClaimBinder:
                     return f"devices of claim {key} not prepared within {self._timeout:.0f} s"
                 await anyio.sleep(_LOOK_SECONDS)
         return ""
-
-
-def _contradiction(claim: ResourceClaim, reserved: ReservedClaim) -> str:
-    """Why what was decided of a claim does not hold any more."""
-    if claim.metadata.deletion_timestamp is not None:
-        return f"claim {claim.key} got deleted in the meantime"
-    now = claim.status.allocation
-    if reserved.allocation is None:
-        return "" if now is not None else f"claim {claim.key} got deallocated in the meantime"
-    if now is not None and _devices(now) != _devices(
-        msgspec.convert(reserved.allocation, Allocation)
-    ):
-        return f"claim {claim.key} got allocated elsewhere in the meantime"
-    return ""
-
-
-def _devices(allocation: Allocation) -> list[tuple[str | None, ...]]:
-    return [
-        (one.request, one.driver, one.pool, one.device, one.share_id)
-        for one in allocation.devices.results
-    ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from koord_kube.protocol.api import ApiError
 
 from koord_scheduler.claim_binder import ClaimBinder
-from koord_scheduler.claims.availability import ClaimDeallocation
+from koord_scheduler.claims.availability import ClaimDeallocation, ClaimDeletion
+from koord_scheduler.claims.objects import Consumer
 from koord_scheduler.claims.reservation import ClaimReservation
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.volume_binder import VolumeBinder
@@ -22,25 +23,45 @@ class PreBinder:
     async def run(self, placement: Placement) -> str:
         """Do what the reservations of a placement need; returns why not, "" once it is done."""
         try:
-            for one in placement.reservations:
-                if failure := await self._write(one, placement.node):
-                    return failure
-        except ApiError as error:
-            return str(error)
+            failure = await self._write_all(placement)
+            if failure:
+                await self.take_back(placement)
+            return failure
         finally:
             self._claims.release(placement.reservations)
-        return ""
+
+    async def take_back(self, placement: Placement) -> None:
+        """What was written of claims is not for the pod any more; bound volumes stay so."""
+        for one in placement.reservations:
+            if isinstance(one, ClaimReservation):
+                await self._claims.take_back(one, _consumer(placement))
 
     async def help(self, remedy: object) -> None:
         """Write what a plugin wants for a pod that fits nowhere."""
         if isinstance(remedy, ClaimDeallocation):
             await self._claims.deallocate(remedy.claim)
+        elif isinstance(remedy, ClaimDeletion):
+            await self._claims.delete(remedy.claim)
 
-    async def _write(self, reservation: object, node: str) -> str:
+    async def _write_all(self, placement: Placement) -> str:
+        try:
+            for one in placement.reservations:
+                if failure := await self._write(one, placement):
+                    return failure
+        except ApiError as error:
+            return str(error)
+        return ""
+
+    async def _write(self, reservation: object, placement: Placement) -> str:
         match reservation:
             case VolumeReservation():
-                return await self._volumes.bind(reservation, node)
+                return await self._volumes.bind(reservation, placement.node)
             case ClaimReservation():
-                return await self._claims.bind(reservation)
+                return await self._claims.bind(reservation, _consumer(placement))
             case _:
                 return ""
+
+
+def _consumer(placement: Placement) -> Consumer:
+    name = placement.pod.key.partition("/")[2]
+    return Consumer(resource="pods", name=name, uid=placement.pod.uid)

@@ -154,7 +154,8 @@ def counters_kept(vector: Vector, field: str, here: Fields, there: Fields) -> bo
         for device in spec.get("devices", ())
         if device.get("consumesCounters")
     ]
-    used = [one.get("resourceClaimName") for one in vector.given[who]["spec"]["resourceClaims"]]
+    claims = vector.given[who]["spec"].get("resourceClaims", ())
+    used = [one.get("resourceClaimName") for one in claims]
     is_constrained = any(
         one["spec"]["devices"].get("constraints")
         for one in vector.given["claims"]

@@ -19,6 +19,7 @@ from koord_kube.protocol.resources import (
     VOLUME_CLAIMS,
     VOLUMES,
 )
+from koord_scheduler.claims.objects import EXTENDED_RESOURCE_CLAIM
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.program.settings import SchedulerSettings
@@ -38,6 +39,7 @@ SETTINGS = SchedulerSettings(
     pod_name="s1",
 )
 CONFIG = default_scheduler_config()
+RESOURCE = "example.com/gpu"
 
 
 def _pod(name: str, cpu: str, claim: str = "", **more: Any) -> dict[str, Any]:
@@ -64,14 +66,22 @@ def _put_storage(api: KubeApi) -> None:
 
 
 def _put_devices(api: KubeApi) -> None:
-    """A claim to the only device of the node."""
-    api.put(DEVICE_CLASSES, {"metadata": {"name": "gpus"}, "spec": {}})
+    """A claim to one device of the node, and one that is left of an attempt to place a pod."""
+    backed = {"extendedResourceName": RESOURCE}
+    api.put(DEVICE_CLASSES, {"metadata": {"name": "gpus"}, "spec": backed})
+    names = [{"name": "gpu0"}, {"name": "gpu1"}]
     pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
-    spec = {"driver": "d", "nodeName": "n1", "pool": pool, "devices": [{"name": "gpu0"}]}
+    spec = {"driver": "d", "nodeName": "n1", "pool": pool, "devices": names}
     api.put(RESOURCE_SLICES, {"metadata": {"name": "n1"}, "spec": spec})
     exactly = {"deviceClassName": "gpus", "allocationMode": "ExactCount", "count": 1}
     devices = {"requests": [{"name": "gpu", "exactly": exactly}]}
     api.put(RESOURCE_CLAIMS, {"metadata": {"name": "gpu"}, "spec": {"devices": devices}}, "shop")
+    resources = {"requests": {"cpu": "0", RESOURCE: "1"}}
+    containers = [{"name": "c", "image": "i", "resources": resources}]
+    uid = api.put(PODS, _pod("plain", "0", containers=containers), "shop")["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "plain", "uid": uid, "controller": True}
+    of_pod = {"annotations": {EXTENDED_RESOURCE_CLAIM: "true"}, "ownerReferences": [owner]}
+    api.put(RESOURCE_CLAIMS, {"metadata": {"name": "old", **of_pod}, "spec": {}}, "shop")
 
 
 async def test_what_the_scheduler_asks_is_what_it_may() -> None:
@@ -102,7 +112,9 @@ async def test_what_the_scheduler_asks_is_what_it_may() -> None:
             await until(lambda: api.count("patch", "persistentvolumes") > 0, "a volume")
             await until(lambda: api.count("patch", "persistentvolumeclaims") > 0, "a claim")
             await until(lambda: api.count("get", "resourceclaims") > 0, "a look-up of a claim")
-            await until(lambda: api.count("patch", "resourceclaims") > 2, "devices of a claim")
+            await until(lambda: api.count("patch", "resourceclaims") > 4, "devices of claims")
+            await until(lambda: api.count("create", "resourceclaims") > 0, "a claim of a pod")
+            await until(lambda: api.count("delete", "resourceclaims") > 0, "no other claim of it")
             os.kill(os.getpid(), signal.SIGTERM)
         asked = rights(api.asked)
     assert missing(asked, ACCOUNT, COMPONENTS) == []

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotLeadingError, Object
 from koord_kube.protocol.request import Request
-from koord_scheduler import binder as module
+from koord_scheduler import look_up
 from koord_scheduler.binder import Binder
 from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.columns.nodes import NodeColumns
@@ -21,7 +22,7 @@ from koord_scheduler.queue.scheduling_queue import QueuedPod
 
 from tests.support.waiting import until
 
-BOUND, NOT_BOUND = "bound", "not bound"
+BOUND, NOT_BOUND, TAKEN = "bound", "not bound", "taken back"
 UNKNOWN = ApiError("no answer")
 BUSY = ApiError("busy", 429, retry_after=0.0)
 BROKEN = ApiError("broken", 500)
@@ -94,7 +95,7 @@ async def test_what_becomes_of_a_binding(
     requests: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(look_up, "FIRST_PAUSE", 0.001)
     api = Api(writes, reads)
     binder = Binder(api.write, api.read, api, NO_EXTENDERS)
     binder.bind(placement("p"))
@@ -120,3 +121,21 @@ async def test_a_binding_is_of_one_pod_and_one_node() -> None:
     assert request.body is not None
     assert request.body["metadata"]["uid"] == "u-p"
     assert request.body["target"]["name"] == "n1"
+
+
+@pytest.mark.parametrize(("answer", "expected"), [(b"{}", [BOUND]), (BROKEN, [TAKEN, NOT_BOUND])])
+async def test_what_is_reserved_is_taken_back_before_a_pods_turn_comes_again(
+    answer: Any, expected: list[str]
+) -> None:
+    api = Api([answer], [pod()])
+
+    async def take_back(placement: Placement) -> None:
+        api.outcomes.append((placement.pod.key, TAKEN))
+
+    binder = Binder(api.write, api.read, api, NO_EXTENDERS, take_back=take_back)
+    binder.bind(replace(placement("p"), reservations=("something",)))
+    async with anyio.create_task_group() as group:
+        group.start_soon(binder.run)
+        await until(lambda: binder.unsent == 0, "an outcome")
+        group.cancel_scope.cancel()
+    assert api.outcomes == [("shop/p", one) for one in expected]

@@ -13,13 +13,17 @@ from koord_scheduler import claim_binder as module
 from koord_scheduler.claim_binder import ClaimBinder
 from koord_scheduler.claims.device_objects import DeviceObjects
 from koord_scheduler.claims.devices import DeviceId
-from koord_scheduler.claims.objects import FINALIZER, ResourceClaim, read_device_object
-from koord_scheduler.claims.pod_claims import PodClaim, PodClaims
+from koord_scheduler.claims.objects import (
+    FINALIZER,
+    Consumer,
+    ResourceClaim,
+    read_device_object,
+)
 from koord_scheduler.claims.reservation import ClaimReservation, ReservedClaim
 
 from tests.support.merge_patch import merged
 
-POD = PodClaims("shop/p", "uid-p", (PodClaim("shop/c"),))
+POD = Consumer(resource="pods", name="p", uid="uid-p")
 DEVICE = DeviceId("d", "n1", "gpu0")
 UNKNOWN = ApiError("no answer")
 
@@ -89,10 +93,10 @@ async def bind(api: Api, *, allocates: bool = True) -> tuple[str, DeviceObjects]
     allocation = results("gpu0") if allocates else None
     if allocation is not None:
         objects.assume(claim, allocation)
-    reservation = ClaimReservation(POD, (ReservedClaim(claim, allocation),))
+    reservation = ClaimReservation((ReservedClaim(claim, allocation),))
     binder = ClaimBinder(api.write, api.read, objects, timeout=0.0)
     try:
-        return await binder.bind(reservation), objects
+        return await binder.bind(reservation, POD), objects
     finally:
         binder.release([reservation])
 
@@ -140,10 +144,10 @@ async def test_a_claim_is_written_or_not(failures: Any, is_done: bool, requests:
 async def test_what_the_api_refuses_is_given_back() -> None:
     objects, claim = known(api := Api((ApiError("forbidden", 403), False, {})))
     objects.assume(claim, results("gpu0"))
-    reservation = ClaimReservation(POD, (ReservedClaim(claim, results("gpu0")),))
+    reservation = ClaimReservation((ReservedClaim(claim, results("gpu0")),))
     binder = ClaimBinder(api.write, api.read, objects, timeout=0.0)
     with pytest.raises(ApiError):
-        await binder.bind(reservation)
+        await binder.bind(reservation, POD)
     assert DEVICE in objects.used
     binder.release([reservation])
     assert DEVICE not in objects.used

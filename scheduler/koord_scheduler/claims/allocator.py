@@ -30,10 +30,10 @@ _Item = TypeVar("_Item")
 _Undo = Callable[[], object]
 
 MOST_STEPS = 10_000
-"""Choices on a node, after which it is given up: some tens of milliseconds."""
+"""Devices that are tried on a node, after which it is given up: some tens of milliseconds."""
 NOT_ALLOCATED = "cannot allocate all claims"
 INVALID_POOLS = "invalid resource pools were encountered"
-TOO_MANY_STEPS = f"no devices found after {MOST_STEPS} attempts"
+TIMED_OUT = "timed out trying to allocate devices"
 
 
 class ChosenDevice(NamedTuple):
@@ -42,6 +42,19 @@ class ChosenDevice(NamedTuple):
     alternative: Alternative
     device: PoolDevice
     consumed: ConsumedCapacity | None = None
+
+
+class SearchBudget:
+    """How many more devices may be tried; kube-scheduler has a time for that."""
+
+    def __init__(self, left: int = MOST_STEPS) -> None:
+        self.left = left
+
+    def spend(self) -> None:
+        """Try one more; raises ``AllocationError`` if that is one too many."""
+        if self.left <= 0:
+            raise AllocationError(TIMED_OUT)
+        self.left -= 1
 
 
 class ClaimDevices(NamedTuple):
@@ -57,6 +70,7 @@ def allocate(
     pools: Sequence[Pool],
     classes: Mapping[str, DeviceClass],
     used: UsedDevices,
+    budget: SearchBudget,
 ) -> list[ClaimDevices]:
     """Devices for all claims of a pod; raises ``AllocationError`` where there are none."""
     requests = [claim_requests(one, node, pools, classes, used) for one in claims]
@@ -66,11 +80,11 @@ def allocate(
             if not given.match_attribute and not given.distinct_attribute:
                 raise AllocationError(f"constraint #{place}: empty constraint")
         constraints.append([AttributeConstraint(each) for each in one.devices.constraints])
-    search = _Search(requests, constraints, pools, used)
+    search = _Search(requests, constraints, pools, used, budget)
     try:
         is_done = search.run()
     except RecursionError:
-        raise AllocationError(TOO_MANY_STEPS) from None
+        raise AllocationError(TIMED_OUT) from None
     if not is_done:
         is_invalid = any(one.trouble == INVALID for one in pools)
         raise AllocationError(INVALID_POOLS if is_invalid else NOT_ALLOCATED)
@@ -88,6 +102,7 @@ class _Search:
         constraints: Sequence[Sequence[AttributeConstraint]],
         pools: Iterable[Pool],
         used: UsedDevices,
+        budget: SearchBudget,
     ) -> None:
         self._requests = requests
         self._constraints = constraints
@@ -101,7 +116,7 @@ class _Search:
         self._counters: dict[tuple[str, str], PoolCounters] = {}
         self._taken: dict[DeviceId, list[int]] = defaultdict(list)
         self._consumed: dict[DeviceId, list[ConsumedCapacity]] = defaultdict(list)
-        self._steps = 0
+        self._budget = budget
         self.result = [ClaimDevices([], [each[0] for each in one]) for one in requests]
 
     def run(self) -> bool:
@@ -134,9 +149,7 @@ class _Search:
 
     def _choose(self, claim: int, place: int, one: Alternative, done: int, start: int) -> bool:
         """Choose the remaining devices of a request, of those from ``start`` on, and the rest."""
-        self._steps += 1
-        if self._steps > MOST_STEPS:
-            raise AllocationError(TOO_MANY_STEPS)
+        self._budget.spend()
         if one.is_all and not one.devices:
             return False
         if done >= one.number:

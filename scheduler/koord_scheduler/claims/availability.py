@@ -18,6 +18,12 @@ class ClaimDeallocation(NamedTuple):
     claim: ResourceClaim
 
 
+class ClaimDeletion(NamedTuple):
+    """A claim is to go that is left from an attempt to place a pod, which waits again."""
+
+    claim: ResourceClaim
+
+
 def is_available(claim: ResourceClaim, node: ClaimingNode) -> bool:
     """Whether the devices of a claim can be used on a node; one without devices is everywhere."""
     allocation = claim.status.allocation
@@ -37,3 +43,11 @@ def find_deallocation(
             if is_free and not is_available(claim, node):
                 return ClaimDeallocation(claim)
     return None
+
+
+def find_left_over(waiting: Iterable[str], objects: DeviceObjects) -> ClaimDeletion | None:
+    """A claim that was made for extended resources of one of these waiting pods, by their uids."""
+    if not objects.extended_claims:
+        return None
+    keys = (objects.extended_claims.get(uid) for uid in waiting)
+    return next((ClaimDeletion(objects.claims[key]) for key in keys if key is not None), None)

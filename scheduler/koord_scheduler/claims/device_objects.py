@@ -10,6 +10,7 @@ import msgspec
 from koord_model.quantity import nano
 
 from koord_scheduler.claims.devices import ClaimingNode, DeviceId
+from koord_scheduler.claims.extended_resources import backing_classes
 from koord_scheduler.claims.objects import (
     AllocatedDevice,
     Allocation,
@@ -33,13 +34,16 @@ class DeviceObjects:
     ``node_changed`` is called with the name of a node when a device of its own changes.
     ``shared_version`` changes with everything else that decides which devices nodes can have:
     classes, and devices that several nodes can use. ``follows_nodes``: whether that depends on
-    labels of nodes.
+    labels of nodes. ``backing_classes`` are the names of classes by the extended resource that
+    they back, ``extended_claims`` the keys of claims that were made for such, by the pod's uid.
     """
 
     def __init__(self, node_changed: Callable[[str], None] = _nobody) -> None:
         self.shared_version = 0
         self.classes: dict[str, DeviceClass] = {}
         self.claims: dict[str, ResourceClaim] = {}
+        self.backing_classes: dict[str, str] = {}
+        self.extended_claims: dict[str, str] = {}
         self._node_changed = node_changed
         self._stamps: Counter[str] = Counter()
         self._versions: Counter[str] = Counter()
@@ -60,10 +64,17 @@ class DeviceObjects:
         if before is not None and is_same and _version(claim) < _version(before):
             return
         self._change(key, lambda: self.claims.__setitem__(key, claim))
+        if uid := claim.extended_resources_of:
+            self.extended_claims[uid] = key
 
     def remove_claim(self, key: str) -> None:
         """A claim is gone."""
+        claim = self.claims.get(key)
+        if claim is None:
+            return
         self._change(key, lambda: self.claims.pop(key))
+        if self.extended_claims.get(claim.extended_resources_of) == key:
+            del self.extended_claims[claim.extended_resources_of]
 
     def set_slice(self, name: str, given: ResourceSlice) -> None:
         """A slice is so."""
@@ -82,12 +93,12 @@ class DeviceObjects:
     def set_class(self, name: str, given: DeviceClass) -> None:
         """A class is so."""
         self.classes[name] = given
-        self.shared_version += 1
+        self._classes_changed()
 
     def remove_class(self, name: str) -> None:
         """A class is gone."""
         del self.classes[name]
-        self.shared_version += 1
+        self._classes_changed()
 
     # ---- what is decided here
 
@@ -113,8 +124,12 @@ class DeviceObjects:
 
     def pools(self, node: ClaimingNode) -> list[Pool]:
         """The pools that a node can use."""
+        return gather_pools(node, self.slices(node), self._by_pool)
+
+    def slices(self, node: ClaimingNode) -> tuple[PoolSlice, ...]:
+        """The slices that may concern a node."""
         own, shared = self._by_node.get(node.name, {}), self._by_node.get("", {})
-        return gather_pools(node, (*own.values(), *shared.values()), self._by_pool)
+        return (*own.values(), *shared.values())
 
     def node_stamp(self, node: str) -> Hashable:
         """Something that becomes another when devices of a node, or shared ones, change."""
@@ -123,6 +138,10 @@ class DeviceObjects:
     def claim_stamps(self, claims: Iterable[str]) -> Hashable:
         """Something that becomes another when one of these claims changes."""
         return tuple(map(self._versions.__getitem__, claims))
+
+    def _classes_changed(self) -> None:
+        self.backing_classes = backing_classes(self.classes)
+        self.shared_version += 1
 
     def _change(self, key: str, act: Callable[[], object]) -> None:
         """Do something with a claim, and count the devices that it has anew."""

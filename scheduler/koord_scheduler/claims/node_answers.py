@@ -8,12 +8,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from koord_scheduler.claims.allocator import MOST_STEPS, TIMED_OUT, SearchBudget
 from koord_scheduler.claims.device_objects import DeviceObjects
 from koord_scheduler.claims.devices import ClaimingNode
-from koord_scheduler.claims.objects import ResourceClaim
+from koord_scheduler.claims.objects import ResourceClaimSpec
 from koord_scheduler.claims.requests import AllocationError
 from koord_scheduler.claims.reservation import alternatives_score, find_devices
 
+MOST_STEPS_AT_ONCE = 100_000
+"""Devices that are tried on all nodes together in one go: some tenths of a second."""
 _MOST_KINDS = 32
 """Of claims, that are remembered: some hundred bytes a node each."""
 
@@ -32,31 +35,43 @@ class _Known(NamedTuple):
 
 
 class NodeAnswers:
-    """Answers for claims that ask for the same: claims from one template are decided about once."""
+    """Answers for claims that ask for the same: claims from one template are decided about once.
+
+    ``postponed`` changes when nodes were not asked about, since there was too much to do: they
+    are asked next time.
+    """
 
     def __init__(self, objects: DeviceObjects) -> None:
+        self.postponed = 0
         self._objects = objects
         self._kinds: OrderedDict[bytes, dict[str, _Known]] = OrderedDict()
 
-    def of(self, claims: Sequence[ResourceClaim]) -> AnswerFor:
+    def of(self, claims: Sequence[ResourceClaimSpec], budget: SearchBudget) -> AnswerFor:
         """Answers about some claims."""
-        kind = msgspec.json.encode([one.spec for one in claims])
+        kind = msgspec.json.encode(claims)
         known = self._kinds.setdefault(kind, {})
         self._kinds.move_to_end(kind)
         if len(self._kinds) > _MOST_KINDS:
             self._kinds.popitem(last=False)
-        return AnswerFor(claims, self._objects, known)
+        return AnswerFor(claims, self, self._objects, known, budget)
 
 
 class AnswerFor:
     """Answers about some claims."""
 
     def __init__(
-        self, claims: Sequence[ResourceClaim], objects: DeviceObjects, known: dict[str, _Known]
+        self,
+        claims: Sequence[ResourceClaimSpec],
+        answers: NodeAnswers,
+        objects: DeviceObjects,
+        known: dict[str, _Known],
+        budget: SearchBudget,
     ) -> None:
         self._claims = claims
+        self._answers = answers
         self._objects = objects
         self._known = known
+        self._budget = budget
 
     def on(self, node: ClaimingNode) -> NodeAnswer:
         """The answer for a node."""
@@ -67,14 +82,20 @@ class AnswerFor:
             or known.stamp != stamp
             or (self._objects.follows_nodes and known.labels != node.labels)
         ):
+            if self._budget.left < 0:
+                self._answers.postponed += 1
+                return NodeAnswer(TIMED_OUT, 0)
             known = self._known[node.name] = _Known(stamp, node.labels, self._ask(node))
         return known.answer
 
     def _ask(self, node: ClaimingNode) -> NodeAnswer:
+        budget = SearchBudget()
         try:
-            found = find_devices(self._claims, node, self._objects)
+            found = find_devices(self._claims, node, self._objects, budget)
         except AllocationError as error:
             return NodeAnswer(str(error), 0)
+        finally:
+            self._budget.left -= MOST_STEPS - budget.left
         return NodeAnswer(
             "",
             sum(

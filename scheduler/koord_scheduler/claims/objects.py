@@ -14,6 +14,8 @@ Quantity = str | int | float
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 """Keeps a claim with an allocation until nobody uses it any more."""
+EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
+"""The annotation of claims that the scheduler makes for extended resources of a pod."""
 MOST_RESULTS = 32
 """Devices of one claim."""
 MOST_CONSUMERS = 256
@@ -27,6 +29,7 @@ class ClaimMeta(ObjectMeta, frozen=True, rename="camel", gc=False):
 
     resource_version: str = ""
     finalizers: list[str] | None = None
+    annotations: dict[str, str] | None = None
 
 
 class _Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -300,8 +303,18 @@ class ResourceClaim(_Struct, frozen=True):
 
     def is_controlled_by(self, uid: str) -> bool:
         """Whether an object with this uid manages it."""
+        return uid in self._controllers
+
+    @property
+    def extended_resources_of(self) -> str:
+        """The uid of the pod for whose extended resources a scheduler made it, "" for others."""
+        is_such = (self.metadata.annotations or {}).get(EXTENDED_RESOURCE_CLAIM) == "true"
+        return next(iter(self._controllers), "") if is_such else ""
+
+    @property
+    def _controllers(self) -> list[str]:
         owners = self.metadata.owner_references or ()
-        return any(one.controller and one.uid == uid for one in owners)
+        return [one.uid for one in owners if one.controller]
 
 
 class ResourceSlice(_Struct, frozen=True):
@@ -316,6 +329,7 @@ class DeviceClassSpec(_Struct, frozen=True):
 
     selectors: list[DeviceSelector] = []
     config: list[DeviceClaimConfiguration] = []
+    extended_resource_name: str | None = None
 
 
 class DeviceClass(_Struct, frozen=True):

@@ -6,38 +6,53 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+import msgspec
+
 from koord_scheduler.claims.allocation_result import allocation_result
-from koord_scheduler.claims.allocator import ClaimDevices, allocate
+from koord_scheduler.claims.allocator import ClaimDevices, SearchBudget, allocate
 from koord_scheduler.claims.device_objects import DeviceObjects
 from koord_scheduler.claims.devices import ClaimingNode
-from koord_scheduler.claims.objects import MOST_ALTERNATIVES, ResourceClaim
+from koord_scheduler.claims.extended_resources import ExtendedClaim, RequestMapping
+from koord_scheduler.claims.objects import (
+    MOST_ALTERNATIVES,
+    Allocation,
+    ClaimMeta,
+    ResourceClaim,
+    ResourceClaimSpec,
+)
 from koord_scheduler.claims.pod_claims import PodClaims, known_claims
 
 Document = dict[str, Any]
 
 
 class ReservedClaim(NamedTuple):
-    """A claim, and its devices where it had none yet."""
+    """A claim, and its devices where it had none yet.
+
+    With ``mappings`` it is for extended resources, and has to be created.
+    """
 
     claim: ResourceClaim
     allocation: Document | None
+    mappings: tuple[RequestMapping, ...] = ()
 
 
 class ClaimReservation(NamedTuple):
     """The claims that have to be written for a pod before it is bound."""
 
-    pod: PodClaims
     claims: tuple[ReservedClaim, ...]
 
 
 def find_devices(
-    claims: Sequence[ResourceClaim], node: ClaimingNode, objects: DeviceObjects
+    claims: Sequence[ResourceClaimSpec],
+    node: ClaimingNode,
+    objects: DeviceObjects,
+    budget: SearchBudget | None = None,
 ) -> list[ClaimDevices]:
     """Devices for claims that have none; raises ``AllocationError`` where there are none."""
     if not claims:
         return []
     pools = objects.pools(node)
-    return allocate([one.spec for one in claims], node, pools, objects.classes, objects.used)
+    return allocate(claims, node, pools, objects.classes, objects.used, budget or SearchBudget())
 
 
 def without_devices(pod: PodClaims, objects: DeviceObjects) -> list[ResourceClaim]:
@@ -45,24 +60,45 @@ def without_devices(pod: PodClaims, objects: DeviceObjects) -> list[ResourceClai
     return [one for one in known_claims(pod, objects) if one.status.allocation is None]
 
 
-def reserve_claims(pod: PodClaims, node: ClaimingNode, objects: DeviceObjects) -> ClaimReservation:
-    """Allocate a pod's claims on a node: no other claim gets these devices."""
-    claims = without_devices(pod, objects)
+def reserve_claims(
+    pod: PodClaims,
+    node: ClaimingNode,
+    objects: DeviceObjects,
+    extended: ExtendedClaim | None = None,
+    namespace: str = "",
+) -> ClaimReservation:
+    """Allocate a pod's claims on a node: no other claim gets these devices.
+
+    ``extended`` is one to create in the pod's ``namespace``.
+    """
     reserved = [
         ReservedClaim(one, None)
         for one in known_claims(pod, objects)
         if one.status.allocation is not None
     ]
-    for claim, found in zip(claims, find_devices(claims, node, objects), strict=True):
+    claims = [(one, tuple[RequestMapping, ...]()) for one in without_devices(pod, objects)]
+    if extended is not None:
+        claims.append((_not_created(extended.spec, namespace), extended.mappings))
+    devices = find_devices([one.spec for one, _ in claims], node, objects)
+    for (claim, mappings), found in zip(claims, devices, strict=True):
         result = allocation_result(found, claim.spec, node.name)
         for one, chosen in zip(result["devices"]["results"], found.devices, strict=True):
             if chosen.consumed is not None:
                 one["shareID"] = str(uuid4())
-        reserved.append(ReservedClaim(claim, result))
+        reserved.append(ReservedClaim(claim, result, mappings))
     for one in reserved:
+        if one.mappings:
+            objects.set_claim(one.claim.key, one.claim)
         if one.allocation is not None:
             objects.assume(one.claim, one.allocation)
-    return ClaimReservation(pod, tuple(reserved))
+    return ClaimReservation(tuple(reserved))
+
+
+def _not_created(spec: ResourceClaimSpec, namespace: str) -> ResourceClaim:
+    """A claim that is only here; no claim of the API can have its name."""
+    uid = str(uuid4())
+    name = f"<extended-resources-{uid}>"
+    return ResourceClaim(ClaimMeta(name=name, namespace=namespace, uid=uid), spec)
 
 
 def release_claims(reservation: ClaimReservation, objects: DeviceObjects) -> None:
@@ -70,13 +106,36 @@ def release_claims(reservation: ClaimReservation, objects: DeviceObjects) -> Non
     for one in reservation.claims:
         if one.allocation is not None:
             objects.release(one.claim)
+        if one.mappings:
+            objects.remove_claim(one.claim.key)
 
 
-def alternatives_score(claim: ResourceClaim, requests: set[str]) -> int:
+def alternatives_score(claim: ResourceClaimSpec, requests: set[str]) -> int:
     """How early the alternatives are that were taken; ``requests`` are those with devices."""
     return sum(
         MOST_ALTERNATIVES - place
-        for request in claim.spec.devices.requests
+        for request in claim.devices.requests
         for place, one in enumerate(request.first_available)
         if f"{request.name}/{one.name}" in requests
     )
+
+
+def contradiction(claim: ResourceClaim, reserved: ReservedClaim) -> str:
+    """Why what was decided of a claim does not hold any more."""
+    if claim.metadata.deletion_timestamp is not None:
+        return f"claim {claim.key} got deleted in the meantime"
+    now = claim.status.allocation
+    if reserved.allocation is None:
+        return "" if now is not None else f"claim {claim.key} got deallocated in the meantime"
+    if now is not None and _devices(now) != _devices(
+        msgspec.convert(reserved.allocation, Allocation)
+    ):
+        return f"claim {claim.key} got allocated elsewhere in the meantime"
+    return ""
+
+
+def _devices(allocation: Allocation) -> list[tuple[str | None, ...]]:
+    return [
+        (one.request, one.driver, one.pool, one.device, one.share_id)
+        for one in allocation.devices.results
+    ]

@@ -8,6 +8,11 @@ from functools import cached_property
 
 from koord_model.demand import Amounts
 
+from koord_scheduler.claims.extended_resources import (
+    ContainerRequest,
+    container_requests,
+    may_be_backed,
+)
 from koord_scheduler.claims.pod_claims import NO_CLAIMS, PodClaims, pod_claims
 from koord_scheduler.classes.special_needs import needed_plugins, required_features
 from koord_scheduler.columns.pod_labels import PodLabels, pod_labels
@@ -46,7 +51,7 @@ class PodClass:
     pods, where that decides how they are spread. ``images`` has the image of each container, with
     its tag; ``containers`` is how many there are, init containers included. ``features`` are those
     that it needs of kubelets, ``needed_plugins`` may be missing here. Pods with claims are a class
-    each.
+    each. ``extended`` says which containers ask for extended resources, which may be devices.
     """
 
     labels: PodLabels
@@ -67,6 +72,7 @@ class PodClass:
     features: tuple[str, ...] = ()
     needed_plugins: tuple[str, ...] = ()
     claims: PodClaims = NO_CLAIMS
+    extended: tuple[ContainerRequest, ...] = ()
 
     def __hash__(self) -> int:
         return self._hash
@@ -75,6 +81,11 @@ class PodClass:
     def _hash(self) -> int:
         """Computed once: classes are looked up for each pod."""
         return hash((self.labels, self.amounts, self.ports, self.images, self.volumes, self.claims))
+
+    @cached_property
+    def extended_resources(self) -> tuple[str, ...]:
+        """The extended resources that it asks for."""
+        return tuple(name for name, amount in self.amounts if amount and may_be_backed(name))
 
     @property
     def requests(self) -> PodRequests:
@@ -113,6 +124,7 @@ def pod_class(pod: PodInfo) -> PodClass:
         required_features(pod),
         needed_plugins(spec),
         pod_claims(pod),
+        container_requests(pod),
     )
 
 

@@ -144,11 +144,15 @@ class Plugin:
         return None
 
     def post_filter(
-        self, pod: PodClass, nodes: NodeColumns, rows: Callable[[], Rows]
+        self,
+        pod: PodClass,
+        nodes: NodeColumns,
+        rows: Callable[[], Rows],
+        waiting: Iterable[str],
     ) -> object | None:
         """What would help a class that fits nowhere, and has to be written; ``None``: nothing.
 
-        ``rows`` are those that no other plugin rejects.
+        ``rows`` are those that no other plugin rejects, ``waiting`` the uids of the class's pods.
         """
         return None
 

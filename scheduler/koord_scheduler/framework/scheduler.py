@@ -176,7 +176,8 @@ class Scheduler(PodStates):
         profile = self.profiles[pod.waiting.scheduler_name]
         for plugin in profile.helping if refusal is None else ():
             rows = partial(scores.rejected_alone_by, plugin.name)
-            remedy = plugin.post_filter(pod.waiting.pod_class, self.nodes, rows)
+            waiting = (one.uid for one in self.queue.waiting_with(pod.class_key))
+            remedy = plugin.post_filter(pod.waiting.pod_class, self.nodes, rows, waiting)
             if remedy is not None:
                 return self._park(pod, now, remedy=remedy)
         if not profile.preempts:

@@ -1,22 +1,25 @@
-"""DynamicResources: nodes with devices for a pod's ResourceClaims. No IO.
+"""DynamicResources: nodes with devices for a pod's claims and extended resources. No IO.
 
 What a claim gets is decided node by node, in ``koord_scheduler.claims``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import ClassVar
 
 import numpy as np
 
+from koord_scheduler.claims.allocator import SearchBudget
 from koord_scheduler.claims.availability import (
     ClaimDeallocation,
+    ClaimDeletion,
     find_deallocation,
+    find_left_over,
     is_available,
 )
-from koord_scheduler.claims.devices import ClaimingNode
-from koord_scheduler.claims.node_answers import AnswerFor
+from koord_scheduler.claims.extended_resources import ExtendedClaim, extended_claim
+from koord_scheduler.claims.node_answers import MOST_STEPS_AT_ONCE, AnswerFor
 from koord_scheduler.claims.objects import ResourceClaim
 from koord_scheduler.claims.pod_claims import known_claims, unusable_claim
 from koord_scheduler.claims.reservation import (
@@ -29,6 +32,10 @@ from koord_scheduler.claims.reservation import (
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Rows
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.backed_resources import (
+    backing_classes_of,
+    claiming_node,
+)
 from koord_scheduler.framework.plugin import (
     Filter,
     Plugin,
@@ -40,6 +47,7 @@ from koord_scheduler.framework.plugin import (
 )
 
 NOT_AVAILABLE = "resourceclaim not available on the node"
+NO_RESOURCE = "cannot fit resource"
 
 
 class DynamicResources(Plugin):
@@ -53,18 +61,18 @@ class DynamicResources(Plugin):
         return PreFilterResult(unusable_claim(pod.claims, nodes.devices))
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
-        return filter_by_reasons(self, pod, nodes) if pod.claims.claims else None
+        return filter_by_reasons(self, pod, nodes) if _concerns(pod) else None
 
     def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
-        if not pod.claims.claims:
+        if not _concerns(pod):
             return []
         rejection = self.pre_filter(pod, nodes).rejection
         if rejection:
             return [Reason(rejection, np.ones(len(rows), np.bool_), resolvable=False)]
-        allocated, answers = _allocated(pod, nodes), _answers(pod, nodes)
-        texts = np.array(
-            [_rejection(allocated, answers, _node(nodes, row)) for row in rows], object
-        )
+        claims = _ClaimsByRow(pod, nodes)
+        if not claims.are_any:
+            return []
+        texts = np.array([claims.rejection(row) for row in rows], object)
         return [
             Reason(text, texts == text, resolvable=False)
             for text in sorted(set(texts.tolist()))
@@ -76,10 +84,8 @@ class DynamicResources(Plugin):
             return None
 
         def score(rows: Rows) -> Amounts:
-            answers = _answers(pod, nodes)
-            before = sum(map(_score_of_allocation, _allocated(pod, nodes)))
-            found = [answers.on(_node(nodes, row)).score + before for row in rows]
-            return np.array(found, np.float64)
+            claims = _ClaimsByRow(pod, nodes)
+            return np.array([claims.score(row) for row in rows], np.float64)
 
         return score
 
@@ -87,47 +93,107 @@ class DynamicResources(Plugin):
         return normalized(scores)
 
     def post_filter(
-        self, pod: PodClass, nodes: NodeColumns, rows: Callable[[], Rows]
-    ) -> ClaimDeallocation | None:
-        if not any(one.status.allocation for one in known_claims(pod.claims, nodes.devices)):
-            return None
-        here = (_node(nodes, row) for row in rows())
-        return find_deallocation(pod.claims, here, nodes.devices)
+        self,
+        pod: PodClass,
+        nodes: NodeColumns,
+        rows: Callable[[], Rows],
+        waiting: Iterable[str],
+    ) -> ClaimDeallocation | ClaimDeletion | None:
+        if any(one.status.allocation for one in known_claims(pod.claims, nodes.devices)):
+            here = (claiming_node(nodes, row) for row in rows())
+            found = find_deallocation(pod.claims, here, nodes.devices)
+            if found is not None:
+                return found
+        return find_left_over(waiting, nodes.devices) if pod.extended else None
 
     def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> ClaimReservation | None:
-        if not pod.claims.claims:
+        if not _concerns(pod):
             return None
-        return reserve_claims(pod.claims, _node(nodes, row), nodes.devices)
+        extended = _ClaimsByRow(pod, nodes).extended(row)
+        if extended is None and not pod.claims.claims:
+            return None
+        node, namespace = claiming_node(nodes, row), pod.labels.namespace
+        return reserve_claims(pod.claims, node, nodes.devices, extended, namespace)
 
     def unreserve(self, reservation: ClaimReservation, nodes: NodeColumns) -> None:
         release_claims(reservation, nodes.devices)
 
     def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
-        if not pod.claims.claims:
+        if not _concerns(pod):
             return None
-        return nodes.devices.claim_stamps(pod.claims.keys), nodes.devices.shared_version
+        stamps = nodes.devices.claim_stamps(pod.claims.keys)
+        return stamps, nodes.devices.shared_version, nodes.device_answers.postponed
 
 
-def _node(nodes: NodeColumns, row: int) -> ClaimingNode:
-    return ClaimingNode(nodes.name(row), nodes.labels.of(row))
+def _concerns(pod: PodClass) -> bool:
+    return bool(pod.claims.claims or pod.extended)
 
 
-def _allocated(pod: PodClass, nodes: NodeColumns) -> list[ResourceClaim]:
-    known = known_claims(pod.claims, nodes.devices)
-    return [one for one in known if one.status.allocation is not None]
+class _ClaimsByRow:
+    """What a class gets of devices: its claims, and one for extended resources that nodes lack."""
 
+    def __init__(self, pod: PodClass, nodes: NodeColumns) -> None:
+        self._pod = pod
+        self._nodes = nodes
+        devices = nodes.devices
+        known = known_claims(pod.claims, devices)
+        self._allocated = [one for one in known if one.status.allocation is not None]
+        self._own = [one.spec for one in without_devices(pod.claims, devices)]
+        self._backed = backing_classes_of(pod, nodes)
+        numbers = map(nodes.resources.number, pod.extended_resources)
+        self._resources = [*zip(pod.extended_resources, numbers, strict=True)]
+        self._budget = SearchBudget(MOST_STEPS_AT_ONCE)
+        self._extended: dict[tuple[str, ...], ExtendedClaim | None] = {}
+        self._answers: dict[tuple[str, ...], AnswerFor] = {}
+        self._before = sum(map(_score_of_allocation, self._allocated))
 
-def _answers(pod: PodClass, nodes: NodeColumns) -> AnswerFor:
-    return nodes.device_answers.of(without_devices(pod.claims, nodes.devices))
+    @property
+    def are_any(self) -> bool:
+        """Whether the class needs devices at all, on some node."""
+        return bool(self._pod.claims.claims or self._backed)
 
+    def extended(self, row: int) -> ExtendedClaim | None:
+        """The claim for the resources that the row's node does not have."""
+        return self._extended_claim(self._lacking_backed(row))
 
-def _rejection(allocated: list[ResourceClaim], answers: AnswerFor, node: ClaimingNode) -> str:
-    return answers.on(node).reason or (
-        "" if all(is_available(one, node) for one in allocated) else NOT_AVAILABLE
-    )
+    def rejection(self, row: int) -> str:
+        """Why the node of a row cannot be used, "" if it can."""
+        if self._backed and not self._backed.keys() >= set(self._lacking(row)):
+            return NO_RESOURCE
+        node = claiming_node(self._nodes, row)
+        return self._answer_for(row).on(node).reason or (
+            "" if all(is_available(one, node) for one in self._allocated) else NOT_AVAILABLE
+        )
+
+    def score(self, row: int) -> int:
+        """How early the alternatives are that claims get on the node of a row."""
+        return self._before + self._answer_for(row).on(claiming_node(self._nodes, row)).score
+
+    def _lacking(self, row: int) -> list[str]:
+        has = self._nodes.resources.allocatable
+        return [name for name, number in self._resources if not has[number, row]]
+
+    def _lacking_backed(self, row: int) -> tuple[str, ...]:
+        return tuple(name for name in self._lacking(row) if name in self._backed)
+
+    def _extended_claim(self, lacking: tuple[str, ...]) -> ExtendedClaim | None:
+        if lacking not in self._extended:
+            classes = {name: self._backed[name] for name in lacking}
+            self._extended[lacking] = extended_claim(self._pod.extended, classes)
+        return self._extended[lacking]
+
+    def _answer_for(self, row: int) -> AnswerFor:
+        lacking = self._lacking_backed(row)
+        found = self._answers.get(lacking)
+        if found is None:
+            extended = self._extended_claim(lacking)
+            claims = [*self._own, *([extended.spec] if extended is not None else [])]
+            found = self._nodes.device_answers.of(claims, self._budget)
+            self._answers[lacking] = found
+        return found
 
 
 def _score_of_allocation(claim: ResourceClaim) -> int:
     allocation = claim.status.allocation
     results = allocation.devices.results if allocation is not None else ()
-    return alternatives_score(claim, {one.request for one in results})
+    return alternatives_score(claim.spec, {one.request for one in results})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows, picked
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.resources import ALWAYS
+from koord_scheduler.framework.backed_resources import add_devices, devices_state
 from koord_scheduler.framework.plugin import MAX_SCORE, Plugin, Score
 
 
@@ -38,6 +39,8 @@ class NodeResourcesBalancedAllocation(Plugin):
         def score(rows: Rows) -> Amounts:
             has = picked(resources.allocatable, numbers, rows)
             taken = picked(resources.requested, numbers, rows)
+            if pod.extended_resources:
+                add_devices(pod, nodes, compared, rows, has, taken)
             known = has > 0
             np.maximum(has, 1.0, out=has)
             before = _evenness(deviation(np.minimum(taken / has, 1.0), known))
@@ -48,6 +51,9 @@ class NodeResourcesBalancedAllocation(Plugin):
             return found
 
         return score
+
+    def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
+        return devices_state(pod, nodes)
 
 
 def _evenness(deviation: Amounts) -> Amounts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -13,6 +13,11 @@ from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows, picked, span
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.resources import ALWAYS, PODS, SCORED, Request
+from koord_scheduler.framework.backed_resources import (
+    add_devices,
+    backing_classes_of,
+    devices_state,
+)
 from koord_scheduler.framework.plugin import Filter, Limit, Plugin, Reason, Score, Shortage
 from koord_scheduler.framework.resource_scores import ResourceScore, least_allocated
 
@@ -34,7 +39,10 @@ class FitSettings:
 
 
 class NodeResourcesFit(Plugin):
-    """Kubernetes' plugin of that name."""
+    """Kubernetes' plugin of that name.
+
+    It leaves resources to DynamicResources that a DeviceClass backs and the node does not have.
+    """
 
     name: ClassVar[str] = "NodeResourcesFit"
 
@@ -45,12 +53,9 @@ class NodeResourcesFit(Plugin):
         request = self._request(pod, nodes)
         numbers = np.array([number for number, _ in request], np.intp)
         amounts = np.array([[amount] for _, amount in request]).reshape(-1, 1)
-        resources = nodes.resources
 
         def can_run(rows: Rows) -> Mask:
-            free = picked(resources.allocatable, numbers, rows)
-            free -= picked(resources.requested, numbers, rows)
-            found: Mask = np.logical_and.reduce(amounts <= free)
+            found: Mask = np.logical_and.reduce(amounts <= _free(pod, nodes, numbers, rows))
             return found
 
         return can_run
@@ -58,17 +63,20 @@ class NodeResourcesFit(Plugin):
     def limits(
         self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
     ) -> Sequence[Limit]:
-        resources, found = nodes.resources, []
-        for number, amount in self._request(pod, nodes):
-            free = resources.allocatable[number][rows] - resources.requested[number][rows]
-            found.append(Limit(number, free - amount))
-        return found
+        request = self._request(pod, nodes)
+        free = _free(pod, nodes, np.array([number for number, _ in request], np.intp), rows)
+        return [
+            Limit(number, room - amount)
+            for (number, amount), room in zip(request, free, strict=True)
+        ]
 
     def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
-        resources, found = nodes.resources, []
-        for number, amount in self._request(pod, nodes):
+        resources, found = nodes.resources, list[Reason]()
+        request = self._request(pod, nodes)
+        rooms = _free(pod, nodes, np.array([number for number, _ in request], np.intp), rows)
+        for (number, amount), free in zip(request, rooms, strict=True):
             name, has = resources.names[number], resources.allocatable[number, rows]
-            lacking = amount - (has - resources.requested[number, rows])
+            lacking = amount - free
             shortage = Shortage(name, lacking, has)
             if name == PODS:
                 found.append(Reason("Too many pods", lacking > 0, shortage=shortage))
@@ -92,6 +100,8 @@ class NodeResourcesFit(Plugin):
             taken = picked(resources.requested, numbers, rows)
             for place, column in scored:
                 taken[place] = resources.scored[column][span(rows)]
+            if pod.extended_resources:
+                add_devices(pod, nodes, names, rows, has, taken)
             taken += amount
             scores = settings.strategy(taken, has)
             counts = weights * ((has > 0) & (scores > 0) if settings.skips_zero else has > 0)
@@ -100,6 +110,9 @@ class NodeResourcesFit(Plugin):
             return np.floor(mean + 0.5 if settings.skips_zero else mean)
 
         return score
+
+    def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
+        return devices_state(pod, nodes)
 
     def _request(self, pod: PodClass, nodes: NodeColumns) -> Request:
         """What a pod needs room for, its own place among the node's pods included."""
@@ -116,3 +129,16 @@ class NodeResourcesFit(Plugin):
         return bool(slash) and (
             resource in ignored.ignored_resources or group in ignored.ignored_groups
         )
+
+
+def _free(pod: PodClass, nodes: NodeColumns, numbers: Rows, rows: Rows) -> Amounts:
+    """What is left of resources, by resource and row; inf where a pod gets devices instead."""
+    resources = nodes.resources
+    free = picked(resources.allocatable, numbers, rows)
+    if pod.extended_resources:
+        backed = backing_classes_of(pod, nodes)
+        for place, number in enumerate(numbers):
+            if resources.names[number] in backed:
+                free[place][free[place] == 0] = np.inf
+    free -= picked(resources.requested, numbers, rows)
+    return free

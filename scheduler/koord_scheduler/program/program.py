@@ -161,16 +161,6 @@ class SchedulerProgram:
             on_warning=self._warn,
         )
         write = writer.write
-        self._binder = binder = Binder(
-            write, partial(api.get, PODS), self._loop, self._extenders, on_warning=self._warn
-        )
-        self._reporter = reporter = PodReporter(
-            write,
-            lambda: binder.unsent > _BUSY,
-            instance=self._settings.pod_name,
-            on_warning=self._warn,
-        )
-        evictor = VictimEvictor(write, reporter.preempted, on_warning=self._warn)
         nodes = self._scheduler.nodes
         pre_binder = PreBinder(
             VolumeBinder(write, nodes, self._bind_timeout),
@@ -182,6 +172,21 @@ class SchedulerProgram:
                 on_warning=self._warn,
             ),
         )
+        self._binder = binder = Binder(
+            write,
+            partial(api.get, PODS),
+            self._loop,
+            self._extenders,
+            take_back=pre_binder.take_back,
+            on_warning=self._warn,
+        )
+        self._reporter = reporter = PodReporter(
+            write,
+            lambda: binder.unsent > _BUSY,
+            instance=self._settings.pod_name,
+            on_warning=self._warn,
+        )
+        evictor = VictimEvictor(write, reporter.preempted, on_warning=self._warn)
         try:
             async with self._extenders, anyio.create_task_group() as group:
                 group.start_soon(binder.run)

@@ -244,6 +244,11 @@ class SchedulingQueue:
         """All classes, parked or not; some may have no pods any more."""
         return self._classes.values()
 
+    def waiting_with(self, key: ClassKey) -> Iterator[QueuedPod]:
+        """The pods of a class, in no order."""
+        queue = self._classes.get(key)
+        return queue.pods() if queue is not None else iter(())
+
     def is_gated(self, key: str) -> bool:
         """Whether a pod waits for its gates."""
         return key in self._gated

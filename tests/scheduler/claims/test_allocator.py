@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from koord_scheduler.claims.allocator import NOT_ALLOCATED, TOO_MANY_STEPS
+from koord_scheduler.claims.allocator import NOT_ALLOCATED, TIMED_OUT
 from koord_scheduler.claims.device_objects import DeviceObjects
 from koord_scheduler.claims.devices import ClaimingNode
 from koord_scheduler.claims.objects import DeviceClass, ResourceClaim, ResourceSlice
@@ -56,7 +56,7 @@ def request(name: str = "r", count: int = 1) -> dict[str, Any]:
 
 def found(objects: DeviceObjects, wanted: ResourceClaim) -> list[str] | str:
     try:
-        [devices] = find_devices([wanted], NODE, objects)
+        [devices] = find_devices([wanted.spec], NODE, objects)
     except AllocationError as error:
         return str(error)
     return [one.device.id.device for one in devices.devices]
@@ -103,4 +103,4 @@ def test_a_search_ends() -> None:
     devices = [device(f"d{at:02}", at) for at in range(24)]
     pairs = [{"matchAttribute": "d/value", "requests": ["y", "z"]}]
     wanted = claim(request("x", 12), request("y"), request("z"), constraints=pairs)
-    assert found(cluster(devices), wanted) == TOO_MANY_STEPS
+    assert found(cluster(devices), wanted) == TIMED_OUT

@@ -174,5 +174,5 @@ def test_a_claim_that_keeps_its_pod_off_nodes_is_deallocated_if_nobody_else_uses
     def rows() -> object:
         return scores.rejected_alone_by(PLUGIN.name)
 
-    found = PLUGIN.post_filter(pod, nodes, rows)
+    found = PLUGIN.post_filter(pod, nodes, rows, ())
     assert (found is not None) is is_deallocated

@@ -6,7 +6,7 @@ that others serve, evictions. A test sets what fails, changes objects and looks 
 asked (``server.KubeApi``).
 
 Not here: discovery, protobuf, tables, OpenAPI documents, server-side apply, JSON and strategic
-merge patches, dry runs, generated names, webhooks of evictions, deletions of collections,
+merge patches, dry runs, webhooks of evictions, deletions of collections,
 finalizers, rights of requests, priority and fairness, controllers. What the real one does is
 asked of it in ``tests/apiserver``.
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from secrets import token_hex
 from typing import Any
 
 from koord_kube.protocol.api import Object
@@ -52,6 +53,7 @@ from tests.support.kube_api.kinds import (
 from tests.support.kube_api.store import Change, Store
 from tests.support.merge_patch import merged
 
+_LONGEST_BASE = 58  # of a generated name
 _TRIES = 5  # how often a patch is applied anew where others were faster
 
 
@@ -114,6 +116,8 @@ class Writes(Store):
             meta["namespace"] = key.namespace
         object_rules.started(key.resource, new)
         self._prepare(key, new)
+        if not meta.get("name") and meta.get("generateName"):
+            meta["name"] = f"{meta['generateName'][:_LONGEST_BASE]}{token_hex(3)[:5]}"
         key = key._replace(name=meta.get("name") or "")
         new = await self._admitted(write, key, new, None)
         if self._found(key) is not None:

@@ -1,0 +1,39 @@
+"""What became of a write of which nothing is known, and how long to wait between questions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+
+import anyio
+from koord_kube.core.warnings import OnWarning
+from koord_kube.protocol.api import ApiError, NotFoundError, Object
+
+ReadObject = Callable[[str, str], Awaitable[Object]]
+"""An object by its name and namespace."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+
+
+def pauses() -> Iterator[float]:
+    """Seconds to wait, longer each time."""
+    pause = FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+async def look_up(
+    read: ReadObject, name: str, namespace: str, on_warning: OnWarning, after: str
+) -> Object | None:
+    """What an object is now, however long it takes to hear; ``None``: it is gone.
+
+    ``after`` says in warnings why it is asked.
+    """
+    pause = pauses()
+    while True:
+        try:
+            return await read(name, namespace)
+        except NotFoundError:
+            return None
+        except ApiError as error:
+            on_warning(f"{error} (after {after})")
+            await anyio.sleep(next(pause))
