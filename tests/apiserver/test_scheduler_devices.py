@@ -33,6 +33,7 @@ GROUP = {"apiVersion": "resource.k8s.io/v1"}
 NODE_NAMES = ("g1", "g2")
 DEVICES = 4
 PODS_THERE = 10
+RESOURCE = "example.com/gpu"
 
 
 @pytest.fixture
@@ -106,6 +107,15 @@ def _wanted() -> dict[str, Any]:
     return {"deviceClassName": "gpus", "selectors": [{"cel": {"expression": expression}}]}
 
 
+async def plain_pod(client: Client, name: str) -> None:
+    """A pod that asks for a device as if a device plugin had it."""
+    resources = {"requests": {RESOURCE: "1"}, "limits": {RESOURCE: "1"}}
+    spec = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
+    metadata = {"name": name, "namespace": NAMESPACE}
+    given = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    await client.create(PODS, given, NAMESPACE)
+
+
 async def pods(client: Client) -> dict[str, Object]:
     found, _ = await listed(client, PODS)
     return {
@@ -121,6 +131,11 @@ async def bound(client: Client, number: int) -> dict[str, str] | None:
         if one["spec"].get("nodeName")
     }
     return nodes if len(nodes) >= number else None
+
+
+async def bound_to(client: Client, name: str) -> str:
+    """The node of a pod, "" while it has none."""
+    return str((await pods(client))[name]["spec"].get("nodeName", ""))
 
 
 async def claims(client: Client) -> dict[str, Object]:
@@ -142,7 +157,10 @@ async def refused(client: Client) -> list[str] | None:
 async def test_no_device_is_given_to_two_pods_and_the_rest_wait(
     client: Client, scheduler: SchedulerProgram
 ) -> None:
-    in_class = {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}
+    in_class = {
+        "selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}],
+        "extendedResourceName": RESOURCE,
+    }
     await client.create(
         DEVICE_CLASSES,
         {**GROUP, "kind": "DeviceClass", "metadata": {"name": "gpus"}, "spec": in_class},
@@ -174,3 +192,20 @@ async def test_no_device_is_given_to_two_pods_and_the_rest_wait(
     released = {"status": {"allocation": None, "reservedFor": None}}
     await client.patch(RESOURCE_CLAIMS, f"{ended}-gpu", released, NAMESPACE, subresource="status")
     await until(partial(bound, client, DEVICES * len(NODE_NAMES) + 1), "one more pod")
+
+    # An extended resource becomes a device, once there is one that nobody has.
+    await plain_pod(client, "plain")
+    waiting = [one for one, each in (await pods(client)).items() if "nodeName" not in each["spec"]]
+    for name in {*waiting} - {"plain"}:
+        await client.delete(PODS, name, NAMESPACE)
+    ended = next(iter({*nodes} - {ended}))
+    await client.patch(RESOURCE_CLAIMS, f"{ended}-gpu", released, NAMESPACE, subresource="status")
+    await until(partial(bound_to, client, "plain"), "a node of the pod without a claim")
+    plain = (await pods(client))["plain"]
+    said_of_claim = plain["status"]["extendedResourceClaimStatus"]
+    assert [one["resourceName"] for one in said_of_claim["requestMappings"]] == [RESOURCE]
+    claim = (await claims(client))[said_of_claim["resourceClaimName"]]
+    [result] = claim["status"]["allocation"]["devices"]["results"]
+    assert result["pool"] == plain["spec"]["nodeName"] == nodes[ended]
+    assert claim["metadata"]["ownerReferences"][0]["uid"] == plain["metadata"]["uid"]
+    assert [one["uid"] for one in claim["status"]["reservedFor"]] == [plain["metadata"]["uid"]]

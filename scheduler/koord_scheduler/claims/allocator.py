@@ -1,16 +1,17 @@
 """Which devices the claims of a pod get on a node. No IO.
 
 As kube-scheduler: the first devices that do, in the order of pools, slices and devices; where a
-choice leaves later requests without devices, the next one is tried.
+choice leaves later requests without devices, the next one is tried, unless it is alike.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from koord_scheduler.claims.alike_devices import AlikeDevices
 from koord_scheduler.claims.constraints import AttributeConstraint
 from koord_scheduler.claims.counters import PoolCounters
 from koord_scheduler.claims.devices import ClaimingNode, DeviceId, PoolDevice
@@ -29,8 +30,8 @@ from koord_scheduler.claims.requests import (
 _Item = TypeVar("_Item")
 _Undo = Callable[[], object]
 
-MOST_STEPS = 10_000
-"""Devices that are tried on a node, after which it is given up: some tens of milliseconds."""
+MOST_STEPS = 20_000
+"""Devices that are looked at on a node, after which it is given up: some tens of milliseconds."""
 NOT_ALLOCATED = "cannot allocate all claims"
 INVALID_POOLS = "invalid resource pools were encountered"
 TIMED_OUT = "timed out trying to allocate devices"
@@ -45,13 +46,13 @@ class ChosenDevice(NamedTuple):
 
 
 class SearchBudget:
-    """How many more devices may be tried; kube-scheduler has a time for that."""
+    """How many more devices may be looked at; kube-scheduler has a time for that."""
 
     def __init__(self, left: int = MOST_STEPS) -> None:
         self.left = left
 
     def spend(self) -> None:
-        """Try one more; raises ``AllocationError`` if that is one too many."""
+        """Look at one more; raises ``AllocationError`` if that is one too many."""
         if self.left <= 0:
             raise AllocationError(TIMED_OUT)
         self.left -= 1
@@ -117,6 +118,7 @@ class _Search:
         self._taken: dict[DeviceId, list[int]] = defaultdict(list)
         self._consumed: dict[DeviceId, list[ConsumedCapacity]] = defaultdict(list)
         self._budget = budget
+        self._alike = AlikeDevices(requests, constraints)
         self.result = [ClaimDevices([], [each[0] for each in one]) for one in requests]
 
     def run(self) -> bool:
@@ -149,7 +151,6 @@ class _Search:
 
     def _choose(self, claim: int, place: int, one: Alternative, done: int, start: int) -> bool:
         """Choose the remaining devices of a request, of those from ``start`` on, and the rest."""
-        self._budget.spend()
         if one.is_all and not one.devices:
             return False
         if done >= one.number:
@@ -157,15 +158,19 @@ class _Search:
         if len(self.result[claim].devices) + one.number - done > MOST_RESULTS:
             raise _TooManyDevicesError
         if one.is_all:
+            self._budget.spend()
             return self._try(claim, place, one, one.devices[done], done, 0)
+        failed: set[Hashable] = set()
         for at in range(start, len(self._devices)):
+            self._budget.spend()
             device = self._devices[at]
-            if (
-                not self._is_in_use(claim, one, device)
-                and one.means(device)
-                and self._try(claim, place, one, device, done, at + 1)
-            ):
+            if self._is_in_use(claim, one, device) or not one.means(device):
+                continue
+            if failed and self._alike.kind(device) in failed:
+                continue
+            if self._try(claim, place, one, device, done, at + 1):
                 return True
+            failed.add(self._alike.kind(device))
         return False
 
     def _try(

@@ -9,20 +9,21 @@ from koord_scheduler.claims.objects import DeviceAttribute, DeviceConstraint
 class AttributeConstraint:
     """All devices have the same value of an attribute, or each another one.
 
-    It gets devices in the order in which they are tried, and gives them back in reverse.
+    It gets devices in the order in which they are tried, and gives them back in reverse. ``name``
+    is that of the attribute.
     """
 
     def __init__(self, given: DeviceConstraint) -> None:
         self._requests = frozenset(given.requests)
         self._is_match = given.match_attribute is not None
-        self._name = given.match_attribute or given.distinct_attribute or ""
+        self.name = given.match_attribute or given.distinct_attribute or ""
         self._values: list[DeviceAttribute] = []
 
     def add(self, request: str, subrequest: str, device: PoolDevice) -> bool:
         """Take a device for a request, if that is allowed."""
         if not self._concerns(request, subrequest):
             return True
-        value = device.attribute(self._name)
+        value = device.attribute(self.name)
         if value is None:
             return False
         if self._is_match and self._values and value != self._values[0]:

@@ -15,8 +15,10 @@ from koord_scheduler.claims.objects import ResourceClaimSpec
 from koord_scheduler.claims.requests import AllocationError
 from koord_scheduler.claims.reservation import alternatives_score, find_devices
 
-MOST_STEPS_AT_ONCE = 100_000
-"""Devices that are tried on all nodes together in one go: some tenths of a second."""
+MOST_STEPS_AT_ONCE = 60_000
+"""Devices that are looked at on all nodes together in one go: two tenths of a second."""
+_STEPS_OF_NODE = 50
+"""What a node costs where the first devices do."""
 _MOST_KINDS = 32
 """Of claims, that are remembered: some hundred bytes a node each."""
 
@@ -26,6 +28,9 @@ class NodeAnswer(NamedTuple):
 
     reason: str
     score: int
+
+
+_POSTPONED = NodeAnswer(TIMED_OUT, 0)
 
 
 class _Known(NamedTuple):
@@ -73,29 +78,30 @@ class AnswerFor:
         self._known = known
         self._budget = budget
 
-    def on(self, node: ClaimingNode) -> NodeAnswer:
-        """The answer for a node."""
+    def on(self, node: ClaimingNode, *, is_first: bool = True) -> NodeAnswer:
+        """The answer for a node; what was postponed is asked ``is_first`` again."""
         stamp = self._objects.node_stamp(node.name)
         known = self._known.get(node.name)
         if (
             known is None
             or known.stamp != stamp
             or (self._objects.follows_nodes and known.labels != node.labels)
+            or (is_first and known.answer is _POSTPONED)
         ):
-            if self._budget.left < 0:
-                self._answers.postponed += 1
-                return NodeAnswer(TIMED_OUT, 0)
             known = self._known[node.name] = _Known(stamp, node.labels, self._ask(node))
         return known.answer
 
     def _ask(self, node: ClaimingNode) -> NodeAnswer:
+        if self._budget.left <= 0:
+            self._answers.postponed += 1
+            return _POSTPONED
         budget = SearchBudget()
         try:
             found = find_devices(self._claims, node, self._objects, budget)
         except AllocationError as error:
             return NodeAnswer(str(error), 0)
         finally:
-            self._budget.left -= MOST_STEPS - budget.left
+            self._budget.left -= _STEPS_OF_NODE + MOST_STEPS - budget.left
         return NodeAnswer(
             "",
             sum(

@@ -14,7 +14,7 @@ from koord_scheduler.claims.extended_resources import (
     may_be_backed,
 )
 from koord_scheduler.claims.pod_claims import NO_CLAIMS, PodClaims, pod_claims
-from koord_scheduler.classes.special_needs import needed_plugins, required_features
+from koord_scheduler.classes.special_needs import required_features, unsupported_fields
 from koord_scheduler.columns.pod_labels import PodLabels, pod_labels
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
 from koord_scheduler.columns.workload_selectors import (
@@ -50,8 +50,8 @@ class PodClass:
     ``spread`` are its topology spread constraints, of both kinds; ``controller`` is what made its
     pods, where that decides how they are spread. ``images`` has the image of each container, with
     its tag; ``containers`` is how many there are, init containers included. ``features`` are those
-    that it needs of kubelets, ``needed_plugins`` may be missing here. Pods with claims are a class
-    each. ``extended`` says which containers ask for extended resources, which may be devices.
+    that it needs of kubelets, ``unsupported`` says what cannot be done here. Pods with claims are a
+    class each. ``extended`` says which containers ask for extended resources, which may be devices.
     """
 
     labels: PodLabels
@@ -70,7 +70,7 @@ class PodClass:
     controller: WorkloadReference | None = None
     volumes: VolumeUsage = NO_VOLUMES
     features: tuple[str, ...] = ()
-    needed_plugins: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
     claims: PodClaims = NO_CLAIMS
     extended: tuple[ContainerRequest, ...] = ()
 
@@ -122,7 +122,7 @@ def pod_class(pod: PodInfo) -> PodClass:
         spread_controller(pod),
         volume_usage(pod),
         required_features(pod),
-        needed_plugins(spec),
+        unsupported_fields(spec),
         pod_claims(pod),
         container_requests(pod),
     )

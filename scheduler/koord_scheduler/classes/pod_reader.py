@@ -147,6 +147,7 @@ def _signature(pod: PodInfo) -> tuple[object, ...]:
         spec.host_users,
         spec.resource_claims,
         spec.scheduling_group,
+        spec.workload_ref,
         pod.status.resource_claim_statuses if spec.resource_claims else None,
         # The claim of an ephemeral volume is the pod's own, and devices are given to one pod.
         *((metadata.name, metadata.uid) if spec.resource_claims or _has_ephemeral(pod) else ()),

@@ -1,4 +1,4 @@
-"""What few pods ask for: features of kubelets, and plugins that not every profile has. No IO."""
+"""What few pods ask for: features of kubelets, and what this scheduler cannot do. No IO."""
 
 from __future__ import annotations
 
@@ -20,6 +20,13 @@ def required_features(pod: PodInfo) -> tuple[str, ...]:
     return tuple(found)
 
 
-def needed_plugins(spec: SchedulingSpec) -> tuple[str, ...]:
-    """The plugins without which a pod would be placed and not have what it asks for."""
-    return ("GangScheduling",) if spec.scheduling_group else ()
+def unsupported_fields(spec: SchedulingSpec) -> tuple[str, ...]:
+    """Why a pod would be placed and not have what it asks for: fields, and the plugins for them.
+
+    An API server drops fields of which the feature is off (GenericWorkload). The second one is
+    that of Kubernetes 1.35.
+    """
+    groups = {"schedulingGroup": spec.scheduling_group, "workloadRef": spec.workload_ref}
+    return tuple(
+        f"spec.{name} needs the plugin GangScheduling" for name, one in groups.items() if one
+    )

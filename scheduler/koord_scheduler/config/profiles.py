@@ -28,8 +28,7 @@ AddedPlugins = Mapping[str, Callable[[Mapping[str, Any]], Plugin]]
 class ConfiguredProfile:
     """A profile, and what else was said about it.
 
-    ``points`` has all plugins that are enabled, ``not_built`` those of them that are not there: a
-    pod that needs one of these cannot be placed.
+    ``points`` has all plugins that are enabled, ``not_built`` those of them that are not there.
     """
 
     profile: Profile
@@ -38,8 +37,8 @@ class ConfiguredProfile:
     args: AllPluginArgs
 
     def guarded(self) -> Profile:
-        """The profile, with which pods wait that need a plugin which is not built."""
-        guard = EnabledPlugin(MissingPlugins(self.not_built), True, 0)
+        """The profile, with which pods wait that need what is not built, enabled or not."""
+        guard = EnabledPlugin(MissingPlugins(), True, 0)
         return replace(self.profile, plugins=(guard, *self.profile.plugins))
 
 

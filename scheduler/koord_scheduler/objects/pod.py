@@ -108,6 +108,7 @@ class SchedulingSpec(msgspec.Struct, frozen=True, rename="camel"):
     host_users: bool | None = None
     resource_claims: list[PodResourceClaim] | None = None
     scheduling_group: Document | None = None
+    workload_ref: Document | None = None
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):

@@ -167,7 +167,8 @@ class _ClaimsByRow:
 
     def score(self, row: int) -> int:
         """How early the alternatives are that claims get on the node of a row."""
-        return self._before + self._answer_for(row).on(claiming_node(self._nodes, row)).score
+        node = claiming_node(self._nodes, row)
+        return self._before + self._answer_for(row).on(node, is_first=False).score
 
     def _lacking(self, row: int) -> list[str]:
         has = self._nodes.resources.allocatable

@@ -14,32 +14,23 @@ from koord_scheduler.framework.plugin import Filter, Plugin, PreFilterResult
 
 
 class MissingPlugins(Plugin):
-    """Placed all the same, such a pod would not have what it asks for.
-
-    ``missing`` are the names of plugins that a profile enables, and that are not there.
-    """
+    """Placed all the same, such a pod would not have what it asks for."""
 
     name: ClassVar[str] = "MissingPlugins"
     resolvable: ClassVar[bool] = False
 
-    def __init__(self, missing: frozenset[str]) -> None:
-        self._missing = missing
-
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
-        names = ", ".join(self._needed(pod))
-        return PreFilterResult(f"pod needs {names}, which this scheduler lacks" if names else "")
+        needs = ", ".join(pod.unsupported)
+        return PreFilterResult(f"{needs}, which this scheduler lacks" if needs else "")
 
     def sign(self, pod: PodClass) -> Hashable:
-        return pod.needed_plugins
+        return pod.unsupported
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
-        if not self._needed(pod):
+        if not pod.unsupported:
             return None
 
         def can_run(rows: Rows) -> Mask:
             return np.zeros(len(rows), np.bool_)
 
         return can_run
-
-    def _needed(self, pod: PodClass) -> list[str]:
-        return [name for name in pod.needed_plugins if name in self._missing]

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+from random import Random
 from typing import Any
 
 import msgspec
 import pytest
+from koord_scheduler.claims.alike_devices import AlikeDevices
 from koord_scheduler.claims.allocator import NOT_ALLOCATED, TIMED_OUT
 from koord_scheduler.claims.device_objects import DeviceObjects
 from koord_scheduler.claims.devices import ClaimingNode
-from koord_scheduler.claims.objects import DeviceClass, ResourceClaim, ResourceSlice
+from koord_scheduler.claims.objects import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceSlice,
+)
 from koord_scheduler.claims.requests import AllocationError
 from koord_scheduler.claims.reservation import find_devices
+
+from tests.support.clusters.devices import random_device_cluster
 
 NODE = ClaimingNode("n1", {})
 
@@ -41,6 +51,19 @@ def cluster(
         name = f"s{place}"
         given = {"metadata": {"name": name}, "spec": one}
         objects.set_slice(name, msgspec.convert(given, ResourceSlice))
+    return objects
+
+
+def device_objects(given: dict[str, Any]) -> DeviceObjects:
+    """What a random cluster has."""
+    objects = DeviceObjects()
+    for one in given["classes"]:
+        objects.set_class(one["metadata"]["name"], msgspec.convert(one, DeviceClass))
+    for one in given["slices"]:
+        objects.set_slice(one["metadata"]["name"], msgspec.convert(one, ResourceSlice))
+    for one in given["claims"]:
+        made = msgspec.convert(one, ResourceClaim)
+        objects.set_claim(made.key, made)
     return objects
 
 
@@ -104,3 +127,37 @@ def test_a_search_ends() -> None:
     pairs = [{"matchAttribute": "d/value", "requests": ["y", "z"]}]
     wanted = claim(request("x", 12), request("y"), request("z"), constraints=pairs)
     assert found(cluster(devices), wanted) == TIMED_OUT
+
+
+def test_devices_that_are_alike_are_tried_once() -> None:
+    objects = cluster([device(f"d{at:02}", at % 2) for at in range(64)])
+    never = {"selectors": [{"cel": {"expression": "false"}}]}
+    missing = {"name": "y", "exactly": {"deviceClassName": "any", "count": 1, **never}}
+    assert found(objects, claim(request("x", 8), missing)) == NOT_ALLOCATED
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_leaving_alike_devices_out_changes_no_answer(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = random_device_cluster(Random(f"alike {seed}"))
+    objects = device_objects(given)
+    claims = [one for one in objects.claims.values() if one.status.allocation is None]
+    nodes = [
+        ClaimingNode(one["metadata"]["name"], one["metadata"]["labels"]) for one in given["nodes"]
+    ]
+
+    def answers() -> list[object]:
+        return [answer([first.spec, other.spec], node) for first, other in pairs for node in nodes]
+
+    def answer(specs: list[ResourceClaimSpec], node: ClaimingNode) -> object:
+        try:
+            devices = find_devices(specs, node, objects)
+        except AllocationError as error:
+            return str(error)
+        return [(one.alternative.name, one.device.id) for each in devices for one in each.devices]
+
+    pairs = [*itertools.pairwise(claims)]
+    with_all = answers()
+    monkeypatch.setattr(AlikeDevices, "kind", lambda self, one: one.id)
+    assert answers() == with_all

@@ -22,6 +22,7 @@ from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.plugins import dynamic_resources
 from koord_scheduler.plugins.dynamic_resources import DynamicResources
 from koord_scheduler.plugins.node_unschedulable import NodeUnschedulable
 
@@ -133,6 +134,34 @@ def anew(pod: PodClass, nodes: NodeColumns) -> Object:
     found = answers(ClassScores(pod, nodes, ENABLED))
     nodes.device_answers = kept
     return found
+
+
+def test_what_takes_too_long_in_one_go_is_found_bit_by_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dynamic_resources, "MOST_STEPS_AT_ONCE", 1)
+    nodes = NodeColumns()
+    nodes.devices.set_class("any", DeviceClass())
+    names = ("n1", "n2", "n3")
+    for name in names:
+        nodes.set(read_node(raw({"metadata": {"name": name}})))
+        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": "d", "nodeName": name, "pool": pool, "devices": [{"name": "x"}]}
+        piece = {"metadata": {"name": name}, "spec": spec}
+        nodes.devices.set_slice(name, read_device_object(ResourceSlice, raw(piece)))
+    request = {"name": "r", "exactly": {"deviceClassName": "any"}}
+    metadata = {"name": "c", "namespace": "default", "uid": "u"}
+    claim = {"metadata": metadata, "spec": {"devices": {"requests": [request]}}}
+    nodes.devices.set_claim("default/c", read_device_object(ResourceClaim, raw(claim)))
+    document = {
+        "metadata": {"name": "p", "namespace": "default", "uid": "p"},
+        "spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
+    }
+    scores = ClassScores(pod_class(read_pod(raw(document))), nodes, ENABLED)
+    assert [len(scores.feasible()) for _ in range(4)] == [1, 2, 3, 3]
+    later = nodes.device_answers.postponed
+    assert len(scores.feasible()) == len(names)
+    assert nodes.device_answers.postponed == later
 
 
 def allocated(consumers: list[str]) -> NodeColumns:

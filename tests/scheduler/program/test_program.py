@@ -172,6 +172,21 @@ async def test_a_pod_that_fits_nowhere_says_so_and_gets_a_node_that_comes(side: 
         assert side.scheduled("web")["status"] == "True"
 
 
+@pytest.mark.parametrize(
+    "field", [{"schedulingGroup": {"podGroupName": "g"}}, {"workloadRef": {"name": "w"}}]
+)
+async def test_a_pod_of_a_group_is_refused_by_name(side: Side, field: dict[str, Any]) -> None:
+    """Placed by itself, it might run without the rest of its group."""
+    side.node("n1")
+    async with side.scheduler():
+        await side.pod("web", **field)
+        await until(lambda: side.scheduled("web").get("status") == "False", "its condition")
+        [name] = field
+        assert f"spec.{name} needs the plugin GangScheduling" in side.scheduled("web")["message"]
+        await until(lambda: side.events("web") == {"FailedScheduling"}, "its Event")
+        assert side.node_of("web") == ""
+
+
 @pytest.mark.parametrize("kinds", [USUAL, USUAL - DRA], ids=["with", "without"])
 async def test_a_pod_waits_for_a_claim_that_is_not_there(kinds: frozenset[Resource]) -> None:
     """Also where the API server has no dynamic resource allocation; other pods are placed."""
